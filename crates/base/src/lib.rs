@@ -1,0 +1,27 @@
+//! What every crate of Stonecast shares: sizes, hashes, seeded random numbers and the error for corrupt bytes.
+//!
+//! No input or output, no clock, no thread, no global state. Everything here is a pure function of its arguments, so
+//! the simulated world and a real server compute the same bytes.
+#![forbid(unsafe_code)]
+
+mod corruption;
+pub mod hash;
+mod random;
+mod span;
+
+pub use corruption::Corruption;
+pub use random::{Random, SliceExt, random_from_seed};
+pub use span::Span;
+
+/// Bytes of a cache line: the grain of write-back, of a bucket and of the log.
+pub const LINE_SIZE: usize = 64;
+/// 2^10 bytes.
+pub const KIB: u64 = 1 << 10;
+/// 2^20 bytes.
+pub const MIB: u64 = 1 << 20;
+/// 2^30 bytes.
+pub const GIB: u64 = 1 << 30;
+
+/// Nanoseconds since an arbitrary start that the clock's owner chose: wall time on real providers, virtual time in the
+/// simulated world. Differences are meaningful, values are not.
+pub type Nanoseconds = u64;

@@ -1,0 +1,57 @@
+//! A range of bytes inside something that the context names.
+
+/// `size` bytes from `offset`. Both in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Span {
+    /// Bytes from the start of the region, file or pool.
+    pub offset: u64,
+    /// Length in bytes.
+    pub size: u64,
+}
+
+impl Span {
+    /// `size` bytes from `offset`.
+    pub const fn new(offset: u64, size: u64) -> Self {
+        Self { offset, size }
+    }
+
+    /// One past the last byte; `None` where the sum leaves 64 bits, which only bytes from outside can cause.
+    pub const fn end(self) -> Option<u64> {
+        self.offset.checked_add(self.size)
+    }
+
+    /// Whether the whole span lies in `0..limit`.
+    pub const fn fits(self, limit: u64) -> bool {
+        match self.end() {
+            Some(end) => end <= limit,
+            None => false,
+        }
+    }
+
+    /// The smallest span of whole `grain`-byte units that holds this one. `grain` is a power of two.
+    pub const fn widen(self, grain: u64) -> Self {
+        assert!(grain.is_power_of_two());
+        let start = self.offset & !(grain - 1);
+        let end = (self.offset + self.size + grain - 1) & !(grain - 1);
+        Self::new(start, end - start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_that_overflows_fits_nowhere() {
+        assert!(!Span::new(u64::MAX, 2).fits(u64::MAX));
+        assert!(Span::new(3, 5).fits(8));
+        assert!(!Span::new(4, 5).fits(8));
+    }
+
+    #[test]
+    fn widening_covers_every_touched_unit_and_no_other() {
+        assert_eq!(Span::new(65, 1).widen(64), Span::new(64, 64));
+        assert_eq!(Span::new(63, 2).widen(64), Span::new(0, 128));
+        assert_eq!(Span::new(64, 0).widen(64), Span::new(64, 0));
+    }
+}

@@ -1,0 +1,227 @@
+//! The boundary: what a provider of verbs must do.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use stonecast_media::{PersistentRegion, Region};
+
+use crate::{
+    Access, CompletionQueue, ConnectionEvent, ConnectionRequest, MemoryRegion, QueuePair, ReceiveRequest, RemoteAddress, Rkey,
+    SharedReceiveQueue, Status, WorkCompletion, WorkRequest,
+};
+
+/// What a device can do. Fixed for its life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Provider and device, for messages.
+    pub name: String,
+    /// Longest SEND in bytes.
+    pub send_size_max: u32,
+    /// Most bytes of private data in a connection request or its answer.
+    pub private_data_size_max: usize,
+    /// Multi-packet shared receive queues.
+    pub multi_packet: bool,
+    /// Memory windows.
+    pub memory_windows: bool,
+    /// FLUSH with global visibility.
+    pub flush_global: bool,
+    /// FLUSH with persistence.
+    pub flush_persistent: bool,
+    /// ATOMIC_WRITE.
+    pub atomic_write: bool,
+}
+
+/// A post or a control call that the device refused; nothing was done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The send or receive queue is full: completions must be polled first.
+    #[error("queue is full ({capacity} entries)")]
+    QueueFull {
+        /// Its capacity.
+        capacity: u32,
+    },
+    /// The device lacks the capability.
+    #[error("{device} has no {capability}")]
+    Unsupported {
+        /// Which device.
+        device: String,
+        /// What it lacks.
+        capability: &'static str,
+    },
+    /// The handle names nothing (any more).
+    #[error("no such {what}: {index}")]
+    NoSuch {
+        /// Kind of object.
+        what: &'static str,
+        /// The handle's number.
+        index: u64,
+    },
+    /// The memory cannot be registered.
+    #[error("cannot register memory: {reason}")]
+    Registration {
+        /// Cause and cure, for people.
+        reason: String,
+    },
+    /// The address cannot be used to listen or connect.
+    #[error("cannot use address {address}: {reason}")]
+    Address {
+        /// The address.
+        address: String,
+        /// Cause and cure, for people.
+        reason: String,
+    },
+    /// A limit of the device is reached.
+    #[error("too many {what}: at most {limit}")]
+    Limit {
+        /// What.
+        what: &'static str,
+        /// How many there may be.
+        limit: u64,
+    },
+    /// The key is revoked, but a peer that stopped in the middle of a write through it may still finish that write.
+    /// The memory must not be reused until that peer is gone.
+    #[error("peer {peer} has not left the revoked memory; do not reuse it before that peer is gone")]
+    Unquiesced {
+        /// Who.
+        peer: String,
+    },
+    /// A call of the operating system failed.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was attempted.
+        doing: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// How to make a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuePairOptions {
+    /// Where completions of posted sends go.
+    pub send_cq: CompletionQueue,
+    /// Where arrivals go.
+    pub receive_cq: CompletionQueue,
+    /// Take receive buffers from this queue instead of an own one.
+    pub shared_receive_queue: Option<SharedReceiveQueue>,
+    /// Most outstanding work requests on the send queue.
+    pub send_capacity: u32,
+    /// Most outstanding receive buffers of the own receive queue.
+    pub receive_capacity: u32,
+    /// How often a send is retried while the responder has no receive buffer; there is no "for ever".
+    pub rnr_retry_count: u32,
+    /// Pause before each such retry, nanoseconds.
+    pub rnr_retry_delay_ns: u64,
+}
+
+/// How to make a shared receive queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedReceiveQueueOptions {
+    /// Most outstanding receive buffers.
+    pub capacity: u32,
+    /// `Some(stride)`: each buffer takes many messages, each at the next multiple of `stride` bytes, in arrival order,
+    /// placed by the requester's NIC without the responder's CPU.
+    pub multi_packet_stride: Option<u32>,
+}
+
+/// Which receive queue buffers are posted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveQueue {
+    /// The queue pair's own.
+    Own(QueuePair),
+    /// A shared one.
+    Shared(SharedReceiveQueue),
+}
+
+/// A READ whose destination is memory of the caller; see [`Device::read_now`].
+pub struct ReadInto<'a> {
+    /// Source; as many bytes as `into` holds.
+    pub remote: RemoteAddress,
+    /// Destination.
+    pub into: &'a mut [u8],
+}
+
+/// A context on one NIC. Belongs to one thread.
+///
+/// What every provider promises (the contract suite has a case for each):
+///
+/// *Ordering, per queue pair.* Operations take effect at the responder in the order in which they were posted, except
+/// that a posted operation may overtake earlier *non-posted* ones unless it carries the fence flag. READ, CAS, FAA,
+/// FLUSH and ATOMIC_WRITE take effect after everything before them. Completions come in posting order. Nothing is
+/// promised across queue pairs. Within one WRITE the order of bytes is unspecified; aligned 8-byte words are whole.
+///
+/// *Failure.* The first failed operation completes with its status and puts the queue pair into the error state; every
+/// later or outstanding work request of it, receives included, completes with [`Status::WorkRequestFlushed`]. Posting to
+/// such a queue pair is accepted and flushed. A failed operation has not changed memory outside the bytes that it named,
+/// and none at all for [`Status::RemoteAccess`] and [`Status::RemoteInvalidRequest`].
+///
+/// *Receives.* Buffers are used in the order in which they were posted. A SEND or WRITE_WITH_IMM that finds none waits
+/// (RNR) for the number of retries of its queue pair and then fails with [`Status::RnrRetryExceeded`].
+///
+/// *Completion queues* are bounded. One that overruns loses completions and puts every queue pair that uses it into the
+/// error state.
+///
+/// *Revocation.* When [`Device::poll_invalidate`] has returned `Ready(Ok)`, nothing a peer posts or has posted can read
+/// or change memory through that key any more.
+///
+/// *Death of a peer* ends in [`ConnectionEvent::Disconnected`] and error completions for what is outstanding.
+pub trait Device {
+    /// What the device can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Allocates and registers private volatile memory of `size` bytes, zeroed.
+    fn allocate(&self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError>;
+    /// Registers memory that somebody else owns.
+    fn register(&self, memory: Rc<dyn Region>, access: Access) -> Result<MemoryRegion, DeviceError>;
+    /// Registers persistent memory: like `register`, and FLUSH with persistence may be granted.
+    fn register_persistent(&self, memory: Rc<dyn PersistentRegion>, access: Access) -> Result<MemoryRegion, DeviceError>;
+    /// Ends a registration. Its key and windows must have been invalidated.
+    fn deregister(&self, region: MemoryRegion) -> Result<(), DeviceError>;
+    /// The memory behind a registration, for use by this side.
+    fn memory(&self, region: MemoryRegion) -> Rc<dyn Region>;
+    /// Opens `size` bytes from `offset` of a region to the peer of one queue pair (type 2 memory window).
+    fn bind_window(&self, qp: QueuePair, region: MemoryRegion, offset: u64, size: u64, access: Access)
+    -> Result<Rkey, DeviceError>;
+    /// Revokes a key: of a window, or of a region. Idempotent. `Ready(Ok)` is the moment after which the key opens
+    /// nothing. `Ready(Err(Unquiesced))` when a stopped peer may still be inside.
+    fn poll_invalidate(&self, rkey: Rkey, context: &mut Context<'_>) -> Poll<Result<(), DeviceError>>;
+
+    /// Makes a completion queue of `capacity` entries.
+    fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError>;
+    /// Makes a shared receive queue.
+    fn create_shared_receive_queue(&self, options: SharedReceiveQueueOptions) -> Result<SharedReceiveQueue, DeviceError>;
+    /// Makes a queue pair, not yet connected.
+    fn create_queue_pair(&self, options: QueuePairOptions) -> Result<QueuePair, DeviceError>;
+    /// Disconnects if connected, and frees the queue pair and its windows. No completion of it is delivered any more.
+    fn destroy_queue_pair(&self, qp: QueuePair) -> Result<(), DeviceError>;
+
+    /// Accepts connections at `address` from now on.
+    fn listen(&self, address: &str) -> Result<(), DeviceError>;
+    /// Starts connecting `qp`; [`ConnectionEvent::Established`] or [`ConnectionEvent::Rejected`] follows.
+    fn connect(&self, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError>;
+    /// Connects `qp` to who asked; [`ConnectionEvent::Established`] follows. Receives should be posted before.
+    fn accept(&self, request: ConnectionRequest, qp: QueuePair, private_data: &[u8]) -> Result<(), DeviceError>;
+    /// Refuses who asked.
+    fn reject(&self, request: ConnectionRequest, reason: &str) -> Result<(), DeviceError>;
+    /// Ends the connection; [`ConnectionEvent::Disconnected`] follows on both sides.
+    fn disconnect(&self, qp: QueuePair) -> Result<(), DeviceError>;
+    /// The next connection event, if there is one.
+    fn poll_connection(&self) -> Option<ConnectionEvent>;
+
+    /// Posts a batch with one doorbell, in order. All or none is accepted.
+    fn post_send(&self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError>;
+    /// Posts receive buffers, in order. All or none is accepted.
+    fn post_receive(&self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError>;
+    /// Appends completions to `into`, up to `limit` of them, and returns how many. Makes progress for the device.
+    fn poll(&self, cq: CompletionQueue, limit: usize, into: &mut Vec<WorkCompletion>) -> usize;
+
+    /// Executes READs at once where the provider can (peer memory is reachable by loads), with the same ordering,
+    /// checks and costs as one posted batch of signalled READs. `None`: not possible now, post them instead.
+    /// `Some(status)`: the first failure, or success. After a failure the queue pair is in the error state and the
+    /// destinations hold unspecified bytes.
+    fn read_now(&self, qp: QueuePair, reads: &mut [ReadInto<'_>]) -> Option<Status> {
+        let _ = (qp, reads);
+        None
+    }
+}

@@ -1,0 +1,30 @@
+//! The verbs vocabulary, one trait that every provider implements, and an asynchronous face for straight-line protocol
+//! code.
+//!
+//! ```text
+//!   store-direct, log shipping, ...      let status = port.submit(qp, &[write, flush]).await;
+//!         |
+//!   Port        pairs completions with the futures that wait for them
+//!         |
+//!   dyn Device  post, poll, connection events            <- fabric-sim, fabric-shm, fabric-verbs
+//! ```
+//!
+//! Ordering and completion follow the InfiniBand specification's reliable connection (see [`Device`] for the list that
+//! the contract suite checks). *Completed* says that the responder has the operation; it never says *persisted*.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod device;
+mod executor;
+mod handles;
+mod port;
+mod work;
+
+pub use connection::{ConnectionEvent, ConnectionRequest, DisconnectCause, PeerIdentity};
+pub use device::{Capabilities, Device, DeviceError, QueuePairOptions, ReadInto, ReceiveQueue, SharedReceiveQueueOptions};
+pub use executor::{BusyPoll, Park, Runtime, Sleep};
+pub use handles::{Access, CompletionQueue, MemoryRegion, QueuePair, Rkey, SharedReceiveQueue};
+pub use port::{Port, Received};
+pub use work::{
+    FlushPlacement, LocalSpan, Opcode, Operation, Placement, ReceiveRequest, RemoteAddress, Status, WorkCompletion, WorkRequest,
+};

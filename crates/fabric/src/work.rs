@@ -1,0 +1,197 @@
+//! Work requests and their completions.
+
+use crate::{MemoryRegion, QueuePair, Rkey};
+
+/// Bytes of registered local memory (one scatter/gather entry).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalSpan {
+    /// The region.
+    pub region: MemoryRegion,
+    /// Bytes from the region's start.
+    pub offset: u64,
+    /// Length in bytes.
+    pub size: u32,
+}
+
+/// A place in a peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RemoteAddress {
+    /// Remote virtual address in bytes.
+    pub address: u64,
+    /// The key that opens it.
+    pub rkey: Rkey,
+}
+
+/// What a FLUSH guarantees (InfiniBand specification volume 1, release 1.6, placement types).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushPlacement {
+    /// Earlier writes are visible to every agent of the responder.
+    Global,
+    /// Earlier writes are in the responder's persistence domain.
+    Persistent,
+}
+
+/// What a work request asks for. Sizes are those of the local span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// RDMA WRITE. Posted.
+    Write {
+        /// Source.
+        local: LocalSpan,
+        /// Destination.
+        remote: RemoteAddress,
+    },
+    /// RDMA WRITE that also consumes a receive at the responder and hands it 32 bits. Posted.
+    WriteWithImmediate {
+        /// Source; may be empty.
+        local: LocalSpan,
+        /// Destination.
+        remote: RemoteAddress,
+        /// What the responder's completion carries.
+        immediate: u32,
+    },
+    /// SEND into the responder's next receive buffer. Posted.
+    Send {
+        /// Source.
+        local: LocalSpan,
+    },
+    /// RDMA READ. Non-posted.
+    Read {
+        /// Destination.
+        local: LocalSpan,
+        /// Source.
+        remote: RemoteAddress,
+    },
+    /// 8-byte compare-and-swap; the word found goes to `local` (8 bytes). Non-posted.
+    CompareAndSwap {
+        /// Where the word found goes.
+        local: LocalSpan,
+        /// The aligned word.
+        remote: RemoteAddress,
+        /// Swap if the word is this.
+        expected: u64,
+        /// What to store then.
+        swap: u64,
+    },
+    /// 8-byte fetch-and-add; the word found goes to `local` (8 bytes). Non-posted.
+    FetchAndAdd {
+        /// Where the word found goes.
+        local: LocalSpan,
+        /// The aligned word.
+        remote: RemoteAddress,
+        /// What to add, wrapping.
+        add: u64,
+    },
+    /// FLUSH of `size` bytes. Non-posted. An error completion means *unknown*.
+    Flush {
+        /// First byte.
+        remote: RemoteAddress,
+        /// Bytes.
+        size: u64,
+        /// What it guarantees.
+        placement: FlushPlacement,
+    },
+    /// ATOMIC_WRITE: 8 bytes, ordered after earlier non-posted operations. Non-posted.
+    AtomicWrite {
+        /// The aligned word.
+        remote: RemoteAddress,
+        /// What to store.
+        value: u64,
+    },
+}
+
+/// One posted operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkRequest {
+    /// Comes back in the completion.
+    pub wr_id: u64,
+    /// What to do.
+    pub operation: Operation,
+    /// Whether success makes a completion. Failures always make one.
+    pub signalled: bool,
+    /// Whether to wait until every earlier non-posted operation of this queue pair has completed.
+    pub fence: bool,
+}
+
+/// A receive buffer. With a multi-packet queue it takes many messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveRequest {
+    /// Comes back in each completion that used the buffer.
+    pub wr_id: u64,
+    /// Where messages go.
+    pub local: LocalSpan,
+}
+
+/// How a work request ended. Data, not an error: who posted decides what it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Status {
+    /// Done, as far as the operation promises.
+    Success,
+    /// The receive buffer was too small (responder side).
+    LocalLength,
+    /// A local span is outside its region.
+    LocalProtection,
+    /// The queue pair is in the error state, so the request was not executed.
+    WorkRequestFlushed,
+    /// The responder found the request malformed: misaligned atomic, message too long for the buffer.
+    RemoteInvalidRequest,
+    /// The rkey is unknown, revoked, lacks the right, or does not cover the bytes.
+    RemoteAccess,
+    /// The responder could not complete the request.
+    RemoteOperation,
+    /// The peer does not answer: dead, or unreachable for longer than the retries. Whether it executed is unknown.
+    RetryExceeded,
+    /// The responder had no receive buffer for longer than the RNR retries.
+    RnrRetryExceeded,
+}
+
+/// What completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Opcode {
+    /// WRITE or WRITE_WITH_IMM of this side.
+    Write,
+    /// SEND of this side.
+    Send,
+    /// READ of this side.
+    Read,
+    /// CAS of this side.
+    CompareAndSwap,
+    /// FAA of this side.
+    FetchAndAdd,
+    /// FLUSH of this side.
+    Flush,
+    /// ATOMIC_WRITE of this side.
+    AtomicWrite,
+    /// A SEND of the peer arrived.
+    Receive,
+    /// A WRITE_WITH_IMM of the peer arrived.
+    ReceiveWriteWithImmediate,
+    /// The last message of a multi-packet buffer was placed; the buffer is the owner's again. Carries no message.
+    BufferConsumed,
+}
+
+/// Where a received message lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Bytes from the start of the receive buffer; not 0 only with a multi-packet queue.
+    pub offset: u32,
+    /// Length of the message in bytes. For a WRITE_WITH_IMM, the bytes written.
+    pub size: u32,
+}
+
+/// The result of a work request or the arrival of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkCompletion {
+    /// The `wr_id` of the work request or of the receive buffer.
+    pub wr_id: u64,
+    /// How it ended.
+    pub status: Status,
+    /// What it was.
+    pub opcode: Opcode,
+    /// On which queue pair.
+    pub qp: QueuePair,
+    /// The 32 bits of a WRITE_WITH_IMM.
+    pub immediate: u32,
+    /// Where a received message lies.
+    pub placement: Placement,
+}

@@ -1,0 +1,58 @@
+//! Where a pool lives: the boundary between a pool and the outside. Small, so that a directory of files, a device and
+//! a simulated medium all fit behind it.
+
+use std::rc::Rc;
+
+use stonecast_base::Span;
+
+use crate::{MediaError, Persisted, PersistentRegion, Region};
+
+/// The small byte strings that a backing keeps beside the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Blob {
+    /// First copy of the pool header.
+    HeaderFirst,
+    /// Second copy of the pool header.
+    HeaderSecond,
+    /// Checkpoint of the index.
+    Checkpoint,
+}
+
+/// Whether space can be written yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// Every byte is allocated on the medium: writing it cannot fail for want of space.
+    Ready,
+    /// Being prepared beside the caller; ask again.
+    Pending,
+}
+
+/// Where a pool lives.
+pub trait Backing {
+    /// A name for messages: the path of the log.
+    fn name(&self) -> String;
+
+    /// The log: its full capacity, of which only prepared spans may be written. Unprepared bytes read as zero.
+    fn log(&self) -> Rc<dyn PersistentRegion>;
+
+    /// Allocates the space of `span` of the log. Idempotent. A crash leaves it allocated or not; its content is what
+    /// it was, zeros if it was never written.
+    fn prepare(&self, span: Span) -> Result<Prepared, MediaError>;
+
+    /// The spans of the log that hold anything at all; what lies outside them reads as zero.
+    fn occupied(&self) -> Result<Vec<Span>, MediaError>;
+
+    /// Reads a blob whole; `None` if it was never stored.
+    fn load(&self, blob: Blob) -> Result<Option<Vec<u8>>, MediaError>;
+
+    /// Replaces a blob, durably where the medium is. A crash leaves the old or the new bytes, for header copies
+    /// possibly torn ones (that is why there are two).
+    fn store(&self, blob: Blob, bytes: &[u8]) -> Result<Persisted, MediaError>;
+
+    /// Fresh zeroed volatile memory that clients may map but, where the system can enforce it, never write.
+    fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError>;
+
+    /// A value that changes whenever the medium may have lost bytes that were written but not persisted (a boot
+    /// identifier on real machines).
+    fn power_cycle(&self) -> u128;
+}

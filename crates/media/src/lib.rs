@@ -1,0 +1,29 @@
+//! Persistent memory as Stonecast sees it: regions of bytes that others may touch at any time, the ways to make them
+//! durable, and the pool that a store lives in.
+//!
+//! ```text
+//!   Pool (header, secrets, geometry, checks)          one type, for every medium
+//!     | asks
+//!   Backing (log, space, blobs, volatile memory)      a directory of files, a simulated device
+//!     | hands out
+//!   PersistentRegion: Region + persist                ordinary file, DAX mapping, declared battery, volatile
+//! ```
+//!
+//! Invariants:
+//! - Memory of a region is never borrowed. It is copied in and out, or read and written as aligned 8-byte words,
+//!   because a network card or another process may write it at the same moment.
+//! - [`Persisted`] is made in one place only, after the means of the region has done all that it must; what a power
+//!   cut leaves of bytes for which no `Persisted` exists is undefined down to 8-byte words.
+//! - Nothing about the platform is guessed: what is neither declared nor detected counts as absent.
+
+mod backing;
+mod error;
+mod persist;
+mod platform;
+mod region;
+
+pub use backing::{Backing, Blob, Prepared};
+pub use error::{MediaError, PersistError};
+pub use persist::{Means, PersistState, Persisted, PersistentRegion, persist};
+pub use platform::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
+pub use region::{Region, Share};

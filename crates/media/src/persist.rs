@@ -1,0 +1,62 @@
+//! Making bytes durable, and the value that says it was done.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use stonecast_base::Span;
+
+use crate::{PersistError, Region};
+
+/// What makes bytes of a region durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// `fdatasync` of the file: whole pages, one call for all waiting writers.
+    FileSync,
+    /// Each dirty cache line written back, then a fence.
+    WriteBack,
+    /// The platform is declared to save its caches on power loss: a fence is enough.
+    Fence,
+    /// Nothing survives power loss. Bytes survive the death of every process that uses them.
+    Process,
+}
+
+/// The bytes that were named are inside the declared persistence domain, or, for [`Means::Process`], outlive every
+/// process. Only [`persist`] gives one out, so that an acknowledgement without one does not compile.
+#[derive(Debug)]
+#[must_use = "an acknowledgement takes this value"]
+pub struct Persisted(());
+
+impl Persisted {
+    /// The one constructor. Called by the implementations of [`PersistentRegion`] and nobody else; searching for this
+    /// name finds every maker.
+    pub fn assertion() -> Self {
+        Self(())
+    }
+}
+
+/// Where a pending persist is kept between polls. Opaque to callers.
+pub type PersistState = Option<u64>;
+
+/// A region whose bytes can be made durable.
+pub trait PersistentRegion: Region {
+    /// What `poll_persist` does.
+    fn means(&self) -> Means;
+
+    /// Makes the bytes that `spans` held at the first poll durable. Real media do the work in the first poll and
+    /// block; the simulated medium lets virtual time pass. A file syncs more than was asked.
+    ///
+    /// After an error the region is poisoned: nobody knows which pages reached the medium (a failed `fsync` drops
+    /// them), so every later call fails until the pool was closed and recovered.
+    fn poll_persist(
+        &self,
+        spans: &[Span],
+        state: &mut PersistState,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Persisted, PersistError>>;
+}
+
+/// Makes `spans` of `region` durable. See [`PersistentRegion::poll_persist`].
+pub async fn persist(region: &dyn PersistentRegion, spans: &[Span]) -> Result<Persisted, PersistError> {
+    let mut state = None;
+    poll_fn(|context| region.poll_persist(spans, &mut state, context)).await
+}
