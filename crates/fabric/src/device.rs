@@ -181,8 +181,14 @@ pub trait Device {
     /// The memory behind a registration, for use by this side.
     fn memory(&self, region: MemoryRegion) -> Rc<dyn Region>;
     /// Opens `size` bytes from `offset` of a region to the peer of one queue pair (type 2 memory window).
-    fn bind_window(&self, qp: QueuePair, region: MemoryRegion, offset: u64, size: u64, access: Access)
-    -> Result<Rkey, DeviceError>;
+    fn bind_window(
+        &self,
+        qp: QueuePair,
+        region: MemoryRegion,
+        offset: u64,
+        size: u64,
+        access: Access,
+    ) -> Result<Rkey, DeviceError>;
     /// Revokes a key: of a window, or of a region. Idempotent. `Ready(Ok)` is the moment after which the key opens
     /// nothing. `Ready(Err(Unquiesced))` when a stopped peer may still be inside.
     fn poll_invalidate(&self, rkey: Rkey, context: &mut Context<'_>) -> Poll<Result<(), DeviceError>>;

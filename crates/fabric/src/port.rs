@@ -269,4 +269,3 @@ impl Drop for Completion<'_> {
         }
     }
 }
-

@@ -78,7 +78,9 @@ pub enum MediaError {
         supported: u32,
     },
     /// The pool uses incompatible features that this version does not know.
-    #[error("pool {path} needs features that this program does not have (incompatible feature bits {unknown:#x}); use a newer stonecast")]
+    #[error(
+        "pool {path} needs features that this program does not have (incompatible feature bits {unknown:#x}); use a newer stonecast"
+    )]
     UnsupportedFeatures {
         /// The pool.
         path: PathBuf,
