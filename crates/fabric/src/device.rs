@@ -49,6 +49,13 @@ pub enum DeviceError {
         /// What it lacks.
         capability: &'static str,
     },
+    /// The request makes no sense whatever the peer holds: a FLUSH of no bytes, an atomic whose local span is not 8
+    /// bytes, a receive buffer or a window outside its region, an object that is still in use.
+    #[error("malformed request: {reason}")]
+    Malformed {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// The handle names nothing (any more).
     #[error("no such {what}: {index}")]
     NoSuch {
@@ -121,7 +128,7 @@ pub struct SharedReceiveQueueOptions {
     /// Most outstanding receive buffers.
     pub capacity: u32,
     /// `Some(stride)`: each buffer takes many messages, each at the next multiple of `stride` bytes, in arrival order,
-    /// placed by the requester's NIC without the responder's CPU.
+    /// placed by the requester's NIC without the responder's CPU. SENDs only.
     pub multi_packet_stride: Option<u32>,
 }
 
@@ -144,28 +151,51 @@ pub struct ReadInto<'a> {
 
 /// A context on one NIC. Belongs to one thread.
 ///
-/// What every provider promises (the contract suite has a case for each):
+/// What every provider promises (the contract suite, [`crate::contract`], has a case for each):
 ///
 /// *Ordering, per queue pair.* Operations take effect at the responder in the order in which they were posted, except
 /// that a posted operation may overtake earlier *non-posted* ones unless it carries the fence flag. READ, CAS, FAA,
 /// FLUSH and ATOMIC_WRITE take effect after everything before them. Completions come in posting order. Nothing is
 /// promised across queue pairs. Within one WRITE the order of bytes is unspecified; aligned 8-byte words are whole.
 ///
+/// *Refusal.* A post that is malformed on its face is refused whole and harms nothing: an operation that the device
+/// lacks ([`DeviceError::Unsupported`]), a SEND longer than the device sends ([`DeviceError::Limit`]), what
+/// [`DeviceError::Malformed`] lists. Private data that is too long is a [`DeviceError::Limit`].
+///
 /// *Failure.* The first failed operation completes with its status and puts the queue pair into the error state; every
-/// later or outstanding work request of it, receives included, completes with [`Status::WorkRequestFlushed`]. Posting to
-/// such a queue pair is accepted and flushed. A failed operation has not changed memory outside the bytes that it named,
-/// and none at all for [`Status::RemoteAccess`] and [`Status::RemoteInvalidRequest`].
+/// later or outstanding work request of it, receives included, completes with [`Status::WorkRequestFlushed`], in posting
+/// order. Buffers of a shared receive queue stay there. Posting to such a queue pair is accepted and flushed. A failed
+/// operation has not changed memory outside the bytes that it named, and none at all for [`Status::RemoteAccess`],
+/// [`Status::RemoteInvalidRequest`] and [`Status::LocalProtection`]. The connection ends:
+/// [`DisconnectCause::QueuePairError`](crate::DisconnectCause::QueuePairError) on the side that failed, on the other side
+/// that or [`DisconnectCause::Requested`](crate::DisconnectCause::Requested), as far as it can tell.
 ///
 /// *Receives.* Buffers are used in the order in which they were posted. A SEND or WRITE_WITH_IMM that finds none waits
-/// (RNR) for the number of retries of its queue pair and then fails with [`Status::RnrRetryExceeded`].
+/// (RNR) for the number of retries of its queue pair and then fails with [`Status::RnrRetryExceeded`]; what was posted
+/// after it waits with it. A SEND that is longer than its buffer ends with [`Status::LocalLength`] at the responder and
+/// [`Status::RemoteInvalidRequest`] at the requester.
+///
+/// *Multi-packet receives.* A message takes the strides that it needs, and at least one, next to the one before it; one
+/// that does not fit the rest of a buffer goes to the next buffer. A buffer's [`Opcode::BufferConsumed`](crate::Opcode)
+/// comes once, after all its messages. A message longer than a whole buffer is a [`Status::RemoteInvalidRequest`].
+/// Only SENDs go there; a WRITE_WITH_IMM is a [`Status::RemoteInvalidRequest`].
+///
+/// *Queues.* A work request leaves the send queue when it completes; an unsignalled one leaves without any help when
+/// it is done and the device is polled. A batch that does not fit is refused whole with [`DeviceError::QueueFull`].
 ///
 /// *Completion queues* are bounded. One that overruns loses completions and puts every queue pair that uses it into the
-/// error state.
+/// error state. It never overruns while its capacity holds the send and receive capacities of all its queue pairs, each
+/// stride of a multi-packet queue counted.
+///
+/// *Empty operations* (size 0) within a valid range succeed and change nothing. Whether they check key and range is
+/// unspecified.
 ///
 /// *Revocation.* When [`Device::poll_invalidate`] has returned `Ready(Ok)`, nothing a peer posts or has posted can read
-/// or change memory through that key any more.
+/// or change memory through that key any more. A key number does not come back with the next binding or registration.
 ///
-/// *Death of a peer* ends in [`ConnectionEvent::Disconnected`] and error completions for what is outstanding.
+/// *End of a connection.* [`ConnectionEvent::Disconnected`] comes once on each side that did not destroy its queue pair,
+/// and what is outstanding completes with an error: [`Status::WorkRequestFlushed`], or [`Status::RetryExceeded`] when a
+/// peer died.
 pub trait Device {
     /// What the device can do.
     fn capabilities(&self) -> &Capabilities;
@@ -180,7 +210,7 @@ pub trait Device {
     fn deregister(&self, region: MemoryRegion) -> Result<(), DeviceError>;
     /// The memory behind a registration, for use by this side.
     fn memory(&self, region: MemoryRegion) -> Rc<dyn Region>;
-    /// Opens `size` bytes from `offset` of a region to the peer of one queue pair (type 2 memory window).
+    /// Opens `size` bytes from `offset` of a region to the peer of one connected queue pair (type 2 memory window).
     fn bind_window(
         &self,
         qp: QueuePair,

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+pub mod contract;
 mod device;
 mod executor;
 mod handles;

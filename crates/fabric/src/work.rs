@@ -82,7 +82,7 @@ pub enum Operation {
         /// What to add, wrapping.
         add: u64,
     },
-    /// FLUSH of `size` bytes. Non-posted. An error completion means *unknown*.
+    /// FLUSH of `size` bytes, at least one. Non-posted. An error completion means *unknown*.
     Flush {
         /// First byte.
         remote: RemoteAddress,
@@ -127,13 +127,14 @@ pub struct ReceiveRequest {
 pub enum Status {
     /// Done, as far as the operation promises.
     Success,
-    /// The receive buffer was too small (responder side).
+    /// The receive buffer was too small for the message (responder side).
     LocalLength,
     /// A local span is outside its region.
     LocalProtection,
     /// The queue pair is in the error state, so the request was not executed.
     WorkRequestFlushed,
-    /// The responder found the request malformed: misaligned atomic, message too long for the buffer.
+    /// The responder found the request malformed: misaligned atomic, message too long for the buffer, a
+    /// WRITE_WITH_IMM to a multi-packet queue.
     RemoteInvalidRequest,
     /// The rkey is unknown, revoked, lacks the right, or does not cover the bytes.
     RemoteAccess,

@@ -1,0 +1,201 @@
+//! The contract: named promises that every provider of verbs keeps, as stories that run on any of them.
+//!
+//! ```text
+//!   list.rs      the table of contents: group, promise, what it needs
+//!   ordering.rs, atomics.rs, ...      one story per promise, named by the sentence that it checks
+//!      | tells its story with
+//!   Scene        nodes, connections, the passing of time
+//!   End          one side of a connection: its buffer, posts, expected completions
+//!      | stands on
+//!   dyn World    what a provider gives: devices, addresses, a clock, somebody who drives everything
+//! ```
+//!
+//! A provider implements [`World`] and writes `contract_tests!(make_world())` in its test binary; that makes one test per
+//! promise. A promise whose capability the device lacks is reported as not run, by name and count, and never as kept.
+//!
+//! Invariants:
+//! - A story has one reason to fail, and fails by panicking with what it waited for or what it found.
+//! - Every wait is bounded by [`PATIENCE_NS`] on the world's clock, so a broken provider fails instead of hanging.
+//! - A story never asserts that something is slow, fast, or happens at a certain moment; where it must let time pass to
+//!   see that nothing happens, a slow machine can hide a fault but not invent one.
+
+use std::future::Future;
+use std::io::Write as _;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_media::PersistentRegion;
+
+use crate::{Capabilities, Port, Runtime};
+
+mod access;
+mod atomics;
+mod connections;
+mod end;
+mod list;
+mod operations;
+mod ordering;
+mod scene;
+
+pub use end::End;
+pub use list::cases;
+pub use scene::{Pair, Scene, Setup};
+
+/// A story on its way.
+pub type Story = Pin<Box<dyn Future<Output = ()>>>;
+
+/// How long a story waits for anything before it fails, nanoseconds of the world's clock.
+pub const PATIENCE_NS: Nanoseconds = 10_000_000_000;
+
+/// What a provider gives so that the contract can be checked on it. A new world is made for each promise.
+///
+/// All ports are used by the thread that calls [`World::run`]. Stories poll the ports and completion queues of their
+/// nodes themselves while they wait, so that a provider without any helper makes progress.
+pub trait World {
+    /// Makes node `index`: a device of its own, on its own (simulated or real) machine or process as far as that goes, and
+    /// its port. Called once for each of 0, 1 and 2 at most.
+    fn node(&self, index: usize) -> Rc<Port>;
+    /// An address at which node `index` can listen and the other nodes can reach it. Nobody listens there yet.
+    fn address(&self, index: usize) -> String;
+    /// The clock and the timers of this world.
+    fn runtime(&self) -> Rc<dyn Runtime>;
+    /// Drives everything until `story` is done.
+    fn run(&self, story: Story);
+    /// Memory of node `index`, `size` bytes, for which the device grants FLUSH with persistence. `None` where the
+    /// device has no such FLUSH.
+    fn persistent_region(&self, index: usize, size: u64) -> Option<Rc<dyn PersistentRegion>> {
+        let _ = (index, size);
+        None
+    }
+    /// Whether [`World::kill`] works here.
+    fn can_kill(&self) -> bool {
+        false
+    }
+    /// Destroys node `index` as `kill -9` would: no goodbye, no destructor, nothing that it does is seen from now on.
+    /// The story does not touch the node's port any more.
+    fn kill(&self, index: usize) {
+        unreachable!("this world cannot kill node {index}");
+    }
+}
+
+/// What a promise needs of the device or of the world, beyond what all have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// [`Capabilities::memory_windows`].
+    MemoryWindows,
+    /// [`Capabilities::multi_packet`].
+    MultiPacket,
+    /// [`Capabilities::flush_global`].
+    FlushGlobal,
+    /// [`Capabilities::flush_persistent`].
+    FlushPersistent,
+    /// [`Capabilities::atomic_write`].
+    AtomicWrite,
+    /// The absence of at least one of FLUSH and ATOMIC_WRITE.
+    SomethingMissing,
+    /// [`World::can_kill`].
+    Killing,
+}
+
+impl Need {
+    /// What is missing when the need is not met, after "device has no" or the like; `None` when it is met.
+    pub fn missing(self, capabilities: &Capabilities, can_kill: bool) -> Option<&'static str> {
+        let complete = capabilities.flush_global && capabilities.flush_persistent && capabilities.atomic_write;
+        let (met, missing) = match self {
+            Need::MemoryWindows => (capabilities.memory_windows, "device has no memory windows"),
+            Need::MultiPacket => (capabilities.multi_packet, "device has no multi-packet receive queues"),
+            Need::FlushGlobal => (capabilities.flush_global, "device has no FLUSH with global visibility"),
+            Need::FlushPersistent => (capabilities.flush_persistent, "device has no FLUSH with persistence"),
+            Need::AtomicWrite => (capabilities.atomic_write, "device has no ATOMIC_WRITE"),
+            Need::SomethingMissing => (!complete, "device has all operations"),
+            Need::Killing => (can_kill, "world cannot kill a node"),
+        };
+        (!met).then_some(missing)
+    }
+}
+
+/// One promise.
+pub struct Case {
+    /// The chapter that it belongs to.
+    pub group: &'static str,
+    /// The promise as a sentence, its words joined by underscores: also the name of its test.
+    pub name: &'static str,
+    /// What it needs.
+    pub needs: &'static [Need],
+    /// Tells the story.
+    pub run: fn(Rc<Scene>) -> Story,
+}
+
+impl Case {
+    /// The promise as a sentence.
+    pub fn sentence(&self) -> String {
+        let mut words = self.name.replace('_', " ");
+        if let Some(first) = words.get_mut(0..1) {
+            first.make_ascii_uppercase();
+        }
+        words
+    }
+}
+
+/// Checks the promise called `name` on `world`. Panics when it is broken; says on stderr when it cannot be checked.
+pub fn check(name: &str, world: Rc<dyn World>) {
+    let case = cases().iter().find(|case| case.name == name).expect("the list makes the tests, so each test has a case");
+    let scene = Scene::new(world.clone());
+    let capabilities = scene.node(0).device().capabilities().clone();
+    if let Some(missing) = case.needs.iter().find_map(|need| need.missing(&capabilities, world.can_kill())) {
+        say(&format!("not run: {name} ({missing})"));
+        return;
+    }
+    world.run((case.run)(scene));
+}
+
+/// Says on stderr how many promises can be checked on `world`, and which cannot, by name.
+pub fn summarize(world: Rc<dyn World>) {
+    let capabilities = world.node(0).device().capabilities().clone();
+    let missing = |case: &Case| case.needs.iter().find_map(|need| need.missing(&capabilities, world.can_kill()));
+    let not_run: Vec<_> = cases().iter().filter_map(|case| missing(case).map(|why| (case.name, why))).collect();
+    let run = cases().len() - not_run.len();
+    say(&format!("contract of {}: {run} of {} promises checked, {} not run", capabilities.name, cases().len(), not_run.len()));
+    for (name, why) in not_run {
+        say(&format!("contract of {}: not run: {name} ({why})", capabilities.name));
+    }
+}
+
+/// Writes a line past the test harness, which keeps what passing tests print to itself.
+fn say(line: &str) {
+    // A closed stderr must not turn into a broken promise.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Makes one test per promise of the contract, named by it, and one that reports what could not be checked.
+///
+/// `$world` is an expression of type `Rc<dyn World>`, evaluated once per test.
+#[macro_export]
+macro_rules! contract_tests {
+    ($world:expr) => {
+        $crate::__contract_list! { __contract_test_functions ($world) }
+
+        #[test]
+        fn contract_summary() {
+            $crate::contract::summarize($world);
+        }
+    };
+}
+
+/// The tests of [`contract_tests`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __contract_test_functions {
+    ($world:tt $($group:ident { $($name:ident: [$($need:ident),*],)* })*) => {
+        $crate::__contract_test_functions! { @flat $world $($($name)*)* }
+    };
+    (@flat $world:tt $($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::contract::check(stringify!($name), $world);
+            }
+        )*
+    };
+}
