@@ -1,1 +1,97 @@
-fn main() {}
+//! Every script of the project: `cargo xtask COMMAND`.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `ci.rs` | the whole test command: what runs, in which order |
+//! | `step.rs` | one step: runs a command, shows it, counts its tests |
+//! | `tally.rs` | what passed, what failed, what was not run |
+//! | `debian.rs` | what the tests need of the distribution |
+//! | `metadata.rs` | the workspace as `cargo metadata` tells it |
+//! | `layers.rs` | which crate may name which |
+//! | `source_rules.rs`, `lexer.rs` | what source text may not contain, and where |
+//! | `doc_tables.rs` | tables of the documentation that are printed from facts |
+#![forbid(unsafe_code)]
+
+mod ci;
+mod debian;
+mod doc_tables;
+mod layers;
+mod lexer;
+mod metadata;
+mod source_rules;
+mod step;
+mod tally;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Every script of the project.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs everything that must pass before a change lands: format, lints, layers, tests, models, docs, end to end.
+    Ci {
+        /// Only these steps (see `--list`).
+        #[arg(long = "step", value_name = "NAME")]
+        steps: Vec<String>,
+        /// Names the steps and ends.
+        #[arg(long)]
+        list: bool,
+    },
+    /// Measures the figures of the README: every line with the ratio it must reach. Installs the peers it compares with.
+    Bench {
+        /// Arguments for the figures runner; `cargo xtask bench --help-figures` shows them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Checks which crate names which, and what source text may not contain.
+    Layers,
+    /// Checks the tables of the documentation that are printed from facts.
+    DocTables {
+        /// Writes them instead.
+        #[arg(long)]
+        write: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments.command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `false`: it ran, and something is not as it must be.
+fn run(command: Command) -> Result<bool> {
+    match command {
+        Command::Ci { list: true, .. } => {
+            ci::list();
+            Ok(true)
+        }
+        Command::Ci { steps, list: false } => ci::run(&steps),
+        Command::Bench { arguments } => ci::bench(&arguments),
+        Command::Layers => {
+            let findings = ci::layer_findings()?;
+            findings.iter().for_each(|finding| eprintln!("{finding}"));
+            Ok(findings.is_empty())
+        }
+        Command::DocTables { write } => {
+            let findings = doc_tables::run(write)?;
+            findings.iter().for_each(|finding| eprintln!("{finding}"));
+            Ok(findings.is_empty())
+        }
+    }
+}

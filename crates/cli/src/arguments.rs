@@ -1,0 +1,380 @@
+//! The command line: every command, every flag, and the help of each.
+//!
+//! Flags that can also be set elsewhere are options here; [`crate::configuration`] fills in what was not typed.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Deserialize;
+
+use crate::values::{Address, Size};
+
+/// A durable key-value store that clients read and write directly, in shared memory.
+///
+/// `stonecast serve` in one terminal, `stonecast put a b` and `stonecast get a` in another: that is all it needs.
+#[derive(Debug, Parser)]
+#[command(name = "stonecast", version, max_term_width = 120)]
+#[command(after_help = "\
+Settings come from flags, then from environment variables (STONECAST_*, named beside each flag), then from the file that
+--config names (TOML; the keys are the names of the flags without dashes in front), then from the defaults.
+
+Exit status: 0 done, 1 the operation failed (a key that is not there included), 2 wrong usage.")]
+pub struct Arguments {
+    /// Configuration file (TOML).
+    #[arg(long, global = true, value_name = "FILE", env = "STONECAST_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serves a pool until SIGTERM or SIGINT; a second signal stops at once.
+    #[command(after_help = "\
+Example: serve a pool of 8 GiB on an ordinary disk, then one in volatile memory
+  stonecast serve --data /srv/stonecast --capacity 8GiB
+  stonecast serve --data /dev/shm/cache --durability process")]
+    Serve(Serve),
+    /// Stores a value under a key. When it returns, the value is durable.
+    #[command(after_help = "\
+Example: a value from the command line, one from a file, and one only if the key is still at version 17
+  stonecast put greeting hello
+  stonecast put picture < picture.png
+  stonecast put greeting hi --if-version 17")]
+    Put(Put),
+    /// Prints the value of a key.
+    ///
+    /// The bytes go to stdout as they are; on a terminal a line feed follows.
+    #[command(after_help = "\
+Example: a value as it is, and as JSON with its version
+  stonecast get picture > picture.png
+  stonecast get greeting --json")]
+    Get(Get),
+    /// Deletes a key. When it returns, the deletion is durable.
+    #[command(after_help = "\
+Example:
+  stonecast delete greeting")]
+    Delete(Delete),
+    /// Stores every entry of an NDJSON file, in its order.
+    ///
+    /// Each line is {"key":KEY,"value":VALUE}, each of the two a string or {"base64":"..."}. A broken line ends the
+    /// import: the lines before it are stored, nothing of it or after it is.
+    #[command(after_help = "\
+Example: a file, and the output of another program
+  stonecast import entries.ndjson
+  zcat entries.ndjson.gz | stonecast import")]
+    Import(Import),
+    /// Writes every entry as NDJSON, in the order in which they were stored.
+    ///
+    /// An entry that is stored again moves to the end. The form is canonical: exporting what was imported from an
+    /// export with unique keys gives the same bytes.
+    #[command(after_help = "\
+Example: to a file (replaced only when all is written), and into another program
+  stonecast export entries.ndjson
+  stonecast export | gzip > entries.ndjson.gz")]
+    Export(Export),
+    /// Shows what a running server holds and does.
+    #[command(after_help = "\
+Example:
+  stonecast stat
+  stonecast stat --json")]
+    Stat(Stat),
+    /// Shows a pool that nobody serves: header, segments, counts.
+    #[command(after_help = "\
+Example:
+  stonecast inspect ./stonecast-data")]
+    Inspect(Offline),
+    /// Checks every byte of a pool that nobody serves.
+    ///
+    /// Changes nothing. Prints every finding with file, offset, what was found and what was expected, and exits with
+    /// status 1 if there is one.
+    #[command(after_help = "\
+Example:
+  stonecast verify ./stonecast-data")]
+    Verify(Offline),
+    /// Measures.
+    #[command(subcommand, arg_required_else_help = true)]
+    Bench(Bench),
+}
+
+/// Where the server is.
+#[derive(Debug, Args)]
+pub struct Connection {
+    /// Server to connect to, shm:PATH [default: shm:./stonecast-data/socket].
+    #[arg(long, value_name = "URL", env = "STONECAST_CONNECT")]
+    pub connect: Option<Address>,
+}
+
+/// `serve`.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Folder of the pool, created if it is not there [default: ./stonecast-data].
+    #[arg(long, value_name = "DIR", env = "STONECAST_DATA")]
+    pub data: Option<PathBuf>,
+    /// Where to listen, shm:PATH; may be given more than once [default: shm:DIR/socket].
+    #[arg(long, value_name = "URL", env = "STONECAST_LISTEN")]
+    pub listen: Vec<Address>,
+    /// What acknowledged writes survive; for a pool that exists, what it was created with [default: power].
+    #[arg(long, value_enum, env = "STONECAST_DURABILITY")]
+    pub durability: Option<DurabilityArgument>,
+    /// What the memory under the pool survives; declared at creation, never guessed [default: page-file].
+    #[arg(long, value_enum, env = "STONECAST_PLATFORM")]
+    pub platform: Option<PlatformArgument>,
+    /// Size of a new pool, such as 512MiB or 8GiB [default: 1GiB].
+    #[arg(long, value_name = "SIZE", env = "STONECAST_CAPACITY")]
+    pub capacity: Option<Size>,
+    /// Size of each segment of a new pool, a power of two [default: 4MiB].
+    #[arg(long, value_name = "SIZE", env = "STONECAST_SEGMENT_SIZE")]
+    pub segment_size: Option<Size>,
+    /// Who may write into the log [default: trusted].
+    #[arg(long, value_enum, env = "STONECAST_CLIENTS")]
+    pub clients: Option<ClientsArgument>,
+    /// Written when the server is ready, with its process number in it.
+    #[arg(long, value_name = "FILE")]
+    pub ready_file: Option<PathBuf>,
+    /// Stops when the process that started it is gone.
+    #[arg(long, hide = true)]
+    pub exit_with_parent: bool,
+}
+
+/// `put`.
+#[derive(Debug, Args)]
+pub struct Put {
+    /// The key: 1 to 1024 bytes, taken as they are typed.
+    pub key: OsString,
+    /// The value: at most 1 MiB. Read from stdin if it is not given or is `-`.
+    #[arg(allow_hyphen_values = true)]
+    pub value: Option<OsString>,
+    /// Only if the key is at this version.
+    #[arg(long, value_name = "VERSION", conflicts_with = "if_absent")]
+    pub if_version: Option<u64>,
+    /// Only if the key is not there.
+    #[arg(long)]
+    pub if_absent: bool,
+    /// Prints {"key":..,"version":..} to stdout.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// `get`.
+#[derive(Debug, Args)]
+pub struct Get {
+    /// The key.
+    pub key: OsString,
+    /// Prints {"key":..,"value":..,"version":..} instead.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// `delete`.
+#[derive(Debug, Args)]
+pub struct Delete {
+    /// The key.
+    pub key: OsString,
+    /// Prints {"key":..} to stdout.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// `import`.
+#[derive(Debug, Args)]
+pub struct Import {
+    /// The file; stdin if it is not given or is `-`.
+    pub file: Option<PathBuf>,
+    /// Operations that wait for an answer at the same time.
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub in_flight: u32,
+    /// Prints {"entries":..,"bytes":..,"seconds":..} to stdout at the end.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// `export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The file; stdout if it is not given or is `-`.
+    pub file: Option<PathBuf>,
+    /// Prints {"entries":..,"bytes":..,"seconds":..} to stdout at the end; needs FILE.
+    #[arg(long, requires = "file")]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// `stat`.
+#[derive(Debug, Args)]
+pub struct Stat {
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// `inspect` and `verify`.
+#[derive(Debug, Args)]
+pub struct Offline {
+    /// Folder of the pool.
+    #[arg(value_name = "DIR")]
+    pub data: PathBuf,
+    /// Prints JSON, one object a line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Runs a workload of YCSB against a server, its own or one that runs.
+    ///
+    /// Without --connect it starts a server on a pool of its own and removes both at the end.
+    #[command(after_help = "\
+Example: reads alone, then half updates with sixteen in flight on a durable pool
+  stonecast bench ycsb --workload c
+  stonecast bench ycsb --workload a --in-flight 16 --durability power")]
+    Ycsb(Box<Ycsb>),
+}
+
+/// `bench ycsb`.
+#[derive(Debug, Args)]
+pub struct Ycsb {
+    /// Mix of operations: a = half updates, b = 5 % updates, c = reads alone, update-only.
+    #[arg(long, value_enum, default_value = "c")]
+    pub workload: WorkloadArgument,
+    /// Which keys are asked for: zipfian is YCSB's scrambled zipfian of 0.99.
+    #[arg(long, value_enum, default_value = "zipfian")]
+    pub distribution: DistributionArgument,
+    /// Keys loaded before.
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub keys: u64,
+    /// Client threads, each with a connection of its own.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=250))]
+    pub clients: u32,
+    /// Bytes of a value.
+    #[arg(long, value_name = "SIZE", default_value = "100")]
+    pub value_size: Size,
+    /// Operations of one client that wait for an answer at the same time.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub in_flight: u32,
+    /// Reads that are asked for in one multi_get.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub batch: u32,
+    /// How long to measure.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, conflicts_with = "ops")]
+    pub seconds: f64,
+    /// How many operations to measure instead, over all clients.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub ops: Option<u64>,
+    /// Seed of keys and values; the same seed asks for the same.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// What writes survive, for the server that this command starts.
+    #[arg(long, value_enum, default_value = "process", conflicts_with = "connect")]
+    pub durability: DurabilityArgument,
+    /// Where the pool of the server that this command starts is put [default: /dev/shm for process, the current folder for power].
+    #[arg(long, value_name = "DIR", conflicts_with = "connect")]
+    pub data: Option<PathBuf>,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// A running server to measure, shm:PATH; its keys stay there. STONECAST_CONNECT is not looked at.
+    #[arg(long, value_name = "URL")]
+    pub connect: Option<Address>,
+}
+
+/// What acknowledged writes survive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DurabilityArgument {
+    /// Power loss.
+    Power,
+    /// The death of every process, but not power loss.
+    Process,
+}
+
+/// What the memory under the pool survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlatformArgument {
+    /// An ordinary file on an ordinary disk: pages that were synced survive power loss.
+    PageFile,
+    /// Persistent memory (DAX): cache lines that were written back survive power loss.
+    Dmp,
+    /// Persistent memory with caches that survive power loss (eADR).
+    Mhp,
+    /// A whole system that survives power loss, by battery.
+    Wsp,
+}
+
+/// Who may write into the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClientsArgument {
+    /// Clients of the server's own user write in place, others through memory that the server copies from.
+    Trusted,
+    /// Everybody writes through memory that the server copies from.
+    Copying,
+}
+
+/// A mix of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WorkloadArgument {
+    /// Half reads, half updates.
+    A,
+    /// 95 % reads, 5 % updates.
+    B,
+    /// Reads alone.
+    C,
+    /// Updates alone.
+    UpdateOnly,
+}
+
+/// Which keys are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DistributionArgument {
+    /// YCSB's scrambled zipfian, constant 0.99.
+    Zipfian,
+    /// Each key alike.
+    Uniform,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_has_no_contradictions() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_a_help_with_an_example() {
+        fn leaves(command: &clap::Command) -> Vec<&clap::Command> {
+            let below: Vec<_> = command.get_subcommands().collect();
+            if below.is_empty() { vec![command] } else { below.into_iter().flat_map(leaves).collect() }
+        }
+        let command = Arguments::command();
+        let leaves = leaves(&command);
+        assert_eq!(leaves.len(), 10);
+        for leaf in leaves {
+            let example = leaf.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(example.starts_with("Example:") && example.contains("  stonecast "), "{}", leaf.get_name());
+            assert!(leaf.get_about().is_some(), "{}", leaf.get_name());
+            let undocumented: Vec<_> = leaf.get_arguments().filter(|argument| argument.get_help().is_none()).collect();
+            assert!(undocumented.is_empty(), "{}: {undocumented:?}", leaf.get_name());
+        }
+    }
+}

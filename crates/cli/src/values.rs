@@ -1,0 +1,113 @@
+//! Values that are typed on the command line or written in the configuration file.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::de::{self, Deserialize, Deserializer, Visitor};
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A socket of this host; everything after the first message goes through shared memory.
+    SharedMemory(PathBuf),
+}
+
+impl Address {
+    /// The socket of the pool in `data`, where nothing else was said.
+    pub fn of_pool(data: &Path) -> Self {
+        Self::SharedMemory(data.join("socket"))
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("shm", path)) if !path.is_empty() => Ok(Self::SharedMemory(path.into())),
+            Some(("shm", _)) => Err("shm: needs a path after it, such as shm:./stonecast-data/socket".into()),
+            Some(("verbs", _)) => Err("this build speaks shared memory alone; use shm:PATH".into()),
+            _ => Err("an address is shm:PATH".into()),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::SharedMemory(path) = self;
+        write!(formatter, "shm:{}", path.display())
+    }
+}
+
+/// A number of bytes: `512`, `64KiB`, `1GB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let size = text.parse::<bytesize::ByteSize>();
+        size.map(|size| Self(size.as_u64())).map_err(|_| "a size is a number of bytes, with KiB, MiB, GiB, KB, MB or GB after it".into())
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        bytesize::ByteSize(self.0).fmt(formatter)
+    }
+}
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct SizeVisitor;
+        impl Visitor<'_> for SizeVisitor {
+            type Value = Size;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a size such as \"8GiB\" or a number of bytes")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Size, E> {
+                u64::try_from(number).map(Size).map_err(|_| E::custom("a size is not negative"))
+            }
+        }
+        deserializer.deserialize_any(SizeVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_in_both_kinds_of_units() {
+        for (text, bytes) in [("512", 512), ("4KiB", 4096), ("4 MiB", 4 << 20), ("1GiB", 1 << 30), ("1GB", 1_000_000_000)] {
+            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
+        }
+        for text in ["", "x", "-1", "1XB"] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+        assert_eq!(Size(4 << 20).to_string(), "4.0 MiB");
+    }
+
+    #[test]
+    fn addresses_say_what_is_wrong_with_them() {
+        assert_eq!("shm:./a/b".parse(), Ok(Address::SharedMemory("./a/b".into())));
+        assert_eq!("shm:./a/b".parse::<Address>().unwrap().to_string(), "shm:./a/b");
+        for (text, reason) in [("shm:", "needs a path"), ("verbs:host:1", "shared memory alone"), ("/tmp/socket", "shm:PATH")] {
+            assert!(text.parse::<Address>().unwrap_err().contains(reason), "{text}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The whole test command of the project, step by step.
+//!
+//! Every step runs, whatever happened before it, so that one run shows everything that is wrong. Unit and integration
+//! tests are built with the `dev` profile, which has assertions of overflow and the fast build; the end-to-end tests
+//! start processes of the release build, which is the one that users run.
+
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::metadata::Metadata;
+use crate::step::{cargo, check, tests};
+use crate::tally::{NotRunFile, Outcome, Tally, minutes};
+use crate::{debian, doc_tables, layers, source_rules};
+
+/// The package with the binary, whose integration tests start real processes.
+const BINARY_PACKAGE: &str = "stonecast";
+
+struct Step {
+    name: &'static str,
+    what: &'static str,
+    run: fn(&Surroundings) -> Result<Outcome>,
+}
+
+struct Surroundings {
+    metadata: Metadata,
+    not_run: NotRunFile,
+}
+
+const STEPS: &[Step] = &[
+    Step { name: "format", what: "rustfmt changes nothing", run: format },
+    Step { name: "lint", what: "clippy has nothing to say", run: lint },
+    Step { name: "layers", what: "no crate names what it may not, no clock or unsafe code where none may be", run: layers },
+    Step { name: "doc-tables", what: "printed tables of the documentation are up to date", run: doc_tables },
+    Step { name: "tests", what: "unit and integration tests of every crate", run: unit_tests },
+    Step { name: "models", what: "loom: every interleaving of the rings in shared memory", run: models },
+    Step { name: "docs", what: "rustdoc has nothing to say", run: docs },
+    Step { name: "end-to-end", what: "real processes, killed and restarted, release build", run: end_to_end },
+];
+
+/// Prints the names of the steps.
+pub fn list() {
+    STEPS.iter().for_each(|step| println!("{:<12} {}", step.name, step.what));
+}
+
+/// Runs the steps named (all, if none is); `false` if anything failed.
+pub fn run(names: &[String]) -> Result<bool> {
+    if let Some(unknown) = names.iter().find(|name| STEPS.iter().all(|step| step.name != *name)) {
+        bail!("there is no step {unknown}; `cargo xtask ci --list` names them");
+    }
+    let metadata = Metadata::of_the_workspace()?;
+    let not_run = NotRunFile::new(metadata.target_directory.join("xtask"))?;
+    let surroundings = Surroundings { metadata, not_run };
+    let mut tally = Tally::default();
+    for step in STEPS.iter().filter(|step| names.is_empty() || names.iter().any(|name| name == step.name)) {
+        println!("\n=== {}: {}", step.name, step.what);
+        let start = Instant::now();
+        let outcome = (step.run)(&surroundings)?;
+        println!("=== {} took {}", step.name, minutes(start.elapsed()));
+        tally.add(step.name, start.elapsed(), outcome);
+    }
+    println!("{}", tally.report());
+    Ok(tally.success())
+}
+
+/// Runs the figures of the benchmark crate; `false` if one missed its ratio.
+pub fn bench(arguments: &[String]) -> Result<bool> {
+    if !debian::ensure_program("redis-server", "redis-server") {
+        println!("not run: every comparison with redis-server (it is not installed, and apt-get could not install it)");
+    }
+    let metadata = Metadata::of_the_workspace()?;
+    let mut command = cargo(&metadata.workspace_root, &["run", "--release", "--package", "stonecast-bench", "--"]);
+    command.args(arguments);
+    Ok(command.status()?.success())
+}
+
+/// What stands where it may not, as sentences.
+pub fn layer_findings() -> Result<Vec<String>> {
+    findings_in(&Metadata::of_the_workspace()?)
+}
+
+fn findings_in(metadata: &Metadata) -> Result<Vec<String>> {
+    let mut findings = layers::findings(metadata);
+    findings.extend(source_rules::findings(metadata)?);
+    Ok(findings)
+}
+
+fn format(at: &Surroundings) -> Result<Outcome> {
+    check(at.cargo(&["fmt", "--all", "--", "--check"]))
+}
+
+fn lint(at: &Surroundings) -> Result<Outcome> {
+    check(at.cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+}
+
+fn layers(at: &Surroundings) -> Result<Outcome> {
+    let findings = findings_in(&at.metadata)?;
+    findings.iter().for_each(|finding| println!("{finding}"));
+    Ok(Outcome::of_check(findings.is_empty()))
+}
+
+fn doc_tables(_: &Surroundings) -> Result<Outcome> {
+    let findings = doc_tables::run(false)?;
+    findings.iter().for_each(|finding| println!("{finding}"));
+    Ok(Outcome::of_check(findings.is_empty()))
+}
+
+fn unit_tests(at: &Surroundings) -> Result<Outcome> {
+    let arguments = ["test", "--workspace", "--exclude", BINARY_PACKAGE, "--locked", "--no-fail-fast"];
+    tests(at.cargo(&arguments), &at.not_run)
+}
+
+/// The models are another program: everything under `cfg(loom)` uses loom's atomics, so they have a target folder of
+/// their own, and need optimization to get through their interleavings.
+fn models(at: &Surroundings) -> Result<Outcome> {
+    let mut command = at.cargo(&["test", "--release", "--package", "stonecast-fabric-shm", "--lib", "--locked", "--", "loom"]);
+    command
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("CARGO_TARGET_DIR", at.metadata.target_directory.join("loom"))
+        .env("CARGO_PROFILE_RELEASE_LTO", "off");
+    tests(command, &at.not_run)
+}
+
+fn docs(at: &Surroundings) -> Result<Outcome> {
+    let mut command = at.cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    check(command)
+}
+
+fn end_to_end(at: &Surroundings) -> Result<Outcome> {
+    debian::ensure_package_lists();
+    tests(at.cargo(&["test", "--release", "--package", BINARY_PACKAGE, "--locked", "--no-fail-fast"]), &at.not_run)
+}
+
+impl Surroundings {
+    fn cargo(&self, arguments: &[&str]) -> Command {
+        cargo(&self.metadata.workspace_root, arguments)
+    }
+}

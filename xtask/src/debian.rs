@@ -1,0 +1,42 @@
+//! What the tests and benchmarks need of the distribution, installed where this user may.
+
+use std::process::{Command, Stdio};
+
+/// The end-to-end test imports the descriptions of all packages of the distribution; fewer than this are no full list.
+const PACKAGES_MIN: usize = 60_000;
+
+/// Makes `apt-cache dumpavail` list the distribution. A machine that cannot is no failure: the test that needs the list
+/// says that it was not run.
+pub fn ensure_package_lists() {
+    let count = packages_listed();
+    if count >= PACKAGES_MIN {
+        return;
+    }
+    println!("apt-cache lists {count} packages, the end-to-end test wants {PACKAGES_MIN}");
+    apt_get(&["update"]);
+}
+
+/// Installs `package` unless `program` is there. Returns whether it is there then.
+pub fn ensure_program(program: &str, package: &str) -> bool {
+    runs(program) || (apt_get(&["update"]) && apt_get(&["install", "--yes", "--no-install-recommends", package]) && runs(program))
+}
+
+fn runs(program: &str) -> bool {
+    let status = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn packages_listed() -> usize {
+    let output = Command::new("apt-cache").arg("dumpavail").stderr(Stdio::null()).output();
+    output.map_or(0, |output| output.stdout.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"Package: ")).count())
+}
+
+fn apt_get(arguments: &[&str]) -> bool {
+    println!("$ apt-get {}", arguments.join(" "));
+    let status = Command::new("apt-get").args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).status();
+    let success = matches!(&status, Ok(status) if status.success());
+    if !success {
+        println!("apt-get {} did not work; what needs it is not run", arguments.join(" "));
+    }
+    success
+}

@@ -1,0 +1,136 @@
+//! Which crate may name which, as DESIGN.md draws it:
+//!
+//! ```text
+//!        cli      bench     xtask
+//!          \      |  \
+//!           v     v   check
+//!   store-direct  store-replicated  structures      never import each other; know no provider
+//!            \          |          /
+//!             v         v         v
+//!          log        cluster                  workload
+//!                       |
+//!                    persist
+//!                    /     \
+//!              fabric  -->  media
+//!             ^   ^   ^
+//!   fabric-sim  fabric-shm  fabric-verbs
+//!                     base  <- everybody
+//! ```
+//!
+//! Cargo refuses an import that is not in `[dependencies]`, so checking those tables checks the imports. Tests
+//! (`[dev-dependencies]`) may name anything that does not close a circle in the layers: a store's tests run on a
+//! provider, the contract suite of the fabric is run by each provider.
+
+use crate::metadata::{Metadata, Package};
+
+const PREFIX: &str = "stonecast-";
+/// The binary's package has no role in its name.
+const BINARY: &str = "stonecast";
+
+/// For each role, what it may name beside `base`. A role that is missing here is a mistake, too: whoever adds a crate
+/// says where it belongs.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("media", &[]),
+    ("fabric", &["media"]),
+    ("fabric-sim", &["fabric", "media"]),
+    ("fabric-shm", &["fabric", "media"]),
+    ("fabric-verbs", &["fabric", "media"]),
+    ("persist", &["fabric", "media"]),
+    ("log", &["media"]),
+    ("cluster", &["persist", "fabric", "media"]),
+    ("store-direct", &["log", "persist", "cluster", "fabric", "media"]),
+    ("store-replicated", &["log", "persist", "cluster", "fabric", "media"]),
+    ("structures", &["log", "persist", "cluster", "fabric", "media"]),
+    ("workload", &[]),
+];
+
+/// What stands on top, from the bottom up: each may name every role of the table and those before it here.
+const ON_TOP: &[&str] = &["check", "bench", "cli"];
+
+/// What a package is: its name without prefix.
+pub fn role(package: &str) -> Option<&str> {
+    if package == BINARY { Some("cli") } else { package.strip_prefix(PREFIX) }
+}
+
+/// Every arrow that must not be there, as a sentence.
+pub fn findings(metadata: &Metadata) -> Vec<String> {
+    metadata.packages.iter().filter(|package| package.name != "xtask").flat_map(findings_of).collect()
+}
+
+fn findings_of(package: &Package) -> Vec<String> {
+    let arrows = package.dependencies.iter().filter(|dependency| dependency.path.is_some());
+    let named: Vec<&str> =
+        arrows.filter(|dependency| dependency.kind.as_deref() != Some("dev")).map(|dependency| &*dependency.name).collect();
+    let manifest = package.manifest_path.display();
+    judge(&package.name, &named).into_iter().map(|finding| format!("{manifest}: {finding}")).collect()
+}
+
+/// What is wrong with `package` naming the packages `named`.
+fn judge(package: &str, named: &[&str]) -> Vec<String> {
+    let Some(allowed) = role(package).and_then(allowed_for) else {
+        return vec![format!("{package} has no place in the layers; give it one in xtask/src/layers.rs")];
+    };
+    let outside = |name: &&&str| role(name).is_none_or(|role| role != "base" && !allowed.contains(&role));
+    named.iter().filter(outside).map(|name| format!("{package} may not depend on {name}: {}", reason(&allowed))).collect()
+}
+
+fn allowed_for(role: &str) -> Option<Vec<&'static str>> {
+    if let Some(height) = ON_TOP.iter().position(|name| *name == role) {
+        return Some(ALLOWED.iter().map(|(name, _)| *name).chain(ON_TOP[..height].iter().copied()).collect());
+    }
+    ALLOWED.iter().find(|(name, _)| *name == role).map(|(_, allowed)| allowed.to_vec())
+}
+
+fn reason(allowed: &[&str]) -> String {
+    if allowed.is_empty() { "it may name base alone".into() } else { format!("it may name base, {}", allowed.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arrows_that_the_design_forbids_are_found() {
+        for (package, named) in [
+            ("stonecast-store-direct", "stonecast-fabric-shm"),
+            ("stonecast-store-direct", "stonecast-store-replicated"),
+            ("stonecast-media", "stonecast-fabric"),
+            ("stonecast-log", "stonecast-fabric"),
+            ("stonecast-base", "stonecast-media"),
+            ("stonecast-fabric", "stonecast-fabric-sim"),
+            ("stonecast-workload", "stonecast-store-direct"),
+            ("stonecast-bench", "stonecast"),
+            ("stonecast-store-direct", "xtask"),
+        ] {
+            assert_eq!(judge(package, &[named]).len(), 1, "{package} -> {named}");
+        }
+    }
+
+    #[test]
+    fn the_arrows_of_the_design_pass() {
+        for (package, named) in [
+            ("stonecast-store-direct", ["stonecast-base", "stonecast-fabric", "stonecast-log"]),
+            ("stonecast-fabric-shm", ["stonecast-base", "stonecast-fabric", "stonecast-media"]),
+            ("stonecast", ["stonecast-fabric-shm", "stonecast-store-direct", "stonecast-bench"]),
+        ] {
+            assert_eq!(judge(package, &named), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn a_crate_without_a_place_is_found() {
+        assert_eq!(judge("stonecast-gadgets", &[]).len(), 1);
+        assert_eq!(judge("gadgets", &[]).len(), 1);
+    }
+
+    #[test]
+    fn no_layer_of_the_table_reaches_itself() {
+        fn reaches(from: &str, to: &str) -> bool {
+            allowed_for(from).into_iter().flatten().any(|next| next == to || reaches(next, to))
+        }
+        for role in ALLOWED.iter().map(|(role, _)| role).chain(ON_TOP) {
+            assert!(!reaches(role, role), "{role}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What source text may not contain, and where.
+//!
+//! Two rules. `unsafe` stands in three crates alone, and the root of every other crate forbids it. Clocks, threads and
+//! random sources stand at the edges alone, because everything between them must run the same way twice in the
+//! simulated world. Both look at code, not at comments or strings; the second does not look at tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::layers::role;
+use crate::lexer::{code_only, without_tests};
+use crate::metadata::{Metadata, Package};
+
+/// Crates whose work cannot be done in safe code: mappings and cache lines, shared memory, a C library.
+const MAY_BE_UNSAFE: &[&str] = &["media", "fabric-shm", "fabric-verbs"];
+/// Crates that stand at the edge to the world.
+const MAY_BE_UNREPEATABLE: &[&str] = &["cli", "bench", "gateway", "fabric-shm", "fabric-verbs"];
+/// Files of other crates that do: the pool in a directory has a thread that prepares space.
+const FILES_THAT_MAY_BE_UNREPEATABLE: &[&str] = &["crates/media/src/directory"];
+/// What makes two runs differ.
+const UNREPEATABLE: &[&str] =
+    &["Instant::now", "SystemTime::now", "thread::spawn", "thread::Builder", "thread::sleep", "rand::rng"];
+
+const FORBID: &str = "#![forbid(unsafe_code)]";
+
+/// Every breach, as `file:line: sentence`.
+pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for package in &metadata.packages {
+        findings.extend(unforbidden_roots(package, &metadata.workspace_root)?);
+        for file in rust_files(&package.folder())? {
+            let name = file.strip_prefix(&metadata.workspace_root).unwrap_or(&file);
+            let source = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+            let role = role(&package.name).unwrap_or(&package.name);
+            findings.extend(breaches(role, name, &source));
+        }
+    }
+    Ok(findings)
+}
+
+/// Libraries and binaries that do not say that they are safe.
+fn unforbidden_roots(package: &Package, workspace: &Path) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    if role(&package.name).is_some_and(|role| MAY_BE_UNSAFE.contains(&role)) {
+        return Ok(findings);
+    }
+    for target in package.targets.iter().filter(|target| target.kind.iter().any(|kind| kind == "lib" || kind == "bin")) {
+        let source = fs::read_to_string(&target.src_path).with_context(|| format!("reading {}", target.src_path.display()))?;
+        if !code_only(&source).contains(FORBID) {
+            let name = target.src_path.strip_prefix(workspace).unwrap_or(&target.src_path);
+            findings.push(format!("{}:1: the root of a safe crate says {FORBID}", name.display()));
+        }
+    }
+    Ok(findings)
+}
+
+fn breaches(role: &str, file: &Path, source: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    let code = code_only(source);
+    if !MAY_BE_UNSAFE.contains(&role) {
+        let message = format!("`unsafe` may stand only in {}", MAY_BE_UNSAFE.join(", "));
+        findings.extend(lines_with_word(&code, "unsafe").map(|line| format!("{}:{line}: {message}", file.display())));
+    }
+    let edge = MAY_BE_UNREPEATABLE.contains(&role)
+        || role == "xtask"
+        || is_test(file)
+        || FILES_THAT_MAY_BE_UNREPEATABLE.iter().any(|prefix| file.to_string_lossy().starts_with(prefix));
+    if !edge {
+        let code = without_tests(&code);
+        for word in UNREPEATABLE {
+            let message = format!("`{word}` makes two runs differ; take it from the runtime or the caller");
+            findings.extend(lines_with_word(&code, word).map(|line| format!("{}:{line}: {message}", file.display())));
+        }
+    }
+    findings
+}
+
+/// Files that are compiled for tests alone.
+fn is_test(file: &Path) -> bool {
+    let in_folder = file.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "benches");
+    in_folder || file.file_name().is_some_and(|name| name == "tests.rs")
+}
+
+/// Numbers of the lines of `code` where `word` stands by itself.
+fn lines_with_word<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let in_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let stands_alone = move |line: &str, at: usize| {
+        let bytes = line.as_bytes();
+        !in_word(at.checked_sub(1).and_then(|before| bytes.get(before))) && !in_word(bytes.get(at + word.len()))
+    };
+    let lines = code.lines().enumerate();
+    lines.filter(move |(_, line)| line.match_indices(word).any(|(at, _)| stands_alone(line, at))).map(|(index, _)| index + 1)
+}
+
+/// Every `.rs` file under `folder`.
+fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(role: &str, file: &str, source: &str) -> usize {
+        breaches(role, Path::new(file), source).len()
+    }
+
+    #[test]
+    fn unsafe_code_is_found_outside_its_three_crates() {
+        let source = "fn f() { unsafe { g() } }";
+        assert_eq!(found("log", "crates/log/src/scan.rs", source), 1);
+        assert_eq!(found("log", "crates/log/tests/it/main.rs", source), 1, "in tests, too");
+        assert_eq!(found("media", "crates/media/src/mapping.rs", source), 0);
+        assert_eq!(found("log", "crates/log/src/scan.rs", "// unsafe\nfn f() {} #[forbid(unsafe_code)]"), 0);
+    }
+
+    #[test]
+    fn clocks_and_threads_are_found_below_the_edges() {
+        let source = "fn f() { let x = std::time::Instant::now(); std::thread::spawn(g); rand::rng(); }";
+        assert_eq!(found("fabric", "crates/fabric/src/port.rs", source), 3);
+        assert_eq!(found("cli", "crates/cli/src/main.rs", source), 0);
+        assert_eq!(found("media", "crates/media/src/pool.rs", source), 3);
+        assert_eq!(found("media", "crates/media/src/directory/prepare.rs", source), 0);
+        assert_eq!(found("fabric", "crates/fabric/tests/it/main.rs", source), 0);
+        assert_eq!(found("fabric", "crates/fabric/src/port.rs", &format!("#[cfg(test)]\nmod tests {{ {source} }}")), 0);
+        assert_eq!(found("fabric", "crates/fabric/src/port.rs", "fn f() { my_rand::rng_of() }"), 0);
+    }
+}

@@ -1,0 +1,155 @@
+//! What passed, what failed, and what this machine could not run.
+//!
+//! A test that cannot run here (no root, no package lists) appends `NAME<tab>REASON` to the file that the environment
+//! variable [`NOT_RUN_VARIABLE`] names, and returns. The test harness counts it as passed; here it is taken out of that
+//! count again and named.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+/// Names the file that tests append to.
+pub const NOT_RUN_VARIABLE: &str = "STONECAST_NOT_RUN";
+
+/// What one step came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Tests that passed; a step without tests is one.
+    pub passed: u64,
+    /// Tests that failed; a step that broke before its tests is one.
+    pub failed: u64,
+    /// `(name, reason)` of what could not run here.
+    pub not_run: Vec<(String, String)>,
+}
+
+impl Outcome {
+    /// Of a step without tests.
+    pub fn of_check(success: bool) -> Self {
+        Self { passed: success.into(), failed: (!success).into(), not_run: Vec::new() }
+    }
+
+    /// Of a step whose output holds the closing lines of test binaries.
+    pub fn of_tests(success: bool, (passed, failed): (u64, u64), not_run: Vec<(String, String)>) -> Self {
+        let failed = if success { failed } else { failed.max(1) };
+        Self { passed: passed.saturating_sub(not_run.len() as u64), failed, not_run }
+    }
+}
+
+/// `(passed, failed)` of one closing line of a test binary; `None` for any other line.
+pub fn counts_of(line: &str) -> Option<(u64, u64)> {
+    let line = line.strip_prefix("test result: ")?;
+    let number_before =
+        |word: &str| line.split([' ', ';']).collect::<Vec<_>>().windows(2).find(|pair| pair[1] == word)?[0].parse().ok();
+    Some((number_before("passed")?, number_before("failed")?))
+}
+
+/// The file that tests append to.
+pub struct NotRunFile {
+    path: PathBuf,
+}
+
+impl NotRunFile {
+    /// An empty one below `folder`.
+    pub fn new(folder: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        let path = folder.join("not-run");
+        fs::write(&path, "").with_context(|| format!("writing {}", path.display()))?;
+        Ok(Self { path })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    /// What it holds. Empties it.
+    pub fn take(&self) -> Result<Vec<(String, String)>> {
+        let text = fs::read_to_string(&self.path).with_context(|| format!("reading {}", self.path.display()))?;
+        fs::write(&self.path, "").with_context(|| format!("writing {}", self.path.display()))?;
+        let split = |line: &str| {
+            let (name, reason) = line.split_once('\t').unwrap_or((line, "no reason given"));
+            (name.to_owned(), reason.to_owned())
+        };
+        Ok(text.lines().map(split).collect())
+    }
+}
+
+/// The whole run.
+#[derive(Default)]
+pub struct Tally {
+    steps: Vec<(&'static str, Duration, Outcome)>,
+}
+
+impl Tally {
+    /// Adds what a step came to.
+    pub fn add(&mut self, step: &'static str, time: Duration, outcome: Outcome) {
+        self.steps.push((step, time, outcome));
+    }
+
+    /// Whether nothing failed.
+    pub fn success(&self) -> bool {
+        self.steps.iter().all(|(_, _, outcome)| outcome.failed == 0)
+    }
+
+    /// The table of steps, what was not run, and the closing line.
+    pub fn report(&self) -> String {
+        let mut report = String::from("\n");
+        for (step, time, outcome) in &self.steps {
+            let verdict = if outcome.failed == 0 { "passed" } else { "FAILED" };
+            let counts = format!("{} passed, {} failed", outcome.passed, outcome.failed);
+            report += &format!("{verdict}  {step:<12} {:>8}  {counts}\n", minutes(*time));
+        }
+        let not_run: Vec<_> = self.steps.iter().flat_map(|(_, _, outcome)| &outcome.not_run).collect();
+        report += &format!("\ntotal time {}\n", minutes(self.steps.iter().map(|(_, time, _)| *time).sum()));
+        if !not_run.is_empty() {
+            report += &format!("\n{} not run on this machine:\n", not_run.len());
+            not_run.iter().for_each(|(name, reason)| report += &format!("not run: {name} ({reason})\n"));
+        }
+        let sum = |field: fn(&Outcome) -> u64| self.steps.iter().map(|(_, _, outcome)| field(outcome)).sum::<u64>();
+        report += &format!("\n{} passed, {} failed", sum(|outcome| outcome.passed), sum(|outcome| outcome.failed));
+        if !not_run.is_empty() {
+            report += &format!(", {} skipped", not_run.len());
+        }
+        report
+    }
+}
+
+/// A time as people say it.
+pub fn minutes(time: Duration) -> String {
+    format!("{}:{:04.1}", time.as_secs() / 60, time.as_secs_f64() % 60.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_of_test_binaries_are_read() {
+        let line = "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 4 filtered out; finished in 0.00s";
+        assert_eq!(counts_of(line), Some((12, 3)));
+        assert_eq!(counts_of("test a_test ... ok"), None);
+    }
+
+    #[test]
+    fn what_did_not_run_is_not_counted_as_passed() {
+        let not_run = vec![("full disk".to_owned(), "no root".to_owned())];
+        let outcome = Outcome::of_tests(true, (5, 0), not_run);
+        assert_eq!((outcome.passed, outcome.failed), (4, 0));
+        let mut tally = Tally::default();
+        tally.add("tests", Duration::from_secs(61), outcome);
+        let report = tally.report();
+        assert!(report.contains("not run: full disk (no root)"), "{report}");
+        assert_eq!(report.lines().last(), Some("4 passed, 0 failed, 1 skipped"));
+        assert!(tally.success());
+    }
+
+    #[test]
+    fn a_step_that_breaks_before_its_tests_has_failed() {
+        let mut tally = Tally::default();
+        tally.add("tests", Duration::ZERO, Outcome::of_tests(false, (0, 0), Vec::new()));
+        assert!(!tally.success());
+        assert_eq!(tally.report().lines().last(), Some("0 passed, 1 failed"));
+    }
+}
