@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use stonecast_base::Span;
 
-use crate::{MediaError, Persisted, PersistentRegion, Region};
+use crate::{DeclaredPlatform, Durability, MediaError, Persisted, PersistentRegion, Region};
 
 /// The small byte strings that a backing keeps beside the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,26 +27,45 @@ pub enum Prepared {
     Pending,
 }
 
+/// What a backing must know to open the log. It stands in the header, so the pool brings it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Length in bytes.
+    pub capacity: u64,
+    /// What the operator declared.
+    pub platform: DeclaredPlatform,
+    /// What the pool promises.
+    pub durability: Durability,
+}
+
 /// Where a pool lives.
 pub trait Backing {
-    /// A name for messages: the path of the log.
+    /// A name for messages: the path of the pool.
     fn name(&self) -> String;
 
-    /// The log: its full capacity, of which only prepared spans may be written. Unprepared bytes read as zero.
-    fn log(&self) -> Rc<dyn PersistentRegion>;
+    /// For messages: the file that holds a blob, and the offset of the blob in it.
+    fn locate(&self, blob: Blob) -> (String, u64);
 
-    /// Allocates the space of `span` of the log. Idempotent. A crash leaves it allocated or not; its content is what
-    /// it was, zeros if it was never written.
+    /// Opens the log: its full capacity, of which only prepared spans may be written. Unprepared bytes read as zero.
+    /// While no header was ever stored, the log is created; afterwards it must be there, with exactly that length.
+    ///
+    /// Chooses the means of making bytes durable from what is declared and what the backing detects, and refuses where
+    /// they cannot keep the promise. Called once, by the pool, before [`Backing::prepare`] and [`Backing::occupied`].
+    fn open_log(&self, options: LogOptions) -> Result<Rc<dyn PersistentRegion>, MediaError>;
+
+    /// Allocates the space of `span` of the log. Idempotent; to be asked in each run of a server before anybody writes
+    /// there. A crash leaves it allocated or not; its content is what it was, zeros if it was never written.
     fn prepare(&self, span: Span) -> Result<Prepared, MediaError>;
 
     /// The spans of the log that hold anything at all; what lies outside them reads as zero.
     fn occupied(&self) -> Result<Vec<Span>, MediaError>;
 
-    /// Reads a blob whole; `None` if it was never stored.
+    /// Reads a blob whole; `None` if it was never stored. What was cut off or added outside comes back as it is.
     fn load(&self, blob: Blob) -> Result<Option<Vec<u8>>, MediaError>;
 
     /// Replaces a blob, durably where the medium is. A crash leaves the old or the new bytes, for header copies
-    /// possibly torn ones (that is why there are two).
+    /// possibly torn ones (that is why there are two). The very first header appears whole or not at all, once both
+    /// copies were stored.
     fn store(&self, blob: Blob, bytes: &[u8]) -> Result<Persisted, MediaError>;
 
     /// Fresh zeroed volatile memory that clients may map but, where the system can enforce it, never write.

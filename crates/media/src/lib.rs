@@ -22,8 +22,8 @@ mod persist;
 mod platform;
 mod region;
 
-pub use backing::{Backing, Blob, Prepared};
+pub use backing::{Backing, Blob, LogOptions, Prepared};
 pub use error::{MediaError, PersistError};
 pub use persist::{Means, PersistState, Persisted, PersistentRegion, persist};
-pub use platform::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
+pub use platform::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers, UnknownName};
 pub use region::{Region, Share};
