@@ -1,1 +1,37 @@
-//! .
+//! The client-direct key-value store: clients read index and log with one-sided operations and write records to their
+//! final place; the server decides, makes durable, and publishes.
+//!
+//! ```text
+//!   Client --READ------------------> index (volatile)     Server: decide, stamp, persist, publish
+//!          --READ------------------> log (durable)           ^
+//!          --WRITE_WITH_IMM--------> leased extent of log ---+
+//! ```
+//!
+//! Why it is built this way: `docs/design/0001` (the log is the database) and `docs/design/0004` (round trips).
+//!
+//! Invariants:
+//! - A word of the index points to a record that is whole, stamped and durable (visible implies durable).
+//! - An answer that says *done* comes after that, and needs a `Persisted`.
+//! - A client writes only into its own lease, above everything published there.
+#![forbid(unsafe_code)]
+
+mod checkpoint;
+mod client;
+mod error;
+mod index;
+pub mod limits;
+mod protocol;
+mod rebuild;
+mod recovery;
+mod server;
+mod space;
+mod staging;
+mod stat;
+mod word;
+
+pub use client::{CLIENT_COMPLETIONS, Client, Entries, Entry, Values, Written};
+pub use error::{Effect, StoreError};
+pub use recovery::RecoveryReport;
+pub use server::{ClientPolicy, Server, ServerOptions};
+pub use stat::Stat;
+pub use stonecast_log::Condition;

@@ -1,0 +1,143 @@
+//! The index and the state of all segments, written when a pool is closed, so that the next opening scans only what was
+//! appended since.
+//!
+//! A checkpoint is a hint: it is checked whole (128-bit checksum, pool UUID) before one word of it is believed, and where
+//! it is absent, damaged or does not fit, the log is scanned instead. It stays useful after a crash, since segments only
+//! grow: recovery goes on from where each segment ended when the checkpoint was taken.
+
+use stonecast_base::{Corruption, hash};
+use stonecast_log::{LogFormat, SegmentState};
+use zerocopy::byteorder::little_endian::{U32, U64, U128};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::index::Index;
+
+const MAGIC: [u8; 8] = *b"stoneckp";
+const VERSION: u32 = 1;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Header {
+    /// XXH3-128 of everything after this field.
+    checksum: U128,
+    magic: [u8; 8],
+    version: U32,
+    index_bits: U32,
+    uuid: U128,
+    sequence: U64,
+    live_bytes: U64,
+    segment_count: U64,
+    bucket_count: U64,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Segment {
+    number: U32,
+    generation: U32,
+    end: U32,
+    last: U32,
+    count: U32,
+    durable: U32,
+    seal_end: U32,
+    seal_serial: U32,
+    xor: U64,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Bucket {
+    number: U64,
+    words: [U64; 8],
+}
+
+const _: () = assert!(size_of::<Header>() == 80 && size_of::<Segment>() == 40 && size_of::<Bucket>() == 72);
+
+/// What a checkpoint holds beside the index.
+pub(crate) struct Checkpoint {
+    pub segments: Vec<SegmentState>,
+    pub sequence: u64,
+    pub live_bytes: u64,
+}
+
+/// The bytes of a checkpoint.
+pub(crate) fn encode<'a>(
+    format: &LogFormat,
+    index: &Index,
+    segments: impl Iterator<Item = &'a SegmentState>,
+    sequence: u64,
+    live_bytes: u64,
+) -> Vec<u8> {
+    let mut bytes = vec![0; size_of::<Header>()];
+    let mut segment_count = 0;
+    for state in segments {
+        bytes.extend_from_slice(Segment::from_state(state).as_bytes());
+        segment_count += 1;
+    }
+    let mut bucket_count = 0;
+    index.for_each_bucket(|number, words| {
+        let bucket = Bucket { number: U64::new(number), words: words.map(U64::new) };
+        bytes.extend_from_slice(bucket.as_bytes());
+        bucket_count += 1;
+    });
+    let mut header = Header {
+        checksum: U128::new(0),
+        magic: MAGIC,
+        version: U32::new(VERSION),
+        index_bits: U32::new(index.bits()),
+        uuid: U128::new(format.uuid),
+        sequence: U64::new(sequence),
+        live_bytes: U64::new(live_bytes),
+        segment_count: U64::new(segment_count),
+        bucket_count: U64::new(bucket_count),
+    };
+    bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
+    header.checksum = U128::new(hash::xxh3_128(&bytes[size_of::<U128>()..]));
+    bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
+    bytes
+}
+
+/// Checks `bytes` and fills the empty `index` from them. On error the index is untouched.
+pub(crate) fn decode(bytes: &[u8], format: &LogFormat, index: &mut Index) -> Result<Checkpoint, Corruption> {
+    let damage = |what: &'static str, found: String, expected: String| Corruption {
+        what: what.into(),
+        file: "checkpoint".into(),
+        offset: 0,
+        found,
+        expected,
+    };
+    let Ok((header, rest)) = Header::read_from_prefix(bytes) else {
+        return Err(damage("checkpoint", format!("{} bytes", bytes.len()), format!("at least {} bytes", size_of::<Header>())));
+    };
+    let checksum = hash::xxh3_128(&bytes[size_of::<U128>()..]);
+    if header.checksum.get() != checksum || header.magic != MAGIC {
+        return Err(damage("checkpoint checksum", format!("{:#034x}", header.checksum.get()), format!("{checksum:#034x}")));
+    }
+    if header.version.get() != VERSION || header.uuid.get() != format.uuid || header.index_bits.get() != index.bits() {
+        return Err(damage("checkpoint identity", "another pool or version".to_owned(), "this pool".to_owned()));
+    }
+    // The checksum holds, so what follows is what `encode` wrote; lengths are still checked, as a bug is no licence to
+    // read outside.
+    let segments_size = usize::try_from(header.segment_count.get()).ok().and_then(|n| n.checked_mul(size_of::<Segment>()));
+    let split = segments_size.and_then(|size| rest.split_at_checked(size));
+    let parts = split.and_then(|(segments, buckets)| {
+        Some((<[Segment]>::ref_from_bytes(segments).ok()?, <[Bucket]>::ref_from_bytes(buckets).ok()?))
+    });
+    let Some((segments, buckets)) = parts.filter(|(_, buckets)| buckets.len() as u64 == header.bucket_count.get()) else {
+        return Err(damage("checkpoint length", format!("{} bytes", bytes.len()), "whole segments and buckets".to_owned()));
+    };
+    if let Some(segment) = segments.iter().find(|segment| segment.number.get() >= format.segment_count) {
+        return Err(damage("checkpoint segment", segment.number.to_string(), format!("below {}", format.segment_count)));
+    }
+    if let Some(bucket) = buckets.iter().find(|bucket| bucket.number.get() >> index.bits() != 0) {
+        return Err(damage("checkpoint bucket", bucket.number.to_string(), format!("below 2^{}", index.bits())));
+    }
+    for bucket in buckets {
+        index.restore_bucket(bucket.number.get(), &bucket.words.map(U64::get));
+    }
+    Ok(Checkpoint {
+        segments: segments.iter().map(Segment::to_state).collect(),
+        sequence: header.sequence.get(),
+        live_bytes: header.live_bytes.get(),
+    })
+}

@@ -1,0 +1,118 @@
+//! Where the next record of this client goes.
+//!
+//! A client that may write the log holds an extent, the rest of a segment, and leases the next one before the first is
+//! used up, so that no put waits for a lease. A copying client has one piece of staging memory instead.
+
+use stonecast_fabric::{RemoteAddress, Rkey};
+use stonecast_log::UNIT_SIZE;
+
+use crate::protocol::{Grant, Welcome};
+use crate::staging::staging_position;
+
+/// See the module documentation.
+pub(super) struct Extents {
+    staging: Option<RemoteAddress>,
+    /// Bytes of a segment.
+    segment_size: u64,
+    current: Option<Extent>,
+    next: Option<Extent>,
+    leasing: bool,
+}
+
+struct Extent {
+    grant: Grant,
+    unit: u32,
+}
+
+/// A place for one record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    pub slot: u8,
+    pub unit: u32,
+    /// What the record's tag is bound to.
+    pub position: u64,
+    pub generation: u32,
+    pub remote: RemoteAddress,
+}
+
+impl Extents {
+    pub fn new(welcome: &Welcome) -> Self {
+        let staging = RemoteAddress { address: welcome.staging_address.get(), rkey: Rkey(welcome.staging_rkey.get()) };
+        Self {
+            staging: (welcome.staging_size.get() != 0).then_some(staging),
+            segment_size: welcome.segment_size.get(),
+            current: None,
+            next: None,
+            leasing: false,
+        }
+    }
+
+    /// The place of a record of `size` bytes whose bytes lie at `ring_offset` of the staging ring. `None`: lease first.
+    pub fn place(&mut self, size: u64, ring_offset: u64) -> Option<Spot> {
+        if let Some(staging) = self.staging {
+            let unit = (ring_offset / UNIT_SIZE) as u32;
+            let remote = RemoteAddress { address: staging.address + ring_offset, rkey: staging.rkey };
+            return Some(Spot { slot: 0, unit, position: staging_position(unit), generation: 0, remote });
+        }
+        let segment_size = self.segment_size;
+        let extent = self.current.as_mut()?;
+        let (grant, unit) = (extent.grant, extent.unit);
+        let start = u64::from(unit) * UNIT_SIZE;
+        if start + size > segment_size {
+            return None;
+        }
+        extent.unit += (size / UNIT_SIZE) as u32;
+        Some(Spot {
+            slot: grant.slot,
+            unit,
+            position: u64::from(grant.segment) * segment_size + start,
+            generation: grant.generation,
+            remote: RemoteAddress { address: grant.address + start, rkey: Rkey(grant.rkey) },
+        })
+    }
+
+    /// Whether a record of `size` bytes has a place without a lease.
+    pub fn has_room(&self, size: u64) -> bool {
+        self.staging.is_some() || self.current.as_ref().is_some_and(|extent| self.room(extent) >= size)
+    }
+
+    /// Goes over to the extent leased ahead if that has room, and returns the slot of the one to give back.
+    pub fn advance(&mut self, size: u64) -> Option<Option<u8>> {
+        if self.next.as_ref().is_some_and(|extent| self.room(extent) >= size) {
+            let old = std::mem::replace(&mut self.current, self.next.take());
+            return Some(old.map(|extent| extent.grant.slot));
+        }
+        None
+    }
+
+    /// Whether it is time to lease ahead.
+    pub fn should_lease_ahead(&self) -> bool {
+        let low = self.current.as_ref().is_some_and(|extent| self.room(extent) < self.segment_size / 2);
+        self.staging.is_none() && !self.leasing && self.next.is_none() && low
+    }
+
+    /// Marks a lease request as under way. False if one is already.
+    pub fn begin_leasing(&mut self) -> bool {
+        !std::mem::replace(&mut self.leasing, true)
+    }
+
+    /// Ends what `begin_leasing` began.
+    pub fn end_leasing(&mut self) {
+        self.leasing = false;
+    }
+
+    /// Keeps a new extent as the next one; returns the slot of one that it displaces.
+    pub fn put_next(&mut self, grant: Grant) -> Option<u8> {
+        let extent = Extent { grant, unit: grant.start };
+        self.next.replace(extent).map(|old| old.grant.slot)
+    }
+
+    /// Gives up all extents and returns their slots.
+    pub fn take_all(&mut self) -> Vec<u8> {
+        self.current.take().into_iter().chain(self.next.take()).map(|extent| extent.grant.slot).collect()
+    }
+
+    fn room(&self, extent: &Extent) -> u64 {
+        self.segment_size - u64::from(extent.unit) * UNIT_SIZE
+    }
+}

@@ -1,0 +1,204 @@
+//! Operations that wait for an answer, and the memory that their bytes were sent from.
+//!
+//! Answers come in the order of requests, so the operations form a queue. The staging memory is a ring: an operation's
+//! bytes are freed when its answer has come, which is in the same order.
+
+use std::collections::VecDeque;
+use std::task::{Poll, Waker};
+
+use crate::limits::IN_FLIGHT_MAX;
+use crate::protocol::Answer;
+
+/// See the module documentation.
+pub(super) struct Pending {
+    queue: VecDeque<Waiting>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Tasks that wait for room in the queue or the ring.
+    crowd: Vec<Waker>,
+    ring_size: u64,
+    /// Never-wrapping positions of the ring.
+    ring_tail: u64,
+    ring_head: u64,
+    ended: bool,
+}
+
+struct Waiting {
+    slot: u32,
+    /// Where the ring's tail goes when this operation is answered.
+    ring_end: u64,
+}
+
+#[derive(Default)]
+struct Slot {
+    result: Option<Result<Answer, Ended>>,
+    waker: Option<Waker>,
+    abandoned: bool,
+}
+
+/// The connection ended before the answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ended;
+
+/// An operation's place in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ticket(u32);
+
+impl Pending {
+    pub fn new(ring_size: u64) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            crowd: Vec::new(),
+            ring_size,
+            ring_tail: 0,
+            ring_head: 0,
+            ended: false,
+        }
+    }
+
+    /// Takes a place in the queue and `size` contiguous bytes of the ring. `None`: no room now; wait with `wait_for_room`.
+    pub fn begin(&mut self, size: u64) -> Option<(Ticket, u64)> {
+        assert!(size <= self.ring_size, "{size} bytes fit the staging ring");
+        if self.queue.len() == IN_FLIGHT_MAX {
+            return None;
+        }
+        let mut start = self.ring_head;
+        let offset = start % self.ring_size;
+        if offset + size > self.ring_size {
+            start += self.ring_size - offset;
+        }
+        if start + size - self.ring_tail > self.ring_size {
+            return None;
+        }
+        self.ring_head = start + size;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        self.queue.push_back(Waiting { slot, ring_end: self.ring_head });
+        Some((Ticket(slot), start % self.ring_size))
+    }
+
+    /// Whether `size` bytes would find room now.
+    pub fn has_room(&self, size: u64) -> bool {
+        let offset = self.ring_head % self.ring_size;
+        let skip = if offset + size > self.ring_size { self.ring_size - offset } else { 0 };
+        self.queue.len() < IN_FLIGHT_MAX && self.ring_head + skip + size - self.ring_tail <= self.ring_size
+    }
+
+    /// Wakes `waker` when an operation was answered.
+    pub fn wait_for_room(&mut self, waker: &Waker) {
+        self.crowd.push(waker.clone());
+    }
+
+    /// Takes back the latest `begin`, whose request could not be sent.
+    pub fn cancel(&mut self, ticket: Ticket) {
+        let waiting = self.queue.pop_back().expect("there is a latest");
+        assert_eq!(waiting.slot, ticket.0, "only the latest is cancelled");
+        self.ring_head = self.queue.back().map_or(self.ring_tail, |waiting| waiting.ring_end);
+        self.release(ticket);
+    }
+
+    /// Hands `answer` to the oldest operation. False if nobody waits: the server said too much.
+    pub fn answer(&mut self, answer: Answer) -> bool {
+        let Some(waiting) = self.queue.pop_front() else { return false };
+        self.ring_tail = waiting.ring_end;
+        self.finish(waiting.slot, Ok(answer));
+        self.crowd.drain(..).for_each(Waker::wake);
+        true
+    }
+
+    /// No answer will come any more.
+    pub fn end(&mut self) {
+        self.ended = true;
+        while let Some(waiting) = self.queue.pop_front() {
+            self.finish(waiting.slot, Err(Ended));
+        }
+        self.crowd.drain(..).for_each(Waker::wake);
+    }
+
+    /// The answer of an operation, if it has come.
+    pub fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Result<Answer, Ended>> {
+        let slot = &mut self.slots[ticket.0 as usize];
+        match slot.result {
+            Some(result) => Poll::Ready(result),
+            None => {
+                slot.waker = Some(waker.clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Whoever waited has its answer, or does not want it any more.
+    pub fn forget(&mut self, ticket: Ticket) {
+        if self.slots[ticket.0 as usize].result.is_some() {
+            self.release(ticket);
+        } else {
+            self.slots[ticket.0 as usize].abandoned = true;
+        }
+    }
+
+    fn finish(&mut self, index: u32, result: Result<Answer, Ended>) {
+        let slot = &mut self.slots[index as usize];
+        slot.result = Some(result);
+        if slot.abandoned {
+            self.release(Ticket(index));
+        } else if let Some(waker) = slot.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn release(&mut self, ticket: Ticket) {
+        self.slots[ticket.0 as usize] = Slot::default();
+        self.free.push(ticket.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Verdict;
+
+    const DONE: Answer = Answer::Verdict { verdict: Verdict::Done, version: 1 };
+
+    #[test]
+    fn answers_go_to_operations_in_order_even_when_one_was_given_up() {
+        let mut pending = Pending::new(1024);
+        let (first, _) = pending.begin(64).unwrap();
+        let (second, _) = pending.begin(64).unwrap();
+        pending.forget(first);
+        assert!(pending.answer(DONE));
+        assert!(pending.poll(second, Waker::noop()).is_pending());
+        let version = Answer::Verdict { verdict: Verdict::Done, version: 2 };
+        assert!(pending.answer(version));
+        assert_eq!(pending.poll(second, Waker::noop()), Poll::Ready(Ok(version)));
+        pending.forget(second);
+        assert!(!pending.answer(DONE), "an answer that nobody asked for is noticed");
+    }
+
+    #[test]
+    fn bytes_in_flight_are_never_given_out_twice() {
+        let mut pending = Pending::new(1024);
+        let mut random = stonecast_base::random_from_seed(3);
+        let mut live: VecDeque<(u64, u64)> = VecDeque::new();
+        for _ in 0..10_000 {
+            use rand::RngExt as _;
+            let size = random.random_range(0..=8u64) * 64;
+            assert_eq!(pending.has_room(size), {
+                let begun = pending.begin(size);
+                if let Some((_, offset)) = begun {
+                    assert!(offset + size <= 1024);
+                    assert!(live.iter().all(|&(o, s)| offset + size <= o || o + s <= offset), "no overlap");
+                    live.push_back((offset, size));
+                }
+                begun.is_some()
+            });
+            if random.random_bool(0.6) && !live.is_empty() {
+                live.pop_front();
+                assert!(pending.answer(DONE));
+            }
+        }
+    }
+}

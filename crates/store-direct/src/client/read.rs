@@ -1,0 +1,299 @@
+//! Reading: bucket, then record, both by one-sided READ. The server's CPU takes no part.
+//!
+//! What a READ brings may be old or in the middle of a change, so nothing is believed before it is checked: a record must
+//! carry the tag of its position, the generation that the word names, and the key. A word is stored after what it points
+//! to is durable, and a record does not change while a word points to it, so a record that does not check means that the
+//! word is old (read it again) or the record is damaged (the word has not changed).
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use stonecast_base::{Corruption, LINE_SIZE};
+use stonecast_fabric::{Access, LocalSpan, ReadInto, RemoteAddress, Rkey, Status};
+use stonecast_log::{RECORD_HEADER_SIZE, RecordHeader, check_read};
+
+use super::write::check_key;
+use super::{Client, Inner};
+use crate::error::StoreError;
+use crate::index::BUCKET_WORDS;
+use crate::limits::READ_RETRIES_MAX;
+use crate::word::{KeyHash, Word};
+
+/// Bytes of a piece of memory that READs land in where the provider cannot read into place; also the longest such READ.
+const SCRATCH_SIZE: u64 = 64 << 10;
+
+/// What a word led to.
+enum Fetched {
+    /// The key's record; its value is in the buffer.
+    Found(u64),
+    /// The record of another key with the same fingerprint.
+    OtherKey,
+    /// Nothing that checks.
+    Fault(String),
+}
+
+/// Values of [`Client::multi_get`]. Reuse one to save allocations.
+#[derive(Default)]
+pub struct Values {
+    bytes: Vec<u8>,
+    buckets: Vec<u8>,
+    found: Vec<Option<(Range<usize>, u64)>>,
+}
+
+impl Values {
+    /// Number of keys asked for.
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Whether nothing was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Value and version of the `index`-th key; `None` if it is absent.
+    pub fn get(&self, index: usize) -> Option<(&[u8], u64)> {
+        self.found[index].as_ref().map(|(range, version)| (&self.bytes[range.clone()], *version))
+    }
+}
+
+impl Client {
+    /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent (then `value` holds
+    /// nothing of meaning). What is returned is durable, and was the key's value at some moment during the call.
+    pub async fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
+        check_key(key)?;
+        let inner = &*self.inner;
+        inner.check_open()?;
+        let hash = KeyHash::of(inner.format.tag_key, key);
+        let mut last_fault = None;
+        for _ in 0..READ_RETRIES_MAX {
+            match inner.look_up(hash, key, value, &mut last_fault).await? {
+                Some(found) => return Ok(found),
+                None => continue,
+            }
+        }
+        Err(StoreError::Protocol { what: "a record keeps changing while it is read" })
+    }
+
+    /// Reads the values of `keys`, all with two doorbells. Each key is read as by `get`; together they are no snapshot.
+    pub async fn multi_get(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
+        let inner = &*self.inner;
+        inner.check_open()?;
+        keys.iter().try_for_each(|key| check_key(key))?;
+        let hashes: SmallVec<[KeyHash; 32]> = keys.iter().map(|key| KeyHash::of(inner.format.tag_key, key)).collect();
+        values.found.clear();
+        values.buckets.resize(keys.len() * LINE_SIZE, 0);
+        let mut reads: SmallVec<[ReadInto<'_>; 32]> = hashes
+            .iter()
+            .zip(values.buckets.chunks_exact_mut(LINE_SIZE))
+            .map(|(hash, into)| ReadInto { remote: inner.index_address(hash.bucket(inner.welcome.index_bits.get())), into })
+            .collect();
+        inner.read(&mut reads).await?;
+        drop(reads);
+        // The first word that may be the key's; a key that is not behind it is looked up alone.
+        let words: SmallVec<[Option<Word>; 32]> = hashes
+            .iter()
+            .zip(values.buckets.chunks_exact(LINE_SIZE))
+            .map(|(&hash, bucket)| words_of(bucket).find(|word| word.matches(hash)))
+            .collect();
+        let sizes: SmallVec<[usize; 32]> = words.iter().map(|word| word.map_or(0, |word| inner.first_read_size(word))).collect();
+        let total: usize = sizes.iter().sum();
+        values.bytes.resize(total, 0);
+        let mut rest = values.bytes.as_mut_slice();
+        let mut reads: SmallVec<[ReadInto<'_>; 32]> = SmallVec::new();
+        for (word, &size) in words.iter().zip(&sizes) {
+            let (into, tail) = std::mem::take(&mut rest).split_at_mut(size);
+            rest = tail;
+            if let Some(word) = word.filter(|_| size > 0) {
+                reads.push(ReadInto { remote: inner.log_address(word.position()), into });
+            }
+        }
+        inner.read(&mut reads).await?;
+        drop(reads);
+        let mut start = 0;
+        let mut alone = Vec::new();
+        for (index, ((word, &size), key)) in words.iter().zip(&sizes).zip(keys).enumerate() {
+            let bytes = &values.bytes[start..start + size];
+            let record = word.and_then(|word| check_read(&inner.format, word.position(), word.generation_low(), bytes).ok());
+            let control = values.buckets[index * LINE_SIZE + BUCKET_WORDS as usize * 8..][..8] != [0; 8];
+            values.found.push(match record {
+                Some(record) if record.key == *key => {
+                    let value = start + RECORD_HEADER_SIZE + key.len();
+                    Some((value..value + record.value.len(), record.header.sequence()))
+                }
+                None if word.is_none() && !control => None,
+                _ => {
+                    alone.push(index);
+                    None
+                }
+            });
+            start += size;
+        }
+        for index in alone {
+            let mut value = Vec::new();
+            if let Some(version) = self.get(keys[index], &mut value).await? {
+                let start = values.bytes.len();
+                values.bytes.extend_from_slice(&value);
+                values.found[index] = Some((start..values.bytes.len(), version));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The words of a bucket, without the control word.
+fn words_of(bucket: &[u8]) -> impl Iterator<Item = Word> {
+    bucket.as_chunks::<8>().0.iter().take(BUCKET_WORDS as usize).map(|bytes| Word(u64::from_le_bytes(*bytes)))
+}
+
+impl Inner {
+    /// One look-up. `None`: something changed meanwhile, look again.
+    async fn look_up(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        value: &mut Vec<u8>,
+        last_fault: &mut Option<Word>,
+    ) -> Result<Option<Option<u64>>, StoreError> {
+        let bits = self.welcome.index_bits.get();
+        let home = hash.bucket(bits);
+        let mut bucket = home;
+        loop {
+            let mut line = [0; LINE_SIZE];
+            self.read(&mut [ReadInto { remote: self.index_address(bucket), into: &mut line }]).await?;
+            for word in words_of(&line).filter(|word| word.matches(hash)) {
+                match self.fetch(word, key, value).await? {
+                    Fetched::Found(version) => return Ok(Some(Some(version))),
+                    Fetched::OtherKey => {}
+                    // Seen twice in a row behind an unchanged word, it is no race.
+                    Fetched::Fault(found) if *last_fault == Some(word) => return Err(self.damage(word, found)),
+                    Fetched::Fault(_) => {
+                        *last_fault = Some(word);
+                        return Ok(None);
+                    }
+                }
+            }
+            let control = line[BUCKET_WORDS as usize * 8..] != [0; 8];
+            bucket = (bucket + 1) & ((1 << bits) - 1);
+            if !control || bucket == home {
+                return Ok(Some(None));
+            }
+        }
+    }
+
+    /// Reads the record behind `word` and, if it is the key's, leaves its value in `value`.
+    async fn fetch(&self, word: Word, key: &[u8], value: &mut Vec<u8>) -> Result<Fetched, StoreError> {
+        let size = self.first_read_size(word);
+        if size == 0 {
+            return Ok(Fetched::Fault("a position outside the log".to_owned()));
+        }
+        value.resize(size, 0);
+        self.read(&mut [ReadInto { remote: self.log_address(word.position()), into: value }]).await?;
+        if let Some(whole) = self.longer(word, value) {
+            value.resize(whole, 0);
+            let (position, rest) = (word.position() + size as u64, &mut value[size..]);
+            self.read_long(position, rest).await?;
+        }
+        Ok(match check_read(&self.format, word.position(), word.generation_low(), value) {
+            Err(fault) => Fetched::Fault(fault.to_string()),
+            Ok(record) if record.key != key => Fetched::OtherKey,
+            Ok(record) => {
+                let version = record.header.sequence();
+                let start = RECORD_HEADER_SIZE + key.len();
+                let end = start + record.value.len();
+                value.copy_within(start..end, 0);
+                value.truncate(end - start);
+                Fetched::Found(version)
+            }
+        })
+    }
+
+    /// Bytes to read at first: what the word says, cut at the end of the segment. 0: the word points outside.
+    pub(super) fn first_read_size(&self, word: Word) -> usize {
+        let segment_size = self.format.segment_size;
+        if word.position() >= segment_size * u64::from(self.format.segment_count) {
+            return 0;
+        }
+        word.read_size().min(segment_size - word.position() % segment_size) as usize
+    }
+
+    /// The whole size of a record of which only the start was read.
+    pub(super) fn longer(&self, word: Word, bytes: &[u8]) -> Option<usize> {
+        let header = RecordHeader::parse(bytes.first_chunk::<RECORD_HEADER_SIZE>()?).ok()?;
+        let size = header.size();
+        let fits = word.position() % self.format.segment_size + size <= self.format.segment_size;
+        (fits && size > bytes.len() as u64).then_some(size as usize)
+    }
+
+    pub(super) fn damage(&self, word: Word, found: String) -> StoreError {
+        StoreError::Corrupt(Corruption {
+            what: "record".into(),
+            file: "log".into(),
+            offset: word.position(),
+            found,
+            expected: "a record that carries the tag of its place".to_owned(),
+        })
+    }
+
+    /// The remote address of a bucket.
+    pub(super) fn index_address(&self, bucket: u64) -> RemoteAddress {
+        let address = self.welcome.index_address.get() + bucket * LINE_SIZE as u64;
+        RemoteAddress { address, rkey: Rkey(self.welcome.index_rkey.get()) }
+    }
+
+    /// The remote address of a byte of the log.
+    pub(super) fn log_address(&self, position: u64) -> RemoteAddress {
+        RemoteAddress { address: self.welcome.log_address.get() + position, rkey: Rkey(self.welcome.log_rkey.get()) }
+    }
+
+    /// Reads a long piece of the log.
+    pub(super) async fn read_long(&self, mut position: u64, into: &mut [u8]) -> Result<(), StoreError> {
+        for piece in into.chunks_mut(SCRATCH_SIZE as usize) {
+            let remote = self.log_address(position);
+            position += piece.len() as u64;
+            self.read(&mut [ReadInto { remote, into: piece }]).await?;
+        }
+        Ok(())
+    }
+
+    /// Executes READs with one doorbell. Each is at most `SCRATCH_SIZE` long.
+    #[inline]
+    pub(super) async fn read(&self, reads: &mut [ReadInto<'_>]) -> Result<(), StoreError> {
+        let status = match self.port.device().read_now(self.qp, reads) {
+            Some(status) => status,
+            None => self.read_through_scratch(reads).await?,
+        };
+        if status == Status::Success {
+            return Ok(());
+        }
+        self.end();
+        Err(StoreError::Disconnected { unknown: false })
+    }
+
+    async fn read_through_scratch(&self, reads: &mut [ReadInto<'_>]) -> Result<Status, StoreError> {
+        let mut start = 0;
+        while start < reads.len() {
+            let mut size = 0;
+            let fits = |read: &ReadInto<'_>| {
+                size += (read.into.len() as u64).next_multiple_of(8);
+                size <= SCRATCH_SIZE
+            };
+            let count = reads[start..].iter().take_while(|read| fits(read)).count();
+            assert!(count > 0, "each READ fits the scratch memory");
+            let free = self.scratch.borrow_mut().pop();
+            let region = match free {
+                Some(region) => region,
+                None => self.port.device().allocate(SCRATCH_SIZE, Access::NONE)?,
+            };
+            let span = LocalSpan { region, offset: 0, size: SCRATCH_SIZE as u32 };
+            let status = self.port.read(self.qp, &mut reads[start..start + count], span).await?;
+            // Only memory whose READs have completed is used again: where this future is dropped before, it is not.
+            self.scratch.borrow_mut().push(region);
+            if status != Status::Success {
+                return Ok(status);
+            }
+            start += count;
+        }
+        Ok(Status::Success)
+    }
+}

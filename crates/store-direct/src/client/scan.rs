@@ -1,0 +1,145 @@
+//! Iteration over all keys, in the order in which their present versions were committed.
+//!
+//! The index is read bucket by bucket, then the first line of each record for its version, then the records. It is no
+//! snapshot: keys that were there all the time appear once, keys written or deleted meanwhile may or may not.
+
+use smallvec::SmallVec;
+use stonecast_base::LINE_SIZE;
+use stonecast_fabric::ReadInto;
+use stonecast_log::{RECORD_HEADER_SIZE, RecordHeader, check_read};
+
+use super::{Client, Inner};
+use crate::error::StoreError;
+use crate::index::BUCKET_WORDS;
+use crate::word::Word;
+
+/// A key with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value.
+    pub value: Vec<u8>,
+    /// The version.
+    pub version: u64,
+}
+
+/// The keys found by [`Client::entries`], without their records: 24 bytes each.
+pub struct Entries {
+    found: Vec<(u64, Word, u64)>,
+    next: usize,
+}
+
+/// Buckets read with one doorbell.
+const BUCKETS_PER_READ: u64 = 256;
+/// Records read with one doorbell.
+const RECORDS_PER_READ: usize = 32;
+
+impl Entries {
+    /// Number of keys found.
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Whether no key was found.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// Reads the next records, in order, replacing what `into` holds. Empty at the end.
+    pub async fn next(&mut self, client: &Client, into: &mut Vec<Entry>) -> Result<(), StoreError> {
+        into.clear();
+        let inner = &*client.inner;
+        while into.is_empty() && self.next < self.found.len() {
+            let end = (self.next + RECORDS_PER_READ).min(self.found.len());
+            let batch = &self.found[self.next..end];
+            self.next = end;
+            let mut buffers: Vec<Vec<u8>> = batch.iter().map(|&(_, word, _)| vec![0; inner.first_read_size(word)]).collect();
+            let mut reads: SmallVec<[ReadInto<'_>; 32]> = batch
+                .iter()
+                .zip(&mut buffers)
+                .map(|(&(_, word, _), into)| ReadInto { remote: inner.log_address(word.position()), into })
+                .collect();
+            inner.read(&mut reads).await?;
+            drop(reads);
+            for (&(_, word, slot), bytes) in batch.iter().zip(&mut buffers) {
+                into.extend(inner.entry(word, slot, bytes).await?);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Client {
+    /// Finds all keys.
+    pub async fn entries(&self) -> Result<Entries, StoreError> {
+        let inner = &*self.inner;
+        inner.check_open()?;
+        let bucket_count = 1u64 << inner.welcome.index_bits.get();
+        let mut words: Vec<(Word, u64)> = Vec::new();
+        let mut bytes = vec![0; BUCKETS_PER_READ.min(bucket_count) as usize * LINE_SIZE];
+        for first in (0..bucket_count).step_by(BUCKETS_PER_READ as usize) {
+            inner.read(&mut [ReadInto { remote: inner.index_address(first), into: &mut bytes }]).await?;
+            for (slot, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+                let word = Word(u64::from_le_bytes(*word));
+                if slot as u64 % 8 < BUCKET_WORDS && word != Word::EMPTY {
+                    words.push((word, first * 8 + slot as u64));
+                }
+            }
+        }
+        let mut found = Vec::with_capacity(words.len());
+        let mut lines = vec![0; RECORDS_PER_READ * LINE_SIZE];
+        for batch in words.chunks(RECORDS_PER_READ) {
+            let mut reads: SmallVec<[ReadInto<'_>; 32]> = SmallVec::new();
+            for (&(word, _), into) in batch.iter().zip(lines.chunks_exact_mut(LINE_SIZE)) {
+                if inner.first_read_size(word) == 0 {
+                    return Err(inner.damage(word, "a position outside the log".to_owned()));
+                }
+                reads.push(ReadInto { remote: inner.log_address(word.position()), into });
+            }
+            inner.read(&mut reads).await?;
+            drop(reads);
+            for (&(word, slot), line) in batch.iter().zip(lines.as_chunks::<RECORD_HEADER_SIZE>().0) {
+                // A line that makes no sense is judged when its record is read.
+                let version = RecordHeader::parse(line).map_or(0, |header| header.sequence());
+                found.push((version, word, slot));
+            }
+        }
+        found.sort_unstable_by_key(|&(version, _, _)| version);
+        Ok(Entries { found, next: 0 })
+    }
+}
+
+impl Inner {
+    /// The entry behind `word`, which was at word number `slot` of the index; `bytes` holds its start. `None`: it was
+    /// deleted meanwhile.
+    async fn entry(&self, mut word: Word, slot: u64, bytes: &mut Vec<u8>) -> Result<Option<Entry>, StoreError> {
+        loop {
+            let read = bytes.len();
+            if let Some(whole) = self.longer(word, bytes) {
+                bytes.resize(whole, 0);
+                self.read_long(word.position() + read as u64, &mut bytes[read..]).await?;
+            }
+            let fault = match check_read(&self.format, word.position(), word.generation_low(), bytes) {
+                Ok(record) => {
+                    let (key, value) = (record.key.to_vec(), record.value.to_vec());
+                    return Ok(Some(Entry { key, value, version: record.header.sequence() }));
+                }
+                Err(fault) => fault,
+            };
+            let mut line = [0; LINE_SIZE];
+            self.read(&mut [ReadInto { remote: self.index_address(slot / 8), into: &mut line }]).await?;
+            let now = Word(u64::from_le_bytes(line.as_chunks::<8>().0[slot as usize % 8]));
+            if now == word {
+                return Err(self.damage(word, fault.to_string()));
+            }
+            if now == Word::EMPTY {
+                return Ok(None);
+            }
+            word = now;
+            bytes.clear();
+            bytes.resize(self.first_read_size(word), 0);
+            self.read_long(word.position(), bytes).await?;
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Writing: a put is one WRITE_WITH_IMM of the record to its final place, a delete one SEND; each is answered after it is
+//! durable and visible.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use stonecast_fabric::{DeviceError, LocalSpan, Operation};
+use stonecast_log::{Condition, Draft, KEY_SIZE_MAX, Kind, VALUE_SIZE_MAX, record_size};
+
+use super::pending::{Ended, Ticket};
+use super::{Client, Inner};
+use crate::error::StoreError;
+use crate::protocol::{Answer, Release, Request, Verdict, immediate};
+
+/// How a conditional write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Done: the key's version now. For a delete, the version that the delete itself got.
+    Done(u64),
+    /// The condition did not hold: the key's present version, `None` if it is absent. Nothing was done.
+    Conflict(Option<u64>),
+}
+
+/// Pause before asking again for space that is being prepared.
+const BUSY_PAUSE_NS: u64 = 200_000;
+/// How often that is asked: 20 seconds, more than preparing a segment takes on the slowest disk.
+const BUSY_RETRIES_MAX: u32 = 100_000;
+
+impl Client {
+    /// Stores `value` under `key` and returns its version. When it returns, the write is durable as declared and visible
+    /// to every client. On an error see [`StoreError::effect`].
+    pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, StoreError> {
+        match self.put_if(key, value, Condition::None).await? {
+            Written::Done(version) => Ok(version),
+            Written::Conflict(_) => Err(StoreError::Protocol { what: "an unconditional put cannot conflict" }),
+        }
+    }
+
+    /// Like `put`, if `condition` holds at the moment of the write. Of two concurrent writes that name the same version
+    /// one is done.
+    pub async fn put_if(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Written, StoreError> {
+        check_key(key)?;
+        let max = self.inner.value_size_max(key.len());
+        if value.len() > max {
+            return Err(StoreError::ValueSize { size: value.len(), max });
+        }
+        let draft = Draft { kind: Kind::Put, condition, token: 0, key, value };
+        for _ in 0..BUSY_RETRIES_MAX {
+            match self.inner.put_record(&draft).await? {
+                (Verdict::Done, version) => return Ok(Written::Done(version)),
+                (Verdict::Conflict, present) => return Ok(Written::Conflict((present != 0).then_some(present))),
+                (Verdict::Busy, _) => self.inner.runtime.sleep(BUSY_PAUSE_NS).await,
+                (verdict, _) => return Err(failure(verdict)),
+            }
+        }
+        Err(StoreError::NoSpace)
+    }
+
+    /// Removes `key`. Whether it was there. Durable and visible when it returns.
+    pub async fn delete(&self, key: &[u8]) -> Result<bool, StoreError> {
+        match self.delete_if(key, Condition::None).await? {
+            Some(Written::Done(_)) => Ok(true),
+            Some(Written::Conflict(_)) => Err(StoreError::Protocol { what: "an unconditional delete cannot conflict" }),
+            None => Ok(false),
+        }
+    }
+
+    /// Removes `key` if `condition` holds. `None`: there was nothing to remove.
+    pub async fn delete_if(&self, key: &[u8], condition: Condition) -> Result<Option<Written>, StoreError> {
+        check_key(key)?;
+        for _ in 0..BUSY_RETRIES_MAX {
+            match self.inner.request(Request::Delete { condition, token: 0, key }).await? {
+                Answer::Verdict { verdict: Verdict::Done, version } => return Ok(Some(Written::Done(version))),
+                Answer::Verdict { verdict: Verdict::Absent, .. } => return Ok(None),
+                Answer::Verdict { verdict: Verdict::Conflict, version } => {
+                    return Ok(Some(Written::Conflict((version != 0).then_some(version))));
+                }
+                Answer::Verdict { verdict: Verdict::Busy, .. } => self.inner.runtime.sleep(BUSY_PAUSE_NS).await,
+                Answer::Verdict { verdict, .. } => return Err(failure(verdict)),
+                _ => return Err(StoreError::Protocol { what: "the answer to a delete is no verdict" }),
+            }
+        }
+        Err(StoreError::NoSpace)
+    }
+}
+
+fn failure(verdict: Verdict) -> StoreError {
+    match verdict {
+        Verdict::NoSpace => StoreError::NoSpace,
+        Verdict::Failed => StoreError::NotPersisted,
+        Verdict::Invalid => StoreError::Protocol { what: "the server found the request invalid" },
+        _ => StoreError::Protocol { what: "the verdict does not fit the request" },
+    }
+}
+
+pub(super) fn check_key(key: &[u8]) -> Result<(), StoreError> {
+    if (1..=KEY_SIZE_MAX).contains(&key.len()) {
+        Ok(())
+    } else {
+        Err(StoreError::KeySize { size: key.len(), max: KEY_SIZE_MAX })
+    }
+}
+
+impl Inner {
+    /// Longest value for a key of `key_size` bytes: the store's limit, less in a pool of small segments, because a record
+    /// lies in one segment.
+    fn value_size_max(&self, key_size: usize) -> usize {
+        let room = self.format.segment_size as usize / 2 - record_size(key_size, 0) as usize;
+        VALUE_SIZE_MAX.min(room)
+    }
+
+    async fn put_record(self: &Rc<Self>, draft: &Draft<'_>) -> Result<(Verdict, u64), StoreError> {
+        let size = record_size(draft.key.len(), draft.value.len());
+        loop {
+            self.check_open()?;
+            if !self.extents.borrow().has_room(size) {
+                if let Some(verdict) = self.lease(size).await? {
+                    return Ok((verdict, 0));
+                }
+                continue;
+            }
+            if !self.pending.borrow().has_room(size) {
+                self.room(size).await;
+                continue;
+            }
+            // From here to the post nothing waits, so records are posted in the order of their places.
+            let (ticket, offset) = self.pending.borrow_mut().begin(size).expect("there is room, it was just looked at");
+            let spot = self.extents.borrow_mut().place(size, offset).expect("there is room, it was just looked at");
+            let mut record = Vec::with_capacity(size as usize);
+            draft.encode(&self.format, spot.position, spot.generation, self.welcome.epoch.get(), &mut record);
+            self.port.device().memory(self.staging).write(offset, &record);
+            let local = LocalSpan { region: self.staging, offset, size: size as u32 };
+            let operation = Operation::WriteWithImmediate { local, remote: spot.remote, immediate: immediate(spot.slot, spot.unit) };
+            self.send(ticket, operation)?;
+            if self.extents.borrow().should_lease_ahead() {
+                self.lease_ahead();
+            }
+            return match (Answered { inner: self, ticket }).await {
+                Ok(Answer::Verdict { verdict, version }) => Ok((verdict, version)),
+                Ok(_) => Err(StoreError::Protocol { what: "the answer to a put is no verdict" }),
+                Err(Ended) => Err(StoreError::Disconnected { unknown: true }),
+            };
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(super) async fn request(&self, request: Request<'_>) -> Result<Answer, StoreError> {
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        let size = (bytes.len() as u64).next_multiple_of(64);
+        while !self.pending.borrow().has_room(size) {
+            self.check_open()?;
+            self.room(size).await;
+        }
+        self.check_open()?;
+        let (ticket, offset) = self.pending.borrow_mut().begin(size).expect("there is room, it was just looked at");
+        self.port.device().memory(self.staging).write(offset, &bytes);
+        let local = LocalSpan { region: self.staging, offset, size: bytes.len() as u32 };
+        self.send(ticket, Operation::Send { local })?;
+        (Answered { inner: self, ticket }).await.map_err(|Ended| StoreError::Disconnected { unknown: true })
+    }
+
+    fn send(&self, ticket: Ticket, operation: Operation) -> Result<(), StoreError> {
+        self.port.post(self.qp, [operation]).map_err(|error| {
+            self.pending.borrow_mut().cancel(ticket);
+            match error {
+                // The send queue holds twice the operations that may be in flight.
+                DeviceError::QueueFull { .. } => panic!("the send queue is full below the limit of operations in flight"),
+                error => StoreError::Device(error),
+            }
+        })
+    }
+
+    /// Makes room for a record of `size` bytes. `Some`: there is none.
+    async fn lease(self: &Rc<Self>, size: u64) -> Result<Option<Verdict>, StoreError> {
+        let advanced = self.extents.borrow_mut().advance(size);
+        if let Some(old) = advanced {
+            if let Some(slot) = old {
+                self.release(slot).await?;
+            }
+            return Ok(None);
+        }
+        if !self.extents.borrow_mut().begin_leasing() {
+            // Somebody else is at it.
+            self.runtime.sleep(LEASE_LOOK_NS).await;
+            return Ok(None);
+        }
+        self.lease_next(size).await
+    }
+
+    /// Leases the next extent; `begin_leasing` was called.
+    async fn lease_next(&self, size: u64) -> Result<Option<Verdict>, StoreError> {
+        let guard = Leasing(self);
+        let answer = self.request(Request::Lease { size: size as u32 }).await?;
+        drop(guard);
+        match answer {
+            Answer::Lease(grant) => {
+                let displaced = self.extents.borrow_mut().put_next(grant);
+                if let Some(slot) = displaced {
+                    self.release(slot).await?;
+                }
+                Ok(None)
+            }
+            Answer::Verdict { verdict, .. } => Ok(Some(verdict)),
+            Answer::Stat(_) => Err(StoreError::Protocol { what: "the answer to a lease request is a report" }),
+        }
+    }
+
+    /// Leases the next extent beside the caller. What fails shows when the extent is needed.
+    fn lease_ahead(self: &Rc<Self>) {
+        if self.extents.borrow_mut().begin_leasing() {
+            let inner = self.clone();
+            self.runtime.spawn(Box::pin(async move {
+                let _ = inner.lease_next(0).await;
+            }));
+        }
+    }
+
+    /// Gives an extent back. Everything written into it was posted before.
+    pub(super) async fn release(&self, slot: u8) -> Result<(), StoreError> {
+        self.request(Request::Release(Release { slot })).await.map(drop)
+    }
+
+    /// Waits until `size` bytes may find room.
+    async fn room(&self, size: u64) {
+        std::future::poll_fn(|context| {
+            let mut pending = self.pending.borrow_mut();
+            if pending.has_room(size) || self.closed.get() {
+                return Poll::Ready(());
+            }
+            pending.wait_for_room(context.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// How often a task looks whether another one's lease request is done.
+const LEASE_LOOK_NS: u64 = 5_000;
+
+/// Ends the leasing however the request ends, also when its future is dropped.
+struct Leasing<'a>(&'a Inner);
+
+impl Drop for Leasing<'_> {
+    fn drop(&mut self) {
+        self.0.extents.borrow_mut().end_leasing();
+    }
+}
+
+/// Waits for an answer.
+struct Answered<'a> {
+    inner: &'a Inner,
+    ticket: Ticket,
+}
+
+impl Future for Answered<'_> {
+    type Output = Result<Answer, Ended>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.inner.pending.borrow_mut().poll(self.ticket, context.waker())
+    }
+}
+
+impl Drop for Answered<'_> {
+    fn drop(&mut self) {
+        self.inner.pending.borrow_mut().forget(self.ticket);
+    }
+}

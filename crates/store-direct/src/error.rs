@@ -1,0 +1,81 @@
+//! What can go wrong with an operation.
+
+use stonecast_base::Corruption;
+use stonecast_fabric::DeviceError;
+use stonecast_media::MediaError;
+
+/// Whether a failed operation had an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing was done.
+    None,
+    /// It may have been done, or may still be. Find out by reading, or retry with the same token.
+    Unknown,
+}
+
+/// Why an operation failed. [`StoreError::effect`] says what that means for the data.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The key is empty or too long.
+    #[error("key of {size} bytes: keys have 1 to {max} bytes")]
+    KeySize {
+        /// Its length.
+        size: usize,
+        /// The longest.
+        max: usize,
+    },
+    /// The value is too long.
+    #[error("value of {size} bytes: values have at most {max} bytes")]
+    ValueSize {
+        /// Its length.
+        size: usize,
+        /// The longest.
+        max: usize,
+    },
+    /// The pool is full.
+    #[error("no space: the pool is full; reads and deletes go on. Export it into a pool with more --capacity")]
+    NoSpace,
+    /// Bytes that are not what they must be.
+    #[error(transparent)]
+    Corrupt(#[from] Corruption),
+    /// The connection ended before the answer came.
+    #[error("the connection to the server ended{}", if *.unknown { " before it answered: the outcome is unknown" } else { "; nothing was done" })]
+    Disconnected {
+        /// Whether the operation had been sent.
+        unknown: bool,
+    },
+    /// The server refused the connection.
+    #[error("cannot connect to {address}: {reason}")]
+    Refused {
+        /// Where.
+        address: String,
+        /// What it said.
+        reason: String,
+    },
+    /// The other side sent what it must not.
+    #[error("protocol violation: {what}")]
+    Protocol {
+        /// What.
+        what: &'static str,
+    },
+    /// The server could not make the write durable.
+    #[error("the server could not make the write durable; its outcome is unknown. See the server's messages")]
+    NotPersisted,
+    /// The fabric refused a call.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The medium refused a call.
+    #[error(transparent)]
+    Media(#[from] MediaError),
+}
+
+impl StoreError {
+    /// What the failure means for the data.
+    pub fn effect(&self) -> Effect {
+        match self {
+            Self::Disconnected { unknown: true } | Self::NotPersisted | Self::Protocol { .. } => Effect::Unknown,
+            _ => Effect::None,
+        }
+    }
+}

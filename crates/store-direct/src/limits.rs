@@ -1,0 +1,35 @@
+//! Every limit of the store, with its unit and its reason.
+
+pub use stonecast_log::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
+
+/// Version of the messages between client and server. A peer of another version is refused.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Operations of one client that wait for an answer. Each needs a receive buffer at the client for its answer, so that
+/// the server never finds none.
+pub const IN_FLIGHT_MAX: usize = 256;
+
+/// Bytes of a receive buffer at the server: the longest message, a delete of the longest key.
+pub(crate) const REQUEST_SIZE_MAX: usize = 2048;
+/// Bytes of a receive buffer at the client: a message with as many answers as fit.
+pub(crate) const ANSWER_SIZE_MAX: usize = 1024;
+/// Receive buffers of the server, shared by all clients. It reposts each before it polls again, so this bounds a batch.
+pub(crate) const SERVER_RECEIVES: u32 = 2048;
+/// Clients at a time. Each costs a ring to look at in every round of the server's poll loop.
+pub const CLIENTS_MAX: usize = 256;
+/// Operations that share one persist. Enough that the fence or sync no longer shows in the cost of one.
+pub(crate) const BATCH_MAX: usize = 512;
+/// Bytes of records checked in one batch before it is committed: bounds the memory of a batch of large values.
+pub(crate) const BATCH_BYTES_MAX: usize = 8 << 20;
+/// Bytes of the memory from which a client's records are sent, and of the staging memory of a client that may not write
+/// the log: four of the longest records, or thousands of short ones.
+pub(crate) const STAGING_SIZE: u64 = 4 << 20;
+/// Leases that one client may hold: the one in use, the one leased ahead, one being returned.
+pub(crate) const LEASES_PER_CLIENT: usize = 4;
+/// Segments that only deletes may use, so that a full pool can still forget.
+pub(crate) fn reserved_segments(segment_count: u32) -> u32 {
+    (segment_count / 64).max(1)
+}
+/// How often a reader that sees a record change under it looks again before it reports damage. Each look needs a
+/// concurrent writer of that very key to lose.
+pub(crate) const READ_RETRIES_MAX: u32 = 1000;

@@ -1,0 +1,120 @@
+//! From what a crash left to a state that can be served.
+//!
+//! 1. The checkpoint, if it is whole, gives the index and the ends of the segments as they were when it was taken.
+//! 2. Each segment is scanned from there on; what is found goes into the index.
+//! 3. What was accepted is sealed, and the seals are persisted, before anybody may append.
+//!
+//! A crash inside changes nothing that matters: seals only say what a scan finds anyway.
+
+use stonecast_base::Corruption;
+use stonecast_log::{LogFormat, ScanPolicy, Secret, SegmentState, SegmentVerdict, scan_segment};
+use stonecast_media::{Blob, Durability, MediaError, Pool, persist};
+
+use crate::checkpoint::{self, Checkpoint};
+use crate::error::StoreError;
+use crate::index::Index;
+use crate::rebuild::{Rebuild, Rebuilt};
+use crate::space::Space;
+
+/// What recovery found and did, for messages.
+#[derive(Clone, Debug, Default)]
+pub struct RecoveryReport {
+    /// Keys present.
+    pub keys: u64,
+    /// Records found by scanning.
+    pub records: u64,
+    /// Bytes scanned.
+    pub bytes_scanned: u64,
+    /// Whether a checkpoint gave the index.
+    pub used_checkpoint: bool,
+    /// Damage that was repaired: a checkpoint that was not believed.
+    pub repairs: Vec<Corruption>,
+    /// Segments whose tail a crash had torn: writes that nobody was told of.
+    pub torn_tails: u64,
+    /// Records lost to a power cycle in a pool that promises to survive the death of processes only.
+    pub lost: u64,
+}
+
+/// A pool ready to be served.
+pub(crate) struct Recovered {
+    pub format: LogFormat,
+    pub index: Index,
+    pub space: Space,
+    pub next_sequence: u64,
+    pub live_bytes: u64,
+}
+
+/// The facts of `pool` that records depend on, with the secret.
+pub(crate) fn format_of(pool: &Pool) -> LogFormat {
+    LogFormat {
+        uuid: pool.uuid(),
+        tag_key: pool.tag_key(),
+        secret: Some(Secret::new(pool.secret())),
+        segment_size: pool.segment_size(),
+        segment_count: pool.segment_count(),
+    }
+}
+
+/// See the module documentation.
+pub(crate) async fn recover(pool: &Pool) -> Result<(Recovered, RecoveryReport), StoreError> {
+    let format = format_of(pool);
+    let log = pool.log();
+    let mut bits = Index::bits_for(pool.capacity());
+    let (rebuilt, segments, mut report) = loop {
+        let attempt = scan(pool, &format, bits)?;
+        // Deleted keys take room until the scan is complete, so more may be needed than while serving.
+        if attempt.0.overflow == 0 {
+            break attempt;
+        }
+        bits += 1;
+    };
+    let Rebuilt { index, sequence_max, live_bytes, .. } = rebuilt;
+    report.keys = index.len();
+    let mut space = Space::new(pool.backing(), format, segments);
+    let spans = space.seal_all(&*log);
+    let _durable = persist(&*log, &spans).await.map_err(MediaError::from)?;
+    Ok((Recovered { format, index, space, next_sequence: sequence_max + 1, live_bytes }, report))
+}
+
+fn scan(pool: &Pool, format: &LogFormat, bits: u32) -> Result<(Rebuilt, Vec<SegmentState>, RecoveryReport), StoreError> {
+    let backing = pool.backing();
+    let log = pool.log();
+    let mut report = RecoveryReport::default();
+    let mut index = Index::new(backing.volatile("index", Index::size(bits))?, bits);
+    // After a power cycle a pool that never synced may have lost what the checkpoint points to.
+    let unsynced = pool.durability() == Durability::Process && !pool.same_power_cycle();
+    let mut checkpoint = None;
+    if !unsynced && let Some(bytes) = backing.load(Blob::Checkpoint)? {
+        match checkpoint::decode(&bytes, format, &mut index) {
+            Ok(found) => checkpoint = Some(found),
+            Err(damage) => report.repairs.push(damage),
+        }
+    }
+    report.used_checkpoint = checkpoint.is_some();
+    let Checkpoint { segments: known, sequence, live_bytes } =
+        checkpoint.unwrap_or(Checkpoint { segments: Vec::new(), sequence: 0, live_bytes: 0 });
+    let mut rebuild = Rebuild::new(log.clone(), format, index, sequence, live_bytes);
+    let policy = ScanPolicy { tolerate_missing: unsynced };
+    let occupied = backing.occupied()?;
+    let name = backing.name();
+    let mut segments = Vec::new();
+    for number in 0..format.segment_count {
+        let from = known.iter().find(|state| state.number == number);
+        let start = u64::from(number) * format.segment_size;
+        let empty = !occupied.iter().any(|span| span.offset < start + format.segment_size && span.offset + span.size > start);
+        if empty && from.is_none() {
+            continue;
+        }
+        match scan_segment(&*log, format, &name, number, from, policy, &mut rebuild)? {
+            SegmentVerdict::Free { .. } => {}
+            SegmentVerdict::Used(state, found) => {
+                report.records += found.records;
+                report.bytes_scanned += found.bytes_scanned;
+                report.torn_tails += u64::from(found.torn_tail.is_some());
+                report.lost += found.missing;
+                segments.push(state);
+            }
+        }
+    }
+    Ok((rebuild.finish(), segments, report))
+}

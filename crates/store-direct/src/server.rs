@@ -1,0 +1,263 @@
+//! The server: opens a pool, accepts clients, commits what they write.
+//!
+//! ```text
+//!   open    checkpoint, scan, seal            recovery.rs
+//!   run     events  -> sessions, leases       session.rs
+//!           arrivals -> one batch -> persist -> publish -> answers      batch.rs
+//!   close   seal, checkpoint, clean flag
+//! ```
+//!
+//! One task does everything in turn, so between two batches the state is at rest: index, segments and log agree.
+
+mod batch;
+mod session;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use stonecast_base::{Nanoseconds, Span};
+use stonecast_fabric::{
+    Access, ConnectionEvent, LocalSpan, MemoryRegion, Port, QueuePair, ReceiveQueue, ReceiveRequest, Runtime, SharedReceiveQueue,
+    SharedReceiveQueueOptions,
+};
+use stonecast_log::LogFormat;
+use stonecast_media::{Blob, Durability, Means, PersistentRegion, Pool, persist};
+
+use crate::error::StoreError;
+use crate::index::Index;
+use crate::limits::{REQUEST_SIZE_MAX, SERVER_RECEIVES};
+use crate::recovery::{self, Recovered, RecoveryReport};
+use crate::space::Space;
+use crate::stat::{Counters, Stat};
+use crate::{checkpoint, protocol};
+
+use batch::Batch;
+use session::Session;
+
+/// Who may write into the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientPolicy {
+    /// Clients of the server's own user write their records to the final place; others through staging memory.
+    Trusted,
+    /// Everybody writes through staging memory, and the server copies.
+    Copying,
+}
+
+/// How to serve.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerOptions {
+    /// Who may write into the log.
+    pub clients: ClientPolicy,
+    /// Process number of the server, for reports; 0 where it has none.
+    pub process: u32,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self { clients: ClientPolicy::Trusted, process: 0 }
+    }
+}
+
+/// A server of one pool. See the module documentation.
+pub struct Server {
+    port: Rc<Port>,
+    runtime: Rc<dyn Runtime>,
+    options: ServerOptions,
+    format: LogFormat,
+    log: Rc<dyn PersistentRegion>,
+    log_region: MemoryRegion,
+    index_region: MemoryRegion,
+    srq: SharedReceiveQueue,
+    receive_region: MemoryRegion,
+    pool: Pool,
+    state: RefCell<State>,
+    serving: Cell<bool>,
+}
+
+/// What changes while serving.
+struct State {
+    index: Index,
+    space: Space,
+    next_sequence: u64,
+    live_bytes: u64,
+    sessions: BTreeMap<QueuePair, Session>,
+    /// Segment that the server itself appends puts of copying clients to.
+    own_put: Option<u32>,
+    /// Segment that the server appends deletes to.
+    own_delete: Option<u32>,
+    /// Written, but not yet part of a persist: headers of newly taken segments.
+    unpersisted: Vec<Span>,
+    counters: Counters,
+    /// What a batch and a persist took lately, to decide how long waiting for company pays.
+    last_batch: usize,
+    persist_ns: Nanoseconds,
+}
+
+/// How often an idle server looks whether it should stop.
+const STOP_CHECK_NS: Nanoseconds = 20_000_000;
+
+impl Server {
+    /// Recovers the pool and makes it ready to serve. Nothing is visible to clients before it returns; a crash inside
+    /// leaves a pool that opens the same way again.
+    pub async fn open(
+        pool: Pool,
+        port: Rc<Port>,
+        runtime: Rc<dyn Runtime>,
+        options: ServerOptions,
+    ) -> Result<(Self, RecoveryReport), StoreError> {
+        let (recovered, report) = recovery::recover(&pool).await?;
+        let Recovered { format, index, space, next_sequence, live_bytes } = recovered;
+        let device = port.device().clone();
+        let log = pool.log();
+        let log_region = device.register_persistent(log.clone(), Access::REMOTE_READ)?;
+        let index_region = device.register(index.memory().clone(), Access::REMOTE_READ)?;
+        let srq = device.create_shared_receive_queue(SharedReceiveQueueOptions {
+            capacity: SERVER_RECEIVES,
+            multi_packet_stride: None,
+        })?;
+        let receive_region = device.allocate(u64::from(SERVER_RECEIVES) * REQUEST_SIZE_MAX as u64, Access::NONE)?;
+        space.prepare_ahead();
+        let server = Self {
+            port,
+            runtime,
+            options,
+            format,
+            log,
+            log_region,
+            index_region,
+            srq,
+            receive_region,
+            pool,
+            state: RefCell::new(State {
+                index,
+                space,
+                next_sequence,
+                live_bytes,
+                sessions: BTreeMap::new(),
+                own_put: None,
+                own_delete: None,
+                unpersisted: Vec::new(),
+                counters: Counters::default(),
+                last_batch: 0,
+                persist_ns: 0,
+            }),
+            serving: Cell::new(false),
+        };
+        let all: Vec<ReceiveRequest> = (0..SERVER_RECEIVES).map(|index| server.receive_request(index.into())).collect();
+        server.port.device().post_receive(ReceiveQueue::Shared(server.srq), &all)?;
+        Ok((server, report))
+    }
+
+    /// Serves until `stop` says so or a persist fails. After an error the pool must be closed by dropping the server and
+    /// recovered by opening it again.
+    pub async fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), StoreError> {
+        assert!(!self.serving.replace(true), "a server runs once at a time");
+        let mut batch = Batch::default();
+        let result = loop {
+            if stop() {
+                break Ok(());
+            }
+            self.wait().await;
+            self.take_events().await;
+            if let Err(error) = self.serve_batch(&mut batch).await {
+                break Err(error);
+            }
+        };
+        self.serving.set(false);
+        result
+    }
+
+    /// Ends a server in good order: all connections end, what is written is sealed, the index is kept for the next
+    /// opening. A crash inside costs only the checkpoint.
+    pub async fn close(self) -> Result<(), StoreError> {
+        let sessions: Vec<QueuePair> = self.state.borrow().sessions.keys().copied().collect();
+        for qp in sessions {
+            self.end_session(qp).await;
+        }
+        let state = self.state.into_inner();
+        let mut space = state.space;
+        let spans = space.seal_all(&*self.log);
+        persist(&*self.log, &spans).await.map_err(stonecast_media::MediaError::from)?;
+        let bytes =
+            checkpoint::encode(&self.format, &state.index, space.states(), state.next_sequence - 1, state.live_bytes);
+        let _kept = self.pool.backing().store(Blob::Checkpoint, &bytes)?;
+        self.pool.close()?;
+        Ok(())
+    }
+
+    /// A report of the server.
+    pub fn stat(&self) -> Stat {
+        let state = self.state.borrow();
+        let [segments_free, segments_partial, segments_taken, segments_full] = state.space.counts();
+        Stat {
+            keys: state.index.len(),
+            keys_max: state.index.capacity(),
+            live_bytes: state.live_bytes,
+            used_bytes: state.space.used_bytes(),
+            capacity_bytes: self.pool.capacity(),
+            segments_free,
+            segments_partial,
+            segments_taken,
+            segments_full,
+            clients: state.sessions.len() as u64,
+            epoch: self.pool.epoch().into(),
+            sequence: state.next_sequence - 1,
+            puts: state.counters.puts,
+            deletes: state.counters.deletes,
+            refused: state.counters.refused,
+            batches: state.counters.batches,
+            persists: state.counters.persists,
+            segment_size: self.format.segment_size,
+            power: self.pool.durability() == Durability::Power,
+            process: self.options.process.into(),
+        }
+    }
+
+    /// Waits for arrivals or events, a short while at most so that a stop is seen.
+    async fn wait(&self) {
+        let mut activity = pin!(self.port.activity());
+        let mut pause = pin!(self.runtime.sleep(STOP_CHECK_NS));
+        std::future::poll_fn(|context| {
+            if activity.as_mut().poll(context).is_ready() || pause.as_mut().poll(context).is_ready() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
+    async fn take_events(&self) {
+        while let Some(event) = self.port.take_event() {
+            match event {
+                ConnectionEvent::Request { request, peer, private_data } => {
+                    let answer = match protocol::Hello::refusal(&private_data) {
+                        Some(reason) => self.port.device().reject(request, &reason),
+                        None => self.accept(request, &peer),
+                    };
+                    // A client that vanished meanwhile needs no answer.
+                    drop(answer);
+                }
+                ConnectionEvent::Disconnected { qp, .. } => self.end_session(qp).await,
+                ConnectionEvent::Established { .. } | ConnectionEvent::Rejected { .. } => {}
+            }
+        }
+    }
+
+    fn receive_request(&self, index: u64) -> ReceiveRequest {
+        let size = REQUEST_SIZE_MAX as u32;
+        ReceiveRequest {
+            wr_id: index,
+            local: LocalSpan { region: self.receive_region, offset: index * u64::from(size), size },
+        }
+    }
+
+    /// Whether it pays to wait for more arrivals before a persist.
+    fn syncs_files(&self) -> bool {
+        self.log.means() == Means::FileSync && self.pool.durability() == Durability::Power
+    }
+}

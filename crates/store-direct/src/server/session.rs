@@ -1,0 +1,194 @@
+//! Connections of clients and what they hold: leases of extents, or staging memory.
+//!
+//! A lease opens one segment to one queue pair through a memory window. It ends when the client gives it back or is gone.
+//! Its key is invalidated first, and only when the fabric says that nothing can arrive through it any more may the rest
+//! of the segment go to somebody else. Where the fabric cannot say so (a stopped client may still be in the middle of a
+//! write), the segment is left alone for good: its records stay readable, its rest is wasted until the pool is opened
+//! again.
+
+use stonecast_base::LINE_SIZE;
+use stonecast_fabric::{
+    Access, ConnectionRequest, DeviceError, LocalSpan, MemoryRegion, Operation, PeerIdentity, QueuePair, QueuePairOptions, Rkey,
+};
+use stonecast_log::{SEGMENT_HEADER_UNITS, UNIT_SIZE};
+use zerocopy::IntoBytes as _;
+use zerocopy::byteorder::little_endian::{U32, U64};
+
+use super::{ClientPolicy, Server};
+use crate::limits::{ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASES_PER_CLIENT, STAGING_SIZE};
+use crate::protocol::{Answer, AnswerWriter, Grant, Verdict, Welcome};
+use crate::space::{Purpose, Taken};
+
+/// One connected client.
+pub(super) struct Session {
+    pub leases: [Option<Lease>; LEASES_PER_CLIENT],
+    /// Where a copying client writes its records.
+    pub staging: Option<MemoryRegion>,
+    answers: MemoryRegion,
+    next_answer: u64,
+    pub writer: AnswerWriter,
+    /// An answer could not be sent: the client does not take them. It is disconnected after the batch.
+    pub stuck: bool,
+}
+
+/// An extent that a client appends to.
+#[derive(Clone, Copy)]
+pub(super) struct Lease {
+    pub segment: u32,
+    rkey: Rkey,
+}
+
+/// RNR retries of answers: the client posts a receive for each operation in flight, so there is always one.
+const RNR_RETRY_COUNT: u32 = 100;
+const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
+
+impl Server {
+    pub(super) fn accept(&self, request: ConnectionRequest, peer: &PeerIdentity) -> Result<(), DeviceError> {
+        let device = self.port.device();
+        if self.state.borrow().sessions.len() >= CLIENTS_MAX {
+            return device.reject(request, &format!("the server has {CLIENTS_MAX} clients already, its limit"));
+        }
+        let copying = self.options.clients == ClientPolicy::Copying || !peer.same_user;
+        let answers = device.allocate((IN_FLIGHT_MAX * ANSWER_SIZE_MAX) as u64, Access::NONE)?;
+        let staging = if copying { Some(device.allocate(STAGING_SIZE, Access::NONE)?) } else { None };
+        let qp = device.create_queue_pair(QueuePairOptions {
+            send_cq: self.port.send_cq(),
+            receive_cq: self.port.receive_cq(),
+            shared_receive_queue: Some(self.srq),
+            send_capacity: IN_FLIGHT_MAX as u32 * 2,
+            receive_capacity: 1,
+            rnr_retry_count: RNR_RETRY_COUNT,
+            rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
+        })?;
+        let mut welcome = Welcome::new();
+        if let Some(region) = staging {
+            let rkey = device.bind_window(qp, region, 0, region.size, Access::REMOTE_WRITE)?;
+            welcome.staging_address = U64::new(region.address);
+            welcome.staging_rkey = U32::new(rkey.0);
+            welcome.staging_size = U32::new(region.size as u32);
+        }
+        welcome.index_bits = U32::new(self.state.borrow().index.bits());
+        welcome.uuid = self.format.uuid.to_le_bytes();
+        welcome.segment_size = U64::new(self.format.segment_size);
+        welcome.segment_count = U32::new(self.format.segment_count);
+        welcome.epoch = U32::new(self.pool.epoch());
+        welcome.tag_key = U64::new(self.format.tag_key);
+        welcome.index_address = U64::new(self.index_region.address);
+        welcome.index_rkey = U32::new(self.index_region.rkey.0);
+        welcome.log_address = U64::new(self.log_region.address);
+        welcome.log_rkey = U32::new(self.log_region.rkey.0);
+        device.accept(request, qp, welcome.as_bytes())?;
+        let session =
+            Session { leases: [None; LEASES_PER_CLIENT], staging, answers, next_answer: 0, writer: AnswerWriter::default(), stuck: false };
+        self.state.borrow_mut().sessions.insert(qp, session);
+        Ok(())
+    }
+
+    /// Takes back everything that the client of `qp` holds.
+    pub(super) async fn end_session(&self, qp: QueuePair) {
+        let Some(session) = self.state.borrow_mut().sessions.remove(&qp) else { return };
+        for lease in session.leases.into_iter().flatten() {
+            self.end_lease(lease).await;
+        }
+        let device = self.port.device();
+        // The queue pair goes first: with it go its windows, so that nothing can reach the memory that goes next. What a
+        // provider cannot free now it frees when the device is dropped.
+        let _ = device.destroy_queue_pair(qp);
+        for region in session.staging.into_iter().chain([session.answers]) {
+            let _ = device.deregister(region);
+        }
+    }
+
+    /// Gives a client an extent with room for `size` bytes.
+    pub(super) fn grant_lease(&self, qp: QueuePair, size: u32) -> Answer {
+        let refuse = |verdict| Answer::Verdict { verdict, version: 0 };
+        let state = &mut *self.state.borrow_mut();
+        let Some(session) = state.sessions.get_mut(&qp).filter(|session| session.staging.is_none()) else {
+            return refuse(Verdict::Invalid);
+        };
+        let Some(slot) = session.leases.iter().position(Option::is_none) else { return refuse(Verdict::Invalid) };
+        let units = size.div_ceil(UNIT_SIZE as u32);
+        if units > state.space.units() - SEGMENT_HEADER_UNITS {
+            return refuse(Verdict::Invalid);
+        }
+        let (number, fresh) = match state.space.take(units, Purpose::Put) {
+            Ok(Taken::Segment { number, fresh }) => (number, fresh),
+            Ok(Taken::Pending) => return refuse(Verdict::Busy),
+            Ok(Taken::NoSpace) | Err(_) => return refuse(Verdict::NoSpace),
+        };
+        let position = state.space.position(number, 0);
+        let window = self.port.device().bind_window(qp, self.log_region, position, self.format.segment_size, Access::REMOTE_WRITE);
+        let Ok(rkey) = window else {
+            state.space.give_back(number);
+            return refuse(Verdict::Busy);
+        };
+        if fresh {
+            let span = state.space.state(number).write_header(&*self.log, &self.format);
+            state.unpersisted.push(span);
+        }
+        session.leases[slot] = Some(Lease { segment: number, rkey });
+        let segment = state.space.state(number);
+        Answer::Lease(Grant {
+            slot: slot as u8,
+            segment: number,
+            generation: segment.generation,
+            start: segment.end,
+            address: self.log_region.address + position,
+            rkey: rkey.0,
+        })
+    }
+
+    /// Ends a lease that the client gives back.
+    pub(super) async fn release(&self, qp: QueuePair, slot: u8) {
+        let lease = {
+            let state = &mut *self.state.borrow_mut();
+            state.sessions.get_mut(&qp).and_then(|session| session.leases.get_mut(usize::from(slot))?.take())
+        };
+        if let Some(lease) = lease {
+            self.end_lease(lease).await;
+        }
+    }
+
+    async fn end_lease(&self, lease: Lease) {
+        if self.port.invalidate(lease.rkey).await.is_ok() {
+            self.state.borrow_mut().space.give_back(lease.segment);
+        }
+    }
+
+    /// Queues an answer behind the earlier ones of this client.
+    pub(super) fn answer(&self, qp: QueuePair, answer: &Answer) {
+        let state = &mut *self.state.borrow_mut();
+        let Some(session) = state.sessions.get_mut(&qp) else { return };
+        if !session.writer.push(answer) {
+            self.send_answers(qp, session);
+            assert!(session.writer.push(answer), "an empty message takes any answer");
+        }
+    }
+
+    /// Sends what is queued for every client.
+    pub(super) fn send_all_answers(&self) -> Vec<QueuePair> {
+        let state = &mut *self.state.borrow_mut();
+        for (&qp, session) in &mut state.sessions {
+            self.send_answers(qp, session);
+        }
+        state.sessions.iter().filter(|(_, session)| session.stuck).map(|(&qp, _)| qp).collect()
+    }
+
+    fn send_answers(&self, qp: QueuePair, session: &mut Session) {
+        if session.writer.bytes().is_empty() {
+            return;
+        }
+        // A slot is used again after IN_FLIGHT_MAX further messages. Each answers an operation that the client sent after
+        // it had received the answers before, and it has at most IN_FLIGHT_MAX without an answer, so by then it has the
+        // message of this slot. A client that breaks the rule harms only its own answers.
+        let offset = session.next_answer % IN_FLIGHT_MAX as u64 * ANSWER_SIZE_MAX as u64;
+        session.next_answer += 1;
+        let device = self.port.device();
+        device.memory(session.answers).write(offset, session.writer.bytes());
+        let local = LocalSpan { region: session.answers, offset, size: session.writer.bytes().len() as u32 };
+        session.stuck |= self.port.post(qp, [Operation::Send { local }]).is_err();
+        session.writer.clear();
+    }
+}
+
+const _: () = assert!(STAGING_SIZE <= u32::MAX as u64 && STAGING_SIZE / (LINE_SIZE as u64) <= 1 << 24);

@@ -1,0 +1,183 @@
+//! Which segments are free, open or full, and who may append to them.
+//!
+//! ```text
+//!             take                       give back, room left
+//!   free  ----------->  leased to one  <---------------------->  partial
+//!                       appender       ------------------------>  full (sealed)
+//! ```
+//!
+//! A segment has one appender at a time: a client's lease, or the server itself. The last free segments are reserved for
+//! deletes, so that a full pool can still forget.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use stonecast_base::Span;
+use stonecast_log::{LogFormat, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
+use stonecast_media::{Backing, MediaError, PersistentRegion, Prepared};
+
+use crate::limits::reserved_segments;
+
+/// A partial segment with less room than this share is not worth a lease of its own; it is closed.
+const WORTHWHILE_SHARE: u32 = 16;
+
+/// See the module documentation.
+pub(crate) struct Space {
+    backing: Rc<dyn Backing>,
+    format: LogFormat,
+    segments: Vec<Option<SegmentState>>,
+    free: VecDeque<u32>,
+    partial: BTreeSet<(u32, u32)>,
+    taken: u32,
+}
+
+/// Who asks for a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Put,
+    Delete,
+}
+
+/// The answer to a request for a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// This segment is the caller's until given back. `fresh`: it was free, and its header must be written.
+    Segment { number: u32, fresh: bool },
+    /// Its space is being prepared.
+    Pending,
+    /// There is none.
+    NoSpace,
+}
+
+impl Space {
+    /// The space of a pool whose used segments are `used`.
+    pub fn new(backing: Rc<dyn Backing>, format: LogFormat, used: Vec<SegmentState>) -> Self {
+        let mut space = Self {
+            backing,
+            format,
+            segments: vec![None; format.segment_count as usize],
+            free: VecDeque::new(),
+            partial: BTreeSet::new(),
+            taken: 0,
+        };
+        for state in used {
+            let number = state.number;
+            assert!(space.segments[number as usize].replace(state).is_none(), "segment {number} is used once");
+            space.shelve(number);
+        }
+        space.free.extend((0..format.segment_count).filter(|&number| space.segments[number as usize].is_none()));
+        space
+    }
+
+    /// Units in a segment.
+    pub fn units(&self) -> u32 {
+        (self.format.segment_size / UNIT_SIZE) as u32
+    }
+
+    /// Byte position of a unit.
+    pub fn position(&self, number: u32, unit: u32) -> u64 {
+        u64::from(number) * self.format.segment_size + u64::from(unit) * UNIT_SIZE
+    }
+
+    /// The state of a segment in use.
+    pub fn state(&mut self, number: u32) -> &mut SegmentState {
+        self.segments[number as usize].as_mut().expect("a taken segment has a state")
+    }
+
+    /// States of all segments in use.
+    pub fn states(&self) -> impl Iterator<Item = &SegmentState> {
+        self.segments.iter().flatten()
+    }
+
+    /// Units left in a taken segment.
+    pub fn room(&self, number: u32) -> u32 {
+        self.units() - self.segments[number as usize].as_ref().map_or(SEGMENT_HEADER_UNITS, |state| state.end)
+    }
+
+    /// Takes a segment with room for `units` more units.
+    pub fn take(&mut self, units: u32, purpose: Purpose) -> Result<Taken, MediaError> {
+        let may_use_free = self.free.len() as u32 > self.reserve_for(purpose);
+        // The partial segment with the most room: small remainders are left to small requests.
+        let partial = self.partial.last().copied().filter(|&(room, _)| room >= units);
+        if let Some((room, number)) = partial
+            && (!may_use_free || room >= self.units() / 4)
+        {
+            self.partial.remove(&(room, number));
+            self.taken += 1;
+            return Ok(Taken::Segment { number, fresh: false });
+        }
+        if !may_use_free {
+            return Ok(Taken::NoSpace);
+        }
+        let number = *self.free.front().expect("more than the reserve is free");
+        match self.prepare(number) {
+            Ok(Prepared::Ready) => {
+                self.free.pop_front();
+                self.segments[number as usize] = Some(SegmentState::fresh(number, 1));
+                self.taken += 1;
+                self.prepare_ahead();
+                Ok(Taken::Segment { number, fresh: true })
+            }
+            Ok(Prepared::Pending) => Ok(match partial {
+                Some((room, number)) => {
+                    self.partial.remove(&(room, number));
+                    self.taken += 1;
+                    Taken::Segment { number, fresh: false }
+                }
+                None => Taken::Pending,
+            }),
+            Err(MediaError::NoSpace { .. }) => Ok(Taken::NoSpace),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Ends an appender's hold on a segment. Whether anything is left for another one.
+    pub fn give_back(&mut self, number: u32) {
+        self.taken -= 1;
+        self.shelve(number);
+    }
+
+    /// Starts preparing the next free segments, so that whoever needs one finds it ready.
+    pub fn prepare_ahead(&self) {
+        for &number in self.free.iter().take(2) {
+            // A failure shows when the segment is really needed.
+            let _ = self.prepare(number);
+        }
+    }
+
+    /// Seals every segment that has records above its seal, and returns what the caller must persist.
+    pub fn seal_all(&mut self, log: &dyn PersistentRegion) -> Vec<Span> {
+        let format = self.format;
+        self.segments.iter_mut().flatten().filter(|state| state.needs_seal()).map(|state| state.seal(log, &format)).collect()
+    }
+
+    /// Counts for reports: free, partial, taken, full.
+    pub fn counts(&self) -> [u64; 4] {
+        let used = self.segments.iter().flatten().count() as u64;
+        let (partial, taken) = (self.partial.len() as u64, u64::from(self.taken));
+        [self.free.len() as u64, partial, taken, used - partial - taken]
+    }
+
+    /// Bytes of the log below the ends of all segments in use.
+    pub fn used_bytes(&self) -> u64 {
+        self.states().map(|state| u64::from(state.end) * UNIT_SIZE).sum()
+    }
+
+    fn shelve(&mut self, number: u32) {
+        let room = self.room(number);
+        if room >= self.units() / WORTHWHILE_SHARE {
+            self.partial.insert((room, number));
+        }
+    }
+
+    fn reserve_for(&self, purpose: Purpose) -> u32 {
+        match purpose {
+            Purpose::Put => reserved_segments(self.format.segment_count),
+            Purpose::Delete => 0,
+        }
+    }
+
+    fn prepare(&self, number: u32) -> Result<Prepared, MediaError> {
+        self.backing.prepare(Span::new(self.position(number, 0), self.format.segment_size))
+    }
+}

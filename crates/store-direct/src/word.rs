@@ -1,0 +1,130 @@
+//! The 8-byte index word and what a key's hash says.
+//!
+//! ```text
+//!   63    60 59            44 43        34 33                                   0
+//!   +-------+----------------+------------+-------------------------------------+
+//!   | class | fingerprint    | generation | location in 64-byte units           |
+//!   +-------+----------------+------------+-------------------------------------+
+//! ```
+//!
+//! 34 bits of 64-byte units reach 1 TiB. The generation (modulo 1024) tells a reader that the segment was reused since
+//! the word was read. The class says how many lines hold the whole record, so that one READ fetches it. 0 is empty: unit
+//! 0 is the header of segment 0, so no record is there.
+
+use stonecast_base::{LINE_SIZE, hash};
+
+const LOCATION_BITS: u32 = 34;
+const GENERATION_BITS: u32 = 10;
+const FINGERPRINT_BITS: u32 = 16;
+
+/// Most bytes of a log that words can reach.
+pub(crate) const LOG_SIZE_MAX: u64 = (1 << LOCATION_BITS) * LINE_SIZE as u64;
+
+/// Lines that a reader fetches at first, by size class. The last class also holds every larger record; its reader learns
+/// the size from the first lines and fetches the rest.
+const CLASS_LINES: [u16; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 64];
+
+/// An index word. `Word::EMPTY` is a free place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Word(pub u64);
+
+impl Word {
+    /// A free place.
+    pub const EMPTY: Self = Self(0);
+
+    /// The word for a record of `record_size` bytes at byte `position` of the log.
+    pub fn new(position: u64, generation: u32, hash: KeyHash, record_size: u64) -> Self {
+        assert!(position.is_multiple_of(LINE_SIZE as u64) && position < LOG_SIZE_MAX && position != 0);
+        let lines = record_size / LINE_SIZE as u64;
+        let class = CLASS_LINES[..15].iter().position(|&limit| lines <= u64::from(limit)).unwrap_or(15);
+        Self(
+            position / LINE_SIZE as u64
+                | u64::from(generation % (1 << GENERATION_BITS)) << LOCATION_BITS
+                | u64::from(hash.fingerprint()) << (LOCATION_BITS + GENERATION_BITS)
+                | (class as u64) << (LOCATION_BITS + GENERATION_BITS + FINGERPRINT_BITS),
+        )
+    }
+
+    /// Byte position in the log.
+    pub fn position(self) -> u64 {
+        (self.0 & ((1 << LOCATION_BITS) - 1)) * LINE_SIZE as u64
+    }
+
+    /// Low bits of the segment's generation.
+    pub fn generation_low(self) -> u16 {
+        (self.0 >> LOCATION_BITS) as u16 & ((1 << GENERATION_BITS) - 1)
+    }
+
+    /// Bytes to fetch at first.
+    pub fn read_size(self) -> u64 {
+        u64::from(CLASS_LINES[(self.0 >> 60) as usize]) * LINE_SIZE as u64
+    }
+
+    /// Whether the word can belong to a key with this hash.
+    pub fn matches(self, hash: KeyHash) -> bool {
+        (self.0 >> (LOCATION_BITS + GENERATION_BITS)) as u16 == hash.fingerprint() && self.0 != 0
+    }
+}
+
+impl std::fmt::Debug for Word {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}/{:#x}", self.position(), self.generation_low(), self.0 >> 44)
+    }
+}
+
+/// The hash of a key: top bits choose the bucket, low bits are the fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeyHash(pub u64);
+
+impl KeyHash {
+    /// XXH3 of the key, seeded with the pool's tag key so that buckets cannot be guessed from outside.
+    #[inline]
+    pub fn of(tag_key: u64, key: &[u8]) -> Self {
+        Self(hash::xxh3_64(tag_key, key))
+    }
+
+    /// The home bucket in an index of 2^`bits` buckets. Top bits, so that an index twice as large splits each bucket
+    /// into two neighbours.
+    pub fn bucket(self, bits: u32) -> u64 {
+        if bits == 0 { 0 } else { self.0 >> (64 - bits) }
+    }
+
+    fn fingerprint(self) -> u16 {
+        self.0 as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_gives_back_what_went_in_at_both_ends_of_every_field() {
+        for position in [64, LOG_SIZE_MAX - 64] {
+            for generation in [0, 1, 1023, 1024, u32::MAX] {
+                for hash in [KeyHash(0), KeyHash(u64::MAX)] {
+                    let word = Word::new(position, generation, hash, 64);
+                    assert_eq!(word.position(), position);
+                    assert_eq!(word.generation_low(), (generation % 1024) as u16);
+                    assert!(word.matches(hash));
+                    assert!(!word.matches(KeyHash(hash.0 ^ 1)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_read_covers_every_record_up_to_the_largest_class() {
+        for lines in 1..=64u64 {
+            let word = Word::new(64, 0, KeyHash(5), lines * 64);
+            assert!(word.read_size() >= lines * 64);
+            assert!(word.read_size() <= (lines + lines.div_ceil(2)) * 64, "at most half as much again: {lines}");
+        }
+        assert_eq!(Word::new(64, 0, KeyHash(5), 65 * 64).read_size(), 64 * 64);
+    }
+
+    #[test]
+    fn an_empty_word_matches_no_key() {
+        assert!(!Word::EMPTY.matches(KeyHash(0)));
+    }
+}
