@@ -16,14 +16,27 @@
 //!   cut leaves of bytes for which no `Persisted` exists is undefined down to 8-byte words.
 //! - Nothing about the platform is guessed: what is neither declared nor detected counts as absent.
 
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+compile_error!("Stonecast runs on Linux on x86-64: copies and write-back are written for that processor");
+
 mod backing;
+mod copy;
 mod error;
+mod file_sync;
+mod futex;
+mod mapped_region;
+mod mapping;
+mod means;
 mod persist;
+mod persistent_mapping;
 mod platform;
 mod region;
+mod write_back;
 
 pub use backing::{Backing, Blob, LogOptions, Prepared};
 pub use error::{MediaError, PersistError};
+pub use futex::{FutexWait, FutexWord};
+pub use mapped_region::{MappedRegion, Sealing, Writable};
 pub use persist::{Means, PersistState, Persisted, PersistentRegion, persist};
 pub use platform::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers, UnknownName};
 pub use region::{Region, Share};

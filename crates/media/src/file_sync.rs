@@ -1,0 +1,106 @@
+//! Making a file durable by `fdatasync`, and what a failure of it means.
+//!
+//! A failed `fdatasync` says that some page did not reach the medium, not which one; and the kernel drops the mark that
+//! the page differs from the medium, so that the next call succeeds without having written it. Hence:
+//!
+//! - After the first failure every later call fails (*poisoned*).
+//! - The failure is told once to a hook, which keeps it for the next run: what that run reads from the page cache may
+//!   not be on the medium.
+//!
+//! The kernel reports each write-back error once per open file description. So the one that is synced here is never
+//! shared with anybody, who could otherwise take the report away.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::PersistError;
+
+/// What is synced. The boundary to the system, so that tests can let it fail.
+pub(crate) trait SyncTarget {
+    /// Returns when the medium has all bytes that the file held at the call.
+    fn sync(&self) -> io::Result<()>;
+    /// Is told that `sync` failed. Called once.
+    fn sync_failed(&self);
+}
+
+/// A file that is made durable as a whole. See the module documentation.
+pub(crate) struct FileSync {
+    name: PathBuf,
+    target: Box<dyn SyncTarget>,
+    poisoned: Cell<bool>,
+}
+
+impl FileSync {
+    /// `name` is for messages.
+    pub fn new(name: PathBuf, target: Box<dyn SyncTarget>) -> Self {
+        Self { name, target, poisoned: Cell::new(false) }
+    }
+
+    /// Makes all bytes that the file holds durable.
+    pub fn sync(&self) -> Result<(), PersistError> {
+        if self.poisoned.get() {
+            return Err(PersistError::Poisoned);
+        }
+        self.target.sync().map_err(|source| {
+            self.poisoned.set(true);
+            self.target.sync_failed();
+            PersistError::Sync { file: self.name.clone(), source }
+        })
+    }
+
+    /// Whether a call failed before.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.get()
+    }
+}
+
+impl fmt::Debug for FileSync {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("FileSync").field("name", &self.name).field("poisoned", &self.poisoned).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Device {
+        broken: Cell<bool>,
+        syncs: Cell<u32>,
+        failures_told: Cell<u32>,
+    }
+
+    impl SyncTarget for Rc<Device> {
+        fn sync(&self) -> io::Result<()> {
+            self.syncs.set(self.syncs.get() + 1);
+            // As the kernel does: the error is reported once.
+            if self.broken.replace(false) { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+        }
+        fn sync_failed(&self) {
+            self.failures_told.set(self.failures_told.get() + 1);
+        }
+    }
+
+    /// Needs the poison: without it the second call would succeed, as the kernel's does.
+    #[test]
+    fn after_a_failed_sync_nothing_is_ever_durable_again() {
+        let device = Rc::new(Device::default());
+        let file = FileSync::new("log".into(), Box::new(Rc::clone(&device)));
+        assert!(file.sync().is_ok());
+
+        device.broken.set(true);
+        let failed = file.sync().unwrap_err();
+        assert!(
+            matches!(&failed, PersistError::Sync { file, source } if file.ends_with("log") && source.raw_os_error() == Some(5))
+        );
+        for _ in 0..3 {
+            assert!(matches!(file.sync(), Err(PersistError::Poisoned)));
+        }
+        assert_eq!((device.syncs.get(), device.failures_told.get()), (2, 1));
+    }
+}

@@ -1,0 +1,265 @@
+//! A region that is real memory: a mapping of a file, or of memory that has only a descriptor.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rustix::fs::{FileType, MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
+use stonecast_base::{LINE_SIZE, Span};
+
+use crate::copy::{copy_in, copy_out};
+use crate::futex::FutexWord;
+use crate::mapping::Mapping;
+use crate::{Region, Share};
+
+/// Whether a mapping allows stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writable {
+    /// Loads and stores.
+    Yes,
+    /// Loads only. A store is a bug of the caller and stops the program.
+    No,
+}
+
+/// What nobody can do any more with memory that was created, whatever descriptor he holds. Its size is always fixed,
+/// so that no peer can cut it off under a mapping (which would kill who touches it), and no seal can be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sealing {
+    /// Map and write it as he likes.
+    None,
+    /// Write it, except through the mapping that exists already.
+    FutureWrite,
+}
+
+/// Real memory that others may map too.
+///
+/// ```text
+///   mapping   |<------------------------ whole pages ------------------------>|
+///   region    |<-- size bytes, from the first byte of the mapping -->|
+/// ```
+#[derive(Debug)]
+pub struct MappedRegion {
+    mapping: Mapping,
+    size: u64,
+    writable: Writable,
+    file: OwnedFd,
+    file_offset: u64,
+    seals: SealFlags,
+}
+
+impl MappedRegion {
+    /// Fresh zeroed memory that has no name in any directory; `name` shows in `/proc`. Writable here.
+    pub fn create_memory(name: &str, size: u64, sealing: Sealing) -> io::Result<Self> {
+        let file = create_memory_file(name)?;
+        let page = rustix::param::page_size() as u64;
+        let length = size.checked_next_multiple_of(page).ok_or(io::ErrorKind::InvalidInput)?;
+        ftruncate(&file, length)?;
+        // The writable mapping must exist before the seal that forbids new ones.
+        let mut region = Self::map(file, 0, size, Writable::Yes)?;
+        region.seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        if sealing == Sealing::FutureWrite {
+            region.seals |= SealFlags::FUTURE_WRITE;
+        }
+        fcntl_add_seals(&region.file, region.seals)?;
+        region.advise_large_pages();
+        Ok(region)
+    }
+
+    /// Maps `size` bytes from `file_offset` of `file`, a multiple of the page size. The file must have them already: a
+    /// page behind its end would kill who touches it. Where the file comes from a stranger, see
+    /// [`MappedRegion::cannot_shrink`].
+    pub fn map(file: OwnedFd, file_offset: u64, size: u64, writable: Writable) -> io::Result<Self> {
+        Self::map_with(file, file_offset, size, writable, MapFlags::SHARED)
+    }
+
+    /// As [`MappedRegion::map`]; `flags` say how stores reach the medium.
+    pub(crate) fn map_with(file: OwnedFd, file_offset: u64, size: u64, writable: Writable, flags: MapFlags) -> io::Result<Self> {
+        let status = fstat(&file)?;
+        let length = u64::try_from(status.st_size).unwrap_or(0);
+        if FileType::from_raw_mode(status.st_mode) == FileType::RegularFile && !Span::new(file_offset, size).fits(length) {
+            let message = format!("{size} bytes at {file_offset} are not in a file of {length} bytes");
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
+        }
+        let protection = match writable {
+            Writable::Yes => ProtFlags::READ | ProtFlags::WRITE,
+            Writable::No => ProtFlags::READ,
+        };
+        let mapping = Mapping::new(file.as_fd(), file_offset, size, protection, flags)?;
+        // Only memory files have seals; for any other file the question itself is an error.
+        let seals = fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
+        Ok(Self { mapping, size, writable, file, file_offset, seals })
+    }
+
+    /// Whether the system forbids everybody to shorten the file, so that touching this region can never fail.
+    pub fn cannot_shrink(&self) -> bool {
+        self.seals.contains(SealFlags::SHRINK)
+    }
+
+    /// Whether stores are allowed here.
+    pub fn writable(&self) -> Writable {
+        self.writable
+    }
+
+    /// The file that is mapped.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The aligned word at `offset`, with no order to any other access.
+    pub fn load_relaxed(&self, offset: u64) -> u64 {
+        self.word(offset).load(Ordering::Relaxed)
+    }
+
+    /// The aligned word at `offset`, in one order with all other sequentially consistent accesses.
+    pub fn load_seq_cst(&self, offset: u64) -> u64 {
+        self.word(offset).load(Ordering::SeqCst)
+    }
+
+    /// Stores the aligned word at `offset`, in one order with all other sequentially consistent accesses.
+    pub fn store_seq_cst(&self, offset: u64, value: u64) {
+        self.assert_writable();
+        self.word(offset).store(value, Ordering::SeqCst);
+    }
+
+    /// The aligned 4-byte word at `offset`, to sleep on.
+    pub fn futex_word(&self, offset: u64) -> FutexWord<'_> {
+        let address = self.address(offset, 4).cast::<u32>();
+        assert!(address.is_aligned(), "offset {offset} is not aligned to 4 bytes");
+        // SAFETY: `address` checked that 4 bytes are inside the mapping, which lives as long as `self`; aligned by the
+        // assertion; everybody accesses the word atomically, because regions give no other access to words.
+        FutexWord::new(unsafe { AtomicU32::from_ptr(address) }, self.writable)
+    }
+
+    /// Brings `span` into memory now, for reading, so that its first touch costs no fault later. A hint: a kernel that
+    /// cannot do it is no error, since the touch does it too.
+    pub fn populate(&self, span: Span) {
+        self.advise(span, Advice::LinuxPopulateRead);
+    }
+
+    /// As [`MappedRegion::populate`], for writing. On a file every page of `span` counts as changed afterwards.
+    pub fn populate_for_writing(&self, span: Span) {
+        self.assert_writable();
+        self.advise(span, Advice::LinuxPopulateWrite);
+    }
+
+    /// Asks for large pages where the system gives them on request. Without effect elsewhere.
+    fn advise_large_pages(&self) {
+        self.advise(Span::new(0, self.size), Advice::LinuxHugepage);
+    }
+
+    fn advise(&self, span: Span, advice: Advice) {
+        let span = span.widen(rustix::param::page_size() as u64);
+        assert!(span.fits(self.mapping.length() as u64), "{span:?} is not in a region of {} bytes", self.size);
+        let start = self.mapping.start().wrapping_add(span.offset as usize).cast();
+        // SAFETY: the pages lie in the mapping (asserted), which lives as long as `self`. The advices that this file
+        // names change no content.
+        let _hint = unsafe { madvise(start, span.size as usize, advice) };
+    }
+
+    /// The address of `size` bytes at `offset`.
+    #[inline]
+    pub(crate) fn address(&self, offset: u64, size: u64) -> *mut u8 {
+        assert!(Span::new(offset, size).fits(self.size), "{size} bytes at {offset} are not in a region of {} bytes", self.size);
+        self.mapping.start().wrapping_add(offset as usize)
+    }
+
+    #[inline]
+    fn word(&self, offset: u64) -> &AtomicU64 {
+        let address = self.address(offset, 8).cast::<u64>();
+        assert!(address.is_aligned(), "offset {offset} is not aligned to 8 bytes");
+        // SAFETY: `address` checked that 8 bytes are inside the mapping, which lives as long as `self`; aligned by the
+        // assertion. Others change the bytes only by single aligned accesses (`copy`, atomics, a network card), and an
+        // atomic is made for memory that changes under its reader.
+        unsafe { AtomicU64::from_ptr(address) }
+    }
+
+    #[inline]
+    fn assert_writable(&self) {
+        assert!(self.writable == Writable::Yes, "a store to memory that is mapped read-only");
+    }
+}
+
+impl Region for MappedRegion {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    #[inline]
+    fn read(&self, offset: u64, into: &mut [u8]) {
+        let from = self.address(offset, into.len() as u64);
+        // SAFETY: `address` checked that the bytes are inside the mapping, which consists of whole pages and so of whole
+        // words, and is readable; `into` is borrowed exclusively, so it is no part of a mapping that is shared.
+        unsafe { copy_out(from, into.as_mut_ptr(), into.len()) };
+    }
+
+    #[inline]
+    fn write(&self, offset: u64, from: &[u8]) {
+        self.assert_writable();
+        let into = self.address(offset, from.len() as u64);
+        // SAFETY: `address` checked that the bytes are inside the mapping, which is writable (asserted); `from` is
+        // borrowed, so it does not change and is no part of a mapping that is shared.
+        unsafe { copy_in(from.as_ptr(), into, from.len()) };
+    }
+
+    #[inline]
+    fn load(&self, offset: u64) -> u64 {
+        self.word(offset).load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn store(&self, offset: u64, value: u64) {
+        self.assert_writable();
+        self.word(offset).store(value, Ordering::Release);
+    }
+
+    fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
+        self.assert_writable();
+        self.word(offset).compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
+    }
+
+    fn fetch_add(&self, offset: u64, add: u64) -> u64 {
+        self.assert_writable();
+        self.word(offset).fetch_add(add, Ordering::SeqCst)
+    }
+
+    #[inline]
+    fn prefetch(&self, offset: u64, size: u64) {
+        let start = self.address(offset, size);
+        let lines = Span::new(offset, size).widen(LINE_SIZE as u64).size / LINE_SIZE as u64;
+        for line in 0..lines as usize {
+            prefetch_line(start.wrapping_add(line * LINE_SIZE));
+        }
+    }
+
+    fn share(&self) -> Option<Share<'_>> {
+        // Who may only read has nothing to give away: the owner decides about the rights of others.
+        (self.writable == Writable::Yes).then(|| Share {
+            file: self.file.as_fd(),
+            file_offset: self.file_offset,
+            write_sealed: self.seals.contains(SealFlags::FUTURE_WRITE),
+        })
+    }
+}
+
+#[inline]
+fn prefetch_line(address: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: the instruction belongs to SSE, which every x86-64 processor has. It is a hint: it never faults, whatever
+    // the address.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+}
+
+/// A memory file that can be sealed and, where the kernel knows how to forbid it, never executed.
+fn create_memory_file(name: &str) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Kernels before 6.3 do not know the flag.
+        Err(Errno::INVAL) => Ok(memfd_create(name, flags)?),
+        created => Ok(created?),
+    }
+}
+
+#[cfg(test)]
+mod tests;

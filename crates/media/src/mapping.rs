@@ -1,0 +1,95 @@
+//! Address space that shows a range of a file: the owner of `mmap` and `munmap`.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+/// Bytes of a large page. A mapping that starts at a multiple of it, as its file offset does, can be shown by large
+/// pages where the kernel has them, which makes dependent random reads of a large pool 1.4 to 1.9 times as fast.
+const LARGE_PAGE: usize = 2 << 20;
+
+/// Mapped memory, shared with everybody who maps the same file. Unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    /// Bytes; a multiple of the page size.
+    length: usize,
+}
+
+// SAFETY: a mapping is a range of addresses of the process, not of a thread, and `Mapping` gives out only its address;
+// who follows it answers for concurrent access.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; no method changes the value.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `size` bytes, rounded up to whole pages, from `file_offset` of `file`. `flags` beside the kind of sharing:
+    /// `MapFlags::SHARED`, or `MapFlags::SHARED_VALIDATE | MapFlags::SYNC`.
+    pub fn new(file: BorrowedFd<'_>, file_offset: u64, size: u64, protection: ProtFlags, flags: MapFlags) -> io::Result<Self> {
+        let page = rustix::param::page_size();
+        let unusable = || io::Error::from(io::ErrorKind::InvalidInput);
+        let length = usize::try_from(size).ok().filter(|size| *size > 0).and_then(|size| size.checked_next_multiple_of(page));
+        let length = length.filter(|length| *length <= isize::MAX as usize).ok_or_else(unusable)?;
+        let offset_in_large_page = usize::try_from(file_offset % LARGE_PAGE as u64).map_err(|_| unusable())?;
+        if !offset_in_large_page.is_multiple_of(page) || file_offset.checked_add(length as u64).is_none() {
+            return Err(unusable());
+        }
+        let place = if length < LARGE_PAGE { None } else { Some(Self::reserve(length, offset_in_large_page)?) };
+        let (at, flags) = match &place {
+            None => (ptr::null_mut(), flags),
+            Some(reserved) => (reserved.start.as_ptr(), flags | MapFlags::FIXED),
+        };
+        // SAFETY: without a place the kernel chooses addresses that nothing uses. With one, `at..at + length` is the
+        // reservation of this call, aligned to pages, in which nothing lives. No reference to the memory is ever made.
+        let start = unsafe { mmap(at.cast(), length, protection, flags, file, file_offset) }?;
+        // The reservation was replaced by the mapping: only one of them may unmap it.
+        std::mem::forget(place);
+        Ok(Self { start: NonNull::new(start.cast()).expect("mmap never answers 0"), length })
+    }
+
+    /// Reserves `length` bytes of addresses that start at `offset` in a large page.
+    fn reserve(length: usize, offset: usize) -> io::Result<Self> {
+        let slack = LARGE_PAGE;
+        let whole = length.checked_add(slack).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: the kernel chooses addresses that nothing uses.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), whole, ProtFlags::empty(), flags) }?;
+        let start = NonNull::new(start.cast::<u8>()).expect("mmap never answers 0");
+        let before = (offset + LARGE_PAGE - start.addr().get() % LARGE_PAGE) % LARGE_PAGE;
+        let after = slack - before;
+        let head = Self { start, length: before };
+        // SAFETY: `before < slack`, so the address stays inside the reservation.
+        let start = unsafe { start.add(before) };
+        // SAFETY: `before + length <= whole`.
+        let tail = Self { start: unsafe { start.add(length) }, length: after };
+        // Each part is unmapped by its own `drop`; the middle stays.
+        drop((head, tail));
+        Ok(Self { start, length })
+    }
+
+    /// The first byte.
+    pub fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Bytes; a multiple of the page size.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if self.length == 0 {
+            return;
+        }
+        // SAFETY: `start..start + length` was mapped by this value and by nobody else, and ends with it; no references
+        // into it exist, because none are ever made.
+        let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
+        // It fails only for addresses that are no mapping, and where a split exceeds the limit of mappings of the
+        // process; a destructor can do nothing about the latter, and the former is a bug.
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Which means make bytes durable: what the operator declares, held against what the medium is.
+
+use crate::{DeclaredPlatform, Durability, Means, PersistenceDomain};
+
+/// What was found out about the place of a pool, without trusting anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Medium {
+    /// Type of the file system, for messages.
+    pub file_system: &'static str,
+    /// How it keeps bytes.
+    pub kind: MediumKind,
+    /// Whether the processor can write cache lines back.
+    pub can_write_back: bool,
+}
+
+/// How a file system keeps bytes, as far as durability depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MediumKind {
+    /// In memory alone.
+    Volatile,
+    /// Each overwrite goes to a new place, so that it can fail for want of space.
+    CopyOnWrite,
+    /// Mapped persistent memory (`MAP_SYNC` succeeded).
+    Dax,
+    /// In pages, cached in memory.
+    Pages,
+}
+
+/// The means for a pool, or why there are none.
+pub(crate) fn choose_means(medium: Medium, platform: DeclaredPlatform, durability: Durability) -> Result<Means, String> {
+    if durability == Durability::Process {
+        return Ok(Means::Process);
+    }
+    let file_system = medium.file_system;
+    let domain = platform.persistence_domain;
+    match (medium.kind, domain) {
+        (_, PersistenceDomain::Volatile) => Err("its platform is declared volatile".to_owned()),
+        (MediumKind::Volatile, PersistenceDomain::Wsp) => Err(format!(
+            "it lies on {file_system}, whose files end with the running kernel; a battery keeps the memory, but nobody finds \
+             the files in it after a restart"
+        )),
+        (MediumKind::Volatile, _) => Err(format!("it lies on {file_system}, which is volatile memory")),
+        (MediumKind::CopyOnWrite, PersistenceDomain::PageFile) => Err(format!(
+            "{file_system} allocates space at every overwrite, so a full disk would kill the server in the middle of a write; \
+             turn copy-on-write off for the directory (chattr +C) before the pool is created"
+        )),
+        (MediumKind::Pages | MediumKind::Dax, PersistenceDomain::PageFile) => Ok(Means::FileSync),
+        (MediumKind::Dax, PersistenceDomain::Dmp) if medium.can_write_back => Ok(Means::WriteBack),
+        (MediumKind::Dax, PersistenceDomain::Dmp) => Err("this processor cannot write cache lines back".to_owned()),
+        (MediumKind::Dax, PersistenceDomain::Mhp | PersistenceDomain::Wsp) => Ok(Means::Fence),
+        (
+            MediumKind::Pages | MediumKind::CopyOnWrite,
+            PersistenceDomain::Dmp | PersistenceDomain::Mhp | PersistenceDomain::Wsp,
+        ) => Err(format!(
+            "its platform is declared {domain}, but {file_system} does not map persistent memory here (MAP_SYNC is \
+                 refused): stores would stay in the page cache; declare page-file, or mount with -o dax on persistent memory"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ddio, ReceiveBuffers};
+
+    fn choose(kind: MediumKind, domain: PersistenceDomain, durability: Durability) -> Result<Means, String> {
+        let medium = Medium { file_system: "testfs", kind, can_write_back: true };
+        let platform = DeclaredPlatform { persistence_domain: domain, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram };
+        choose_means(medium, platform, durability)
+    }
+
+    const KINDS: [MediumKind; 4] = [MediumKind::Volatile, MediumKind::CopyOnWrite, MediumKind::Dax, MediumKind::Pages];
+
+    #[test]
+    fn a_pool_that_promises_to_survive_processes_only_needs_nothing() {
+        for kind in KINDS {
+            for domain in PersistenceDomain::ALL {
+                assert_eq!(choose(kind, *domain, Durability::Process), Ok(Means::Process));
+            }
+        }
+    }
+
+    /// The whole table: what is not in it is refused.
+    #[test]
+    fn power_is_promised_only_where_the_declared_domain_is_really_there() {
+        use MediumKind::{Dax, Pages};
+        use PersistenceDomain::{Dmp, Mhp, PageFile, Wsp};
+        let promised = [
+            ((Pages, PageFile), Means::FileSync),
+            ((Dax, PageFile), Means::FileSync),
+            ((Dax, Dmp), Means::WriteBack),
+            ((Dax, Mhp), Means::Fence),
+            ((Dax, Wsp), Means::Fence),
+        ];
+        for kind in KINDS {
+            for domain in PersistenceDomain::ALL {
+                let expected = promised.iter().find(|(row, _)| *row == (kind, *domain)).map(|(_, means)| *means);
+                let chosen = choose(kind, *domain, Durability::Power);
+                assert_eq!(chosen.clone().ok(), expected, "{kind:?} {domain:?}: {chosen:?}");
+                assert!(chosen.is_ok() || !chosen.unwrap_err().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn a_battery_does_not_make_tmpfs_durable() {
+        let refused = choose(MediumKind::Volatile, PersistenceDomain::Wsp, Durability::Power).unwrap_err();
+        assert!(refused.contains("testfs") && refused.contains("after a restart"), "{refused}");
+    }
+
+    #[test]
+    fn without_a_write_back_instruction_dax_is_not_enough() {
+        let medium = Medium { file_system: "testfs", kind: MediumKind::Dax, can_write_back: false };
+        let platform =
+            DeclaredPlatform { persistence_domain: PersistenceDomain::Dmp, ddio: Ddio::Off, receive_buffers: ReceiveBuffers::Pm };
+        assert!(choose_means(medium, platform, Durability::Power).is_err());
+    }
+}
