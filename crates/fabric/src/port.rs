@@ -1,31 +1,56 @@
 //! The asynchronous face of a device: pairs completions with the futures that wait for them.
 //!
+//! ```text
+//!   submit --- takes a slot ---> post_send(wr_id = slot * 2 + last)
+//!                 |                      |
+//!   future waits on the slot       device works
+//!                 |                      |
+//!   woken <--- slot finished <--- pump: poll the completion queue
+//! ```
+//!
 //! A port owns one completion queue for sends and one for receives. Whoever drives the program calls [`Port::pump`]
 //! often; it moves completions out of the device, wakes the futures that waited for them, and keeps arrivals and
-//! connection events until they are taken. A future holds a slot number, never memory that a NIC touches, so dropping
-//! one at any moment is harmless: its slot is freed when the completion comes.
+//! connection events until they are taken.
+//!
+//! Invariants:
+//! - A future holds a slot number, never memory that a NIC touches, so dropping one at any moment is harmless: its slot
+//!   is used again when the last completion of its batch has come, not before. The local spans of the batch belong to
+//!   the device until then.
+//! - Wakers and the device are called with nothing borrowed, so both may call the port.
+//! - A future that is always ready gives way after [`TURNS_MAX`] times, so that a loop of one-sided operations, which
+//!   many providers complete inside the post, starves neither other tasks nor arrivals.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use smallvec::SmallVec;
+
 use crate::{
-    CompletionQueue, ConnectionEvent, Device, DeviceError, Operation, QueuePair, ReadInto, Rkey, Status, WorkCompletion,
-    WorkRequest,
+    CompletionQueue, ConnectionEvent, Device, DeviceError, LocalSpan, Operation, QueuePair, ReadInto, Rkey, Status,
+    WorkCompletion, WorkRequest,
 };
 
 /// An arrival: the completion of a receive.
 pub type Received = WorkCompletion;
 
 /// One thread's access to a device. See the module documentation.
+///
+/// The sum of the send capacities of its queue pairs must not exceed the capacity of the port, and the same holds for
+/// receives; otherwise a completion queue can overrun, and futures whose completions were lost end only when
+/// [`Port::destroy_queue_pair`] is called. Nobody else posts sends on queue pairs that complete into [`Port::send_cq`].
 pub struct Port {
     device: Rc<dyn Device>,
     send_cq: CompletionQueue,
     receive_cq: CompletionQueue,
     state: RefCell<State>,
+    /// Memory for completions on their way, kept between calls.
+    scratch: Cell<Vec<WorkCompletion>>,
+    /// Futures that were ready at once since the last pump.
+    turns: Cell<u32>,
 }
 
 #[derive(Default)]
@@ -34,30 +59,45 @@ struct State {
     free: Vec<u32>,
     received: VecDeque<Received>,
     events: VecDeque<ConnectionEvent>,
-    activity: Vec<Waker>,
-    scratch: Vec<WorkCompletion>,
+    waiting: Vec<(u64, Waker)>,
+    next_waiting: u64,
 }
 
-#[derive(Default)]
+/// A batch on its way.
 struct Slot {
-    /// First failure of the batch, or success.
-    status: Option<Status>,
-    finished: bool,
-    abandoned: bool,
+    qp: QueuePair,
+    /// First failure of the batch; none yet, or success.
+    failure: Option<Status>,
+    stage: Stage,
     waker: Option<Waker>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Free,
+    /// Posted, and somebody waits.
+    Waited,
+    /// Posted, and nobody waits any more.
+    Abandoned,
+    /// The last completion has come and the future has not looked yet.
+    Finished,
 }
 
 /// `wr_id` of requests whose completion nobody waits for.
 const NOBODY: u64 = u64::MAX;
 /// Completions taken from the device in one go; bounds the time until other work gets its turn.
 const POLL_BATCH: usize = 64;
+/// How often futures may be ready at once before one gives way. Giving way costs about as much as one operation.
+const TURNS_MAX: u32 = 64;
+
+type Wakers = SmallVec<[Waker; 8]>;
 
 impl Port {
     /// A port on `device` with completion queues of `capacity` entries each.
     pub fn new(device: Rc<dyn Device>, capacity: u32) -> Result<Self, DeviceError> {
         let send_cq = device.create_completion_queue(capacity)?;
         let receive_cq = device.create_completion_queue(capacity)?;
-        Ok(Self { device, send_cq, receive_cq, state: RefCell::default() })
+        Ok(Self { device, send_cq, receive_cq, state: RefCell::default(), scratch: Cell::default(), turns: Cell::new(0) })
     }
 
     /// The device.
@@ -77,52 +117,61 @@ impl Port {
 
     /// Moves what the device has into this port and wakes who waited. Returns whether there was anything.
     pub fn pump(&self) -> bool {
-        let state = &mut *self.state.borrow_mut();
-        let mut worked = false;
-        state.scratch.clear();
-        self.device.poll(self.send_cq, POLL_BATCH, &mut state.scratch);
-        for completion in &state.scratch {
-            worked = true;
-            if completion.wr_id == NOBODY {
-                continue;
-            }
-            let index = (completion.wr_id >> 1) as usize;
-            let slot = &mut state.slots[index];
-            if completion.status != Status::Success && slot.status.is_none() {
-                slot.status = Some(completion.status);
-            }
-            let last = completion.wr_id & 1 == 1;
-            if !last {
-                continue;
-            }
-            slot.finished = true;
-            if slot.abandoned {
-                *slot = Slot::default();
-                state.free.push(index as u32);
-            } else if let Some(waker) = slot.waker.take() {
-                waker.wake();
-            }
+        self.turns.set(0);
+        let sent = self.collect_sent();
+        let arrived = self.collect_arrived();
+        sent || arrived
+    }
+
+    fn collect_sent(&self) -> bool {
+        let mut completions = self.polled(self.send_cq);
+        if completions.is_empty() {
+            self.scratch.set(completions);
+            return false;
         }
-        state.scratch.clear();
-        self.device.poll(self.receive_cq, POLL_BATCH, &mut state.scratch);
-        let mut arrived = !state.scratch.is_empty();
-        state.received.extend(state.scratch.drain(..));
+        let mut wakers = Wakers::new();
+        let mut state = self.state.borrow_mut();
+        for completion in completions.drain(..).filter(|completion| completion.wr_id != NOBODY) {
+            wakers.extend(state.complete(&completion));
+        }
+        drop(state);
+        self.scratch.set(completions);
+        wakers.into_iter().for_each(Waker::wake);
+        true
+    }
+
+    fn collect_arrived(&self) -> bool {
+        let mut completions = self.polled(self.receive_cq);
+        let mut arrived = !completions.is_empty();
+        if arrived {
+            self.state.borrow_mut().received.extend(completions.drain(..));
+        }
+        self.scratch.set(completions);
         while let Some(event) = self.device.poll_connection() {
-            state.events.push_back(event);
+            self.state.borrow_mut().events.push_back(event);
             arrived = true;
         }
         if arrived {
-            state.activity.drain(..).for_each(Waker::wake);
+            let wakers: Wakers = self.state.borrow_mut().waiting.drain(..).map(|(_, waker)| waker).collect();
+            wakers.into_iter().for_each(Waker::wake);
         }
-        worked || arrived
+        arrived
+    }
+
+    /// Completions of `cq`, in the scratch memory, which must be given back.
+    fn polled(&self, cq: CompletionQueue) -> Vec<WorkCompletion> {
+        let mut completions = self.scratch.take();
+        completions.clear();
+        self.device.poll(cq, POLL_BATCH, &mut completions);
+        completions
     }
 
     /// Posts `operations` as one batch and waits until all have completed: the status of the first that failed, or
     /// success. Earlier operations of a failed batch may have taken effect.
     pub async fn submit(&self, qp: QueuePair, operations: &[Operation]) -> Result<Status, DeviceError> {
         let Some(last) = operations.len().checked_sub(1) else { return Ok(Status::Success) };
-        let index = self.take_slot();
-        let requests: Vec<WorkRequest> = operations
+        let index = self.state.borrow_mut().take_slot(qp);
+        let requests: SmallVec<[WorkRequest; 4]> = operations
             .iter()
             .enumerate()
             .map(|(position, &operation)| WorkRequest {
@@ -133,7 +182,7 @@ impl Port {
             })
             .collect();
         if let Err(error) = self.device.post_send(qp, &requests) {
-            self.free_slot(index);
+            self.state.borrow_mut().free_slot(index);
             return Err(error);
         }
         Ok(Completion { port: self, index }.await)
@@ -141,7 +190,7 @@ impl Port {
 
     /// Posts `operations` as one unsignalled batch. Success is never reported; a failure shows in the connection's end.
     pub fn post(&self, qp: QueuePair, operations: impl IntoIterator<Item = Operation>) -> Result<(), DeviceError> {
-        let requests: smallvec::SmallVec<[WorkRequest; 4]> = operations
+        let requests: SmallVec<[WorkRequest; 4]> = operations
             .into_iter()
             .map(|operation| WorkRequest { wr_id: NOBODY, operation, signalled: false, fence: false })
             .collect();
@@ -149,37 +198,42 @@ impl Port {
     }
 
     /// Reads into memory of the caller, all with one doorbell. `scratch` is registered local memory that takes the
-    /// bytes on their way where the provider cannot read at once; it must hold the sum of the sizes.
-    pub async fn read(
-        &self,
-        qp: QueuePair,
-        reads: &mut [ReadInto<'_>],
-        scratch: crate::LocalSpan,
-    ) -> Result<Status, DeviceError> {
+    /// bytes on their way where the provider cannot read at once; it must hold the sum of the sizes, each rounded up to
+    /// 8, and belongs to the device until the READs have completed, also when the future is dropped before.
+    pub async fn read(&self, qp: QueuePair, reads: &mut [ReadInto<'_>], scratch: LocalSpan) -> Result<Status, DeviceError> {
         if let Some(status) = self.device.read_now(qp, reads) {
+            self.take_turn().await;
             return Ok(status);
         }
-        let mut offset = scratch.offset;
-        let operations: Vec<Operation> = reads
+        let mut end = scratch.offset;
+        let operations: SmallVec<[Operation; 4]> = reads
             .iter()
             .map(|read| {
-                let size = read.into.len() as u32;
-                let local = crate::LocalSpan { region: scratch.region, offset, size };
-                offset += u64::from(size).next_multiple_of(8);
+                let size = u32::try_from(read.into.len()).expect("a READ is shorter than 4 GiB");
+                let local = LocalSpan { region: scratch.region, offset: end, size };
+                end += u64::from(size).next_multiple_of(8);
                 Operation::Read { local, remote: read.remote }
             })
             .collect();
-        assert!(offset <= scratch.offset + u64::from(scratch.size), "the scratch memory holds all reads of a batch");
+        assert!(end - scratch.offset <= u64::from(scratch.size), "the scratch memory holds all reads of a batch");
         let status = self.submit(qp, &operations).await?;
         if status == Status::Success {
             let memory = self.device.memory(scratch.region);
-            let mut offset = scratch.offset;
-            for read in reads {
-                memory.read(offset, read.into);
-                offset += (read.into.len() as u64).next_multiple_of(8);
+            for (operation, read) in operations.iter().zip(reads) {
+                let Operation::Read { local, .. } = operation else { unreachable!("all of them are READs") };
+                memory.read(local.offset, read.into);
             }
         }
         Ok(status)
+    }
+
+    /// Destroys a queue pair: like [`Device::destroy_queue_pair`], and what waits for it here ends with
+    /// [`Status::WorkRequestFlushed`]; its arrivals and events that nobody took are dropped.
+    pub fn destroy_queue_pair(&self, qp: QueuePair) -> Result<(), DeviceError> {
+        self.device.destroy_queue_pair(qp)?;
+        let wakers = self.state.borrow_mut().forget(qp);
+        wakers.into_iter().for_each(Waker::wake);
+        Ok(())
     }
 
     /// Takes the oldest arrival.
@@ -199,15 +253,8 @@ impl Port {
     }
 
     /// Waits until an arrival or a connection event can be taken.
-    pub async fn activity(&self) {
-        poll_fn(|context| {
-            if self.has_activity() {
-                return Poll::Ready(());
-            }
-            self.state.borrow_mut().activity.push(context.waker().clone());
-            Poll::Pending
-        })
-        .await;
+    pub fn activity(&self) -> impl Future<Output = ()> {
+        Activity { port: self, registered: None }
     }
 
     /// Revokes a key; see [`Device::poll_invalidate`].
@@ -215,18 +262,84 @@ impl Port {
         poll_fn(|context| self.device.poll_invalidate(rkey, context)).await
     }
 
-    fn take_slot(&self) -> u32 {
-        let state = &mut *self.state.borrow_mut();
-        state.free.pop().unwrap_or_else(|| {
-            state.slots.push(Slot::default());
-            (state.slots.len() - 1) as u32
-        })
+    /// Whether a future may be ready at once; if not, it is woken and must return pending.
+    fn may_be_ready(&self, context: &Context<'_>) -> bool {
+        if self.turns.get() < TURNS_MAX {
+            self.turns.set(self.turns.get() + 1);
+            return true;
+        }
+        // Counted from 0 again, lest an executor that does not pump polls in vain for ever.
+        self.turns.set(0);
+        context.waker().wake_by_ref();
+        false
     }
 
-    fn free_slot(&self, index: u32) {
-        let state = &mut *self.state.borrow_mut();
-        state.slots[index as usize] = Slot::default();
-        state.free.push(index);
+    async fn take_turn(&self) {
+        poll_fn(|context| if self.may_be_ready(context) { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+}
+
+impl State {
+    fn take_slot(&mut self, qp: QueuePair) -> u32 {
+        let slot = Slot { qp, failure: None, stage: Stage::Waited, waker: None };
+        match self.free.pop() {
+            Some(index) => {
+                self.slots[index as usize] = slot;
+                index
+            }
+            None => {
+                self.slots.push(slot);
+                u32::try_from(self.slots.len() - 1).expect("memory ends before 2^32 batches are on their way")
+            }
+        }
+    }
+
+    fn free_slot(&mut self, index: u32) {
+        self.slots[index as usize].stage = Stage::Free;
+        self.free.push(index);
+    }
+
+    /// Notes a completion in its slot, and returns whom to wake.
+    fn complete(&mut self, completion: &WorkCompletion) -> Option<Waker> {
+        let index = (completion.wr_id >> 1) as usize;
+        let slot = self.slots.get_mut(index).filter(|slot| matches!(slot.stage, Stage::Waited | Stage::Abandoned));
+        let slot = slot.unwrap_or_else(|| panic!("nothing on its way has this completion: {completion:?}"));
+        if completion.status != Status::Success && slot.failure.is_none() {
+            slot.failure = Some(completion.status);
+        }
+        let last = completion.wr_id & 1 == 1;
+        if last { self.finish(index as u32) } else { None }
+    }
+
+    /// The slot's last completion has come, or will never come.
+    fn finish(&mut self, index: u32) -> Option<Waker> {
+        let slot = &mut self.slots[index as usize];
+        if slot.stage == Stage::Abandoned {
+            self.free_slot(index);
+            return None;
+        }
+        slot.stage = Stage::Finished;
+        slot.waker.take()
+    }
+
+    /// Ends all that belongs to a destroyed queue pair, and returns whom to wake.
+    fn forget(&mut self, qp: QueuePair) -> Wakers {
+        self.received.retain(|arrival| arrival.qp != qp);
+        self.events.retain(|event| match event {
+            ConnectionEvent::Request { .. } => true,
+            ConnectionEvent::Established { qp: of, .. }
+            | ConnectionEvent::Rejected { qp: of, .. }
+            | ConnectionEvent::Disconnected { qp: of, .. } => *of != qp,
+        });
+        let mut wakers = Wakers::new();
+        for index in 0..self.slots.len() {
+            let slot = &mut self.slots[index];
+            if slot.qp == qp && matches!(slot.stage, Stage::Waited | Stage::Abandoned) {
+                slot.failure.get_or_insert(Status::WorkRequestFlushed);
+                wakers.extend(self.finish(index as u32));
+            }
+        }
+        wakers
     }
 }
 
@@ -236,36 +349,88 @@ struct Completion<'a> {
     index: u32,
 }
 
+impl Completion<'_> {
+    fn status(&self) -> Option<Status> {
+        let state = self.port.state.borrow();
+        let slot = &state.slots[self.index as usize];
+        (slot.stage == Stage::Finished).then(|| slot.failure.unwrap_or(Status::Success))
+    }
+}
+
 impl Future for Completion<'_> {
     type Output = Status;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Status> {
-        let poll_once = || {
-            let state = self.port.state.borrow();
-            let slot = &state.slots[self.index as usize];
-            slot.finished.then(|| slot.status.unwrap_or(Status::Success))
-        };
         // Where one-sided operations complete inside the post, the completion is there already: one look saves a turn
         // of the executor.
-        if let Some(status) = poll_once() {
-            return Poll::Ready(status);
+        let status = self.status().or_else(|| {
+            self.port.collect_sent();
+            self.status()
+        });
+        match status {
+            Some(status) if self.port.may_be_ready(context) => Poll::Ready(status),
+            Some(_) => Poll::Pending,
+            None => {
+                let waker = context.waker().clone();
+                let _dropped_unborrowed = self.port.state.borrow_mut().slots[self.index as usize].waker.replace(waker);
+                Poll::Pending
+            }
         }
-        self.port.pump();
-        if let Some(status) = poll_once() {
-            return Poll::Ready(status);
-        }
-        self.port.state.borrow_mut().slots[self.index as usize].waker = Some(context.waker().clone());
-        Poll::Pending
     }
 }
 
 impl Drop for Completion<'_> {
     fn drop(&mut self) {
-        let finished = self.port.state.borrow().slots[self.index as usize].finished;
-        if finished {
-            self.port.free_slot(self.index);
+        let mut state = self.port.state.borrow_mut();
+        let slot = &mut state.slots[self.index as usize];
+        let waker = slot.waker.take();
+        if slot.stage == Stage::Finished {
+            state.free_slot(self.index);
         } else {
-            self.port.state.borrow_mut().slots[self.index as usize].abandoned = true;
+            slot.stage = Stage::Abandoned;
         }
+        drop(state);
+        // A waker may own a task whose end comes back here.
+        drop(waker);
+    }
+}
+
+/// Waits for an arrival or an event. Leaves nothing behind when it is dropped.
+struct Activity<'a> {
+    port: &'a Port,
+    registered: Option<u64>,
+}
+
+impl Future for Activity<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.port.has_activity() {
+            return Poll::Ready(());
+        }
+        let waker = context.waker().clone();
+        let mut state = self.port.state.borrow_mut();
+        let known = state.waiting.iter_mut().find(|(number, _)| Some(*number) == self.registered);
+        let replaced = known.map(|(_, known)| std::mem::replace(known, waker.clone()));
+        if replaced.is_none() {
+            let number = state.next_waiting;
+            state.next_waiting += 1;
+            state.waiting.push((number, waker));
+            self.registered = Some(number);
+        }
+        drop(state);
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+impl Drop for Activity<'_> {
+    fn drop(&mut self) {
+        let Some(registered) = self.registered else { return };
+        let mut state = self.port.state.borrow_mut();
+        let position = state.waiting.iter().position(|(number, _)| *number == registered);
+        let waker = position.map(|position| state.waiting.swap_remove(position));
+        drop(state);
+        drop(waker);
     }
 }

@@ -49,6 +49,11 @@ impl End {
         &self.device
     }
 
+    /// The scene.
+    pub fn scene(&self) -> &Rc<Scene> {
+        &self.scene
+    }
+
     /// How the queue pair was made.
     pub fn options(&self) -> &QueuePairOptions {
         &self.options

@@ -33,10 +33,20 @@ mod access;
 mod atomics;
 mod connections;
 mod end;
+mod failure;
+mod flush;
 mod list;
+mod multi_packet;
 mod operations;
 mod ordering;
+mod ports;
+mod queues;
+mod reads;
+mod receives;
+mod revocation;
 mod scene;
+mod shared;
+mod transfer;
 
 pub use end::End;
 pub use list::cases;
@@ -138,34 +148,30 @@ impl Case {
     }
 }
 
-/// Checks the promise called `name` on `world`. Panics when it is broken; says on stderr when it cannot be checked.
+/// Checks the promise called `name` on `world`. Panics when it is broken; says so when it cannot be checked.
 pub fn check(name: &str, world: Rc<dyn World>) {
     let case = cases().iter().find(|case| case.name == name).expect("the list makes the tests, so each test has a case");
     let scene = Scene::new(world.clone());
     let capabilities = scene.node(0).device().capabilities().clone();
     if let Some(missing) = case.needs.iter().find_map(|need| need.missing(&capabilities, world.can_kill())) {
-        say(&format!("not run: {name} ({missing})"));
+        println!("not run: {name} ({missing})");
         return;
     }
     world.run((case.run)(scene));
 }
 
-/// Says on stderr how many promises can be checked on `world`, and which cannot, by name.
+/// Says on stderr, past the test harness, how many promises can be checked on `world`, and which cannot, by name.
 pub fn summarize(world: Rc<dyn World>) {
     let capabilities = world.node(0).device().capabilities().clone();
     let missing = |case: &Case| case.needs.iter().find_map(|need| need.missing(&capabilities, world.can_kill()));
     let not_run: Vec<_> = cases().iter().filter_map(|case| missing(case).map(|why| (case.name, why))).collect();
-    let run = cases().len() - not_run.len();
-    say(&format!("contract of {}: {run} of {} promises checked, {} not run", capabilities.name, cases().len(), not_run.len()));
-    for (name, why) in not_run {
-        say(&format!("contract of {}: not run: {name} ({why})", capabilities.name));
+    let (all, name) = (cases().len(), &capabilities.name);
+    let mut text = format!("contract of {name}: {} of {all} promises checked, {} not run\n", all - not_run.len(), not_run.len());
+    for (case, why) in not_run {
+        text += &format!("contract of {name}: not run: {case} ({why})\n");
     }
-}
-
-/// Writes a line past the test harness, which keeps what passing tests print to itself.
-fn say(line: &str) {
     // A closed stderr must not turn into a broken promise.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
 /// Makes one test per promise of the contract, named by it, and one that reports what could not be checked.

@@ -109,3 +109,53 @@ pub(super) async fn a_fenced_write_does_not_overtake_an_earlier_read(scene: Rc<S
         assert_eq!(client.bytes(32_768, 16_000), vec![round - 1; 16_000], "the READ came before the WRITE of round {round}");
     }
 }
+
+pub(super) async fn an_unfenced_write_leaves_each_word_of_an_earlier_read_old_or_new(scene: Rc<Scene>) {
+    let pair = scene.pair().await;
+    let (client, server) = (&pair.client, &pair.server);
+    for round in 1..=16u8 {
+        client.fill(0, &[round; 16_000]);
+        client.post(&[signalled(0, read(client, 32_768, 16_000, server, 0)), signalled(1, write(client, 0, 16_000, server, 0))]);
+        client.expect_sent(&[(0, Status::Success), (1, Status::Success)]).await;
+        for (position, word) in client.bytes(32_768, 16_000).chunks(8).enumerate() {
+            let whole = word.iter().all(|&byte| byte == word[0]);
+            assert!(whole && (word[0] == round || word[0] == round - 1), "round {round}, word {position}: {word:?}");
+        }
+        assert_eq!(server.bytes(0, 16_000), vec![round; 16_000], "the WRITE took effect whole");
+    }
+}
+
+pub(super) async fn aligned_words_of_a_long_write_are_never_seen_torn(scene: Rc<Scene>) {
+    let pair = scene.pair().await;
+    let (client, server) = (&pair.client, &pair.server);
+    const SIZE: usize = 30_000;
+    for round in 1..=16u8 {
+        client.fill(0, &[round; SIZE]);
+        client.post(&[signalled(u64::from(round), write(client, 0, SIZE as u32, server, 8))]);
+        let done = scene.wait_for("the end of a long WRITE", || {
+            for (position, word) in server.bytes(8, SIZE).chunks(8).enumerate() {
+                let whole = word.iter().all(|&byte| byte == word[0]);
+                assert!(whole && (word[0] == round || word[0] == round - 1), "round {round}, word {position}: {word:?}");
+            }
+            client.poll_sent()
+        });
+        assert_eq!(done.await.status, Status::Success);
+        // A READ behind the WRITE ends only when the WRITE has taken effect, so that rounds do not mix.
+        assert_eq!(client.execute(read(client, 40_000, 8, server, 8)).await, Status::Success);
+    }
+}
+
+pub(super) async fn an_unsignalled_success_makes_no_completion(scene: Rc<Scene>) {
+    let pair = scene.pair().await;
+    let (client, server) = (&pair.client, &pair.server);
+    server.receive(0, 0, 64);
+    client.post(&[
+        unsignalled(1, write(client, 0, 8, server, 1024)),
+        unsignalled(2, send(client, 0, 8)),
+        unsignalled(3, read(client, 8, 8, server, 1024)),
+        signalled(4, write(client, 0, 8, server, 1024)),
+    ]);
+    client.expect_sent(&[(4, Status::Success)]).await;
+    scene.quiet().await;
+    assert_eq!(client.poll_sent(), None);
+}

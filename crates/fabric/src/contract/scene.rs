@@ -1,7 +1,12 @@
 //! Where a story takes place: nodes, connections between them, and the passing of time.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 
 use stonecast_base::Nanoseconds;
 
@@ -14,6 +19,8 @@ use crate::{
 const NODE_COUNT: usize = 3;
 /// Bytes of the buffer of each [`End`].
 pub(super) const BUFFER_SIZE: u64 = 1 << 16;
+/// What peers may do unless a story says otherwise. Not FLUSH, which some devices cannot grant.
+pub(super) const ALL_ACCESS: Access = Access::REMOTE_READ.and(Access::REMOTE_WRITE).and(Access::REMOTE_ATOMIC);
 /// How long a story waits to see that nothing (more) happens.
 const QUIET_NS: Nanoseconds = 5_000_000;
 
@@ -72,7 +79,7 @@ impl Default for Setup {
             server_queue: None,
             server_receive_cq: None,
             client_send_cq: None,
-            access: Access::REMOTE_READ.and(Access::REMOTE_WRITE).and(Access::REMOTE_ATOMIC),
+            access: ALL_ACCESS,
         }
     }
 }
@@ -83,6 +90,15 @@ pub struct Pair {
     pub client: End,
     /// The one that accepted.
     pub server: End,
+}
+
+/// Remembers that a future asked to be polled again.
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 impl Scene {
@@ -222,6 +238,23 @@ impl Scene {
             self.runtime.sleep(pause).await;
             pause = (pause * 2).min(1_000_000);
         }
+    }
+
+    /// Waits for `future`, polling it again only when it asked for that, with progress for every node.
+    pub async fn finish<F: Future>(&self, what: &str, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let woken = Arc::new(Woken(AtomicBool::new(true)));
+        let waker = Waker::from(woken.clone());
+        self.wait_for(what, || {
+            if !woken.0.swap(false, Ordering::AcqRel) {
+                return None;
+            }
+            match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(output) => Some(output),
+                Poll::Pending => None,
+            }
+        })
+        .await
     }
 
     /// Lets `duration` nanoseconds pass, with progress for every node.
