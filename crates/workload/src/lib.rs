@@ -1,1 +1,35 @@
-//! .
+//! The workloads of YCSB, as published, from a seed: which key is asked for, whether it is read or updated, what the
+//! key is called and what its value is.
+//!
+//! ```text
+//!   Zipfian, ScrambledZipfian, Latest      published generators: a number in 0..1 -> a key's number
+//!   Chooser                                one of them, or uniform, with a random number generator
+//!   KeyName                                key's number -> "user6284781860667377211"
+//!   value_of                               key's number -> the bytes of its value
+//!   Sequence                               operations drawn beforehand, names beside them
+//! ```
+//!
+//! A sequence costs its reader one step through memory in order, so that a measured loop pays for neither powers nor
+//! key names. Known answers come from the classes of `site.ycsb:core:0.17.0`.
+//!
+//! Invariants: no clock, no thread, no random source but the seed; powers are computed in software ([`libm`]), so a
+//! seed means the same operations on every machine.
+#![forbid(unsafe_code)]
+
+mod chooser;
+mod key;
+mod latest;
+mod mix;
+mod scrambled;
+mod sequence;
+mod value;
+mod zipfian;
+
+pub use chooser::{Chooser, Distribution};
+pub use key::{KEY_NAME_SIZE_MAX, KeyName, fnv_hash};
+pub use latest::Latest;
+pub use mix::Mix;
+pub use scrambled::ScrambledZipfian;
+pub use sequence::{Operation, Sequence, SequenceOptions};
+pub use value::{ValuePool, value_of};
+pub use zipfian::{THETA, Zipfian, zeta};

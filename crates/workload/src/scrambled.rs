@@ -1,0 +1,70 @@
+//! The generator of the standard YCSB workloads: zipfian over 10^10 items, hashed onto the keys, so that hot keys are
+//! spread over the key space instead of being neighbours.
+
+use crate::key::fnv_hash;
+use crate::zipfian::{THETA, Zipfian};
+
+const ITEMS: u64 = 10_000_000_000;
+/// The sum for `ITEMS` that YCSB publishes; it takes minutes to add up.
+const ZETA_OF_ITEMS: f64 = 26.46902820178302;
+
+/// See the module documentation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScrambledZipfian {
+    zipfian: Zipfian,
+    keys: u64,
+}
+
+impl ScrambledZipfian {
+    /// Over `keys` keys, with the constant 0.99.
+    pub fn new(keys: u64) -> Self {
+        assert!(keys > 0, "a distribution over no keys has no values");
+        // One item more than YCSB's constant says, as in its class, whose bounds are both inclusive.
+        Self { zipfian: Zipfian::with_zeta(ITEMS + 1, THETA, ZETA_OF_ITEMS), keys }
+    }
+
+    /// The key that `uniform`, a number in `0.0..1.0`, falls on.
+    pub fn draw(&self, uniform: f64) -> u64 {
+        fnv_hash(self.zipfian.draw(uniform)) % self.keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chooser::uniform;
+    use stonecast_base::random_from_seed;
+
+    /// Draws of the Java class, each with the number that its random source gave (as bits).
+    #[test]
+    fn each_draw_is_the_one_of_the_java_class() {
+        let million = ScrambledZipfian::new(1_000_000);
+        for (bits, expected) in [
+            (0x3feba8e81854c77e, 880_959),
+            (0x3fe0bfb898eb3630, 527_091),
+            (0x3fd11e1605850b04, 157_266),
+            (0x3fea74293e80410e, 650_471),
+            (0x3fdecf73cf7b7058, 261_740),
+            (0x3fefd635cfc10a84, 937_913),
+            (0x3fc982da04f3e300, 221_556),
+            (0x3fd1d6e170dfbbb8, 138_717),
+        ] {
+            assert_eq!(million.draw(f64::from_bits(bits)), expected);
+        }
+    }
+
+    /// The Java class over 3 * 10^7 draws: 3.78, 1.90, 1.53 %. The three hottest items are 0, 1 and 2 before the hash.
+    #[test]
+    fn the_hottest_keys_have_the_published_shares() {
+        let (scrambled, mut random) = (ScrambledZipfian::new(1_000_000), random_from_seed(1));
+        let mut counts = vec![0u64; 1_000_000];
+        let draws = 10_000_000;
+        for _ in 0..draws {
+            counts[scrambled.draw(uniform(&mut random)) as usize] += 1;
+        }
+        for (item, expected) in [(0, 3.78), (1, 1.90), (2, 1.53)] {
+            let found = 100.0 * counts[(fnv_hash(item) % 1_000_000) as usize] as f64 / draws as f64;
+            assert!((found - expected).abs() < 0.03, "{found} % instead of {expected} %");
+        }
+    }
+}

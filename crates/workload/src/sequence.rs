@@ -1,0 +1,115 @@
+//! Operations drawn beforehand, as a measured loop wants them: read in the order in which they lie in memory.
+
+use stonecast_base::random_from_seed;
+
+use crate::chooser::{Chooser, Distribution};
+use crate::key::KeyName;
+use crate::mix::Mix;
+
+/// What to draw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SequenceOptions {
+    /// Which operations.
+    pub mix: Mix,
+    /// On which keys.
+    pub distribution: Distribution,
+    /// Of how many.
+    pub keys: u64,
+    /// How many operations; a loop that wants more starts again.
+    pub length: usize,
+    /// The same seed draws the same operations.
+    pub seed: u64,
+}
+
+/// One operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    number: u32,
+    update: bool,
+    name: KeyName,
+}
+
+impl Operation {
+    /// Number of the key.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        self.number.into()
+    }
+
+    /// Name of the key.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        self.name.as_bytes()
+    }
+
+    /// Whether the key's value is replaced; read otherwise.
+    #[inline]
+    pub fn is_update(&self) -> bool {
+        self.update
+    }
+}
+
+/// See the module documentation. 32 bytes an operation.
+pub struct Sequence {
+    operations: Vec<Operation>,
+}
+
+impl Sequence {
+    /// Draws the operations.
+    pub fn new(options: SequenceOptions) -> Self {
+        assert!(options.length > 0, "a sequence has an operation to start with");
+        assert!(options.keys <= u64::from(u32::MAX), "keys of a sequence are numbered with 32 bits");
+        let chooser = Chooser::new(options.distribution, options.keys);
+        let mut random = random_from_seed(options.seed);
+        let draw = |_| {
+            let number = chooser.next(&mut random);
+            Operation { number: number as u32, update: options.mix.is_update(&mut random), name: KeyName::of(number) }
+        };
+        Self { operations: (0..options.length).map(draw).collect() }
+    }
+
+    /// All operations, in order.
+    pub fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
+
+    /// The operations over and over, starting at the `start`-th (modulo their number).
+    pub fn cycle_from(&self, start: usize) -> impl Iterator<Item = &Operation> + Clone {
+        let (before, after) = self.operations.split_at(start % self.operations.len());
+        after.iter().chain(before).cycle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPTIONS: SequenceOptions =
+        SequenceOptions { mix: Mix::A, distribution: Distribution::ScrambledZipfian, keys: 1000, length: 500, seed: 9 };
+
+    #[test]
+    fn a_seed_draws_the_same_operations_and_another_seed_others() {
+        let (first, second) = (Sequence::new(OPTIONS), Sequence::new(OPTIONS));
+        assert_eq!(first.operations(), second.operations());
+        let other = Sequence::new(SequenceOptions { seed: 10, ..OPTIONS });
+        assert_ne!(first.operations(), other.operations());
+    }
+
+    /// The first operations of seed 9: a change of generator, hash or powers shows here.
+    #[test]
+    fn a_seed_means_the_same_operations_for_ever() {
+        let sequence = Sequence::new(OPTIONS);
+        let found: Vec<(u64, bool)> = sequence.operations()[..8].iter().map(|o| (o.number(), o.is_update())).collect();
+        let expected = [(8, true), (965, false), (393, true), (787, true), (637, false), (149, false), (558, true), (987, false)];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_cycle_passes_each_operation_once_a_round() {
+        let sequence = Sequence::new(OPTIONS);
+        let round: Vec<_> = sequence.cycle_from(1207).take(500).copied().collect();
+        assert_eq!(round[..293], sequence.operations()[207..]);
+        assert_eq!(round[293..], sequence.operations()[..207]);
+        assert!(sequence.operations().iter().all(|operation| operation.key() == KeyName::of(operation.number()).as_bytes()));
+    }
+}

@@ -1,0 +1,72 @@
+//! What values are made of: random bytes, so that nothing between writer and medium can compress them.
+
+use rand::Rng as _;
+use stonecast_base::{Random, random_from_seed};
+
+/// The value that key `number` is loaded with: `into.len()` bytes that follow from `seed` and `number`.
+pub fn value_of(seed: u64, number: u64, into: &mut [u8]) {
+    // The numbers of neighbours must not start neighbouring generators; the seeding of xoshiro takes care of that.
+    random_from_seed(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).fill_bytes(into);
+}
+
+/// Values for updates, drawn beforehand: each is a different piece of one random block.
+pub struct ValuePool {
+    bytes: Vec<u8>,
+    value_size: usize,
+    next: usize,
+}
+
+/// Bytes of the block beside one value: larger than a level-1 cache would be to share with the measured code, smaller
+/// than level 2.
+const POOL_SIZE: usize = 64 << 10;
+/// From one value to the next. Odd, so that values start at every alignment.
+const STEP: usize = 61;
+
+impl ValuePool {
+    /// Values of `value_size` bytes.
+    pub fn new(value_size: usize, random: &mut Random) -> Self {
+        let mut bytes = vec![0; POOL_SIZE + value_size];
+        random.fill_bytes(&mut bytes);
+        Self { bytes, value_size, next: 0 }
+    }
+
+    /// The next value.
+    #[inline]
+    pub fn next(&mut self) -> &[u8] {
+        let start = self.next;
+        self.next = if start + STEP >= POOL_SIZE { 0 } else { start + STEP };
+        &self.bytes[start..start + self.value_size]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_follows_from_seed_and_key_and_from_nothing_else() {
+        let value = |seed, number| {
+            let mut bytes = [0; 100];
+            value_of(seed, number, &mut bytes);
+            bytes
+        };
+        assert_eq!(value(1, 2), value(1, 2));
+        assert_ne!(value(1, 2), value(1, 3));
+        assert_ne!(value(1, 2), value(2, 2));
+        assert_ne!(value(1, 2)[..8], value(1, 2)[8..16]);
+    }
+
+    #[test]
+    fn a_pool_gives_values_of_its_size_for_ever_and_neighbours_differ() {
+        for size in [0, 1, 100, 100_000] {
+            let mut pool = ValuePool::new(size, &mut random_from_seed(1));
+            let mut last = Vec::new();
+            for _ in 0..5_000 {
+                let value = pool.next();
+                assert_eq!(value.len(), size);
+                assert!(size < 100 || value != last);
+                last = value.to_vec();
+            }
+        }
+    }
+}
