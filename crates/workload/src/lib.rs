@@ -30,6 +30,6 @@ pub use key::{KEY_NAME_SIZE_MAX, KeyName, fnv_hash};
 pub use latest::Latest;
 pub use mix::Mix;
 pub use scrambled::ScrambledZipfian;
-pub use sequence::{Operation, Sequence, SequenceOptions};
+pub use sequence::{Cursor, Operation, Sequence, SequenceOptions};
 pub use value::{ValuePool, value_of};
 pub use zipfian::{THETA, Zipfian, zeta};

@@ -74,9 +74,28 @@ impl Sequence {
     }
 
     /// The operations over and over, starting at the `start`-th (modulo their number).
-    pub fn cycle_from(&self, start: usize) -> impl Iterator<Item = &Operation> + Clone {
-        let (before, after) = self.operations.split_at(start % self.operations.len());
-        after.iter().chain(before).cycle()
+    pub fn cursor(&self, start: usize) -> Cursor<'_> {
+        Cursor { operations: &self.operations, next: start % self.operations.len() }
+    }
+}
+
+/// A place in a sequence that goes round.
+#[derive(Clone)]
+pub struct Cursor<'a> {
+    operations: &'a [Operation],
+    next: usize,
+}
+
+impl<'a> Cursor<'a> {
+    /// The next operation.
+    #[inline]
+    pub fn take(&mut self) -> &'a Operation {
+        let operation = &self.operations[self.next];
+        self.next += 1;
+        if self.next == self.operations.len() {
+            self.next = 0;
+        }
+        operation
     }
 }
 
@@ -105,9 +124,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_passes_each_operation_once_a_round() {
+    fn a_cursor_passes_each_operation_once_a_round() {
         let sequence = Sequence::new(OPTIONS);
-        let round: Vec<_> = sequence.cycle_from(1207).take(500).copied().collect();
+        let mut cursor = sequence.cursor(1207);
+        let round: Vec<_> = (0..500).map(|_| *cursor.take()).collect();
         assert_eq!(round[..293], sequence.operations()[207..]);
         assert_eq!(round[293..], sequence.operations()[..207]);
         assert!(sequence.operations().iter().all(|operation| operation.key() == KeyName::of(operation.number()).as_bytes()));

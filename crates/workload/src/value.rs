@@ -32,7 +32,7 @@ impl ValuePool {
 
     /// The next value.
     #[inline]
-    pub fn next(&mut self) -> &[u8] {
+    pub fn take(&mut self) -> &[u8] {
         let start = self.next;
         self.next = if start + STEP >= POOL_SIZE { 0 } else { start + STEP };
         &self.bytes[start..start + self.value_size]
@@ -62,7 +62,7 @@ mod tests {
             let mut pool = ValuePool::new(size, &mut random_from_seed(1));
             let mut last = Vec::new();
             for _ in 0..5_000 {
-                let value = pool.next();
+                let value = pool.take();
                 assert_eq!(value.len(), size);
                 assert!(size < 100 || value != last);
                 last = value.to_vec();
