@@ -20,6 +20,7 @@ mod scan;
 mod seal;
 mod segment;
 mod stamp;
+mod survey;
 mod window;
 
 pub use format::{KEY_SIZE_MAX, LogFormat, RECORD_HEADER_SIZE, SEGMENT_HEADER_UNITS, Secret, UNIT_SIZE, VALUE_SIZE_MAX};
@@ -27,3 +28,4 @@ pub use record::{Condition, Draft, Kind, Record, RecordFault, RecordHeader, chec
 pub use scan::{Found, ScanPolicy, SegmentReport, SegmentVerdict, Visitor, scan_segment};
 pub use segment::SegmentState;
 pub use stamp::Stamp;
+pub use survey::{SegmentFace, Sighting, segment_face, survey_segment};

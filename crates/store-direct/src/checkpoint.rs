@@ -51,6 +51,37 @@ struct Bucket {
     words: [U64; 8],
 }
 
+impl Segment {
+    fn from_state(state: &SegmentState) -> Self {
+        let SegmentState { number, generation, end, last, count, xor, durable, seal_end, seal_serial } = *state;
+        Self {
+            number: U32::new(number),
+            generation: U32::new(generation),
+            end: U32::new(end),
+            last: U32::new(last),
+            count: U32::new(count),
+            durable: U32::new(durable),
+            seal_end: U32::new(seal_end),
+            seal_serial: U32::new(seal_serial),
+            xor: U64::new(xor),
+        }
+    }
+
+    fn to_state(&self) -> SegmentState {
+        SegmentState {
+            number: self.number.get(),
+            generation: self.generation.get(),
+            end: self.end.get(),
+            last: self.last.get(),
+            count: self.count.get(),
+            xor: self.xor.get(),
+            durable: self.durable.get(),
+            seal_end: self.seal_end.get(),
+            seal_serial: self.seal_serial.get(),
+        }
+    }
+}
+
 const _: () = assert!(size_of::<Header>() == 80 && size_of::<Segment>() == 40 && size_of::<Bucket>() == 72);
 
 /// What a checkpoint holds beside the index.

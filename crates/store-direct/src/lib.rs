@@ -27,6 +27,7 @@ mod server;
 mod space;
 mod staging;
 mod stat;
+mod verify;
 mod word;
 
 pub use client::{CLIENT_COMPLETIONS, Client, Entries, Entry, Values, Written};
@@ -35,3 +36,4 @@ pub use recovery::RecoveryReport;
 pub use server::{ClientPolicy, Server, ServerOptions};
 pub use stat::Stat;
 pub use stonecast_log::Condition;
+pub use verify::{Verification, verify};

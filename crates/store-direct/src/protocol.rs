@@ -7,7 +7,7 @@
 
 use stonecast_log::Condition;
 use zerocopy::byteorder::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::limits::{ANSWER_SIZE_MAX, PROTOCOL_VERSION};
 
@@ -66,7 +66,7 @@ pub(crate) struct Welcome {
 
 impl Welcome {
     pub fn new() -> Self {
-        Self { magic: MAGIC, version: U32::new(PROTOCOL_VERSION), ..Self::new_zeroed() }
+        Self { magic: MAGIC, version: U32::new(PROTOCOL_VERSION), ..FromZeros::new_zeroed() }
     }
 
     pub fn parse(private_data: &[u8]) -> Option<Self> {
@@ -77,10 +77,6 @@ impl Welcome {
             && welcome.segment_size.get().is_power_of_two()
             && welcome.segment_size.get().checked_mul(welcome.segment_count.get().into()).is_some();
         sane.then_some(welcome)
-    }
-
-    fn new_zeroed() -> Self {
-        <Self as FromBytes>::new_zeroed()
     }
 }
 
@@ -121,7 +117,7 @@ const _: () = assert!(REQUEST_HEADER_SIZE == 24);
 
 impl<'a> Request<'a> {
     pub fn encode(&self, into: &mut Vec<u8>) {
-        let mut header = RequestHeader::new_zeroed();
+        let mut header = <RequestHeader as FromZeros>::new_zeroed();
         let mut tail: &[u8] = &[];
         match *self {
             Self::Lease { size } => {

@@ -47,7 +47,7 @@ pub(crate) struct Recovered {
 /// The facts of `pool` that records depend on, with the secret.
 pub(crate) fn format_of(pool: &Pool) -> LogFormat {
     LogFormat {
-        uuid: pool.uuid(),
+        uuid: pool.uuid().as_u128(),
         tag_key: pool.tag_key(),
         secret: Some(Secret::new(pool.secret())),
         segment_size: pool.segment_size(),

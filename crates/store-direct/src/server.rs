@@ -181,7 +181,7 @@ impl Server {
         let state = self.state.into_inner();
         let mut space = state.space;
         let spans = space.seal_all(&*self.log);
-        persist(&*self.log, &spans).await.map_err(stonecast_media::MediaError::from)?;
+        let _durable = persist(&*self.log, &spans).await.map_err(stonecast_media::MediaError::from)?;
         let bytes =
             checkpoint::encode(&self.format, &state.index, space.states(), state.next_sequence - 1, state.live_bytes);
         let _kept = self.pool.backing().store(Blob::Checkpoint, &bytes)?;

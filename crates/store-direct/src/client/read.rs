@@ -274,7 +274,7 @@ impl Inner {
         let mut start = 0;
         while start < reads.len() {
             let mut size = 0;
-            let fits = |read: &ReadInto<'_>| {
+            let mut fits = |read: &ReadInto<'_>| {
                 size += (read.into.len() as u64).next_multiple_of(8);
                 size <= SCRATCH_SIZE
             };

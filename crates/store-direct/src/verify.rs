@@ -1,0 +1,107 @@
+//! A full check of a pool without serving it, and without writing to it.
+
+use stonecast_base::Corruption;
+use stonecast_log::{ScanPolicy, SegmentVerdict, Sighting, scan_segment, survey_segment};
+use stonecast_media::{Blob, Durability, Pool};
+
+use crate::checkpoint;
+use crate::error::StoreError;
+use crate::index::Index;
+use crate::rebuild::Rebuild;
+use crate::recovery::format_of;
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct Verification {
+    /// Keys present.
+    pub keys: u64,
+    /// Stamped records that check, superseded ones included.
+    pub records: u64,
+    /// Bytes of the records of present keys.
+    pub live_bytes: u64,
+    /// Bytes looked at.
+    pub bytes: u64,
+    /// Segments in use.
+    pub segments: u64,
+    /// Damage: a server refuses a pool with any of these, unless `harmless` says otherwise.
+    pub damage: Vec<Corruption>,
+    /// Byte positions in the log of what a crash left of writes that nobody was told of.
+    pub torn: Vec<u64>,
+    /// A checkpoint that does not check; a server ignores it and scans instead.
+    pub harmless: Vec<Corruption>,
+}
+
+/// Checks every record of every segment, seals, links, and the checkpoint. `progress` is told the bytes done of the bytes
+/// there are.
+pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verification, StoreError> {
+    let format = format_of(pool);
+    let log = pool.log();
+    let backing = pool.backing();
+    let occupied = backing.occupied()?;
+    let mut result = Verification::default();
+    let mut bits = Index::bits_for(pool.capacity());
+    let policy = ScanPolicy { tolerate_missing: pool.durability() == Durability::Process && !pool.same_power_cycle() };
+    loop {
+        result = Verification { harmless: result.harmless, ..Verification::default() };
+        let index = Index::new(backing.volatile("verify", Index::size(bits))?, bits);
+        let mut rebuild = Rebuild::new(log.clone(), &format, index, 0, 0);
+        for number in 0..format.segment_count {
+            progress(u64::from(number) * format.segment_size, pool.capacity());
+            let start = u64::from(number) * format.segment_size;
+            if !occupied.iter().any(|span| span.offset < start + format.segment_size && span.offset + span.size > start) {
+                continue;
+            }
+            match scan_segment(&*log, &format, &backing.name(), number, None, policy, &mut rebuild) {
+                Ok(SegmentVerdict::Free { .. }) => {}
+                Ok(SegmentVerdict::Used(_, report)) => {
+                    result.segments += 1;
+                    result.records += report.records;
+                    result.bytes += report.bytes_scanned;
+                    result.torn.extend(report.torn_tail);
+                }
+                Err(damage) => {
+                    result.segments += 1;
+                    let place = damage.offset;
+                    result.damage.push(damage);
+                    name_damaged_records(pool, number, place, &mut result.damage);
+                }
+            }
+        }
+        let rebuilt = rebuild.finish();
+        if rebuilt.overflow == 0 {
+            result.keys = rebuilt.index.len();
+            result.live_bytes = rebuilt.live_bytes;
+            break;
+        }
+        bits += 1;
+    }
+    progress(pool.capacity(), pool.capacity());
+    if let Some(bytes) = backing.load(Blob::Checkpoint)? {
+        // Decoding fills an index; one of the size that the checkpoint was made for is needed only to be thrown away.
+        let bits = Index::bits_for(pool.capacity());
+        let mut index = Index::new(backing.volatile("verify", Index::size(bits))?, bits);
+        if let Err(damage) = checkpoint::decode(&bytes, &format, &mut index) {
+            result.harmless.push(damage);
+        }
+    }
+    Ok(result)
+}
+
+/// A segment that a scan refuses says that something is missing; where a stamp still stands over damaged bytes, that is
+/// the place.
+fn name_damaged_records(pool: &Pool, number: u32, known: u64, damage: &mut Vec<Corruption>) {
+    survey_segment(&*pool.log(), &format_of(pool), number, &mut |sighting| {
+        if let Sighting::Stamped { position, fault } = sighting
+            && position != known
+        {
+            damage.push(Corruption {
+                what: "record".into(),
+                file: pool.backing().name().into(),
+                offset: position,
+                found: fault.to_string(),
+                expected: "the bytes that were stamped".to_owned(),
+            });
+        }
+    });
+}
+

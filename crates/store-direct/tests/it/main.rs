@@ -1,0 +1,5 @@
+//! Stories of the direct store over shared memory.
+
+mod basics;
+mod crash;
+mod world;
