@@ -15,6 +15,7 @@
 
 mod connection;
 pub mod contract;
+pub mod decorate;
 mod device;
 mod executor;
 mod handles;
@@ -23,7 +24,7 @@ mod work;
 
 pub use connection::{ConnectionEvent, ConnectionRequest, DisconnectCause, PeerIdentity};
 pub use device::{Capabilities, Device, DeviceError, QueuePairOptions, ReadInto, ReceiveQueue, SharedReceiveQueueOptions};
-pub use executor::{BusyPoll, Park, Runtime, Sleep};
+pub use executor::{BusyPoll, Park, Runtime, Sleep, Timer};
 pub use handles::{Access, CompletionQueue, MemoryRegion, QueuePair, Rkey, SharedReceiveQueue};
 pub use port::{Port, Received};
 pub use work::{

@@ -1,4 +1,7 @@
 //! Tests of the fabric as its users see it.
 
+mod decorate;
 mod loopback;
+mod mutants;
+mod port;
 mod suite;

@@ -7,7 +7,7 @@ use stonecast_fabric::contract::World;
 use crate::loopback::{Fault, Flavour, LIBERAL, LoopbackWorld, PLAIN, POOR};
 
 fn world(flavour: Flavour) -> Rc<dyn World> {
-    LoopbackWorld::new(flavour, Fault::None)
+    LoopbackWorld::new(flavour, Fault::Nothing)
 }
 
 mod plain {

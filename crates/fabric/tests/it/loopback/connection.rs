@@ -9,6 +9,9 @@ impl Net {
     pub(super) fn connect(&mut self, node: usize, qp: QueuePair, address: &str, private_data: &[u8]) {
         let listener = self.listeners.get(address).copied().filter(|&listener| !self.nodes[listener].dead);
         let Some(listener) = listener else {
+            if self.fault == Fault::RejectionLost {
+                return;
+            }
             let reason = format!("nobody listens at {address}");
             return self.nodes[node].events.push_back(ConnectionEvent::Rejected { qp, reason });
         };
@@ -16,7 +19,7 @@ impl Net {
         self.requests.insert(self.next_request, (node, qp.0));
         let peer = PeerIdentity { name: format!("node {node}"), same_user: true };
         let request = ConnectionRequest(self.next_request);
-        let private_data = private_data.to_vec();
+        let private_data = if self.fault == Fault::PrivateDataLost { Vec::new() } else { private_data.to_vec() };
         self.nodes[listener].events.push_back(ConnectionEvent::Request { request, peer, private_data });
     }
 

@@ -50,7 +50,7 @@ impl Loopback {
     fn check(&self, net: &Net, operation: &Operation) -> Result<(), DeviceError> {
         let has = &self.capabilities;
         match operation {
-            Operation::Send { local } if local.size > SEND_SIZE_MAX => {
+            Operation::Send { local } if local.size > SEND_SIZE_MAX && net.fault != Fault::LongSendsAccepted => {
                 Err(DeviceError::Limit { what: "bytes of a SEND", limit: u64::from(SEND_SIZE_MAX) })
             }
             Operation::CompareAndSwap { local, .. } | Operation::FetchAndAdd { local, .. } if local.size != 8 => {
@@ -84,7 +84,11 @@ impl Device for Loopback {
     }
 
     fn allocate(&self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError> {
-        Ok(self.add_region(Memory::new(size, false), access))
+        let memory = Memory::new(size, false);
+        if self.net.borrow().fault == Fault::MemoryNotZeroed {
+            memory.write(size - 1, &[1]);
+        }
+        Ok(self.add_region(memory, access))
     }
 
     fn register(&self, memory: Rc<dyn Region>, access: Access) -> Result<MemoryRegion, DeviceError> {
@@ -96,8 +100,10 @@ impl Device for Loopback {
     }
 
     fn deregister(&self, region: MemoryRegion) -> Result<(), DeviceError> {
-        let node = &mut self.net.borrow_mut().nodes[self.node];
-        if node.keys.values().any(|key| key.region == region.index as usize && key.valid) {
+        let net = &mut *self.net.borrow_mut();
+        let unchecked = net.fault == Fault::DeregistrationUnchecked;
+        let node = &mut net.nodes[self.node];
+        if !unchecked && node.keys.values().any(|key| key.region == region.index as usize && key.valid) {
             return Err(DeviceError::Malformed { reason: "a key still opens the region" });
         }
         node.regions[region.index as usize] = None;
@@ -181,8 +187,9 @@ impl Device for Loopback {
     }
 
     fn listen(&self, address: &str) -> Result<(), DeviceError> {
-        let listeners = &mut self.net.borrow_mut().listeners;
-        if listeners.contains_key(address) {
+        let net = &mut *self.net.borrow_mut();
+        let listeners = &mut net.listeners;
+        if listeners.contains_key(address) && net.fault != Fault::AnyoneMayListen {
             return Err(DeviceError::Address { address: address.to_owned(), reason: "in use".to_owned() });
         }
         listeners.insert(address.to_owned(), self.node);
@@ -282,8 +289,9 @@ impl Device for Loopback {
         }
         net.progress();
         net.wakers.drain(..).for_each(std::task::Waker::wake);
+        let endless = net.fault == Fault::PollLimitIgnored;
         let entries = &mut net.nodes[self.node].completions[cq.0 as usize].entries;
-        let count = entries.len().min(limit);
+        let count = if endless { entries.len() } else { entries.len().min(limit) };
         into.extend(entries.drain(..count));
         count
     }

@@ -196,6 +196,9 @@ impl Net {
         let mut word = [0; 8];
         memory.read(offset, &mut word);
         memory.write(offset, &change(u64::from_ne_bytes(word)).to_ne_bytes());
+        if self.fault == Fault::AtomicsReturnTheNewWord {
+            memory.read(offset, &mut word);
+        }
         own.write(local.offset, &word);
         Ok(true)
     }
@@ -239,6 +242,8 @@ impl Net {
         let queue = &mut self.nodes[node].completions[cq as usize];
         if queue.entries.len() == queue.capacity {
             queue.overrun = true;
+        } else if self.fault == Fault::CompletionsBackwards {
+            queue.entries.push_front(completion);
         } else {
             queue.entries.push_back(completion);
         }

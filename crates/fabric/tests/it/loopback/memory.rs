@@ -15,17 +15,19 @@ pub struct Memory {
     bytes: RefCell<Vec<u8>>,
     foreign: Option<Rc<dyn Region>>,
     persistent: bool,
+    /// Reads as zeros and takes every write, wherever.
+    endless: bool,
 }
 
 impl Memory {
     /// Zeroed memory of its own.
     pub fn new(size: u64, persistent: bool) -> Self {
-        Self { bytes: RefCell::new(vec![0; size as usize]), foreign: None, persistent }
+        Self { bytes: RefCell::new(vec![0; size as usize]), foreign: None, persistent, endless: false }
     }
 
     /// Somebody else's memory.
     pub fn of(foreign: Rc<dyn Region>, persistent: bool) -> Self {
-        Self { bytes: RefCell::default(), foreign: Some(foreign), persistent }
+        Self { bytes: RefCell::default(), foreign: Some(foreign), persistent, endless: false }
     }
 
     pub(super) fn is_persistent(&self) -> bool {
@@ -40,6 +42,7 @@ impl Region for Memory {
 
     fn read(&self, offset: u64, into: &mut [u8]) {
         match &self.foreign {
+            _ if self.endless => into.fill(0),
             Some(foreign) => foreign.read(offset, into),
             None => into.copy_from_slice(&self.bytes.borrow()[offset as usize..][..into.len()]),
         }
@@ -47,6 +50,7 @@ impl Region for Memory {
 
     fn write(&self, offset: u64, from: &[u8]) {
         match &self.foreign {
+            _ if self.endless => {}
             Some(foreign) => foreign.write(offset, from),
             None => self.bytes.borrow_mut()[offset as usize..][..from.len()].copy_from_slice(from),
         }
@@ -100,7 +104,12 @@ impl Net {
     /// The memory of a local span, if the span is in it.
     pub(super) fn local(&self, node: usize, span: LocalSpan) -> Option<Rc<Memory>> {
         let memory = self.nodes[node].regions.get(span.region.index as usize)?.clone()?;
-        Span::new(span.offset, u64::from(span.size)).fits(memory.size()).then_some(memory)
+        let fits = Span::new(span.offset, u64::from(span.size)).fits(memory.size());
+        match self.fault {
+            // What lies outside is taken from somewhere else.
+            Fault::LocalBoundsIgnored if !fits => Some(Rc::new(Memory { endless: true, ..Memory::new(0, false) })),
+            _ => fits.then_some(memory),
+        }
     }
 
     /// Where `size` bytes at `remote` lie in the memory of `node`, for the peer of its queue pair `qp` with `right`.
@@ -113,7 +122,9 @@ impl Net {
         right: Access,
     ) -> Result<(Rc<Memory>, u64), Status> {
         let refused = Status::RemoteAccess;
-        let key = self.nodes[node].keys.get(&remote.rkey.0).ok_or(refused)?;
+        let keys = &self.nodes[node].keys;
+        let any = keys.values().find(|_| self.fault == Fault::KeyNumberIgnored);
+        let key = keys.get(&remote.rkey.0).or(any).ok_or(refused)?;
         let memory = self.nodes[node].regions[key.region].clone().ok_or(refused)?;
         let foreign = key.qp.is_some_and(|of| of != qp) && self.fault != Fault::WindowForEverybody;
         let revoked = !key.valid && self.fault != Fault::RevocationIgnored;
@@ -121,19 +132,17 @@ impl Net {
         if foreign || revoked || lacking {
             return Err(refused);
         }
-        let Some(inside) = remote.address.checked_sub(key.address) else { return Err(refused) };
-        let offset = key.offset.checked_add(inside).ok_or(refused)?;
-        let whole_region = self.fault == Fault::WindowOpensItsRegion && key.qp.is_some();
-        if whole_region && Span::new(offset, size).fits(memory.size()) {
-            return Ok((memory, offset));
+        let inside = remote.address.wrapping_sub(key.address);
+        let reach = match self.fault {
+            Fault::WindowOpensItsRegion => memory.size() - key.offset,
+            _ => key.size,
+        };
+        let fits = Span::new(inside, size).fits(reach);
+        match self.fault {
+            Fault::BoundsIgnored | Fault::KeyNumberIgnored if !fits => Ok((memory.clone(), memory.size().saturating_sub(size))),
+            _ if fits => Ok((memory, key.offset + inside)),
+            _ => Err(refused),
         }
-        if !Span::new(inside, size).fits(key.size) {
-            if self.fault == Fault::BoundsIgnored && offset < memory.size() {
-                return Ok((memory.clone(), memory.size() - size));
-            }
-            return Err(refused);
-        }
-        Ok((memory, offset))
     }
 
     /// A key that no other of `node` has, or has had.

@@ -52,7 +52,7 @@ pub const POOR: Flavour = Flavour { name: "poor", capable: false, overtakes: fal
 /// The promise that is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    None,
+    Nothing,
     SendsReordered,
     FenceIgnored,
     ReadsOvertakeWrites,
@@ -93,6 +93,18 @@ pub enum Fault {
     CompletesAfterDestruction,
     ReadsAtOnceIgnoreRights,
     ReadsAtOnceOvertake,
+    KeyNumberIgnored,
+    LocalBoundsIgnored,
+    CompletionsBackwards,
+    AtomicsReturnTheNewWord,
+    PollLimitIgnored,
+    MessageLengthLost,
+    PrivateDataLost,
+    RejectionLost,
+    LongSendsAccepted,
+    MemoryNotZeroed,
+    DeregistrationUnchecked,
+    AnyoneMayListen,
 }
 
 /// Everything that the devices share.

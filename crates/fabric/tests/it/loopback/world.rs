@@ -44,13 +44,6 @@ impl LoopbackWorld {
         Rc::new(Self { net: Rc::new(RefCell::new(net)), executor: BusyPoll::new(clock, 1_000) })
     }
 
-    /// A device on a new node.
-    pub fn device(&self) -> Rc<Loopback> {
-        self.net.borrow_mut().nodes.push(NodeState::default());
-        let node = self.net.borrow().nodes.len() - 1;
-        Rc::new(Loopback::new(self.net.clone(), node))
-    }
-
     /// The executor.
     pub fn executor(&self) -> &BusyPoll {
         &self.executor

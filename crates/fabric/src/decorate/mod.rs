@@ -1,0 +1,184 @@
+//! Devices around devices: what passes through is seen by an [`Observer`] and otherwise unchanged.
+//!
+//! ```text
+//!   Port -> Observed<Meter> -> Observed<Audit> -> fabric-sim, fabric-shm, ...
+//!              |                  |
+//!            Counts             hash
+//! ```
+//!
+//! An observer sees what was accepted and what was handed out, in the order in which it happened, and nothing that was
+//! refused. The observer is shared, so that it can be asked after the device has disappeared behind `Rc<dyn Device>`.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use stonecast_media::{PersistentRegion, Region};
+
+use crate::{
+    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, MemoryRegion, QueuePair,
+    QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, Rkey, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+    WorkCompletion, WorkRequest,
+};
+
+mod audit;
+mod meter;
+
+pub use audit::Audit;
+pub use meter::{Counts, Meter};
+
+/// A device that counts what passes through it.
+pub type Metered = Observed<Meter>;
+/// A device that hashes what passes through it.
+pub type Audited = Observed<Audit>;
+
+/// Sees what passes through a device.
+pub trait Observer {
+    /// A batch was accepted.
+    fn sent(&self, qp: QueuePair, requests: &[WorkRequest]) {
+        let _ = (qp, requests);
+    }
+    /// Receive buffers were accepted.
+    fn posted_receive(&self, queue: ReceiveQueue, requests: &[ReceiveRequest]) {
+        let _ = (queue, requests);
+    }
+    /// Completions were handed out; not called when there were none.
+    fn completed(&self, cq: CompletionQueue, completions: &[WorkCompletion]) {
+        let _ = (cq, completions);
+    }
+    /// READs were executed at once.
+    fn read_now(&self, qp: QueuePair, reads: &[ReadInto<'_>], status: Status) {
+        let _ = (qp, reads, status);
+    }
+    /// A connection event was handed out.
+    fn happened(&self, event: &ConnectionEvent) {
+        let _ = event;
+    }
+}
+
+/// A device under observation.
+pub struct Observed<O> {
+    device: Rc<dyn Device>,
+    observer: Rc<O>,
+}
+
+impl<O: Observer> Observed<O> {
+    /// Lets `observer` see what passes through `device`.
+    pub fn new(device: Rc<dyn Device>, observer: Rc<O>) -> Self {
+        Self { device, observer }
+    }
+
+    /// Who sees it.
+    pub fn observer(&self) -> &Rc<O> {
+        &self.observer
+    }
+}
+
+impl<O: Observer> Device for Observed<O> {
+    fn capabilities(&self) -> &Capabilities {
+        self.device.capabilities()
+    }
+
+    fn allocate(&self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError> {
+        self.device.allocate(size, access)
+    }
+
+    fn register(&self, memory: Rc<dyn Region>, access: Access) -> Result<MemoryRegion, DeviceError> {
+        self.device.register(memory, access)
+    }
+
+    fn register_persistent(&self, memory: Rc<dyn PersistentRegion>, access: Access) -> Result<MemoryRegion, DeviceError> {
+        self.device.register_persistent(memory, access)
+    }
+
+    fn deregister(&self, region: MemoryRegion) -> Result<(), DeviceError> {
+        self.device.deregister(region)
+    }
+
+    fn memory(&self, region: MemoryRegion) -> Rc<dyn Region> {
+        self.device.memory(region)
+    }
+
+    fn bind_window(
+        &self,
+        qp: QueuePair,
+        region: MemoryRegion,
+        offset: u64,
+        size: u64,
+        access: Access,
+    ) -> Result<Rkey, DeviceError> {
+        self.device.bind_window(qp, region, offset, size, access)
+    }
+
+    fn poll_invalidate(&self, rkey: Rkey, context: &mut Context<'_>) -> Poll<Result<(), DeviceError>> {
+        self.device.poll_invalidate(rkey, context)
+    }
+
+    fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {
+        self.device.create_completion_queue(capacity)
+    }
+
+    fn create_shared_receive_queue(&self, options: SharedReceiveQueueOptions) -> Result<SharedReceiveQueue, DeviceError> {
+        self.device.create_shared_receive_queue(options)
+    }
+
+    fn create_queue_pair(&self, options: QueuePairOptions) -> Result<QueuePair, DeviceError> {
+        self.device.create_queue_pair(options)
+    }
+
+    fn destroy_queue_pair(&self, qp: QueuePair) -> Result<(), DeviceError> {
+        self.device.destroy_queue_pair(qp)
+    }
+
+    fn listen(&self, address: &str) -> Result<(), DeviceError> {
+        self.device.listen(address)
+    }
+
+    fn connect(&self, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError> {
+        self.device.connect(qp, address, private_data)
+    }
+
+    fn accept(&self, request: ConnectionRequest, qp: QueuePair, private_data: &[u8]) -> Result<(), DeviceError> {
+        self.device.accept(request, qp, private_data)
+    }
+
+    fn reject(&self, request: ConnectionRequest, reason: &str) -> Result<(), DeviceError> {
+        self.device.reject(request, reason)
+    }
+
+    fn disconnect(&self, qp: QueuePair) -> Result<(), DeviceError> {
+        self.device.disconnect(qp)
+    }
+
+    fn poll_connection(&self) -> Option<ConnectionEvent> {
+        let event = self.device.poll_connection()?;
+        self.observer.happened(&event);
+        Some(event)
+    }
+
+    fn post_send(&self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError> {
+        self.device.post_send(qp, requests)?;
+        self.observer.sent(qp, requests);
+        Ok(())
+    }
+
+    fn post_receive(&self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+        self.device.post_receive(queue, requests)?;
+        self.observer.posted_receive(queue, requests);
+        Ok(())
+    }
+
+    fn poll(&self, cq: CompletionQueue, limit: usize, into: &mut Vec<WorkCompletion>) -> usize {
+        let before = into.len();
+        let count = self.device.poll(cq, limit, into);
+        if count > 0 {
+            self.observer.completed(cq, &into[before..]);
+        }
+        count
+    }
+
+    fn read_now(&self, qp: QueuePair, reads: &mut [ReadInto<'_>]) -> Option<Status> {
+        let status = self.device.read_now(qp, reads)?;
+        self.observer.read_now(qp, reads, status);
+        Some(status)
+    }
+}
