@@ -1,0 +1,148 @@
+//! Latencies: a histogram, and when to look at the clock.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+/// Longest latency that is told from a longer one.
+const LONGEST_NS: u64 = 600_000_000_000;
+/// Digits that a recorded latency keeps.
+const DIGITS: u8 = 3;
+/// Share of an operation's time that looking at the clock may take.
+const CLOCK_SHARE_MAX: f64 = 0.01;
+
+/// A histogram of nanoseconds.
+#[derive(Clone)]
+pub struct Latencies {
+    histogram: Histogram<u64>,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are constants that are in order");
+        Self { histogram }
+    }
+}
+
+impl Latencies {
+    /// Adds one.
+    #[inline]
+    pub fn record(&mut self, latency: Duration) {
+        self.histogram.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).max(1));
+    }
+
+    /// Adds all of `other`.
+    pub fn add(&mut self, other: &Self) {
+        self.histogram.add(&other.histogram).expect("all histograms have the same bounds");
+    }
+
+    /// How many were recorded.
+    pub fn count(&self) -> u64 {
+        self.histogram.len()
+    }
+
+    /// The latency that `share` (0.5, 0.99, ...) of the operations did not exceed; 0 if none was recorded.
+    pub fn quantile_ns(&self, share: f64) -> u64 {
+        self.histogram.value_at_quantile(share)
+    }
+}
+
+/// Times every n-th operation: two looks at the clock cost as much as a third of a one-sided read, so timing each would
+/// measure the clock.
+pub struct Stopwatch {
+    interval: u32,
+    countdown: u32,
+    latencies: Latencies,
+}
+
+impl Stopwatch {
+    /// Times one in `interval` operations.
+    pub fn every(interval: u32) -> Self {
+        assert!(interval > 0, "an interval has an operation");
+        Self { interval, countdown: interval, latencies: Latencies::default() }
+    }
+
+    /// Before an operation. Hand the answer to `end`.
+    #[inline]
+    pub fn begin(&mut self) -> Option<Instant> {
+        self.countdown -= 1;
+        if self.countdown > 0 {
+            return None;
+        }
+        self.countdown = self.interval;
+        Some(Instant::now())
+    }
+
+    /// After the operation.
+    #[inline]
+    pub fn end(&mut self, began: Option<Instant>) {
+        if let Some(began) = began {
+            self.latencies.record(began.elapsed());
+        }
+    }
+
+    /// What was recorded.
+    pub fn into_latencies(self) -> Latencies {
+        self.latencies
+    }
+}
+
+/// One in how many operations may be timed, so that looking at the clock adds 1 % at most to operations of `operation_ns`.
+///
+/// The number is odd, so that it does not go in step with a window of operations in flight.
+pub fn timing_interval(operation_ns: f64, look_ns: f64) -> u32 {
+    let looks = 2.0 * look_ns / (CLOCK_SHARE_MAX * operation_ns.max(1.0));
+    (looks.clamp(1.0, 10_001.0).ceil() as u32) | 1
+}
+
+/// What one look at the clock costs here, in nanoseconds.
+pub fn clock_look_ns() -> f64 {
+    const LOOKS: u32 = 10_000;
+    let start = Instant::now();
+    let last = (0..LOOKS).fold(start, |_, _| std::hint::black_box(Instant::now()));
+    last.duration_since(start).as_nanos() as f64 / f64::from(LOOKS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_the_recorded_latencies_to_three_digits() {
+        let mut latencies = Latencies::default();
+        (1..=1000).for_each(|i| latencies.record(Duration::from_nanos(i * 1000)));
+        let mut other = Latencies::default();
+        other.record(Duration::from_secs(3600));
+        other.record(Duration::ZERO);
+        latencies.add(&other);
+        assert_eq!(latencies.count(), 1002);
+        for (share, expected) in [(0.5, 500_000.0), (0.99, 991_000.0), (0.9999, LONGEST_NS as f64)] {
+            let found = latencies.quantile_ns(share) as f64;
+            assert!((found / expected - 1.0).abs() < 0.002, "{share}: {found} instead of {expected}");
+        }
+        assert_eq!(Latencies::default().quantile_ns(0.5), 0);
+    }
+
+    #[test]
+    fn a_stopwatch_times_one_in_as_many_operations_as_it_was_told() {
+        for (interval, expected) in [(1, 1000), (3, 333), (61, 16)] {
+            let mut stopwatch = Stopwatch::every(interval);
+            for _ in 0..1000 {
+                let began = stopwatch.begin();
+                stopwatch.end(began);
+            }
+            assert_eq!(stopwatch.into_latencies().count(), expected);
+        }
+    }
+
+    #[test]
+    fn the_clock_costs_a_hundredth_at_most_and_slow_operations_are_all_timed() {
+        assert_eq!(timing_interval(1_000_000.0, 30.0), 1);
+        for operation_ns in [0.0, 20.0, 150.0, 400.0, 3000.0] {
+            let interval = timing_interval(operation_ns, 30.0);
+            assert!(2.0 * 30.0 / f64::from(interval) <= 0.01 * operation_ns.max(1.0), "{operation_ns}: {interval}");
+            assert_eq!(interval % 2, 1);
+        }
+        assert!(clock_look_ns() > 0.0);
+    }
+}

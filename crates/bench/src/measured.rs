@@ -1,0 +1,67 @@
+//! What a measured loop found, whoever was measured.
+
+use crate::latency::Latencies;
+
+/// See the module documentation.
+#[derive(Clone, Default)]
+pub struct Measured {
+    /// Operations that ended, failed ones included.
+    pub ops: u64,
+    /// Operations that failed, or returned something else than they should.
+    pub errors: u64,
+    /// Wall time from the first to the last.
+    pub seconds: f64,
+    /// CPU time of the threads that asked, nanoseconds.
+    pub client_cpu_ns: u64,
+    /// Latencies of the operations that were timed.
+    pub latencies: Latencies,
+}
+
+impl Measured {
+    /// Operations each second.
+    pub fn ops_per_s(&self) -> f64 {
+        if self.seconds > 0.0 { self.ops as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// CPU time of the asking threads for one operation.
+    pub fn client_cpu_ns_per_op(&self) -> f64 {
+        if self.ops > 0 { self.client_cpu_ns as f64 / self.ops as f64 } else { 0.0 }
+    }
+
+    /// Adds what another thread found at the same time.
+    pub fn join(&mut self, other: &Self) {
+        self.ops += other.ops;
+        self.errors += other.errors;
+        self.seconds = self.seconds.max(other.seconds);
+        self.client_cpu_ns += other.client_cpu_ns;
+        self.latencies.add(&other.latencies);
+    }
+}
+
+/// The middle of `values`; of two middle ones the lower.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_ran_together_add_up_and_share_their_time() {
+        let mut both = Measured { ops: 10, errors: 1, seconds: 2.0, client_cpu_ns: 100, ..Measured::default() };
+        both.join(&Measured { ops: 30, errors: 0, seconds: 1.0, client_cpu_ns: 300, ..Measured::default() });
+        assert_eq!((both.ops, both.errors), (40, 1));
+        assert_eq!((both.ops_per_s(), both.client_cpu_ns_per_op()), (20.0, 10.0));
+    }
+
+    #[test]
+    fn the_median_is_one_of_the_values_and_in_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.0);
+        assert_eq!(median(&[5.0]), 5.0);
+        assert!(median(&[]).is_nan());
+    }
+}

@@ -1,0 +1,81 @@
+//! LMDB in this process.
+//!
+//! Its best configuration for reads that need no durability: nothing is synced, the file is mapped writable, no thread
+//! is tied to a reader slot, and one read transaction serves all reads, as if nobody ever wrote. Values are not copied:
+//! LMDB hands out references into its mapping, and a byte of each is looked at.
+//!
+//! The binding is `lmdb-rkv`, because opening with `heed` takes unsafe code. Both call the same C library, and reads
+//! through either take the same time.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ::lmdb::{Database, Environment, EnvironmentFlags, Transaction as _, WriteFlags};
+use stonecast_workload::Sequence;
+use tempfile::TempDir;
+
+use super::PeerError;
+use crate::cpu_time::thread_cpu_ns;
+use crate::data_set::DataSet;
+use crate::latency::Stopwatch;
+use crate::measured::Measured;
+
+/// Operations between two looks at the clock for the end.
+const ROUND: u64 = 1024;
+
+/// See the module documentation.
+pub struct Lmdb {
+    environment: Environment,
+    database: Database,
+    data: DataSet,
+    _folder: TempDir,
+}
+
+impl Lmdb {
+    /// Makes one in a new folder under `parent` and stores all records of `data`.
+    pub fn load(data: DataSet, parent: &Path) -> Result<Self, PeerError> {
+        let folder = tempfile::Builder::new().prefix("lmdb-").tempdir_in(parent);
+        let folder = folder.map_err(PeerError::system("making a folder for LMDB"))?;
+        let flags =
+            EnvironmentFlags::NO_SYNC | EnvironmentFlags::WRITE_MAP | EnvironmentFlags::NO_TLS | EnvironmentFlags::NO_READAHEAD;
+        let environment = Environment::new().set_flags(flags).set_map_size(map_size(&data)).open(folder.path())?;
+        let database = environment.open_db(None)?;
+        let mut transaction = environment.begin_rw_txn()?;
+        data.try_for_each(|key, value| transaction.put(database, &key, &value, WriteFlags::empty()))?;
+        transaction.commit()?;
+        Ok(Self { environment, database, data, _folder: folder })
+    }
+
+    /// Reads the keys of `sequence` until `duration` has passed, timing one in `interval` reads.
+    pub fn measure_gets(&self, sequence: &Sequence, interval: u32, duration: Duration) -> Result<Measured, PeerError> {
+        let transaction = self.environment.begin_ro_txn()?;
+        let mut cursor = sequence.cursor(0);
+        let mut stopwatch = Stopwatch::every(interval);
+        let (mut ops, mut errors) = (0, 0);
+        let cpu_start = thread_cpu_ns().map_err(PeerError::system("reading the CPU time"))?;
+        let start = Instant::now();
+        while start.elapsed() < duration {
+            for _ in 0..ROUND {
+                let key = cursor.take().key();
+                let began = stopwatch.begin();
+                match transaction.get(self.database, &key) {
+                    Ok(value) if value.len() == self.data.value_size => {
+                        std::hint::black_box(value.last().copied());
+                    }
+                    _ => errors += 1,
+                }
+                stopwatch.end(began);
+            }
+            ops += ROUND;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let cpu_end = thread_cpu_ns().map_err(PeerError::system("reading the CPU time"))?;
+        Ok(Measured { ops, errors, seconds, client_cpu_ns: cpu_end - cpu_start, latencies: stopwatch.into_latencies() })
+    }
+}
+
+/// Address space for the data: random inserts leave pages half full, and there are branch pages.
+fn map_size(data: &DataSet) -> usize {
+    let record_size = data.value_size + 64;
+    (data.keys as usize * record_size * 3 + (64 << 20)).next_multiple_of(1 << 20)
+}

@@ -1,0 +1,166 @@
+//! A connection to redis-server that does little else than reading and writing its socket.
+//!
+//! Requests are sent as `redis-benchmark -P` sends them: a batch with one write, then all of its replies. That is what
+//! serves Redis best: one system call at each end moves the whole batch, and with `appendfsync always` one sync serves it.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use stonecast_base::random_from_seed;
+use stonecast_workload::{Sequence, ValuePool};
+
+use super::PeerError;
+use super::resp::{self, Reply};
+use crate::cpu_time::thread_cpu_ns;
+use crate::data_set::DataSet;
+use crate::latency::Latencies;
+use crate::measured::Measured;
+
+/// Requests sent together while loading.
+const LOAD_BATCH: u64 = 1000;
+/// Room that a read of the socket is offered.
+const READ_SIZE: usize = 256 << 10;
+
+/// See the module documentation.
+pub struct RedisConnection {
+    stream: UnixStream,
+    requests: Vec<u8>,
+    replies: Vec<u8>,
+    /// `replies[start..end]` has come and was not taken.
+    start: usize,
+    end: usize,
+}
+
+impl RedisConnection {
+    pub(super) fn open(socket: &Path) -> Result<Self, PeerError> {
+        let stream = UnixStream::connect(socket).map_err(PeerError::system("connecting to redis-server"))?;
+        Ok(Self { stream, requests: Vec::new(), replies: vec![0; READ_SIZE], start: 0, end: 0 })
+    }
+
+    pub(super) fn ping(&mut self) -> Result<(), PeerError> {
+        self.requests.clear();
+        self.requests.extend_from_slice(b"*1\r\n$4\r\nPING\r\n");
+        self.send()?;
+        self.reply(|reply| matches!(reply, Reply::Simple(b"PONG")), "+PONG")
+    }
+
+    /// Stores all records of `data`.
+    pub fn load(&mut self, data: &DataSet) -> Result<(), PeerError> {
+        let mut waiting = 0;
+        self.requests.clear();
+        data.try_for_each(|key, value| {
+            resp::encode_set(key, value, &mut self.requests);
+            waiting += 1;
+            if waiting == LOAD_BATCH { self.finish_sets(std::mem::take(&mut waiting)) } else { Ok(()) }
+        })?;
+        self.finish_sets(waiting)
+    }
+
+    /// Runs operations of `sequence`, `pipeline` at a time, until `duration` has passed.
+    ///
+    /// A latency is that of a whole batch: from sending its requests to the last of its replies.
+    pub fn measure(
+        &mut self,
+        sequence: &Sequence,
+        data: &DataSet,
+        pipeline: usize,
+        duration: Duration,
+    ) -> Result<Measured, PeerError> {
+        assert!(pipeline > 0, "a batch has a request");
+        let mut cursor = sequence.cursor(0);
+        let mut values = ValuePool::new(data.value_size, &mut random_from_seed(data.seed));
+        let mut updates = Vec::with_capacity(pipeline);
+        let mut latencies = Latencies::default();
+        let (mut ops, mut errors) = (0, 0);
+        let cpu_start = thread_cpu_ns().map_err(PeerError::system("reading the CPU time"))?;
+        let start = Instant::now();
+        let mut now = start;
+        while now.duration_since(start) < duration {
+            self.requests.clear();
+            updates.clear();
+            for _ in 0..pipeline {
+                let operation = cursor.take();
+                match operation.is_update() {
+                    true => resp::encode_set(operation.key(), values.take(), &mut self.requests),
+                    false => resp::encode_get(operation.key(), &mut self.requests),
+                }
+                updates.push(operation.is_update());
+            }
+            self.send()?;
+            for &update in &updates {
+                let done = self.take_reply(|reply| match reply {
+                    Reply::Simple(b"OK") => update,
+                    Reply::Bulk(value) => !update && value.len() == data.value_size,
+                    _ => false,
+                })?;
+                errors += u64::from(!done);
+            }
+            ops += pipeline as u64;
+            // One look a batch: it ends this batch and begins the next one.
+            let then = std::mem::replace(&mut now, Instant::now());
+            latencies.record(now.duration_since(then));
+        }
+        let cpu_end = thread_cpu_ns().map_err(PeerError::system("reading the CPU time"))?;
+        let seconds = now.duration_since(start).as_secs_f64();
+        Ok(Measured { ops, errors, seconds, client_cpu_ns: cpu_end - cpu_start, latencies })
+    }
+
+    fn finish_sets(&mut self, count: u64) -> Result<(), PeerError> {
+        self.send()?;
+        self.requests.clear();
+        (0..count).try_for_each(|_| self.reply(|reply| matches!(reply, Reply::Simple(b"OK")), "+OK"))
+    }
+
+    fn send(&mut self) -> Result<(), PeerError> {
+        self.stream.write_all(&self.requests).map_err(PeerError::system("writing to redis-server"))
+    }
+
+    /// Takes the next reply, which must be as expected.
+    fn reply(&mut self, is_expected: impl Fn(Reply<'_>) -> bool, expected: &'static str) -> Result<(), PeerError> {
+        let mut other = String::new();
+        let matched = self.take_reply(|reply| {
+            let matches = is_expected(reply);
+            if !matches {
+                other = format!("{reply:?}");
+            }
+            matches
+        })?;
+        if matched { Ok(()) } else { Err(PeerError::Answer { found: other, expected }) }
+    }
+
+    /// Takes the next reply and returns what `judge` says of it.
+    fn take_reply(&mut self, mut judge: impl FnMut(Reply<'_>) -> bool) -> Result<bool, PeerError> {
+        loop {
+            let bytes = &self.replies[self.start..self.end];
+            match resp::parse(bytes) {
+                Ok(Some((reply, size))) => {
+                    let verdict = judge(reply);
+                    self.start += size;
+                    return Ok(verdict);
+                }
+                Ok(None) => self.receive()?,
+                Err(resp::Malformed) => {
+                    let found = bytes[..bytes.len().min(80)].escape_ascii().to_string();
+                    return Err(PeerError::Answer { found, expected: "a reply of the Redis protocol" });
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Result<(), PeerError> {
+        self.replies.copy_within(self.start..self.end, 0);
+        self.end -= self.start;
+        self.start = 0;
+        if self.replies.len() - self.end < READ_SIZE / 2 {
+            self.replies.resize(self.end + READ_SIZE, 0);
+        }
+        let count = self.stream.read(&mut self.replies[self.end..]).map_err(PeerError::system("reading from redis-server"))?;
+        if count == 0 {
+            return Err(PeerError::Answer { found: "the end of the connection".into(), expected: "a reply" });
+        }
+        self.end += count;
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! A redis-server of our own: started on a Unix socket in a folder of its own, ended with this value.
+
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::{PeerError, RedisConnection};
+
+const PROGRAM: &str = "redis-server";
+/// How long a server may take to listen.
+const START_MAX: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// What a write survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedisPersistence {
+    /// Nothing: memory alone.
+    None,
+    /// Power loss: each answer waits for the sync of the append-only file.
+    AppendFsyncAlways,
+}
+
+/// See the module documentation.
+pub struct RedisServer {
+    child: Child,
+    socket: PathBuf,
+    _folder: TempDir,
+}
+
+impl RedisServer {
+    /// Starts one whose files lie in a new folder under `parent`.
+    pub fn start(persistence: RedisPersistence, parent: &Path) -> Result<Self, PeerError> {
+        let folder = tempfile::Builder::new().prefix("redis-").tempdir_in(parent);
+        let folder = folder.map_err(PeerError::system("making a folder for redis-server"))?;
+        let socket = folder.path().join("socket");
+        let appending: &[&str] = match persistence {
+            RedisPersistence::None => &["--appendonly", "no"],
+            // Rewriting the file in the middle of a measurement would be held against it.
+            RedisPersistence::AppendFsyncAlways => {
+                &["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]
+            }
+        };
+        let child = Command::new(PROGRAM)
+            .args(["--port", "0", "--save", "", "--daemonize", "no", "--loglevel", "warning", "--unixsocketperm", "700"])
+            .args(appending)
+            .arg("--unixsocket")
+            .arg(&socket)
+            .arg("--dir")
+            .arg(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        let child = child.map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => PeerError::Missing { program: PROGRAM },
+            _ => PeerError::System { doing: "starting redis-server", source },
+        })?;
+        let mut server = Self { child, socket, _folder: folder };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// Its process number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A new connection.
+    pub fn connect(&self) -> Result<RedisConnection, PeerError> {
+        RedisConnection::open(&self.socket)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), PeerError> {
+        let start = Instant::now();
+        loop {
+            let Err(error) = self.connect().and_then(|mut connection| connection.ping()) else { return Ok(()) };
+            let ended = self.child.try_wait().map_err(PeerError::system("looking at redis-server"))?;
+            if ended.is_some() || start.elapsed() > START_MAX {
+                return Err(PeerError::NotStarted { program: PROGRAM, reason: self.last_words(&error) });
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn last_words(&mut self, error: &PeerError) -> String {
+        // Only an ended server closes its output; one that hangs would keep the reader waiting.
+        let _ = self.child.kill();
+        let mut words = String::new();
+        if let Some(output) = &mut self.child.stdout {
+            let _ = output.read_to_string(&mut words);
+        }
+        if words.trim().is_empty() { error.to_string() } else { words.trim().to_owned() }
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        // An ended one cannot be killed, and need not be.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

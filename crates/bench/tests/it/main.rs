@@ -1,0 +1,3 @@
+//! Tests of the benchmarks against the stores that they measure.
+
+mod peers;
