@@ -1,6 +1,7 @@
 //! Where a pool lives: the boundary between a pool and the outside. Small, so that a directory of files, a device and
 //! a simulated medium all fit behind it.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use stonecast_base::Span;
@@ -40,8 +41,11 @@ pub struct LogOptions {
 
 /// Where a pool lives.
 pub trait Backing {
-    /// A name for messages: the path of the pool.
+    /// A name for messages: the path of the log.
     fn name(&self) -> String;
+
+    /// Where the pool is, as its user names it.
+    fn place(&self) -> PathBuf;
 
     /// For messages: the file that holds a blob, and the offset of the blob in it.
     fn locate(&self, blob: Blob) -> (String, u64);

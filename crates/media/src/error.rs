@@ -1,7 +1,7 @@
 //! What can go wrong with a medium.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use stonecast_base::Corruption;
 
@@ -47,6 +47,14 @@ pub enum MediaError {
     /// Bytes that are not what they must be.
     #[error(transparent)]
     Corrupt(#[from] Corruption),
+    /// Both copies of the pool header are damaged, so nobody knows what the other files mean.
+    #[error("{first}; and the other copy too: {second}; restore the file from a backup")]
+    HeaderLost {
+        /// Damage of the first copy.
+        first: Corruption,
+        /// Damage of the second copy.
+        second: Corruption,
+    },
     /// Another server has the pool open.
     #[error("{path} is in use by another process{}; stop that server first", .pid.map(|p| format!(" (process {p})")).unwrap_or_default())]
     InUse {
@@ -87,6 +95,31 @@ pub enum MediaError {
         /// The bits that are unknown.
         unknown: u64,
     },
+    /// The pool uses features that this version does not know and that forbid it to write.
+    #[error(
+        "pool {path} can only be inspected by this program (read-only compatible feature bits {unknown:#x} are unknown); \
+         use a newer stonecast to serve it"
+    )]
+    ReadOnlyFeatures {
+        /// The pool.
+        path: PathBuf,
+        /// The bits that are unknown.
+        unknown: u64,
+    },
+    /// The pool was opened as often as its format can count.
+    #[error("pool {path} was opened 2^32 times, its format cannot count further; export it and import it into a new pool")]
+    EpochsExhausted {
+        /// The pool.
+        path: PathBuf,
+    },
+    /// The place cannot hold a pool at all, whatever it promises.
+    #[error("{path} cannot hold a pool: {reason}")]
+    Unsuitable {
+        /// The place.
+        path: PathBuf,
+        /// Cause and cure.
+        reason: &'static str,
+    },
     /// The medium cannot keep the promise that was asked for.
     #[error("{path} cannot promise --durability power: {reason}; use --durability process, or put the pool on a durable medium")]
     CannotPromise {
@@ -101,4 +134,20 @@ pub enum MediaError {
     /// Making bytes durable failed.
     #[error(transparent)]
     Persist(#[from] PersistError),
+}
+
+/// Turns an error of the system into one that names what was attempted and on what.
+pub(crate) fn failed<E: Into<io::Error>>(doing: &'static str, path: &Path) -> impl FnOnce(E) -> MediaError {
+    move |source| MediaError::Io { doing, path: path.to_owned(), source: source.into() }
+}
+
+/// As [`failed`], for a call that takes `size` bytes of space: a full medium is an error of its own.
+pub(crate) fn out_of_space<E: Into<io::Error>>(doing: &'static str, path: &Path, size: u64) -> impl FnOnce(E) -> MediaError {
+    move |source| {
+        let source = source.into();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => MediaError::NoSpace { path: path.to_owned(), size },
+            _ => MediaError::Io { doing, path: path.to_owned(), source },
+        }
+    }
 }

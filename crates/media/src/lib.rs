@@ -21,6 +21,7 @@ compile_error!("Stonecast runs on Linux on x86-64: copies and write-back are wri
 
 mod backing;
 mod copy;
+mod directory;
 mod error;
 mod file_sync;
 mod futex;
@@ -30,13 +31,20 @@ mod means;
 mod persist;
 mod persistent_mapping;
 mod platform;
+mod pool;
 mod region;
+mod span_set;
 mod write_back;
 
 pub use backing::{Backing, Blob, LogOptions, Prepared};
+pub use directory::DirectoryBacking;
 pub use error::{MediaError, PersistError};
 pub use futex::{FutexWait, FutexWord};
 pub use mapped_region::{MappedRegion, Sealing, Writable};
 pub use persist::{Means, PersistState, Persisted, PersistentRegion, persist};
 pub use platform::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers, UnknownName};
+pub use pool::{
+    CAPACITY_MAX, OpenMode, Pool, PoolOptions, Repair, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
+    SEGMENT_SIZE_MIN, header_table,
+};
 pub use region::{Region, Share};

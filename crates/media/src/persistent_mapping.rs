@@ -31,6 +31,14 @@ impl PersistentMapping {
         Self { memory, mechanism }
     }
 
+    /// Syncs the file; for [`Means::FileSync`] alone.
+    pub fn sync_all(&self) -> Result<(), PersistError> {
+        match &self.mechanism {
+            Mechanism::FileSync(file) => file.sync(),
+            other => unreachable!("{other:?} does not sync files"),
+        }
+    }
+
     fn make_durable(&self, spans: &[Span]) -> Result<(), PersistError> {
         assert!(self.memory.writable() == Writable::Yes, "a region that is only inspected has nothing to persist");
         for span in spans {

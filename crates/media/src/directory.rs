@@ -1,0 +1,216 @@
+//! A pool in a directory of an ordinary file system: on a disk, on persistent memory, or in memory.
+//!
+//! ```text
+//!   DIR/header       two copies, at 0 and 4096           blobs
+//!   DIR/log          one sparse file, mapped             log, prepare
+//!   DIR/checkpoint   replaced by rename                  blobs
+//!   DIR/lock         flock of the server                 lock
+//! ```
+//!
+//! Invariants:
+//! - Who serves holds the lock from before the first read of the header until the backing is gone, or longer.
+//!   Who inspects takes no lock and opens nothing for writing.
+//! - A file that is no part of a pool is never changed.
+//! - When [`Backing::open_log`] has returned, nothing that was left from a failed sync can be read any more.
+
+mod blobs;
+mod holes;
+mod lock;
+mod log;
+mod medium;
+mod prepare;
+
+use std::cell::{RefCell, RefMut};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use stonecast_base::{MIB, Span};
+use uuid::Uuid;
+
+use crate::directory::blobs::Blobs;
+use crate::directory::lock::Lock;
+use crate::directory::log::{Log, SyncedLog};
+use crate::error::failed;
+use crate::file_sync::SyncTarget;
+use crate::mapped_region::{MappedRegion, Sealing};
+use crate::{
+    Backing, Blob, LogOptions, Means, MediaError, Persisted, PersistentRegion, Prepared, Region,
+    persistent_mapping::PersistentMapping,
+};
+
+pub(crate) use blobs::HEADER_COPY_SIZE;
+
+/// A pool's directory. One value per process that serves it.
+#[derive(Debug)]
+pub struct DirectoryBacking {
+    directory: PathBuf,
+    blobs: Blobs,
+    power_cycle: u128,
+    log: RefCell<Option<Log>>,
+    /// `None`: this process inspects.
+    lock: Option<Rc<Lock>>,
+}
+
+impl DirectoryBacking {
+    /// Takes a directory, made if it is missing, for a new pool.
+    pub fn create(directory: &Path) -> Result<Self, MediaError> {
+        let mut builder = DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        builder.create(directory).map_err(failed("creating directory", directory))?;
+        let backing = Self::locked(directory)?;
+        if backing.blobs.have_header()? { Err(MediaError::Exists { path: directory.to_owned() }) } else { Ok(backing) }
+    }
+
+    /// Opens a directory to serve the pool in it.
+    pub fn open(directory: &Path) -> Result<Self, MediaError> {
+        // Before anything is written: the directory may have nothing to do with pools.
+        if !Blobs::new(directory.to_owned()).have_header()? {
+            return Err(MediaError::NotFound { path: directory.to_owned() });
+        }
+        Self::locked(directory)
+    }
+
+    /// Opens a directory to look at the pool in it, changing nothing, also while a server has it; see
+    /// [`DirectoryBacking::in_use_by`].
+    pub fn inspect(directory: &Path) -> Result<Self, MediaError> {
+        let backing = Self::new(directory, None)?;
+        if backing.blobs.have_header()? { Ok(backing) } else { Err(MediaError::NotFound { path: directory.to_owned() }) }
+    }
+
+    /// The process that serves the pool now.
+    pub fn in_use_by(&self) -> Option<u32> {
+        lock::holder(&self.directory.join("lock"))
+    }
+
+    fn locked(directory: &Path) -> Result<Self, MediaError> {
+        let lock = Lock::acquire(&directory.join("lock"), directory)?;
+        let backing = Self::new(directory, Some(Rc::new(lock)))?;
+        backing.blobs.remove_leftovers();
+        Ok(backing)
+    }
+
+    fn new(directory: &Path, lock: Option<Rc<Lock>>) -> Result<Self, MediaError> {
+        let directory = directory.to_owned();
+        let blobs = Blobs::new(directory.clone());
+        Ok(Self { directory, blobs, power_cycle: boot_identifier()?, log: RefCell::new(None), lock })
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.join("log")
+    }
+
+    fn opened_log(&self) -> RefMut<'_, Log> {
+        RefMut::map(self.log.borrow_mut(), |log| log.as_mut().expect("the pool opens the log first"))
+    }
+
+    /// As [`Backing::open_log`]. `target` stands between the log and the system call that syncs it.
+    fn open_log_with(
+        &self,
+        options: LogOptions,
+        target: impl FnOnce(SyncedLog) -> Box<dyn SyncTarget>,
+    ) -> Result<Rc<PersistentMapping>, MediaError> {
+        assert!(self.log.borrow().is_none(), "the log is opened once");
+        let path = self.log_path();
+        let log = match &self.lock {
+            None => log::inspect(&path, options.capacity)?,
+            Some(lock) => {
+                let fresh = !self.blobs.have_header()?;
+                if fresh {
+                    log::create(&path, options.capacity)?;
+                }
+                let (lock, power_cycle) = (Rc::clone(lock), self.power_cycle);
+                let opened = log::serve(&path, &self.directory, options, |file| target(SyncedLog { file, lock, power_cycle }));
+                if opened.is_err() && fresh {
+                    // Nothing is left of a pool that could not be created, not even a name that looks like one.
+                    let _best_effort = std::fs::remove_file(&path);
+                }
+                opened?
+            }
+        };
+        let region = Rc::clone(&log.region);
+        *self.log.borrow_mut() = Some(log);
+        self.make_good(&region)?;
+        Ok(region)
+    }
+
+    /// Makes durable what the page cache shows: stores of a run that was killed, and what a failed sync left behind.
+    fn make_good(&self, region: &PersistentMapping) -> Result<(), MediaError> {
+        let Some(lock) = self.lock.as_ref().filter(|_| region.means() == Means::FileSync) else {
+            return Ok(());
+        };
+        let sync_failed = lock.sync_failed_in() == Some(self.power_cycle);
+        if sync_failed {
+            log::rewrite(region, &self.occupied()?);
+        }
+        region.sync_all()?;
+        if sync_failed {
+            lock.note_sync_failure(None).map_err(failed("writing", &self.directory.join("lock")))?;
+        }
+        Ok(())
+    }
+}
+
+impl Backing for DirectoryBacking {
+    fn name(&self) -> String {
+        self.log_path().display().to_string()
+    }
+
+    fn place(&self) -> PathBuf {
+        self.directory.clone()
+    }
+
+    fn locate(&self, blob: Blob) -> (String, u64) {
+        let (path, offset) = self.blobs.locate(blob);
+        (path.display().to_string(), offset)
+    }
+
+    fn open_log(&self, options: LogOptions) -> Result<Rc<dyn PersistentRegion>, MediaError> {
+        Ok(self.open_log_with(options, |log| Box::new(log))?)
+    }
+
+    fn prepare(&self, span: Span) -> Result<Prepared, MediaError> {
+        assert!(self.lock.is_some(), "who only inspects prepares nothing");
+        let mut log = self.opened_log();
+        assert!(span.fits(log.region.size()), "{span:?} is not in a log of {} bytes", log.region.size());
+        log.preparer.prepare(span)
+    }
+
+    fn occupied(&self) -> Result<Vec<Span>, MediaError> {
+        let log = self.opened_log();
+        let whole = Span::new(0, log.region.size());
+        holes::data(log.preparer.file(), whole).map_err(failed("looking for data in", &self.log_path()))
+    }
+
+    fn load(&self, blob: Blob) -> Result<Option<Vec<u8>>, MediaError> {
+        // No image of an index is larger than the log that it points into, except that of an empty one.
+        let capacity = self.log.borrow().as_ref().map_or(0, |log| log.region.size());
+        self.blobs.load(blob, capacity.max(MIB))
+    }
+
+    fn store(&self, blob: Blob, bytes: &[u8]) -> Result<Persisted, MediaError> {
+        assert!(self.lock.is_some(), "who only inspects stores nothing");
+        self.blobs.store(blob, bytes)
+    }
+
+    fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
+        let memory = MappedRegion::create_memory(name, size, Sealing::FutureWrite);
+        Ok(Rc::new(memory.map_err(failed("creating memory for", Path::new(name)))?))
+    }
+
+    fn power_cycle(&self) -> u128 {
+        self.power_cycle
+    }
+}
+
+/// The kernel's random number of this start of the machine.
+fn boot_identifier() -> Result<u128, MediaError> {
+    let path = Path::new("/proc/sys/kernel/random/boot_id");
+    let text = std::fs::read_to_string(path).map_err(failed("reading", path))?;
+    let uuid = text.trim().parse::<Uuid>().map_err(std::io::Error::other).map_err(failed("reading", path))?;
+    Ok(uuid.as_u128())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! The small files of a pool: two header copies in `header`, and `checkpoint`.
+//!
+//! - A checkpoint is replaced by `rename`, so a crash leaves the old one or the new one.
+//! - A header copy is overwritten in place and synced before the other one is touched, so a crash tears one at most.
+//! - The first header is written beside its place and renamed when both copies are complete: a directory has a header
+//!   that was whole once, or none. So a crash while a pool is created leaves no pool, and damage is never taken for that.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::error::{failed, out_of_space};
+use crate::{Blob, MediaError, Persisted};
+
+/// Distance of the two header copies, and the most bytes that one may have. One page, so that no write of one copy
+/// touches the other's.
+pub(crate) const HEADER_COPY_SIZE: u64 = 4096;
+
+/// The small files in one directory.
+#[derive(Debug)]
+pub(super) struct Blobs {
+    directory: PathBuf,
+}
+
+impl Blobs {
+    pub fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// The file of a blob and the offset of the blob in it.
+    pub fn locate(&self, blob: Blob) -> (PathBuf, u64) {
+        match blob {
+            Blob::HeaderFirst => (self.header(), 0),
+            Blob::HeaderSecond => (self.header(), HEADER_COPY_SIZE),
+            Blob::Checkpoint => (self.directory.join("checkpoint"), 0),
+        }
+    }
+
+    /// Whether a header was ever stored.
+    pub fn have_header(&self) -> Result<bool, MediaError> {
+        let path = self.header();
+        path.try_exists().map_err(failed("looking for", &path))
+    }
+
+    /// Reads a blob of at most `size_max` bytes and one more, so that a longer one shows.
+    pub fn load(&self, blob: Blob, size_max: u64) -> Result<Option<Vec<u8>>, MediaError> {
+        let (path, offset) = self.locate(blob);
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed("opening", &path)(error)),
+        };
+        let mut bytes = Vec::new();
+        match blob {
+            Blob::Checkpoint => {
+                file.take(size_max.saturating_add(1)).read_to_end(&mut bytes).map_err(failed("reading", &path))?;
+            }
+            Blob::HeaderFirst | Blob::HeaderSecond => {
+                bytes.resize(HEADER_COPY_SIZE as usize, 0);
+                let size = read_up_to(&file, &mut bytes, offset).map_err(failed("reading", &path))?;
+                bytes.truncate(size);
+            }
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Replaces a blob durably.
+    pub fn store(&self, blob: Blob, bytes: &[u8]) -> Result<Persisted, MediaError> {
+        match blob {
+            Blob::Checkpoint => self.replace_checkpoint(bytes)?,
+            Blob::HeaderFirst | Blob::HeaderSecond => {
+                assert!(bytes.len() as u64 <= HEADER_COPY_SIZE, "a header copy of {} bytes", bytes.len());
+                if self.have_header()? { self.overwrite_header(blob, bytes)? } else { self.create_header(blob, bytes)? }
+            }
+        }
+        Ok(Persisted::assertion())
+    }
+
+    /// Removes what a crash may have left half-made.
+    pub fn remove_leftovers(&self) {
+        for name in ["header.new", "checkpoint.new"] {
+            // Only space is at stake: both are written from their start when they are needed.
+            let _best_effort = std::fs::remove_file(self.directory.join(name));
+        }
+    }
+
+    fn header(&self) -> PathBuf {
+        self.directory.join("header")
+    }
+
+    fn overwrite_header(&self, blob: Blob, bytes: &[u8]) -> Result<(), MediaError> {
+        let (path, offset) = self.locate(blob);
+        let file = OpenOptions::new().write(true).open(&path).map_err(failed("opening", &path))?;
+        file.write_all_at(bytes, offset).map_err(out_of_space("writing", &path, bytes.len() as u64))?;
+        // Not only the data: where the file was cut off, its length changes.
+        file.sync_all().map_err(failed("syncing", &path))
+    }
+
+    fn create_header(&self, blob: Blob, bytes: &[u8]) -> Result<(), MediaError> {
+        let path = self.directory.join("header.new");
+        let first = blob == Blob::HeaderFirst;
+        let mut options = OpenOptions::new();
+        options.write(true).create(first).truncate(first).mode(0o600);
+        let file = options.open(&path).map_err(out_of_space("creating", &path, 2 * HEADER_COPY_SIZE))?;
+        let (final_path, offset) = self.locate(blob);
+        file.write_all_at(bytes, offset).map_err(out_of_space("writing", &path, 2 * HEADER_COPY_SIZE))?;
+        file.sync_all().map_err(failed("syncing", &path))?;
+        if first { Ok(()) } else { self.rename(&path, &final_path) }
+    }
+
+    fn replace_checkpoint(&self, bytes: &[u8]) -> Result<(), MediaError> {
+        let path = self.directory.join("checkpoint.new");
+        let written = self.write_new(&path, bytes);
+        if written.is_err() {
+            // On a full medium its space is needed for other things. The old checkpoint stays.
+            let _best_effort = std::fs::remove_file(&path);
+        }
+        written?;
+        self.rename(&path, &self.locate(Blob::Checkpoint).0)
+    }
+
+    fn write_new(&self, path: &Path, bytes: &[u8]) -> Result<(), MediaError> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(path).map_err(out_of_space("creating", path, bytes.len() as u64))?;
+        file.write_all(bytes).map_err(out_of_space("writing", path, bytes.len() as u64))?;
+        file.sync_all().map_err(out_of_space("syncing", path, bytes.len() as u64))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), MediaError> {
+        std::fs::rename(from, to).map_err(failed("renaming", from))?;
+        sync_directory(&self.directory)
+    }
+}
+
+/// Makes the names in a directory durable.
+pub(super) fn sync_directory(directory: &Path) -> Result<(), MediaError> {
+    let opened = File::open(directory).map_err(failed("opening", directory))?;
+    opened.sync_all().map_err(failed("syncing", directory))
+}
+
+/// As many bytes as the file has at `offset`.
+fn read_up_to(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < into.len() {
+        match file.read_at(&mut into[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(size) => done += size,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blobs() -> (tempfile::TempDir, Blobs) {
+        let directory = tempfile::tempdir().unwrap();
+        let blobs = Blobs::new(directory.path().to_owned());
+        (directory, blobs)
+    }
+
+    fn load(blobs: &Blobs, blob: Blob) -> Option<Vec<u8>> {
+        blobs.load(blob, 1000).unwrap()
+    }
+
+    /// Needs the rename: a header that is written in place would show with one copy missing.
+    #[test]
+    fn the_first_header_appears_when_both_copies_are_there() {
+        let (directory, blobs) = blobs();
+        let _persisted = blobs.store(Blob::HeaderFirst, b"first").unwrap();
+        assert!(!blobs.have_header().unwrap());
+        assert_eq!(load(&blobs, Blob::HeaderFirst), None);
+        let _persisted = blobs.store(Blob::HeaderSecond, b"second").unwrap();
+        assert!(load(&blobs, Blob::HeaderFirst).unwrap().starts_with(b"first\0"));
+        assert_eq!(load(&blobs, Blob::HeaderSecond).unwrap(), b"second");
+        assert!(!directory.path().join("header.new").exists());
+
+        let _persisted = blobs.store(Blob::HeaderSecond, b"SECOND").unwrap();
+        let _persisted = blobs.store(Blob::HeaderFirst, b"FIRST").unwrap();
+        assert!(load(&blobs, Blob::HeaderFirst).unwrap().starts_with(b"FIRST\0"));
+        assert_eq!(load(&blobs, Blob::HeaderSecond).unwrap(), b"SECOND");
+    }
+
+    #[test]
+    fn a_checkpoint_is_replaced_whole() {
+        let (directory, blobs) = blobs();
+        assert_eq!(load(&blobs, Blob::Checkpoint), None);
+        let _persisted = blobs.store(Blob::Checkpoint, &[1; 500]).unwrap();
+        let _persisted = blobs.store(Blob::Checkpoint, &[2; 300]).unwrap();
+        assert_eq!(load(&blobs, Blob::Checkpoint).unwrap(), [2; 300]);
+        assert!(!directory.path().join("checkpoint.new").exists());
+    }
+
+    /// Needs the bound: without it a file of a terabyte, sparse or not, ends the process for want of memory.
+    #[test]
+    fn files_of_any_size_are_read_up_to_what_shows_that_they_are_too_long() {
+        let (directory, blobs) = blobs();
+        let checkpoint = File::create(directory.path().join("checkpoint")).unwrap();
+        checkpoint.set_len(1 << 40).unwrap();
+        assert_eq!(load(&blobs, Blob::Checkpoint).unwrap().len(), 1001);
+        for (length, first, second) in [(0, 0, 0), (100, 100, 0), (4096, 4096, 0), (5000, 4096, 904), (100_000, 4096, 4096)] {
+            File::create(directory.path().join("header")).unwrap().set_len(length).unwrap();
+            assert_eq!(load(&blobs, Blob::HeaderFirst).unwrap().len(), first);
+            assert_eq!(load(&blobs, Blob::HeaderSecond).unwrap().len(), second);
+        }
+    }
+
+    #[test]
+    fn leftovers_of_a_crash_are_removed() {
+        let (directory, blobs) = blobs();
+        let _persisted = blobs.store(Blob::HeaderFirst, b"first").unwrap();
+        std::fs::write(directory.path().join("checkpoint.new"), b"half").unwrap();
+        blobs.remove_leftovers();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_directory_in_the_place_of_a_file_is_an_error_that_names_it() {
+        let (directory, blobs) = blobs();
+        std::fs::create_dir(directory.path().join("checkpoint")).unwrap();
+        let refused = blobs.load(Blob::Checkpoint, 10).unwrap_err().to_string();
+        assert!(refused.contains("checkpoint"), "{refused}");
+        assert!(blobs.store(Blob::Checkpoint, b"x").is_err());
+    }
+}

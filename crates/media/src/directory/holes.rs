@@ -1,0 +1,85 @@
+//! Which parts of a file have space on the medium: the file system's own knowledge, by `SEEK_DATA` and `SEEK_HOLE`.
+//!
+//! What is reported as data has its blocks. What is reported as a hole may be a hole, or allocated and never written
+//! (the two differ in the cost of the first write only). A file system without this knowledge reports a file as data
+//! from end to end; [`holes_are_reported`] finds that out.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+use stonecast_base::Span;
+
+/// The parts of `span` that are data, in ascending order.
+pub(super) fn data(file: &File, span: Span) -> io::Result<Vec<Span>> {
+    let end = span.offset + span.size;
+    let mut found = Vec::new();
+    let mut position = span.offset;
+    while position < end {
+        let start = match seek(file, SeekFrom::Data(position)) {
+            Ok(start) => start.min(end),
+            // No data up to the end of the file.
+            Err(Errno::NXIO) => end,
+            Err(error) => return Err(error.into()),
+        };
+        position = if start < end { seek(file, SeekFrom::Hole(start))?.min(end) } else { end };
+        if position > start {
+            found.push(Span::new(start, position - start));
+        }
+    }
+    Ok(found)
+}
+
+/// The parts of `span` that are holes, in ascending order.
+pub(super) fn holes(file: &File, span: Span) -> io::Result<Vec<Span>> {
+    let mut found = Vec::new();
+    let mut position = span.offset;
+    for part in data(file, span)? {
+        if part.offset > position {
+            found.push(Span::new(position, part.offset - position));
+        }
+        position = part.offset + part.size;
+    }
+    let end = span.offset + span.size;
+    if end > position {
+        found.push(Span::new(position, end - position));
+    }
+    Ok(found)
+}
+
+/// Whether a fresh file of `size` bytes, of which none was written, shows itself as one hole; or really has its space
+/// already, as on file systems without holes.
+pub(super) fn holes_are_reported(file: &File, size: u64) -> io::Result<bool> {
+    let empty = data(file, Span::new(0, size))?.is_empty();
+    // The unit of this count is 512 bytes, whatever the block size.
+    let allocated = file.metadata()?.blocks().saturating_mul(512);
+    Ok(empty || allocated >= size)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt as _;
+
+    use super::*;
+
+    #[test]
+    fn data_and_holes_together_are_the_span() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        assert!(holes_are_reported(&file, 1 << 20).unwrap());
+        file.write_all_at(&[1; 65536], 131_072).unwrap();
+        file.write_all_at(&[1; 65536], 524_288).unwrap();
+        let whole = Span::new(0, 1 << 20);
+        assert_eq!(data(&file, whole).unwrap(), [Span::new(131_072, 65536), Span::new(524_288, 65536)]);
+        assert_eq!(
+            holes(&file, whole).unwrap(),
+            [Span::new(0, 131_072), Span::new(196_608, 327_680), Span::new(589_824, 458_752)]
+        );
+        assert_eq!(data(&file, Span::new(135_168, 8192)).unwrap(), [Span::new(135_168, 8192)]);
+        assert_eq!(holes(&file, Span::new(135_168, 8192)).unwrap(), []);
+        assert_eq!(data(&file, Span::new(1 << 19, 0)).unwrap(), []);
+        assert_eq!(holes(&file, Span::new(600_000, 100)).unwrap(), [Span::new(600_000, 100)]);
+    }
+}

@@ -1,0 +1,149 @@
+//! The file `log`: creating it, opening it, and making the pair of mapping and means from it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::rc::Rc;
+
+use rustix::mm::MapFlags;
+use stonecast_base::{Corruption, Span};
+
+use crate::directory::holes::{data, holes_are_reported};
+use crate::directory::lock::Lock;
+use crate::directory::medium::{DIRECT, detect, turn_copy_on_write_off};
+use crate::directory::prepare::{Manner, Preparer};
+use crate::error::failed;
+use crate::file_sync::{FileSync, SyncTarget};
+use crate::mapped_region::{MappedRegion, Writable};
+use crate::means::choose_means;
+use crate::persistent_mapping::{Mechanism, PersistentMapping};
+use crate::write_back::Processor;
+use crate::{LogOptions, Means, MediaError, Region};
+
+/// An open log and who gives it space.
+#[derive(Debug)]
+pub(super) struct Log {
+    pub region: Rc<PersistentMapping>,
+    pub preparer: Preparer,
+}
+
+/// Creates the log at `path`, one hole of `capacity` bytes.
+pub(super) fn create(path: &Path, capacity: u64) -> Result<(), MediaError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(path).map_err(failed("creating", path))?;
+    // A crash while a pool was created leaves a log without data. Anything else is not ours to destroy.
+    let length = file.metadata().map_err(failed("looking at", path))?.len();
+    if !data(&file, Span::new(0, length)).map_err(failed("looking for data in", path))?.is_empty() {
+        return Err(MediaError::Unsuitable {
+            path: path.to_owned(),
+            reason: "it has data, but no pool header lies beside it; move it away, or restore the file `header`",
+        });
+    }
+    file.set_len(0).map_err(failed("emptying", path))?;
+    turn_copy_on_write_off(&file);
+    file.set_len(capacity).map_err(failed("making a sparse file of the pool's capacity of", path))?;
+    if !holes_are_reported(&file, capacity).map_err(failed("looking for holes in", path))? {
+        return Err(MediaError::Unsuitable {
+            path: path.to_owned(),
+            reason: "the file system does not tell which parts of a file have space (SEEK_HOLE), so a full disk would kill \
+                     the server; use ext4, xfs, btrfs or tmpfs",
+        });
+    }
+    file.sync_all().map_err(failed("syncing", path))
+}
+
+/// Opens the log at `path` to read it and nothing else.
+pub(super) fn inspect(path: &Path, capacity: u64) -> Result<Log, MediaError> {
+    let open = || OpenOptions::new().read(true).open(path);
+    check_length(path, capacity, open())?;
+    let file = open().map_err(failed("opening", path))?;
+    let memory = MappedRegion::map(file.into(), 0, capacity, Writable::No).map_err(failed("mapping", path))?;
+    let region = Rc::new(PersistentMapping::new(memory, Mechanism::Process));
+    let preparer = Preparer::new(open().map_err(failed("opening", path))?, path.to_owned(), Manner::PROCESS);
+    Ok(Log { region, preparer })
+}
+
+/// Opens the log at `path` for serving. Whatever it then shows is durable by the means of the pool where these are
+/// syncs of the file; with other means recovery persists what it accepts.
+pub(super) fn serve(
+    path: &Path,
+    pool: &Path,
+    options: LogOptions,
+    target: impl FnOnce(File) -> Box<dyn SyncTarget>,
+) -> Result<Log, MediaError> {
+    let open = || OpenOptions::new().read(true).write(true).open(path);
+    check_length(path, options.capacity, open())?;
+    // Each descriptor has its own open file description: the mapped one is handed to peers, and an error that the
+    // preparer's sync reports must still be reported to the group commit's.
+    let mapped = open().map_err(failed("opening", path))?;
+    let synced = open().map_err(failed("opening", path))?;
+    let prepared = open().map_err(failed("opening", path))?;
+
+    let medium = detect(&mapped).map_err(failed("looking at the file system of", path))?;
+    let means = choose_means(medium, options.platform, options.durability)
+        .map_err(|reason| MediaError::CannotPromise { path: pool.to_owned(), reason })?;
+    let (mechanism, flags, manner) = match means {
+        Means::FileSync => {
+            let file = FileSync::new(path.to_owned(), target(synced));
+            (Mechanism::FileSync(file), MapFlags::SHARED, Manner::FILE_SYNC)
+        }
+        Means::WriteBack => {
+            let processor = Processor::detect().expect("the means was chosen because the processor has the instruction");
+            (Mechanism::WriteBack(processor), DIRECT, Manner::DIRECT)
+        }
+        Means::Fence => (Mechanism::Fence, DIRECT, Manner::DIRECT),
+        Means::Process => (Mechanism::Process, MapFlags::SHARED, Manner::PROCESS),
+    };
+    let memory = MappedRegion::map_with(mapped.into(), 0, options.capacity, Writable::Yes, flags);
+    let memory = memory.map_err(failed("mapping", path))?;
+    let region = Rc::new(PersistentMapping::new(memory, mechanism));
+    Ok(Log { region, preparer: Preparer::new(prepared, path.to_owned(), manner) })
+}
+
+/// What is synced on behalf of the log, and where a failure is kept.
+pub(super) struct SyncedLog {
+    pub file: File,
+    pub lock: Rc<Lock>,
+    pub power_cycle: u128,
+}
+
+impl SyncTarget for SyncedLog {
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn sync_failed(&self) {
+        // Overwrites bytes that the file has already. Where even that fails, the file system has gone read-only, and no
+        // next run will get as far as to need the note.
+        let _best_effort = self.lock.note_sync_failure(Some(self.power_cycle));
+    }
+}
+
+/// Marks every page of `spans` as changed, without changing it, so that the next sync writes it.
+///
+/// After a failed sync the page cache may hold bytes that are not on the medium, and the kernel has forgotten which. They
+/// look as if they had been made durable; a reader must not see them before they are.
+pub(super) fn rewrite(region: &dyn Region, spans: &[Span]) {
+    let page = rustix::param::page_size() as u64;
+    for span in spans {
+        let pages = span.widen(page);
+        for offset in (pages.offset..pages.offset + pages.size).step_by(page as usize) {
+            region.fetch_add(offset, 0);
+        }
+    }
+}
+
+fn check_length(path: &Path, capacity: u64, opened: io::Result<File>) -> Result<(), MediaError> {
+    let damage = |found: String, offset| {
+        let file = path.display().to_string().into();
+        Corruption { what: "log file".into(), file, offset, found, expected: format!("{capacity} bytes") }
+    };
+    let file = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(damage("no file".to_owned(), 0).into()),
+        opened => opened.map_err(failed("opening", path))?,
+    };
+    let length = file.metadata().map_err(failed("looking at", path))?.len();
+    if length == capacity { Ok(()) } else { Err(damage(format!("{length} bytes"), length).into()) }
+}

@@ -1,0 +1,169 @@
+use std::cell::Cell;
+use std::io;
+use std::task::{Context, Poll, Waker};
+
+use stonecast_base::KIB;
+
+use super::*;
+use crate::{Ddio, DeclaredPlatform, Durability, PersistError, PersistenceDomain, ReceiveBuffers};
+
+const CAPACITY: u64 = MIB;
+
+/// The log's own sync, which fails when it is told to, as the kernel's does: once, and afterwards no page is marked as
+/// changed any more.
+struct Faulty {
+    log: SyncedLog,
+    broken: Rc<Cell<bool>>,
+    syncs: Rc<Cell<u32>>,
+}
+
+impl SyncTarget for Faulty {
+    fn sync(&self) -> io::Result<()> {
+        self.syncs.set(self.syncs.get() + 1);
+        let synced = self.log.sync();
+        if self.broken.replace(false) { Err(io::Error::from_raw_os_error(5)) } else { synced }
+    }
+    fn sync_failed(&self) {
+        self.log.sync_failed();
+    }
+}
+
+struct Place {
+    directory: tempfile::TempDir,
+    broken: Rc<Cell<bool>>,
+    syncs: Rc<Cell<u32>>,
+}
+
+impl Place {
+    /// In the build directory; `None`, and said so, where that is no page file.
+    fn new(test: &str) -> Option<Self> {
+        let built = std::env::current_exe().unwrap();
+        let directory = tempfile::tempdir_in(built.parent().unwrap()).unwrap();
+        let place = Self { directory, broken: Rc::default(), syncs: Rc::default() };
+        match place.open(DirectoryBacking::create(place.directory.path()).unwrap()) {
+            Ok((backing, _)) => {
+                let _persisted = backing.store(Blob::HeaderFirst, b"1").unwrap();
+                let _persisted = backing.store(Blob::HeaderSecond, b"2").unwrap();
+                Some(place)
+            }
+            Err(error) => {
+                eprintln!("not run: {test}: {error}");
+                None
+            }
+        }
+    }
+
+    fn open(&self, backing: DirectoryBacking) -> Result<(DirectoryBacking, Rc<PersistentMapping>), MediaError> {
+        let platform = DeclaredPlatform {
+            persistence_domain: PersistenceDomain::PageFile,
+            ddio: Ddio::On,
+            receive_buffers: ReceiveBuffers::Dram,
+        };
+        let options = LogOptions { capacity: CAPACITY, platform, durability: Durability::Power };
+        let (broken, syncs) = (Rc::clone(&self.broken), Rc::clone(&self.syncs));
+        let region = backing.open_log_with(options, |log| Box::new(Faulty { log, broken, syncs }))?;
+        Ok((backing, region))
+    }
+
+    fn reopen(&self) -> Result<(DirectoryBacking, Rc<PersistentMapping>), MediaError> {
+        self.open(DirectoryBacking::open(self.directory.path()).unwrap())
+    }
+
+    fn lock_text(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("lock")).unwrap()
+    }
+}
+
+fn persist(region: &PersistentMapping) -> Result<Persisted, PersistError> {
+    match region.poll_persist(&[Span::new(0, 64)], &mut None, &mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => result,
+        Poll::Pending => panic!("real media do the work in the first poll"),
+    }
+}
+
+/// Bytes that this thread has marked as changed in page caches so far.
+fn bytes_marked() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+    text.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap().parse().unwrap()
+}
+
+/// Needs the note in `lock` and `log::rewrite`: without them the next run would take bytes for durable that only the page
+/// cache has, since the kernel reports a failure once and then forgets it.
+#[test]
+fn what_a_failed_sync_left_in_the_page_cache_is_written_again_by_the_next_run() {
+    let Some(place) = Place::new("what_a_failed_sync_left_in_the_page_cache_is_written_again_by_the_next_run") else { return };
+    let (backing, region) = place.reopen().unwrap();
+    let span = Span::new(256 * KIB, 256 * KIB);
+    while backing.prepare(span).unwrap() == Prepared::Pending {
+        std::thread::yield_now();
+    }
+    region.write(span.offset, b"stored");
+    place.broken.set(true);
+    assert!(matches!(persist(&region), Err(PersistError::Sync { .. })));
+    assert!(matches!(persist(&region), Err(PersistError::Poisoned)));
+    drop((backing, region));
+    assert!(place.lock_text().contains("\nsync failed "));
+
+    // A run whose first sync fails too serves nobody, and remembers.
+    place.broken.set(true);
+    assert!(matches!(place.reopen(), Err(MediaError::Persist(PersistError::Sync { .. }))));
+    assert!(place.lock_text().contains("\nsync failed "));
+
+    let (marked, syncs) = (bytes_marked(), place.syncs.get());
+    let (_, region) = place.reopen().unwrap();
+    assert_eq!(place.syncs.get(), syncs + 1);
+    assert!(bytes_marked() - marked >= span.size, "{} bytes were marked", bytes_marked() - marked);
+    let mut found = [0; 6];
+    region.read(span.offset, &mut found);
+    assert_eq!(&found, b"stored");
+    drop(region);
+    assert_eq!(place.lock_text(), format!("{}\n", std::process::id()));
+
+    // Once made good, an opening does not write again.
+    let marked = bytes_marked();
+    let _opened = place.reopen().unwrap();
+    assert!(bytes_marked() - marked < span.size);
+}
+
+/// A note of an earlier power cycle warns of a page cache that is gone.
+#[test]
+fn a_failed_sync_before_the_machine_was_started_needs_nothing() {
+    let Some(place) = Place::new("a_failed_sync_before_the_machine_was_started_needs_nothing") else { return };
+    let path = place.directory.path().join("lock");
+    std::fs::write(&path, format!("1\nsync failed {}\n", Uuid::from_u128(1))).unwrap();
+    let (_, region) = place.reopen().unwrap();
+    assert!(persist(&region).is_ok());
+}
+
+/// Needs the sync in `make_good`: what a killed server left in the page cache is visible to the next one at once.
+#[test]
+fn opening_makes_durable_what_the_page_cache_shows() {
+    let Some(place) = Place::new("opening_makes_durable_what_the_page_cache_shows") else { return };
+    let before = place.syncs.get();
+    let _opened = place.reopen().unwrap();
+    assert_eq!(place.syncs.get(), before + 1);
+}
+
+/// Needs the separate open of each: the kernel reports an error once per description, to whoever syncs first.
+#[test]
+fn the_description_that_is_synced_is_nobody_elses() {
+    let Some(place) = Place::new("the_description_that_is_synced_is_nobody_elses") else { return };
+    let shared_with_peers = {
+        let (_, region) = place.reopen().unwrap();
+        region.share().unwrap().file.try_clone_to_owned().unwrap()
+    };
+    // A position belongs to the description: where it is one's own, moving it is not seen by others.
+    let (backing, region) = place.reopen().unwrap();
+    rustix::fs::seek(&shared_with_peers, rustix::fs::SeekFrom::Start(77)).unwrap();
+    rustix::fs::seek(region.share().unwrap().file, rustix::fs::SeekFrom::Start(78)).unwrap();
+    let log = backing.opened_log();
+    assert_eq!(rustix::fs::tell(log.preparer.file()).unwrap(), 0);
+}
+
+#[test]
+#[should_panic(expected = "who only inspects stores nothing")]
+fn who_inspects_cannot_store() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("header"), b"x").unwrap();
+    let _ = DirectoryBacking::inspect(directory.path()).unwrap().store(Blob::HeaderFirst, b"x");
+}

@@ -1,0 +1,282 @@
+//! A pool: the header that says what the log is, found whole or repaired, and its life from creation to closing.
+//!
+//! ```text
+//!             create                    open(Serve)                   close
+//!   (none) ------------> served, e=1    ------------> served, e+1  ------------> closed, clean
+//!                            |                            |                          |
+//!                            | the server dies            | the server dies          | open(Serve)
+//!                            v                            v                          v
+//!                          open(Serve): epoch + 1, not clean: recover       epoch + 1, was clean
+//! ```
+//!
+//! Each arrow writes both copies of the header, one after the other, each synced before the next step.
+//!
+//! Invariants:
+//! - Nothing is written before everything that is read was validated.
+//! - The copy that is damaged or older is written first, so a whole copy exists at every moment. A crash between the two
+//!   leaves two whole copies of different generations: the newer counts, and nothing is said, since nothing was damaged.
+//! - An epoch is on the medium before [`Pool::open`] returns, so no two runs ever write under the same one.
+
+mod header;
+mod layout;
+
+use std::rc::Rc;
+
+use stonecast_base::{Corruption, GIB, KIB, MIB};
+use uuid::Uuid;
+
+use crate::pool::header::{Header, NoHeader, Place};
+use crate::{Backing, Blob, DeclaredPlatform, Durability, LogOptions, MediaError, PersistentRegion};
+
+pub use layout::header_table;
+
+/// Smallest segment, in bytes: less would spend its space on headers and its time on leases.
+pub const SEGMENT_SIZE_MIN: u64 = 256 * KIB;
+/// Largest segment, in bytes: a segment is addressed by 24 bits of 64-byte units.
+pub const SEGMENT_SIZE_MAX: u64 = GIB;
+/// Segment size of a pool whose owner does not say anything else.
+pub const SEGMENT_SIZE_DEFAULT: u64 = 4 * MIB;
+/// Fewest segments of a pool: some to write, the last ones kept for deletes.
+pub const SEGMENT_COUNT_MIN: u64 = 4;
+/// Largest pool, in bytes: an index word has 34 bits for a 64-byte unit.
+pub const CAPACITY_MAX: u64 = (1 << 34) * 64;
+
+const COPIES: [Blob; 2] = [Blob::HeaderFirst, Blob::HeaderSecond];
+
+/// What a new pool is to be.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// Bytes of the log; a multiple of `segment_size`.
+    pub capacity: u64,
+    /// Bytes of a segment; a power of two.
+    pub segment_size: u64,
+    /// What the operator declares.
+    pub platform: DeclaredPlatform,
+    /// What the pool is to promise.
+    pub durability: Durability,
+    /// Random bytes from a source that nobody can predict: name, tag key and secret are made from them.
+    pub entropy: [u8; 64],
+}
+
+/// What a pool is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenMode {
+    /// To be written.
+    Serve,
+    /// To be looked at. Nothing is changed, whoever else uses the pool.
+    Inspect,
+}
+
+/// A damage that the other copy of the header made good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repair {
+    /// What was damaged.
+    pub corruption: Corruption,
+    /// Whether it was put right on the medium: when serving, not when inspecting.
+    pub written: bool,
+}
+
+/// An open pool.
+pub struct Pool {
+    backing: Rc<dyn Backing>,
+    log: Rc<dyn PersistentRegion>,
+    header: Header,
+    was_clean: bool,
+    same_power_cycle: bool,
+}
+
+impl Pool {
+    /// Creates a pool in an empty backing and serves it.
+    pub fn create(backing: Rc<dyn Backing>, options: PoolOptions) -> Result<Self, MediaError> {
+        let PoolOptions { capacity, segment_size, .. } = options;
+        check_geometry(capacity, segment_size).map_err(|needed| {
+            MediaError::Options(format!("a pool needs {needed}, not capacity {capacity} and segment size {segment_size}"))
+        })?;
+        for copy in COPIES {
+            if backing.load(copy)?.is_some() {
+                return Err(MediaError::Exists { path: backing.place() });
+            }
+        }
+        let header = Header::create(&options, backing.power_cycle());
+        let log = open_log(&*backing, &header)?;
+        let pool = Self { backing, log, header, was_clean: true, same_power_cycle: true };
+        pool.store_header(COPIES)?;
+        Ok(pool)
+    }
+
+    /// Opens the pool in `backing`. Says what had to be repaired to do so.
+    pub fn open(backing: Rc<dyn Backing>, mode: OpenMode) -> Result<(Self, Vec<Repair>), MediaError> {
+        let path = backing.place();
+        let mut found = find_header(&*backing);
+        if mode == OpenMode::Inspect && !matches!(found, Ok(Found { damage: None, .. })) {
+            // A server may be writing a copy at this moment. It does so three times in its life, so one more look is enough.
+            found = find_header(&*backing);
+        }
+        let Found { header, stale_first, damage } = found?;
+        if header.incompatible() != 0 {
+            return Err(MediaError::UnsupportedFeatures { path, unknown: header.incompatible() });
+        }
+        if mode == OpenMode::Serve && header.read_only_compatible() != 0 {
+            return Err(MediaError::ReadOnlyFeatures { path, unknown: header.read_only_compatible() });
+        }
+        let power_cycle = backing.power_cycle();
+        let same_power_cycle = header.power_cycle() == power_cycle;
+        // Without a promise about power nothing of a log needs to be left after a power cut, also of one that was closed.
+        let was_clean = header.clean() && (same_power_cycle || header.durability() == Durability::Power);
+        let header = match mode {
+            OpenMode::Inspect => header,
+            OpenMode::Serve => header.opened(power_cycle).ok_or(MediaError::EpochsExhausted { path })?,
+        };
+        let log = open_log(&*backing, &header)?;
+        let pool = Self { backing, log, header, was_clean, same_power_cycle };
+        if mode == OpenMode::Serve {
+            pool.store_header(stale_first)?;
+        }
+        let written = mode == OpenMode::Serve;
+        Ok((pool, damage.into_iter().map(|corruption| Repair { corruption, written }).collect()))
+    }
+
+    /// Marks the pool as closed in order. To be called when everything in the log was persisted, a checkpoint of it was
+    /// stored, and nobody writes any more. A pool that is dropped without it is recovered at the next opening.
+    pub fn close(mut self) -> Result<(), MediaError> {
+        self.header = self.header.closed();
+        self.store_header(COPIES)
+    }
+
+    /// Where the pool lives.
+    pub fn backing(&self) -> Rc<dyn Backing> {
+        Rc::clone(&self.backing)
+    }
+
+    /// The log.
+    pub fn log(&self) -> Rc<dyn PersistentRegion> {
+        Rc::clone(&self.log)
+    }
+
+    /// The pool's name for programs.
+    pub fn uuid(&self) -> Uuid {
+        self.header.uuid()
+    }
+
+    /// Bytes of the log.
+    pub fn capacity(&self) -> u64 {
+        self.header.capacity()
+    }
+
+    /// Bytes of a segment.
+    pub fn segment_size(&self) -> u64 {
+        self.header.segment_size()
+    }
+
+    /// How many segments the log has.
+    pub fn segment_count(&self) -> u32 {
+        u32::try_from(self.capacity() / self.segment_size()).expect("at most 2^40 / 2^18 segments")
+    }
+
+    /// What the operator declared.
+    pub fn platform(&self) -> DeclaredPlatform {
+        self.header.platform()
+    }
+
+    /// What the pool promises.
+    pub fn durability(&self) -> Durability {
+        self.header.durability()
+    }
+
+    /// The epoch of this run; when inspecting, of the last one.
+    pub fn epoch(&self) -> u32 {
+        self.header.epoch()
+    }
+
+    /// Seed of the record tags.
+    pub fn tag_key(&self) -> u64 {
+        self.header.tag_key()
+    }
+
+    /// Key of the commit tags. Never leaves the server.
+    pub fn secret(&self) -> [u64; 2] {
+        self.header.secret()
+    }
+
+    /// Whether the run before this one closed the pool, and nothing that it had written can have been lost since: the
+    /// checkpoint can be believed.
+    pub fn was_clean(&self) -> bool {
+        self.was_clean
+    }
+
+    /// Whether the machine runs since before the last opening: what was stored and not persisted is still there.
+    pub fn same_power_cycle(&self) -> bool {
+        self.same_power_cycle
+    }
+
+    fn store_header(&self, order: [Blob; 2]) -> Result<(), MediaError> {
+        let bytes = self.header.encode();
+        for copy in order {
+            let _persisted = self.backing.store(copy, &bytes)?;
+        }
+        Ok(())
+    }
+}
+
+/// A header, and what was found on the way to it.
+struct Found {
+    header: Header,
+    /// The copies, that one first which can be lost.
+    stale_first: [Blob; 2],
+    damage: Option<Corruption>,
+}
+
+fn find_header(backing: &dyn Backing) -> Result<Found, MediaError> {
+    let [first, second] = COPIES.map(|copy| load_copy(backing, copy));
+    let (first, second) = match (first?, second?) {
+        (None, None) => return Err(MediaError::NotFound { path: backing.place() }),
+        // A copy of which nothing at all is there, beside one that is, counts as cut off.
+        (first, second) => (first.unwrap_or_else(|| no_bytes(backing, 0)), second.unwrap_or_else(|| no_bytes(backing, 1))),
+    };
+    match (first, second) {
+        (Err(NoHeader::Newer { version }), _) | (_, Err(NoHeader::Newer { version })) => {
+            let supported = layout::VERSION;
+            Err(MediaError::UnsupportedVersion { path: backing.place(), found: version, supported })
+        }
+        (Ok(first), Ok(second)) if second.generation() > first.generation() => {
+            Ok(Found { header: second, stale_first: COPIES, damage: None })
+        }
+        (Ok(first), Ok(_)) => Ok(Found { header: first, stale_first: [COPIES[1], COPIES[0]], damage: None }),
+        (Ok(first), Err(NoHeader::Damaged(damage))) => {
+            Ok(Found { header: first, stale_first: [COPIES[1], COPIES[0]], damage: Some(damage) })
+        }
+        (Err(NoHeader::Damaged(damage)), Ok(second)) => Ok(Found { header: second, stale_first: COPIES, damage: Some(damage) }),
+        (Err(NoHeader::Damaged(first)), Err(NoHeader::Damaged(second))) => Err(MediaError::HeaderLost { first, second }),
+    }
+}
+
+fn load_copy(backing: &dyn Backing, copy: Blob) -> Result<Option<Result<Header, NoHeader>>, MediaError> {
+    let place = place_of(backing, copy);
+    Ok(backing.load(copy)?.map(|bytes| Header::decode(&bytes, &place)))
+}
+
+fn no_bytes(backing: &dyn Backing, index: usize) -> Result<Header, NoHeader> {
+    Header::decode(&[], &place_of(backing, COPIES[index]))
+}
+
+fn place_of(backing: &dyn Backing, copy: Blob) -> Place {
+    let (file, offset) = backing.locate(copy);
+    Place { file, offset }
+}
+
+fn open_log(backing: &dyn Backing, header: &Header) -> Result<Rc<dyn PersistentRegion>, MediaError> {
+    let options = LogOptions { capacity: header.capacity(), platform: header.platform(), durability: header.durability() };
+    backing.open_log(options)
+}
+
+/// What a pool's sizes must be; the error is a sentence for people.
+fn check_geometry(capacity: u64, segment_size: u64) -> Result<(), String> {
+    if !segment_size.is_power_of_two() || !(SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX).contains(&segment_size) {
+        return Err(format!("a segment size that is a power of two from {SEGMENT_SIZE_MIN} to {SEGMENT_SIZE_MAX} bytes"));
+    }
+    let least = SEGMENT_COUNT_MIN * segment_size;
+    if !capacity.is_multiple_of(segment_size) || !(least..=CAPACITY_MAX).contains(&capacity) {
+        return Err(format!("a capacity that is a multiple of {segment_size} from {least} to {CAPACITY_MAX} bytes"));
+    }
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! A header that was checked, and the checks.
+
+use std::borrow::Cow;
+use std::mem::offset_of;
+
+use stonecast_base::{Corruption, hash::xxh3_128};
+use zerocopy::little_endian::{U32, U64, U128};
+use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
+
+use crate::pool::layout::{HeaderBytes, MAGIC, SIZE, VERSION, checksum};
+use crate::pool::{PoolOptions, check_geometry};
+use crate::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
+
+/// Why bytes are not a header that this program can use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NoHeader {
+    /// They are not what was written.
+    Damaged(Corruption),
+    /// They are whole, and of a version that this program does not know.
+    Newer { version: u32 },
+}
+
+/// Where a copy lies, for messages.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub file: String,
+    pub offset: u64,
+}
+
+impl Place {
+    fn damage(&self, what: &'static str, offset: usize, found: String, expected: String) -> NoHeader {
+        let what: Cow<'static, str> = format!("pool header, {what}").into();
+        let offset = self.offset + offset as u64;
+        NoHeader::Damaged(Corruption { what, file: self.file.clone().into(), offset, found, expected })
+    }
+}
+
+/// A whole and sensible header of this version. Unknown features are the caller's business.
+///
+/// It keeps the bytes as they are, so that what a newer program put into fields that this one does not know survives a
+/// change.
+#[derive(Clone)]
+pub(super) struct Header {
+    bytes: HeaderBytes,
+}
+
+impl Header {
+    /// The header of a new pool, served for the first time. The options were checked.
+    pub fn create(options: &PoolOptions, power_cycle: u128) -> Self {
+        let entropy = |start: usize| u64::from_le_bytes(options.entropy[start..start + 8].try_into().expect("8 bytes"));
+        let mut bytes = HeaderBytes::new_zeroed();
+        bytes.magic = MAGIC;
+        bytes.version = U32::new(VERSION);
+        bytes.size = U32::new(SIZE as u32);
+        bytes.generation = U64::new(1);
+        let uuid: [u8; 16] = options.entropy[..16].try_into().expect("16 bytes");
+        bytes.uuid = uuid::Builder::from_random_bytes(uuid).into_uuid().into_bytes();
+        bytes.capacity = U64::new(options.capacity);
+        bytes.segment_size = U64::new(options.segment_size);
+        bytes.persistence_domain = options.platform.persistence_domain.code();
+        bytes.ddio = options.platform.ddio.code();
+        bytes.receive_buffers = options.platform.receive_buffers.code();
+        bytes.durability = options.durability.code();
+        bytes.epoch = U32::new(1);
+        bytes.power_cycle = U128::new(power_cycle);
+        bytes.tag_key = U64::new(entropy(16));
+        bytes.secret = [U64::new(entropy(24)), U64::new(entropy(32))];
+        Self { bytes }
+    }
+
+    /// Checks one copy, found at `place`.
+    pub fn decode(found: &[u8], place: &Place) -> Result<Self, NoHeader> {
+        let damage = |what, offset, found, expected| Err(place.damage(what, offset, found, expected));
+        let Ok(bytes) = HeaderBytes::read_from_bytes(found) else {
+            return damage("length", found.len().min(SIZE), format!("{} bytes", found.len()), format!("{SIZE} bytes"));
+        };
+        if bytes.magic != MAGIC {
+            return damage("magic", 0, text(&bytes.magic), text(&MAGIC));
+        }
+        // Before the version is believed: in every version a header has this length and its checksum here.
+        let expected = checksum(found);
+        if bytes.checksum.get() != expected {
+            let offset = offset_of!(HeaderBytes, checksum);
+            return damage("checksum", offset, format!("{:#034x}", bytes.checksum.get()), format!("{expected:#034x}"));
+        }
+        match bytes.version.get() {
+            VERSION => {}
+            0 => return damage("version", offset_of!(HeaderBytes, version), "0".to_owned(), format!("1 to {VERSION}")),
+            version => return Err(NoHeader::Newer { version }),
+        }
+        let header = Self { bytes };
+        header.check_fields(place)?;
+        Ok(header)
+    }
+
+    /// A header can have a right checksum and make no sense if a program with a fault wrote it.
+    fn check_fields(&self, place: &Place) -> Result<(), NoHeader> {
+        let bytes = &self.bytes;
+        let damage = |what, offset, found: String, expected: &str| Err(place.damage(what, offset, found, expected.to_owned()));
+        if bytes.size.get() as usize != SIZE {
+            return damage("size", offset_of!(HeaderBytes, size), bytes.size.to_string(), &SIZE.to_string());
+        }
+        if let Err(reason) = check_geometry(bytes.capacity.get(), bytes.segment_size.get()) {
+            let found = format!("capacity {}, segment size {}", bytes.capacity, bytes.segment_size);
+            return damage("geometry", offset_of!(HeaderBytes, capacity), found, &reason);
+        }
+        let codes = [
+            (
+                "persistence domain",
+                offset_of!(HeaderBytes, persistence_domain),
+                bytes.persistence_domain,
+                PersistenceDomain::ALL.len(),
+            ),
+            ("ddio", offset_of!(HeaderBytes, ddio), bytes.ddio, Ddio::ALL.len()),
+            ("receive buffers", offset_of!(HeaderBytes, receive_buffers), bytes.receive_buffers, ReceiveBuffers::ALL.len()),
+            ("durability", offset_of!(HeaderBytes, durability), bytes.durability, Durability::ALL.len()),
+            ("clean", offset_of!(HeaderBytes, clean), bytes.clean, 2),
+        ];
+        for (what, offset, code, count) in codes {
+            if usize::from(code) >= count {
+                return damage(what, offset, code.to_string(), &format!("less than {count}"));
+            }
+        }
+        if bytes.epoch.get() == 0 {
+            return damage("epoch", offset_of!(HeaderBytes, epoch), "0".to_owned(), "1 or more");
+        }
+        let extended = bytes.read_only_compatible.get() | bytes.compatible.get() != 0;
+        let reserved = [
+            (offset_of!(HeaderBytes, reserved_flags), &bytes.reserved_flags[..]),
+            (offset_of!(HeaderBytes, reserved_epoch), bytes.reserved_epoch.as_bytes()),
+            (offset_of!(HeaderBytes, reserved), &bytes.reserved[..]),
+        ];
+        for (offset, field) in reserved {
+            if let Some(index) = field.iter().position(|byte| *byte != 0).filter(|_| !extended) {
+                return damage("reserved bytes", offset + index, field[index].to_string(), "0");
+            }
+        }
+        Ok(())
+    }
+
+    /// The copy as it goes to the medium, with its checksum.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        bytes.checksum = U128::new(0);
+        bytes.checksum = U128::new(xxh3_128(bytes.as_bytes()));
+        bytes.as_bytes().to_vec()
+    }
+
+    /// The header of the next opening for serving; `None` when epochs are used up.
+    pub fn opened(&self, power_cycle: u128) -> Option<Self> {
+        let mut next = self.changed();
+        next.bytes.epoch = U32::new(self.epoch().checked_add(1)?);
+        next.bytes.clean = 0;
+        next.bytes.power_cycle = U128::new(power_cycle);
+        Some(next)
+    }
+
+    /// The header of a pool that was closed in order.
+    pub fn closed(&self) -> Self {
+        let mut next = self.changed();
+        next.bytes.clean = 1;
+        next
+    }
+
+    fn changed(&self) -> Self {
+        let mut next = self.clone();
+        // Three changes an opening, and openings have 32 bits.
+        next.bytes.generation = U64::new(self.generation().checked_add(1).expect("fewer than 2^64 changes"));
+        next
+    }
+
+    pub fn incompatible(&self) -> u64 {
+        self.bytes.incompatible.get()
+    }
+    pub fn read_only_compatible(&self) -> u64 {
+        self.bytes.read_only_compatible.get()
+    }
+    pub fn generation(&self) -> u64 {
+        self.bytes.generation.get()
+    }
+    pub fn uuid(&self) -> uuid::Uuid {
+        uuid::Uuid::from_bytes(self.bytes.uuid)
+    }
+    pub fn capacity(&self) -> u64 {
+        self.bytes.capacity.get()
+    }
+    pub fn segment_size(&self) -> u64 {
+        self.bytes.segment_size.get()
+    }
+    pub fn platform(&self) -> DeclaredPlatform {
+        let known = "checked when the header was decoded";
+        DeclaredPlatform {
+            persistence_domain: PersistenceDomain::from_code(self.bytes.persistence_domain).expect(known),
+            ddio: Ddio::from_code(self.bytes.ddio).expect(known),
+            receive_buffers: ReceiveBuffers::from_code(self.bytes.receive_buffers).expect(known),
+        }
+    }
+    pub fn durability(&self) -> Durability {
+        Durability::from_code(self.bytes.durability).expect("checked when the header was decoded")
+    }
+    pub fn clean(&self) -> bool {
+        self.bytes.clean == 1
+    }
+    pub fn epoch(&self) -> u32 {
+        self.bytes.epoch.get()
+    }
+    pub fn power_cycle(&self) -> u128 {
+        self.bytes.power_cycle.get()
+    }
+    pub fn tag_key(&self) -> u64 {
+        self.bytes.tag_key.get()
+    }
+    pub fn secret(&self) -> [u64; 2] {
+        self.bytes.secret.map(U64::get)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    format!("\"{}\"", bytes.escape_ascii())
+}

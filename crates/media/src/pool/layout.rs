@@ -1,0 +1,149 @@
+//! The bytes of a pool header.
+
+use std::fmt::Write as _;
+use std::mem::offset_of;
+
+use stonecast_base::hash::xxh3_128;
+use zerocopy::little_endian::{U32, U64, U128};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::directory::HEADER_COPY_SIZE;
+
+/// First bytes of every pool header, of any version.
+pub(super) const MAGIC: [u8; 8] = *b"stonpool";
+/// The newest format that this program reads and the one that it writes.
+pub(super) const VERSION: u32 = 1;
+
+/// One copy of the header. The first 32 bytes are the same in every version, so that a header from the future can be told
+/// from damage.
+#[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct HeaderBytes {
+    pub magic: [u8; 8],
+    pub version: U32,
+    pub size: U32,
+    pub checksum: U128,
+    pub incompatible: U64,
+    pub read_only_compatible: U64,
+    pub compatible: U64,
+    pub generation: U64,
+    pub uuid: [u8; 16],
+    pub capacity: U64,
+    pub segment_size: U64,
+    pub persistence_domain: u8,
+    pub ddio: u8,
+    pub receive_buffers: u8,
+    pub durability: u8,
+    pub clean: u8,
+    pub reserved_flags: [u8; 3],
+    pub epoch: U32,
+    pub reserved_epoch: U32,
+    pub power_cycle: U128,
+    pub tag_key: U64,
+    pub secret: [U64; 2],
+    pub reserved: [u8; 3944],
+}
+
+/// Bytes of one copy.
+pub(super) const SIZE: usize = size_of::<HeaderBytes>();
+
+/// A field as the format page shows it.
+pub(super) struct Field {
+    pub name: &'static str,
+    pub offset: usize,
+    pub size: usize,
+    pub meaning: &'static str,
+}
+
+const fn size_of_field<T>(_: fn(&HeaderBytes) -> &T) -> usize {
+    size_of::<T>()
+}
+
+macro_rules! fields {
+    ($($name:ident: $meaning:literal,)+) => {
+        /// Every byte of the header, in order.
+        pub(super) const FIELDS: &[Field] = &[$(Field {
+            name: stringify!($name),
+            offset: offset_of!(HeaderBytes, $name),
+            size: size_of_field(|header| &header.$name),
+            meaning: $meaning,
+        },)+];
+    };
+}
+
+fields! {
+    magic: "`stonpool`",
+    version: "format version, 1",
+    size: "bytes of this copy, 4096",
+    checksum: "XXH3-128 over the copy, with these 16 bytes taken as zero",
+    incompatible: "feature bits; who does not know one of them refuses the pool",
+    read_only_compatible: "feature bits; who does not know one of them reads, and writes nothing",
+    compatible: "feature bits; who does not know one of them keeps it and goes on",
+    generation: "grows by 1 with each change of the header; of two valid copies the one with the higher generation counts",
+    uuid: "names the pool; bytes in the order of its text, version 4",
+    capacity: "bytes of the log; a multiple of the segment size, at least 4 segments, at most 2^40",
+    segment_size: "bytes of a segment; a power of two, 2^18 to 2^30",
+    persistence_domain: "declared: 0 volatile, 1 page file, 2 memory (DMP), 3 memory hierarchy (MHP), 4 whole system (WSP)",
+    ddio: "declared: 0 on, 1 off",
+    receive_buffers: "declared: 0 in DRAM, 1 in persistent memory",
+    durability: "promised: 0 survives processes, 1 survives power loss too",
+    clean: "1: closed in order, the checkpoint is the index; 0: being served, or the server died",
+    reserved_flags: "zero",
+    epoch: "counts openings for serving, from 1",
+    reserved_epoch: "zero",
+    power_cycle: "identifier of the machine's start in which the pool was last opened for serving",
+    tag_key: "seed of the record tags; readers know it",
+    secret: "key of the commit tags; only the server knows it",
+    reserved: "zero, unless unknown read-only compatible or compatible bits are set; then kept as found",
+}
+
+// What the page says of numbers, held against the types.
+const _: () = {
+    assert!(SIZE as u64 == HEADER_COPY_SIZE && SIZE == 4096);
+    assert!(offset_of!(HeaderBytes, version) == 8 && offset_of!(HeaderBytes, size) == 12);
+    assert!(offset_of!(HeaderBytes, checksum) == 16 && offset_of!(HeaderBytes, incompatible) == 32);
+    assert!(offset_of!(HeaderBytes, generation) == 56 && offset_of!(HeaderBytes, uuid) == 64);
+    assert!(offset_of!(HeaderBytes, capacity) == 80 && offset_of!(HeaderBytes, persistence_domain) == 96);
+    assert!(offset_of!(HeaderBytes, clean) == 100 && offset_of!(HeaderBytes, epoch) == 104);
+    assert!(offset_of!(HeaderBytes, power_cycle) == 112 && offset_of!(HeaderBytes, tag_key) == 128);
+    assert!(offset_of!(HeaderBytes, secret) == 136 && offset_of!(HeaderBytes, reserved) == 152);
+    let mut next = 0;
+    let mut index = 0;
+    while index < FIELDS.len() {
+        assert!(FIELDS[index].offset == next, "a field is missing from the table, or out of order");
+        next += FIELDS[index].size;
+        index += 1;
+    }
+    assert!(next == SIZE);
+};
+
+/// The checksum that a copy should have. `bytes` has at least the 32 bytes that all versions share.
+pub(super) fn checksum(bytes: &[u8]) -> u128 {
+    const FIELD: std::ops::Range<usize> = offset_of!(HeaderBytes, checksum)..offset_of!(HeaderBytes, incompatible);
+    let mut bytes = bytes.to_vec();
+    bytes[FIELD].fill(0);
+    xxh3_128(&bytes)
+}
+
+/// The table of the header as it stands in `docs/formats/pool.md`.
+pub fn header_table() -> String {
+    let mut table = String::from("| offset | size | field | meaning |\n| --- | --- | --- | --- |\n");
+    for Field { name, offset, size, meaning } in FIELDS {
+        let name = name.replace('_', " ");
+        writeln!(table, "| {offset} | {size} | {name} | {meaning} |").expect("a String takes everything");
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_page_shows_the_table_that_the_types_give() {
+        let page = include_str!("../../../../docs/formats/pool.md");
+        let (_, rest) = page.split_once("<!-- header table -->\n").expect("the page has the first marker");
+        let (shown, _) = rest.split_once("<!-- end -->").expect("the page has the second marker");
+        assert!(shown == header_table(), "put this between the markers of docs/formats/pool.md:\n{}", header_table());
+    }
+}

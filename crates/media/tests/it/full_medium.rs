@@ -1,0 +1,99 @@
+//! A medium that fills up.
+
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change, mount_remount};
+use rustix::thread::UnshareFlags;
+use stonecast_base::{KIB, Span};
+use stonecast_media::{Blob, Durability, MediaError};
+
+use crate::support::{SEGMENT, create, options, prepare, serve};
+
+/// A file system of `size` bytes in memory, which only this thread and those that it starts can see; it goes with them.
+/// `None`, and said so, where the system does not allow it.
+fn small_place(test: &str, at: &Path, size: u64) -> Option<PathBuf> {
+    let mounted = (|| {
+        // SAFETY: a new mount namespace changes what paths mean to this thread, not its memory or descriptors.
+        unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
+        mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
+        let size = std::ffi::CString::new(format!("size={size}")).expect("no zero byte");
+        mount("none", at, "tmpfs", MountFlags::empty(), Some(size.as_c_str()))
+    })();
+    match mounted {
+        Ok(()) => Some(at.to_owned()),
+        Err(error) => {
+            eprintln!("not run: {test}: mounting a small file system: {error}");
+            None
+        }
+    }
+}
+
+/// Each test takes a thread of its own, since a thread cannot leave its mount namespace.
+fn on_own_thread(test: impl FnOnce() + Send + 'static) {
+    std::thread::spawn(test).join().unwrap();
+}
+
+/// Needs the allocation before anything is written: without it the write to the mapping is a SIGBUS.
+#[test]
+fn a_full_medium_says_so_and_everything_else_goes_on() {
+    on_own_thread(|| {
+        let outside = tempfile::tempdir().unwrap();
+        let test = "a_full_medium_says_so_and_everything_else_goes_on";
+        let Some(place) = small_place(test, outside.path(), 5 * SEGMENT) else { return };
+        let directory = place.join("pool");
+        let pool = create(&directory, options(Durability::Process)).unwrap();
+        let (backing, log) = (pool.backing(), pool.log());
+        let segment = |number: u64| Span::new(number * SEGMENT, SEGMENT);
+        for number in 0..4 {
+            prepare(&*backing, segment(number)).unwrap();
+            log.write(number * SEGMENT, &vec![number as u8 + 1; SEGMENT as usize]);
+        }
+        for _ in 0..2 {
+            let refused = prepare(&*backing, Span::new(4 * SEGMENT, 2 * SEGMENT)).unwrap_err();
+            assert!(matches!(&refused, MediaError::NoSpace { path, .. } if path.ends_with("log")), "{refused}");
+        }
+        // What did not fit took nothing: a smaller span still fits.
+        prepare(&*backing, Span::new(4 * SEGMENT, SEGMENT / 2)).unwrap();
+        log.write(4 * SEGMENT, &vec![5; SEGMENT as usize / 2]);
+        let held: u64 = backing.occupied().unwrap().iter().map(|span| span.size).sum();
+        assert_eq!(held, 4 * SEGMENT + SEGMENT / 2);
+
+        // A checkpoint that does not fit leaves the old one, and no file that takes up space.
+        let _persisted = backing.store(Blob::Checkpoint, b"old").unwrap();
+        let refused = backing.store(Blob::Checkpoint, &vec![1; SEGMENT as usize]).unwrap_err();
+        assert!(matches!(refused, MediaError::NoSpace { .. }), "{refused}");
+        assert_eq!(backing.load(Blob::Checkpoint).unwrap().unwrap(), b"old");
+        assert!(!directory.join("checkpoint.new").exists());
+
+        // Written bytes stay, the header can be changed, and the pool opens again.
+        let mut found = vec![0; SEGMENT as usize];
+        log.read(3 * SEGMENT, &mut found);
+        assert!(found.iter().all(|byte| *byte == 4));
+        drop((backing, log));
+        pool.close().unwrap();
+        let (pool, _) = serve(&directory).unwrap();
+        assert!(pool.was_clean());
+
+        // When there is room again, the next request succeeds.
+        let remount = std::ffi::CString::new(format!("size={}", 16 * SEGMENT)).unwrap();
+        mount_remount(&place, MountFlags::empty(), &remount).unwrap();
+        prepare(&*pool.backing(), Span::new(4 * SEGMENT, 2 * SEGMENT)).unwrap();
+        pool.log().write(6 * SEGMENT - 4, b"room");
+    });
+}
+
+#[test]
+fn a_pool_that_cannot_be_created_for_want_of_space_is_no_pool() {
+    on_own_thread(|| {
+        let outside = tempfile::tempdir().unwrap();
+        let test = "a_pool_that_cannot_be_created_for_want_of_space_is_no_pool";
+        let Some(place) = small_place(test, outside.path(), 8 * KIB) else { return };
+        std::fs::write(place.join("filler"), [1; 8192]).unwrap();
+        let refused = create(&place, options(Durability::Process)).err().unwrap();
+        assert!(matches!(refused, MediaError::NoSpace { .. }), "{refused}");
+        assert!(matches!(serve(&place), Err(MediaError::NotFound { .. })));
+        std::fs::remove_file(place.join("filler")).unwrap();
+        mount_remount(&place, MountFlags::empty(), c"size=64k").unwrap();
+        assert!(create(&place, options(Durability::Process)).is_ok());
+    });
+}

@@ -1,0 +1,239 @@
+//! The life of a pool: created, served, closed, killed, inspected, refused.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use stonecast_base::Span;
+use stonecast_media::{
+    Blob, CAPACITY_MAX, DirectoryBacking, Durability, Means, MediaError, PersistenceDomain, SEGMENT_SIZE_MAX, persist,
+};
+
+use crate::support::{SEGMENT, create, durable_place, fast_place, inspect, now, options, prepare, serve};
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_pool_keeps_its_facts_and_its_bytes_over_openings() {
+    let place = fast_place();
+    let directory = place.path().join("made/on/the/way");
+    let pool = create(&directory, options(Durability::Process)).unwrap();
+    let (uuid, tag_key, secret) = (pool.uuid(), pool.tag_key(), pool.secret());
+    assert_eq!((pool.epoch(), pool.was_clean(), pool.same_power_cycle()), (1, true, true));
+    assert_eq!((pool.capacity(), pool.segment_size(), pool.segment_count()), (8 * SEGMENT, SEGMENT, 8));
+    assert_eq!(uuid.get_version_num(), 4);
+    assert_eq!(tag_key, 0x1817_1615_1413_1211);
+    assert_eq!(secret, [0x201f_1e1d_1c1b_1a19, 0x2827_2625_2423_2221]);
+    let span = Span::new(SEGMENT, SEGMENT);
+    prepare(&*pool.backing(), span).unwrap();
+    pool.log().write(SEGMENT + 100, b"kept");
+    let _persisted = now(persist(&*pool.log(), &[span])).unwrap();
+    pool.close().unwrap();
+
+    let (pool, repairs) = serve(&directory).unwrap();
+    assert_eq!(repairs, []);
+    assert_eq!((pool.uuid(), pool.tag_key(), pool.secret()), (uuid, tag_key, secret));
+    assert_eq!((pool.epoch(), pool.was_clean(), pool.same_power_cycle()), (2, true, true));
+    assert_eq!((pool.platform(), pool.durability()), (options(Durability::Process).platform, Durability::Process));
+    assert_eq!(pool.log().means(), Means::Process);
+    assert_eq!(pool.backing().occupied().unwrap(), [span]);
+    let mut found = [0; 4];
+    pool.log().read(SEGMENT + 100, &mut found);
+    assert_eq!(&found, b"kept");
+    drop(pool);
+
+    let (pool, _) = serve(&directory).unwrap();
+    assert_eq!((pool.epoch(), pool.was_clean()), (3, false), "dropped is not closed");
+    assert_eq!(names(&directory), ["header", "lock", "log"]);
+    assert_eq!(std::fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
+    for name in names(&directory) {
+        let mode = std::fs::metadata(directory.join(&name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name} holds secrets");
+    }
+}
+
+#[test]
+fn a_pool_on_a_disk_promises_power_and_syncs_its_log() {
+    let Some(place) = durable_place("a_pool_on_a_disk_promises_power_and_syncs_its_log") else { return };
+    let directory = place.path().join("pool");
+    let pool = create(&directory, options(Durability::Power)).unwrap();
+    assert_eq!(pool.log().means(), Means::FileSync);
+    prepare(&*pool.backing(), Span::new(0, SEGMENT)).unwrap();
+    pool.log().write(64, b"durable");
+    let _persisted = now(persist(&*pool.log(), &[Span::new(64, 7)])).unwrap();
+    drop(pool);
+    let (pool, _) = serve(&directory).unwrap();
+    let mut found = [0; 7];
+    pool.log().read(64, &mut found);
+    assert_eq!(&found, b"durable");
+    let shared = pool.log();
+    let share = shared.share().unwrap();
+    assert_eq!((share.file_offset, share.write_sealed), (0, false));
+}
+
+/// The checkpoint counts only if nothing can have been lost since it was written.
+#[test]
+fn a_clean_pool_without_promise_is_not_clean_after_a_power_cycle() {
+    let place = fast_place();
+    create(place.path(), options(Durability::Process)).unwrap().close().unwrap();
+    let (pool, _) = inspect(place.path()).unwrap();
+    assert!(pool.was_clean() && pool.same_power_cycle());
+
+    // The power cycle in both copies, as a start of the machine would change it: the checksums must follow.
+    let path = place.path().join("header");
+    let mut bytes = std::fs::read(&path).unwrap();
+    for copy in bytes.chunks_exact_mut(4096) {
+        copy[112] ^= 1;
+        crate::damage::put_checksum(copy);
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let (pool, _) = inspect(place.path()).unwrap();
+    assert!(!pool.was_clean() && !pool.same_power_cycle());
+}
+
+#[test]
+fn a_second_server_is_refused_and_told_who_the_first_is() {
+    let place = fast_place();
+    let pool = create(place.path(), options(Durability::Process)).unwrap();
+    let refused = serve(place.path()).err().unwrap();
+    assert!(matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id()), "{refused}");
+    assert!(matches!(create(place.path(), options(Durability::Process)), Err(MediaError::InUse { .. })));
+    drop(pool);
+    assert!(serve(place.path()).is_ok());
+}
+
+#[test]
+fn inspecting_changes_nothing_and_says_who_serves() {
+    let place = fast_place();
+    let serving = create(place.path(), options(Durability::Process)).unwrap();
+    prepare(&*serving.backing(), Span::new(0, SEGMENT)).unwrap();
+    let before: Vec<_> = names(place.path()).iter().map(|name| std::fs::read(place.path().join(name)).unwrap()).collect();
+
+    let backing = DirectoryBacking::inspect(place.path()).unwrap();
+    assert_eq!(backing.in_use_by(), Some(std::process::id()));
+    let (pool, repairs) = inspect(place.path()).unwrap();
+    assert_eq!((pool.epoch(), repairs.len(), pool.was_clean()), (1, 0, false));
+    assert_eq!(pool.backing().occupied().unwrap(), [Span::new(0, SEGMENT)]);
+    serving.log().write(640, b"seen");
+    let mut seen = [0; 4];
+    pool.log().read(640, &mut seen);
+    assert_eq!(&seen, b"seen");
+    assert!(pool.log().share().is_none());
+    serving.log().write(640, &[0; 4]);
+    drop(pool);
+
+    let after: Vec<_> = names(place.path()).iter().map(|name| std::fs::read(place.path().join(name)).unwrap()).collect();
+    assert!(before == after);
+    drop(serving);
+    assert_eq!(backing.in_use_by(), None);
+}
+
+#[test]
+fn where_no_pool_is_none_is_found_and_nothing_is_left_behind() {
+    let place = fast_place();
+    for directory in [place.path().to_owned(), place.path().join("missing")] {
+        assert!(matches!(serve(&directory), Err(MediaError::NotFound { .. })));
+        assert!(matches!(inspect(&directory), Err(MediaError::NotFound { .. })));
+    }
+    assert_eq!(names(place.path()), [""; 0]);
+}
+
+#[test]
+fn a_pool_is_not_created_over_another_or_over_foreign_files() {
+    let place = fast_place();
+    create(place.path(), options(Durability::Process)).unwrap();
+    assert!(matches!(create(place.path(), options(Durability::Process)), Err(MediaError::Exists { .. })));
+
+    let foreign = fast_place();
+    std::fs::write(foreign.path().join("log"), "lines of somebody").unwrap();
+    let refused = create(foreign.path(), options(Durability::Process)).err().unwrap();
+    assert!(matches!(&refused, MediaError::Unsuitable { path, .. } if path.ends_with("log")), "{refused}");
+    assert_eq!(std::fs::read_to_string(foreign.path().join("log")).unwrap(), "lines of somebody");
+}
+
+/// What a crash in the middle of creating leaves: a lock, a log without data, perhaps half a header beside its place.
+#[test]
+fn a_pool_whose_creation_was_cut_off_is_created_anew() {
+    let place = fast_place();
+    std::fs::write(place.path().join("lock"), "4711\n").unwrap();
+    std::fs::File::create(place.path().join("log")).unwrap().set_len(12345).unwrap();
+    std::fs::write(place.path().join("header.new"), [1; 4096]).unwrap();
+    assert!(matches!(serve(place.path()), Err(MediaError::NotFound { .. })));
+    let pool = create(place.path(), options(Durability::Process)).unwrap();
+    assert_eq!(pool.log().size(), 8 * SEGMENT);
+    assert_eq!(names(place.path()), ["header", "lock", "log"]);
+}
+
+#[test]
+fn power_is_not_promised_in_memory_and_nothing_is_left_of_the_attempt() {
+    let Ok(place) = tempfile::tempdir_in("/dev/shm") else {
+        return eprintln!("not run: power_is_not_promised_in_memory_and_nothing_is_left_of_the_attempt: no /dev/shm");
+    };
+    for domain in PersistenceDomain::ALL {
+        let mut options = options(Durability::Power);
+        options.platform.persistence_domain = *domain;
+        let refused = create(place.path(), options).err().unwrap();
+        assert!(matches!(&refused, MediaError::CannotPromise { .. }), "{refused}");
+        assert_eq!(names(place.path()), ["lock"]);
+    }
+    assert!(create(place.path(), options(Durability::Process)).is_ok());
+}
+
+/// Needs the refusal in `choose_means`: a page file that is declared to be persistent memory would be fenced, not synced.
+#[test]
+fn persistent_memory_is_not_believed_where_stores_stay_in_the_page_cache() {
+    let Some(place) = durable_place("persistent_memory_is_not_believed_where_stores_stay_in_the_page_cache") else { return };
+    for domain in [PersistenceDomain::Dmp, PersistenceDomain::Mhp, PersistenceDomain::Wsp, PersistenceDomain::Volatile] {
+        let mut options = options(Durability::Power);
+        options.platform.persistence_domain = domain;
+        match create(&place.path().join(domain.to_string()), options) {
+            Err(MediaError::CannotPromise { .. }) => {}
+            Ok(pool) => assert_ne!(pool.log().means(), Means::FileSync, "the build directory is on persistent memory"),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn sizes_outside_their_limits_are_refused_before_anything_is_made() {
+    let place = fast_place();
+    let good = options(Durability::Process);
+    let sizes = [
+        (0, SEGMENT),
+        (3 * SEGMENT, SEGMENT),
+        (8 * SEGMENT + 1, SEGMENT),
+        (8 * SEGMENT, SEGMENT / 2),
+        (8 * SEGMENT, 3 * SEGMENT),
+        (8 * SEGMENT, 0),
+        (8 * SEGMENT_SIZE_MAX, 2 * SEGMENT_SIZE_MAX),
+        (CAPACITY_MAX + SEGMENT, SEGMENT),
+        (u64::MAX, SEGMENT),
+    ];
+    for (capacity, segment_size) in sizes {
+        let mut options = good.clone();
+        (options.capacity, options.segment_size) = (capacity, segment_size);
+        assert!(matches!(create(place.path(), options), Err(MediaError::Options(_))), "{capacity} {segment_size}");
+        assert_eq!(names(place.path()), ["lock"]);
+    }
+}
+
+#[test]
+fn blobs_and_volatile_memory_come_from_the_backing() {
+    let place = fast_place();
+    let pool = create(place.path(), options(Durability::Process)).unwrap();
+    let backing = pool.backing();
+    assert_eq!(backing.load(Blob::Checkpoint).unwrap(), None);
+    let _persisted = backing.store(Blob::Checkpoint, b"an image").unwrap();
+    assert_eq!(backing.load(Blob::Checkpoint).unwrap().unwrap(), b"an image");
+    assert_eq!(backing.locate(Blob::HeaderSecond), (place.path().join("header").display().to_string(), 4096));
+    assert_eq!((backing.name(), backing.place()), (place.path().join("log").display().to_string(), place.path().to_owned()));
+
+    let memory = backing.volatile("index", 100_000).unwrap();
+    memory.store(8, 9);
+    assert!(memory.share().unwrap().write_sealed);
+    assert_ne!(backing.power_cycle(), 0);
+}
