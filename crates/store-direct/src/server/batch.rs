@@ -308,9 +308,9 @@ impl Server {
             if write.kind == Kind::Delete || write.condition != Condition::None || !roomy {
                 let present = self.present_version(state, earlier, &batch.bytes, write.hash, key, &mut batch.record);
                 write.verdict = match (write.condition, present) {
+                    _ if write.kind == Kind::Delete && present.is_none() => Verdict::Absent,
                     (Condition::Version(version), Some(present)) if version == present => Verdict::Done,
                     (Condition::Version(_), _) | (Condition::Absent, Some(_)) => Verdict::Conflict,
-                    _ if write.kind == Kind::Delete && present.is_none() => Verdict::Absent,
                     _ => Verdict::Done,
                 };
                 write.version = present.unwrap_or(0);

@@ -1,5 +1,9 @@
-//! Stories of the direct store over shared memory.
+//! Stories of the direct store.
 
 mod basics;
 mod crash;
+mod fabric;
+#[path = "../../../fabric/tests/it/loopback/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the stories need only a part of the reference provider")]
+mod loopback;
 mod world;

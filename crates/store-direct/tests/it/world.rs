@@ -5,13 +5,14 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use stonecast_fabric::{BusyPoll, Port, Runtime};
-use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_fabric::{Port, Runtime};
 use stonecast_media::{
     Backing, Ddio, DeclaredPlatform, DirectoryBacking, Durability, OpenMode, PersistenceDomain, Pool, PoolOptions, ReceiveBuffers,
 };
 use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, RecoveryReport, Server, ServerOptions, StoreError};
 use tempfile::TempDir;
+
+use crate::fabric::{Fabric, Provider};
 
 /// See the module documentation.
 pub struct World {
@@ -20,8 +21,9 @@ pub struct World {
     pub segment_size: u64,
     pub durability: Durability,
     pub options: ServerOptions,
-    executor: RefCell<Option<BusyPoll>>,
-    stop: Rc<Cell<bool>>,
+    pub provider: Provider,
+    pub fabric: RefCell<Option<Rc<dyn Fabric>>>,
+    pub stop: Rc<Cell<bool>>,
     pub report: RefCell<RecoveryReport>,
     /// Wraps the backing of the next opening, to inject faults.
     pub wrap: RefCell<Box<dyn Fn(Rc<dyn Backing>) -> Rc<dyn Backing>>>,
@@ -46,7 +48,8 @@ impl Default for World {
             segment_size: 4 << 20,
             durability: Durability::Process,
             options: ServerOptions::default(),
-            executor: RefCell::default(),
+            provider: Provider::Reference,
+            fabric: RefCell::default(),
             stop: Rc::default(),
             report: RefCell::default(),
             wrap: RefCell::new(Box::new(|backing| backing)),
@@ -66,7 +69,11 @@ impl World {
     }
 
     pub fn address(&self) -> String {
-        format!("shm:{}", self.directory.path().join("socket").display())
+        self.fabric().address()
+    }
+
+    fn fabric(&self) -> Rc<dyn Fabric> {
+        self.fabric.borrow().clone().expect("a story runs")
     }
 
     /// Opens the pool as a server does, creating it the first time.
@@ -104,18 +111,17 @@ impl World {
     /// Like `run_until`; an error is that of opening.
     pub fn try_run<T>(&self, end: End, story: impl AsyncFnOnce(&World) -> T) -> Result<T, StoreError> {
         let pool = self.open_pool()?;
-        let device = Rc::new(ShmDevice::new(ShmOptions::default()).expect("a device"));
-        let executor = BusyPoll::new(device.clone(), 1_000_000);
-        let port = Rc::new(Port::new(device.clone(), 65_536).expect("a port"));
-        executor.add_port(&port);
-        *self.executor.borrow_mut() = Some(executor.clone());
+        let fabric: Rc<dyn Fabric> = self.provider.start(self.directory.path()).into();
+        *self.fabric.borrow_mut() = Some(fabric.clone());
+        let executor = fabric.executor();
+        let port = fabric.port(65_536);
         let runtime = executor.runtime();
         let stop = self.stop.clone();
         stop.set(false);
         self.ended.replace(None);
         let (server, report) = executor.block_on(Server::open(pool, port.clone(), runtime.clone(), self.options))?;
         *self.report.borrow_mut() = report;
-        stonecast_fabric::Device::listen(&*device, &self.address()).expect("the address is free");
+        port.device().listen(&self.address()).expect("the address is free");
         let server = Rc::new(server);
         let ended = self.ended.clone();
         let serving = server.clone();
@@ -138,7 +144,7 @@ impl World {
             let server = Rc::into_inner(server).expect("nobody else holds the server");
             executor.block_on(server.close()).expect("the server closes");
         }
-        *self.executor.borrow_mut() = None;
+        *self.fabric.borrow_mut() = None;
         Ok(result)
     }
 
@@ -154,15 +160,12 @@ impl World {
 
     /// A device of its own for a client.
     pub fn port(&self) -> (Rc<Port>, Rc<dyn Runtime>) {
-        let executor = self.executor.borrow().clone().expect("a story runs");
-        let device = Rc::new(ShmDevice::new(ShmOptions::default()).expect("a device"));
-        let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS).expect("a port"));
-        executor.add_port(&port);
-        (port, executor.runtime())
+        let fabric = self.fabric();
+        (fabric.port(CLIENT_COMPLETIONS), fabric.executor().runtime())
     }
 
     pub fn runtime(&self) -> Rc<dyn Runtime> {
-        self.executor.borrow().as_ref().expect("a story runs").runtime()
+        self.fabric().executor().runtime()
     }
 }
 

@@ -15,7 +15,7 @@ use stonecast_media::{PersistentRegion, Region};
 use super::{Completions, Fault, Flavour, Key, Loopback, Memory, Net, Posted, Qp, SharedQueue};
 
 const SEND_SIZE_MAX: u32 = 4096;
-const PRIVATE_DATA_SIZE_MAX: usize = 56;
+const PRIVATE_DATA_SIZE_MAX: usize = 256;
 
 impl Loopback {
     pub(super) fn new(net: Rc<RefCell<Net>>, node: usize) -> Self {
