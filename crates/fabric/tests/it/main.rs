@@ -3,5 +3,6 @@
 mod decorate;
 mod loopback;
 mod mutants;
+mod page;
 mod port;
 mod suite;

@@ -96,7 +96,10 @@ impl Wake for Reentrant {
 
 impl Drop for Reentrant {
     fn drop(&mut self) {
-        Self::use_the_port();
+        // A second panic would end the process and hide the first.
+        if !std::thread::panicking() {
+            Self::use_the_port();
+        }
     }
 }
 

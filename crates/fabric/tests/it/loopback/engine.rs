@@ -204,7 +204,7 @@ impl Net {
     }
 
     fn refuse_misaligned(&self, remote: RemoteAddress) -> Result<(), Status> {
-        let misaligned = remote.address % 8 != 0 && self.fault != Fault::MisalignmentIgnored;
+        let misaligned = !remote.address.is_multiple_of(8) && self.fault != Fault::MisalignmentIgnored;
         if misaligned { Err(Status::RemoteInvalidRequest) } else { Ok(()) }
     }
 

@@ -57,12 +57,12 @@ impl Region for Memory {
     }
 
     fn load(&self, offset: u64) -> u64 {
-        assert_eq!(offset % 8, 0, "words are aligned");
+        assert!(offset.is_multiple_of(8), "words are aligned");
         self.word(offset)
     }
 
     fn store(&self, offset: u64, value: u64) {
-        assert_eq!(offset % 8, 0, "words are aligned");
+        assert!(offset.is_multiple_of(8), "words are aligned");
         self.write(offset, &value.to_ne_bytes());
     }
 
