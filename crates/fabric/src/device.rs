@@ -50,7 +50,8 @@ pub enum DeviceError {
         capability: &'static str,
     },
     /// The request makes no sense whatever the peer holds: a FLUSH of no bytes, an atomic whose local span is not 8
-    /// bytes, a receive buffer or a window outside its region, an object that is still in use.
+    /// bytes, a receive buffer or a window outside its region, own receive buffers for a queue pair that takes from a
+    /// shared queue, a send on a queue pair that was never connected, a region that goes while keys still open it.
     #[error("malformed request: {reason}")]
     Malformed {
         /// What is wrong with it.
@@ -157,6 +158,9 @@ pub struct ReadInto<'a> {
 /// that a posted operation may overtake earlier *non-posted* ones unless it carries the fence flag. READ, CAS, FAA,
 /// FLUSH and ATOMIC_WRITE take effect after everything before them. Completions come in posting order. Nothing is
 /// promised across queue pairs. Within one WRITE the order of bytes is unspecified; aligned 8-byte words are whole.
+///
+/// *Without the responder's CPU.* WRITE, READ, CAS, FAA, FLUSH, ATOMIC_WRITE, and SENDs into a multi-packet queue that has
+/// room, make progress whether or not the responder polls.
 ///
 /// *Refusal.* A post that is malformed on its face is refused whole and harms nothing: an operation that the device
 /// lacks ([`DeviceError::Unsupported`]), a SEND longer than the device sends ([`DeviceError::Limit`]), what

@@ -100,6 +100,12 @@ pub(super) async fn buffers_posted_before_the_connection_take_its_first_messages
     }
 }
 
+pub(super) async fn a_send_before_the_connection_is_refused(scene: Rc<Scene>) {
+    let client = scene.end(0, Setup::default(), None, None, None);
+    let refused = client.device().post_send(client.qp, &[signalled(1, send(&client, 0, 8))]);
+    assert!(matches!(refused, Err(DeviceError::Malformed { .. })), "{refused:?}");
+}
+
 pub(super) async fn connections_between_the_same_two_nodes_are_separate(scene: Rc<Scene>) {
     let mut pairs = Vec::new();
     for _ in 0..5 {

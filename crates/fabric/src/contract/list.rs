@@ -30,6 +30,7 @@ macro_rules! __contract_list {
                 a_read_of_any_size_and_alignment_brings_exactly_its_bytes: [],
                 a_megabyte_travels_whole_in_both_directions: [],
                 an_empty_write_and_an_empty_read_at_the_end_of_a_region_succeed: [],
+                one_sided_operations_need_nothing_of_the_responder: [],
                 allocated_memory_is_zeroed: [],
             }
             atomics {
@@ -120,6 +121,7 @@ macro_rules! __contract_list {
                 an_empty_shared_queue_stops_every_sender_until_it_is_filled: [],
                 a_write_with_immediate_takes_a_shared_buffer: [],
                 a_full_shared_queue_refuses_buffers_whole: [],
+                a_queue_pair_that_shares_a_queue_has_no_buffers_of_its_own: [],
             }
             multi_packet {
                 messages_lie_side_by_side_at_multiples_of_the_stride: [MultiPacket],
@@ -131,7 +133,7 @@ macro_rules! __contract_list {
                 an_exhausted_multi_packet_queue_stops_senders_until_it_is_filled: [MultiPacket],
                 a_multi_packet_queue_that_stays_exhausted_is_receiver_not_ready: [MultiPacket],
                 messages_of_two_senders_interleave_without_overlap: [MultiPacket],
-                a_read_after_an_append_sees_it_without_the_receiver: [MultiPacket],
+                an_append_and_a_read_of_it_need_nothing_of_the_receiver: [MultiPacket],
                 a_message_longer_than_a_multi_packet_buffer_is_invalid: [MultiPacket],
                 a_write_with_immediate_to_a_multi_packet_queue_is_invalid: [MultiPacket],
             }
@@ -153,6 +155,7 @@ macro_rules! __contract_list {
                 private_data_that_is_too_long_is_refused: [],
                 an_address_in_use_is_refused: [],
                 buffers_posted_before_the_connection_take_its_first_messages: [],
+                a_send_before_the_connection_is_refused: [],
                 connections_between_the_same_two_nodes_are_separate: [],
                 both_sides_of_a_connection_can_post: [],
                 a_disconnect_flushes_what_is_outstanding_on_both_sides: [],

@@ -37,7 +37,7 @@ mod failure;
 mod flush;
 mod list;
 mod multi_packet;
-mod operations;
+pub mod operations;
 mod ordering;
 mod ports;
 mod queues;
@@ -48,7 +48,7 @@ mod scene;
 mod shared;
 mod transfer;
 
-pub use end::End;
+pub use end::{End, fenced, signalled, unsignalled};
 pub use list::cases;
 pub use scene::{Pair, Scene, Setup};
 
@@ -72,6 +72,11 @@ pub trait World {
     fn runtime(&self) -> Rc<dyn Runtime>;
     /// Drives everything until `story` is done.
     fn run(&self, story: Story);
+    /// Leaves node `index` without processor time: the story does not touch its port and completion queues any more, and
+    /// the world must not either. Nothing to do for worlds that never poll by themselves.
+    fn hold(&self, index: usize) {
+        let _ = index;
+    }
     /// Memory of node `index`, `size` bytes, for which the device grants FLUSH with persistence. `None` where the
     /// device has no such FLUSH.
     fn persistent_region(&self, index: usize, size: u64) -> Option<Rc<dyn PersistentRegion>> {

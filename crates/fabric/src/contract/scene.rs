@@ -36,7 +36,8 @@ struct Node {
     address: OnceCell<String>,
     /// Connection events that no step of the story has asked for yet.
     events: RefCell<Vec<ConnectionEvent>>,
-    alive: Cell<bool>,
+    /// Neither killed nor held.
+    polled: Cell<bool>,
 }
 
 /// How to make a [`Pair`]. `Default` suits most stories.
@@ -140,8 +141,14 @@ impl Scene {
 
     /// Kills node `index`.
     pub fn kill(&self, index: usize) {
-        self.made(index).alive.set(false);
+        self.made(index).polled.set(false);
         self.world.kill(index);
+    }
+
+    /// Leaves node `index` without processor time from now on.
+    pub fn hold(&self, index: usize) {
+        self.made(index).polled.set(false);
+        self.world.hold(index);
     }
 
     /// A connected pair with buffers, after `setup`. The events of the connection are taken.
@@ -272,9 +279,9 @@ impl Scene {
         self.pass(QUIET_NS).await;
     }
 
-    /// Makes progress for every living node and collects its connection events.
+    /// Makes progress for every node that is alive and not held, and collects its connection events.
     pub fn pump(&self) {
-        for node in self.nodes.iter().filter_map(OnceCell::get).filter(|node| node.alive.get()) {
+        for node in self.nodes.iter().filter_map(OnceCell::get).filter(|node| node.polled.get()) {
             node.port.pump();
             node.events.borrow_mut().extend(std::iter::from_fn(|| node.port.take_event()));
         }
@@ -285,7 +292,7 @@ impl Scene {
             port: self.world.node(index),
             address: OnceCell::new(),
             events: RefCell::default(),
-            alive: Cell::new(true),
+            polled: Cell::new(true),
         })
     }
 }

@@ -63,6 +63,13 @@ pub(super) async fn a_full_shared_queue_refuses_buffers_whole(scene: Rc<Scene>) 
     }
 }
 
+pub(super) async fn a_queue_pair_that_shares_a_queue_has_no_buffers_of_its_own(scene: Rc<Scene>) {
+    let stage = Shared::new(&scene, 4).await;
+    let own = ReceiveQueue::Own(stage.end().qp);
+    let refused = stage.end().device().post_receive(own, &[stage.buffer(0)]);
+    assert!(matches!(refused, Err(DeviceError::Malformed { .. })), "{refused:?}");
+}
+
 /// Two clients whose messages go to one shared queue of a server; both report to one completion queue.
 struct Shared {
     first: Pair,

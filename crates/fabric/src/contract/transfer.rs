@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::Scene;
 use super::end::unsignalled;
-use super::operations::{read, write};
+use super::operations::{compare_and_swap, fetch_and_add, read, write};
 use crate::{Access, LocalSpan, Operation, RemoteAddress, Status};
 
 /// Sizes around the grains at which copying code changes its ways: words, cache lines, pages.
@@ -68,6 +68,18 @@ pub(super) async fn an_empty_write_and_an_empty_read_at_the_end_of_a_region_succ
     let local = client.local(client.buffer.size, 0);
     assert_eq!(client.execute(Operation::Write { local, remote: end }).await, Status::Success);
     assert_eq!(client.execute(Operation::Read { local, remote: end }).await, Status::Success);
+}
+
+pub(super) async fn one_sided_operations_need_nothing_of_the_responder(scene: Rc<Scene>) {
+    let pair = scene.pair().await;
+    let (client, server) = (&pair.client, &pair.server);
+    client.set_word(0, 7);
+    scene.hold(1);
+    assert_eq!(client.execute(write(client, 0, 8, server, 64)).await, Status::Success);
+    assert_eq!(client.execute(fetch_and_add(client.local(8, 8), server.remote(64), 1)).await, Status::Success);
+    assert_eq!(client.execute(compare_and_swap(client.local(16, 8), server.remote(64), 8, 9)).await, Status::Success);
+    assert_eq!(client.execute(read(client, 24, 8, server, 64)).await, Status::Success);
+    assert_eq!([8, 16, 24].map(|offset| client.word(offset)), [7, 8, 9]);
 }
 
 pub(super) async fn allocated_memory_is_zeroed(scene: Rc<Scene>) {

@@ -145,3 +145,84 @@ fn local_words(local: LocalSpan) -> [u64; 3] {
 fn remote_words(remote: RemoteAddress) -> [u64; 2] {
     [remote.address, u64::from(remote.rkey.0)]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryRegion, Opcode, Placement, Rkey};
+
+    fn hash(pass: impl Fn(&Audit)) -> u64 {
+        let audit = Audit::default();
+        pass(&audit);
+        audit.hash()
+    }
+
+    #[test]
+    fn every_number_of_a_post_and_of_a_completion_changes_the_hash() {
+        let region = MemoryRegion { index: 1, address: 2, size: 3, rkey: Rkey(4) };
+        let local = LocalSpan { region, offset: 5, size: 6 };
+        let remote = RemoteAddress { address: 7, rkey: Rkey(8) };
+        let place = FlushPlacement::Global;
+        let mut operations = vec![Operation::Send { local }, Operation::Send { local: LocalSpan { offset: 9, ..local } }];
+        for local in [local, LocalSpan { offset: 9, ..local }, LocalSpan { size: 9, ..local }] {
+            operations.push(Operation::Write { local, remote });
+            operations.push(Operation::Read { local, remote });
+        }
+        for remote in [remote, RemoteAddress { address: 9, ..remote }, RemoteAddress { rkey: Rkey(9), ..remote }] {
+            operations.push(Operation::WriteWithImmediate { local, remote, immediate: 1 });
+            operations.push(Operation::WriteWithImmediate { local, remote, immediate: 2 });
+            operations.push(Operation::CompareAndSwap { local, remote, expected: 1, swap: 2 });
+            operations.push(Operation::CompareAndSwap { local, remote, expected: 2, swap: 1 });
+            operations.push(Operation::FetchAndAdd { local, remote, add: 1 });
+            operations.push(Operation::FetchAndAdd { local, remote, add: 2 });
+            operations.push(Operation::Flush { remote, size: 1, placement: place });
+            operations.push(Operation::Flush { remote, size: 2, placement: place });
+            operations.push(Operation::Flush { remote, size: 1, placement: FlushPlacement::Persistent });
+            operations.push(Operation::AtomicWrite { remote, value: 1 });
+            operations.push(Operation::AtomicWrite { remote, value: 2 });
+        }
+        let plain = |operation| WorkRequest { wr_id: 1, operation, signalled: true, fence: false };
+        let mut requests: Vec<WorkRequest> = operations.into_iter().map(plain).collect();
+        let first = requests[0];
+        requests.push(WorkRequest { wr_id: 2, ..first });
+        requests.push(WorkRequest { signalled: false, ..first });
+        requests.push(WorkRequest { fence: true, ..first });
+        let mut hashes: Vec<u64> = requests.iter().map(|request| hash(|audit| audit.sent(QueuePair(1), &[*request]))).collect();
+        hashes.push(hash(|audit| audit.sent(QueuePair(2), &[first])));
+        hashes.push(hash(|audit| audit.sent(QueuePair(1), &[first, first])));
+        hashes.push(hash(|audit| (audit.sent(QueuePair(1), &[first]), audit.sent(QueuePair(1), &[first])).0));
+
+        let done = WorkCompletion {
+            wr_id: 1,
+            status: Status::Success,
+            opcode: Opcode::Receive,
+            qp: QueuePair(1),
+            immediate: 0,
+            placement: Placement { offset: 0, size: 8 },
+        };
+        let completions = [
+            done,
+            WorkCompletion { wr_id: 2, ..done },
+            WorkCompletion { status: Status::LocalLength, ..done },
+            WorkCompletion { opcode: Opcode::BufferConsumed, ..done },
+            WorkCompletion { qp: QueuePair(2), ..done },
+            WorkCompletion { immediate: 1, ..done },
+            WorkCompletion { placement: Placement { offset: 8, size: 0 }, ..done },
+        ];
+        hashes.extend(completions.iter().map(|done| hash(|audit| audit.completed(CompletionQueue(1), &[*done]))));
+        let count = hashes.len();
+        hashes.sort_unstable();
+        hashes.dedup();
+        assert_eq!(hashes.len(), count);
+    }
+
+    #[test]
+    fn the_order_of_events_changes_the_hash() {
+        let qp = QueuePair(1);
+        let one = ConnectionEvent::Established { qp, private_data: vec![1] };
+        let other = ConnectionEvent::Disconnected { qp, cause: DisconnectCause::Requested };
+        let in_order = hash(|audit| (audit.happened(&one), audit.happened(&other)).0);
+        let swapped = hash(|audit| (audit.happened(&other), audit.happened(&one)).0);
+        assert_ne!(in_order, swapped);
+    }
+}

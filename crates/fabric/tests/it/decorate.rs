@@ -36,6 +36,9 @@ impl World for Watched {
     fn persistent_region(&self, index: usize, size: u64) -> Option<Rc<dyn PersistentRegion>> {
         self.world.persistent_region(index, size)
     }
+    fn hold(&self, index: usize) {
+        self.world.hold(index);
+    }
     fn can_kill(&self) -> bool {
         self.world.can_kill()
     }
@@ -57,17 +60,6 @@ fn a_decorated_device_keeps_every_promise_and_the_same_story_gives_the_same_hash
         let (first, second) = (watch(LIBERAL, name), watch(LIBERAL, name));
         assert_eq!(first, second, "{name}");
     }
-}
-
-#[test]
-fn different_stories_give_different_hashes() {
-    let mut hashes: Vec<u64> = cases().iter().map(|case| watch(PLAIN, case.name).1).filter(|&hash| hash != 0).collect();
-    let count = hashes.len();
-    assert!(count > 100, "most stories pass something through a device: {count}");
-    hashes.sort_unstable();
-    hashes.dedup();
-    // Stories that differ only in what the test itself looks at may share a hash; three do.
-    assert!(hashes.len() + 8 >= count, "{} hashes of {count} stories", hashes.len());
 }
 
 #[test]

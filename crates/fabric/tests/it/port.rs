@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use stonecast_fabric::contract::World as _;
 use stonecast_fabric::decorate::{Observed, Observer};
 use stonecast_fabric::{
-    Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions, ReadInto, RemoteAddress,
-    Status, WorkRequest,
+    Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue,
+    ReceiveRequest, RemoteAddress, Status, WorkRequest,
 };
 
 use crate::loopback::{Fault, Flavour, LIBERAL, LoopbackWorld, PLAIN};
@@ -24,11 +24,16 @@ struct Connected {
     qp: QueuePair,
     local: MemoryRegion,
     remote: MemoryRegion,
+    numbers: Rc<Numbers>,
 }
 
 fn connected(flavour: Flavour) -> Connected {
     let world = LoopbackWorld::new(flavour, Fault::Nothing);
-    let (client, server) = (world.node(0), world.node(1));
+    let (inner, server) = (world.node(0), world.node(1));
+    let numbers = Rc::new(Numbers::default());
+    let device = Rc::new(Observed::new(inner.device().clone(), numbers.clone()));
+    let client = Rc::new(Port::new(device, 64).expect("completion queues"));
+    world.executor().add_port(&client);
     let new_qp = |port: &Port| {
         let options = QueuePairOptions {
             send_cq: port.send_cq(),
@@ -54,7 +59,7 @@ fn connected(flavour: Flavour) -> Connected {
     client.pump();
     assert!(matches!(client.take_event(), Some(ConnectionEvent::Established { .. })));
     assert!(matches!(server.take_event(), Some(ConnectionEvent::Established { .. })));
-    Connected { world, client, server, qp, local, remote }
+    Connected { world, client, server, qp, local, remote, numbers }
 }
 
 impl Connected {
@@ -197,34 +202,29 @@ impl Observer for Numbers {
 #[test]
 fn slots_are_used_again_when_their_completion_has_come_and_not_before() {
     let stage = connected(PLAIN);
-    let numbers = Rc::new(Numbers::default());
-    let device = Rc::new(Observed::new(stage.client.device().clone(), numbers.clone()));
-    let port = Rc::new(Port::new(device, 64).expect("completion queues"));
-    let options = QueuePairOptions {
-        send_cq: port.send_cq(),
-        receive_cq: port.receive_cq(),
-        shared_receive_queue: None,
-        send_capacity: 16,
-        receive_capacity: 1,
-        rnr_retry_count: 0,
-        rnr_retry_delay_ns: 0,
+    // The server has no receive buffer, so what is sent stays on its way.
+    let operations = [stage.send()];
+    let abandon_four = || {
+        for _ in 0..4 {
+            let mut abandoned = pin!(stage.client.submit(stage.qp, &operations));
+            assert!(abandoned.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        stage.numbers.seen.take().into_iter().map(|wr_id| wr_id >> 1).collect::<Vec<_>>()
     };
-    let qp = port.device().create_queue_pair(options).expect("a queue pair");
-    // Not connected: what is posted stays on its way.
-    let operations = [stage.write()];
+    assert_eq!(abandon_four(), [0, 1, 2, 3], "none is used again before its completion");
+    let region = stage.server.device().allocate(64, Access::NONE).expect("memory");
+    let buffers = [0; 4].map(|wr_id| ReceiveRequest { wr_id, local: LocalSpan { region, offset: 0, size: 64 } });
+    stage.server.device().post_receive(ReceiveQueue::Own(QueuePair(7)), &buffers).expect("the server's first queue pair");
     for _ in 0..4 {
-        let mut abandoned = pin!(port.submit(qp, &operations));
-        assert!(abandoned.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        while stage.server.take_received().is_none() {
+            stage.server.pump();
+            stage.client.pump();
+        }
     }
-    let slots: Vec<u64> = numbers.seen.borrow().iter().map(|wr_id| wr_id >> 1).collect();
-    assert_eq!(slots, [0, 1, 2, 3], "none is used again before its completion");
-    port.destroy_queue_pair(qp).expect("it exists");
-    let qp = port.device().create_queue_pair(options).expect("a queue pair");
-    for _ in 0..4 {
-        let mut abandoned = pin!(port.submit(qp, &operations));
-        assert!(abandoned.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    }
-    assert!(numbers.seen.borrow().iter().all(|wr_id| wr_id >> 1 < 4), "all four are used again: {:?}", numbers.seen.borrow());
+    stage.client.pump();
+    let mut again = abandon_four();
+    again.sort_unstable();
+    assert_eq!(again, [0, 1, 2, 3], "and all are used again after it");
 }
 
 /// Needs the port to forget a destroyed queue pair: its number may come back.

@@ -239,6 +239,9 @@ impl Device for Loopback {
         requests.iter().try_for_each(|request| self.check(net, &request.operation))?;
         let fault = net.fault;
         let pair = net.qp(self.node, qp)?;
+        if pair.peer.is_none() && fault != Fault::SendsBeforeTheConnection {
+            return Err(DeviceError::Malformed { reason: "a send on a queue pair that was never connected" });
+        }
         let capacity = pair.options.send_capacity;
         let room = (capacity as usize).saturating_sub(pair.send.len());
         let (failed, full) = (pair.failed, requests.len() > room && fault != Fault::QueueNeverFull);
@@ -263,6 +266,9 @@ impl Device for Loopback {
         let (buffers, capacity) = match queue {
             ReceiveQueue::Own(qp) => {
                 let pair = net.qp(self.node, qp)?;
+                if pair.options.shared_receive_queue.is_some() {
+                    return Err(DeviceError::Malformed { reason: "the queue pair takes from a shared queue" });
+                }
                 (&mut pair.receive, pair.options.receive_capacity)
             }
             ReceiveQueue::Shared(queue) => {
@@ -284,7 +290,7 @@ impl Device for Loopback {
 
     fn poll(&self, cq: CompletionQueue, limit: usize, into: &mut Vec<WorkCompletion>) -> usize {
         let net = &mut *self.net.borrow_mut();
-        if net.nodes[self.node].dead {
+        if net.nodes[self.node].dead || net.nodes[self.node].held {
             return 0;
         }
         net.progress();

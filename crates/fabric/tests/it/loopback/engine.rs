@@ -44,6 +44,9 @@ impl Net {
     pub(super) fn step(&mut self, node: usize, qp: u32) -> bool {
         let Some(index) = self.pick(&self.nodes[node].qps[&qp]) else { return false };
         let Some(peer) = self.nodes[node].qps[&qp].peer else { return false };
+        if self.nodes[peer.0].held && self.fault == Fault::ResponderMustPoll {
+            return false;
+        }
         let now = self.clock.now();
         let mut posted = self.nodes[node].qps.get_mut(&qp).expect("exists").send.remove(index).expect("just picked");
         let outcome = if now < posted.not_before { None } else { self.execute(node, qp, peer, &mut posted) };

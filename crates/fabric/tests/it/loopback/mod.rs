@@ -105,6 +105,8 @@ pub enum Fault {
     MemoryNotZeroed,
     DeregistrationUnchecked,
     AnyoneMayListen,
+    ResponderMustPoll,
+    SendsBeforeTheConnection,
 }
 
 /// Everything that the devices share.
@@ -136,6 +138,8 @@ impl Clock {
 #[derive(Default)]
 struct NodeState {
     dead: bool,
+    /// Gets no processor time.
+    held: bool,
     regions: Vec<Option<Rc<Memory>>>,
     keys: BTreeMap<u32, Key>,
     next_key: u32,

@@ -76,6 +76,10 @@ impl World for LoopbackWorld {
         self.net.borrow().flavour.capable.then(|| Rc::new(Memory::new(size, true)) as Rc<dyn PersistentRegion>)
     }
 
+    fn hold(&self, index: usize) {
+        self.net.borrow_mut().nodes[index].held = true;
+    }
+
     fn can_kill(&self) -> bool {
         self.net.borrow().flavour.capable
     }
