@@ -14,13 +14,15 @@ mod extents;
 mod pending;
 mod read;
 mod scan;
+mod turns;
 mod write;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use stonecast_fabric::{
-    Access, ConnectionEvent, LocalSpan, MemoryRegion, Port, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Runtime, Status,
+    Access, ConnectionEvent, LocalSpan, MemoryRegion, Port, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Runtime,
+    Status,
 };
 use stonecast_log::LogFormat;
 use zerocopy::IntoBytes as _;
@@ -32,6 +34,7 @@ use crate::stat::Stat;
 
 use extents::Extents;
 use pending::Pending;
+use turns::Turns;
 
 pub use read::Values;
 pub use scan::{Entries, Entry};
@@ -56,6 +59,7 @@ struct Inner {
     receives: MemoryRegion,
     pending: RefCell<Pending>,
     extents: RefCell<Extents>,
+    turns: Turns,
     closed: Cell<bool>,
 }
 
@@ -120,6 +124,7 @@ impl Client {
             receives,
             pending: RefCell::new(Pending::new(ring_size)),
             extents: RefCell::new(Extents::new(&welcome)),
+            turns: Turns::default(),
             closed: Cell::new(false),
         });
         inner.runtime.spawn(Box::pin(take_answers(inner.port.clone(), Rc::downgrade(&inner))));

@@ -31,6 +31,9 @@ const BUSY_RETRIES_MAX: u32 = 100_000;
 impl Client {
     /// Stores `value` under `key` and returns its version. When it returns, the write is durable as declared and visible
     /// to every client. On an error see [`StoreError::effect`].
+    ///
+    /// Puts of one client that are in flight together are committed in the order in which they were first polled, as long
+    /// as the server does not send one back for want of staging memory (copying clients of a pool that is nearly full).
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, StoreError> {
         match self.put_if(key, value, Condition::None).await? {
             Written::Done(version) => Ok(version),
@@ -96,11 +99,7 @@ fn failure(verdict: Verdict) -> StoreError {
 }
 
 pub(super) fn check_key(key: &[u8]) -> Result<(), StoreError> {
-    if (1..=KEY_SIZE_MAX).contains(&key.len()) {
-        Ok(())
-    } else {
-        Err(StoreError::KeySize { size: key.len(), max: KEY_SIZE_MAX })
-    }
+    if (1..=KEY_SIZE_MAX).contains(&key.len()) { Ok(()) } else { Err(StoreError::KeySize { size: key.len(), max: KEY_SIZE_MAX }) }
 }
 
 impl Inner {
@@ -113,11 +112,20 @@ impl Inner {
 
     async fn put_record(self: &Rc<Self>, draft: &Draft<'_>) -> Result<(Verdict, u64), StoreError> {
         let size = record_size(draft.key.len(), draft.value.len());
+        let turn = self.turns.take().await;
+        let mut pauses = 0;
         loop {
             self.check_open()?;
             if !self.extents.borrow().has_room(size) {
-                if let Some(verdict) = self.lease(size).await? {
-                    return Ok((verdict, 0));
+                match self.lease(size).await? {
+                    None => {}
+                    // Space is being prepared. The turn is kept: writes asked for later stay behind this one.
+                    Some(Verdict::Busy) if pauses < BUSY_RETRIES_MAX => {
+                        pauses += 1;
+                        self.runtime.sleep(BUSY_PAUSE_NS).await;
+                    }
+                    Some(Verdict::Busy) => return Ok((Verdict::NoSpace, 0)),
+                    Some(verdict) => return Ok((verdict, 0)),
                 }
                 continue;
             }
@@ -132,8 +140,10 @@ impl Inner {
             draft.encode(&self.format, spot.position, spot.generation, self.welcome.epoch.get(), &mut record);
             self.port.device().memory(self.staging).write(offset, &record);
             let local = LocalSpan { region: self.staging, offset, size: size as u32 };
-            let operation = Operation::WriteWithImmediate { local, remote: spot.remote, immediate: immediate(spot.slot, spot.unit) };
+            let operation =
+                Operation::WriteWithImmediate { local, remote: spot.remote, immediate: immediate(spot.slot, spot.unit) };
             self.send(ticket, operation)?;
+            drop(turn);
             if self.extents.borrow().should_lease_ahead() {
                 self.lease_ahead();
             }

@@ -6,4 +6,5 @@ mod fabric;
 #[path = "../../../fabric/tests/it/loopback/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the stories need only a part of the reference provider")]
 mod loopback;
+mod order;
 mod world;
