@@ -20,7 +20,6 @@
 //!   see that nothing happens, a slow machine can hide a fault but not invent one.
 
 use std::future::Future;
-use std::io::Write as _;
 use std::pin::Pin;
 use std::rc::Rc;
 
@@ -43,6 +42,8 @@ mod ports;
 mod queues;
 mod reads;
 mod receives;
+#[doc(hidden)]
+pub mod report;
 mod revocation;
 mod scene;
 mod shared;
@@ -143,6 +144,11 @@ pub struct Case {
 }
 
 impl Case {
+    /// What is missing for it; see [`Need::missing`].
+    pub fn missing(&self, capabilities: &Capabilities, can_kill: bool) -> Option<&'static str> {
+        self.needs.iter().find_map(|need| need.missing(capabilities, can_kill))
+    }
+
     /// The promise as a sentence.
     pub fn sentence(&self) -> String {
         let mut words = self.name.replace('_', " ");
@@ -153,30 +159,30 @@ impl Case {
     }
 }
 
-/// Checks the promise called `name` on `world`. Panics when it is broken; says so when it cannot be checked.
-pub fn check(name: &str, world: Rc<dyn World>) {
+/// Whether a promise could be checked. A broken one panics instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The story went as promised.
+    Kept,
+    /// The device or the world lacks what the story needs.
+    NotRun {
+        /// [`Capabilities::name`].
+        device: String,
+        /// What is missing.
+        reason: &'static str,
+    },
+}
+
+/// Checks the promise called `name` on `world`.
+pub fn check(name: &str, world: Rc<dyn World>) -> Outcome {
     let case = cases().iter().find(|case| case.name == name).expect("the list makes the tests, so each test has a case");
     let scene = Scene::new(world.clone());
     let capabilities = scene.node(0).device().capabilities().clone();
-    if let Some(missing) = case.needs.iter().find_map(|need| need.missing(&capabilities, world.can_kill())) {
-        println!("not run: {name} ({missing})");
-        return;
+    if let Some(reason) = case.missing(&capabilities, world.can_kill()) {
+        return Outcome::NotRun { device: capabilities.name, reason };
     }
     world.run((case.run)(scene));
-}
-
-/// Says on stderr, past the test harness, how many promises can be checked on `world`, and which cannot, by name.
-pub fn summarize(world: Rc<dyn World>) {
-    let capabilities = world.node(0).device().capabilities().clone();
-    let missing = |case: &Case| case.needs.iter().find_map(|need| need.missing(&capabilities, world.can_kill()));
-    let not_run: Vec<_> = cases().iter().filter_map(|case| missing(case).map(|why| (case.name, why))).collect();
-    let (all, name) = (cases().len(), &capabilities.name);
-    let mut text = format!("contract of {name}: {} of {all} promises checked, {} not run\n", all - not_run.len(), not_run.len());
-    for (case, why) in not_run {
-        text += &format!("contract of {name}: not run: {case} ({why})\n");
-    }
-    // A closed stderr must not turn into a broken promise.
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    Outcome::Kept
 }
 
 /// Makes one test per promise of the contract, named by it, and one that reports what could not be checked.
@@ -189,7 +195,7 @@ macro_rules! contract_tests {
 
         #[test]
         fn contract_summary() {
-            $crate::contract::summarize($world);
+            $crate::contract::report::summarize($world);
         }
     };
 }
@@ -205,7 +211,7 @@ macro_rules! __contract_test_functions {
         $(
             #[test]
             fn $name() {
-                $crate::contract::check(stringify!($name), $world);
+                $crate::contract::report::test(stringify!($name), $world);
             }
         )*
     };

@@ -103,6 +103,6 @@ fn failure(flavour: Flavour, fault: Fault, name: &str) -> Option<String> {
             report(panic);
         }));
     });
-    let told = catch_unwind(AssertUnwindSafe(|| check(name, LoopbackWorld::new(flavour, fault))));
+    let told = catch_unwind(AssertUnwindSafe(|| drop(check(name, LoopbackWorld::new(flavour, fault)))));
     told.is_err().then(|| LAST_PANIC.with(|last| last.borrow_mut().take()).expect("the hook saw the panic"))
 }
