@@ -20,13 +20,15 @@ mod device;
 mod executor;
 mod handles;
 mod port;
+mod runtime;
 mod work;
 
 pub use connection::{ConnectionEvent, ConnectionRequest, DisconnectCause, PeerIdentity};
 pub use device::{Capabilities, Device, DeviceError, QueuePairOptions, ReadInto, ReceiveQueue, SharedReceiveQueueOptions};
-pub use executor::{BusyPoll, Park, Runtime, Sleep, Timer};
+pub use executor::{BusyPoll, Park};
 pub use handles::{Access, CompletionQueue, MemoryRegion, QueuePair, Rkey, SharedReceiveQueue};
 pub use port::{Port, Received};
+pub use runtime::{Runtime, Sleep, Timer};
 pub use work::{
     FlushPlacement, LocalSpan, Opcode, Operation, Placement, ReceiveRequest, RemoteAddress, Status, WorkCompletion, WorkRequest,
 };

@@ -1,0 +1,186 @@
+//! The executor on clocks that tests advance.
+
+use super::*;
+
+/// A device that never has anything, on a clock that advances by a microsecond a look and by what it parks.
+struct Idle {
+    now: Cell<Nanoseconds>,
+    parked: Cell<u32>,
+}
+
+impl Park for Idle {
+    fn now(&self) -> Nanoseconds {
+        self.now.set(self.now.get() + 1_000);
+        self.now.get()
+    }
+    fn park(&self, timeout: Nanoseconds) {
+        self.now.set(self.now.get() + timeout);
+        self.parked.set(self.parked.get() + 1);
+    }
+}
+
+fn executor() -> (Rc<Idle>, BusyPoll) {
+    let idle = Rc::new(Idle { now: Cell::new(0), parked: Cell::new(0) });
+    (idle.clone(), BusyPoll::new(idle, 50_000))
+}
+
+#[test]
+fn an_idle_executor_parks_instead_of_spinning() {
+    let (idle, executor) = executor();
+    let runtime = executor.runtime();
+    executor.block_on(runtime.sleep(1_000_000_000));
+    assert!(idle.parked.get() >= 1, "one second of idleness passes in parks");
+    assert!(idle.parked.get() <= 30, "each park lasts as long as it may: {}", idle.parked.get());
+}
+
+#[test]
+fn sleepers_wake_in_the_order_of_their_deadlines_and_tasks_end_before_their_slot_is_reused() {
+    let (_, executor) = executor();
+    let runtime = executor.runtime();
+    let order = Rc::new(RefCell::new(Vec::new()));
+    for delay in [30_000u64, 10_000, 20_000] {
+        let (order, runtime2) = (order.clone(), executor.runtime());
+        runtime.spawn(Box::pin(async move {
+            runtime2.sleep(delay).await;
+            order.borrow_mut().push(delay);
+        }));
+    }
+    executor.block_on(runtime.sleep(100_000));
+    assert_eq!(*order.borrow(), [10_000, 20_000, 30_000]);
+    let order2 = order.clone();
+    runtime.spawn(Box::pin(async move { order2.borrow_mut().push(1) }));
+    executor.block_on(runtime.sleep(100_000));
+    assert_eq!(order.borrow().last(), Some(&1));
+}
+
+/// Needs the bound of [`TASKS_PER_ROUND`].
+#[test]
+fn tasks_that_wake_themselves_do_not_keep_timers_waiting() {
+    let (_, executor) = executor();
+    let runtime = executor.runtime();
+    let turns = Rc::new(Cell::new(0));
+    let counted = turns.clone();
+    runtime.spawn(Box::pin(std::future::poll_fn(move |context| {
+        counted.set(counted.get() + 1);
+        assert!(counted.get() < 1_000_000, "the timer never had its turn");
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })));
+    executor.block_on(runtime.sleep(1_000_000));
+    assert!(turns.get() > 0, "and the task had its turns");
+}
+
+/// Needs the check of the registered waker, and the cancellation on drop.
+#[test]
+fn a_sleep_has_one_timer_however_often_it_is_polled_and_none_when_it_is_dropped() {
+    let (_, executor) = executor();
+    let runtime = executor.runtime();
+    let timers = || executor.owner.shared.timers.borrow().len();
+    let waker = Waker::noop();
+    {
+        let mut sleep = pin!(runtime.sleep(1 << 40));
+        for _ in 0..100 {
+            assert!(sleep.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+        }
+        assert_eq!(timers(), 1);
+        let other = Waker::from(Arc::new(Handle {
+            index: 3,
+            queued: AtomicBool::new(false),
+            ready: executor.owner.shared.ready.clone(),
+        }));
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&other)).is_pending());
+        assert_eq!(timers(), 1, "another waker replaces the first");
+    }
+    assert_eq!(timers(), 0);
+}
+
+#[test]
+#[should_panic(expected = "not called inside")]
+fn a_nested_block_on_is_refused() {
+    let (_, executor) = executor();
+    executor.block_on(async { executor.block_on(async {}) });
+}
+
+#[test]
+fn an_executor_whose_task_panicked_can_run_again() {
+    let (_, executor) = executor();
+    let block = std::panic::AssertUnwindSafe(|| executor.block_on(async { panic!("as it must") }));
+    assert!(std::panic::catch_unwind(block).is_err());
+    executor.block_on(executor.runtime().sleep(10_000));
+}
+
+/// Needs the drop of the owner: tasks hold the runtime, and the runtime holds the tasks.
+#[test]
+fn tasks_end_with_the_last_handle_of_their_executor() {
+    struct SpawnsInDrop(Rc<dyn Runtime>, Rc<()>);
+    impl Drop for SpawnsInDrop {
+        fn drop(&mut self) {
+            let held = self.1.clone();
+            self.0.spawn(Box::pin(async move { drop(held) }));
+        }
+    }
+    let (_, executor) = executor();
+    let runtime = executor.runtime();
+    let held = Rc::new(());
+    let guard = SpawnsInDrop(runtime.clone(), held.clone());
+    runtime.spawn(Box::pin(async move {
+        guard.0.sleep(1 << 40).await;
+    }));
+    executor.block_on(runtime.sleep(10_000));
+    assert_eq!(Rc::strong_count(&held), 2);
+    let second = executor.clone();
+    drop(executor);
+    assert_eq!(Rc::strong_count(&held), 2, "one handle is left");
+    drop(second);
+    assert_eq!(Rc::strong_count(&held), 1);
+}
+
+/// A thread that wakes a task at the worst moment: when the executor has found nothing to do and goes to sleep.
+struct WokenWhileParking {
+    clock: Idle,
+    task: RefCell<Option<Waker>>,
+    unparked: Arc<AtomicBool>,
+}
+
+struct Unpark(Arc<AtomicBool>);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Park for WokenWhileParking {
+    fn now(&self) -> Nanoseconds {
+        self.clock.now()
+    }
+    fn park(&self, timeout: Nanoseconds) {
+        if let Some(task) = self.task.take() {
+            task.wake();
+        }
+        if !self.unparked.swap(false, Ordering::SeqCst) {
+            self.clock.park(timeout);
+        }
+    }
+    fn unpark(&self) -> Option<Waker> {
+        Some(Waker::from(Arc::new(Unpark(self.unparked.clone()))))
+    }
+}
+
+/// Needs the look at `parked` in the waker.
+#[test]
+fn a_wake_up_from_outside_ends_the_park() {
+    let clock = Idle { now: Cell::new(0), parked: Cell::new(0) };
+    let park = Rc::new(WokenWhileParking { clock, task: RefCell::default(), unparked: Arc::default() });
+    let executor = BusyPoll::new(park.clone(), 1_000);
+    let mut polls = 0;
+    executor.block_on(std::future::poll_fn(|context| {
+        polls += 1;
+        if polls == 4 {
+            return Poll::Ready(());
+        }
+        park.task.replace(Some(context.waker().clone()));
+        Poll::Pending
+    }));
+    assert_eq!(park.clock.parked.get(), 0, "nothing was slept through");
+}

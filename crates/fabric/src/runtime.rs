@@ -1,0 +1,79 @@
+//! What protocol code may ask of whoever runs it: a clock, tasks, timers. The simulated world and the busy-poll executor
+//! both answer, and the code above cannot tell which.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+
+use stonecast_base::Nanoseconds;
+
+/// What protocol code may ask of its surroundings.
+pub trait Runtime {
+    /// The clock: wall time or virtual time.
+    fn now(&self) -> Nanoseconds;
+    /// Runs `task` beside the caller.
+    fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>);
+    /// Wakes `waker` once, at `deadline` or later, unless that is cancelled.
+    fn wake_at(&self, deadline: Nanoseconds, waker: &Waker) -> Timer;
+    /// Forgets a wake-up. One that has happened already is no error.
+    fn cancel(&self, timer: Timer);
+}
+
+/// A wake-up that a [`Runtime`] was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timer {
+    /// When.
+    pub deadline: Nanoseconds,
+    /// Tells timers with the same deadline apart; they fire in its order.
+    pub serial: u64,
+}
+
+impl dyn Runtime {
+    /// Waits until `deadline`.
+    pub fn sleep_until(&self, deadline: Nanoseconds) -> Sleep<'_> {
+        Sleep { runtime: self, deadline, registered: None }
+    }
+
+    /// Waits for `duration` nanoseconds.
+    pub fn sleep(&self, duration: Nanoseconds) -> Sleep<'_> {
+        self.sleep_until(self.now().saturating_add(duration))
+    }
+}
+
+/// Waits for a moment. Leaves nothing behind when it is dropped, however often it was polled.
+pub struct Sleep<'a> {
+    runtime: &'a dyn Runtime,
+    deadline: Nanoseconds,
+    registered: Option<(Timer, Waker)>,
+}
+
+impl Sleep<'_> {
+    fn cancel(&mut self) {
+        if let Some((timer, _)) = self.registered.take() {
+            self.runtime.cancel(timer);
+        }
+    }
+}
+
+impl Future for Sleep<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.runtime.now() >= self.deadline {
+            self.cancel();
+            return Poll::Ready(());
+        }
+        if !self.registered.as_ref().is_some_and(|(_, waker)| waker.will_wake(context.waker())) {
+            self.cancel();
+            let timer = self.runtime.wake_at(self.deadline, context.waker());
+            self.registered = Some((timer, context.waker().clone()));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep<'_> {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
