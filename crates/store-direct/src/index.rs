@@ -161,7 +161,8 @@ impl Index {
         let mut bytes = [0; LINE_SIZE];
         for bucket in 0..1u64 << self.bits {
             self.memory.read(bucket * LINE_SIZE as u64, &mut bytes);
-            let words: [u64; 8] = std::array::from_fn(|i| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("8 bytes")));
+            let words: [u64; 8] =
+                std::array::from_fn(|i| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("8 bytes")));
             if words != [0; 8] {
                 visit(bucket, &words);
             }

@@ -68,12 +68,7 @@ impl Rebuild {
                 self.index.remove(hash, place);
             }
         }
-        Rebuilt {
-            index: self.index,
-            sequence_max: self.sequence_max,
-            live_bytes: self.live_bytes,
-            overflow: self.overflow,
-        }
+        Rebuilt { index: self.index, sequence_max: self.sequence_max, live_bytes: self.live_bytes, overflow: self.overflow }
     }
 
     fn insert(&mut self, found: &Found<'_>, hash: KeyHash, scratch: &mut Vec<u8>) {

@@ -2,11 +2,11 @@
 //!
 //! 1. The checkpoint, if it is whole, gives the index and the ends of the segments as they were when it was taken.
 //! 2. Each segment is scanned from there on; what is found goes into the index.
-//! 3. What was accepted is sealed, and the seals are persisted, before anybody may append.
+//! 3. What was found is persisted, then sealed, and the seals are persisted, before anybody may append.
 //!
 //! A crash inside changes nothing that matters: seals only say what a scan finds anyway.
 
-use stonecast_base::Corruption;
+use stonecast_base::{Corruption, Span};
 use stonecast_log::{LogFormat, ScanPolicy, Secret, SegmentState, SegmentVerdict, scan_segment};
 use stonecast_media::{Blob, Durability, MediaError, Pool, persist};
 
@@ -29,6 +29,8 @@ pub struct RecoveryReport {
     pub used_checkpoint: bool,
     /// Damage that was repaired: a checkpoint that was not believed.
     pub repairs: Vec<Corruption>,
+    /// Segments with a copy of the header gone, which is written again.
+    pub headers_repaired: u64,
     /// Segments whose tail a crash had torn: writes that nobody was told of.
     pub torn_tails: u64,
     /// Records lost to a power cycle in a pool that promises to survive the death of processes only.
@@ -70,9 +72,13 @@ pub(crate) async fn recover(pool: &Pool) -> Result<(Recovered, RecoveryReport), 
     };
     let Rebuilt { index, sequence_max, live_bytes, .. } = rebuilt;
     report.keys = index.len();
-    let mut space = Space::new(pool.backing(), format, segments);
-    let spans = space.seal_all(&*log);
-    let _durable = persist(&*log, &spans).await.map_err(MediaError::from)?;
+    let mut segments = segments;
+    // After the death of a process alone, what was found may never have been persisted; a seal must not cover that.
+    let unsealed: Vec<Span> = segments.iter().filter_map(|state| state.unsealed(&format)).collect();
+    let _durable = persist(&*log, &unsealed).await.map_err(MediaError::from)?;
+    let settled: Vec<Span> = segments.iter_mut().flat_map(|state| state.settle(&*log, &format)).collect();
+    let _durable = persist(&*log, &settled).await.map_err(MediaError::from)?;
+    let space = Space::new(pool.backing(), format, segments);
     Ok((Recovered { format, index, space, next_sequence: sequence_max + 1, live_bytes }, report))
 }
 
@@ -112,6 +118,7 @@ fn scan(pool: &Pool, format: &LogFormat, bits: u32) -> Result<(Rebuilt, Vec<Segm
                 report.bytes_scanned += found.bytes_scanned;
                 report.torn_tails += u64::from(found.torn_tail.is_some());
                 report.lost += found.missing;
+                report.headers_repaired += u64::from(found.header_damaged);
                 segments.push(state);
             }
         }

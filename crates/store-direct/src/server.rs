@@ -115,10 +115,8 @@ impl Server {
         let log = pool.log();
         let log_region = device.register_persistent(log.clone(), Access::REMOTE_READ)?;
         let index_region = device.register(index.memory().clone(), Access::REMOTE_READ)?;
-        let srq = device.create_shared_receive_queue(SharedReceiveQueueOptions {
-            capacity: SERVER_RECEIVES,
-            multi_packet_stride: None,
-        })?;
+        let srq = device
+            .create_shared_receive_queue(SharedReceiveQueueOptions { capacity: SERVER_RECEIVES, multi_packet_stride: None })?;
         let receive_region = device.allocate(u64::from(SERVER_RECEIVES) * REQUEST_SIZE_MAX as u64, Access::NONE)?;
         space.prepare_ahead();
         let server = Self {
@@ -182,8 +180,7 @@ impl Server {
         let mut space = state.space;
         let spans = space.seal_all(&*self.log);
         let _durable = persist(&*self.log, &spans).await.map_err(stonecast_media::MediaError::from)?;
-        let bytes =
-            checkpoint::encode(&self.format, &state.index, space.states(), state.next_sequence - 1, state.live_bytes);
+        let bytes = checkpoint::encode(&self.format, &state.index, space.states(), state.next_sequence - 1, state.live_bytes);
         let _kept = self.pool.backing().store(Blob::Checkpoint, &bytes)?;
         self.pool.close()?;
         Ok(())
@@ -250,10 +247,7 @@ impl Server {
 
     fn receive_request(&self, index: u64) -> ReceiveRequest {
         let size = REQUEST_SIZE_MAX as u32;
-        ReceiveRequest {
-            wr_id: index,
-            local: LocalSpan { region: self.receive_region, offset: index * u64::from(size), size },
-        }
+        ReceiveRequest { wr_id: index, local: LocalSpan { region: self.receive_region, offset: index * u64::from(size), size } }
     }
 
     /// Whether it pays to wait for more arrivals before a persist.

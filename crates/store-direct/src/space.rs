@@ -145,7 +145,8 @@ impl Space {
         }
     }
 
-    /// Seals every segment that has records above its seal, and returns what the caller must persist.
+    /// Seals every segment that has records above its seal, all of them durable, and returns what the caller must
+    /// persist.
     pub fn seal_all(&mut self, log: &dyn PersistentRegion) -> Vec<Span> {
         let format = self.format;
         self.segments.iter_mut().flatten().filter(|state| state.needs_seal()).map(|state| state.seal(log, &format)).collect()

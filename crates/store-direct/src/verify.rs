@@ -1,7 +1,7 @@
 //! A full check of a pool without serving it, and without writing to it.
 
 use stonecast_base::Corruption;
-use stonecast_log::{ScanPolicy, SegmentVerdict, Sighting, scan_segment, survey_segment};
+use stonecast_log::{Finding, ScanPolicy, SegmentVerdict, scan_segment, walk_segment};
 use stonecast_media::{Blob, Durability, Pool};
 
 use crate::checkpoint;
@@ -59,11 +59,9 @@ pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verific
                     result.bytes += report.bytes_scanned;
                     result.torn.extend(report.torn_tail);
                 }
-                Err(damage) => {
+                Err(_) => {
                     result.segments += 1;
-                    let place = damage.offset;
-                    result.damage.push(damage);
-                    name_damaged_records(pool, number, place, &mut result.damage);
+                    collect(pool, number, &mut result);
                 }
             }
         }
@@ -87,21 +85,20 @@ pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verific
     Ok(result)
 }
 
-/// A segment that a scan refuses says that something is missing; where a stamp still stands over damaged bytes, that is
-/// the place.
-fn name_damaged_records(pool: &Pool, number: u32, known: u64, damage: &mut Vec<Corruption>) {
-    survey_segment(&*pool.log(), &format_of(pool), number, &mut |sighting| {
-        if let Sighting::Stamped { position, fault } = sighting
-            && position != known
-        {
-            damage.push(Corruption {
-                what: "record".into(),
-                file: pool.backing().name().into(),
-                offset: position,
-                found: fault.to_string(),
-                expected: "the bytes that were stamped".to_owned(),
-            });
-        }
+/// Everything that is wrong with a segment that a scan refuses.
+fn collect(pool: &Pool, number: u32, result: &mut Verification) {
+    let name = pool.backing().name();
+    walk_segment(&*pool.log(), &format_of(pool), &name, number, &mut |finding| match finding {
+        Finding::Fault(damage) => result.damage.push(damage),
+        // Beside a fault, a record whose stamp checks and whose bytes do not is the likely place of the damage.
+        Finding::Torn { position, fault, .. } => result.damage.push(Corruption {
+            what: "record".into(),
+            file: name.clone().into(),
+            offset: position,
+            found: fault.to_string(),
+            expected: "the bytes that were stamped".to_owned(),
+        }),
+        Finding::Record(_) => result.records += 1,
+        Finding::Seal(_) | Finding::Hole { .. } => {}
     });
 }
-

@@ -13,7 +13,6 @@
 //!
 //! Records are checked and decided on a copy: memory that a client can still write is read once.
 
-
 use stonecast_base::Span;
 use stonecast_fabric::{Opcode, QueuePair, ReceiveQueue, ReceiveRequest, Received, Status};
 use stonecast_log::{Condition, Draft, KEY_SIZE_MAX, Kind, RECORD_HEADER_SIZE, Stamp, UNIT_SIZE, check};
@@ -208,7 +207,8 @@ impl Server {
         let offset = if staged.is_some() { u64::from(unit) * UNIT_SIZE } else { position };
         memory.read(offset, &mut batch.bytes[start..]);
         let record = check(&self.format, position, generation, &batch.bytes[start..]).ok();
-        let Some(record) = record.filter(|r| r.header.size() == size && r.header.epoch() == self.pool.epoch() && r.header.kind() == Kind::Put)
+        let Some(record) =
+            record.filter(|r| r.header.size() == size && r.header.epoch() == self.pool.epoch() && r.header.kind() == Kind::Put)
         else {
             batch.bytes.truncate(start);
             return None;
@@ -314,7 +314,8 @@ impl Server {
                     _ => Verdict::Done,
                 };
                 write.version = present.unwrap_or(0);
-                let inserts = |writes: &[Write]| writes.iter().filter(|w| w.verdict == Verdict::Done && w.kind == Kind::Put).count();
+                let inserts =
+                    |writes: &[Write]| writes.iter().filter(|w| w.verdict == Verdict::Done && w.kind == Kind::Put).count();
                 if write.verdict == Verdict::Done
                     && write.kind == Kind::Put
                     && present.is_none()
@@ -347,7 +348,7 @@ impl Server {
                 continue;
             }
             let stamp = Stamp { sequence: state.next_sequence, previous: segment.last, durable: segment.durable };
-            let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag);
+            let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag, size);
             segment.note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
             write.version = state.next_sequence;
             write.word = Word::new(position, generation, write.hash, size);
@@ -368,7 +369,8 @@ impl Server {
         key: &[u8],
         scratch: &mut Vec<u8>,
     ) -> Option<u64> {
-        let same = |write: &&Write| write.verdict == Verdict::Done && write.hash == hash && bytes[write.key.0..write.key.1] == *key;
+        let same =
+            |write: &&Write| write.verdict == Verdict::Done && write.hash == hash && bytes[write.key.0..write.key.1] == *key;
         if let Some(write) = earlier.iter().rev().find(same) {
             return (write.kind == Kind::Put).then_some(write.version);
         }

@@ -78,8 +78,14 @@ impl Server {
         welcome.log_address = U64::new(self.log_region.address);
         welcome.log_rkey = U32::new(self.log_region.rkey.0);
         device.accept(request, qp, welcome.as_bytes())?;
-        let session =
-            Session { leases: [None; LEASES_PER_CLIENT], staging, answers, next_answer: 0, writer: AnswerWriter::default(), stuck: false };
+        let session = Session {
+            leases: [None; LEASES_PER_CLIENT],
+            staging,
+            answers,
+            next_answer: 0,
+            writer: AnswerWriter::default(),
+            stuck: false,
+        };
         self.state.borrow_mut().sessions.insert(qp, session);
         Ok(())
     }
@@ -117,7 +123,8 @@ impl Server {
             Ok(Taken::NoSpace) | Err(_) => return refuse(Verdict::NoSpace),
         };
         let position = state.space.position(number, 0);
-        let window = self.port.device().bind_window(qp, self.log_region, position, self.format.segment_size, Access::REMOTE_WRITE);
+        let window =
+            self.port.device().bind_window(qp, self.log_region, position, self.format.segment_size, Access::REMOTE_WRITE);
         let Ok(rkey) = window else {
             state.space.give_back(number);
             return refuse(Verdict::Busy);

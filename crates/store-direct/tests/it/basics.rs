@@ -30,7 +30,8 @@ fn values_of_every_size_come_back_whole() {
     World::default().run(async |world| {
         let client = world.client().await;
         let around = |n: usize| n.saturating_sub(70)..n + 8;
-        let sizes: Vec<usize> = around(64).chain(around(128)).chain(around(1024)).chain(around(4096)).chain([65_536, 1 << 20]).collect();
+        let sizes: Vec<usize> =
+            around(64).chain(around(128)).chain(around(1024)).chain(around(4096)).chain([65_536, 1 << 20]).collect();
         for &size in &sizes {
             client.put(&key(size as u64), &value(size as u64, size)).await.unwrap();
         }
@@ -70,9 +71,13 @@ fn of_two_writes_that_name_the_same_version_one_is_done() {
     World::default().run(async |world| {
         let (first, second) = (world.client().await, world.client().await);
         assert_eq!(first.put_if(b"k", b"x", Condition::Version(1)).await.unwrap(), Written::Conflict(None));
-        let Written::Done(version) = first.put_if(b"k", b"a", Condition::Absent).await.unwrap() else { panic!("the key is absent") };
+        let Written::Done(version) = first.put_if(b"k", b"a", Condition::Absent).await.unwrap() else {
+            panic!("the key is absent")
+        };
         assert_eq!(second.put_if(b"k", b"b", Condition::Absent).await.unwrap(), Written::Conflict(Some(version)));
-        let Written::Done(next) = second.put_if(b"k", b"b", Condition::Version(version)).await.unwrap() else { panic!("the version holds") };
+        let Written::Done(next) = second.put_if(b"k", b"b", Condition::Version(version)).await.unwrap() else {
+            panic!("the version holds")
+        };
         assert_eq!(first.put_if(b"k", b"c", Condition::Version(version)).await.unwrap(), Written::Conflict(Some(next)));
         let mut read = Vec::new();
         first.get(b"k", &mut read).await.unwrap();

@@ -150,6 +150,11 @@ pub async fn check(client: &stonecast_store_direct::Client, model: &BTreeMap<u64
     let mut read = Vec::new();
     for n in 0..limit {
         let found = client.get(&key(n), &mut read).await.unwrap().map(|_| &read);
-        assert!(found == model.get(&n), "key {n}: found {:?} bytes, expected {:?}", found.map(Vec::len), model.get(&n).map(Vec::len));
+        assert!(
+            found == model.get(&n),
+            "key {n}: found {:?} bytes, expected {:?}",
+            found.map(Vec::len),
+            model.get(&n).map(Vec::len)
+        );
     }
 }

@@ -2,9 +2,10 @@
 
 mod basics;
 mod crash;
+mod damage;
 mod fabric;
 #[path = "../../../fabric/tests/it/loopback/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the stories need only a part of the reference provider")]
 mod loopback;
-mod order;
+mod sharing;
 mod world;

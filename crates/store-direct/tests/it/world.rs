@@ -89,7 +89,13 @@ impl World {
                 receive_buffers: ReceiveBuffers::Dram,
             };
             let entropy = std::array::from_fn(|i| (i as u8).wrapping_mul(37).wrapping_add(11));
-            let options = PoolOptions { capacity: self.capacity, segment_size: self.segment_size, platform, durability: self.durability, entropy };
+            let options = PoolOptions {
+                capacity: self.capacity,
+                segment_size: self.segment_size,
+                platform,
+                durability: self.durability,
+                entropy,
+            };
             let backing: Rc<dyn Backing> = Rc::new(DirectoryBacking::create(&path)?);
             drop(Pool::create(backing, options)?);
         }
