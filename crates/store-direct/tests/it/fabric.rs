@@ -1,11 +1,12 @@
 //! The providers that the stories run on: shared memory, and the reference provider of the contract suite.
 
 use std::cell::Cell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stonecast_fabric::contract::World as _;
-use stonecast_fabric::{BusyPoll, Port};
+use stonecast_fabric::{BusyPoll, Park, Port};
+use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 
 use crate::loopback::{Fault, LIBERAL, LoopbackWorld};
 
@@ -20,17 +21,37 @@ pub trait Fabric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     Reference,
+    SharedMemory,
 }
 
 impl Provider {
-    pub const ALL: [Self; 1] = [Self::Reference];
+    pub const ALL: [Self; 2] = [Self::Reference, Self::SharedMemory];
+
+    /// The provider of the story that runs; see `on_every_provider`.
+    pub fn chosen() -> Self {
+        CHOSEN.get()
+    }
 
     pub fn start(self, directory: &Path) -> Box<dyn Fabric> {
-        let _ = directory;
         match self {
+            Self::SharedMemory => Box::new(SharedMemory::new(directory)),
             Self::Reference => Box::new(Reference { world: LoopbackWorld::new(LIBERAL, Fault::Nothing), nodes: Cell::new(0) }),
         }
     }
+}
+
+thread_local! {
+    static CHOSEN: Cell<Provider> = const { Cell::new(Provider::Reference) };
+}
+
+/// Tells `story` once on each provider.
+pub fn on_every_provider(story: impl Fn()) {
+    for provider in Provider::ALL {
+        println!("on {provider:?}");
+        CHOSEN.set(provider);
+        story();
+    }
+    CHOSEN.set(Provider::Reference);
 }
 
 struct Reference {
@@ -50,5 +71,56 @@ impl Fabric for Reference {
 
     fn address(&self) -> String {
         self.world.address(0)
+    }
+}
+
+struct SharedMemory {
+    executor: BusyPoll,
+    socket: PathBuf,
+    /// The device whose sleep the executor of this thread shares; the others are polled, so it never sleeps long.
+    _clock: Rc<ShmDevice>,
+}
+
+impl SharedMemory {
+    fn new(directory: &Path) -> Self {
+        let clock = device();
+        Self {
+            executor: BusyPoll::new(Rc::new(Awake(clock.clone())), 1_000_000),
+            socket: directory.join("socket"),
+            _clock: clock,
+        }
+    }
+}
+
+/// All devices of a story are in one thread, so none may put it to sleep while another has work.
+struct Awake(Rc<ShmDevice>);
+
+impl Park for Awake {
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
+
+    fn park(&self, timeout: u64) {
+        self.0.park(timeout.min(20_000));
+    }
+}
+
+fn device() -> Rc<ShmDevice> {
+    ShmDevice::new(ShmOptions::default()).expect("a device")
+}
+
+impl Fabric for SharedMemory {
+    fn executor(&self) -> BusyPoll {
+        self.executor.clone()
+    }
+
+    fn port(&self, capacity: u32) -> Rc<Port> {
+        let port = Rc::new(Port::new(device(), capacity).expect("a port"));
+        self.executor.add_port(&port);
+        port
+    }
+
+    fn address(&self) -> String {
+        format!("shm:{}", self.socket.display())
     }
 }

@@ -48,7 +48,7 @@ impl Default for World {
             segment_size: 4 << 20,
             durability: Durability::Process,
             options: ServerOptions::default(),
-            provider: Provider::Reference,
+            provider: Provider::chosen(),
             fabric: RefCell::default(),
             stop: Rc::default(),
             report: RefCell::default(),
