@@ -16,6 +16,7 @@ mod read;
 mod scan;
 mod turns;
 mod write;
+mod yardstick;
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -39,6 +40,7 @@ use turns::Turns;
 pub use read::Values;
 pub use scan::{Entries, Entry};
 pub use write::Written;
+pub use yardstick::Yardstick;
 
 /// A connection to a server. Cloning gives another handle of the same connection.
 #[derive(Clone)]
@@ -149,16 +151,6 @@ impl Client {
                 return;
             }
         }
-    }
-
-    /// The provider's memory of the index as this client reads it, for yardsticks: remote address, key, size in bytes.
-    pub fn index_span(&self) -> (stonecast_fabric::RemoteAddress, u64) {
-        (self.inner.index_address(0), crate::index::Index::size(self.inner.welcome.index_bits.get()))
-    }
-
-    /// The queue pair, for yardsticks.
-    pub fn queue_pair(&self) -> QueuePair {
-        self.inner.qp
     }
 }
 

@@ -30,7 +30,7 @@ mod stat;
 mod verify;
 mod word;
 
-pub use client::{CLIENT_COMPLETIONS, Client, Entries, Entry, Values, Written};
+pub use client::{CLIENT_COMPLETIONS, Client, Entries, Entry, Values, Written, Yardstick};
 pub use error::{Effect, StoreError};
 pub use recovery::RecoveryReport;
 pub use server::{ClientPolicy, Server, ServerOptions};
