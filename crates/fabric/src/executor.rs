@@ -174,7 +174,8 @@ impl BusyPoll {
         let mut idle_since = None;
         let mut rounds = 0u32;
         loop {
-            let mut worked = shared.pump();
+            let arrived = shared.pump();
+            let mut worked = arrived;
             for _ in 0..TASKS_PER_ROUND {
                 let Some(index) = shared.ready.pop() else { break };
                 worked = true;
@@ -188,7 +189,11 @@ impl BusyPoll {
                 }
             }
             if worked {
-                idle_since = None;
+                // What a timer started is no sign that a peer has more to say: a task that looks around now and then
+                // would otherwise cost a spin each time.
+                if arrived {
+                    idle_since = None;
+                }
                 rounds = 0;
                 if !shared.timers.borrow().is_empty() {
                     shared.fire_timers(shared.park.now());

@@ -6,10 +6,12 @@ use super::*;
 struct Idle {
     now: Cell<Nanoseconds>,
     parked: Cell<u32>,
+    looks: Cell<u32>,
 }
 
 impl Park for Idle {
     fn now(&self) -> Nanoseconds {
+        self.looks.set(self.looks.get() + 1);
         self.now.set(self.now.get() + 1_000);
         self.now.get()
     }
@@ -20,7 +22,7 @@ impl Park for Idle {
 }
 
 fn executor() -> (Rc<Idle>, BusyPoll) {
-    let idle = Rc::new(Idle { now: Cell::new(0), parked: Cell::new(0) });
+    let idle = Rc::new(Idle { now: Cell::new(0), parked: Cell::new(0), looks: Cell::new(0) });
     (idle.clone(), BusyPoll::new(idle, 50_000))
 }
 
@@ -31,6 +33,20 @@ fn an_idle_executor_parks_instead_of_spinning() {
     executor.block_on(runtime.sleep(1_000_000_000));
     assert!(idle.parked.get() >= 1, "one second of idleness passes in parks");
     assert!(idle.parked.get() <= 30, "each park lasts as long as it may: {}", idle.parked.get());
+}
+
+/// Needs `idle_since` to outlive what timers start.
+#[test]
+fn a_task_that_looks_around_now_and_then_does_not_make_the_executor_spin() {
+    let (idle, executor) = executor();
+    let runtime = executor.runtime();
+    executor.block_on(async {
+        for _ in 0..100 {
+            runtime.sleep(10_000_000).await;
+        }
+    });
+    // 50 looks at the clock are one spin of 50 us.
+    assert!(idle.looks.get() < 1_000, "a hundred sleeps took {} looks at the clock", idle.looks.get());
 }
 
 #[test]
