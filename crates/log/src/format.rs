@@ -1,50 +1,26 @@
-//! What all parts of the log format share.
+//! The facts of a pool that every record depends on, and the hashes that they go into.
 
 use std::fmt;
 
-/// Grain of the log: records start and end at multiples of it. A cache line.
+use stonecast_base::{Span, hash};
+
+/// Bytes of a unit: records start at multiples of it and are padded to one.
 pub const UNIT_SIZE: u64 = 64;
-/// Units at the start of a segment that hold no record: header, two seals, one reserved.
+/// Units at the start of a segment that hold its header and seals: records start behind them.
 pub const SEGMENT_HEADER_UNITS: u32 = 4;
-/// Bytes of a record before its key.
-pub const RECORD_HEADER_SIZE: usize = 64;
-/// Longest key in bytes: long enough for a path, short enough that a message holds it.
-pub const KEY_SIZE_MAX: usize = 1 << 10;
-/// Longest value in bytes: a quarter of the default segment, so that little is left over at the end of one.
-pub const VALUE_SIZE_MAX: usize = 1 << 20;
+/// Units of the largest segment: a unit is told in 24 bits beside a lease slot.
+const SEGMENT_UNITS_MAX: u64 = 1 << 24;
 
-/// The facts of a pool that every record depends on.
-#[derive(Clone, Copy, Debug)]
-pub struct LogFormat {
-    /// The pool.
-    pub uuid: u128,
-    /// Seed of the tags. Known to every client, since readers check tags.
-    pub tag_key: u64,
-    /// Key of the stamps. Known to the server alone; `None` in clients, which cannot stamp or check stamps.
-    pub secret: Option<Secret>,
-    /// Bytes of a segment, a power of two.
-    pub segment_size: u64,
-    /// Number of segments.
-    pub segment_count: u32,
-}
+/// Spreads a position over the seed of a tag. Odd, so different positions give different seeds: 2^64 / golden ratio.
+const POSITION_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl LogFormat {
-    pub(crate) fn secret(&self) -> [u64; 2] {
-        self.secret.expect("stamps and seals are the server's business, and it has the secret").0
-    }
-
-    pub(crate) fn units(&self) -> u32 {
-        (self.segment_size / UNIT_SIZE) as u32
-    }
-}
-
-/// Key of the stamps. Never printed.
-#[derive(Clone, Copy)]
+/// The key of a pool's commit tags. Never leaves the server.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret([u64; 2]);
 
 impl Secret {
-    /// The secret of a pool.
-    pub fn new(words: [u64; 2]) -> Self {
+    /// The secret of a pool, from its header.
+    pub const fn new(words: [u64; 2]) -> Self {
         Self(words)
     }
 }
@@ -52,5 +28,103 @@ impl Secret {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
+    }
+}
+
+/// See the module documentation. Its numbers come from a pool header, which was checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogFormat {
+    /// Names the pool: its UUID, read as a big-endian number.
+    pub uuid: u128,
+    /// Seed of the record tags. Readers know it.
+    pub tag_key: u64,
+    /// Key of the commit tags; clients have none.
+    pub secret: Option<Secret>,
+    /// Bytes of a segment: a power of two.
+    pub segment_size: u64,
+    /// How many segments the log has.
+    pub segment_count: u32,
+}
+
+impl LogFormat {
+    /// Units in a segment.
+    #[inline]
+    pub fn segment_units(&self) -> u32 {
+        let units = self.segment_size / UNIT_SIZE;
+        assert!(self.segment_size.is_power_of_two() && units > SEGMENT_HEADER_UNITS.into() && units <= SEGMENT_UNITS_MAX);
+        units as u32
+    }
+
+    /// Position of a unit of a segment: bytes from the start of the log.
+    #[inline]
+    pub fn position(&self, segment: u32, unit: u32) -> u64 {
+        u64::from(segment) * self.segment_size + u64::from(unit) * UNIT_SIZE
+    }
+
+    /// The segment that holds `position`, and the unit in it.
+    #[inline]
+    pub fn locate(&self, position: u64) -> (u64, u32) {
+        (position / self.segment_size, (position % self.segment_size / UNIT_SIZE) as u32)
+    }
+
+    /// `from..to` units of a segment as bytes of the log.
+    pub(crate) fn span(&self, segment: u32, from: u32, to: u32) -> Span {
+        Span::new(self.position(segment, from), u64::from(to - from) * UNIT_SIZE)
+    }
+
+    /// The tag of a record at `position` whose bytes from the generation to the end of the value are `bytes`.
+    #[inline]
+    pub(crate) fn tag(&self, position: u64, bytes: &[u8]) -> u64 {
+        hash::xxh3_64(self.tag_key ^ position.wrapping_mul(POSITION_FACTOR), bytes)
+    }
+
+    /// The keyed hash of five words; never 0, which stands for no stamp.
+    #[inline]
+    pub(crate) fn commit_tag(&self, words: [u64; 5]) -> u64 {
+        let Secret(secret) = self.secret.expect("only who holds the pool's secret makes or checks stamps");
+        let mut bytes = [0; 40];
+        for (into, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *into = word.to_le_bytes();
+        }
+        hash::siphash24(secret, &bytes).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_never_printed() {
+        let format = LogFormat {
+            uuid: 1,
+            tag_key: 2,
+            secret: Some(Secret::new([0xdead_beef, 0xcafe])),
+            segment_size: 1 << 18,
+            segment_count: 4,
+        };
+        let printed = format!("{format:?} {format:#?} {:?}", format.secret);
+        assert!(printed.contains("Secret(..)"));
+        assert!(!printed.contains(&0xdead_beef_u64.to_string()) && !printed.contains("deadbeef"));
+    }
+
+    #[test]
+    fn a_position_is_found_again() {
+        let format = LogFormat { uuid: 0, tag_key: 0, secret: None, segment_size: 4096, segment_count: 3 };
+        assert_eq!(format.segment_units(), 64);
+        assert_eq!(format.position(2, 5), 8192 + 320);
+        assert_eq!(format.locate(8192 + 320), (2, 5));
+    }
+
+    #[test]
+    fn equal_bytes_have_another_tag_at_every_other_position_and_in_every_other_pool() {
+        let format = LogFormat { uuid: 0, tag_key: 7, secret: None, segment_size: 4096, segment_count: 3 };
+        let other = LogFormat { tag_key: 8, ..format };
+        for size in [32, 100, 300] {
+            let bytes = vec![0xab; size];
+            let tag = format.tag(4096, &bytes);
+            assert_ne!(tag, format.tag(4160, &bytes));
+            assert_ne!(tag, other.tag(4096, &bytes));
+        }
     }
 }

@@ -1,31 +1,57 @@
-//! The log: records that prove themselves, stamps that publish them, segments, and the scan that finds out after a crash
-//! what counts. Formats and reasons: `docs/design/0001`, byte tables: `docs/formats/log.md`.
+//! The log: records that prove themselves, segments of records, and what can be told of them after a crash.
 //!
 //! ```text
-//!   segment:  | header | seal | seal | - | record . . | record . | (hole) | record . . . |   free   |
-//!              unit 0     1      2     3   4                                              end
+//!   segment   | header | seal | seal | header | record | record |   hole   | record |  room  |
+//!             '---- 4 units of 64 bytes -----'                                       ^ end
+//!
+//!   record    | tag  stamp  links  ids  sizes | key | value | zeros to 64 bytes |
+//!               writer                 writer
+//!                    server
 //! ```
 //!
-//! Invariants:
-//! - A record lies in one segment at a multiple of 64 bytes, and its tag binds its bytes to that place and generation.
-//! - A record counts if and only if its stamp checks, and only the holder of the secret can make one.
-//! - Above the seal each stamped record names the one before it, so that one that is gone is missed.
+//! A writer places a record; its *tag* binds the bytes to their position. The server checks it and adds a *stamp*, which
+//! makes it count; only the holder of the pool's secret can make one. A *seal* in the segment's first lines says how many
+//! records were accepted so far, and above it each stamp links to the one before. The bytes are told in
+//! `docs/formats/log.md`, the reasons in `docs/design/0001-the-log-is-the-database.md`.
 //!
-//! Nothing here decides when bytes are made durable: functions that write return the span that the caller persists.
+//! Invariants:
+//! - Records of a segment are stamped in ascending order of position, and a position is stamped once in a generation
+//!   unless recovery found nothing there and cleared it ([`SegmentState::settle`]).
+//! - A stamp's `durable` never lies: what it covers was persisted before the stamp was made.
+//! - A seal covers only what was persisted before it was written, and is persisted before anything above it is stamped.
+//! - Memory of a region is copied before it is looked at, since clients may write to it at any moment.
+//!
+//! What a crash leaves: all that was persisted, and any 8-byte words of what was not. [`scan_segment`] finds the former,
+//! accepts what is whole of the latter, and refuses what no crash can cause.
+//!
+//! This crate decides no order of persisting: it returns spans, and says what must be persisted before what.
 #![forbid(unsafe_code)]
 
+mod examine;
 mod format;
+mod inspect;
+mod judge;
+mod layout;
 mod record;
-mod scan;
+mod recovery;
 mod seal;
 mod segment;
 mod stamp;
-mod survey;
-mod window;
+mod state;
+mod walk;
 
-pub use format::{KEY_SIZE_MAX, LogFormat, RECORD_HEADER_SIZE, SEGMENT_HEADER_UNITS, Secret, UNIT_SIZE, VALUE_SIZE_MAX};
-pub use record::{Condition, Draft, Kind, Record, RecordFault, RecordHeader, check, check_read, record_size};
-pub use scan::{Found, ScanPolicy, SegmentReport, SegmentVerdict, Visitor, scan_segment};
-pub use segment::SegmentState;
+#[cfg(test)]
+#[path = "../tests/it/memory.rs"]
+mod memory;
+
+pub use format::{LogFormat, SEGMENT_HEADER_UNITS, Secret, UNIT_SIZE};
+pub use inspect::{Finding, walk_segment};
+pub use record::{
+    Condition, Draft, KEY_SIZE_MAX, Kind, RECORD_HEADER_SIZE, Record, RecordFault, RecordHeader, VALUE_SIZE_MAX, check,
+    check_read, record_size,
+};
+pub use recovery::{ScanPolicy, SegmentReport, SegmentVerdict, Visitor, scan_segment};
+pub use seal::Seal;
 pub use stamp::Stamp;
-pub use survey::{SegmentFace, Sighting, segment_face, survey_segment};
+pub use state::SegmentState;
+pub use walk::Found;

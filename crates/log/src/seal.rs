@@ -1,113 +1,168 @@
-//! Header and seals of a segment as they lie in the log.
+//! Seals: what was accepted in a segment so far.
+//!
+//! Two slots are used in turn, so that a seal which a crash tears leaves the one before it. The checksum binds a seal to
+//! pool, segment and generation: slots are not cleared when a segment is used again.
 
-use stonecast_base::{LINE_SIZE, hash};
+use stonecast_base::{Corruption, Span, hash};
 use stonecast_media::Region;
-use zerocopy::byteorder::little_endian::{U32, U64, U128};
+use zerocopy::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::format::LogFormat;
+use crate::format::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
+use crate::judge::Place;
+use crate::layout::layout;
 
-const MAGIC: [u8; 8] = *b"stonecsg";
-const VERSION: u32 = 1;
+/// Units of the slots: of even serials, of odd ones.
+const SLOTS: [u32; 2] = [1, 2];
+const CHECKSUM_OFFSET: usize = std::mem::offset_of!(SealBytes, checksum);
 
-/// Unit 0 of a segment.
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub(crate) struct RawSegmentHeader {
-    pub magic: [u8; 8],
-    pub version: U32,
-    pub number: U32,
-    pub generation: U32,
-    pub reserved: [u8; 20],
-    pub uuid: U128,
-    /// SipHash-2-4 under the secret over the 56 bytes before.
-    pub checksum: U64,
+layout! {
+    /// A seal in its slot.
+    SealBytes, FIELDS:
+    serial: U32, "server", "counts the seals of this generation, from 1; odd ones stand in the second slot";
+    end: U32, "server", "unit after the last record that is sealed";
+    count: U32, "server", "records below the end";
+    reserved: U32, "server", "zero";
+    xor: U64, "server", "XOR of their commit tags";
+    more_reserved: [u8; 24], "server", "zero";
+    checksum: U128, "server", "XXH3-128 over bytes 0 to 48, the UUID (16 bytes), the segment's number (4) and its generation (4)";
 }
 
-/// Units 1 and 2 of a segment.
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub(crate) struct RawSeal {
-    pub serial: U32,
-    pub number: U32,
-    pub generation: U32,
-    /// First unit above the seal.
-    pub end: U32,
-    /// Stamped records below `end`.
-    pub count: U32,
-    pub reserved: [u8; 28],
+/// What was accepted below a unit of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seal {
+    /// Counts the seals of the segment in this generation, from 1.
+    pub serial: u32,
+    /// Unit after the last sealed record.
+    pub end: u32,
+    /// How many records there are.
+    pub count: u32,
     /// XOR of their commit tags.
-    pub xor: U64,
-    /// SipHash-2-4 under the secret over the pool UUID and the 56 bytes before.
-    pub checksum: U64,
+    pub xor: u64,
 }
 
-const _: () = assert!(size_of::<RawSegmentHeader>() == LINE_SIZE && size_of::<RawSeal>() == LINE_SIZE);
+impl Seal {
+    fn checksum(bytes: &[u8], format: &LogFormat, number: u32, generation: u32) -> u128 {
+        let mut bound = [0; CHECKSUM_OFFSET + 24];
+        bound[..CHECKSUM_OFFSET].copy_from_slice(&bytes[..CHECKSUM_OFFSET]);
+        bound[48..64].copy_from_slice(&format.uuid.to_be_bytes());
+        bound[64..68].copy_from_slice(&number.to_le_bytes());
+        bound[68..72].copy_from_slice(&generation.to_le_bytes());
+        hash::xxh3_128(&bound)
+    }
 
-impl RawSegmentHeader {
-    pub fn new(format: &LogFormat, number: u32, generation: u32) -> Self {
-        let mut header = Self {
-            magic: MAGIC,
-            version: U32::new(VERSION),
-            number: U32::new(number),
-            generation: U32::new(generation),
-            reserved: [0; 20],
-            uuid: U128::new(format.uuid),
-            checksum: U64::new(0),
+    fn parse(bytes: &[u8; UNIT_SIZE as usize], format: &LogFormat, number: u32, generation: u32) -> Option<Self> {
+        let slot = SealBytes::read_from_bytes(bytes).expect("a seal is one line");
+        let seal = Self { serial: slot.serial.get(), end: slot.end.get(), count: slot.count.get(), xor: slot.xor.get() };
+        let possible = seal.serial != 0
+            && (SEGMENT_HEADER_UNITS..=format.segment_units()).contains(&seal.end)
+            && slot.reserved == U32::ZERO
+            && slot.more_reserved == [0; 24];
+        (possible && slot.checksum.get() == Self::checksum(bytes, format, number, generation)).then_some(seal)
+    }
+
+    /// Writes the seal over the one before the last, and returns what the caller must persist.
+    pub(crate) fn write(&self, region: &dyn Region, format: &LogFormat, number: u32, generation: u32) -> Span {
+        let mut slot = SealBytes {
+            serial: U32::new(self.serial),
+            end: U32::new(self.end),
+            count: U32::new(self.count),
+            reserved: U32::ZERO,
+            xor: U64::new(self.xor),
+            more_reserved: [0; 24],
+            checksum: U128::ZERO,
         };
-        header.checksum = U64::new(hash::siphash24(format.secret(), &header.as_bytes()[..56]));
-        header
+        slot.checksum = U128::new(Self::checksum(slot.as_bytes(), format, number, generation));
+        let unit = SLOTS[self.serial as usize % 2];
+        let span = format.span(number, unit, unit + 1);
+        region.write(span.offset, slot.as_bytes());
+        span
     }
 
-    /// The generation, if the header is whole and of this segment of this pool.
-    pub fn check(&self, format: &LogFormat, number: u32) -> Option<u32> {
-        let generation = self.generation.get();
-        (self.as_bytes() == Self::new(format, number, generation).as_bytes()).then_some(generation)
+    /// The newest seal. What is in a slot and does not check is a seal that a crash tore, one of an earlier generation,
+    /// or damage; the three look alike, and the seal before it, with the links above that, still says what must be there.
+    ///
+    /// Two valid seals that do not follow each other are damage, told beside the newer one.
+    pub(crate) fn newest(region: &dyn Region, place: &Place<'_>, generation: u32) -> (Option<Self>, Option<Corruption>) {
+        let (format, number) = (place.format, place.number);
+        let [even, odd] = SLOTS.map(|unit| {
+            let mut bytes = [0; UNIT_SIZE as usize];
+            region.read(format.position(number, unit), &mut bytes);
+            Self::parse(&bytes, format, number, generation).filter(|seal| seal.slot_unit() == unit)
+        });
+        let newest = even.into_iter().chain(odd).max_by_key(|seal| seal.serial);
+        let damage = even.zip(odd).filter(|(even, odd)| even.serial.abs_diff(odd.serial) != 1).map(|(even, odd)| {
+            let found = format!("serials {} and {}", even.serial, odd.serial);
+            place.corruption("segment seal", SLOTS[0], found, "serials that follow each other".to_owned())
+        });
+        (newest, damage)
     }
 
-    pub fn is_zero(&self) -> bool {
-        self.as_bytes() == [0; LINE_SIZE]
-    }
-}
-
-impl RawSeal {
-    pub fn new(format: &LogFormat, number: u32, generation: u32, serial: u32, end: u32, count: u32, xor: u64) -> Self {
-        let mut seal = Self {
-            serial: U32::new(serial),
-            number: U32::new(number),
-            generation: U32::new(generation),
-            end: U32::new(end),
-            count: U32::new(count),
-            reserved: [0; 28],
-            xor: U64::new(xor),
-            checksum: U64::new(0),
-        };
-        seal.checksum = U64::new(seal.compute(format));
-        seal
-    }
-
-    fn compute(&self, format: &LogFormat) -> u64 {
-        let mut bytes = [0; 72];
-        bytes[..16].copy_from_slice(&format.uuid.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.as_bytes()[..56]);
-        hash::siphash24(format.secret(), &bytes)
-    }
-
-    /// Whether the seal is whole and of this use of this segment. An older use's seals stay behind when a segment is
-    /// used again; they do not check.
-    pub fn checks(&self, format: &LogFormat, number: u32, generation: u32) -> bool {
-        self.number.get() == number && self.generation.get() == generation && self.checksum.get() == self.compute(format)
+    /// The unit in which this seal stands.
+    pub(crate) fn slot_unit(&self) -> u32 {
+        SLOTS[self.serial as usize % 2]
     }
 }
 
-/// Reads the newest seal of a segment that checks.
-pub(crate) fn newest_seal(log: &dyn Region, format: &LogFormat, number: u32, generation: u32) -> Option<RawSeal> {
-    let start = u64::from(number) * format.segment_size;
-    let read = |slot: u64| {
-        let mut bytes = [0; LINE_SIZE];
-        log.read(start + slot * LINE_SIZE as u64, &mut bytes);
-        let seal = RawSeal::read_from_bytes(&bytes).expect("64 bytes are a seal");
-        seal.checks(format, number, generation).then_some(seal)
-    };
-    [read(1), read(2)].into_iter().flatten().max_by_key(|seal| seal.serial.get())
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Memory, format};
+
+    fn seal(serial: u32) -> Seal {
+        Seal { serial, end: 40 + serial, count: 5, xor: 0x1234_5678_9abc_def0 }
+    }
+
+    fn newest(memory: &Memory, format: &LogFormat, number: u32, generation: u32) -> Option<Seal> {
+        let (newest, damage) = Seal::newest(memory, &Place { format, file: "log", number }, generation);
+        assert_eq!(damage, None);
+        newest
+    }
+
+    #[test]
+    fn the_newest_seal_counts_and_the_one_before_it_stays() {
+        let format = format(4096, 2);
+        let memory = Memory::new(8192);
+        assert_eq!(newest(&memory, &format, 1, 1), None);
+        for serial in 1..6 {
+            seal(serial).write(&memory, &format, 1, 1);
+            assert_eq!(newest(&memory, &format, 1, 1), Some(seal(serial)));
+            if serial > 1 {
+                let offset = 4096 + u64::from(seal(serial).slot_unit()) * 64;
+                for bit in 0..512 {
+                    memory.flip(offset, bit);
+                    assert_eq!(newest(&memory, &format, 1, 1), Some(seal(serial - 1)), "bit {bit}");
+                    memory.flip(offset, bit);
+                }
+            }
+        }
+    }
+
+    /// Needs pool, number and generation in the checksum.
+    #[test]
+    fn a_seal_of_another_pool_segment_or_generation_is_none() {
+        let format = format(4096, 2);
+        let memory = Memory::new(8192);
+        seal(1).write(&memory, &format, 0, 1);
+        let mut line = [0; 64];
+        memory.read(128, &mut line);
+        memory.write(4096 + 128, &line);
+        assert_eq!(newest(&memory, &format, 1, 1), None);
+        assert_eq!(newest(&memory, &format, 0, 2), None);
+        assert_eq!(newest(&memory, &LogFormat { uuid: 9, ..format }, 0, 1), None);
+        // In the slot of even serials it is misplaced.
+        memory.write(128, &[0; 64]);
+        memory.write(64, &line);
+        assert_eq!(newest(&memory, &format, 0, 1), None);
+    }
+
+    #[test]
+    fn two_seals_that_do_not_follow_each_other_are_corruption() {
+        let format = format(4096, 2);
+        let memory = Memory::new(8192);
+        seal(2).write(&memory, &format, 0, 1);
+        seal(5).write(&memory, &format, 0, 1);
+        let (_, damage) = Seal::newest(&memory, &Place { format: &format, file: "log", number: 0 }, 1);
+        assert_eq!(damage.unwrap().what, "segment seal");
+    }
 }

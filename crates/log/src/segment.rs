@@ -1,84 +1,155 @@
-//! What the server knows of a segment in use.
+//! The header of a segment: which segment of which pool it is, and in which generation of use.
+//!
+//! It stands twice, in the first and the last line before the records, so that damage to one is repaired from the other.
+//! Everything in it but the generation is known beforehand, and the generation shares its 8-byte word with the check: a
+//! segment passes from one generation to the next by one word in each copy, and is always in one of the two. Only the
+//! first use, over zeros, can leave a header that does not check.
+//!
+//! The first use is persisted together with the first records. So where a crash leaves no valid copy, every stamped
+//! record in the segment says by its `durable` that nothing in the segment was durable yet.
 
-use stonecast_base::{LINE_SIZE, Span};
+use stonecast_base::{Span, hash};
 use stonecast_media::Region;
-use zerocopy::IntoBytes as _;
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::format::{LogFormat, SEGMENT_HEADER_UNITS};
-use crate::seal::{RawSeal, RawSegmentHeader};
+use crate::format::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
+use crate::layout::layout;
 
-/// The state of a segment in use. Units count from the segment's start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SegmentState {
-    /// Which segment.
-    pub number: u32,
-    /// Counts its uses, from 1.
-    pub generation: u32,
-    /// First free unit.
-    pub end: u32,
-    /// Unit of the latest stamped record; 0: none since the seal.
-    pub last: u32,
-    /// Stamped records.
-    pub count: u32,
-    /// XOR of their commit tags.
-    pub xor: u64,
-    /// Every record stamped below this unit is durable.
-    pub durable: u32,
-    /// First unit above the seal.
-    pub seal_end: u32,
-    /// Serial number of the seal; 0: there is none.
-    pub seal_serial: u32,
+const MAGIC: [u8; 8] = *b"stonsegm";
+const VERSION: u32 = 1;
+/// Units that hold a copy of the header.
+const COPIES: [u32; 2] = [0, 3];
+const CHECK_OFFSET: usize = std::mem::offset_of!(HeaderBytes, check);
+
+layout! {
+    /// A copy of the header.
+    HeaderBytes, FIELDS:
+    magic: [u8; 8], "server", "`stonsegm`";
+    version: U32, "server", "format version, 1";
+    number: U32, "server", "number of the segment in the log";
+    uuid: [u8; 16], "server", "UUID of the pool; bytes in the order of its text";
+    generation: U32, "server", "counts the uses of the segment, from 1";
+    check: U32, "server", "low 32 bits of XXH3-64, seed 0, over bytes 0 to 36";
+    reserved: [u8; 24], "server", "zero";
 }
 
-impl SegmentState {
-    /// A segment at the start of a use. Its header must be written and persisted before any record of it is.
-    pub fn fresh(number: u32, generation: u32) -> Self {
-        let start = SEGMENT_HEADER_UNITS;
-        Self { number, generation, end: start, last: 0, count: 0, xor: 0, durable: start, seal_end: start, seal_serial: 0 }
+/// What stands where the header of a segment should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeaderFound {
+    /// At least one copy is valid.
+    Valid {
+        generation: u32,
+        /// Both copies are, and they agree.
+        both: bool,
+    },
+    /// No copy is valid.
+    Lost {
+        /// Whether anything stands there at all.
+        written: bool,
+    },
+}
+
+impl HeaderBytes {
+    fn new(format: &LogFormat, number: u32, generation: u32) -> Self {
+        let mut header = Self {
+            magic: MAGIC,
+            version: U32::new(VERSION),
+            number: U32::new(number),
+            uuid: format.uuid.to_be_bytes(),
+            generation: U32::new(generation),
+            check: U32::ZERO,
+            reserved: [0; 24],
+        };
+        header.check = U32::new(hash::xxh3_64(0, &header.as_bytes()[..CHECK_OFFSET]) as u32);
+        header
+    }
+}
+
+/// Writes both copies of the header and returns what the caller must persist.
+pub(crate) fn write(region: &dyn Region, format: &LogFormat, number: u32, generation: u32) -> Span {
+    assert!(generation != 0, "generations count from 1");
+    let header = HeaderBytes::new(format, number, generation);
+    for unit in COPIES {
+        region.write(format.position(number, unit), header.as_bytes());
+    }
+    format.span(number, 0, SEGMENT_HEADER_UNITS)
+}
+
+/// Reads the header. Of two valid copies the newer generation counts: a crash came between one and the other.
+pub(crate) fn read(region: &dyn Region, format: &LogFormat, number: u32) -> HeaderFound {
+    let copies = COPIES.map(|unit| {
+        let mut bytes = [0; UNIT_SIZE as usize];
+        region.read(format.position(number, unit), &mut bytes);
+        bytes
+    });
+    let valid = copies.map(|bytes| {
+        let header = HeaderBytes::read_from_bytes(&bytes).expect("a header is one line");
+        let generation = header.generation.get();
+        (generation != 0 && header == HeaderBytes::new(format, number, generation)).then_some(generation)
+    });
+    match valid[0].max(valid[1]) {
+        Some(generation) => HeaderFound::Valid { generation, both: valid[0] == valid[1] },
+        None => HeaderFound::Lost { written: copies.as_flattened().iter().any(|&byte| byte != 0) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Memory, format};
+
+    #[test]
+    fn a_header_is_found_until_both_copies_are_damaged() {
+        let format = format(4096, 2);
+        let memory = Memory::new(8192);
+        assert_eq!(read(&memory, &format, 1), HeaderFound::Lost { written: false });
+        assert_eq!(write(&memory, &format, 1, 7), Span::new(4096, 256));
+        assert_eq!(read(&memory, &format, 1), HeaderFound::Valid { generation: 7, both: true });
+        for bit in 0..64 * 8 {
+            memory.flip(4096, bit);
+            assert_eq!(read(&memory, &format, 1), HeaderFound::Valid { generation: 7, both: false });
+            memory.flip(4096 + 192, bit);
+            assert_eq!(read(&memory, &format, 1), HeaderFound::Lost { written: true });
+            memory.flip(4096, bit);
+            assert_eq!(read(&memory, &format, 1), HeaderFound::Valid { generation: 7, both: false });
+            memory.flip(4096 + 192, bit);
+        }
     }
 
-    /// Writes the header; the caller persists the span. A crash before leaves a segment that is taken for free.
-    pub fn write_header(&self, log: &dyn Region, format: &LogFormat) -> Span {
-        let span = Span::new(self.start(format), LINE_SIZE as u64);
-        log.write(span.offset, RawSegmentHeader::new(format, self.number, self.generation).as_bytes());
-        span
+    #[test]
+    fn a_header_of_another_segment_or_pool_is_none() {
+        let format = format(4096, 2);
+        let memory = Memory::new(8192);
+        write(&memory, &format, 0, 1);
+        let mut header = [0; 256];
+        memory.read(0, &mut header);
+        memory.write(4096, &header);
+        assert_eq!(read(&memory, &format, 1), HeaderFound::Lost { written: true });
+        let other = LogFormat { uuid: format.uuid + 1, ..format };
+        assert_eq!(read(&memory, &other, 0), HeaderFound::Lost { written: true });
     }
 
-    /// Takes note of a record stamped at `unit`. Records are stamped in ascending order.
-    pub fn note_stamped(&mut self, unit: u32, units: u32, commit_tag: u64) {
-        assert!(unit >= self.end && units > 0, "records are appended: unit {unit}, end {}", self.end);
-        self.last = unit;
-        self.end = unit + units;
-        self.count += 1;
-        self.xor ^= commit_tag;
-    }
-
-    /// Takes note that everything stamped so far was persisted.
-    pub fn note_durable(&mut self) {
-        self.durable = self.end;
-    }
-
-    /// Whether there are records above the seal.
-    pub fn needs_seal(&self) -> bool {
-        self.end > self.seal_end
-    }
-
-    /// Writes a seal over everything accepted so far, into the slot that does not hold the present one. The caller
-    /// persists the span before anything else is stamped here; a crash before leaves the present seal, and the scan finds
-    /// the same again.
-    pub fn seal(&mut self, log: &dyn Region, format: &LogFormat) -> Span {
-        self.seal_serial += 1;
-        self.seal_end = self.end;
-        self.durable = self.end;
-        self.last = 0;
-        let seal = RawSeal::new(format, self.number, self.generation, self.seal_serial, self.end, self.count, self.xor);
-        let slot = 1 + u64::from(self.seal_serial % 2);
-        let span = Span::new(self.start(format) + slot * LINE_SIZE as u64, LINE_SIZE as u64);
-        log.write(span.offset, seal.as_bytes());
-        span
-    }
-
-    fn start(&self, format: &LogFormat) -> u64 {
-        u64::from(self.number) * format.segment_size
+    /// A crash leaves any words of what was stored. Needs generation and check in one word.
+    #[test]
+    fn a_segment_that_changes_its_generation_is_always_in_one_of_the_two() {
+        let format = format(4096, 2);
+        let (old, new) = (Memory::new(4096), Memory::new(4096));
+        write(&old, &format, 0, 4);
+        write(&new, &format, 0, 5);
+        let differing: Vec<u64> = (0..32).filter(|word| old.load(word * 8) != new.load(word * 8)).collect();
+        assert_eq!(differing, [4, 28], "one word in each copy");
+        for subset in 0..4 {
+            let memory = Memory::new(4096);
+            for word in 0..32 {
+                let from = match differing.iter().position(|&differs| differs == word) {
+                    Some(index) if subset >> index & 1 == 1 => &new,
+                    _ => &old,
+                };
+                memory.store(word * 8, from.load(word * 8));
+            }
+            let expected = if subset == 0 { 4 } else { 5 };
+            assert_eq!(read(&memory, &format, 0), HeaderFound::Valid { generation: expected, both: subset == 0 || subset == 3 });
+        }
     }
 }

@@ -1,5 +1,16 @@
-//! Stories of the log on a medium that loses what was not persisted.
+//! The log as a server uses it, and what crashes and damage make of it.
 
-mod medium;
-mod record;
-mod segment;
+#![forbid(unsafe_code)]
+
+use stonecast_log::{LogFormat, Secret};
+
+mod checkpoint;
+mod crash;
+mod damage;
+mod forged;
+mod golden;
+mod header;
+mod inspect;
+mod memory;
+mod rules;
+mod server;

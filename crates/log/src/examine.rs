@@ -1,0 +1,213 @@
+//! One examination of a segment, for recovery and for inspection alike: header, seal, records, rules.
+
+use stonecast_base::Corruption;
+use stonecast_media::Region;
+
+use crate::format::{LogFormat, SEGMENT_HEADER_UNITS};
+use crate::judge::{Judge, Loss, Place};
+use crate::record::{RecordFault, RecordHeader};
+use crate::recovery::{SegmentReport, SegmentVerdict};
+use crate::seal::Seal;
+use crate::segment::{self, HeaderFound};
+use crate::state::SegmentState;
+use crate::walk::{Found, Sink, Source, walk};
+
+/// The generation of a segment of which nothing tells another one.
+const FIRST_GENERATION: u32 = 1;
+
+/// Who is told of what an examination finds, and decides whether it goes on after a loss.
+pub(crate) trait Listener {
+    /// Records that are there, in ascending order of position.
+    fn records(&mut self, batch: &[Found<'_>]);
+    /// A stamped header whose record is not whole.
+    fn torn(&mut self, position: u64, header: &RecordHeader, fault: RecordFault);
+    /// The newest seal.
+    fn seal(&mut self, seal: &Seal);
+    /// Something that no crash explains.
+    fn loss(&mut self, loss: Loss) -> Result<(), Corruption>;
+}
+
+/// Examines segment `number`, from its start or from where a checkpoint knew it.
+pub(crate) fn examine(
+    region: &dyn Region,
+    place: Place<'_>,
+    from: Option<&SegmentState>,
+    listener: &mut dyn Listener,
+) -> Result<SegmentVerdict, Corruption> {
+    let Place { format, number, .. } = place;
+    assert!(number < format.segment_count, "segment {number} of {}", format.segment_count);
+    assert!(from.is_none_or(|known| known.number == number), "a checkpoint's segment is told by its number");
+    let (generation, header_whole) = match segment::read(region, format, number) {
+        HeaderFound::Valid { generation, both } => (generation, both),
+        HeaderFound::Lost { written } => match generation_without_header(region, &place, from, listener)? {
+            Some(generation) => (generation, false),
+            None => return Ok(SegmentVerdict::Free { torn_header: written }),
+        },
+    };
+    let mut examination = Examination { place, listener, losses: 0, torn_at: None, report: SegmentReport::default() };
+    let (seal, damage) = Seal::newest(region, &place, generation);
+    if let Some(seal) = &seal {
+        examination.listener.seal(seal);
+    }
+    examination.hear(damage.map_or(Ok(()), |corruption| Err(Loss { records: 0, corruption })))?;
+    let judge = examination.judge(seal, from, generation)?;
+    let start = judge.start();
+    let source = Source { region, format, number, generation: Some(generation) };
+    let mut judged = Judged { judge, examination };
+    let walked = walk(source, start, &mut judged)?;
+    let Judged { mut judge, mut examination } = judged;
+    examination.hear(judge.finish())?;
+    let torn_at = judge.gap().into_iter().chain(examination.torn_at).min();
+    let report = SegmentReport {
+        bytes_scanned: walked.bytes,
+        torn_tail: torn_at.map(|unit| format.position(number, unit)),
+        header_damaged: !header_whole,
+        ..examination.report
+    };
+    let mut state = judge.into_state();
+    if examination.losses > 0 {
+        // What the seal says is not what is there.
+        state.seal_end = 0;
+    }
+    Ok(SegmentVerdict::Used(state, report))
+}
+
+struct Examination<'a, 'l> {
+    place: Place<'a>,
+    listener: &'l mut dyn Listener,
+    losses: u64,
+    torn_at: Option<u32>,
+    report: SegmentReport,
+}
+
+impl<'a> Examination<'a, '_> {
+    fn hear(&mut self, outcome: Result<(), Loss>) -> Result<(), Corruption> {
+        let Err(loss) = outcome else { return Ok(()) };
+        self.losses += 1;
+        self.report.missing += loss.records;
+        self.listener.loss(loss)
+    }
+
+    /// A judge who starts from what a checkpoint knew, if that can be.
+    fn judge(&mut self, seal: Option<Seal>, from: Option<&SegmentState>, generation: u32) -> Result<Judge<'a>, Corruption> {
+        let place = self.place;
+        if let Some(known) = from.filter(|known| known.generation > generation) {
+            let found = format!("generation {generation}");
+            let expected = format!("at least {}: the checkpoint knows it", known.generation);
+            let corruption = place.corruption("segment header", 0, found, expected);
+            self.hear(Err(Loss { records: known.count.into(), corruption }))?;
+        }
+        // A segment that has another generation since the checkpoint is looked at from its start.
+        if let Some(known) = from.filter(|known| known.generation == generation) {
+            match Judge::new(place, seal, *known) {
+                Ok(judge) => return Ok(judge),
+                Err(corruption) => self.hear(Err(Loss { records: 0, corruption }))?,
+            }
+        }
+        let fresh = SegmentState::fresh(place.number, generation);
+        Ok(Judge::new(place, seal, fresh).unwrap_or_else(|_| unreachable!("no seal contradicts what knows nothing")))
+    }
+}
+
+struct Judged<'a, 'l> {
+    judge: Judge<'a>,
+    examination: Examination<'a, 'l>,
+}
+
+impl Sink for Judged<'_, '_> {
+    fn records(&mut self, batch: &[Found<'_>]) -> Result<(), Corruption> {
+        let Self { judge, examination } = self;
+        let report = &mut examination.report;
+        report.records += batch.len() as u64;
+        report.sequence_max = batch.iter().map(|found| found.header.sequence()).fold(report.sequence_max, u64::max);
+        let mut told = 0;
+        for (index, found) in batch.iter().enumerate() {
+            if let Err(loss) = judge.record(found) {
+                examination.listener.records(&batch[told..index]);
+                told = index;
+                examination.hear(Err(loss))?;
+            }
+        }
+        examination.listener.records(&batch[told..]);
+        Ok(())
+    }
+
+    fn torn(&mut self, position: u64, header: &RecordHeader, fault: RecordFault) -> Result<(), Corruption> {
+        let Self { judge, examination } = self;
+        if let Some(unit) = judge.torn(position) {
+            examination.torn_at.get_or_insert(unit);
+        }
+        examination.listener.torn(position, header, fault);
+        Ok(())
+    }
+}
+
+/// The generation of a segment of which no copy of the header is valid; `None` if it was never used.
+///
+/// The header is persisted together with the first records. So a crash that took it away took it from a segment in which
+/// nothing was durable, and each stamp in it says so. Then whole records count like others of a torn batch. A seal may be
+/// there if a crash came while recovery settled the segment: the first one.
+fn generation_without_header(
+    region: &dyn Region,
+    place: &Place<'_>,
+    from: Option<&SegmentState>,
+    listener: &mut dyn Listener,
+) -> Result<Option<u32>, Corruption> {
+    let mut traces = Traces::new(place.format);
+    let source = Source { region, format: place.format, number: place.number, generation: None };
+    let walked = walk(source, SEGMENT_HEADER_UNITS, &mut traces)?;
+    let generation = traces.generations.map_or(FIRST_GENERATION, |(_, newest)| newest);
+    let known = from.map_or(0, |known| known.count);
+    let (seal, _) = Seal::newest(region, place, generation);
+    let proof = if known > 0 {
+        Some(format!("the checkpoint knows {known} records"))
+    } else if traces.durable > SEGMENT_HEADER_UNITS {
+        Some(format!("the record at unit {} was stamped when others were durable", traces.durable_unit))
+    } else if let Some((oldest, newest)) = traces.generations.filter(|(oldest, newest)| oldest != newest) {
+        Some(format!("there are records of generations {oldest} and {newest}"))
+    } else {
+        seal.filter(|seal| seal.serial > 1).map(|seal| format!("there is seal {}", seal.serial))
+    };
+    if let Some(proof) = proof {
+        let corruption = place.corruption("segment header", 0, "no valid copy".to_owned(), format!("a header: {proof}"));
+        listener.loss(Loss { records: 0, corruption })?;
+    }
+    let used = traces.generations.is_some() || walked.remains || seal.is_some() || known > 0;
+    Ok(used.then_some(generation))
+}
+
+/// What stamps say of a segment whose header is lost.
+struct Traces<'a> {
+    format: &'a LogFormat,
+    generations: Option<(u32, u32)>,
+    durable: u32,
+    durable_unit: u32,
+}
+
+impl<'a> Traces<'a> {
+    fn new(format: &'a LogFormat) -> Self {
+        Self { format, generations: None, durable: SEGMENT_HEADER_UNITS, durable_unit: 0 }
+    }
+
+    fn note(&mut self, position: u64, header: &RecordHeader) {
+        let generation = header.generation();
+        let (oldest, newest) = self.generations.unwrap_or((generation, generation));
+        self.generations = Some((oldest.min(generation), newest.max(generation)));
+        if header.durable() > self.durable {
+            self.durable = header.durable();
+            self.durable_unit = self.format.locate(position).1;
+        }
+    }
+}
+
+impl Sink for Traces<'_> {
+    fn records(&mut self, batch: &[Found<'_>]) -> Result<(), Corruption> {
+        batch.iter().for_each(|found| self.note(found.position, &found.header));
+        Ok(())
+    }
+
+    fn torn(&mut self, position: u64, header: &RecordHeader, _: RecordFault) -> Result<(), Corruption> {
+        self.note(position, header);
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! The rules that tell a crash from damage.
+//!
+//! Below the seal, count and XOR of the commit tags must be those of the seal. Above it, the stamped records are a chain:
+//! each names the one before it, the first names none and says that the seal's end was durable. A link to a record that
+//! was not found shows a gap: at least that record was stamped and is missing. All records below the highest `durable` of
+//! the chain had been persisted.
+//!
+//! ```text
+//!     seal end    a        b                 d        e
+//!        |     [record] [record]  (gap)  [record] [record]
+//!                              ^             '-> its previous names something in the gap
+//!                              the gap starts at the end of b
+//! ```
+//!
+//! **Lost or torn?** Let `b` be the last record before the first gap. If some `durable` found is greater than the end of
+//! `b`, a persisted record is missing: `durable` is the end of a record that was persisted together with everything
+//! stamped before it; that record starts at or above the end of `b`, and so does the one stamped next after `b`, which is
+//! no higher. That one is missing, since the record found next does not name `b`. Otherwise everything that was persisted
+//! when any of these records was stamped is there, and the gap lies in the last batch, which nobody was told of.
+//!
+//! What the rules cannot see: a last batch that was acknowledged and is damaged before anything else is stamped or sealed
+//! in the segment looks like one that was torn.
+
+use stonecast_base::Corruption;
+
+use crate::format::{LogFormat, SEGMENT_HEADER_UNITS};
+use crate::seal::Seal;
+use crate::state::SegmentState;
+use crate::walk::Found;
+
+/// Where a judged segment is, for messages.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub format: &'a LogFormat,
+    pub file: &'a str,
+    pub number: u32,
+}
+
+impl Place<'_> {
+    pub fn corruption(&self, what: &'static str, unit: u32, found: String, expected: String) -> Corruption {
+        let offset = self.format.position(self.number, unit);
+        Corruption { what: what.into(), file: self.file.to_owned().into(), offset, found, expected }
+    }
+}
+
+/// Something that no crash explains, and how many records are known to be gone by it.
+pub(crate) struct Loss {
+    pub records: u64,
+    pub corruption: Corruption,
+}
+
+/// See the module documentation. Told of each record in ascending order; goes on after a loss as well as it can.
+pub(crate) struct Judge<'a> {
+    place: Place<'a>,
+    seal: Option<Seal>,
+    state: SegmentState,
+    /// Whether what lies below the seal was compared with it.
+    crossed: bool,
+    sequence: u64,
+    durable: u32,
+    /// End of the last record before the first gap above the seal that is not known to be a loss.
+    gap: Option<u32>,
+    /// Where to point for a loss below the seal: the first unit at which something seems to be missing.
+    suspect: Option<u32>,
+}
+
+impl<'a> Judge<'a> {
+    /// Judges a segment from its start, or from where a checkpoint knew it.
+    pub fn new(place: Place<'a>, seal: Option<Seal>, known: SegmentState) -> Result<Self, Corruption> {
+        let (serial, sealed_end) = seal.map_or((0, SEGMENT_HEADER_UNITS), |seal| (seal.serial, seal.end));
+        let crossed = serial == known.seal_serial;
+        let fits = if crossed { known.end >= sealed_end && known.seal_end == sealed_end } else { known.end <= sealed_end };
+        let possible =
+            SEGMENT_HEADER_UNITS <= known.end && known.end <= place.format.segment_units() && known.durable <= known.end;
+        let fits = fits && possible && known.last < known.end;
+        if serial < known.seal_serial || !fits {
+            let unit = seal.map_or(1, |seal| seal.slot_unit());
+            let found = format!("seal {serial} that ends at unit {sealed_end}");
+            let expected = format!(
+                "seal {} that ends at unit {}, or a later one above unit {}: the checkpoint knows it",
+                known.seal_serial, known.seal_end, known.end
+            );
+            return Err(place.corruption("segment seal", unit, found, expected));
+        }
+        let durable = known.durable.max(known.seal_end);
+        Ok(Self { place, seal, state: known, crossed, sequence: 0, durable, gap: None, suspect: None })
+    }
+
+    /// The first unit to look at.
+    pub fn start(&self) -> u32 {
+        self.state.end
+    }
+
+    /// Unit above which records are chained.
+    fn sealed_end(&self) -> u32 {
+        self.seal.map_or(SEGMENT_HEADER_UNITS, |seal| seal.end)
+    }
+
+    /// Where a gap was accepted as torn, if one was.
+    pub fn gap(&self) -> Option<u32> {
+        self.gap
+    }
+
+    /// Judges the next record.
+    pub fn record(&mut self, found: &Found<'_>) -> Result<(), Loss> {
+        let (_, unit) = self.place.format.locate(found.position);
+        let header = &found.header;
+        let mut verdict = Ok(());
+        if !self.crossed && unit >= self.sealed_end() {
+            verdict = self.cross();
+        }
+        if header.sequence() <= self.sequence {
+            let (found, expected) = (header.sequence().to_string(), format!("more than {}", self.sequence));
+            verdict = verdict.and(Err(self.loss(0, "record sequence", unit, found, expected)));
+        }
+        let link = if self.crossed {
+            self.link(unit, header.previous(), header.durable())
+        } else {
+            self.below(header.previous());
+            Ok(())
+        };
+        self.sequence = self.sequence.max(header.sequence());
+        self.state.end = unit + header.size_units();
+        self.state.last = unit;
+        self.state.count += 1;
+        self.state.xor ^= header.commit_tag();
+        verdict.and(link)
+    }
+
+    /// Takes note of a stamped header whose record is not whole. Returns its unit if it lies above the seal: below, the
+    /// seal knows better.
+    pub fn torn(&mut self, position: u64) -> Option<u32> {
+        let (_, unit) = self.place.format.locate(position);
+        if unit < self.sealed_end() {
+            self.suspect = self.suspect.or(Some(unit));
+            return None;
+        }
+        Some(unit)
+    }
+
+    /// Judges what can be told only when all records were seen.
+    pub fn finish(&mut self) -> Result<(), Loss> {
+        if self.crossed { Ok(()) } else { self.cross() }
+    }
+
+    /// The segment as it was found.
+    pub fn into_state(self) -> SegmentState {
+        let (seal_serial, seal_end) = self.seal.map_or((0, SEGMENT_HEADER_UNITS), |seal| (seal.serial, seal.end));
+        SegmentState { seal_serial, seal_end, durable: 0, ..self.state }
+    }
+
+    /// A record below the seal: its link matters only as a hint.
+    fn below(&mut self, previous: u32) {
+        if previous != 0 && previous != self.state.last {
+            self.suspect = self.suspect.or(Some(self.state.end));
+        }
+    }
+
+    /// The last record below the seal was seen.
+    fn cross(&mut self) -> Result<(), Loss> {
+        self.crossed = true;
+        let seal = self.seal.expect("without a seal there is nothing to cross");
+        let found = self.state;
+        self.state.last = 0;
+        self.durable = seal.end;
+        if (found.count, found.xor, found.end) == (seal.count, seal.xor, seal.end) {
+            return Ok(());
+        }
+        let unit = self.suspect.unwrap_or(found.end);
+        let missing = u64::from(seal.count.saturating_sub(found.count)).max(1);
+        Err(self.loss(
+            missing,
+            "sealed records",
+            unit,
+            format!("{} records with XOR {:#018x} that end at unit {}", found.count, found.xor, found.end),
+            format!("{} records with XOR {:#018x} that end at unit {} (seal {})", seal.count, seal.xor, seal.end, seal.serial),
+        ))
+    }
+
+    /// A record above the seal.
+    fn link(&mut self, unit: u32, previous: u32, durable: u32) -> Result<(), Loss> {
+        let (last, end, sealed_end) = (self.state.last, self.state.end.max(self.sealed_end()), self.sealed_end());
+        if previous == 0 && (last != 0 || durable != sealed_end) {
+            self.gap = None;
+            let found = format!("the first record above a seal that ends at unit {durable}");
+            let expected = format!("a record above the seal that ends at unit {sealed_end}, after the one at unit {last}");
+            return Err(self.loss(0, "record link", unit, found, expected));
+        }
+        let linked = previous == last;
+        if !linked && !(end..unit).contains(&previous) {
+            let found = format!("a link to unit {previous}");
+            return Err(self.loss(0, "record link", unit, found, format!("unit {last}, or one from {end} to {unit}")));
+        }
+        if durable < self.durable || durable > unit {
+            let found = format!("durable up to unit {durable}");
+            return Err(self.loss(0, "record link", unit, found, format!("a unit from {} to {unit}", self.durable)));
+        }
+        self.durable = durable;
+        if !linked {
+            self.gap = self.gap.or(Some(end));
+        }
+        match self.gap {
+            Some(gap) if durable > gap => {
+                self.gap = None;
+                let found = if linked { "no record that is whole".to_owned() } else { format!("no record up to unit {unit}") };
+                let expected = format!("a record: all below unit {durable} were durable when the one at unit {unit} was stamped");
+                Err(self.loss(1, "record", gap, found, expected))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn loss(&self, records: u64, what: &'static str, unit: u32, found: String, expected: String) -> Loss {
+        Loss { records, corruption: self.place.corruption(what, unit, found, expected) }
+    }
+}

@@ -1,0 +1,83 @@
+//! One declaration for each 64-byte layout: the type, and the table that the format page shows.
+
+/// A field as the format page shows it.
+#[cfg(test)]
+pub(crate) struct Field {
+    pub name: &'static str,
+    pub offset: usize,
+    pub size: usize,
+    pub writer: &'static str,
+    pub meaning: &'static str,
+}
+
+/// Declares a layout of one line and the list of its fields. All field types have alignment 1, so there is no padding,
+/// and a struct of 64 bytes is one whose every byte is named.
+macro_rules! layout {
+    ($(#[$meta:meta])* $name:ident, $fields:ident: $($field:ident: $type:ty, $writer:literal, $meaning:literal;)+) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+        #[repr(C)]
+        pub(crate) struct $name {
+            $(pub $field: $type,)+
+        }
+
+        /// Every byte of the layout, in order.
+        #[cfg(test)]
+        pub(crate) const $fields: &[crate::layout::Field] = &[$(crate::layout::Field {
+            name: stringify!($field),
+            offset: std::mem::offset_of!($name, $field),
+            size: size_of::<$type>(),
+            writer: $writer,
+            meaning: $meaning,
+        },)+];
+
+        const _: () = assert!(size_of::<$name>() == stonecast_base::LINE_SIZE);
+    };
+}
+pub(crate) use layout;
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+    use crate::{record, seal, segment};
+
+    fn table(fields: &[Field]) -> String {
+        let mut table = String::from("| offset | size | field | written by | meaning |\n| --- | --- | --- | --- | --- |\n");
+        for Field { name, offset, size, writer, meaning } in fields {
+            let name = name.replace('_', " ");
+            writeln!(table, "| {offset} | {size} | {name} | {writer} | {meaning} |").expect("a String takes everything");
+        }
+        table
+    }
+
+    fn offset_of(fields: &[Field], name: &str) -> usize {
+        fields.iter().find(|field| field.name == name).expect("there is such a field").offset
+    }
+
+    #[test]
+    fn the_format_page_shows_the_tables_that_the_types_give() {
+        let page = include_str!("../../../docs/formats/log.md");
+        let tables = [("record", record::FIELDS), ("segment header", segment::FIELDS), ("seal", seal::FIELDS)];
+        for (name, fields) in tables {
+            let (_, rest) = page.split_once(&format!("<!-- {name} table -->\n")).expect("the page has the first marker");
+            let (shown, _) = rest.split_once("<!-- end -->").expect("the page has the second marker");
+            let printed = table(fields);
+            assert!(shown == printed, "put this between the markers of the {name} in docs/formats/log.md:\n{printed}");
+        }
+    }
+
+    /// A moved field changes the format of every pool; here it must be moved on purpose.
+    #[test]
+    fn the_fields_lie_where_the_first_version_put_them() {
+        let record = ["tag", "sequence", "commit_tag", "previous", "durable", "generation", "epoch", "token", "value_size"];
+        assert_eq!(record.map(|name| offset_of(record::FIELDS, name)), [0, 8, 16, 24, 28, 32, 36, 40, 48]);
+        let tail = ["key_size", "kind", "condition", "expected"];
+        assert_eq!(tail.map(|name| offset_of(record::FIELDS, name)), [52, 54, 55, 56]);
+        let header = ["magic", "version", "number", "uuid", "generation", "check"];
+        assert_eq!(header.map(|name| offset_of(segment::FIELDS, name)), [0, 8, 12, 16, 32, 36]);
+        let seal = ["serial", "end", "count", "xor", "checksum"];
+        assert_eq!(seal.map(|name| offset_of(seal::FIELDS, name)), [0, 4, 8, 16, 48]);
+    }
+}

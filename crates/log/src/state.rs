@@ -1,0 +1,129 @@
+//! What the server knows of a segment that it uses.
+//!
+//! ```text
+//!    fresh ---> write_header --------------------.
+//!                                                v      stamp ... persist ... note_durable
+//!    scan  ---> persist unsealed ---> settle ---> open <---------------'
+//!                                                |
+//!                                                '---> seal, when full and at closing
+//! ```
+//!
+//! The order matters, and persisting is the caller's part:
+//! - what a scan found is persisted before [`SegmentState::settle`], so that no seal covers what a power cut can take;
+//! - what `settle` or `seal` wrote is persisted before anything else is stamped in the segment;
+//! - [`SegmentState::note_durable`] is called when a persist of everything stamped so far is done.
+
+use stonecast_base::Span;
+use stonecast_media::Region;
+
+use crate::format::{LogFormat, SEGMENT_HEADER_UNITS};
+use crate::seal::Seal;
+use crate::segment::{self, HeaderFound};
+use crate::stamp;
+
+/// See the module documentation. The fields are what a checkpoint keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentState {
+    /// Number of the segment.
+    pub number: u32,
+    /// Its generation, from 1.
+    pub generation: u32,
+    /// Next free unit.
+    pub end: u32,
+    /// Unit of the last record that was stamped since the seal; 0: none.
+    pub last: u32,
+    /// Records so far.
+    pub count: u32,
+    /// XOR of their commit tags.
+    pub xor: u64,
+    /// Every record below this unit is durable; 0 after a scan, until the segment is settled.
+    pub durable: u32,
+    /// Serial of the newest seal; 0: none.
+    pub seal_serial: u32,
+    /// Up to where the newest seal tells the truth; 0: it must be replaced.
+    pub seal_end: u32,
+}
+
+impl SegmentState {
+    /// A segment that is used for the first time in this generation.
+    pub fn fresh(number: u32, generation: u32) -> Self {
+        Self {
+            number,
+            generation,
+            end: SEGMENT_HEADER_UNITS,
+            last: 0,
+            count: 0,
+            xor: 0,
+            durable: SEGMENT_HEADER_UNITS,
+            seal_serial: 0,
+            seal_end: SEGMENT_HEADER_UNITS,
+        }
+    }
+
+    /// Writes the header of a fresh segment and returns what the caller must persist: at the latest together with the
+    /// first records. A segment that had another generation before was given this one, durably, when it was freed.
+    pub fn write_header(&self, region: &dyn Region, format: &LogFormat) -> Span {
+        segment::write(region, format, self.number, self.generation)
+    }
+
+    /// Takes note of a record that was stamped with this state's `last` and `durable`.
+    pub fn note_stamped(&mut self, unit: u32, size_units: u32, commit_tag: u64) {
+        assert!(self.durable >= SEGMENT_HEADER_UNITS, "a scanned segment is settled before it is written");
+        assert!(unit >= self.end && size_units > 0, "records are stamped in ascending order");
+        self.end = unit + size_units;
+        self.last = unit;
+        self.count += 1;
+        self.xor ^= commit_tag;
+    }
+
+    /// Takes note that everything stamped so far was persisted.
+    pub fn note_durable(&mut self) {
+        self.durable = self.end;
+    }
+
+    /// Whether there is anything that a seal would add, and may: what was not persisted is not sealed.
+    pub fn needs_seal(&self) -> bool {
+        self.end != self.seal_end && self.durable == self.end
+    }
+
+    /// Seals what was accepted so far and returns what the caller must persist before it stamps anything more.
+    pub fn seal(&mut self, region: &dyn Region, format: &LogFormat) -> Span {
+        assert!(self.durable == self.end, "a seal covers only what is durable");
+        let serial = self.seal_serial.checked_add(1).expect("a segment is full long before 2^32 seals");
+        let seal = Seal { serial, end: self.end, count: self.count, xor: self.xor };
+        self.last = 0;
+        self.seal_serial = serial;
+        self.seal_end = self.end;
+        seal.write(region, format, self.number, self.generation)
+    }
+
+    /// The part of the segment that a scan accepted and no seal covers yet. It is persisted before the segment is
+    /// settled: after the death of a process alone it may never have been.
+    pub fn unsealed(&self, format: &LogFormat) -> Option<Span> {
+        (self.end != self.seal_end).then(|| format.span(self.number, self.seal_end, self.end))
+    }
+
+    /// Ends recovery of this segment: repairs its header, takes away what looks like a stamp above the end, and seals
+    /// what was accepted. Returns what the caller must persist before anybody writes to the segment. Idempotent: a crash
+    /// inside, or before it is durable, leaves a segment of which a scan finds the same.
+    ///
+    /// Remains of stamps are taken away because they could become whole: a retry of the same write at the same place
+    /// that is torn in the other half would complete them, after a reader was told that they do not exist.
+    ///
+    /// The spans hold also what was found as it should be: the server that wrote it may have been killed before it was
+    /// persisted.
+    pub fn settle(&mut self, region: &dyn Region, format: &LogFormat) -> [Span; 2] {
+        if segment::read(region, format, self.number) != (HeaderFound::Valid { generation: self.generation, both: true }) {
+            self.write_header(region, format);
+        }
+        for unit in self.end..format.segment_units() {
+            stamp::clear(region, format.position(self.number, unit));
+        }
+        self.durable = self.end;
+        if self.needs_seal() {
+            self.seal(region, format);
+        }
+        let header = format.span(self.number, 0, SEGMENT_HEADER_UNITS);
+        [header, format.span(self.number, self.end, format.segment_units())]
+    }
+}

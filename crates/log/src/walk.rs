@@ -1,0 +1,151 @@
+//! Finding the stamped records of a segment, whatever else lies between them.
+//!
+//! ```text
+//!   look at a unit:   commit tag zero, or another generation        next unit
+//!                     lengths or codes impossible, does not fit     next unit
+//!                     not stamped by the server                     next unit
+//!                     stamped, and the bytes do not fit the tag     torn; next unit
+//!                     stamped and whole                             a record; the unit after it
+//! ```
+//!
+//! Anything may stand in the room between records: what a client was writing when it died, values full of bytes that
+//! look like records, remains of a torn batch. So no length is believed before the stamp was checked, which costs the
+//! same for every header; stamped records never overlap, so however many forged headers there are, the walk takes time
+//! in proportion to the segment.
+//!
+//! The segment is copied piece by piece, and only the copy is looked at.
+
+use stonecast_base::Corruption;
+use stonecast_media::Region;
+
+use crate::format::{LogFormat, UNIT_SIZE};
+use crate::record::{RECORD_HEADER_SIZE, Record, RecordFault, RecordHeader, check_tag};
+use crate::stamp::{Stamp, may_be_stamped};
+
+/// Bytes copied at once: small enough for the second-level cache, large enough that the call does not count.
+const WINDOW_SIZE: usize = 256 * 1024;
+/// Records told at once: enough for a receiver to overlap its memory accesses.
+const BATCH: usize = 32;
+
+/// A stamped record that a walk has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found<'a> {
+    /// Bytes from the start of the log.
+    pub position: u64,
+    /// Its header, with the stamp.
+    pub header: RecordHeader,
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// Which segment is walked.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub region: &'a dyn Region,
+    pub format: &'a LogFormat,
+    pub number: u32,
+    /// The generation whose records count; `None` where the header is lost: any.
+    pub generation: Option<u32>,
+}
+
+/// Who is told of what is found, in ascending order of position.
+pub(crate) trait Sink {
+    /// Some records.
+    fn records(&mut self, batch: &[Found<'_>]) -> Result<(), Corruption>;
+    /// A header with a stamp whose record is not whole.
+    fn torn(&mut self, position: u64, header: &RecordHeader, fault: RecordFault) -> Result<(), Corruption>;
+}
+
+/// What a walk says at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Walked {
+    pub bytes: u64,
+    /// Whether a unit outside the records has something where a commit tag would be.
+    pub remains: bool,
+}
+
+enum Look {
+    Nothing,
+    Remains,
+    Torn(RecordHeader, RecordFault),
+    /// This many bytes are needed to tell.
+    More(usize),
+}
+
+/// Walks from unit `from` to the end of the segment.
+pub(crate) fn walk(source: Source<'_>, from: u32, sink: &mut dyn Sink) -> Result<Walked, Corruption> {
+    let Source { region, format, number, .. } = source;
+    let units = format.segment_units();
+    let mut walked = Walked { bytes: u64::from(units - from) * UNIT_SIZE, remains: false };
+    let mut window = Vec::new();
+    let mut unit = from;
+    let mut size = RECORD_HEADER_SIZE;
+    while unit < units {
+        // The window starts at the unit that is looked at and holds at least what is needed to judge it.
+        let rest = (units - unit) as usize * UNIT_SIZE as usize;
+        window.resize(size.max(WINDOW_SIZE).min(rest), 0);
+        region.read(format.position(number, unit), &mut window);
+        size = RECORD_HEADER_SIZE;
+        let mut batch: Vec<Found<'_>> = Vec::with_capacity(BATCH);
+        let mut bytes = &window[..];
+        while !bytes.is_empty() {
+            let position = format.position(number, unit);
+            let step = match look(&source, position, rest_of_segment(units, unit), bytes) {
+                Ok(Record { header, key, value }) => {
+                    batch.push(Found { position, header, key, value });
+                    if batch.len() == BATCH {
+                        sink.records(&batch)?;
+                        batch.clear();
+                    }
+                    header.size_units()
+                }
+                Err(Look::Nothing) => 1,
+                Err(Look::Remains) => {
+                    walked.remains = true;
+                    1
+                }
+                Err(Look::Torn(header, fault)) => {
+                    sink.records(&batch)?;
+                    batch.clear();
+                    sink.torn(position, &header, fault)?;
+                    walked.remains = true;
+                    1
+                }
+                Err(Look::More(needed)) => {
+                    size = needed;
+                    break;
+                }
+            };
+            unit += step;
+            bytes = &bytes[(step as usize * UNIT_SIZE as usize).min(bytes.len())..];
+        }
+        sink.records(&batch)?;
+    }
+    Ok(walked)
+}
+
+fn rest_of_segment(units: u32, unit: u32) -> u64 {
+    u64::from(units - unit) * UNIT_SIZE
+}
+
+/// Judges what starts at `position`. `bytes` goes on to the end of the window, in whole units; `rest` bytes are left in the
+/// segment.
+#[inline]
+fn look<'a>(source: &Source<'_>, position: u64, rest: u64, bytes: &'a [u8]) -> Result<Record<'a>, Look> {
+    let line = bytes.first_chunk::<RECORD_HEADER_SIZE>().expect("a window has whole units");
+    if !may_be_stamped(line) {
+        return Err(Look::Nothing);
+    }
+    let header = RecordHeader::parse(line).map_err(|_| Look::Remains)?;
+    let generation = source.generation.unwrap_or(header.generation());
+    let possible = header.generation() == generation && header.size() <= rest;
+    if !possible || !Stamp::check(&header, source.format, position, generation) {
+        return Err(Look::Remains);
+    }
+    if header.size() > bytes.len() as u64 {
+        return Err(Look::More(header.size() as usize));
+    }
+    check_tag(source.format, position, header, bytes).map_err(|fault| Look::Torn(header, fault))
+}

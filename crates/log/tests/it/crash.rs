@@ -1,0 +1,214 @@
+//! Any history of writes, seals and crashes, also inside recovery: what was durable is found, what is found was written,
+//! and what recovery did not find never comes back.
+//!
+//! A power cut leaves, of each 8-byte word that was not persisted, any value that it had since.
+
+use proptest::prelude::*;
+use stonecast_base::random_from_seed;
+use stonecast_log::SegmentVerdict;
+
+use crate::memory::Memory;
+use crate::server::{Entry, Server, log, pool, scan};
+
+/// Few keys and sizes, so that a write is often retried with the same bytes at the same place.
+#[derive(Clone, Debug)]
+enum Step {
+    Put {
+        key: u8,
+        size: usize,
+        skip: u32,
+    },
+    /// A client writes and dies before the server hears of it.
+    Leave {
+        key: u8,
+        size: usize,
+    },
+    Persist,
+    Seal,
+    /// The server dies, and what it had stored stays.
+    Kill,
+    PowerCut(Cut),
+}
+
+/// Which values survive, and how far the recoveries come that are cut off themselves.
+#[derive(Clone, Debug)]
+struct Cut {
+    seed: u64,
+    habit: u8,
+    recoveries: Vec<u8>,
+}
+
+fn sizes() -> impl Strategy<Value = usize> {
+    prop_oneof![Just(0), Just(40), Just(100), Just(600)]
+}
+
+fn cut() -> impl Strategy<Value = Cut> {
+    (any::<u64>(), 0..6_u8, prop::collection::vec(0..4_u8, 0..3)).prop_map(|(seed, habit, recoveries)| Cut {
+        seed,
+        habit,
+        recoveries,
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..2_u8, sizes(), prop_oneof![4 => Just(0), 1 => 1..4_u32]).prop_map(|(key, size, skip)| Step::Put { key, size, skip }),
+        1 => (0..2_u8, sizes()).prop_map(|(key, size)| Step::Leave { key, size }),
+        3 => Just(Step::Persist),
+        1 => Just(Step::Seal),
+        1 => Just(Step::Kill),
+        3 => cut().prop_map(Step::PowerCut),
+    ]
+}
+
+/// Different habits reach different states: single words lost, single words kept, whole lines.
+fn cut_power(memory: &Memory, seed: u64, habit: u8) {
+    let mut random = random_from_seed(seed);
+    let mut any = move |count: usize| random.random_range(0..count);
+    match habit {
+        0 => memory.cut_power(|_| 0),
+        1 => memory.cut_power(|count| count - 1),
+        2 => memory.cut_power(|count| if any(8) == 0 { 0 } else { count - 1 }),
+        3 => memory.cut_power(|count| if any(8) == 0 { count - 1 } else { 0 }),
+        4 => {
+            // Runs of words, which are whole lines or parts of them.
+            let (mut left, mut keep) = (0, false);
+            memory.cut_power(|count| {
+                if left == 0 {
+                    left = any(24) + 1;
+                    keep = !keep;
+                }
+                left -= 1;
+                if keep { count - 1 } else { 0 }
+            });
+        }
+        _ => memory.cut_power(any),
+    }
+}
+
+struct History<'m> {
+    memory: &'m Memory,
+    server: Server<'m>,
+    /// Must be found.
+    durable: Vec<Entry>,
+    /// May be found.
+    stamped: Vec<Entry>,
+}
+
+impl<'m> History<'m> {
+    fn new(memory: &'m Memory) -> Self {
+        Self { memory, server: Server::first_use(memory, 1), durable: Vec::new(), stamped: Vec::new() }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Put { key, size, skip } if self.server.room() > 14 => {
+                let entry = self.server.put_above(skip, &[key; 10], &vec![key; size]);
+                self.stamped.push(entry);
+            }
+            Step::Leave { key, size } if self.server.room() > 14 => {
+                self.server.place(self.server.state.end, &[key; 10], &vec![key; size]);
+            }
+            Step::Put { .. } | Step::Leave { .. } => {}
+            Step::Persist => self.persist(),
+            Step::Seal => {
+                // A server seals what it has persisted.
+                self.persist();
+                self.server.seal();
+            }
+            Step::Kill => self.recover(),
+            Step::PowerCut(ref cut) => {
+                cut_power(self.memory, cut.seed, cut.habit);
+                for (index, &stage) in cut.recoveries.iter().enumerate() {
+                    self.recover_up_to(stage);
+                    cut_power(self.memory, cut.seed ^ (index as u64 + 1), cut.habit);
+                }
+                self.recover();
+            }
+        }
+    }
+
+    fn persist(&mut self) {
+        self.server.persist();
+        self.durable.append(&mut self.stamped);
+    }
+
+    /// A recovery that does not get to its end.
+    fn recover_up_to(&mut self, stage: u8) {
+        let verdict = self.look();
+        if let SegmentVerdict::Used(mut state, _) = verdict {
+            if stage >= 1 {
+                self.memory.persist(state.unsealed(&pool()).as_slice());
+            }
+            // Stage 2 leaves what it wrote to the power cut, stage 3 gets that down too.
+            if stage >= 2 {
+                let spans = state.settle(self.memory, &pool());
+                if stage >= 3 {
+                    self.memory.persist(&spans);
+                }
+            }
+        }
+    }
+
+    /// Scans and compares with what must and what may be there.
+    fn look(&self) -> SegmentVerdict {
+        let (verdict, found) = scan(self.memory).unwrap_or_else(|corruption| panic!("a crash is no damage: {corruption}"));
+        for entry in &self.durable {
+            assert!(found.contains(entry), "{entry:?} was durable");
+        }
+        for entry in &found {
+            assert!(self.durable.contains(entry) || self.stamped.contains(entry), "{entry:?} was gone, or never written");
+        }
+        verdict
+    }
+
+    fn recover(&mut self) {
+        self.look();
+        let epoch = self.server.epoch + 1;
+        let (server, found) = Server::recover(self.memory, epoch).expect("it was just scanned");
+        self.server = server;
+        self.durable = found;
+        self.stamped.clear();
+        // Settled, it is found the same again, and nothing is torn any more.
+        let SegmentVerdict::Used(state, report) = self.look() else { return };
+        assert_eq!((state.end, state.count, state.xor), (self.server.state.end, self.server.state.count, self.server.state.xor));
+        assert_eq!((state.last, report.torn_tail, report.header_damaged), (0, None, false));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    /// Needs, each by itself: the stamp's check; the size in it; the record's tag; the links and `durable`; the seal;
+    /// persisting before settling; clearing stamps in `settle`; the rule for a header lost with the first batch.
+    #[test]
+    fn no_crash_loses_what_was_durable_or_brings_back_what_was_not(steps in prop::collection::vec(step(), 1..40)) {
+        let memory = log();
+        let mut history = History::new(&memory);
+        for step in &steps {
+            history.step(step);
+        }
+        history.recover();
+    }
+}
+
+/// Every subset of the words that a record and its stamp are made of.
+#[test]
+fn every_way_to_tear_a_stamped_record_leaves_it_whole_or_not_there() {
+    // Tag, three words of the stamp, generation and epoch, sizes, key; the others are zero.
+    const WORDS: usize = 7;
+    for keep in 0..1_u32 << WORDS {
+        let memory = log();
+        let mut server = Server::first_use(&memory, 1);
+        let mut expected = vec![server.put_durably(b"a", b"")];
+        let entry = server.put(b"key", b"");
+        let mut words = 0;
+        memory.cut_power(|count| {
+            words += 1;
+            if keep >> (words - 1) & 1 == 1 { count - 1 } else { 0 }
+        });
+        assert_eq!(words, WORDS);
+        expected.extend((keep == (1 << WORDS) - 1).then_some(entry));
+        assert_eq!(scan(&memory).unwrap().1, expected, "words {keep:#b}");
+    }
+}

@@ -1,0 +1,123 @@
+//! Memory for tests: a log whose every word may or may not survive a power cut.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use super::{LogFormat, Secret};
+use stonecast_base::Span;
+use stonecast_media::Region;
+
+/// The facts of a pool for tests.
+pub fn format(segment_size: u64, segment_count: u32) -> LogFormat {
+    LogFormat { uuid: 0x1234_5678, tag_key: 0xfeed, secret: Some(Secret::new([1, 2])), segment_size, segment_count }
+}
+
+/// See the module documentation. What is visible is in `words`; `pending` has, for each word that was stored since it was
+/// last persisted, every value that it had, the persisted one first.
+pub struct Memory {
+    words: Vec<Cell<u64>>,
+    pending: RefCell<BTreeMap<usize, Vec<u64>>>,
+    tracking: bool,
+}
+
+#[allow(dead_code, reason = "each test uses what it needs")]
+impl Memory {
+    /// Zeros.
+    pub fn new(size: u64) -> Self {
+        Self { words: vec![Cell::new(0); size as usize / 8], pending: RefCell::default(), tracking: true }
+    }
+
+    /// Zeros that cannot lose power, and cost nothing beside the copy.
+    pub fn steady(size: u64) -> Self {
+        Self { tracking: false, ..Self::new(size) }
+    }
+
+    /// Changes one bit, durably: damage.
+    pub fn flip(&self, offset: u64, bit: u64) {
+        let word = &self.words[(offset / 8 + bit / 64) as usize];
+        word.set(word.get() ^ 1 << (bit % 64));
+    }
+
+    /// Makes the lines of these spans durable.
+    pub fn persist(&self, spans: &[Span]) {
+        let mut pending = self.pending.borrow_mut();
+        for span in spans.iter().map(|span| span.widen(64)) {
+            let words = (span.offset / 8) as usize..((span.offset + span.size) / 8) as usize;
+            let done: Vec<usize> = pending.range(words).map(|(&word, _)| word).collect();
+            done.iter().for_each(|word| drop(pending.remove(word)));
+        }
+    }
+
+    /// Cuts the power: of each word that was not persisted, one of its values survives. `choose` says which: it is asked
+    /// for a number below the one that it gets; 0 is the persisted value, the highest the newest.
+    pub fn cut_power(&self, mut choose: impl FnMut(usize) -> usize) {
+        for (word, values) in std::mem::take(&mut *self.pending.borrow_mut()) {
+            self.words[word].set(values[choose(values.len())]);
+        }
+    }
+
+    /// A copy of what is visible, all of it durable.
+    pub fn copy(&self) -> Self {
+        Self { words: self.words.clone(), pending: RefCell::default(), tracking: true }
+    }
+
+    /// All visible bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.words.iter().flat_map(|word| word.get().to_le_bytes()).collect()
+    }
+
+    fn set(&self, word: usize, value: u64) {
+        if self.tracking && self.words[word].get() != value {
+            let mut pending = self.pending.borrow_mut();
+            pending.entry(word).or_insert_with(|| vec![self.words[word].get()]).push(value);
+        }
+        self.words[word].set(value);
+    }
+}
+
+impl Region for Memory {
+    fn size(&self) -> u64 {
+        self.words.len() as u64 * 8
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) {
+        assert!(offset.is_multiple_of(8) && into.len().is_multiple_of(8), "the log is read in whole words");
+        let start = offset as usize / 8;
+        let words = &self.words[start..start + into.len() / 8];
+        for (into, word) in into.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *into = word.get().to_le_bytes();
+        }
+    }
+
+    fn write(&self, offset: u64, from: &[u8]) {
+        assert!(offset.is_multiple_of(8) && from.len().is_multiple_of(8), "the log is written in whole words");
+        for (index, bytes) in from.as_chunks::<8>().0.iter().enumerate() {
+            self.set(offset as usize / 8 + index, u64::from_le_bytes(*bytes));
+        }
+    }
+
+    fn load(&self, offset: u64) -> u64 {
+        self.words[offset as usize / 8].get()
+    }
+
+    fn store(&self, offset: u64, value: u64) {
+        assert!(offset.is_multiple_of(8));
+        self.set(offset as usize / 8, value);
+    }
+
+    fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
+        let found = self.load(offset);
+        if found == current {
+            self.store(offset, new);
+            Ok(found)
+        } else {
+            Err(found)
+        }
+    }
+
+    fn fetch_add(&self, offset: u64, add: u64) -> u64 {
+        let found = self.load(offset);
+        self.store(offset, found.wrapping_add(add));
+        found
+    }
+}
