@@ -186,7 +186,7 @@ impl Park for WokenWhileParking {
 /// Needs the look at `parked` in the waker.
 #[test]
 fn a_wake_up_from_outside_ends_the_park() {
-    let clock = Idle { now: Cell::new(0), parked: Cell::new(0) };
+    let clock = Idle { now: Cell::new(0), parked: Cell::new(0), looks: Cell::new(0) };
     let park = Rc::new(WokenWhileParking { clock, task: RefCell::default(), unparked: Arc::default() });
     let executor = BusyPoll::new(park.clone(), 1_000);
     let mut polls = 0;
