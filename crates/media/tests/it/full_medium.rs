@@ -48,15 +48,18 @@ fn a_full_medium_says_so_and_everything_else_goes_on() {
             prepare(&*backing, segment(number)).unwrap();
             log.write(number * SEGMENT, &vec![number as u8 + 1; SEGMENT as usize]);
         }
+        // A span with two holes, of which the first fits and the second does not. What did not fit took nothing, so a
+        // smaller span fits after it; needs `give_back`.
+        prepare(&*backing, Span::new(4 * SEGMENT + SEGMENT / 2, 16 * KIB)).unwrap();
         for _ in 0..2 {
             let refused = prepare(&*backing, Span::new(4 * SEGMENT, 2 * SEGMENT)).unwrap_err();
             assert!(matches!(&refused, MediaError::NoSpace { path, .. } if path.ends_with("log")), "{refused}");
         }
-        // What did not fit took nothing: a smaller span still fits.
-        prepare(&*backing, Span::new(4 * SEGMENT, SEGMENT / 2)).unwrap();
-        log.write(4 * SEGMENT, &vec![5; SEGMENT as usize / 2]);
+        let half = Span::new(7 * SEGMENT, SEGMENT / 2);
+        prepare(&*backing, half).unwrap();
+        log.write(half.offset, &vec![5; SEGMENT as usize / 2]);
         let held: u64 = backing.occupied().unwrap().iter().map(|span| span.size).sum();
-        assert_eq!(held, 4 * SEGMENT + SEGMENT / 2);
+        assert_eq!(held, 4 * SEGMENT + SEGMENT / 2 + 16 * KIB);
 
         // A checkpoint that does not fit leaves the old one, and no file that takes up space.
         let _persisted = backing.store(Blob::Checkpoint, b"old").unwrap();
