@@ -7,6 +7,8 @@
 
 pub mod cpu_time;
 mod data_set;
+pub mod direct;
+pub mod figures;
 mod latency;
 mod measured;
 pub mod peers;

@@ -35,8 +35,9 @@ pub struct YcsbResult {
     pub server_cpu_ns_per_op: f64,
     /// CPU time of the client threads for one operation.
     pub client_cpu_ns_per_op: f64,
-    /// The bare loop of the same run: reads each second that this mapping gives without any store.
-    pub limit_ops_per_s: f64,
+    /// The bare loop of the same run, by as many threads: what this memory gives without any store. `null` where a GET is
+    /// not two reads: values of many kilobytes.
+    pub limit_ops_per_s: Option<f64>,
 }
 
 #[cfg(test)]
@@ -61,7 +62,7 @@ mod tests {
             errors: 0,
             server_cpu_ns_per_op: 0.0,
             client_cpu_ns_per_op: 1.5,
-            limit_ops_per_s: 3.0,
+            limit_ops_per_s: Some(3.0),
         };
         let expected = "{\"workload\":\"c\",\"fabric\":\"shm\",\"clients\":1,\"in_flight\":1,\"keys\":10,\"value_size\":100,\
              \"ops\":5,\"seconds\":2.0,\"ops_per_s\":2.5,\"p50_ns\":1,\"p99_ns\":2,\"p999_ns\":3,\"errors\":0,\

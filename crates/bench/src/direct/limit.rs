@@ -1,0 +1,194 @@
+//! The yardstick of reads: what this memory gives without any store.
+//!
+//! ```text
+//!   for each operation    read the bucket (64 bytes)  ->  its word says where  ->  read the record  ->  compare its tag
+//! ```
+//!
+//! The same number of dependent reads of the same sizes from the same mappings as a GET, and the same tag. Which bucket
+//! and which word of it was looked up beforehand, so there is no hash of the key, no search, no comparison, no right to
+//! check, no call of a provider.
+//!
+//! It reads the formats of index and log by itself, from their documentation: a loop that called the store's code would
+//! be as slow as the store.
+
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stonecast_base::hash::xxh3_64;
+use stonecast_media::{MappedRegion, Region as _};
+use stonecast_workload::Sequence;
+
+use crate::cpu_time::thread_cpu_ns;
+use crate::latency::Latencies;
+use crate::measured::Measured;
+
+/// Bytes of a bucket, and of a unit that a location counts.
+const LINE: u64 = 64;
+/// Words of a bucket that hold keys.
+const WORDS: u64 = 7;
+/// Bits of a word that hold the location.
+const LOCATION: u64 = (1 << 34) - 1;
+/// Offset of the key in a record; before it lies the header.
+const KEY_AT: usize = 64;
+/// The tag covers a record from here on.
+const TAGGED_FROM: usize = 32;
+/// A tag's seed is the pool's tag key and the position times this.
+const POSITION_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Lines that a reader fetches, by the size class in the top four bits of a word.
+const CLASS_LINES: [u64; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 64];
+/// Longest record of which one read brings the whole.
+const RECORD_MAX: usize = 64 * LINE as usize;
+/// Operations between two looks at the clock.
+const ROUND: usize = 1024;
+
+/// A piece of a region as this process has it mapped.
+#[derive(Clone)]
+pub struct Piece {
+    /// The region.
+    pub memory: Rc<MappedRegion>,
+    /// Where the piece starts in it, in bytes.
+    pub start: u64,
+}
+
+/// The store's memory as a client has it mapped.
+#[derive(Clone)]
+pub struct StoreMemory {
+    /// All buckets of the index.
+    pub index: Piece,
+    /// Bytes of the index.
+    pub index_size: u64,
+    /// All segments of the log.
+    pub log: Piece,
+    /// Key of the record tags.
+    pub tag_key: u64,
+}
+
+/// Why there is no limit.
+#[derive(Debug, thiserror::Error)]
+pub enum LimitError {
+    /// A key of the sequence is not in the store.
+    #[error("key {key} is not in the store")]
+    Absent {
+        /// Its name.
+        key: String,
+    },
+    /// Values so long that a GET takes more than two reads.
+    #[error("records of more than {} bytes take more than two reads, for which there is no limit", RECORD_MAX)]
+    TooLong,
+    /// Somebody wrote at the same time, or this file does not know the formats.
+    #[error("{errors} records of the bare loop had another tag than they should")]
+    WrongTag {
+        /// How many.
+        errors: u64,
+    },
+    /// The kernel did not tell the CPU time.
+    #[error("reading the CPU time: {0}")]
+    CpuTime(#[from] io::Error),
+}
+
+/// Where each operation of a sequence reads, looked up beforehand. Threads share it.
+#[derive(Clone)]
+pub struct Limit {
+    steps: Arc<[Step]>,
+}
+
+/// What one operation reads.
+#[derive(Clone, Copy)]
+struct Step {
+    /// Offset of the bucket in the index region.
+    bucket: u64,
+    /// Offset of the word in the bucket.
+    word_at: u16,
+    /// Bytes to read of the record.
+    read_size: u16,
+    /// Bytes from the record's start to the end of its value.
+    tagged_to: u16,
+}
+
+impl Limit {
+    /// Looks up where each operation of `sequence` reads.
+    pub fn prepare(store: &StoreMemory, sequence: &Sequence) -> Result<Self, LimitError> {
+        let steps = steps_of_all_keys(store);
+        let step = |key: &[u8]| match steps.get(key) {
+            Some(step) if step.tagged_to <= step.read_size => Ok(*step),
+            Some(_) => Err(LimitError::TooLong),
+            None => Err(LimitError::Absent { key: String::from_utf8_lossy(key).into_owned() }),
+        };
+        Ok(Self { steps: sequence.operations().iter().map(|operation| step(operation.key())).collect::<Result<_, _>>()? })
+    }
+
+    /// The bare loop: reads as the sequence says, from its `start`-th operation on, until `duration` has passed. A tag
+    /// that is not right counts as an error.
+    pub fn run(&self, store: &StoreMemory, start: usize, duration: Duration) -> Result<Measured, LimitError> {
+        let mut next = start % self.steps.len();
+        let (mut ops, mut errors) = (0, 0);
+        let mut record = [0u8; RECORD_MAX];
+        let cpu_start = thread_cpu_ns()?;
+        let begin = Instant::now();
+        while begin.elapsed() < duration {
+            let end = (next + ROUND).min(self.steps.len());
+            for step in &self.steps[next..end] {
+                errors += u64::from(!read(store, *step, &mut record));
+            }
+            ops += (end - next) as u64;
+            next = if end == self.steps.len() { 0 } else { end };
+        }
+        let seconds = begin.elapsed().as_secs_f64();
+        Ok(Measured { ops, errors, seconds, client_cpu_ns: thread_cpu_ns()? - cpu_start, latencies: Latencies::default() })
+    }
+}
+
+/// The two reads and the tag. Whether the tag is right.
+#[inline]
+fn read(store: &StoreMemory, step: Step, record: &mut [u8; RECORD_MAX]) -> bool {
+    let mut bucket = [0u8; LINE as usize];
+    store.index.memory.read(step.bucket, &mut bucket);
+    let position = location(word(&bucket, usize::from(step.word_at)));
+    let record = &mut record[..usize::from(step.read_size)];
+    store.log.memory.read(store.log.start + position, record);
+    let tag = xxh3_64(store.tag_key ^ position.wrapping_mul(POSITION_FACTOR), &record[TAGGED_FROM..usize::from(step.tagged_to)]);
+    word(record, 0) == tag
+}
+
+/// Where each key of the store is found, by name.
+fn steps_of_all_keys(store: &StoreMemory) -> HashMap<Vec<u8>, Step> {
+    let StoreMemory { index, index_size, log, .. } = store;
+    let mut steps = HashMap::new();
+    let mut bytes = [0u8; LINE as usize];
+    let mut record = [0u8; RECORD_MAX];
+    for bucket in (0..*index_size / LINE).map(|number| index.start + number * LINE) {
+        index.memory.read(bucket, &mut bytes);
+        for word_at in (0..WORDS as usize * 8).step_by(8) {
+            let found = word(&bytes, word_at);
+            if found == 0 {
+                continue;
+            }
+            let at = log.start + location(found);
+            let read_size = (CLASS_LINES[(found >> 60) as usize] * LINE).min(log.memory.size().saturating_sub(at));
+            log.memory.read(at, &mut record[..read_size as usize]);
+            let value_size = u32::from_le_bytes([record[48], record[49], record[50], record[51]]) as usize;
+            let key_size = usize::from(u16::from_le_bytes([record[52], record[53]]));
+            let tagged_to = u16::try_from(KEY_AT + key_size + value_size).unwrap_or(u16::MAX);
+            if let Some(key) = record.get(KEY_AT..KEY_AT + key_size) {
+                let step = Step { bucket, word_at: word_at as u16, read_size: read_size as u16, tagged_to };
+                steps.insert(key.to_vec(), step);
+            }
+        }
+    }
+    steps
+}
+
+#[inline]
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+#[inline]
+fn location(word: u64) -> u64 {
+    (word & LOCATION) * LINE
+}

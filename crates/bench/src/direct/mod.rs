@@ -1,0 +1,15 @@
+//! The direct store over shared memory: a server process, client threads, and the loops that are measured.
+
+mod drive;
+mod limit;
+mod load;
+mod server_process;
+mod session;
+mod ycsb;
+
+pub use drive::{Amount, DriveError, Plan};
+pub use limit::{Limit, LimitError, Piece, StoreMemory};
+pub use load::load;
+pub use server_process::{ServerOptions, ServerProcess, ServerProcessError};
+pub use session::Session;
+pub use ycsb::{Target, YcsbError, YcsbOptions, run};

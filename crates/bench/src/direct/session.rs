@@ -1,0 +1,122 @@
+//! A connection to a server, the device behind it, and the loop that drives both. Belongs to one thread.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{BusyPoll, Port};
+use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, StoreError};
+
+use super::limit::{Piece, StoreMemory};
+
+/// How long a client looks for its answer before it sleeps: longer than a sync takes, so that a wake-up is not part of
+/// what is measured.
+const SPIN_NS: Nanoseconds = 2_000_000;
+/// A server accepts between two batches, and a batch is a sync at the longest.
+const CONNECT_NS_MAX: Nanoseconds = 10_000_000_000;
+
+/// Tasks that run side by side.
+struct Crowd {
+    running: Cell<u32>,
+    failure: RefCell<Option<StoreError>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// See the module documentation.
+pub struct Session {
+    executor: BusyPoll,
+    device: Rc<ShmDevice>,
+    client: Client,
+}
+
+impl Session {
+    /// Connects to the server at `address`, `shm:PATH`.
+    pub fn open(address: &str) -> Result<Self, StoreError> {
+        let device = ShmDevice::new(ShmOptions::default())?;
+        let executor = BusyPoll::new(device.clone(), SPIN_NS);
+        let port = Rc::new(Port::new(device.clone(), CLIENT_COMPLETIONS)?);
+        executor.add_port(&port);
+        let runtime = executor.runtime();
+        let client = executor.block_on(async {
+            let mut connected = pin!(Client::connect(port, executor.runtime(), address));
+            let mut late = pin!(runtime.sleep(CONNECT_NS_MAX));
+            poll_fn(|context| match connected.as_mut().poll(context) {
+                Poll::Ready(client) => Poll::Ready(client),
+                Poll::Pending => late.as_mut().poll(context).map(|()| {
+                    Err(StoreError::Refused { address: address.to_owned(), reason: "the server does not answer".to_owned() })
+                }),
+            })
+            .await
+        })?;
+        Ok(Self { executor, device, client })
+    }
+
+    /// The client.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The store's memory as it is mapped here. Reads `key`, which must be there, because a mapping is made by the first
+    /// READ that needs it. `None` where nothing is mapped.
+    pub fn store_memory(&self, key: &[u8]) -> Result<Option<StoreMemory>, StoreError> {
+        self.block_on(self.client.get(key, &mut Vec::new()))?;
+        Ok(self.mapped())
+    }
+
+    fn mapped(&self) -> Option<StoreMemory> {
+        let yardstick = self.client.yardstick();
+        let piece = |address| {
+            let (memory, start) = self.device.peer_memory(yardstick.queue_pair, address)?;
+            Some(Piece { memory, start })
+        };
+        Some(StoreMemory {
+            index: piece(yardstick.index)?,
+            index_size: yardstick.index_size,
+            log: piece(yardstick.log)?,
+            tag_key: yardstick.tag_key,
+        })
+    }
+
+    /// Runs `work` to its end.
+    pub fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.executor.block_on(work)
+    }
+
+    /// Runs `count` tasks side by side until all have ended. The first failure is returned.
+    pub fn run_tasks<F>(&self, count: u32, mut task: impl FnMut() -> F) -> Result<(), StoreError>
+    where
+        F: Future<Output = Result<(), StoreError>> + 'static,
+    {
+        let crowd = Rc::new(Crowd { running: Cell::new(count), failure: RefCell::default(), waker: RefCell::default() });
+        let runtime = self.executor.runtime();
+        for _ in 0..count {
+            let (crowd, task) = (crowd.clone(), task());
+            runtime.spawn(Box::pin(async move {
+                if let Err(error) = task.await {
+                    crowd.failure.borrow_mut().get_or_insert(error);
+                }
+                crowd.running.set(crowd.running.get() - 1);
+                if let Some(waker) = crowd.waker.take() {
+                    waker.wake();
+                }
+            }));
+        }
+        self.executor.block_on(poll_fn(|context| {
+            if crowd.running.get() == 0 {
+                return Poll::Ready(());
+            }
+            crowd.waker.replace(Some(context.waker().clone()));
+            Poll::Pending
+        }));
+        crowd.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Gives back what the client holds.
+    pub fn close(self) {
+        self.executor.block_on(self.client.close());
+    }
+}

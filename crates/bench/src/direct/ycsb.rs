@@ -1,0 +1,305 @@
+//! One run of a workload of YCSB: client threads, each with a connection of its own, against a server process.
+//!
+//! ```text
+//!   thread   connect, warm up |        measured loop |       (first: look up the limit) | bare loop |
+//!   caller                    |  CPU  |  watches     |  CPU  |                          |
+//! ```
+//!
+//! All threads begin and end each part together, so that what is measured is all of them at once.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stonecast_store_direct::StoreError;
+use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
+
+use super::drive::{Amount, DriveError, Plan};
+use super::limit::{Limit, LimitError};
+use super::session::Session;
+use crate::cpu_time::process_cpu_ns;
+use crate::data_set::DataSet;
+use crate::latency::{clock_look_ns, timing_interval};
+use crate::measured::Measured;
+use crate::result::YcsbResult;
+
+/// Who is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Where the server listens, `shm:PATH`.
+    pub address: String,
+    /// Its process number, for its CPU time.
+    pub server_pid: u32,
+}
+
+/// What to run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct YcsbOptions {
+    /// Which operations.
+    pub mix: Mix,
+    /// On which keys.
+    pub distribution: Distribution,
+    /// What the store was loaded with.
+    pub data: DataSet,
+    /// Client threads.
+    pub clients: u32,
+    /// Operations of one client that wait for an answer at the same time.
+    pub in_flight: u32,
+    /// Reads in one `multi_get`. More than 1 needs reads alone and one operation in flight.
+    pub batch: u32,
+    /// When to end; operations are counted over all clients.
+    pub amount: Amount,
+    /// Whether the bare loop runs, too.
+    pub with_limit: bool,
+}
+
+/// Why a run gave no result.
+#[derive(Debug, thiserror::Error)]
+pub enum YcsbError {
+    /// The options contradict each other.
+    #[error("{0}")]
+    Options(&'static str),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A loop failed.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// There is no bare loop.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// The kernel did not tell the server's CPU time.
+    #[error("reading the CPU time of process {pid}: {source}")]
+    CpuTime {
+        /// Which process.
+        pid: u32,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another client thread failed first.
+    #[error("another client failed")]
+    Companion,
+}
+
+/// Most operations that are drawn beforehand; a longer run starts again.
+const SEQUENCE_MAX: u64 = 1 << 22;
+/// Before anything is measured: mappings are populated, leases taken, caches filled, and the speed is known.
+const WARM_UP: Duration = Duration::from_millis(300);
+/// Longest bare loop: it does not vary.
+const LIMIT_MAX: Duration = Duration::from_secs(2);
+/// Between two calls of the watcher.
+const WATCH_EVERY: Duration = Duration::from_millis(100);
+
+/// Operations of the options that contradict each other.
+fn check(options: &YcsbOptions) -> Result<(), YcsbError> {
+    if options.clients == 0 || options.in_flight == 0 || options.batch == 0 || options.data.keys == 0 {
+        return Err(YcsbError::Options("clients, operations in flight, the batch and the keys are at least 1"));
+    }
+    if options.batch > 1 && (options.mix != Mix::C || options.in_flight > 1) {
+        return Err(YcsbError::Options("a batch of more than 1 needs workload c and one operation in flight"));
+    }
+    Ok(())
+}
+
+/// Measures. `watch` is told now and then which share (0 to 1) of the measured part is over.
+pub fn run(target: &Target, options: &YcsbOptions, mut watch: impl FnMut(f64)) -> Result<YcsbResult, YcsbError> {
+    check(options)?;
+    let sequence = Arc::new(Sequence::new(SequenceOptions {
+        mix: options.mix,
+        distribution: options.distribution,
+        keys: options.data.keys,
+        length: match options.amount {
+            Amount::Operations(count) => count.clamp(1, SEQUENCE_MAX) as usize,
+            Amount::Time(_) => SEQUENCE_MAX as usize,
+        },
+        seed: options.data.seed,
+    }));
+    let cpu = || {
+        let pid = target.server_pid;
+        process_cpu_ns(pid).map_err(|source| YcsbError::CpuTime { pid, source })
+    };
+    let stage = Stage {
+        options: *options,
+        sequence,
+        begun: Arc::default(),
+        meet: Barrier::new(options.clients as usize + 1),
+        failed: AtomicBool::new(false),
+        limit: OnceLock::new(),
+        running: AtomicU64::new(options.clients.into()),
+    };
+    thread::scope(|scope| {
+        let stage = &stage;
+        let threads: Vec<_> =
+            (0..options.clients).map(|number| scope.spawn(move || stage.perform(&target.address, number))).collect();
+        stage.meet.wait();
+        let cpu_start = cpu();
+        stage.meet.wait();
+        let start = Instant::now();
+        while stage.running.load(Ordering::Acquire) > 0 {
+            thread::sleep(WATCH_EVERY.min(Duration::from_millis(5)));
+            watch(stage.share(start));
+        }
+        stage.meet.wait();
+        let cpu_end = cpu();
+        stage.meet.wait();
+        stage.meet.wait();
+        let mut all = Measured::default();
+        let mut limits = Some(0.0);
+        let mut failure = None;
+        for thread in threads {
+            match thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+                Ok((measured, limit)) => {
+                    all.join(&measured);
+                    limits = limits.zip(limit).map(|(sum, limit)| sum + limit);
+                }
+                // The cause rather than what it caused.
+                Err(error) if failure.is_none() || matches!(failure, Some(YcsbError::Companion)) => failure = Some(error),
+                Err(_) => {}
+            }
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(result_of(options, &all, cpu_end?.saturating_sub(cpu_start?), limits)),
+        }
+    })
+}
+
+fn result_of(options: &YcsbOptions, all: &Measured, server_cpu_ns: u64, limit_ops_per_s: Option<f64>) -> YcsbResult {
+    YcsbResult {
+        workload: options.mix.name().to_owned(),
+        fabric: "shm".to_owned(),
+        clients: options.clients,
+        in_flight: options.in_flight,
+        keys: options.data.keys,
+        value_size: options.data.value_size as u64,
+        ops: all.ops,
+        seconds: all.seconds,
+        ops_per_s: all.ops_per_s(),
+        p50_ns: all.latencies.quantile_ns(0.5),
+        p99_ns: all.latencies.quantile_ns(0.99),
+        p999_ns: all.latencies.quantile_ns(0.999),
+        errors: all.errors,
+        server_cpu_ns_per_op: if all.ops > 0 { server_cpu_ns as f64 / all.ops as f64 } else { 0.0 },
+        client_cpu_ns_per_op: all.client_cpu_ns_per_op(),
+        limit_ops_per_s,
+    }
+}
+
+/// What the threads of a run share.
+struct Stage {
+    options: YcsbOptions,
+    sequence: Arc<Sequence>,
+    begun: Arc<AtomicU64>,
+    meet: Barrier,
+    failed: AtomicBool,
+    /// Empty where there is no bare loop.
+    limit: OnceLock<Limit>,
+    /// Threads in the measured loop, or before it.
+    running: AtomicU64,
+}
+
+impl Stage {
+    /// One client, from connecting to the bare loop. Meets the others five times, whatever fails.
+    fn perform(&self, address: &str, number: u32) -> Result<(Measured, Option<f64>), YcsbError> {
+        let start = self.sequence.operations().len() / self.options.clients as usize * number as usize;
+        let ready = self.note(self.get_ready(address, start));
+        self.meet.wait();
+        self.meet.wait();
+        let measured = self.unless_failed(&ready, |(session, plan)| Ok(plan.run(session)?));
+        self.running.fetch_sub(1, Ordering::AcqRel);
+        self.meet.wait();
+        self.meet.wait();
+        let prepared = match number {
+            0 if self.options.with_limit => self.unless_failed(&ready, |(session, _)| self.prepare_limit(session)),
+            _ => Ok(()),
+        };
+        self.meet.wait();
+        let limit = self.unless_failed(&ready, |(session, _)| self.measure_limit(session, start));
+        let (session, _) = ready?;
+        session.close();
+        let measured = measured?;
+        prepared?;
+        Ok((measured, limit?))
+    }
+
+    /// Does the next part of a client if nothing failed before at any.
+    fn unless_failed<R, T>(
+        &self,
+        ready: &Result<R, YcsbError>,
+        part: impl FnOnce(&R) -> Result<T, YcsbError>,
+    ) -> Result<T, YcsbError> {
+        match ready {
+            Ok(ready) if !self.failed.load(Ordering::Acquire) => self.note(part(ready)),
+            _ => Err(YcsbError::Companion),
+        }
+    }
+
+    fn note<T>(&self, result: Result<T, YcsbError>) -> Result<T, YcsbError> {
+        result.inspect_err(|_| self.failed.store(true, Ordering::Release))
+    }
+
+    fn get_ready(&self, address: &str, start: usize) -> Result<(Session, Plan), YcsbError> {
+        let session = Session::open(address)?;
+        let options = &self.options;
+        let mut plan = Plan {
+            sequence: self.sequence.clone(),
+            start,
+            value_size: options.data.value_size,
+            in_flight: options.in_flight,
+            batch: options.batch,
+            interval: 61,
+            amount: Amount::Time(WARM_UP),
+            begun: Arc::default(),
+        };
+        let warm = plan.run(&session)?;
+        let calls = (warm.ops / u64::from(options.batch)).max(1);
+        plan.interval = timing_interval(warm.seconds * 1e9 / calls as f64, clock_look_ns());
+        plan.amount = match options.amount {
+            Amount::Operations(all) => Amount::Operations(all.div_ceil(options.clients.into())),
+            time => time,
+        };
+        plan.begun = self.begun.clone();
+        Ok((session, plan))
+    }
+
+    /// Looks up for all clients where the bare loop reads. There is none where a GET of this data is not two reads, or
+    /// where the store's memory is not mapped.
+    fn prepare_limit(&self, session: &Session) -> Result<(), YcsbError> {
+        let Some(store) = session.store_memory(self.first_key())? else { return Ok(()) };
+        match Limit::prepare(&store, &self.sequence) {
+            Ok(limit) => drop(self.limit.set(limit)),
+            Err(LimitError::TooLong) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// The bare loop, on as many threads at once as there are clients.
+    fn measure_limit(&self, session: &Session, start: usize) -> Result<Option<f64>, YcsbError> {
+        let Some(limit) = self.limit.get() else { return Ok(None) };
+        let Some(store) = session.store_memory(self.first_key())? else { return Ok(None) };
+        let duration = match self.options.amount {
+            Amount::Time(time) => time.min(LIMIT_MAX),
+            Amount::Operations(_) => LIMIT_MAX / 4,
+        };
+        let measured = limit.run(&store, start, duration)?;
+        match measured.errors {
+            0 => Ok(Some(measured.ops_per_s())),
+            errors => Err(LimitError::WrongTag { errors }.into()),
+        }
+    }
+
+    fn first_key(&self) -> &[u8] {
+        self.sequence.operations()[0].key()
+    }
+
+    fn share(&self, start: Instant) -> f64 {
+        let share = match self.options.amount {
+            Amount::Time(time) => start.elapsed().as_secs_f64() / time.as_secs_f64(),
+            Amount::Operations(all) => self.begun.load(Ordering::Relaxed) as f64 / all as f64,
+        };
+        share.min(1.0)
+    }
+}

@@ -1,0 +1,134 @@
+//! One line of the table of figures: what was measured, beside what, and whether that is enough.
+
+use serde::Serialize;
+
+use crate::measured::median;
+
+/// Which side of the target is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// More is better.
+    AtLeast,
+    /// Less is better.
+    AtMost,
+}
+
+/// What is compared with the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// Ours divided by the yardstick.
+    Ratio,
+    /// Ours less the yardstick, not below 0.
+    Excess,
+    /// Ours alone.
+    Ours,
+}
+
+/// What a figure promises.
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    /// Short and unique: for scripts and `--only`.
+    pub name: &'static str,
+    /// For people.
+    pub what: &'static str,
+    /// Of both measurements.
+    pub unit: &'static str,
+    /// What is compared.
+    pub judged: Judged,
+    /// With what.
+    pub target: f64,
+    /// Which side of it is good.
+    pub direction: Direction,
+}
+
+/// A figure with its measurements. Serialises as one JSON line.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// Short and unique.
+    pub name: &'static str,
+    /// For people.
+    pub what: &'static str,
+    /// Median of our measurements.
+    pub ours: f64,
+    /// Median of the measurements beside them; `null` where ours is judged alone.
+    pub yardstick: Option<f64>,
+    /// Of both.
+    pub unit: &'static str,
+    /// What is judged: the median over the repetitions of ratio or excess, or ours.
+    pub ratio: f64,
+    /// What it must reach.
+    pub target: f64,
+    /// Which side of the target is good.
+    pub direction: Direction,
+    /// Whether it does.
+    pub reached: bool,
+    /// How many times both were measured.
+    pub repetitions: usize,
+    /// Smallest and largest of what is judged.
+    pub range: (f64, f64),
+}
+
+impl Definition {
+    /// The figure of these measurements: pairs of ours and the yardstick, one a repetition.
+    pub fn figure(&self, pairs: &[(f64, f64)]) -> Figure {
+        let judged: Vec<f64> = pairs
+            .iter()
+            .map(|&(ours, yardstick)| match self.judged {
+                Judged::Ratio => ours / yardstick,
+                Judged::Excess => (ours - yardstick).max(0.0),
+                Judged::Ours => ours,
+            })
+            .collect();
+        let (ours, yardsticks): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+        let ratio = median(&judged);
+        let reached = match self.direction {
+            Direction::AtLeast => ratio >= self.target,
+            Direction::AtMost => ratio <= self.target,
+        };
+        Figure {
+            name: self.name,
+            what: self.what,
+            ours: median(&ours),
+            yardstick: (self.judged != Judged::Ours).then(|| median(&yardsticks)),
+            unit: self.unit,
+            ratio,
+            target: self.target,
+            direction: self.direction,
+            reached,
+            repetitions: pairs.len(),
+            range: (judged.iter().copied().fold(f64::NAN, f64::min), judged.iter().copied().fold(f64::NAN, f64::max)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT_LEAST: Definition =
+        Definition { name: "n", what: "w", unit: "op/s", judged: Judged::Ratio, target: 2.0, direction: Direction::AtLeast };
+
+    /// The medians of both sides would give 30 / 10 = 3, as if a slow moment of the machine had hit one side alone.
+    #[test]
+    fn a_ratio_is_the_median_of_the_ratios_of_the_repetitions() {
+        let figure = AT_LEAST.figure(&[(10.0, 10.0), (30.0, 30.0), (40.0, 8.0)]);
+        assert_eq!((figure.ratio, figure.ours, figure.yardstick), (1.0, 30.0, Some(10.0)));
+        assert_eq!(figure.range, (1.0, 5.0));
+        assert!(!figure.reached);
+    }
+
+    #[test]
+    fn a_target_is_reached_from_its_good_side_and_not_by_what_is_no_number() {
+        assert!(AT_LEAST.figure(&[(4.0, 2.0)]).reached);
+        assert!(!AT_LEAST.figure(&[(3.9, 2.0)]).reached);
+        assert!(!AT_LEAST.figure(&[(0.0, 0.0)]).reached);
+        assert!(!AT_LEAST.figure(&[]).reached);
+        let at_most = Definition { direction: Direction::AtMost, judged: Judged::Excess, ..AT_LEAST };
+        assert!(at_most.figure(&[(4.0, 2.0)]).reached);
+        assert!(at_most.figure(&[(1.0, 2.0)]).reached);
+        assert!(!at_most.figure(&[(5.0, 2.0)]).reached);
+        let alone = Definition { judged: Judged::Ours, ..at_most }.figure(&[(1.0, 9.0)]);
+        assert_eq!((alone.ratio, alone.yardstick), (1.0, None));
+    }
+}

@@ -1,0 +1,194 @@
+//! The figures of the project, in one run: each a ratio to a yardstick that is measured right beside it, several times
+//! in turn, so that a slow moment of the machine hits both.
+//!
+//! ```text
+//!   reads    one server, keys loaded once        limit, GET, idle, LMDB, redis, multi_get, 1 client, 2 clients; again
+//!   writes   one server a durability             PUT, redis; again
+//!   restart  a pool whose server was killed      recovery; again
+//! ```
+
+mod figure;
+mod plan;
+mod reads;
+mod report;
+mod restart;
+mod server_memory;
+mod writes;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use stonecast_media::MediaError;
+use stonecast_store_direct::StoreError;
+use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
+
+use crate::data_set::DataSet;
+use crate::direct::{DriveError, LimitError, ServerProcessError, YcsbError};
+use crate::measured::Measured;
+use crate::peers::PeerError;
+
+pub use figure::{Definition, Direction, Figure, Judged};
+pub use plan::DEFINITIONS;
+pub use report::{NotRun, Report};
+
+/// How to measure.
+#[derive(Clone, Debug)]
+pub struct FigureOptions {
+    /// The records that every store holds.
+    pub data: DataSet,
+    /// How long each measurement takes.
+    pub duration: Duration,
+    /// Puts of each measurement of writes that sync nothing: they would fill a pool in no time.
+    pub puts: u64,
+    /// How many times everything is measured in turn.
+    pub repetitions: u32,
+    /// Operations that are drawn beforehand for each sequence.
+    pub sequence_length: usize,
+    /// The `stonecast` binary, for servers.
+    pub program: PathBuf,
+    /// A folder in memory, for what needs no disk.
+    pub memory_folder: PathBuf,
+    /// A folder on a disk, for what must survive power loss.
+    pub disk_folder: PathBuf,
+    /// Names of the figures to measure; empty: all.
+    pub only: Vec<String>,
+}
+
+/// Why the run ended.
+#[derive(Debug, thiserror::Error)]
+pub enum FiguresError {
+    /// There is no server.
+    #[error(transparent)]
+    Server(#[from] ServerProcessError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The medium of a pool failed.
+    #[error(transparent)]
+    Media(#[from] MediaError),
+    /// A loop failed.
+    #[error(transparent)]
+    Drive(#[from] DriveError),
+    /// There is no bare loop.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+    /// A run of client threads failed.
+    #[error(transparent)]
+    Ycsb(#[from] YcsbError),
+    /// A peer failed in the middle.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// A call of the operating system failed.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was attempted.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A measurement is worth nothing.
+    #[error("{what}: {errors} of {ops} operations failed")]
+    OperationsFailed {
+        /// What was measured.
+        what: &'static str,
+        /// How many failed.
+        errors: u64,
+        /// Of how many.
+        ops: u64,
+    },
+    /// The client does not reach the store's memory, so nothing one-sided happens.
+    #[error("the store's memory is not mapped by its client")]
+    NotMapped,
+    /// `only` names no figure.
+    #[error("there is no figure {name}; there are: {}", DEFINITIONS.map(|definition| definition.name).join(", "))]
+    NoSuchFigure {
+        /// What was named.
+        name: String,
+    },
+}
+
+/// Measures all figures; `say` is told what begins.
+pub fn run_figures(options: &FigureOptions, say: &mut dyn FnMut(&str)) -> Result<Report, FiguresError> {
+    let known = |name: &&String| DEFINITIONS.iter().any(|definition| definition.name == **name);
+    if let Some(name) = options.only.iter().find(|name| !known(name)) {
+        return Err(FiguresError::NoSuchFigure { name: name.clone() });
+    }
+    let mut run = Run { options, say, pairs: BTreeMap::new(), missing: BTreeMap::new() };
+    reads::measure(&mut run)?;
+    writes::measure(&mut run)?;
+    restart::measure(&mut run)?;
+    let mut report = Report::default();
+    for definition in DEFINITIONS.iter().filter(|definition| run.wants(&[definition])) {
+        if let Some(reason) = run.missing.get(definition.name) {
+            report.not_run.push(NotRun { name: definition.name, not_run: reason.clone() });
+        } else {
+            report.figures.push(definition.figure(run.pairs.get(definition.name).map_or(&[], Vec::as_slice)));
+        }
+    }
+    Ok(report)
+}
+
+/// A run of the figures under way.
+struct Run<'a> {
+    options: &'a FigureOptions,
+    say: &'a mut dyn FnMut(&str),
+    /// Measurements by the figure's name.
+    pairs: BTreeMap<&'static str, Vec<(f64, f64)>>,
+    /// Why a figure cannot be measured here.
+    missing: BTreeMap<&'static str, String>,
+}
+
+impl Run<'_> {
+    /// Whether one of `definitions` was asked for.
+    fn wants(&self, definitions: &[&Definition]) -> bool {
+        let only = &self.options.only;
+        only.is_empty() || definitions.iter().any(|definition| only.iter().any(|name| name == definition.name))
+    }
+
+    fn add(&mut self, definition: &Definition, ours: f64, yardstick: f64) {
+        self.pairs.entry(definition.name).or_default().push((ours, yardstick));
+    }
+
+    fn cannot(&mut self, definition: &Definition, reason: impl ToString) {
+        self.missing.insert(definition.name, reason.to_string());
+    }
+
+    /// The peer; `None`, with a note at the figures that need it, where it is not installed or does not start here.
+    fn peer<T>(&mut self, peer: Result<T, PeerError>, needed_by: &[&Definition]) -> Result<Option<T>, FiguresError> {
+        match peer {
+            Ok(peer) => Ok(Some(peer)),
+            Err(error @ (PeerError::Missing { .. } | PeerError::NotStarted { .. })) => {
+                needed_by.iter().for_each(|definition| self.cannot(definition, &error));
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn sequence(&self, mix: Mix, distribution: Distribution) -> Sequence {
+        let FigureOptions { data, sequence_length, .. } = *self.options;
+        Sequence::new(SequenceOptions { mix, distribution, keys: data.keys, length: sequence_length, seed: data.seed })
+    }
+}
+
+/// The speed, if it is one.
+fn speed(what: &'static str, measured: &Measured) -> Result<f64, FiguresError> {
+    match measured.errors {
+        0 => Ok(measured.ops_per_s()),
+        errors => Err(FiguresError::OperationsFailed { what, errors, ops: measured.ops }),
+    }
+}
+
+/// Bytes that a record of the log takes: header, key and value in whole lines.
+fn record_size(data: &DataSet) -> u64 {
+    (64 + stonecast_workload::KEY_NAME_SIZE_MAX as u64 + data.value_size as u64).next_multiple_of(64)
+}
+
+/// Capacity of a pool that takes the data and `more` records beside it, never smaller than what people use.
+fn capacity(data: &DataSet, more: u64) -> u64 {
+    const SMALLEST: u64 = 1 << 30;
+    // A third more: segments have headers, and each client's last segment is not full.
+    ((data.keys + more) * record_size(data) * 4 / 3).max(SMALLEST).next_multiple_of(4 << 20)
+}

@@ -1,0 +1,81 @@
+//! Which figures there are: the promises of the project about speed, each with the ratio that it must reach.
+
+use super::figure::{Definition, Direction, Judged};
+
+const fn at_least(name: &'static str, what: &'static str, target: f64) -> Definition {
+    Definition { name, what, unit: "op/s", judged: Judged::Ratio, target, direction: Direction::AtLeast }
+}
+
+/// GET beside the bare loop.
+pub const GET_LIMIT: Definition = at_least("get-limit", "GET zipfian / bare loop over the same memory", 0.8);
+/// Many at once beside one by one.
+pub const MULTI_GET: Definition = at_least("multi-get", "multi_get of 16, uniform / GET one by one", 3.0);
+/// Two clients beside one.
+pub const GET_TWO_CLIENTS: Definition = at_least("get-two-clients", "GET zipfian, 2 clients / 1 client", 1.8);
+/// The server's part in a read. What an idle server spends in the same time is its own.
+pub const GET_SERVER_CPU: Definition = Definition {
+    name: "get-server-cpu",
+    what: "server CPU per GET, above that of an idle server",
+    unit: "ns/op",
+    judged: Judged::Excess,
+    // Zero, as far as it can be told: an idle server's wake-ups fall now into one measurement, now into the other.
+    target: 0.5,
+    direction: Direction::AtMost,
+};
+/// Beside the store that is read in the same way, by loads.
+pub const GET_LMDB: Definition = at_least("get-lmdb", "GET zipfian / LMDB, same data, same process", 3.0);
+/// Beside the store that is asked.
+pub const GET_REDIS: Definition = at_least("get-redis", "GET zipfian / redis-server, one at a time", 60.0);
+/// Writes that survive processes.
+pub const PUT_REDIS: Definition = at_least("put-redis", "PUT process, 16 in flight / redis no persistence, pipeline 16", 2.5);
+/// Durable writes, few at a time.
+pub const PUT_DURABLE_16: Definition =
+    at_least("put-durable-16", "PUT power on a file, 16 in flight / redis appendfsync always", 1.5);
+/// Durable writes, many at a time.
+pub const PUT_DURABLE_128: Definition =
+    at_least("put-durable-128", "PUT power on a file, 128 in flight / redis appendfsync always", 3.0);
+/// Recovery after a crash.
+pub const RESTART_SCAN: Definition = Definition {
+    name: "restart-scan",
+    what: "recovery of a killed server's pool, bytes of log / s of one core",
+    unit: "B/s",
+    judged: Judged::Ours,
+    target: 1e9,
+    direction: Direction::AtLeast,
+};
+/// What the server needs beside the pool: log and index.
+pub const SERVER_MEMORY: Definition = Definition {
+    name: "server-memory",
+    what: "memory of the server beside log and index",
+    unit: "MiB",
+    judged: Judged::Ours,
+    target: 64.0,
+    direction: Direction::AtMost,
+};
+
+/// All of them, in the order of the table.
+pub const DEFINITIONS: [Definition; 11] = [
+    GET_LIMIT,
+    MULTI_GET,
+    GET_TWO_CLIENTS,
+    GET_SERVER_CPU,
+    GET_LMDB,
+    GET_REDIS,
+    PUT_REDIS,
+    PUT_DURABLE_16,
+    PUT_DURABLE_128,
+    RESTART_SCAN,
+    SERVER_MEMORY,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_figures_share_a_name() {
+        let mut names = DEFINITIONS.map(|definition| definition.name);
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+}

@@ -1,0 +1,189 @@
+//! Figures of reading.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use stonecast_workload::{Distribution, Mix, Sequence};
+
+use super::plan::{GET_LIMIT, GET_LMDB, GET_REDIS, GET_SERVER_CPU, GET_TWO_CLIENTS, MULTI_GET, SERVER_MEMORY};
+use super::{FiguresError, Run, capacity, server_memory, speed};
+use crate::cpu_time::process_cpu_ns;
+use crate::direct::{Amount, Limit, Plan, ServerOptions, ServerProcess, Session, StoreMemory, Target, YcsbOptions, load};
+use crate::latency::{clock_look_ns, timing_interval};
+use crate::measured::Measured;
+use crate::peers::{Lmdb, RedisPersistence, RedisServer};
+
+/// Keys of one `multi_get`.
+const BATCH: u32 = 16;
+/// Before the first measurement.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
+    let all = [&GET_LIMIT, &MULTI_GET, &GET_TWO_CLIENTS, &GET_SERVER_CPU, &GET_LMDB, &GET_REDIS, &SERVER_MEMORY];
+    if !run.wants(&all) {
+        return Ok(());
+    }
+    let options = run.options;
+    (run.say)("loading a server for reads");
+    let server = ServerProcess::start(ServerOptions {
+        program: options.program.clone(),
+        parent: options.memory_folder.clone(),
+        durability: "process",
+        capacity: capacity(&options.data, 0),
+    })?;
+    let session = Session::open(&server.address())?;
+    load(&session, options.data, |_| {})?;
+    let zipfian = Arc::new(run.sequence(Mix::C, Distribution::ScrambledZipfian));
+    let reader = Reader::new(&session, zipfian, options.duration, options.data.value_size)?;
+
+    let against_gets = [&GET_LIMIT, &GET_SERVER_CPU, &GET_LMDB, &GET_REDIS];
+    if run.wants(&against_gets) {
+        gets(run, &server, &session, &reader)?;
+    }
+    if run.wants(&[&MULTI_GET]) {
+        multi_gets(run, &session, &reader)?;
+    }
+    session.close();
+    if run.wants(&[&GET_TWO_CLIENTS]) {
+        two_clients(run, &server)?;
+    }
+    if run.wants(&[&SERVER_MEMORY]) {
+        let beside = server_memory::beside_the_pool(server.pid(), &server.pool());
+        let beside = beside.map_err(|source| FiguresError::System { doing: "reading the server's mappings", source })?;
+        run.add(&SERVER_MEMORY, beside as f64 / f64::from(1 << 20), 0.0);
+    }
+    Ok(())
+}
+
+/// GET of one client, in turn with everything that it is compared with.
+fn gets(run: &mut Run<'_>, server: &ServerProcess, session: &Session, reader: &Reader) -> Result<(), FiguresError> {
+    let options = run.options;
+    let limit = match run.wants(&[&GET_LIMIT]) {
+        true => Some(Limit::prepare(&reader.memory, &reader.plan.sequence)?),
+        false => None,
+    };
+    let lmdb = match run.wants(&[&GET_LMDB]) {
+        true => {
+            (run.say)("loading LMDB");
+            run.peer(Lmdb::load(options.data, &options.memory_folder), &[&GET_LMDB])?
+        }
+        false => None,
+    };
+    let redis = match run.wants(&[&GET_REDIS]) {
+        true => {
+            (run.say)("loading redis-server");
+            run.peer(RedisServer::start(RedisPersistence::None, &options.memory_folder), &[&GET_REDIS])?
+        }
+        false => None,
+    };
+    let mut redis_connection = redis.as_ref().map(RedisServer::connect).transpose()?;
+    if let Some(connection) = &mut redis_connection {
+        connection.load(&options.data)?;
+    }
+    let cpu = || {
+        let read = process_cpu_ns(server.pid());
+        read.map_err(|source| FiguresError::System { doing: "reading the server's CPU time", source })
+    };
+    for repetition in 1..=options.repetitions {
+        (run.say)(&format!("GET and its yardsticks, {repetition} of {}", options.repetitions));
+        if let Some(limit) = &limit {
+            let bare = limit.run(&reader.memory, 0, options.duration)?;
+            let bare = speed("bare loop", &bare)?;
+            let ours = speed("GET", &reader.plan.run(session)?)?;
+            run.add(&GET_LIMIT, ours, bare);
+        }
+        if run.wants(&[&GET_SERVER_CPU]) {
+            let start = cpu()?;
+            let ours = reader.plan.run(session)?;
+            let spent = cpu()? - start;
+            let start = cpu()?;
+            thread::sleep(Duration::from_secs_f64(ours.seconds));
+            let idle = cpu()? - start;
+            speed("GET", &ours)?;
+            run.add(&GET_SERVER_CPU, spent as f64 / ours.ops as f64, idle as f64 / ours.ops as f64);
+        }
+        if let Some(lmdb) = &lmdb {
+            let ours = speed("GET", &reader.plan.run(session)?)?;
+            let theirs = lmdb.measure_gets(&reader.plan.sequence, reader.plan.interval, options.duration)?;
+            run.add(&GET_LMDB, ours, speed("GET of LMDB", &theirs)?);
+        }
+        if let Some(connection) = &mut redis_connection {
+            let ours = speed("GET", &reader.plan.run(session)?)?;
+            let theirs = connection.measure(&reader.plan.sequence, &options.data, 1, options.duration)?;
+            run.add(&GET_REDIS, ours, speed("GET of redis-server", &theirs)?);
+        }
+    }
+    Ok(())
+}
+
+fn multi_gets(run: &mut Run<'_>, session: &Session, reader: &Reader) -> Result<(), FiguresError> {
+    let uniform = Arc::new(run.sequence(Mix::C, Distribution::Uniform));
+    let one_by_one = Plan { sequence: uniform, ..reader.plan.clone() };
+    let batched = Plan { batch: BATCH, interval: 1, ..one_by_one.clone() };
+    for repetition in 1..=run.options.repetitions {
+        (run.say)(&format!("multi_get, {repetition} of {}", run.options.repetitions));
+        let alone = speed("GET uniform", &one_by_one.run(session)?)?;
+        let together = speed("multi_get", &batched.run(session)?)?;
+        run.add(&MULTI_GET, together, alone);
+    }
+    Ok(())
+}
+
+fn two_clients(run: &mut Run<'_>, server: &ServerProcess) -> Result<(), FiguresError> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    if cores < 2 {
+        run.cannot(&GET_TWO_CLIENTS, "two clients need two cores");
+        return Ok(());
+    }
+    let target = Target { address: server.address(), server_pid: server.pid() };
+    let options = run.options;
+    let speed_of = |clients| {
+        let options = YcsbOptions {
+            mix: Mix::C,
+            distribution: Distribution::ScrambledZipfian,
+            data: options.data,
+            clients,
+            in_flight: 1,
+            batch: 1,
+            amount: Amount::Time(options.duration),
+            with_limit: false,
+        };
+        let result = crate::direct::run(&target, &options, |_| {})?;
+        let measured = Measured { ops: result.ops, errors: result.errors, seconds: result.seconds, ..Measured::default() };
+        speed("GET of client threads", &measured)
+    };
+    for repetition in 1..=options.repetitions {
+        (run.say)(&format!("one client and two, {repetition} of {}", options.repetitions));
+        let one = speed_of(1)?;
+        let two = speed_of(2)?;
+        run.add(&GET_TWO_CLIENTS, two, one);
+    }
+    Ok(())
+}
+
+/// A warm client that reads one key after the other.
+struct Reader {
+    plan: Plan,
+    memory: StoreMemory,
+}
+
+impl Reader {
+    fn new(session: &Session, sequence: Arc<Sequence>, duration: Duration, value_size: usize) -> Result<Self, FiguresError> {
+        let mut plan = Plan {
+            sequence,
+            start: 0,
+            value_size,
+            in_flight: 1,
+            batch: 1,
+            interval: 61,
+            amount: Amount::Time(WARM_UP),
+            begun: Arc::default(),
+        };
+        let warm = plan.run(session)?;
+        plan.interval = timing_interval(1e9 / speed("GET", &warm)?, clock_look_ns());
+        plan.amount = Amount::Time(duration);
+        let memory = session.store_memory(plan.sequence.operations()[0].key())?.ok_or(FiguresError::NotMapped)?;
+        Ok(Self { plan, memory })
+    }
+}

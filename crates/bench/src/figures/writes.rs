@@ -1,0 +1,124 @@
+//! Figures of writing.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stonecast_workload::{Distribution, Mix, Sequence};
+
+use super::figure::Definition;
+use super::plan::{PUT_DURABLE_16, PUT_DURABLE_128, PUT_REDIS};
+use super::{FiguresError, Run, capacity, speed};
+use crate::direct::{Amount, Plan, ServerOptions, ServerProcess, Session, load};
+use crate::latency::timing_interval;
+use crate::peers::{RedisConnection, RedisPersistence, RedisServer};
+
+/// Upper bound of what is durable each second on a file here: for the capacity of the pool.
+const DURABLE_PUTS_PER_S: u64 = 2_000_000;
+/// Puts before the first measurement.
+const WARM_UP_PUTS: u64 = 20_000;
+
+/// One comparison with redis-server.
+struct Comparison {
+    definition: &'static Definition,
+    in_flight: u32,
+}
+
+pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
+    let options = run.options;
+    let repetitions = u64::from(options.repetitions);
+    let process = [Comparison { definition: &PUT_REDIS, in_flight: 16 }];
+    let setup = Setup {
+        durability: "process",
+        redis: RedisPersistence::None,
+        folder: &options.memory_folder,
+        amount: Amount::Operations(options.puts),
+        puts: options.puts * repetitions,
+    };
+    compare(run, &process, &setup)?;
+    let durable =
+        [Comparison { definition: &PUT_DURABLE_16, in_flight: 16 }, Comparison { definition: &PUT_DURABLE_128, in_flight: 128 }];
+    let setup = Setup {
+        durability: "power",
+        redis: RedisPersistence::AppendFsyncAlways,
+        folder: &options.disk_folder,
+        amount: Amount::Time(options.duration),
+        puts: (options.duration.as_secs_f64() * DURABLE_PUTS_PER_S as f64) as u64 * repetitions * 2,
+    };
+    compare(run, &durable, &setup)
+}
+
+/// What a group of comparisons shares.
+struct Setup<'a> {
+    durability: &'static str,
+    redis: RedisPersistence,
+    folder: &'a Path,
+    /// Of one measurement of ours.
+    amount: Amount,
+    /// Of all of them together, for the capacity.
+    puts: u64,
+}
+
+fn compare(run: &mut Run<'_>, comparisons: &[Comparison], setup: &Setup<'_>) -> Result<(), FiguresError> {
+    let comparisons: Vec<_> = comparisons.iter().filter(|comparison| run.wants(&[comparison.definition])).collect();
+    if comparisons.is_empty() {
+        return Ok(());
+    }
+    let needed_by: Vec<_> = comparisons.iter().map(|comparison| comparison.definition).collect();
+    let options = run.options;
+    (run.say)(&format!("loading redis-server for writes (durability {})", setup.durability));
+    let Some(redis) = run.peer(RedisServer::start(setup.redis, setup.folder), &needed_by)? else { return Ok(()) };
+    let mut connection = redis.connect()?;
+    connection.load(&options.data)?;
+    (run.say)(&format!("loading a server for writes (durability {})", setup.durability));
+    let server = ServerProcess::start(ServerOptions {
+        program: options.program.clone(),
+        parent: setup.folder.to_owned(),
+        durability: setup.durability,
+        capacity: capacity(&options.data, setup.puts + WARM_UP_PUTS * comparisons.len() as u64),
+    })?;
+    let session = Session::open(&server.address())?;
+    load(&session, options.data, |_| {})?;
+    let sequence = Arc::new(run.sequence(Mix::UpdateOnly, Distribution::ScrambledZipfian));
+    for repetition in 1..=options.repetitions {
+        for comparison in &comparisons {
+            let Comparison { definition, in_flight } = comparison;
+            (run.say)(&format!("{}, {repetition} of {}", definition.name, options.repetitions));
+            let ours = puts(&session, &sequence, *in_flight, setup.amount, options.data.value_size)?;
+            let theirs = sets(&mut connection, run, &sequence, *in_flight)?;
+            run.add(definition, ours, theirs);
+        }
+    }
+    session.close();
+    Ok(())
+}
+
+fn puts(
+    session: &Session,
+    sequence: &Arc<Sequence>,
+    in_flight: u32,
+    amount: Amount,
+    value_size: usize,
+) -> Result<f64, FiguresError> {
+    let warm_up = Plan {
+        sequence: sequence.clone(),
+        start: 0,
+        value_size,
+        in_flight,
+        batch: 1,
+        interval: timing_interval(1000.0, 50.0),
+        amount: Amount::Operations(WARM_UP_PUTS),
+        begun: Arc::default(),
+    };
+    speed("PUT", &warm_up.run(session)?)?;
+    let measured = Plan { amount, ..warm_up }.run(session)?;
+    speed("PUT", &measured)
+}
+
+fn sets(connection: &mut RedisConnection, run: &Run<'_>, sequence: &Sequence, pipeline: u32) -> Result<f64, FiguresError> {
+    let options = run.options;
+    let warm_up = Duration::from_millis(100).min(options.duration);
+    connection.measure(sequence, &options.data, pipeline as usize, warm_up)?;
+    let measured = connection.measure(sequence, &options.data, pipeline as usize, options.duration)?;
+    speed("SET of redis-server", &measured)
+}

@@ -1,0 +1,105 @@
+//! The runner of the figures: `cargo xtask bench`.
+#![forbid(unsafe_code)]
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{ArgAction, Parser};
+use stonecast_bench::DataSet;
+use stonecast_bench::figures::{FigureOptions, run_figures};
+
+/// Measures the figures of the project, each beside its yardstick, and says which ones miss their target.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench", disable_help_flag = true)]
+struct Arguments {
+    /// Prints help.
+    #[arg(long = "help-figures", visible_alias = "help", short = 'h', action = ArgAction::Help)]
+    help: Option<bool>,
+    /// Records that every store holds.
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    keys: u64,
+    /// Bytes of each value.
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    value_size: usize,
+    /// How long each measurement takes.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Puts of each measurement of writes that sync nothing.
+    #[arg(long, value_name = "COUNT", default_value_t = 2_000_000)]
+    puts: u64,
+    /// How many times each figure is measured, in turn with the others.
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: u32,
+    /// Seed of keys and values.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only this figure; may be given more than once.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// The stonecast binary [default: the one beside this program].
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Folder in memory for what needs no disk.
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    memory_folder: PathBuf,
+    /// Folder on a disk for what must survive power loss [default: the current one].
+    #[arg(long, value_name = "DIR")]
+    disk_folder: Option<PathBuf>,
+    /// Prints JSON, one figure a line.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Operations drawn for each sequence: enough that a round touches most keys, few enough to draw in a second.
+const SEQUENCE_LENGTH: usize = 1 << 22;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all figures reached their targets.
+fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
+    let program = match &arguments.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe()?.with_file_name("stonecast"),
+    };
+    if !program.exists() {
+        return Err(
+            format!("{} is not there; build it with `cargo build --release --package stonecast`", program.display()).into()
+        );
+    }
+    let options = FigureOptions {
+        data: DataSet { keys: arguments.keys, value_size: arguments.value_size, seed: arguments.seed },
+        duration: Duration::try_from_secs_f64(arguments.seconds)?,
+        puts: arguments.puts,
+        repetitions: arguments.repetitions,
+        sequence_length: SEQUENCE_LENGTH,
+        program,
+        memory_folder: arguments.memory_folder.clone(),
+        disk_folder: match &arguments.disk_folder {
+            Some(folder) => folder.clone(),
+            None => std::env::current_dir()?,
+        },
+        only: arguments.only.clone(),
+    };
+    let terminal = std::io::stderr().is_terminal();
+    let mut say = |text: &str| {
+        if terminal {
+            eprintln!("{text}");
+        }
+    };
+    let report = run_figures(&options, &mut say)?;
+    let text = if arguments.json { report.json_lines() } else { report.table() };
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(report.reached())
+}

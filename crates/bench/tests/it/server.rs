@@ -1,0 +1,81 @@
+//! A server of the direct store on a thread of this process, for what needs no process of its own.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use stonecast_bench::direct::Target;
+use stonecast_fabric::{BusyPoll, Device as _, Port};
+use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_media::{
+    Ddio, DeclaredPlatform, DirectoryBacking, Durability, PersistenceDomain, Pool, PoolOptions, ReceiveBuffers,
+};
+use stonecast_store_direct::{Server, ServerOptions};
+
+/// Ends with this value.
+pub struct ThreadServer {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    address: String,
+    _folder: tempfile::TempDir,
+}
+
+impl ThreadServer {
+    /// On a new pool of `capacity` bytes that survives processes.
+    pub fn start(capacity: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let address = format!("shm:{}", folder.path().join("socket").display());
+        let stop = Arc::new(AtomicBool::new(false));
+        let (ready, wait) = mpsc::channel();
+        let thread = {
+            let (pool, address, stop) = (folder.path().join("pool"), address.clone(), stop.clone());
+            thread::spawn(move || serve(pool, capacity, &address, &stop, &ready))
+        };
+        wait.recv().expect("the server starts");
+        Self { stop, thread: Some(thread), address, _folder: folder }
+    }
+
+    pub fn target(&self) -> Target {
+        Target { address: self.address.clone(), server_pid: std::process::id() }
+    }
+}
+
+impl Drop for ThreadServer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || thread::panicking(), "the server ends in good order");
+        }
+    }
+}
+
+fn serve(folder: PathBuf, capacity: u64, address: &str, stop: &AtomicBool, ready: &mpsc::Sender<()>) {
+    let backing = Rc::new(DirectoryBacking::create(&folder).unwrap());
+    let options = PoolOptions {
+        capacity,
+        segment_size: 256 << 10,
+        platform: DeclaredPlatform {
+            persistence_domain: PersistenceDomain::Volatile,
+            ddio: Ddio::On,
+            receive_buffers: ReceiveBuffers::Dram,
+        },
+        durability: Durability::Process,
+        entropy: [7; 64],
+    };
+    let pool = Pool::create(backing, options).unwrap();
+    let device = ShmDevice::new(ShmOptions::default()).unwrap();
+    let executor = BusyPoll::new(device.clone(), 100_000);
+    let port = Rc::new(Port::new(device.clone(), 4096).unwrap());
+    executor.add_port(&port);
+    executor.block_on(async {
+        let (server, _) = Server::open(pool, port, executor.runtime(), ServerOptions::default()).await.unwrap();
+        device.listen(address).unwrap();
+        ready.send(()).unwrap();
+        server.run(&|| stop.load(Ordering::Acquire)).await.unwrap();
+        server.close().await.unwrap();
+    });
+}
