@@ -1,0 +1,38 @@
+//! The simulated world: a provider of verbs like the others, in which machines, NICs, links and memories are models, time
+//! is virtual, and everything follows from one seed.
+//!
+//! ```text
+//!   World          what happens next, in the order of virtual time       world.rs  queue.rs  time.rs
+//!     Process      a thread on a core, tasks, timers, a clock             executor.rs  clock.rs
+//!       SimDevice  the calls of fabric::Device                            device.rs
+//!     Net          NICs, links, queue pairs, messages                     net/
+//!     Memory       bytes, and what touching them costs                    memory.rs  image.rs  cache.rs
+//!     Profile      how fast each part is, with sources                    profile.rs
+//! ```
+//!
+//! Protocol code runs on it unchanged, many processes in one thread. `docs/simulator.md` says what is modelled and what is
+//! not; `docs/design/0005-the-simulated-world.md` says why.
+//!
+//! Invariants: the same seed and the same calls give the same events, in the same order, at the same times
+//! ([`World::hash`]); no clock, no thread and no random source but the seed.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod clock;
+mod device;
+mod executor;
+mod image;
+mod machine;
+mod memory;
+mod net;
+pub mod profile;
+mod queue;
+mod time;
+mod trace;
+mod world;
+
+pub use clock::LocalClock;
+pub use device::SimDevice;
+pub use machine::Features;
+pub use profile::Profile;
+pub use world::{Machine, MachineOptions, Process, World};

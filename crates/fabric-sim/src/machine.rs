@@ -1,0 +1,33 @@
+//! What machines are made of.
+
+use crate::cache::Latencies;
+use crate::profile::Profile;
+
+/// How long a core of `profile` takes for its DRAM.
+pub(crate) fn dram(profile: &Profile) -> Latencies {
+    Latencies { hit_ps: profile.cpu_hit_ps, miss_ps: profile.dram_read_ns * 1000, stream_ps: profile.cpu_stream_ps }
+}
+
+/// What the NIC of a machine can do beyond what all can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// Multi-packet shared receive queues.
+    pub multi_packet: bool,
+    /// Memory windows.
+    pub memory_windows: bool,
+    /// FLUSH with global visibility.
+    pub flush_global: bool,
+    /// FLUSH with persistence.
+    pub flush_persistent: bool,
+    /// ATOMIC_WRITE.
+    pub atomic_write: bool,
+}
+
+impl Features {
+    /// Everything that the vocabulary has.
+    pub const ALL: Self =
+        Self { multi_packet: true, memory_windows: true, flush_global: true, flush_persistent: true, atomic_write: true };
+    /// What NICs on the market have.
+    pub const COMMON: Self =
+        Self { multi_packet: false, memory_windows: true, flush_global: false, flush_persistent: false, atomic_write: false };
+}

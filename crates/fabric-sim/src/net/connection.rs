@@ -1,0 +1,322 @@
+//! How connections begin and end.
+
+use std::collections::VecDeque;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{
+    ConnectionEvent, ConnectionRequest, DeviceError, DisconnectCause, PeerIdentity, QueuePair, QueuePairOptions, Status,
+};
+
+use super::{Net, Qp, Stage};
+use crate::queue::Event;
+
+/// A message of the connection manager on its way.
+pub(super) enum Control {
+    /// To a listener.
+    Ask {
+        from: u32,
+        listener: u32,
+        private_data: Vec<u8>,
+    },
+    /// To who asked.
+    Accept {
+        to: u32,
+        acceptor: u32,
+        private_data: Vec<u8>,
+    },
+    Reject {
+        to: u32,
+        reason: String,
+    },
+    /// To who accepted: the other side is ready.
+    Ready {
+        to: u32,
+    },
+    /// The other side ended the connection.
+    Part {
+        to: u32,
+        peer: u32,
+        cause: DisconnectCause,
+    },
+    /// The other side has not answered for as long as a NIC tries.
+    GiveUp {
+        to: u32,
+        peer: u32,
+    },
+}
+
+/// A connection request that nobody has answered.
+pub(super) struct Asked {
+    from: u32,
+    listener: u32,
+}
+
+impl Net {
+    /// Makes a queue pair.
+    pub fn create_queue_pair(&mut self, context: u32, options: QueuePairOptions) -> Result<QueuePair, DeviceError> {
+        let state = &self.contexts[context as usize];
+        for cq in [options.send_cq, options.receive_cq] {
+            if cq.0 as usize >= state.completions.len() {
+                return Err(DeviceError::NoSuch { what: "completion queue", index: u64::from(cq.0) });
+            }
+        }
+        if let Some(queue) = options.shared_receive_queue.filter(|queue| queue.0 as usize >= state.shared.len()) {
+            return Err(DeviceError::NoSuch { what: "shared receive queue", index: u64::from(queue.0) });
+        }
+        self.qps.push(Some(Box::new(Qp {
+            context,
+            options,
+            stage: Stage::Idle,
+            peer: None,
+            send: VecDeque::new(),
+            base: 0,
+            next: 0,
+            non_posted: 0,
+            turn: 0,
+            held: false,
+            receive: VecDeque::new(),
+            placed: 0,
+            executed: 0,
+            placing: VecDeque::new(),
+            windows: Vec::new(),
+        })));
+        Ok(QueuePair(self.qps.len() as u32 - 1))
+    }
+
+    /// Disconnects and frees a queue pair.
+    pub fn destroy_queue_pair(&mut self, context: u32, qp: QueuePair) -> Result<(), DeviceError> {
+        self.own_qp(context, qp)?;
+        self.fail(qp.0, DisconnectCause::Requested, Status::WorkRequestFlushed);
+        let state = self.qps[qp.0 as usize].take().expect("just looked up");
+        for key in state.windows {
+            self.shut(key);
+        }
+        let context = &mut self.contexts[context as usize];
+        context.events.retain(|event| match event {
+            ConnectionEvent::Request { .. } => true,
+            ConnectionEvent::Established { qp: of, .. }
+            | ConnectionEvent::Rejected { qp: of, .. }
+            | ConnectionEvent::Disconnected { qp: of, .. } => *of != qp,
+        });
+        for queue in &mut context.completions {
+            queue.entries.retain(|completion| completion.qp != qp);
+        }
+        Ok(())
+    }
+
+    /// Accepts connections at `address`.
+    pub fn listen(&mut self, context: u32, address: &str) -> Result<(), DeviceError> {
+        if self.listeners.contains_key(address) {
+            let reason = "somebody listens there already".to_owned();
+            return Err(DeviceError::Address { address: address.to_owned(), reason });
+        }
+        self.listeners.insert(address.to_owned(), context);
+        Ok(())
+    }
+
+    /// Asks whoever listens at `address` for a connection.
+    pub fn connect(&mut self, context: u32, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError> {
+        self.check_private_data(context, private_data)?;
+        let state = self.own_qp(context, qp)?;
+        if state.stage != Stage::Idle {
+            return Err(DeviceError::Malformed { reason: "the queue pair is in use" });
+        }
+        state.stage = Stage::Connecting;
+        let control = match self.listeners.get(address) {
+            Some(&listener) => Control::Ask { from: qp.0, listener, private_data: private_data.to_vec() },
+            None => Control::Reject { to: qp.0, reason: format!("nobody listens at {address}") },
+        };
+        self.send_control(context, control);
+        Ok(())
+    }
+
+    /// Connects `qp` to who asked.
+    pub fn accept(
+        &mut self,
+        context: u32,
+        request: ConnectionRequest,
+        qp: QueuePair,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
+        self.check_private_data(context, private_data)?;
+        if self.own_qp(context, qp)?.stage != Stage::Idle {
+            return Err(DeviceError::Malformed { reason: "the queue pair is in use" });
+        }
+        let from = self.take_request(context, request)?;
+        let state = self.own_qp(context, qp).expect("just looked up");
+        state.stage = Stage::Accepted;
+        state.peer = Some(from);
+        self.send_control(context, Control::Accept { to: from, acceptor: qp.0, private_data: private_data.to_vec() });
+        Ok(())
+    }
+
+    /// Refuses who asked.
+    pub fn reject(&mut self, context: u32, request: ConnectionRequest, reason: &str) -> Result<(), DeviceError> {
+        let to = self.take_request(context, request)?;
+        self.send_control(context, Control::Reject { to, reason: reason.to_owned() });
+        Ok(())
+    }
+
+    fn take_request(&mut self, context: u32, request: ConnectionRequest) -> Result<u32, DeviceError> {
+        let missing = DeviceError::NoSuch { what: "connection request", index: request.0 };
+        if self.requests.get(&request.0).is_none_or(|asked| asked.listener != context) {
+            return Err(missing);
+        }
+        Ok(self.requests.remove(&request.0).expect("just looked up").from)
+    }
+
+    fn check_private_data(&self, context: u32, private_data: &[u8]) -> Result<(), DeviceError> {
+        let limit = self.contexts[context as usize].capabilities.private_data_size_max as u64;
+        let fits = private_data.len() as u64 <= limit;
+        if fits { Ok(()) } else { Err(DeviceError::Limit { what: "bytes of private data", limit }) }
+    }
+
+    fn send_control(&mut self, from: u32, control: Control) {
+        let delay = self.profile_of(from).cm_message_ns;
+        self.control_after(delay, control);
+    }
+
+    fn control_after(&mut self, delay: Nanoseconds, control: Control) {
+        let index = match self.free_controls.pop() {
+            Some(index) => {
+                self.controls[index as usize] = Some(control);
+                index
+            }
+            None => {
+                self.controls.push(Some(control));
+                self.controls.len() as u32 - 1
+            }
+        };
+        self.time.push(self.time.clock() + delay, Event::Control(index));
+    }
+
+    /// A message of the connection manager has reached its destination.
+    pub fn control(&mut self, index: u32) {
+        let control = self.controls[index as usize].take().expect("it is on its way once");
+        self.free_controls.push(index);
+        match control {
+            Control::Ask { from, listener, private_data } => self.asked(from, listener, private_data),
+            Control::Accept { to, acceptor, private_data } => self.accepted(to, acceptor, private_data),
+            Control::Reject { to, reason } => self.rejected(to, reason),
+            Control::Ready { to } => self.ready(to),
+            Control::Part { to, peer, cause } => {
+                if self.qp(to).is_some_and(|qp| qp.peer == Some(peer)) {
+                    self.fail(to, cause, Status::WorkRequestFlushed);
+                }
+            }
+            Control::GiveUp { to, peer } => {
+                if self.qp(to).is_some_and(|qp| qp.peer == Some(peer)) {
+                    self.fail(to, DisconnectCause::PeerDied, Status::RetryExceeded);
+                }
+            }
+        }
+    }
+
+    fn asked(&mut self, from: u32, listener: u32, private_data: Vec<u8>) {
+        if self.contexts[listener as usize].dead {
+            return self.send_control(listener, Control::Reject { to: from, reason: "nobody listens there any more".to_owned() });
+        }
+        self.next_request += 1;
+        self.requests.insert(self.next_request, Asked { from, listener });
+        let name = self.qp(from).map_or_else(|| "a process that is gone".to_owned(), |qp| format!("process {}", qp.context));
+        let peer = PeerIdentity { name, same_user: true };
+        let request = ConnectionRequest(self.next_request);
+        self.tell_event(listener, ConnectionEvent::Request { request, peer, private_data });
+    }
+
+    fn accepted(&mut self, to: u32, acceptor: u32, private_data: Vec<u8>) {
+        let Some(qp) = self.qp(to).filter(|qp| qp.stage == Stage::Connecting) else {
+            // Who asked is gone; the acceptor must learn it.
+            let Some(context) = self.qp(acceptor).map(|qp| qp.context) else { return };
+            return self.send_control(context, Control::Part { to: acceptor, peer: to, cause: DisconnectCause::Requested });
+        };
+        qp.stage = Stage::Connected;
+        qp.peer = Some(acceptor);
+        let context = qp.context;
+        self.tell_event(context, ConnectionEvent::Established { qp: QueuePair(to), private_data });
+        self.send_control(context, Control::Ready { to: acceptor });
+        self.transmit(to);
+    }
+
+    fn rejected(&mut self, to: u32, reason: String) {
+        if let Some(qp) = self.qp(to).filter(|qp| qp.stage == Stage::Connecting) {
+            qp.stage = Stage::Idle;
+            let context = qp.context;
+            self.tell_event(context, ConnectionEvent::Rejected { qp: QueuePair(to), reason });
+        }
+    }
+
+    fn ready(&mut self, to: u32) {
+        if let Some(qp) = self.qp(to).filter(|qp| qp.stage == Stage::Accepted) {
+            qp.stage = Stage::Connected;
+            let context = qp.context;
+            self.tell_event(context, ConnectionEvent::Established { qp: QueuePair(to), private_data: Vec::new() });
+            self.transmit(to);
+        }
+    }
+
+    fn tell_event(&mut self, context: u32, event: ConnectionEvent) {
+        let state = &mut self.contexts[context as usize];
+        if !state.dead {
+            state.events.push_back(event);
+            self.note_arrival(context);
+        }
+    }
+
+    /// Ends the connection of a queue pair: what is outstanding completes, the first send with `first`, and the other side
+    /// is told.
+    pub fn fail(&mut self, number: u32, cause: DisconnectCause, first: Status) {
+        let Some(qp) = self.qp(number).filter(|qp| qp.stage != Stage::Failed) else { return };
+        let (context, peer, stage) = (qp.context, qp.peer, qp.stage);
+        self.settle(number);
+        self.qp(number).expect("just looked up").stage = Stage::Failed;
+        self.flush_sends(number, first);
+        self.flush_receives(number);
+        let Some(peer) = peer else { return };
+        if matches!(stage, Stage::Accepted | Stage::Connected) {
+            self.tell_event(context, ConnectionEvent::Disconnected { qp: QueuePair(number), cause });
+        }
+        if cause != DisconnectCause::PeerDied {
+            self.send_control(context, Control::Part { to: peer, peer: number, cause });
+        }
+    }
+
+    /// Ends a process: nothing that it does is seen any more, and its peers notice in time. What its NIC has taken is
+    /// placed if `settle`; a machine without power places nothing.
+    pub fn kill(&mut self, context: u32, settle: bool) {
+        self.contexts[context as usize].dead = true;
+        self.listeners.retain(|_, listener| *listener != context);
+        let asked = std::mem::take(&mut self.requests);
+        for (number, asked) in asked {
+            if asked.listener == context {
+                self.send_control(context, Control::Reject { to: asked.from, reason: "the listener is gone".to_owned() });
+            } else {
+                self.requests.insert(number, asked);
+            }
+        }
+        let give_up = self.profile_of(context).nic_give_up_ns;
+        for number in 0..self.qps.len() as u32 {
+            let Some(qp) = self.qp(number).filter(|qp| qp.context == context) else { continue };
+            let (stage, peer) = (qp.stage, qp.peer);
+            if settle {
+                self.settle(number);
+            }
+            let qp = self.qp(number).expect("just looked up");
+            qp.stage = Stage::Failed;
+            let dropped = std::mem::take(&mut qp.placing);
+            for index in dropped {
+                let message = &mut self.messages[index as usize];
+                message.settled = true;
+                if let Some(key) = message.key.take() {
+                    self.leave_key(key);
+                }
+            }
+            if let (Some(peer), Stage::Accepted | Stage::Connected) = (peer, stage) {
+                self.control_after(give_up, Control::GiveUp { to: peer, peer: number });
+            }
+        }
+        let state = &mut self.contexts[context as usize];
+        state.events.clear();
+        state.completions.iter_mut().for_each(|queue| queue.entries.clear());
+    }
+}

@@ -1,0 +1,355 @@
+//! The responder's side of a message: key, buffer, order, effect.
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{Access, DisconnectCause, FlushPlacement, Opcode, Operation, RemoteAddress, Status};
+
+use super::completion::completion;
+use super::memory::Target;
+use super::receive::Buffer;
+use super::{Net, Stage, is_non_posted};
+use crate::queue::Event;
+
+/// How the responder's NIC takes a message.
+enum Taken {
+    Accepted,
+    NotReady,
+    Refused(Status),
+    /// A SEND that used up a buffer which is too small for it.
+    TooLong(u64),
+}
+
+/// Parts of a message begin at multiples of this, so that words stay whole.
+const PART_GRAIN: u64 = 64;
+
+impl Net {
+    /// A message has reached the responder's NIC.
+    pub fn arrive(&mut self, index: u32) {
+        let message = &self.messages[index as usize];
+        let (from, to, sequence, turn, operation) = (message.from, message.to, message.sequence, message.turn, message.operation);
+        let current = self.qp(from).is_some_and(|qp| qp.turn == turn);
+        let open = |qp: &mut super::Qp| matches!(qp.stage, Stage::Accepted | Stage::Connected) && qp.peer == Some(from);
+        if !current || !self.qp(to).is_some_and(open) {
+            return self.release_message(index);
+        }
+        let context = self.qps[to as usize].as_ref().expect("just looked up").context;
+        let size = self.messages[index as usize].payload.len() as u64;
+        let at = self.take(context, size);
+        match self.accept_message(index, to, &operation) {
+            Taken::Accepted if is_non_posted(&operation) => self.execute_later(index, to, at),
+            Taken::Accepted => {
+                self.place_later(index, to, at);
+                self.answer(index, at);
+            }
+            Taken::NotReady => {
+                self.hold_from(from, sequence);
+                self.messages[index as usize].not_ready = true;
+                self.answer(index, at);
+                self.release_message(index);
+            }
+            Taken::Refused(status) => self.refuse_later(index, to, status, at),
+            Taken::TooLong(wr_id) => {
+                self.messages[index as usize].landing =
+                    Some(super::receive::Landing { wr_id, region: 0, offset: 0, place: 0, before: None, after: None });
+                self.refuse_later(index, to, Status::RemoteInvalidRequest, at);
+            }
+        }
+    }
+
+    fn accept_message(&mut self, index: u32, to: u32, operation: &Operation) -> Taken {
+        match self.try_accept(index, to, operation) {
+            Ok(taken) => taken,
+            Err(status) => Taken::Refused(status),
+        }
+    }
+
+    fn try_accept(&mut self, index: u32, to: u32, operation: &Operation) -> Result<Taken, Status> {
+        let (target, buffer) = match *operation {
+            Operation::Write { local, remote } => {
+                (Some(self.resolve(to, remote, local.size.into(), Access::REMOTE_WRITE)?), None)
+            }
+            Operation::WriteWithImmediate { local, remote, .. } => {
+                if self.appends(to) {
+                    return Err(Status::RemoteInvalidRequest);
+                }
+                let target = self.resolve(to, remote, local.size.into(), Access::REMOTE_WRITE)?;
+                (Some(target), Some(self.land_immediate(to)))
+            }
+            Operation::Send { local } => (None, Some(self.land(to, local.size))),
+            Operation::Read { local, remote } => (Some(self.resolve(to, remote, local.size.into(), Access::REMOTE_READ)?), None),
+            Operation::CompareAndSwap { remote, .. } | Operation::FetchAndAdd { remote, .. } => {
+                (Some(self.resolve_word(to, remote, Access::REMOTE_ATOMIC)?), None)
+            }
+            Operation::AtomicWrite { remote, .. } => (Some(self.resolve_word(to, remote, Access::REMOTE_WRITE)?), None),
+            Operation::Flush { remote, size, placement } => {
+                let target = self.resolve(to, remote, size, Access::REMOTE_FLUSH)?;
+                let context = self.qps[to as usize].as_ref().expect("resolved").context;
+                let persistent = self.registered(context, target.region).is_some_and(|region| region.persistent);
+                if placement == FlushPlacement::Persistent && !persistent {
+                    return Err(Status::RemoteAccess);
+                }
+                (Some(target), None)
+            }
+        };
+        let landing = match buffer {
+            None => None,
+            Some(Buffer::Landing(landing)) => Some(landing),
+            Some(Buffer::NotReady) => return Ok(Taken::NotReady),
+            Some(Buffer::Invalid(status)) => return Err(status),
+            Some(Buffer::TooSmall(wr_id)) => return Ok(Taken::TooLong(wr_id)),
+        };
+        let message = &mut self.messages[index as usize];
+        if let Some(landing) = &landing {
+            (message.region, message.offset) = (landing.region, landing.offset);
+        }
+        message.landing = landing;
+        if let Some(Target { region, offset, key }) = target {
+            (message.region, message.offset, message.key) = (region, offset, Some(key));
+            self.keys[key as usize].in_flight += 1;
+        }
+        Ok(Taken::Accepted)
+    }
+
+    fn resolve_word(&self, to: u32, remote: RemoteAddress, right: Access) -> Result<Target, Status> {
+        if !remote.address.is_multiple_of(8) {
+            return Err(Status::RemoteInvalidRequest);
+        }
+        self.resolve(to, remote, 8, right)
+    }
+
+    /// Decides when an accepted posted message is in memory: after everything that arrived here before it.
+    fn place_later(&mut self, index: u32, to: u32, at: Nanoseconds) {
+        let context = self.qps[to as usize].as_ref().expect("it accepted").context;
+        let profile = self.profile_of(context);
+        let (write_ns, part_ns, mtu) = (profile.pcie_write_ns, part_ns(profile), profile.nic_mtu_bytes);
+        let message = &self.messages[index as usize];
+        let takes = more_parts(message.offset, message.payload.len() as u64, mtu) * (part_ns + 1);
+        let lands = message.landing.is_some();
+        let qp = self.qp(to).expect("it accepted");
+        let mut start = qp.placed.max(at + write_ns);
+        if lands && let Some(queue) = self.shared_queue(to) {
+            start = queue.place_after(start);
+            queue.place_after(start + takes);
+        }
+        let qp = self.qp(to).expect("it accepted");
+        qp.placed = start + takes;
+        qp.placing.push_back(index);
+        self.messages[index as usize].uses += 1;
+        self.time.push(start, Event::Place(index));
+    }
+
+    /// Decides when an accepted message that fetches takes effect: after everything that arrived here before it.
+    fn execute_later(&mut self, index: u32, to: u32, at: Nanoseconds) {
+        let context = self.qps[to as usize].as_ref().expect("it accepted").context;
+        let profile = self.profile_of(context);
+        let (read_ns, part_ns, mtu) = (profile.pcie_read_ns, part_ns(profile), profile.nic_mtu_bytes);
+        let message = &self.messages[index as usize];
+        let size = match message.operation {
+            Operation::Read { local, .. } => local.size.into(),
+            _ => 8,
+        };
+        let takes = more_parts(message.offset, size, mtu) * (part_ns + 1);
+        let qp = self.qp(to).expect("it accepted");
+        let start = (at + read_ns).max(qp.placed).max(qp.executed);
+        qp.executed = start + takes;
+        self.time.push(start, Event::Place(index));
+    }
+
+    /// Sends the answer to a message at `at`.
+    fn answer(&mut self, index: u32, at: Nanoseconds) {
+        let message = &mut self.messages[index as usize];
+        message.uses += 1;
+        let (from, to) = (message.from, message.to);
+        let contexts = [from, to].map(|number| self.qps[number as usize].as_ref().map(|qp| qp.context));
+        let [Some(requester), Some(responder)] = contexts else { return self.release_message(index) };
+        let back = self.travel(responder, requester) + self.profile_of(requester).pcie_write_ns;
+        self.time.push(at + back, Event::Acknowledge(index));
+    }
+
+    /// Refuses a message, after everything before it was answered.
+    fn refuse_later(&mut self, index: u32, to: u32, status: Status, at: Nanoseconds) {
+        let message = &mut self.messages[index as usize];
+        message.status = status;
+        message.uses += 1;
+        let (from, sequence) = (message.from, message.sequence);
+        self.hold_from(from, sequence);
+        let qp = self.qp(to).expect("it was looked up");
+        let at = at.max(qp.placed).max(qp.executed);
+        self.time.push(at, Event::Refuse(index));
+        self.answer(index, at);
+        self.release_message(index);
+    }
+
+    /// The responder of a refused message gives its queue pair up.
+    pub fn refuse(&mut self, index: u32) {
+        let message = &mut self.messages[index as usize];
+        let to = message.to;
+        if let Some(landing) = message.landing.take() {
+            self.tell(to, completion(landing.wr_id, Status::LocalLength, Opcode::Receive, to));
+        }
+        self.fail(to, DisconnectCause::QueuePairError, Status::WorkRequestFlushed);
+        self.release_message(index);
+    }
+
+    /// The next part of a message takes effect.
+    pub fn place(&mut self, index: u32) {
+        if self.messages[index as usize].settled {
+            return self.release_message(index);
+        }
+        if is_non_posted(&self.messages[index as usize].operation) {
+            return self.execute(index);
+        }
+        let to = self.messages[index as usize].to;
+        let Some(context) = self.qp(to).map(|qp| qp.context) else { return self.release_message(index) };
+        if self.place_part(index, context) {
+            let placing = &mut self.qp(to).expect("just looked up").placing;
+            let first = placing.pop_front();
+            assert_eq!(first, Some(index), "messages of a queue pair are placed in order");
+            self.finish_placing(index);
+            self.release_message(index);
+        } else {
+            let again = self.time.now() + part_ns(self.profile_of(context));
+            self.time.push(again, Event::Place(index));
+        }
+    }
+
+    /// Places everything that arrived at `to`, at once.
+    pub(super) fn settle(&mut self, to: u32) {
+        let Some(qp) = self.qp(to) else { return };
+        let (context, placing) = (qp.context, std::mem::take(&mut qp.placing));
+        for index in placing {
+            while !self.place_part(index, context) {}
+            self.finish_placing(index);
+        }
+    }
+
+    /// Writes the next part of a posted message to memory; whether it was the last.
+    fn place_part(&mut self, index: u32, context: u32) -> bool {
+        let mtu = self.profile_of(context).nic_mtu_bytes;
+        let message = &self.messages[index as usize];
+        let (done, size) = (message.done, message.payload.len() as u64);
+        let end = part_end(message.offset, u64::from(done), size, mtu);
+        // A WRITE_WITH_IMM of no bytes and a buffer of no bytes name no memory. Memory that is gone takes nothing.
+        let part = done as usize..end as usize;
+        if !part.is_empty()
+            && let Some(registered) = self.registered(context, message.region)
+        {
+            registered.memory.write(message.offset + u64::from(done), &message.payload[part]);
+        }
+        self.messages[index as usize].done = end as u32;
+        end == size
+    }
+
+    /// The last part of a posted message is in memory.
+    fn finish_placing(&mut self, index: u32) {
+        let message = &mut self.messages[index as usize];
+        message.settled = true;
+        let (to, key, operation, size) = (message.to, message.key.take(), message.operation, message.payload.len() as u32);
+        let landing = message.landing.take();
+        if let Some(key) = key {
+            self.leave_key(key);
+        }
+        if let Some(landing) = landing {
+            let (opcode, immediate) = match operation {
+                Operation::WriteWithImmediate { immediate, .. } => (Opcode::ReceiveWriteWithImmediate, immediate),
+                _ => (Opcode::Receive, 0),
+            };
+            self.tell_arrival(to, &landing, opcode, immediate, size);
+        }
+    }
+
+    /// The next part of a message that fetches takes effect.
+    fn execute(&mut self, index: u32) {
+        let to = self.messages[index as usize].to;
+        let alive = |qp: &mut super::Qp| (qp.stage != Stage::Failed).then_some(qp.context);
+        let Some(context) = self.qp(to).and_then(alive) else {
+            if let Some(key) = self.messages[index as usize].key.take() {
+                self.leave_key(key);
+            }
+            return self.release_message(index);
+        };
+        if !self.execute_part(index, context) {
+            let again = self.time.now() + part_ns(self.profile_of(context));
+            return self.time.push(again, Event::Place(index));
+        }
+        let key = self.messages[index as usize].key.take().expect("only with a key anything is fetched");
+        self.leave_key(key);
+        let size = self.messages[index as usize].payload.len() as u64;
+        let at = self.depart(context, self.time.now(), size);
+        self.answer(index, at);
+        self.release_message(index);
+    }
+
+    /// Does the next part of a message that fetches; whether it was the last.
+    fn execute_part(&mut self, index: u32, context: u32) -> bool {
+        let mtu = self.profile_of(context).nic_mtu_bytes;
+        let message = &mut self.messages[index as usize];
+        let (region, offset, operation, done) = (message.region, message.offset, message.operation, message.done);
+        let mut payload = std::mem::take(&mut message.payload);
+        let Some(registered) = self.registered(context, region) else {
+            self.messages[index as usize].status = Status::RemoteOperation;
+            return true;
+        };
+        let memory = &registered.memory;
+        let mut last = true;
+        match operation {
+            Operation::Read { local, .. } => {
+                let end = part_end(offset, u64::from(done), local.size.into(), mtu);
+                payload.resize(end as usize, 0);
+                memory.read(offset + u64::from(done), &mut payload[done as usize..]);
+                last = end == u64::from(local.size);
+                self.messages[index as usize].done = end as u32;
+            }
+            Operation::CompareAndSwap { expected, swap, .. } => {
+                let (Ok(found) | Err(found)) = memory.compare_exchange(offset, expected, swap);
+                payload.extend_from_slice(&found.to_le_bytes());
+            }
+            Operation::FetchAndAdd { add, .. } => payload.extend_from_slice(&memory.fetch_add(offset, add).to_le_bytes()),
+            Operation::AtomicWrite { value, .. } => memory.store(offset, value),
+            Operation::Flush { .. } => {}
+            Operation::Write { .. } | Operation::WriteWithImmediate { .. } | Operation::Send { .. } => {
+                unreachable!("posted operations are placed")
+            }
+        }
+        self.messages[index as usize].payload = payload;
+        last
+    }
+}
+
+/// Time from one part of a message to the next.
+fn part_ns(profile: &crate::profile::Profile) -> Nanoseconds {
+    (profile.nic_mtu_bytes * profile.nic_byte_ps.max(profile.pcie_byte_ps)).div_ceil(1000)
+}
+
+/// Parts of a message of `size` bytes at `offset` after the first one.
+fn more_parts(offset: u64, size: u64, mtu: u64) -> u64 {
+    (size - part_end(offset, 0, size, mtu)).div_ceil(mtu)
+}
+
+/// Where the part that begins at `done` of `size` bytes at `offset` ends.
+fn part_end(offset: u64, done: u64, size: u64, mtu: u64) -> u64 {
+    if size - done <= mtu {
+        return size;
+    }
+    let end = (offset + done + mtu) & !(PART_GRAIN - 1);
+    (end - offset).min(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Needs the shorter first part: counted by size alone, a misaligned message ends later than what follows it expects.
+    #[test]
+    fn a_message_has_as_many_parts_as_it_is_placed_in() {
+        for (offset, size) in [(0, 0), (0, 4096), (0, 4097), (8, 8192), (1, 12_287), (63, 100_000), (64, 8192)] {
+            let mut done = part_end(offset, 0, size, 4096);
+            let mut parts = 0;
+            while done < size {
+                assert_eq!((offset + done) % PART_GRAIN, 0, "a part begins inside a line");
+                done = part_end(offset, done, size, 4096);
+                parts += 1;
+            }
+            assert_eq!(parts, more_parts(offset, size, 4096), "{size} bytes at {offset}");
+        }
+    }
+}

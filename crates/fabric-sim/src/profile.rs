@@ -1,0 +1,200 @@
+//! Hardware as data: how long each part of a machine takes, each number with its source.
+//!
+//! The numbers are those of components (a NIC, a link, a memory chip), from their makers or from measurements of that
+//! component alone. None is chosen so that a store gives a published result.
+
+mod connectx3_asymnvm;
+mod connectx3_erda;
+mod connectx4_taxonomy;
+mod connectx5_rowan;
+mod modern;
+mod sources;
+
+use std::fmt::Write as _;
+
+/// One number of a profile, as the documentation shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// The field of [`Profile`].
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// What it says.
+    pub meaning: &'static str,
+    /// The number.
+    pub value: u64,
+    /// Where it comes from.
+    pub source: &'static str,
+}
+
+macro_rules! profile {
+    ($($(#[doc = $meaning:literal])+ $name:ident: $unit:literal,)+) => {
+        /// A kind of machine with its network. See the module documentation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct Profile {
+            /// What it is called on the command line.
+            pub name: &'static str,
+            /// What it stands for.
+            pub summary: &'static str,
+            $($(#[doc = $meaning])+ pub $name: u64,)+
+            sources: Sources,
+        }
+
+        /// For each number of a profile, where it comes from.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        struct Sources {
+            $($name: &'static str,)+
+        }
+
+        /// A profile as it is written down: each number beside its source.
+        struct Sheet {
+            name: &'static str,
+            summary: &'static str,
+            $($name: (u64, &'static str),)+
+        }
+
+        impl Sheet {
+            const fn profile(self) -> Profile {
+                Profile {
+                    name: self.name,
+                    summary: self.summary,
+                    $($name: self.$name.0,)+
+                    sources: Sources { $($name: self.$name.1,)+ },
+                }
+            }
+        }
+
+        impl Profile {
+            /// Every number with its source, in the order of the path of a message.
+            pub fn figures(&self) -> Vec<Figure> {
+                vec![$(Figure {
+                    name: stringify!($name),
+                    unit: $unit,
+                    meaning: concat!($($meaning),+).trim_ascii(),
+                    value: self.$name,
+                    source: self.sources.$name,
+                },)+]
+            }
+        }
+    };
+}
+
+profile! {
+    /// To post a batch: building the descriptor and the store to the doorbell.
+    cpu_post_ns: "ns",
+    /// To build each work request of a batch.
+    cpu_work_request_ns: "ns",
+    /// To look at a completion queue that holds something.
+    cpu_poll_ns: "ns",
+    /// To take each completion.
+    cpu_completion_ns: "ns",
+    /// To resume a task.
+    cpu_task_ns: "ns",
+    /// From a completion in memory until the polling core sees it.
+    cpu_notice_ns: "ns",
+    /// To access a line in the core's first-level cache.
+    cpu_hit_ps: "ps",
+    /// To access each further line of a run that the hardware fetches ahead.
+    cpu_stream_ps: "ps",
+    /// To start the write-back of a cache line.
+    cpu_write_back_ns: "ns",
+    /// A store fence with nothing to wait for.
+    cpu_fence_ns: "ns",
+    /// From the store to the doorbell until the NIC has the descriptor.
+    nic_doorbell_ns: "ns",
+    /// Time that a message occupies a NIC, in each direction: the inverse of the message rate.
+    nic_message_ps: "ps",
+    /// To process a message in each NIC that it passes, beside what occupies the NIC.
+    nic_processing_ns: "ns",
+    /// Time that each byte occupies the link.
+    nic_byte_ps: "ps",
+    /// Largest packet payload.
+    nic_mtu_bytes: "bytes",
+    /// Longest payload that travels inside the descriptor and is not fetched from memory.
+    nic_inline_bytes: "bytes",
+    /// READs, atomics and FLUSHes of a queue pair that may be outstanding.
+    nic_non_posted_max: "requests",
+    /// Until a silent peer is taken for dead: the retransmission time-out times the retries.
+    nic_give_up_ns: "ns",
+    /// One way through cables and one switch.
+    wire_ns: "ns",
+    /// A NIC fetches from host memory: there and back.
+    pcie_read_ns: "ns",
+    /// A NIC's write is visible in host memory.
+    pcie_write_ns: "ns",
+    /// Time that each byte occupies the PCIe link.
+    pcie_byte_ps: "ps",
+    /// One way of a message of the connection manager.
+    cm_message_ns: "ns",
+    /// A core reads a line of DRAM.
+    dram_read_ns: "ns",
+    /// A core reads a line of the persistent medium.
+    media_read_ns: "ns",
+    /// The persistent medium accepts a line: from write-back until the memory controller has it.
+    media_write_ns: "ns",
+    /// Time that each byte read occupies the medium, all DIMMs of a machine together.
+    media_read_byte_ps: "ps",
+    /// Time that each byte written occupies the medium, all DIMMs of a machine together.
+    media_write_byte_ps: "ps",
+    /// What the medium writes at a time.
+    media_block_bytes: "bytes",
+    /// Write-combining buffer of the medium, all DIMMs of a machine together.
+    media_buffer_bytes: "bytes",
+    /// Bytes that lie on one DIMM before the next one follows.
+    media_interleave_bytes: "bytes",
+    /// DIMMs of the persistent medium in a machine.
+    media_dimms: "DIMMs",
+    /// `fdatasync` of one page of a page-granular file.
+    file_sync_ns: "ns",
+    /// Each further byte of it.
+    file_sync_byte_ps: "ps",
+}
+
+impl Profile {
+    /// Every profile that there is.
+    pub const ALL: [Self; 5] = [
+        connectx3_erda::PROFILE,
+        connectx3_asymnvm::PROFILE,
+        connectx4_taxonomy::PROFILE,
+        connectx5_rowan::PROFILE,
+        modern::PROFILE,
+    ];
+
+    /// The present-day profile.
+    pub const MODERN: Self = modern::PROFILE;
+
+    /// The profile called `name`.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|profile| profile.name == name)
+    }
+
+    /// The tables of `docs/simulator.md`.
+    pub fn tables() -> String {
+        let mut text = String::new();
+        for profile in Self::ALL {
+            writeln!(text, "### {}\n\n{}\n", profile.name, profile.summary).expect("a String takes everything");
+            text += "| number | value | meaning | source |\n| --- | --- | --- | --- |\n";
+            for Figure { name, unit, meaning, value, source } in profile.figures() {
+                writeln!(text, "| `{name}` | {value} {unit} | {meaning} | {source} |").expect("a String takes everything");
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_has_a_name_of_its_own_and_a_source_for_each_number() {
+        for profile in Profile::ALL {
+            assert_eq!(Profile::by_name(profile.name), Some(profile));
+            for figure in profile.figures() {
+                assert!(!figure.source.is_empty() && !figure.meaning.is_empty(), "{}: {}", profile.name, figure.name);
+            }
+        }
+        assert_eq!(Profile::by_name("abacus"), None);
+    }
+}

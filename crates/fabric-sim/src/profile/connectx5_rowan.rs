@@ -1,0 +1,20 @@
+//! The machines of Rowan-KV.
+
+use super::connectx4_taxonomy::SHEET as BASE;
+use super::{Profile, Sheet};
+
+pub(super) const PROFILE: Profile = Sheet {
+    name: "connectx5-rowan",
+    summary: "Xeon Gold 6240M, ConnectX-5 at 100 Gb/s, 3 Optane DIMMs of 256 GB (Rowan, evaluation slides).",
+    nic_message_ps: (5_000, "200 million messages/s: ConnectX-5 VPI product brief †"),
+    media_read_ns: (305, "random loads of Optane: Izraelevitz et al., arXiv 1903.05714"),
+    media_write_ns: (62, "store, clwb, sfence to Optane: Izraelevitz et al. †"),
+    media_read_byte_ps: (56, "18 GB/s from 3 DIMMs (Rowan, evaluation slides)"),
+    media_write_byte_ps: (167, "6 GB/s to 3 DIMMs (Rowan, evaluation slides)"),
+    media_block_bytes: (256, "XPLine (published-systems.md, 2)"),
+    media_buffer_bytes: (49_152, "XPBuffer of 16 KiB in each of 3 DIMMs (published-systems.md, 2)"),
+    media_interleave_bytes: (4096, "Optane interleaves DIMMs by 4 KiB: Yang et al., FAST 2020 †"),
+    media_dimms: (3, "Rowan, evaluation slides"),
+    ..BASE
+}
+.profile();

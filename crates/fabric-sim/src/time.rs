@@ -1,0 +1,259 @@
+//! Virtual time: what happens next, timers, and what a handler's work costs.
+//!
+//! A handler (a poll of a task) runs in one piece at the moment of its event, and adds up what its work would take on its
+//! core: [`Time::charge`]. For the handler its clock moves on with it; the core is busy until then, and what the handler
+//! posted leaves at that clock. Hardware is not charged: its times are decided when an event is pushed.
+//!
+//! Invariants: time never goes back; a charge outside a handler is none, so the same memory can be touched by a core, a NIC
+//! or a test.
+
+use std::cell::{Cell, RefCell};
+use std::task::Waker;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::Timer;
+
+use crate::cache::{Cache, Latencies};
+use crate::queue::{Event, Queue};
+
+/// See the module documentation.
+#[derive(Default)]
+pub(crate) struct Time {
+    now: Cell<Nanoseconds>,
+    /// Picoseconds that the running handler has used.
+    used: Cell<u64>,
+    /// The core whose handler runs.
+    core: Cell<Option<usize>>,
+    caches: RefCell<Vec<Cache>>,
+    queue: RefCell<Queue>,
+    timers: RefCell<Timers>,
+    next_space: Cell<u32>,
+}
+
+/// Wake-ups that somebody asked for. A slot's entry in the queue is kept when its timer is cancelled and serves the next
+/// timer of the slot, so that tasks that set and cancel a timer a million times a second leave nothing behind.
+#[derive(Default)]
+struct Timers {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    serial: u64,
+}
+
+struct Slot {
+    /// `None`: free.
+    waker: Option<Waker>,
+    deadline: Nanoseconds,
+    serial: u64,
+    /// When the slot's entry in the queue comes; `NEVER`: there is none.
+    queued: Nanoseconds,
+}
+
+const NEVER: Nanoseconds = Nanoseconds::MAX;
+/// Bits of a timer's serial number that name its slot.
+const SLOT_BITS: u32 = 24;
+
+impl Time {
+    /// The moment of the running event.
+    #[inline]
+    pub fn now(&self) -> Nanoseconds {
+        self.now.get()
+    }
+
+    /// The clock of whoever asks: for a handler, the moment plus what its work has taken.
+    #[inline]
+    pub fn clock(&self) -> Nanoseconds {
+        self.now.get() + self.used.get() / 1000
+    }
+
+    /// Lets `event` happen at `time`.
+    pub fn push(&self, time: Nanoseconds, event: Event) {
+        debug_assert!(time >= self.now(), "{event:?} at {time}, but it is {}", self.now());
+        self.queue.borrow_mut().push(time, event);
+    }
+
+    /// Goes on to what happens next.
+    pub fn advance(&self) -> Option<Event> {
+        let (time, event) = self.queue.borrow_mut().pop()?;
+        assert!(time >= self.now(), "time goes forward");
+        self.now.set(time);
+        Some(event)
+    }
+
+    /// When something happens next.
+    pub fn next(&self) -> Option<Nanoseconds> {
+        self.queue.borrow().next()
+    }
+
+    /// Forgets everything that was to happen.
+    pub fn clear(&self) {
+        self.queue.borrow_mut().clear();
+        let slots = std::mem::take(&mut self.timers.borrow_mut().slots);
+        // A waker may own a task whose end comes back here.
+        drop(slots);
+        self.timers.borrow_mut().free.clear();
+    }
+
+    /// Runs `handler` on `core`, and returns what it gave and the picoseconds that its work took.
+    pub fn run<T>(&self, core: usize, handler: impl FnOnce() -> T) -> (T, u64) {
+        assert!(self.core.get().is_none(), "a handler does not run inside another one");
+        self.core.set(Some(core));
+        self.used.set(0);
+        let result = handler();
+        self.core.set(None);
+        (result, self.used.replace(0))
+    }
+
+    /// Adds work of the running handler.
+    #[inline]
+    pub fn charge(&self, nanoseconds: Nanoseconds) {
+        self.charge_ps(nanoseconds * 1000);
+    }
+
+    /// As [`Time::charge`].
+    #[inline]
+    pub fn charge_ps(&self, picoseconds: u64) {
+        if self.core.get().is_some() {
+            self.used.set(self.used.get() + picoseconds);
+        }
+    }
+
+    /// Adds the running handler's access to `size` bytes at `offset` of memory `space`.
+    #[inline]
+    pub fn charge_access(&self, space: u32, offset: u64, size: usize, latencies: &Latencies) {
+        if let Some(core) = self.core.get() {
+            let cost = self.caches.borrow_mut()[core].access(space, offset, size, latencies);
+            self.used.set(self.used.get() + cost);
+        }
+    }
+
+    /// The core whose handler runs.
+    #[inline]
+    pub fn core(&self) -> Option<usize> {
+        self.core.get()
+    }
+
+    /// Makes room for one more core.
+    pub fn add_core(&self) -> usize {
+        self.caches.borrow_mut().push(Cache::default());
+        self.caches.borrow().len() - 1
+    }
+
+    /// A number for a piece of memory, for the caches.
+    pub fn new_space(&self) -> u32 {
+        self.next_space.replace(self.next_space.get() + 1)
+    }
+
+    /// Wakes `waker` at `deadline`.
+    pub fn wake_at(&self, deadline: Nanoseconds, waker: &Waker) -> Timer {
+        let deadline = deadline.max(self.now());
+        let timers = &mut *self.timers.borrow_mut();
+        let index = timers.free.pop().unwrap_or_else(|| {
+            timers.slots.push(Slot { waker: None, deadline: 0, serial: 0, queued: NEVER });
+            timers.slots.len() as u32 - 1
+        });
+        assert!(index < 1 << SLOT_BITS, "memory ends before {index} timers");
+        timers.serial += 1;
+        let slot = &mut timers.slots[index as usize];
+        slot.serial = timers.serial << SLOT_BITS | u64::from(index);
+        slot.deadline = deadline;
+        slot.waker = Some(waker.clone());
+        if slot.queued > deadline {
+            slot.queued = deadline;
+            self.queue.borrow_mut().push(deadline, Event::Timer(index));
+        }
+        Timer { deadline, serial: slot.serial }
+    }
+
+    /// Forgets a timer.
+    pub fn cancel(&self, timer: Timer) {
+        let timers = &mut *self.timers.borrow_mut();
+        let index = (timer.serial & ((1 << SLOT_BITS) - 1)) as u32;
+        let slot = timers.slots.get_mut(index as usize).filter(|slot| slot.serial == timer.serial);
+        if let Some(slot) = slot.filter(|slot| slot.waker.is_some()) {
+            slot.waker = None;
+            timers.free.push(index);
+        }
+    }
+
+    /// The entry of timer slot `index` has come: whom to wake, if it is time.
+    pub fn timer_due(&self, index: u32) -> Option<Waker> {
+        let now = self.now();
+        let timers = &mut *self.timers.borrow_mut();
+        let slot = timers.slots.get_mut(index as usize).filter(|slot| slot.queued == now)?;
+        slot.queued = NEVER;
+        if slot.waker.is_some() && slot.deadline > now {
+            slot.queued = slot.deadline;
+            self.queue.borrow_mut().push(slot.deadline, Event::Timer(index));
+            return None;
+        }
+        let waker = slot.waker.take()?;
+        timers.free.push(index);
+        Some(waker)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicU32);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Runs to the end of the queue, and returns when `count` was woken.
+    fn woken(time: &Time, count: &Arc<Count>) -> Vec<Nanoseconds> {
+        let mut times = Vec::new();
+        while let Some(event) = time.advance() {
+            let Event::Timer(index) = event else { panic!("only timers are set") };
+            if let Some(waker) = time.timer_due(index) {
+                waker.wake();
+            }
+            times.extend((times.len()..count.0.load(Ordering::Relaxed) as usize).map(|_| time.now()));
+        }
+        times
+    }
+
+    #[test]
+    fn timers_fire_once_at_their_deadline_and_cancelled_ones_never() {
+        let (time, count) = (Time::default(), Arc::new(Count::default()));
+        let waker = Waker::from(count.clone());
+        let timers = [50, 20, 40, 20].map(|deadline| time.wake_at(deadline, &waker));
+        time.cancel(timers[2]);
+        time.cancel(timers[2]);
+        assert_eq!(woken(&time, &count), [20, 20, 50]);
+        time.cancel(timers[0]);
+    }
+
+    /// Needs the look at the deadline in `timer_due`: the slot's old entry comes before the new timer is due.
+    #[test]
+    fn a_timer_in_a_slot_with_an_older_entry_fires_at_its_own_time() {
+        let (time, count) = (Time::default(), Arc::new(Count::default()));
+        let waker = Waker::from(count.clone());
+        time.cancel(time.wake_at(10, &waker));
+        let _later = time.wake_at(30, &waker);
+        assert_eq!(woken(&time, &count), [30]);
+        time.cancel(time.wake_at(90, &waker));
+        let _earlier = time.wake_at(60, &waker);
+        assert_eq!(woken(&time, &count).last(), Some(&60));
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn timers_that_are_set_and_cancelled_over_and_over_leave_nothing_behind() {
+        let (time, count) = (Time::default(), Arc::new(Count::default()));
+        let waker = Waker::from(count.clone());
+        for round in 0..10_000 {
+            time.cancel(time.wake_at(1_000_000 + round, &waker));
+        }
+        assert_eq!(std::iter::from_fn(|| time.advance()).count(), 1);
+    }
+}

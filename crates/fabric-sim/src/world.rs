@@ -1,0 +1,290 @@
+//! The world: machines, processes, and the loop that lets things happen.
+
+use std::cell::RefCell;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use rand::Rng as _;
+use stonecast_base::{Nanoseconds, random_from_seed};
+use stonecast_fabric::{Capabilities, DeviceError, Port, Runtime};
+
+use crate::clock::LocalClock;
+use crate::device::SimDevice;
+use crate::executor::{Executor, ThreadOptions, ThreadRuntime};
+use crate::machine::Features;
+use crate::net::Net;
+use crate::profile::Profile;
+use crate::queue::Event;
+use crate::time::Time;
+use crate::trace::Trace;
+
+/// Longest SEND: the InfiniBand specification's largest message.
+const SEND_SIZE_MAX: u32 = 1 << 31;
+/// Private data of a connection request or its answer: what an InfiniBand CM answer holds.
+const PRIVATE_DATA_SIZE_MAX: usize = 196;
+
+/// A simulated world. Everything in it follows from its seed and from what is run in it.
+pub struct World {
+    shared: Rc<Shared>,
+    observer: u32,
+}
+
+struct Shared {
+    time: Rc<Time>,
+    net: Rc<RefCell<Net>>,
+    executor: Rc<Executor>,
+    trace: Trace,
+    machines: RefCell<Vec<MachineState>>,
+}
+
+/// What is not the NIC's.
+struct MachineState {
+    options: MachineOptions,
+    cores: Vec<usize>,
+    /// Processes so far: each goes to the next core.
+    processes: usize,
+}
+
+/// How to make a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MachineOptions {
+    /// How fast it is.
+    pub profile: Profile,
+    /// How many cores it has; processes beyond that share them.
+    pub cores: usize,
+    /// What its NIC can do.
+    pub features: Features,
+}
+
+impl MachineOptions {
+    /// A machine of `profile` with 16 cores and the features of NICs on the market.
+    pub fn new(profile: Profile) -> Self {
+        Self { profile, cores: 16, features: Features::COMMON }
+    }
+}
+
+/// A machine of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine(u32);
+
+/// A process: one thread on one core, and its view of its machine's NIC.
+#[derive(Clone)]
+pub struct Process {
+    shared: Rc<Shared>,
+    thread: u32,
+    context: u32,
+    device: Rc<SimDevice>,
+}
+
+impl World {
+    /// An empty world.
+    pub fn new(seed: u64) -> Self {
+        let time = Rc::new(Time::default());
+        let mut random = random_from_seed(seed);
+        let net = Rc::new(RefCell::new(Net::new(time.clone(), random.next_u32())));
+        let executor = Rc::new(Executor::new(time.clone()));
+        let observer = executor.add_thread(ThreadOptions { core: None, task_ns: 0, notice_ns: 0, clock: LocalClock::default() });
+        let shared = Shared { time, net, executor, trace: Trace::default(), machines: RefCell::default() };
+        Self { shared: Rc::new(shared), observer }
+    }
+
+    /// Adds a machine.
+    pub fn machine(&self, options: MachineOptions) -> Machine {
+        let number = self.shared.net.borrow_mut().add_machine(options.profile);
+        let cores = (0..options.cores.max(1)).map(|_| self.shared.executor.add_core()).collect();
+        self.shared.machines.borrow_mut().push(MachineState { options, cores, processes: 0 });
+        Machine(number)
+    }
+
+    /// Starts a process on a machine: its thread takes turns with others of the same core.
+    pub fn process(&self, machine: Machine) -> Process {
+        let (options, core) = {
+            let state = &mut self.shared.machines.borrow_mut()[machine.0 as usize];
+            state.processes += 1;
+            (state.options, state.cores[(state.processes - 1) % state.cores.len()])
+        };
+        let thread = self.shared.executor.add_thread(ThreadOptions {
+            core: Some(core),
+            task_ns: options.profile.cpu_task_ns,
+            notice_ns: options.profile.cpu_notice_ns,
+            clock: LocalClock::default(),
+        });
+        self.open(machine, options, thread)
+    }
+
+    /// Starts a process whose work takes no time: for tests that look at everything from outside.
+    pub fn observing_process(&self, machine: Machine) -> Process {
+        let options = self.shared.machines.borrow()[machine.0 as usize].options;
+        self.open(machine, options, self.observer)
+    }
+
+    fn open(&self, machine: Machine, options: MachineOptions, thread: u32) -> Process {
+        let Features { multi_packet, memory_windows, flush_global, flush_persistent, atomic_write } = options.features;
+        let capabilities = Rc::new(Capabilities {
+            name: format!("simulated NIC of machine {} ({})", machine.0, options.profile.name),
+            send_size_max: SEND_SIZE_MAX,
+            private_data_size_max: PRIVATE_DATA_SIZE_MAX,
+            multi_packet,
+            memory_windows,
+            flush_global,
+            flush_persistent,
+            atomic_write,
+        });
+        let context = self.shared.net.borrow_mut().add_context(machine.0, thread, capabilities.clone());
+        let device = Rc::new(SimDevice {
+            net: self.shared.net.clone(),
+            executor: self.shared.executor.clone(),
+            time: self.shared.time.clone(),
+            context,
+            capabilities,
+            profile: options.profile,
+        });
+        Process { shared: self.shared.clone(), thread, context, device }
+    }
+
+    /// What runs beside all processes and takes no time.
+    pub fn observer(&self) -> Rc<dyn Runtime> {
+        Rc::new(ThreadRuntime { executor: Rc::downgrade(&self.shared.executor), thread: self.observer })
+    }
+
+    /// Virtual time.
+    pub fn now(&self) -> Nanoseconds {
+        self.shared.time.now()
+    }
+
+    /// How many events happened.
+    pub fn events(&self) -> u64 {
+        self.shared.trace.events()
+    }
+
+    /// A hash of everything that happened.
+    pub fn hash(&self) -> u64 {
+        self.shared.trace.hash()
+    }
+
+    /// Lets the next thing happen; false when nothing is left to happen.
+    pub fn step(&self) -> bool {
+        self.shared.step().is_some()
+    }
+
+    /// Runs `future` beside everything else until it is done.
+    ///
+    /// # Panics
+    ///
+    /// When nothing is left to happen, so that it would wait for ever.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        let (waker, reset) = self.shared.executor.root();
+        let mut context = Context::from_waker(&waker);
+        let mut due = true;
+        loop {
+            if due {
+                reset();
+                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                    return output;
+                }
+                self.shared.executor.dispatch();
+            }
+            let event = self.shared.step();
+            due = event.expect("what is waited for can still happen") == Event::Root;
+        }
+    }
+}
+
+impl Drop for World {
+    /// Ends everything: tasks hold ports, ports hold devices, devices hold the world.
+    fn drop(&mut self) {
+        for context in &mut self.shared.net.borrow_mut().contexts {
+            context.dead = true;
+        }
+        self.shared.executor.clear();
+        self.shared.time.clear();
+        let contexts = std::mem::take(&mut self.shared.net.borrow_mut().contexts);
+        drop(contexts);
+    }
+}
+
+impl Shared {
+    fn step(&self) -> Option<Event> {
+        let event = self.time.advance()?;
+        self.trace.note(self.time.now(), event);
+        match event {
+            Event::Root => {}
+            Event::Thread(thread) => self.executor.run(thread),
+            Event::Timer(index) => {
+                if let Some(waker) = self.time.timer_due(index) {
+                    waker.wake();
+                }
+            }
+            hardware => self.happen(hardware),
+        }
+        self.executor.dispatch();
+        Some(event)
+    }
+
+    fn happen(&self, event: Event) {
+        let mut net = self.net.borrow_mut();
+        match event {
+            Event::Doorbell(qp) => net.transmit(qp),
+            Event::Retry(qp) => net.retry(qp),
+            Event::Arrive(message) => net.arrive(message),
+            Event::Place(message) => net.place(message),
+            Event::Refuse(message) => net.refuse(message),
+            Event::Acknowledge(message) => net.acknowledge(message),
+            Event::Control(index) => net.control(index),
+            Event::Root | Event::Thread(_) | Event::Timer(_) => unreachable!("not of the hardware"),
+        }
+        net.break_overrun();
+        net.take_arrived(|thread| self.executor.arrived(thread));
+        if !net.wakers.is_empty() {
+            let wakers = std::mem::take(&mut net.wakers);
+            drop(net);
+            wakers.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl Process {
+    /// Its view of the NIC.
+    pub fn device(&self) -> Rc<SimDevice> {
+        self.device.clone()
+    }
+
+    /// Its clock, its timers, its tasks.
+    pub fn runtime(&self) -> Rc<dyn Runtime> {
+        Rc::new(ThreadRuntime { executor: Rc::downgrade(&self.shared.executor), thread: self.thread })
+    }
+
+    /// A port on its device that its thread looks at.
+    pub fn port(&self, capacity: u32) -> Result<Rc<Port>, DeviceError> {
+        let port = Rc::new(Port::new(self.device.clone(), capacity)?);
+        self.shared.executor.add_port(self.thread, &port);
+        Ok(port)
+    }
+
+    /// Lets its thread look at a port that stands on its device in another way.
+    pub fn add_port(&self, port: &Rc<Port>) {
+        self.shared.executor.add_port(self.thread, port);
+    }
+
+    /// Replaces its clock.
+    pub fn set_clock(&self, clock: LocalClock) {
+        self.shared.executor.set_clock(self.thread, clock);
+    }
+
+    /// Ends it as `kill -9` would: no goodbye, nothing that it does is seen from now on. What its NIC has taken is still
+    /// placed, and its memory is the machine's until the last peer has let go.
+    pub fn kill(&self) {
+        self.shared.net.borrow_mut().kill(self.context, true);
+        let observers = self.shared.executor.is_observer(self.thread);
+        if !observers {
+            self.shared.executor.kill(self.thread);
+        }
+    }
+
+    /// Nanoseconds that its core has worked, for it and others.
+    pub fn core_busy_ns(&self) -> Nanoseconds {
+        self.shared.executor.busy_ns(self.thread)
+    }
+}

@@ -1,0 +1,3 @@
+//! Tests of the simulated world as its users see it.
+
+mod contract;
