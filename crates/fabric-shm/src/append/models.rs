@@ -1,0 +1,115 @@
+//! Every interleaving of two requesters and a receiver. Each weakened twin fails.
+
+use loom::sync::Arc;
+
+use super::*;
+use crate::primitive::testing::{Weakness, Words};
+
+const LAYOUT: AppendLayout = AppendLayout { capacity: 1, slots: 2, stride: 8 };
+/// The buffer itself lies behind the shared structures, the intents behind the buffer.
+const BUFFER: u64 = HEAD_SIZE + DESCRIPTOR_SIZE + 2 * SLOT_SIZE;
+const INTENTS: u64 = BUFFER + 16;
+
+fn memory(weakness: Weakness) -> (Arc<Words>, AppendQueue) {
+    let memory = Words::weakened(INTENTS + 16, weakness);
+    let mut queue = AppendQueue::new(LAYOUT);
+    queue.post(&memory, 5, 0, 0, 2);
+    (Arc::new(memory), queue)
+}
+
+fn append(memory: &Words, who: u64) {
+    let reservation = reserve(LAYOUT, memory, memory, INTENTS + who * 8, 8).expect("there is room for both");
+    memory.copy_in(BUFFER + reservation.offset, &(who + 1).to_le_bytes());
+    publish(LAYOUT, memory, memory, INTENTS + who * 8, &reservation, who as u32, 8);
+}
+
+fn claimed(memory: &Words) -> impl Fn(u64) -> bool {
+    move |named| memory.load(INTENTS) == named || memory.load(INTENTS + 8) == named
+}
+
+/// Two live requesters append one message each; the receiver finds both, whole, and skips neither.
+fn two_appends(weakness: Weakness) {
+    loom::model(move || {
+        let (memory, mut queue) = memory(weakness);
+        let theirs = memory.clone();
+        let other = loom::thread::spawn(move || append(&theirs, 1));
+        append(&memory, 0);
+        let mut seen = [false; 2];
+        loop {
+            match queue.next(&*memory, claimed(&memory)).expect("all are honest") {
+                Some(Arrival::Message { queue_pair, offset, size, .. }) => {
+                    assert_eq!(size, 8);
+                    let mut found = [0; 8];
+                    memory.copy_out(BUFFER + offset, &mut found);
+                    assert_eq!(u64::from_le_bytes(found), u64::from(queue_pair) + 1, "the message is whole");
+                    seen[queue_pair as usize] = true;
+                }
+                Some(Arrival::Consumed { .. }) => break,
+                None => loom::thread::yield_now(),
+            }
+        }
+        assert_eq!(seen, [true; 2], "a live requester was skipped");
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_appends_of_two_requesters_are_both_found_whole() {
+    two_appends(Weakness::None);
+}
+
+/// The swap of the cursor carries the intent. Without its order the receiver skips a live requester.
+#[test]
+#[should_panic]
+fn loom_append_needs_the_order_of_the_reservation() {
+    two_appends(Weakness::Store(CURSOR));
+}
+
+/// The publication carries the bytes.
+#[test]
+#[should_panic]
+fn loom_append_needs_the_release_of_the_publication() {
+    two_appends(Weakness::Store(LAYOUT.publication(0)));
+}
+
+#[test]
+#[should_panic]
+fn loom_append_needs_the_acquire_of_the_publication() {
+    two_appends(Weakness::Load(LAYOUT.publication(0)));
+}
+
+/// The end of the intent carries the publication. Without its order the receiver skips what was published.
+#[test]
+#[should_panic]
+fn loom_append_needs_the_release_of_the_intent() {
+    two_appends(Weakness::Store(INTENTS + 8));
+}
+
+/// One requester dies right after its reservation, another lives: the receiver finds the living one's message and goes
+/// on to the end, whichever of them was first.
+#[test]
+fn loom_the_hole_of_a_dead_requester_is_skipped_and_nothing_else() {
+    loom::model(|| {
+        let (memory, mut queue) = memory(Weakness::None);
+        let theirs = memory.clone();
+        let dead = loom::thread::spawn(move || {
+            reserve(LAYOUT, &*theirs, &*theirs, INTENTS + 8, 8).expect("there is room for both");
+        });
+        append(&memory, 0);
+        dead.join().unwrap();
+        // The death is known, so its intent does not count.
+        let live = |named| memory.load(INTENTS) == named;
+        let mut messages = 0;
+        loop {
+            match queue.next(&*memory, live).expect("all are honest") {
+                Some(Arrival::Message { queue_pair, .. }) => {
+                    assert_eq!(queue_pair, 0);
+                    messages += 1;
+                }
+                Some(Arrival::Consumed { .. }) => break,
+                None => panic!("the dead one blocks the receiver"),
+            }
+        }
+        assert_eq!(messages, 1);
+    });
+}

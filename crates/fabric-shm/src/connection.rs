@@ -1,0 +1,246 @@
+//! An established connection: the area that both ends write, the peer's memory, bell and append queue.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+use stonecast_fabric::{DisconnectCause, QueuePairOptions};
+use stonecast_media::{MappedRegion, Region, Sealing, Writable};
+
+use crate::announcement::{Announcement, Inside, look};
+use crate::append::{AppendLayout, Reservation};
+use crate::bell::{self, Bell};
+use crate::control::Line;
+use crate::doorbell;
+use crate::key_table::is_key_table;
+use crate::layout::{AREA_SIZE, BELL_SIZE, Direction, KEY_TABLE_SIZE, SLEEPING};
+use crate::message::{Hello, Message};
+use crate::peer_memory::{PeerMemory, Wanted};
+use crate::primitive::Memory;
+use crate::ring::{Consumer, Producer};
+use crate::socket;
+
+/// Why the responder did not take the entry at the head of a ring. In shared memory; 0 is none.
+const VERDICT_INVALID: u64 = 1;
+const VERDICT_NO_BUFFER: u64 = 2;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) line: Line,
+    pub(crate) area: Rc<MappedRegion>,
+    /// The direction in which this side requests.
+    pub(crate) out: Direction,
+    /// The direction in which the peer requests.
+    pub(crate) inward: Direction,
+    pub(crate) producer: Producer,
+    pub(crate) consumer: Consumer,
+    pub(crate) announcement: Announcement,
+    pub(crate) memory: PeerMemory,
+    /// The peer's queue pair.
+    pub(crate) peer_queue_pair: u32,
+    /// How often and at which distance the peer lets its sends be refused.
+    pub(crate) peer_rnr_retry_count: u32,
+    pub(crate) peer_rnr_retry_delay_ns: u64,
+    /// Where messages to the peer are appended.
+    pub(crate) append: Option<PeerAppend>,
+    /// Room for the message at the front, while its region is being fetched.
+    pub(crate) reservation: Option<Reservation>,
+    /// The peer's bell; without one its control thread is asked.
+    bell: Option<MappedRegion>,
+    /// Whether nobody is at the other end any more.
+    pub(crate) gone: bool,
+}
+
+/// The append queue of a peer.
+#[derive(Debug)]
+pub(crate) struct PeerAppend {
+    pub(crate) layout: AppendLayout,
+    pub(crate) memory: MappedRegion,
+}
+
+/// Why the responder refused an entry for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Longer than its buffer.
+    Invalid,
+    /// No buffer came for longer than the retries.
+    NoBuffer,
+}
+
+/// What one side hands to the other: descriptors in the order of the protocol.
+pub(crate) struct Offer<'a> {
+    pub(crate) hello: Hello,
+    pub(crate) descriptors: Vec<BorrowedFd<'a>>,
+}
+
+impl<'a> Offer<'a> {
+    /// What a device says to a peer. Only peers of the same user get what they can write.
+    pub(crate) fn new(
+        queue_pair: u32,
+        options: &QueuePairOptions,
+        private_data: &[u8],
+        keys: &'a MappedRegion,
+        own_bell: &'a Bell,
+        append: Option<(AppendLayout, &'a MappedRegion)>,
+        same_user: bool,
+    ) -> Self {
+        let mut descriptors = vec![keys.file()];
+        if same_user {
+            descriptors.push(own_bell.memory().file());
+            descriptors.extend(append.map(|(_, memory)| memory.file()));
+        }
+        let hello = Hello {
+            queue_pair,
+            rnr_retry_count: options.rnr_retry_count,
+            rnr_retry_delay_ns: options.rnr_retry_delay_ns,
+            bell: same_user,
+            append: append.map(|(layout, _)| layout).filter(|_| same_user),
+            private_data: private_data.to_vec(),
+        };
+        Self { hello, descriptors }
+    }
+}
+
+/// Memory for a new connection.
+pub(crate) fn create_area() -> io::Result<MappedRegion> {
+    MappedRegion::create_memory("stonecast-connection", AREA_SIZE, Sealing::None)
+}
+
+/// Memory for a connection that a peer made.
+pub(crate) fn open_area(file: OwnedFd) -> io::Result<MappedRegion> {
+    open(file, AREA_SIZE, Writable::Yes)
+}
+
+/// Maps memory of a peer that cannot be cut off afterwards.
+fn open(file: OwnedFd, size: u64, writable: Writable) -> io::Result<MappedRegion> {
+    let memory = MappedRegion::map(file, 0, size, writable)?;
+    if memory.cannot_shrink() { Ok(memory) } else { Err(wrong("the peer offers memory that it can cut off")) }
+}
+
+fn wrong(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// A connection before its line is known.
+pub(crate) struct Prepared(Box<dyn FnOnce(Line) -> Connection>);
+
+impl Prepared {
+    /// The connection.
+    pub(crate) fn established(self, line: Line) -> Connection {
+        (self.0)(line)
+    }
+}
+
+impl Connection {
+    /// Checks and maps what a peer offers: `hello` and `descriptors` (without the area). `is_caller` says which side
+    /// this is.
+    pub(crate) fn prepare(
+        area: MappedRegion,
+        is_caller: bool,
+        same_user: bool,
+        hello: &Hello,
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<Prepared> {
+        let (out, inward) = match is_caller {
+            true => (Direction::CONNECTING, Direction::ACCEPTING),
+            false => (Direction::ACCEPTING, Direction::CONNECTING),
+        };
+        let mut descriptors = descriptors.into_iter();
+        let mut next = || descriptors.next().ok_or_else(|| wrong("the peer left out a descriptor"));
+        let table = open(next()?, KEY_TABLE_SIZE, Writable::No)?;
+        if !is_key_table(&table) {
+            return Err(wrong("the peer's key table is none"));
+        }
+        let bell = if hello.bell { Some(open(next()?, BELL_SIZE, Writable::Yes)?) } else { None };
+        let append = match hello.append {
+            Some(layout) => {
+                let size = layout.size().ok_or_else(|| wrong("the peer's append queue has an impossible shape"))?;
+                Some(PeerAppend { layout, memory: open(next()?, size, Writable::Yes)? })
+            }
+            None => None,
+        };
+        // Whoever called chose whom to trust with the life of his mappings; who was called trusts his own user.
+        let memory = PeerMemory::new(table, hello.queue_pair, is_caller || same_user);
+        let (peer_queue_pair, count, delay) = (hello.queue_pair, hello.rnr_retry_count, hello.rnr_retry_delay_ns);
+        Ok(Prepared(Box::new(move |line| Self {
+            line,
+            area: Rc::new(area),
+            out,
+            inward,
+            producer: Producer::new(out.ring()),
+            consumer: Consumer::new(inward.ring()),
+            announcement: Announcement::new(out.announcement()),
+            memory,
+            peer_queue_pair,
+            peer_rnr_retry_count: count,
+            peer_rnr_retry_delay_ns: delay,
+            append,
+            reservation: None,
+            bell,
+            gone: false,
+        })))
+    }
+
+    /// Wakes the peer if it sleeps and waits for this.
+    pub(crate) fn wake(&self, reason: u64) {
+        if !doorbell::must_wake(self.memory.page(), SLEEPING, reason) {
+            return;
+        }
+        match &self.bell {
+            Some(bell) => bell::ring(bell),
+            // A peer whose socket is full has been told often enough.
+            None => self.say(&Message::Wake),
+        }
+    }
+
+    /// Asks for a region.
+    pub(crate) fn want(&self, wanted: Wanted) {
+        self.say(&Message::RegionWanted { region: wanted.region, writable: wanted.writable });
+    }
+
+    /// Tells the peer that this side ends the connection.
+    pub(crate) fn say_goodbye(&self, cause: DisconnectCause) {
+        self.say(&Message::Disconnect(cause));
+    }
+
+    /// What cannot be sent goes to somebody who is dead, or who does not read; the hang-up tells about the former.
+    fn say(&self, message: &Message) {
+        let _ = socket::send(&self.line.socket, &message.encode(), &[]);
+    }
+
+    /// Why the peer refused the entry at the head of the own ring.
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
+        match Region::load(&*self.area, self.out.verdict()) {
+            0 => None,
+            VERDICT_NO_BUFFER => Some(Verdict::NoBuffer),
+            _ => Some(Verdict::Invalid),
+        }
+    }
+
+    /// Tells the peer why the entry at the head of its ring is refused.
+    pub(crate) fn pronounce(&self, verdict: Verdict) {
+        let word = match verdict {
+            Verdict::Invalid => VERDICT_INVALID,
+            Verdict::NoBuffer => VERDICT_NO_BUFFER,
+        };
+        Region::store(&*self.area, self.inward.verdict(), word);
+    }
+
+    /// Whether the peer honours nothing any more. Looked at while announced.
+    pub(crate) fn peer_has_closed(&self) -> bool {
+        Region::load(&*self.area, self.inward.closed()) != 0
+    }
+
+    /// Honours nothing any more, and says whether the peer is in the middle of something.
+    pub(crate) fn close(&self) -> Option<Inside> {
+        Region::store(&*self.area, self.out.closed(), 1);
+        self.area.full_fence();
+        self.inside()
+    }
+
+    /// Whether the peer is in the middle of something. A verdict and a full fence come before.
+    pub(crate) fn inside(&self) -> Option<Inside> {
+        if self.gone { None } else { look(&*self.area, self.inward.announcement()) }
+    }
+}

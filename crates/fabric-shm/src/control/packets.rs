@@ -1,0 +1,108 @@
+//! What the control thread does with each packet.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::{ControlEvent, Phase, RegionFile, Shared, State, Token};
+use crate::grants::Grant;
+use crate::message::{Message, Misunderstood};
+use crate::socket;
+
+/// Handles one packet of the peer `token`.
+pub(super) fn handle(shared: &Shared, state: &mut State, token: u64, packet: &[u8], descriptors: Vec<OwnedFd>) {
+    let Some(entry) = state.sockets.get_mut(&token) else { return };
+    if entry.phase == Phase::Broken {
+        return;
+    }
+    let message = match Message::decode(packet) {
+        Ok(message) => message,
+        Err(error) => return misunderstood(shared, state, token, error),
+    };
+    let named = Token(token);
+    match (entry.phase, message) {
+        (Phase::Greeting { .. }, Message::Connect(hello)) if descriptors.len() == 1 + hello.descriptors() => {
+            entry.phase = Phase::Asked;
+            let (peer, same_user) = (entry.peer, entry.same_user);
+            shared.tell(state, ControlEvent::Request { token: named, peer, same_user, hello, descriptors });
+        }
+        (Phase::Connecting { .. }, Message::Accept(hello)) if descriptors.len() == hello.descriptors() => {
+            shared.tell(state, ControlEvent::Accepted { token: named, hello, descriptors });
+        }
+        (Phase::Connecting { .. }, Message::Reject(reason)) => {
+            shared.forget(state, token);
+            shared.tell(state, ControlEvent::Rejected { token: named, reason });
+        }
+        // A peer that was accepted may speak before the device has taken note of the acceptance.
+        (Phase::Connected { .. } | Phase::Connecting { .. }, message) => connected(shared, state, token, message, descriptors),
+        _ => misunderstood(shared, state, token, Misunderstood::Malformed),
+    }
+}
+
+fn connected(shared: &Shared, state: &mut State, token: u64, message: Message, mut descriptors: Vec<OwnedFd>) {
+    let named = Token(token);
+    match message {
+        Message::RegionWanted { region, writable } => answer(shared, state, token, region, writable),
+        Message::RegionGranted { region, writable, file_offset, size } => {
+            let Some(file) = descriptors.pop().filter(|_| descriptors.is_empty()) else {
+                return misunderstood(shared, state, token, Misunderstood::Malformed);
+            };
+            let grant = Some(RegionFile { file, file_offset, size });
+            shared.tell(state, ControlEvent::Region { token: named, region, writable, grant });
+        }
+        Message::RegionDenied { region, writable } => {
+            shared.tell(state, ControlEvent::Region { token: named, region, writable, grant: None });
+        }
+        Message::Disconnect(cause) => shared.tell(state, ControlEvent::Disconnected { token: named, cause }),
+        Message::Wake => shared.bell.ring(),
+        Message::Connect(_) | Message::Accept(_) | Message::Reject(_) => {
+            misunderstood(shared, state, token, Misunderstood::Malformed);
+        }
+    }
+}
+
+/// Hands over a region, or says no.
+fn answer(shared: &Shared, state: &mut State, token: u64, region: u32, writable: bool) {
+    let entry = &state.sockets[&token];
+    let queue_pair = match entry.phase {
+        Phase::Connected { queue_pair } | Phase::Connecting { queue_pair } => queue_pair,
+        Phase::Greeting { .. } | Phase::Asked | Phase::Broken => return,
+    };
+    let found = state.regions.get(&region);
+    let granted = found.and_then(|found| Some((found, found.grant(queue_pair, entry.same_user, writable)?)));
+    let sent = match granted {
+        Some((found, grant)) => {
+            let message = Message::RegionGranted { region, writable, file_offset: found.file_offset, size: found.size };
+            let file = match &grant {
+                Grant::Writable(file) => *file,
+                Grant::ReadOnly(file) => file.as_fd(),
+            };
+            socket::send(&entry.socket, &message.encode(), &[file])
+        }
+        None => socket::send(&entry.socket, &Message::RegionDenied { region, writable }.encode(), &[]),
+    };
+    // Who asks and does not take the answers has filled the socket.
+    if sent.is_err() {
+        misunderstood(shared, state, token, Misunderstood::Malformed);
+    }
+}
+
+fn misunderstood(shared: &Shared, state: &mut State, token: u64, error: Misunderstood) {
+    let Some(entry) = state.sockets.get(&token) else { return };
+    let named = Token(token);
+    match entry.phase {
+        Phase::Greeting { .. } => shared.refuse(state, token, &error.to_string()),
+        Phase::Asked => {
+            shared.refuse(state, token, &error.to_string());
+            shared.tell(state, ControlEvent::Withdrawn { token: named });
+        }
+        Phase::Connecting { .. } => {
+            shared.refuse(state, token, &error.to_string());
+            shared.tell(state, ControlEvent::Rejected { token: named, reason: error.to_string() });
+        }
+        // The device's own thread may be inside the peer's memory; it hangs up when it is not.
+        Phase::Connected { .. } => {
+            shared.mark_broken(state, token);
+            shared.tell(state, ControlEvent::Broken { token: named });
+        }
+        Phase::Broken => {}
+    }
+}

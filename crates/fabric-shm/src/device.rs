@@ -1,0 +1,316 @@
+//! The device: all state of one thread, and the boundary that programs see.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use stonecast_base::{Nanoseconds, Span};
+use stonecast_fabric::{
+    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, MemoryRegion, Operation,
+    QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue, SharedReceiveQueueOptions,
+    Status, WorkCompletion, WorkRequest,
+};
+use stonecast_media::{MappedRegion, PersistentRegion, Region};
+
+use crate::bell::Bell;
+use crate::completion_queue::{CompletionQueueState, CompletionQueues};
+use crate::connecting::PendingRequest;
+use crate::control::{Control, Line, Token};
+use crate::key_table::KeyTable;
+use crate::layout::SEND_SIZE_MAX;
+use crate::memory_region::LocalRegion;
+use crate::message::PRIVATE_DATA_SIZE_MAX;
+use crate::options::ShmOptions;
+use crate::queue_pair::{QueuePairState, Surroundings};
+use crate::registration::FIRST_ADDRESS;
+use crate::revocation::{Revocation, Zombie};
+use crate::shared_receive_queue::SharedReceiveQueueState;
+use crate::table::{TABLE_CAPACITY, Table};
+
+/// A device on the memory of this host. Belongs to one thread; its control thread lives as long as it does.
+///
+/// Addresses are `shm:PATH`, where PATH is that of a Unix socket.
+#[derive(Debug)]
+pub struct ShmDevice {
+    capabilities: Capabilities,
+    pub(crate) options: ShmOptions,
+    pub(crate) state: RefCell<State>,
+}
+
+/// Everything that the device's thread changes.
+pub(crate) struct State {
+    pub(crate) control: Control,
+    pub(crate) bell: Bell,
+    pub(crate) keys: KeyTable,
+    pub(crate) regions: Table<LocalRegion>,
+    pub(crate) cqs: CompletionQueues,
+    pub(crate) srqs: Table<SharedReceiveQueueState>,
+    pub(crate) qps: Table<QueuePairState>,
+    /// Connected queue pairs.
+    pub(crate) listed: Vec<u32>,
+    pub(crate) by_token: BTreeMap<Token, u32>,
+    /// Requests of peers that wait for an answer of the program.
+    pub(crate) requests: BTreeMap<Token, PendingRequest>,
+    /// Own requests that wait for an answer of the peer.
+    pub(crate) calls: BTreeMap<Token, (QueuePair, Line, MappedRegion)>,
+    pub(crate) zombies: Vec<Zombie>,
+    pub(crate) revocations: BTreeMap<Rkey, Revocation>,
+    pub(crate) revoking: Vec<Waker>,
+    pub(crate) events: VecDeque<ConnectionEvent>,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) next_address: u64,
+    pub(crate) socket_mode: u32,
+    pub(crate) quiesce_timeout_ns: Nanoseconds,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("State").field("qps", &self.qps).finish_non_exhaustive()
+    }
+}
+
+/// Makes the error of a failed system call.
+pub(crate) fn system<E: Into<io::Error>>(doing: &'static str) -> impl Fn(E) -> DeviceError {
+    let wrap = move |source: io::Error| DeviceError::System { doing, source };
+    move |error| wrap(error.into())
+}
+
+const NAME: &str = "shm";
+
+impl ShmDevice {
+    /// Makes a device and starts its control thread.
+    pub fn new(options: ShmOptions) -> Result<Rc<Self>, DeviceError> {
+        let keys = KeyTable::new().map_err(system("making the key table"))?;
+        let bell = Bell::new(keys.memory().clone()).map_err(system("making the bell"))?;
+        let control = Control::start(bell.clone(), options.copying_only).map_err(system("starting the control thread"))?;
+        let capabilities = Capabilities {
+            name: NAME.into(),
+            send_size_max: SEND_SIZE_MAX,
+            private_data_size_max: PRIVATE_DATA_SIZE_MAX,
+            multi_packet: !options.copying_only,
+            memory_windows: true,
+            flush_global: true,
+            flush_persistent: false,
+            atomic_write: true,
+        };
+        let state = RefCell::new(State {
+            control,
+            bell,
+            keys,
+            regions: Table::default(),
+            cqs: CompletionQueues::default(),
+            srqs: Table::default(),
+            qps: Table::default(),
+            listed: Vec::new(),
+            by_token: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            zombies: Vec::new(),
+            revocations: BTreeMap::new(),
+            revoking: Vec::new(),
+            events: VecDeque::new(),
+            scratch: Vec::new(),
+            next_address: FIRST_ADDRESS,
+            socket_mode: options.socket_mode,
+            quiesce_timeout_ns: options.quiesce_timeout_ns,
+        });
+        Ok(Rc::new(Self { capabilities, options, state }))
+    }
+
+    /// The mapping that READs of `qp` at `remote` copy from, and where in it; `None` before the first such READ. For
+    /// yardsticks: nothing here asks whether the key is still valid.
+    pub fn peer_memory(&self, qp: QueuePair, remote: RemoteAddress) -> Option<(Rc<MappedRegion>, u64)> {
+        self.state.borrow().qps.get(qp.0)?.connection.as_deref()?.memory.read_mapping(remote)
+    }
+
+    /// Hangs up everything as the death of this process would, without a goodbye. For tests of what runs above: no peer
+    /// can tell the difference.
+    pub fn abandon(&self) {
+        self.state.borrow().control.abandon();
+    }
+}
+
+impl State {
+    pub(crate) fn lacks(&self, capability: &'static str) -> DeviceError {
+        DeviceError::Unsupported { device: NAME.into(), capability }
+    }
+
+    pub(crate) fn queue_pair(&self, qp: QueuePair) -> Result<&QueuePairState, DeviceError> {
+        self.qps.get(qp.0).ok_or(DeviceError::NoSuch { what: "queue pair", index: qp.0.into() })
+    }
+
+    pub(crate) fn queue_pair_mut(&mut self, qp: QueuePair) -> Result<&mut QueuePairState, DeviceError> {
+        self.qps.get_mut(qp.0).ok_or(DeviceError::NoSuch { what: "queue pair", index: qp.0.into() })
+    }
+
+    /// Lets `work` work on a queue pair, and then tells all that use an overrun completion queue.
+    pub(crate) fn with_queue_pair(&mut self, handle: u32, work: impl FnOnce(&mut QueuePairState, &mut Surroundings<'_>)) {
+        let Self { qps, cqs, srqs, regions, events, scratch, .. } = self;
+        if let Some(qp) = qps.get_mut(handle) {
+            work(qp, &mut Surroundings { cqs, srqs, regions, events, scratch });
+        }
+        self.spread_overruns();
+    }
+
+    /// Makes all progress that is possible. Returns who waits for revocations.
+    pub(crate) fn progress(&mut self) -> Vec<Waker> {
+        if self.control.has_events() {
+            self.progress_control();
+        }
+        {
+            let Self { qps, cqs, srqs, regions, events, scratch, listed, .. } = self;
+            let mut around = Surroundings { cqs, srqs, regions, events, scratch };
+            listed.retain(|&handle| {
+                let Some(qp) = qps.get_mut(handle) else { return false };
+                qp.progress(&mut around);
+                qp.is_connected()
+            });
+        }
+        self.progress_appends();
+        self.spread_overruns();
+        if self.revocations.is_empty() && self.zombies.is_empty() { Vec::new() } else { self.progress_revocations() }
+    }
+
+    /// Fails every queue pair that uses a completion queue which lost completions.
+    pub(crate) fn spread_overruns(&mut self) {
+        while let Some(cq) = self.cqs.overrun.pop() {
+            let Self { qps, cqs, srqs, regions, events, scratch, .. } = self;
+            let mut around = Surroundings { cqs, srqs, regions, events, scratch };
+            for (_, qp) in qps.iter_mut() {
+                if qp.options.send_cq.0 == cq || qp.options.receive_cq.0 == cq {
+                    qp.fail_here(&mut around, Status::WorkRequestFlushed);
+                }
+            }
+        }
+    }
+}
+
+impl Device for ShmDevice {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn allocate(&self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError> {
+        self.state.borrow_mut().allocate(size, access)
+    }
+
+    fn register(&self, memory: Rc<dyn Region>, access: Access) -> Result<MemoryRegion, DeviceError> {
+        self.state.borrow_mut().add_region(memory, access, false)
+    }
+
+    fn register_persistent(&self, memory: Rc<dyn PersistentRegion>, access: Access) -> Result<MemoryRegion, DeviceError> {
+        self.state.borrow_mut().add_region(memory, access, false)
+    }
+
+    fn deregister(&self, region: MemoryRegion) -> Result<(), DeviceError> {
+        self.state.borrow_mut().deregister(region)
+    }
+
+    fn memory(&self, region: MemoryRegion) -> Rc<dyn Region> {
+        self.state.borrow().region(region).expect("the region is registered here").memory.clone()
+    }
+
+    fn bind_window(
+        &self,
+        qp: QueuePair,
+        region: MemoryRegion,
+        offset: u64,
+        size: u64,
+        access: Access,
+    ) -> Result<Rkey, DeviceError> {
+        self.state.borrow_mut().bind_window(qp, region, Span::new(offset, size), access)
+    }
+
+    fn poll_invalidate(&self, rkey: Rkey, context: &mut Context<'_>) -> Poll<Result<(), DeviceError>> {
+        self.state.borrow_mut().poll_invalidate(rkey, context)
+    }
+
+    fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {
+        let limit = DeviceError::Limit { what: "completion queues", limit: TABLE_CAPACITY as u64 };
+        let state = &mut *self.state.borrow_mut();
+        state.cqs.table.insert(CompletionQueueState::new(capacity)).map(CompletionQueue).ok_or(limit)
+    }
+
+    fn create_shared_receive_queue(&self, options: SharedReceiveQueueOptions) -> Result<SharedReceiveQueue, DeviceError> {
+        self.state.borrow_mut().create_shared_receive_queue(options, self.capabilities.multi_packet)
+    }
+
+    fn create_queue_pair(&self, options: QueuePairOptions) -> Result<QueuePair, DeviceError> {
+        self.state.borrow_mut().create_queue_pair(options)
+    }
+
+    fn destroy_queue_pair(&self, qp: QueuePair) -> Result<(), DeviceError> {
+        self.state.borrow_mut().destroy_queue_pair(qp)
+    }
+
+    fn listen(&self, address: &str) -> Result<(), DeviceError> {
+        self.state.borrow_mut().listen(address)
+    }
+
+    fn connect(&self, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError> {
+        self.state.borrow_mut().connect(qp, address, private_data)
+    }
+
+    fn accept(&self, request: ConnectionRequest, qp: QueuePair, private_data: &[u8]) -> Result<(), DeviceError> {
+        self.state.borrow_mut().accept(request, qp, private_data)
+    }
+
+    fn reject(&self, request: ConnectionRequest, reason: &str) -> Result<(), DeviceError> {
+        self.state.borrow_mut().reject(request, reason)
+    }
+
+    fn disconnect(&self, qp: QueuePair) -> Result<(), DeviceError> {
+        self.state.borrow_mut().disconnect(qp)
+    }
+
+    fn poll_connection(&self) -> Option<ConnectionEvent> {
+        let state = &mut *self.state.borrow_mut();
+        if state.control.has_events() {
+            state.progress_control();
+        }
+        state.events.pop_front()
+    }
+
+    fn post_send(&self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError> {
+        check_requests(requests)?;
+        self.state.borrow_mut().post_send(qp, requests)
+    }
+
+    fn post_receive(&self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+        self.state.borrow_mut().post_receive(queue, requests)
+    }
+
+    fn poll(&self, cq: CompletionQueue, limit: usize, into: &mut Vec<WorkCompletion>) -> usize {
+        let state = &mut *self.state.borrow_mut();
+        let waiting = state.progress();
+        let count = state.cqs.table.get_mut(cq.0).map_or(0, |cq| cq.take(limit, into));
+        waiting.into_iter().for_each(Waker::wake);
+        count
+    }
+
+    fn read_now(&self, qp: QueuePair, reads: &mut [ReadInto<'_>]) -> Option<Status> {
+        self.state.borrow().qps.get(qp.0)?.read_now(reads)
+    }
+}
+
+/// What is wrong with a batch whatever the peer holds.
+fn check_requests(requests: &[WorkRequest]) -> Result<(), DeviceError> {
+    for request in requests {
+        match request.operation {
+            Operation::Send { local } if local.size > SEND_SIZE_MAX => {
+                return Err(DeviceError::Limit { what: "bytes of a SEND", limit: SEND_SIZE_MAX.into() });
+            }
+            Operation::CompareAndSwap { local, .. } | Operation::FetchAndAdd { local, .. } if local.size != 8 => {
+                return Err(DeviceError::Malformed { reason: "the local span of an atomic is not 8 bytes" });
+            }
+            Operation::Flush { size: 0, .. } => return Err(DeviceError::Malformed { reason: "a FLUSH of no bytes" }),
+            Operation::Flush { placement: stonecast_fabric::FlushPlacement::Persistent, .. } => {
+                return Err(DeviceError::Unsupported { device: NAME.into(), capability: "FLUSH with persistence" });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! Falling asleep when there is nothing to do.
+//!
+//! The device says that it sleeps, looks everywhere once more, and waits on its bell. Peers that put something into a
+//! ring or take something out of one, and the control thread, ring it. What nobody rings for bounds the sleep: counting
+//! refusals of messages that find no buffer, and peers that are waited for in a revocation.
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::Park;
+
+use crate::clock;
+use crate::device::{ShmDevice, State};
+use crate::doorbell;
+use crate::shared_receive_queue::Buffers;
+
+/// Longest sleep while a revocation waits for somebody to leave: such a wait is over in microseconds, or not at all.
+const REVOCATION_SLEEP_NS: Nanoseconds = 200_000;
+
+impl Park for ShmDevice {
+    fn now(&self) -> Nanoseconds {
+        clock::now()
+    }
+
+    fn park(&self, timeout: Nanoseconds) {
+        let state = self.state.borrow();
+        let spin_until = clock::now().saturating_add(self.options.park_spin_ns.min(timeout));
+        while self.options.park_spin_ns > 0 && clock::now() < spin_until {
+            if state.has_work() {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+        let timeout = state.patience_ns().map_or(timeout, |patience| patience.min(timeout));
+        let waits = state.listed.iter().filter_map(|&handle| state.qps.get(handle)).any(|qp| qp.waits_for_peer());
+        let reasons = if waits { doorbell::ARRIVALS | doorbell::ACKNOWLEDGEMENTS } else { doorbell::ARRIVALS };
+        state.bell.sleep(reasons, timeout, || state.has_work());
+    }
+}
+
+impl State {
+    /// Whether polling would find something.
+    fn has_work(&self) -> bool {
+        self.control.has_events()
+            || !self.events.is_empty()
+            || self.cqs.table.iter().any(|(_, cq)| !cq.is_empty())
+            || self.listed.iter().filter_map(|&handle| self.qps.get(handle)).any(|qp| qp.has_work())
+            || self.srqs.iter().any(|(_, srq)| matches!(&srq.buffers, Buffers::Multi(multi) if multi.has_arrivals()))
+    }
+
+    /// How long may pass until the device must look again by itself.
+    fn patience_ns(&self) -> Option<Nanoseconds> {
+        let queue_pairs = self.listed.iter().filter_map(|&handle| self.qps.get(handle)?.patience_ns()).min();
+        let is_revoking = !self.revocations.is_empty() || !self.zombies.is_empty();
+        queue_pairs.into_iter().chain(is_revoking.then_some(REVOCATION_SLEEP_NS)).min()
+    }
+}

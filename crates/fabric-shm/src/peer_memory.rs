@@ -1,0 +1,280 @@
+//! What a peer's keys open: its key table, and mappings of its regions, made when they are first needed.
+//!
+//! A region is mapped read-only as a whole. Writing goes through a second mapping of just the pages that a key covers, so
+//! that a stray store elsewhere is caught by the MMU. Everything that the peer says (keys, sizes) is checked against what
+//! is really mapped; memory that can be shortened under a mapping is accepted only where that is said to be fine.
+//!
+//! A key that was looked at once is kept beside the mapping that it leads to. It counts as long as the first word in the
+//! peer's table is the one that it was kept under, which is one load of one cache line.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use stonecast_fabric::{Access, RemoteAddress, Rkey, Status};
+use stonecast_media::{MappedRegion, Region, Writable};
+
+use crate::control::RegionFile;
+use crate::key_table::{Key, changes_memory, key_offset, read_key, rights};
+use crate::layout::PAGE_SIZE;
+
+/// The memory of the peer at the other end of a connection.
+#[derive(Debug)]
+pub(crate) struct PeerMemory {
+    table: MappedRegion,
+    /// The peer's queue pair, as its keys name it.
+    queue_pair: u32,
+    /// Whether a file that can be shortened is mapped all the same.
+    trusts_files: bool,
+    /// By index in the peer's table.
+    keys: Vec<Option<KnownKey>>,
+    /// By region handle of the peer.
+    regions: BTreeMap<u32, PeerRegion>,
+}
+
+#[derive(Debug)]
+struct KnownKey {
+    rkey: Rkey,
+    /// First word in the peer's table.
+    word: u64,
+    key: Key,
+    read: Option<Rc<MappedRegion>>,
+    write: Option<Range>,
+}
+
+/// A writable mapping of part of a region.
+#[derive(Clone, Debug)]
+struct Range {
+    mapping: Rc<MappedRegion>,
+    /// Where it starts in the region, bytes.
+    start: u64,
+}
+
+#[derive(Debug, Default)]
+struct PeerRegion {
+    /// The whole region for reading.
+    whole: Option<Rc<MappedRegion>>,
+    /// What the peer gave for reading and for writing.
+    files: [Given; 2],
+    /// The whole region for writing, where messages are appended.
+    appendable: Option<Rc<MappedRegion>>,
+}
+
+/// How far a descriptor of a region is.
+#[derive(Debug, Default)]
+enum Given {
+    #[default]
+    Unasked,
+    Asked,
+    Denied,
+    File(RegionFile),
+}
+
+/// Where remote bytes are.
+#[derive(Debug)]
+pub(crate) enum Resolved {
+    /// At this offset of this mapping.
+    At(Rc<MappedRegion>, u64),
+    /// In a region that must be asked for.
+    Missing(Wanted),
+    /// In a region that was asked for.
+    Awaited,
+    /// Nowhere.
+    Refused(Status),
+}
+
+/// What to ask the peer for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) region: u32,
+    pub(crate) writable: bool,
+}
+
+impl PeerMemory {
+    /// The memory behind `table`. `queue_pair` is that of the peer.
+    pub(crate) fn new(table: MappedRegion, queue_pair: u32, trusts_files: bool) -> Self {
+        Self { table, queue_pair, trusts_files, keys: Vec::new(), regions: BTreeMap::new() }
+    }
+
+    /// The peer's device page.
+    pub(crate) fn page(&self) -> &MappedRegion {
+        &self.table
+    }
+
+    /// Where `size` bytes at `remote` can be read, if that needs nothing to be fetched first. The fast path: no
+    /// allocation, no change. [`PeerMemory::is_current`] is asked after the copy.
+    #[inline]
+    pub(crate) fn readable(&self, remote: RemoteAddress, size: u64) -> Option<(&MappedRegion, u64)> {
+        let known = self.keys.get((remote.rkey.0 & 0xffff) as usize)?.as_ref()?;
+        let word = self.table.load(key_offset(remote.rkey));
+        if word != known.word || known.rkey != remote.rkey || !known.key.access.grants(Access::REMOTE_READ) {
+            return None;
+        }
+        let offset = within(&known.key, remote.address, size)?;
+        let mapping = known.read.as_deref()?;
+        // The key may say more than the region has.
+        if offset.checked_add(size)? > mapping.size() { None } else { Some((mapping, offset)) }
+    }
+
+    /// The mapping that READs at `remote` copy from, and where in it.
+    pub(crate) fn read_mapping(&self, remote: RemoteAddress) -> Option<(Rc<MappedRegion>, u64)> {
+        let (_, offset) = self.readable(remote, 0)?;
+        let known = self.keys.get((remote.rkey.0 & 0xffff) as usize)?.as_ref()?;
+        Some((known.read.clone()?, offset))
+    }
+
+    /// Whether the key has been valid since it was resolved. Asked behind a read fence after bytes were copied out: if
+    /// it has, they were copied before any revocation.
+    #[inline]
+    pub(crate) fn is_current(&self, rkey: Rkey) -> bool {
+        let known = self.keys.get((rkey.0 & 0xffff) as usize).and_then(Option::as_ref);
+        known.is_some_and(|known| known.rkey == rkey && self.table.load(key_offset(rkey)) == known.word)
+    }
+
+    /// Where `size` bytes at `remote` are for somebody who needs `right`.
+    pub(crate) fn resolve(&mut self, remote: RemoteAddress, size: u64, right: Access) -> Resolved {
+        let Some(known) = self.look_up(remote.rkey) else { return Resolved::Refused(Status::RemoteAccess) };
+        let key = known.key;
+        if !key.access.grants(right) {
+            return Resolved::Refused(Status::RemoteAccess);
+        }
+        let Some(offset) = within(&key, remote.address, size) else { return Resolved::Refused(Status::RemoteAccess) };
+        let index = (remote.rkey.0 & 0xffff) as usize;
+        let found = if changes_memory(right) { self.writable(index, &key) } else { self.whole(index, &key) };
+        match found {
+            Ok(Range { mapping, start }) => match offset.checked_sub(start) {
+                Some(at) if at.checked_add(size).is_some_and(|end| end <= mapping.size()) => Resolved::At(mapping, at),
+                // The key covers more than the region has.
+                _ => Resolved::Refused(Status::RemoteAccess),
+            },
+            Err(other) => other,
+        }
+    }
+
+    /// A region that messages are appended to, for writing.
+    pub(crate) fn appendable(&mut self, region: u32) -> Resolved {
+        let entry = self.regions.entry(region).or_default();
+        if let Some(mapping) = &entry.appendable {
+            return Resolved::At(mapping.clone(), 0);
+        }
+        let file = match entry.file(region, true) {
+            Ok(file) => file,
+            Err(other) => return other,
+        };
+        match map(file, 0, file.size, Writable::Yes, self.trusts_files) {
+            Some(mapping) => Resolved::At(entry.appendable.insert(Rc::new(mapping)).clone(), 0),
+            None => Resolved::Refused(Status::RemoteOperation),
+        }
+    }
+
+    /// Takes the peer's answer on a region.
+    pub(crate) fn answered(&mut self, region: u32, writable: bool, grant: Option<RegionFile>) {
+        let Some(entry) = self.regions.get_mut(&region) else { return };
+        let given = &mut entry.files[usize::from(writable)];
+        // What was not asked for is not kept.
+        if matches!(given, Given::Asked) {
+            *given = grant.map_or(Given::Denied, Given::File);
+        }
+    }
+
+    /// The key, if it is valid now and open to this connection.
+    fn look_up(&mut self, rkey: Rkey) -> Option<&KnownKey> {
+        let index = (rkey.0 & 0xffff) as usize;
+        let word = self.table.load(key_offset(rkey));
+        let access = rights(word, rkey)?;
+        let is_known = self.keys.get(index).and_then(Option::as_ref).is_some_and(|known| known.word == word);
+        if !is_known {
+            let key = read_key(&self.table, rkey, access);
+            if self.table.load(key_offset(rkey)) != word || (key.queue_pair != 0 && key.queue_pair != self.queue_pair) {
+                return None;
+            }
+            if self.keys.len() <= index {
+                self.keys.resize_with(index + 1, || None);
+            }
+            self.keys[index] = Some(KnownKey { rkey, word, key, read: None, write: None });
+        }
+        self.keys[index].as_ref()
+    }
+
+    fn whole(&mut self, index: usize, key: &Key) -> Result<Range, Resolved> {
+        let known = self.keys[index].as_mut().expect("look_up filled it");
+        if let Some(mapping) = &known.read {
+            return Ok(Range { mapping: mapping.clone(), start: 0 });
+        }
+        let entry = self.regions.entry(key.region).or_default();
+        if entry.whole.is_none() {
+            let file = entry.file(key.region, false)?;
+            let mapping = map(file, 0, file.size, Writable::No, self.trusts_files);
+            entry.whole = Some(Rc::new(mapping.ok_or(Resolved::Refused(Status::RemoteOperation))?));
+        }
+        known.read = entry.whole.clone();
+        let mapping = entry.whole.clone().expect("just made");
+        Ok(Range { mapping, start: 0 })
+    }
+
+    fn writable(&mut self, index: usize, key: &Key) -> Result<Range, Resolved> {
+        let known = self.keys[index].as_ref().expect("look_up filled it");
+        if let Some(range) = &known.write {
+            return Ok(range.clone());
+        }
+        self.forget_revoked();
+        let entry = self.regions.entry(key.region).or_default();
+        let file = entry.file(key.region, true)?;
+        let start = key.offset - key.offset % PAGE_SIZE;
+        let end = key.offset.checked_add(key.size).filter(|&end| end <= file.size);
+        let size = end.ok_or(Resolved::Refused(Status::RemoteAccess))? - start;
+        let mapping = map(file, start, size, Writable::Yes, self.trusts_files);
+        let range = Range { mapping: Rc::new(mapping.ok_or(Resolved::Refused(Status::RemoteOperation))?), start };
+        self.keys[index].as_mut().expect("look_up filled it").write = Some(range.clone());
+        Ok(range)
+    }
+
+    /// Unmaps what only revoked keys lead to, so that keys which come and go leave nothing behind.
+    fn forget_revoked(&mut self) {
+        let table = &self.table;
+        for slot in &mut self.keys {
+            if slot.as_ref().is_some_and(|known| table.load(key_offset(known.rkey)) != known.word) {
+                *slot = None;
+            }
+        }
+        let keys = &self.keys;
+        let is_used = |region: u32| keys.iter().flatten().any(|known| known.key.region == region);
+        self.regions.retain(|&region, entry| entry.is_awaited() || entry.appendable.is_some() || is_used(region));
+    }
+}
+
+impl PeerRegion {
+    /// The descriptor that the peer gave, or what to do to get it.
+    fn file(&mut self, region: u32, writable: bool) -> Result<&RegionFile, Resolved> {
+        let given = &mut self.files[usize::from(writable)];
+        match given {
+            Given::File(file) => Ok(file),
+            Given::Asked => Err(Resolved::Awaited),
+            Given::Unasked => {
+                *given = Given::Asked;
+                Err(Resolved::Missing(Wanted { region, writable }))
+            }
+            Given::Denied => {
+                // Rights may change; who needs it next asks again.
+                *given = Given::Unasked;
+                Err(Resolved::Refused(Status::RemoteAccess))
+            }
+        }
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.files.iter().any(|given| matches!(given, Given::Asked))
+    }
+}
+
+/// Offset in the region of `size` bytes at `address`, if the key covers them.
+#[inline]
+fn within(key: &Key, address: u64, size: u64) -> Option<u64> {
+    let skip = address.checked_sub(key.address)?;
+    if skip.checked_add(size)? > key.size { None } else { key.offset.checked_add(skip) }
+}
+
+fn map(file: &RegionFile, start: u64, size: u64, writable: Writable, trusts_files: bool) -> Option<MappedRegion> {
+    let offset = file.file_offset.checked_add(start)?;
+    let mapping = MappedRegion::map(file.file.try_clone().ok()?, offset, size, writable).ok()?;
+    (trusts_files || mapping.cannot_shrink()).then_some(mapping)
+}

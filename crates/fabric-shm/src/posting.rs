@@ -1,0 +1,227 @@
+//! Making queues and posting to them.
+
+use stonecast_fabric::{
+    DeviceError, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, SharedReceiveQueue,
+    SharedReceiveQueueOptions, Status, WorkRequest,
+};
+use stonecast_media::{MappedRegion, Region, Sealing};
+
+use crate::append::{AppendLayout, STRIDES_MAX};
+use crate::device::{State, system};
+use crate::memory_region::local;
+use crate::primitive::Memory;
+use crate::queue_pair::{Outstanding, Phase, Progress, QueuePairState};
+use crate::shared_receive_queue::{Buffers, MultiPacket, SLOTS, SharedReceiveQueueState, User};
+use crate::table::TABLE_CAPACITY;
+
+impl State {
+    pub(crate) fn shared_receive_queue(&self, srq: SharedReceiveQueue) -> Result<&SharedReceiveQueueState, DeviceError> {
+        self.srqs.get(srq.0).ok_or(DeviceError::NoSuch { what: "shared receive queue", index: srq.0.into() })
+    }
+
+    pub(crate) fn create_shared_receive_queue(
+        &mut self,
+        options: SharedReceiveQueueOptions,
+        multi_packet: bool,
+    ) -> Result<SharedReceiveQueue, DeviceError> {
+        let buffers = match options.multi_packet_stride {
+            None => Buffers::Single(Default::default()),
+            Some(_) if !multi_packet => return Err(self.lacks("multi-packet shared receive queues")),
+            Some(stride) => {
+                let layout = AppendLayout { capacity: options.capacity, slots: SLOTS, stride };
+                let malformed = DeviceError::Malformed { reason: "a shared receive queue without capacity or stride" };
+                let size = layout.size().ok_or(malformed)?;
+                let memory = MappedRegion::create_memory("stonecast-append", size, Sealing::None);
+                Buffers::Multi(Box::new(MultiPacket::new(memory.map_err(system("making a shared receive queue"))?, layout)))
+            }
+        };
+        let state = SharedReceiveQueueState { capacity: options.capacity as usize, buffers, users: Vec::new() };
+        let limit = DeviceError::Limit { what: "shared receive queues", limit: TABLE_CAPACITY as u64 };
+        self.srqs.insert(state).map(SharedReceiveQueue).ok_or(limit)
+    }
+
+    pub(crate) fn create_queue_pair(&mut self, options: QueuePairOptions) -> Result<QueuePair, DeviceError> {
+        for cq in [options.send_cq, options.receive_cq] {
+            let no_such = DeviceError::NoSuch { what: "completion queue", index: cq.0.into() };
+            self.cqs.table.get(cq.0).ok_or(no_such)?;
+            if self.cqs.has_overrun(cq.0) {
+                return Err(DeviceError::Malformed { reason: "the completion queue has overrun" });
+            }
+        }
+        if let Some(srq) = options.shared_receive_queue {
+            self.shared_receive_queue(srq)?;
+        }
+        let limit = DeviceError::Limit { what: "queue pairs", limit: TABLE_CAPACITY as u64 };
+        let handle = self.qps.insert(QueuePairState::new(options)).ok_or(limit)?;
+        self.qps.get_mut(handle).expect("just inserted").handle = handle;
+        if let Some(srq) = options.shared_receive_queue.and_then(|srq| self.srqs.get_mut(srq.0)) {
+            srq.users.push(User { queue_pair: handle, receive_cq: options.receive_cq.0 });
+        }
+        Ok(QueuePair(handle))
+    }
+
+    pub(crate) fn post_send(&mut self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError> {
+        let state = self.queue_pair_mut(qp)?;
+        match state.phase {
+            Phase::Error => {
+                self.with_queue_pair(qp.0, |qp, around| {
+                    for request in requests {
+                        qp.complete_send(around.cqs, request, Status::WorkRequestFlushed);
+                    }
+                });
+                return Ok(());
+            }
+            Phase::Idle | Phase::Connecting { .. } => {
+                return Err(DeviceError::Malformed { reason: "a send on a queue pair that is not connected" });
+            }
+            Phase::Connected => {}
+        }
+        if state.sends.len() + requests.len() > state.options.send_capacity as usize {
+            return Err(DeviceError::QueueFull { capacity: state.options.send_capacity });
+        }
+        let waiting = |&request: &WorkRequest| Outstanding { request, progress: Progress::Waiting };
+        state.sends.extend(requests.iter().map(waiting));
+        self.with_queue_pair(qp.0, |qp, around| {
+            qp.progress_sends(around);
+        });
+        Ok(())
+    }
+
+    pub(crate) fn post_receive(&mut self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+        for request in requests {
+            if local(&self.regions, request.local).is_none() {
+                return Err(DeviceError::Malformed { reason: "the receive buffer is not in its region" });
+            }
+        }
+        match queue {
+            ReceiveQueue::Own(qp) => self.post_own(qp, requests),
+            ReceiveQueue::Shared(srq) => self.post_shared(srq, requests),
+        }
+    }
+
+    fn post_own(&mut self, qp: QueuePair, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+        let state = self.queue_pair_mut(qp)?;
+        if state.options.shared_receive_queue.is_some() {
+            return Err(DeviceError::Malformed { reason: "the queue pair takes from a shared receive queue" });
+        }
+        if matches!(state.phase, Phase::Error) {
+            self.with_queue_pair(qp.0, |qp, around| {
+                for request in requests {
+                    qp.complete_receive(around.cqs, request.wr_id, Status::WorkRequestFlushed);
+                }
+            });
+            return Ok(());
+        }
+        if state.receives.len() + requests.len() > state.options.receive_capacity as usize {
+            return Err(DeviceError::QueueFull { capacity: state.options.receive_capacity });
+        }
+        state.receives.extend(requests);
+        // Something may wait for it, and the next sleep must not miss that.
+        state.refused_since = None;
+        Ok(())
+    }
+
+    fn post_shared(&mut self, srq: SharedReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+        self.shared_receive_queue(srq)?;
+        let state = self.srqs.get_mut(srq.0).expect("just looked up");
+        let full = DeviceError::QueueFull { capacity: state.capacity as u32 };
+        match &mut state.buffers {
+            Buffers::Single(buffers) => {
+                if buffers.len() + requests.len() > state.capacity {
+                    return Err(full);
+                }
+                buffers.extend(requests);
+                for user in &state.users {
+                    if let Some(qp) = self.qps.get_mut(user.queue_pair) {
+                        qp.refused_since = None;
+                    }
+                }
+            }
+            Buffers::Multi(multi) => {
+                let stride = multi.queue.layout().stride;
+                let strides = |request: &ReceiveRequest| u64::from(request.local.size / stride);
+                if requests.iter().map(strides).any(|strides| strides == 0 || strides > STRIDES_MAX) {
+                    return Err(DeviceError::Malformed { reason: "the buffer is shorter than a stride or too long" });
+                }
+                if !multi.queue.has_room(requests.iter().map(strides)) {
+                    return Err(full);
+                }
+                self.control.with_regions(|regions| {
+                    for request in requests {
+                        if let Some(region) = regions.get_mut(&request.local.region.index) {
+                            region.takes_appends = true;
+                        }
+                    }
+                });
+                for request in requests {
+                    let span = request.local;
+                    multi.queue.post(&multi.memory, request.wr_id, span.region.index, span.offset, strides(request));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what was appended to the multi-packet queues.
+    pub(crate) fn progress_appends(&mut self) {
+        let mut broken = Vec::new();
+        let Self { srqs, qps, zombies, cqs, .. } = self;
+        for (handle, srq) in srqs.iter_mut() {
+            let SharedReceiveQueueState { buffers: Buffers::Multi(multi), users, .. } = srq else { continue };
+            if multi.queue.is_empty(&multi.memory) {
+                continue;
+            }
+            let is_claimed = |named: u64| {
+                let by_user = users.iter().filter_map(|user| qps.get(user.queue_pair)?.connection.as_ref());
+                let mut claims = by_user.filter(|connection| !connection.gone);
+                claims.any(|connection| Memory::load(&*connection.area, connection.inward.intent()) == named)
+                    || zombies.iter().any(|zombie| zombie.srq == Some(handle) && zombie.claims() == named)
+            };
+            if multi.take_arrivals(users, is_claimed, cqs).is_err() {
+                broken.extend(users.iter().map(|user| user.queue_pair));
+            }
+        }
+        for handle in broken {
+            self.with_queue_pair(handle, |qp, around| qp.fail_here(around, Status::WorkRequestFlushed));
+        }
+    }
+}
+
+impl QueuePairState {
+    /// READs into memory of the caller, at once or not at all. Nothing here allocates or waits.
+    ///
+    /// All reads are looked up and asked of the memory first, so that it works on all of them at the same time; then they
+    /// are copied; then their keys are looked at once more. Whatever is out of the ordinary is left to posted READs, which
+    /// say what it is.
+    #[inline]
+    pub(crate) fn read_now(&self, reads: &mut [ReadInto<'_>]) -> Option<Status> {
+        if !self.is_connected() || self.executed != self.sends.len() {
+            return None;
+        }
+        let connection = self.connection.as_deref()?;
+        if !connection.producer.has_taken(&*connection.area, self.last_send_end) {
+            return None;
+        }
+        let memory = &connection.memory;
+        if reads.len() > 1 {
+            for read in reads.iter() {
+                let size = read.into.len() as u64;
+                let (mapping, at) = memory.readable(read.remote, size)?;
+                Region::prefetch(mapping, at, size);
+            }
+        }
+        for read in reads.iter_mut() {
+            let (mapping, at) = memory.readable(read.remote, read.into.len() as u64)?;
+            Region::read(mapping, at, read.into);
+        }
+        memory.page().read_fence();
+        let mut last = None;
+        for read in reads.iter() {
+            if last != Some(read.remote.rkey) && !memory.is_current(read.remote.rkey) {
+                return None;
+            }
+            last = Some(read.remote.rkey);
+        }
+        Some(Status::Success)
+    }
+}

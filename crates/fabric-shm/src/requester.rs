@@ -1,0 +1,364 @@
+//! Executing what was posted: the requester's processor does what its NIC would do.
+//!
+//! READ, WRITE and atomics copy right here. SEND and WRITE_WITH_IMM go into the ring, or into the append queue of the
+//! peer. All that happens between one announcement and its end, and shows up for the peer with one store of the tail.
+//!
+//! The payload of a SEND is placed by the peer when it polls. So whatever touches the peer's memory after a SEND waits
+//! until that was taken; a WRITE_WITH_IMM has nothing left to place and makes nobody wait.
+
+use stonecast_fabric::{Access, LocalSpan, Operation, RemoteAddress, Status};
+use stonecast_media::{MappedRegion, Region};
+
+use crate::append::{self, Refusal};
+use crate::clock;
+use crate::connection::{Connection, Verdict};
+use crate::doorbell;
+use crate::memory_region::{copy, copy_whole_source, local};
+use crate::peer_memory::Resolved;
+use crate::primitive::Memory;
+use crate::queue_pair::{Progress, QueuePairState, Surroundings};
+use crate::responder::retry_time;
+use crate::ring::{Entry, EntryKind};
+
+/// Bytes of an atomic.
+const WORD: u64 = 8;
+
+/// One execution in progress: whether the peer was told that this side is inside its memory.
+struct Visit {
+    is_inside: bool,
+    /// How far the peer has taken the ring.
+    taken: u64,
+    /// Whether something was appended that the peer must be woken for.
+    has_appended: bool,
+}
+
+impl QueuePairState {
+    /// Executes what can be, completes what is done. Returns whether there was anything.
+    pub(crate) fn progress_sends(&mut self, around: &mut Surroundings<'_>) -> bool {
+        if self.sends.is_empty() || !self.is_connected() {
+            return false;
+        }
+        let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+        let Ok(taken) = connection.producer.taken(&*connection.area) else {
+            self.fail_here(around, Status::RemoteOperation);
+            return true;
+        };
+        let before = self.executed;
+        self.execute_waiting(around, taken);
+        let executed = self.executed != before;
+        self.complete_front(around, taken) || executed
+    }
+
+    fn execute_waiting(&mut self, around: &mut Surroundings<'_>, taken: u64) {
+        let mut visit = Visit { is_inside: false, taken, has_appended: false };
+        while let Some(outstanding) = self.sends.get(self.executed).filter(|_| !self.is_halted) {
+            let operation = outstanding.request.operation;
+            let progress = self.execute(around, &mut visit, &operation);
+            if progress == Progress::Waiting {
+                break;
+            }
+            self.sends[self.executed].progress = progress;
+            self.executed += 1;
+            self.is_halted = matches!(progress, Progress::Failed(_));
+        }
+        let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+        if visit.is_inside {
+            connection.announcement.leave(&*connection.area);
+        }
+        if connection.producer.publish(&*connection.area) || visit.has_appended {
+            connection.wake(doorbell::ARRIVALS);
+        }
+    }
+
+    /// Completes from the front what is done. Returns whether there was anything.
+    fn complete_front(&mut self, around: &mut Surroundings<'_>, taken: u64) -> bool {
+        let mut worked = false;
+        while let Some(front) = self.sends.front() {
+            match front.progress {
+                Progress::Done => {}
+                Progress::InRing(end) if end <= taken => {}
+                Progress::Failed(status) => {
+                    self.fail_here(around, status);
+                    return true;
+                }
+                Progress::InRing(_) => {
+                    let connection = self.connection.as_ref().expect("a connected queue pair has a connection");
+                    let Some(verdict) = connection.verdict() else { break };
+                    let status = match verdict {
+                        Verdict::Invalid => Status::RemoteInvalidRequest,
+                        Verdict::NoBuffer => Status::RnrRetryExceeded,
+                    };
+                    // The verdict is on the first entry that was not taken, and the head was stored after it was
+                    // decided what is taken; look again which one that is.
+                    let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+                    match connection.producer.taken(&*connection.area) {
+                        Ok(now) if now != taken => return self.complete_front(around, now) || worked,
+                        _ => self.fail_here(around, status),
+                    }
+                    return true;
+                }
+                Progress::Waiting => break,
+            }
+            let done = self.sends.pop_front().expect("there is a front");
+            self.executed -= 1;
+            self.complete_send(around.cqs, &done.request, Status::Success);
+            worked = true;
+        }
+        worked
+    }
+
+    fn execute(&mut self, around: &mut Surroundings<'_>, visit: &mut Visit, operation: &Operation) -> Progress {
+        let touches_memory = !matches!(operation, Operation::Send { .. });
+        if touches_memory && visit.taken < self.last_send_end {
+            return Progress::Waiting;
+        }
+        let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+        match *operation {
+            Operation::Write { local: span, remote } => {
+                let Some(from) = local(around.regions, span) else { return Progress::Failed(Status::LocalProtection) };
+                if span.size == 0 {
+                    return Progress::Done;
+                }
+                reach(connection, visit, remote, u64::from(span.size), Access::REMOTE_WRITE, |to, at| {
+                    copy(from, span.offset, to, at, u64::from(span.size), around.scratch);
+                    crate::step::step("requester: written");
+                    Ok(())
+                })
+            }
+            Operation::WriteWithImmediate { local: span, remote, immediate } => {
+                write_with_immediate(connection, visit, around, span, remote, immediate)
+            }
+            Operation::Send { local: span } => self.send(around, visit, span),
+            Operation::Read { local: span, remote } => {
+                let Some(to) = local(around.regions, span) else { return Progress::Failed(Status::LocalProtection) };
+                if span.size == 0 {
+                    return Progress::Done;
+                }
+                read(connection, remote, u64::from(span.size), |from, at| {
+                    copy_whole_source(from, at, to, span.offset, u64::from(span.size), around.scratch);
+                })
+            }
+            Operation::CompareAndSwap { local: span, remote, expected, swap } => {
+                atomic(connection, visit, around, Some(span), remote, Access::REMOTE_ATOMIC, |memory, at| {
+                    Region::compare_exchange(memory, at, expected, swap).unwrap_or_else(|found| found)
+                })
+            }
+            Operation::FetchAndAdd { local: span, remote, add } => {
+                atomic(connection, visit, around, Some(span), remote, Access::REMOTE_ATOMIC, |memory, at| {
+                    memory.fetch_add(at, add)
+                })
+            }
+            Operation::AtomicWrite { remote, value } => {
+                atomic(connection, visit, around, None, remote, Access::REMOTE_WRITE, |memory, at| {
+                    Region::store(memory, at, value);
+                    0
+                })
+            }
+            // What was stored to shared memory is visible to all processors; the fence puts it before what follows.
+            Operation::Flush { remote, size, placement: _ } => match connection.memory.resolve(remote, size, Access::REMOTE_FLUSH) {
+                Resolved::At(memory, _) => {
+                    memory.full_fence();
+                    Progress::Done
+                }
+                other => not_there(connection, other),
+            },
+        }
+    }
+
+    fn send(&mut self, around: &mut Surroundings<'_>, visit: &mut Visit, span: LocalSpan) -> Progress {
+        let Some(from) = local(around.regions, span) else { return Progress::Failed(Status::LocalProtection) };
+        let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+        if connection.append.is_some() {
+            return self.append(around, visit, span);
+        }
+        let size = span.size as usize;
+        let entry = Entry { kind: EntryKind::Send, size: span.size, immediate: 0 };
+        if !connection.producer.has_room(&*connection.area, entry) {
+            return Progress::Waiting;
+        }
+        if around.scratch.len() < size {
+            around.scratch.resize(size, 0);
+        }
+        from.read(span.offset, &mut around.scratch[..size]);
+        match connection.producer.push(&*connection.area, entry, &around.scratch[..size]) {
+            Ok(Some(end)) => {
+                self.last_send_end = end;
+                Progress::InRing(end)
+            }
+            Ok(None) => Progress::Waiting,
+            Err(_) => Progress::Failed(Status::RemoteOperation),
+        }
+    }
+
+    /// Places a message into the peer's append queue.
+    fn append(&mut self, around: &mut Surroundings<'_>, visit: &mut Visit, span: LocalSpan) -> Progress {
+        let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+        if !enter(connection, visit) {
+            return Progress::Waiting;
+        }
+        let append = connection.append.as_ref().expect("the caller looked");
+        let intent = connection.out.intent();
+        let reservation = match connection.reservation {
+            Some(reservation) => reservation,
+            None => match append::reserve(append.layout, &append.memory, &*connection.area, intent, span.size) {
+                Ok(reservation) => reservation,
+                Err(Refusal::TooLong) => return Progress::Failed(Status::RemoteInvalidRequest),
+                Err(Refusal::Hostile) => return Progress::Failed(Status::RemoteOperation),
+                Err(Refusal::NoBuffer) => {
+                    let now = clock::now();
+                    let since = *self.append_refused_since.get_or_insert(now);
+                    let patience = retry_time(self.options.rnr_retry_count, self.options.rnr_retry_delay_ns);
+                    let is_patient = now.saturating_sub(since) < patience;
+                    return if is_patient { Progress::Waiting } else { Progress::Failed(Status::RnrRetryExceeded) };
+                }
+            },
+        };
+        self.append_refused_since = None;
+        // Kept if the region must be fetched first. The receiver waits for it as long as this side lives.
+        connection.reservation = Some(reservation);
+        let memory = match connection.memory.appendable(reservation.buffer.region) {
+            Resolved::At(memory, _) => memory,
+            other => return not_there(connection, other),
+        };
+        connection.reservation = None;
+        let start = reservation.buffer.offset.checked_add(reservation.offset);
+        let fits = start.is_some_and(|start| stonecast_base::Span::new(start, u64::from(span.size)).fits(memory.size()));
+        let (Some(start), true) = (start, fits) else { return Progress::Failed(Status::RemoteOperation) };
+        let from = local(around.regions, span).expect("the caller looked");
+        copy(from, span.offset, &*memory, start, u64::from(span.size), around.scratch);
+        crate::step::step("append: copied");
+        let append = connection.append.as_ref().expect("the caller looked");
+        append::publish(
+            append.layout,
+            &append.memory,
+            &*connection.area,
+            intent,
+            &reservation,
+            connection.peer_queue_pair,
+            span.size,
+        );
+        visit.has_appended = true;
+        Progress::Done
+    }
+}
+
+fn write_with_immediate(
+    connection: &mut Connection,
+    visit: &mut Visit,
+    around: &mut Surroundings<'_>,
+    span: LocalSpan,
+    remote: RemoteAddress,
+    immediate: u32,
+) -> Progress {
+    if connection.append.is_some() {
+        return Progress::Failed(Status::RemoteInvalidRequest);
+    }
+    let Some(from) = local(around.regions, span) else { return Progress::Failed(Status::LocalProtection) };
+    let entry = Entry { kind: EntryKind::WriteWithImmediate, size: span.size, immediate };
+    // Without room for the entry nothing is written yet.
+    if !connection.producer.has_room(&*connection.area, entry) {
+        return Progress::Waiting;
+    }
+    if span.size > 0 {
+        let placed = reach(connection, visit, remote, u64::from(span.size), Access::REMOTE_WRITE, |to, at| {
+            copy(from, span.offset, to, at, u64::from(span.size), around.scratch);
+            crate::step::step("requester: written");
+            Ok(())
+        });
+        if placed != Progress::Done {
+            return placed;
+        }
+    }
+    match connection.producer.push(&*connection.area, entry, &[]) {
+        Ok(Some(end)) => Progress::InRing(end),
+        Ok(None) => Progress::Waiting,
+        Err(_) => Progress::Failed(Status::RemoteOperation),
+    }
+}
+
+/// Copies out of the peer's memory, and makes sure that the key was valid all the time.
+fn read(connection: &mut Connection, remote: RemoteAddress, size: u64, copy: impl FnOnce(&MappedRegion, u64)) -> Progress {
+    let (memory, at) = match connection.memory.resolve(remote, size, Access::REMOTE_READ) {
+        Resolved::At(memory, at) => (memory, at),
+        other => return not_there(connection, other),
+    };
+    copy(&memory, at);
+    memory.read_fence();
+    match connection.memory.is_current(remote.rkey) {
+        true => Progress::Done,
+        false => Progress::Failed(Status::RemoteAccess),
+    }
+}
+
+/// An operation on one word, whose old value goes to `span`.
+fn atomic(
+    connection: &mut Connection,
+    visit: &mut Visit,
+    around: &mut Surroundings<'_>,
+    span: Option<LocalSpan>,
+    remote: RemoteAddress,
+    right: Access,
+    change: impl FnOnce(&MappedRegion, u64) -> u64,
+) -> Progress {
+    let to = match span {
+        Some(span) => match local(around.regions, span) {
+            Some(memory) => Some((memory, span.offset)),
+            None => return Progress::Failed(Status::LocalProtection),
+        },
+        None => None,
+    };
+    reach(connection, visit, remote, WORD, right, |memory, at| {
+        if !at.is_multiple_of(WORD) {
+            return Err(Status::RemoteInvalidRequest);
+        }
+        let found = change(memory, at);
+        if let Some((memory, offset)) = to {
+            memory.write(offset, &found.to_ne_bytes());
+        }
+        Ok(())
+    })
+}
+
+/// Announces a change of the peer's memory. False when the peer honours nothing any more; its goodbye is on its way.
+fn enter(connection: &mut Connection, visit: &mut Visit) -> bool {
+    if !visit.is_inside {
+        connection.announcement.enter(&*connection.area);
+        visit.is_inside = true;
+    }
+    !connection.peer_has_closed()
+}
+
+/// Lets `change` change the peer's memory at `remote`, if `right` is granted there, announced before the key is looked
+/// at.
+fn reach(
+    connection: &mut Connection,
+    visit: &mut Visit,
+    remote: RemoteAddress,
+    size: u64,
+    right: Access,
+    change: impl FnOnce(&MappedRegion, u64) -> Result<(), Status>,
+) -> Progress {
+    if !enter(connection, visit) {
+        return Progress::Waiting;
+    }
+    match connection.memory.resolve(remote, size, right) {
+        Resolved::At(memory, at) => match change(&memory, at) {
+            Ok(()) => Progress::Done,
+            Err(status) => Progress::Failed(status),
+        },
+        other => not_there(connection, other),
+    }
+}
+
+/// What to do about memory that is not there yet.
+fn not_there(connection: &Connection, resolved: Resolved) -> Progress {
+    match resolved {
+        Resolved::Missing(wanted) => {
+            connection.want(wanted);
+            Progress::Waiting
+        }
+        Resolved::Awaited => Progress::Waiting,
+        Resolved::Refused(status) => Progress::Failed(status),
+        Resolved::At(..) => unreachable!("the caller handles what is there"),
+    }
+}

@@ -1,0 +1,166 @@
+//! Revoking keys: first the key opens nothing for whoever looks from now on, then everybody who looked before must have
+//! left. See [`crate::announcement`] for the argument.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{DeviceError, QueuePair, Rkey};
+use stonecast_media::MappedRegion;
+
+use crate::announcement::{Inside, has_left, look};
+use crate::clock;
+use crate::connection::Connection;
+use crate::control::{Line, Token};
+use crate::device::State;
+use crate::primitive::Memory;
+use crate::socket;
+
+/// How often a look is repeated at once: a copy of a few hundred bytes is over by then.
+const SPINS: u32 = 200;
+
+/// A key that opens nothing any more, but somebody may still be inside.
+#[derive(Debug)]
+pub(crate) struct Revocation {
+    since: Nanoseconds,
+    waits: Vec<Wait>,
+}
+
+/// A peer that was inside.
+#[derive(Debug)]
+struct Wait {
+    token: Token,
+    peer: String,
+    area: Rc<MappedRegion>,
+    word: u64,
+    inside: Inside,
+}
+
+/// What is left of the connection of a destroyed queue pair whose peer was in the middle of something.
+#[derive(Debug)]
+pub(crate) struct Zombie {
+    line: Line,
+    area: Rc<MappedRegion>,
+    word: u64,
+    inside: Inside,
+    /// Where its append intent is, and into which queue.
+    pub(crate) intent: u64,
+    pub(crate) srq: Option<u32>,
+}
+
+impl Zombie {
+    /// Hangs up; the peer is in the middle of something, so its end is waited for.
+    pub(crate) fn new(connection: Connection, inside: Inside, srq: Option<u32>) -> Self {
+        socket::end_sending(&connection.line.socket);
+        let word = connection.inward.announcement();
+        let intent = connection.inward.intent();
+        Self { line: connection.line, area: connection.area, word, inside, intent, srq }
+    }
+
+    /// The append intent.
+    pub(crate) fn claims(&self) -> u64 {
+        Memory::load(&*self.area, self.intent)
+    }
+}
+
+impl State {
+    pub(crate) fn poll_invalidate(&mut self, rkey: Rkey, context: &mut Context<'_>) -> Poll<Result<(), DeviceError>> {
+        if self.keys.get(rkey).is_none() {
+            let released = self.keys.was_released(rkey);
+            let unknown = DeviceError::NoSuch { what: "key", index: rkey.0.into() };
+            return Poll::Ready(if released { Ok(()) } else { Err(unknown) });
+        }
+        if !self.revocations.contains_key(&rkey) {
+            self.revoke(rkey);
+        }
+        for _ in 0..SPINS {
+            if self.try_release(rkey) {
+                return Poll::Ready(Ok(()));
+            }
+            std::hint::spin_loop();
+        }
+        let revocation = &self.revocations[&rkey];
+        if clock::now().saturating_sub(revocation.since) >= self.quiesce_timeout_ns {
+            let peer = revocation.waits.first().map(|wait| wait.peer.clone()).unwrap_or_default();
+            return Poll::Ready(Err(DeviceError::Unquiesced { peer }));
+        }
+        self.revoking.push(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Takes the validity away and notes who is inside.
+    fn revoke(&mut self, rkey: Rkey) {
+        let key = *self.keys.get(rkey).expect("the caller looked");
+        self.keys.revoke(rkey);
+        self.control.with_regions(|regions| {
+            if let Some(shared) = regions.get_mut(&key.region) {
+                shared.keys.remove(&rkey);
+            }
+        });
+        self.keys.memory().full_fence();
+        let mut waits = Vec::new();
+        for (handle, qp) in self.qps.iter() {
+            let is_open = key.queue_pair == 0 || key.queue_pair == handle;
+            let Some(connection) = qp.connection.as_ref().filter(|_| is_open) else { continue };
+            if let Some(inside) = connection.inside() {
+                let word = connection.inward.announcement();
+                let area = connection.area.clone();
+                waits.push(Wait { token: connection.line.token, peer: connection.line.peer.to_string(), area, word, inside });
+            }
+        }
+        for zombie in &self.zombies {
+            if let Some(inside) = look(&*zombie.area, zombie.word) {
+                let area = zombie.area.clone();
+                let peer = zombie.line.peer.to_string();
+                waits.push(Wait { token: zombie.line.token, peer, area, word: zombie.word, inside });
+            }
+        }
+        self.revocations.insert(rkey, Revocation { since: clock::now(), waits });
+    }
+
+    /// Frees the key if nobody is inside any more.
+    fn try_release(&mut self, rkey: Rkey) -> bool {
+        let revocation = self.revocations.get_mut(&rkey).expect("the caller revoked it");
+        revocation.waits.retain(|wait| !has_left(&*wait.area, wait.word, wait.inside));
+        if !revocation.waits.is_empty() {
+            return false;
+        }
+        self.revocations.remove(&rkey);
+        self.keys.release(rkey);
+        true
+    }
+
+    /// Revokes the windows of a queue pair that is destroyed; nobody waits for them.
+    pub(crate) fn revoke_windows(&mut self, qp: QueuePair) {
+        for rkey in self.keys.select(|key| key.queue_pair == qp.0) {
+            if !self.revocations.contains_key(&rkey) {
+                self.revoke(rkey);
+            }
+            self.try_release(rkey);
+        }
+    }
+
+    /// Nobody is at the other end of `token` any more, so nobody of there is inside.
+    pub(crate) fn release_dead(&mut self, token: Token) {
+        self.zombies.retain(|zombie| zombie.line.token != token);
+        for revocation in self.revocations.values_mut() {
+            revocation.waits.retain(|wait| wait.token != token);
+        }
+    }
+
+    /// Ends what is left of connections and revocations that nobody polls. Returns who waits for revocations.
+    pub(crate) fn progress_revocations(&mut self) -> Vec<Waker> {
+        self.zombies.retain(|zombie| {
+            let left = has_left(&*zombie.area, zombie.word, zombie.inside);
+            if left {
+                socket::end(&zombie.line.socket);
+            }
+            !left
+        });
+        let keys: Vec<Rkey> = self.revocations.keys().copied().collect();
+        for rkey in keys {
+            self.try_release(rkey);
+        }
+        std::mem::take(&mut self.revoking)
+    }
+}

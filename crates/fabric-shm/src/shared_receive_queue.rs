@@ -1,0 +1,116 @@
+//! Receive queues that many queue pairs share: of ordinary buffers, or of buffers that take many messages.
+
+use std::collections::VecDeque;
+
+use stonecast_fabric::{Opcode, Placement, QueuePair, ReceiveRequest, Status, WorkCompletion};
+use stonecast_media::MappedRegion;
+
+use crate::append::{AppendLayout, AppendQueue, Arrival};
+use crate::completion_queue::CompletionQueues;
+
+/// Strides of all buffers of a multi-packet queue together. The slots take 16 bytes each, of which only touched pages
+/// exist.
+pub(crate) const SLOTS: u64 = 1 << 18;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct SharedReceiveQueueState {
+    pub(crate) capacity: usize,
+    pub(crate) buffers: Buffers,
+    /// Queue pairs that take from it, with their completion queue for arrivals.
+    pub(crate) users: Vec<User>,
+}
+
+/// Where the buffers are.
+#[derive(Debug)]
+pub(crate) enum Buffers {
+    /// One message each.
+    Single(VecDeque<ReceiveRequest>),
+    /// Many messages each.
+    Multi(Box<MultiPacket>),
+}
+
+/// A multi-packet queue.
+#[derive(Debug)]
+pub(crate) struct MultiPacket {
+    pub(crate) memory: MappedRegion,
+    pub(crate) queue: AppendQueue,
+    /// Whether the receiver waits for a live requester. Whoever publishes rings, so that is no reason to stay awake.
+    pub(crate) is_held_up: bool,
+    /// Consumed buffers that no queue pair was there to tell of.
+    untold: Vec<u64>,
+}
+
+/// A queue pair that takes from a shared queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct User {
+    pub(crate) queue_pair: u32,
+    pub(crate) receive_cq: u32,
+}
+
+impl SharedReceiveQueueState {
+    /// What requesters must know of a multi-packet queue.
+    pub(crate) fn append(&self) -> Option<(AppendLayout, &MappedRegion)> {
+        match &self.buffers {
+            Buffers::Single(_) => None,
+            Buffers::Multi(multi) => Some((multi.queue.layout(), &multi.memory)),
+        }
+    }
+}
+
+impl MultiPacket {
+    pub(crate) fn new(memory: MappedRegion, layout: AppendLayout) -> Self {
+        Self { memory, queue: AppendQueue::new(layout), is_held_up: false, untold: Vec::new() }
+    }
+
+    /// Whether something may have arrived that can be taken.
+    pub(crate) fn has_arrivals(&self) -> bool {
+        !self.is_held_up && !self.queue.is_empty(&self.memory)
+    }
+
+    /// Takes what has arrived. `Err` when the memory holds what no honest peer writes: nothing in it can be trusted any
+    /// more. Returns whether there was anything.
+    pub(crate) fn take_arrivals(
+        &mut self,
+        users: &[User],
+        is_claimed: impl Fn(u64) -> bool,
+        cqs: &mut CompletionQueues,
+    ) -> Result<bool, crate::ring::Hostile> {
+        let mut worked = false;
+        // Arrivals are told to the queue pair that they came on; the end of a buffer to whoever was served last.
+        let mut last = users.first().copied();
+        if let Some(user) = last {
+            for wr_id in self.untold.drain(..) {
+                cqs.push(user.receive_cq, consumed(user.queue_pair, wr_id));
+            }
+        }
+        while let Some(arrival) = self.queue.next(&self.memory, &is_claimed)? {
+            worked = true;
+            match arrival {
+                Arrival::Message { wr_id, queue_pair, offset, size } => {
+                    // A message for a queue pair that was destroyed is nobody's.
+                    let Some(&user) = users.iter().find(|user| user.queue_pair == queue_pair) else { continue };
+                    let placement = Placement { offset: offset as u32, size };
+                    cqs.push(user.receive_cq, received(queue_pair, wr_id, placement));
+                    last = Some(user);
+                }
+                Arrival::Consumed { wr_id } => match last {
+                    Some(user) => cqs.push(user.receive_cq, consumed(user.queue_pair, wr_id)),
+                    None => self.untold.push(wr_id),
+                },
+            }
+        }
+        self.is_held_up = !self.queue.is_empty(&self.memory);
+        Ok(worked)
+    }
+}
+
+fn received(queue_pair: u32, wr_id: u64, placement: Placement) -> WorkCompletion {
+    let qp = QueuePair(queue_pair);
+    WorkCompletion { wr_id, status: Status::Success, opcode: Opcode::Receive, qp, immediate: 0, placement }
+}
+
+fn consumed(queue_pair: u32, wr_id: u64) -> WorkCompletion {
+    let placement = Placement { offset: 0, size: 0 };
+    WorkCompletion { opcode: Opcode::BufferConsumed, ..received(queue_pair, wr_id, placement) }
+}

@@ -1,0 +1,288 @@
+//! The Unix sockets of a device: addresses, listening without disturbing a living server, packets with descriptors.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, chmod, flock, open, statat, unlink};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+};
+use stonecast_fabric::DeviceError;
+
+use crate::message::DESCRIPTORS_MAX;
+
+const SCHEME: &str = "shm:";
+/// Connections that wait until the control thread takes them.
+const BACKLOG: i32 = 1024;
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) process: i32,
+    pub(crate) user: u32,
+}
+
+/// A listening socket. Its file goes when it is dropped, if it is still its own.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) socket: OwnedFd,
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+/// A packet that arrived.
+#[derive(Debug)]
+pub(crate) struct Packet {
+    pub(crate) size: usize,
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "process {} of user {}", self.process, self.user)
+    }
+}
+
+/// The path in `address`.
+pub(crate) fn parse(address: &str) -> Result<PathBuf, DeviceError> {
+    let refuse = |reason: &str| DeviceError::Address { address: address.into(), reason: reason.into() };
+    let path = address.strip_prefix(SCHEME).ok_or_else(|| refuse("a shared-memory address is shm:PATH"))?;
+    if path.is_empty() || path.contains('\0') || Path::new(path).file_name().is_none() {
+        return Err(refuse("the path of a socket is missing after shm:"));
+    }
+    Ok(path.into())
+}
+
+/// An address of the socket at `path`, however long the path is: the folder that holds it is opened, and named by its
+/// descriptor, which is returned to be kept as long as the address is used.
+fn socket_address(path: &Path) -> io::Result<(SocketAddrUnix, Option<OwnedFd>)> {
+    match SocketAddrUnix::new(path) {
+        Ok(address) => Ok((address, None)),
+        Err(Errno::NAMETOOLONG) => {
+            let folder = open(folder_of(path), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+            let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
+            Ok((SocketAddrUnix::new(&short)?, Some(folder)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn new_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// Connects to who listens at `path`.
+pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
+    let (address, _folder) = socket_address(path)?;
+    let socket = new_socket()?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket)
+}
+
+impl Listener {
+    /// Listens at `path`. Replaces the socket file of a dead server and nothing else.
+    pub(crate) fn new(path: &Path, mode: u32) -> io::Result<Self> {
+        // Two servers that start at once must not both find the same stale file and each put its own in its place.
+        let folder = open(folder_of(path), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        flock(&folder, FlockOperation::LockExclusive)?;
+        remove_stale(path)?;
+        let (address, _folder) = socket_address(path)?;
+        let socket = new_socket()?;
+        rustix::net::bind(&socket, &address)?;
+        // Nobody can connect before `listen`, so nobody slips in before the mode is right.
+        chmod(path, Mode::from_raw_mode(mode))?;
+        rustix::net::listen(&socket, BACKLOG)?;
+        Ok(Self { socket, path: path.to_owned(), identity: identity(path)? })
+    }
+
+    /// The next who connects.
+    pub(crate) fn accept(&self) -> io::Result<OwnedFd> {
+        Ok(rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            // A file that stays behind is replaced by the next server.
+            let _ = unlink(&self.path);
+        }
+    }
+}
+
+/// Device and inode of the file at `path`.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let status = statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok((status.st_dev, status.st_ino))
+}
+
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let status = match statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(status) => status,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is in the way; remove it or choose another path"));
+    }
+    match connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(unlink(path)?),
+        // Also a full backlog, a socket of another type, or one that may not be touched: somebody's.
+        Ok(_) | Err(_) => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "another process listens there; stop it or choose another path",
+        )),
+    }
+}
+
+/// Who is at the other end of `socket`.
+pub(crate) fn peer(socket: &OwnedFd) -> io::Result<Peer> {
+    let credentials = rustix::net::sockopt::socket_peercred(socket)?;
+    Ok(Peer { process: credentials.pid.as_raw_nonzero().get(), user: credentials.uid.as_raw() })
+}
+
+/// Sends one packet, or fails at once.
+pub(crate) fn send(socket: &OwnedFd, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)), "there is space for all descriptors of a packet");
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let sent = rustix::io::retry_on_intr(|| {
+        rustix::net::sendmsg(socket, &[IoSlice::new(packet)], &mut control, flags)
+    })?;
+    assert_eq!(sent, packet.len(), "packets are sent whole");
+    Ok(())
+}
+
+/// Receives one packet into `buffer`. A size of 0 is the end. A packet that does not fit fails as invalid data.
+pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Packet> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let message = rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(socket.as_fd(), &mut [IoSliceMut::new(buffer)], &mut control, flags)
+    })?;
+    let mut descriptors = Vec::new();
+    for ancillary in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = ancillary {
+            descriptors.extend(received);
+        }
+    }
+    if message.flags.contains(rustix::net::ReturnFlags::TRUNC) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the packet is too long"));
+    }
+    Ok(Packet { size: message.bytes, descriptors })
+}
+
+/// Says that nothing more will be sent: the peer finds the end.
+pub(crate) fn end_sending(socket: &OwnedFd) {
+    // Fails only where the connection is gone already.
+    let _ = rustix::net::shutdown(socket, Shutdown::Write);
+}
+
+/// Ends both directions: both sides find the end.
+pub(crate) fn end(socket: &OwnedFd) {
+    // Fails only where the connection is gone already.
+    let _ = rustix::net::shutdown(socket, Shutdown::Both);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_a_path() {
+        assert_eq!(parse("shm:./a/socket").unwrap(), Path::new("./a/socket"));
+        for wrong in ["", "shm:", "shm:/", "verbs:host:1", "/tmp/socket", "shm:a\0b"] {
+            assert!(matches!(parse(wrong), Err(DeviceError::Address { .. })), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_socket_file_of_a_dead_server_is_replaced_and_that_of_a_living_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let dead = new_socket().unwrap();
+        rustix::net::bind(&dead, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        drop(dead);
+        let living = Listener::new(&path, 0o600).unwrap();
+        let refused = Listener::new(&path, 0o600).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        assert!(connect(&path).is_ok(), "the living server was not disturbed");
+        drop(living);
+        assert!(!path.exists(), "a server takes its socket file away");
+    }
+
+    /// Needs the check of the file type: without it the file would be removed or connected to.
+    #[test]
+    fn a_file_that_is_no_socket_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        std::fs::write(&path, b"precious").unwrap();
+        assert_eq!(Listener::new(&path, 0o600).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_server_does_not_remove_the_socket_of_its_successor() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let first = Listener::new(&path, 0o600).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let _second = Listener::new(&path, 0o600).unwrap();
+        drop(first);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn only_the_owner_may_connect_unless_the_mode_says_otherwise() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        for mode in [0o600, 0o666] {
+            let path = folder.path().join(format!("socket{mode}"));
+            let _listener = Listener::new(&path, mode).unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+        }
+    }
+
+    #[test]
+    fn a_long_path_works() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("a".repeat(100)).join("b".repeat(100));
+        std::fs::create_dir_all(&deep).unwrap();
+        let path = deep.join("socket");
+        let listener = Listener::new(&path, 0o600).unwrap();
+        connect(&path).unwrap();
+        assert_eq!(peer(&listener.accept().unwrap()).unwrap().process, std::process::id() as i32);
+    }
+
+    #[test]
+    fn packets_carry_descriptors_and_more_than_allowed_do_not_arrive() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = Listener::new(&path, 0o600).unwrap();
+        let client = connect(&path).unwrap();
+        let server = listener.accept().unwrap();
+        send(&client, b"four", &[listener.socket.as_fd(), client.as_fd()]).unwrap();
+        let mut buffer = [0; 64];
+        let packet = receive(&server, &mut buffer).unwrap();
+        assert_eq!((packet.size, packet.descriptors.len()), (4, 2));
+        send(&client, &[0; 65], &[]).unwrap();
+        assert_eq!(receive(&server, &mut buffer).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(receive(&server, &mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        end(&client);
+        assert_eq!(receive(&server, &mut buffer).unwrap().size, 0);
+    }
+}
