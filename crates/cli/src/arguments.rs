@@ -135,9 +135,9 @@ pub struct Serve {
     /// Written when the server is ready, with its process number in it.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Stops when the process that started it is gone.
-    #[arg(long, hide = true)]
-    pub exit_with_parent: bool,
+    /// Stops when the process with this number, which started it, is gone.
+    #[arg(long, hide = true, value_name = "PROCESS")]
+    pub exit_with_parent: Option<i32>,
 }
 
 /// `put`.

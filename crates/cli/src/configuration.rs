@@ -13,9 +13,7 @@ use crate::values::{Address, Size};
 /// Folder of the pool where nothing else is said.
 const DATA: &str = "./stonecast-data";
 /// Enough to try things out; sparse until it is used.
-const CAPACITY: Size = Size(1 << 30);
-/// Large enough that a lease lasts for thousands of small records, small enough that hundreds of clients find one.
-const SEGMENT_SIZE: Size = Size(4 << 20);
+pub const CAPACITY: Size = Size(1 << 30);
 
 /// The configuration file. Its keys are the names of the flags.
 #[derive(Debug, Default, Deserialize)]
@@ -42,10 +40,10 @@ pub struct Serving {
     pub durability: Option<DurabilityArgument>,
     /// `None`: nobody said; what the pool has, or `page-file` for a new one.
     pub platform: Option<PlatformArgument>,
-    /// Of a new pool.
-    pub capacity: Size,
-    /// Of a new pool.
-    pub segment_size: Size,
+    /// `None`: nobody said; what the pool has, or [`CAPACITY`] for a new one.
+    pub capacity: Option<Size>,
+    /// `None`: nobody said; what the pool has, or the default of pools for a new one.
+    pub segment_size: Option<Size>,
     /// Who may write into the log.
     pub clients: ClientsArgument,
 }
@@ -56,8 +54,9 @@ impl File {
         let Some(path) = path else { return Ok(Self::default()) };
         let text = fs::read_to_string(path)
             .map_err(|error| Failure::usage(format!("cannot read the configuration file {}: {error}", path.display())))?;
-        toml::from_str(&text)
-            .map_err(|error| Failure::usage(format!("the configuration file {}: {}", path.display(), error.to_string().trim_end())))
+        toml::from_str(&text).map_err(|error| {
+            Failure::usage(format!("the configuration file {}: {}", path.display(), error.to_string().trim_end()))
+        })
     }
 
     /// How to serve.
@@ -69,8 +68,8 @@ impl File {
             listen,
             durability: flags.durability.or(self.durability),
             platform: flags.platform.or(self.platform),
-            capacity: flags.capacity.or(self.capacity).unwrap_or(CAPACITY),
-            segment_size: flags.segment_size.or(self.segment_size).unwrap_or(SEGMENT_SIZE),
+            capacity: flags.capacity.or(self.capacity),
+            segment_size: flags.segment_size.or(self.segment_size),
             clients: flags.clients.or(self.clients).unwrap_or(ClientsArgument::Trusted),
             data,
         }
@@ -122,7 +121,7 @@ mod tests {
         let serving = file(text).unwrap().serving(&serve(&["--capacity", "3GiB", "--durability", "power"]));
         assert_eq!(serving.data, Path::new("/a"));
         assert_eq!(serving.listen, ["shm:/a/socket".parse().unwrap()]);
-        assert_eq!((serving.capacity, serving.segment_size), (Size(3 << 30), Size(1 << 20)));
+        assert_eq!((serving.capacity, serving.segment_size), (Some(Size(3 << 30)), Some(Size(1 << 20))));
         assert_eq!(serving.clients, ClientsArgument::Copying);
         assert_eq!(serving.durability, Some(DurabilityArgument::Power));
     }

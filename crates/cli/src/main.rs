@@ -1,1 +1,60 @@
-fn main() {}
+//! The `stonecast` binary: server, client, tools and benchmarks.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `arguments.rs`, `values.rs` | what can be typed |
+//! | `configuration.rs` | flag, environment, file, default: where a setting comes from |
+//! | `commands/` | one file for each command |
+//! | `session.rs` | a connection to a server, and the loop that drives it |
+//! | `ndjson.rs` | the exchange format |
+//! | `output.rs`, `progress.rs` | results to stdout, words to stderr |
+//! | `signals.rs` | the end of a server in good order |
+//! | `failure.rs` | exit status and message |
+//!
+//! Manners: results go to stdout, words for people to stderr. Status 0: done; 1: the operation failed; 2: wrong usage.
+//! An error says what was wrong and what to do, and is never a backtrace.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod commands;
+mod configuration;
+mod failure;
+mod ndjson;
+mod output;
+#[allow(dead_code)]
+mod own_server;
+mod progress;
+mod session;
+mod signals;
+mod values;
+
+use std::panic::{self, PanicHookInfo};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::Arguments;
+use failure::Failure;
+
+fn main() -> ExitCode {
+    panic::set_hook(Box::new(report_defect));
+    let arguments = Arguments::parse();
+    match panic::catch_unwind(|| commands::run(arguments)) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(failure)) => {
+            if !matches!(failure, Failure::Silent) {
+                output::error(&failure);
+            }
+            ExitCode::from(failure.status())
+        }
+        // Reported by the hook.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// A broken invariant, in the words of its assertion.
+fn report_defect(info: &PanicHookInfo<'_>) {
+    let message = info.payload_as_str().unwrap_or("no message");
+    let place = info.location().map(|location| format!(" ({}:{})", location.file(), location.line())).unwrap_or_default();
+    output::error(&format!("stonecast is broken, please report this: {message}{place}"));
+}

@@ -20,7 +20,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
-use stonecast_store_direct::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
+use stonecast_store_direct::limits::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 
 /// Longest line: every byte of the largest entry as `\u00xx`, and white space as much as anyone writes.
 const LINE_SIZE_MAX: u64 = 6 * (KEY_SIZE_MAX as u64 + VALUE_SIZE_MAX as u64) + 4096;
@@ -89,6 +89,11 @@ impl<R: BufRead> Reader<R> {
     /// Reads from `input`.
     pub fn new(input: R) -> Self {
         Self { input, line: 0, buffer: Vec::new() }
+    }
+
+    /// Number of the line that was read last, from 1.
+    pub fn line(&self) -> u64 {
+        self.line
     }
 
     /// The next entry and how many bytes of input were used since the last; `None` at the end.

@@ -49,7 +49,8 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let size = text.parse::<bytesize::ByteSize>();
-        size.map(|size| Self(size.as_u64())).map_err(|_| "a size is a number of bytes, with KiB, MiB, GiB, KB, MB or GB after it".into())
+        size.map(|size| Self(size.as_u64()))
+            .map_err(|_| "a size is a number of bytes, with KiB, MiB, GiB, KB, MB or GB after it".into())
     }
 }
 

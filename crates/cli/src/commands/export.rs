@@ -1,0 +1,110 @@
+//! `export`: every entry as NDJSON, in the order in which they were stored.
+
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use stonecast_store_direct::Client;
+use tempfile::NamedTempFile;
+
+use super::import::{Transferred, report};
+use crate::arguments::Export;
+use crate::failure::Failure;
+use crate::ndjson;
+use crate::progress::Progress;
+use crate::session::Session;
+
+/// Bytes written to the file at once.
+const BUFFER_SIZE: usize = 1 << 20;
+
+/// See the module documentation.
+pub fn run(flags: &Export, session: Session) -> Result<(), Failure> {
+    let start = Instant::now();
+    let mut output = BufWriter::with_capacity(BUFFER_SIZE, Destination::open(flags.file.as_deref())?);
+    let (entries, bytes) = session.run(async |client| write_all(client, &mut output).await)?;
+    session.close();
+    let output = output.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let to_stdout = matches!(output, Destination::Stdout(_));
+    output.finish()?;
+    if to_stdout {
+        return Ok(());
+    }
+    report(flags.json, "exported", Transferred { entries, bytes, seconds: start.elapsed().as_secs_f64() })
+}
+
+async fn write_all(client: &Client, output: &mut impl Write) -> Result<(u64, u64), Failure> {
+    let mut entries = client.entries().await?;
+    let progress = Progress::of_count("exporting", Some(entries.len() as u64));
+    let mut batch = Vec::new();
+    let mut line = Vec::new();
+    let (mut count, mut bytes) = (0, 0);
+    loop {
+        entries.next(client, &mut batch).await?;
+        if batch.is_empty() {
+            return Ok((count, bytes));
+        }
+        for entry in &batch {
+            line.clear();
+            ndjson::write(&mut line, &entry.key, &entry.value)?;
+            output.write_all(&line)?;
+            count += 1;
+            bytes += line.len() as u64;
+        }
+        progress.advance(batch.len() as u64);
+    }
+}
+
+/// Where an export goes. A file of that name is replaced when all is written, so that it is never half an export; a pipe
+/// or a device is written as it comes.
+enum Destination {
+    Stdout(io::Stdout),
+    Device(fs::File),
+    File(NamedTempFile, PathBuf),
+}
+
+impl Destination {
+    fn open(path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path.filter(|path| *path != Path::new("-")) else { return Ok(Self::Stdout(io::stdout())) };
+        let refuse = |error: io::Error| Failure::operation(format!("cannot write {}: {error}", path.display()));
+        if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+            return fs::OpenOptions::new().write(true).open(path).map(Self::Device).map_err(refuse);
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let everybody = fs::Permissions::from_mode(0o666);
+        let file = tempfile::Builder::new().prefix(".stonecast-export-").permissions(everybody).tempfile_in(folder);
+        Ok(Self::File(file.map_err(refuse)?, path.to_owned()))
+    }
+
+    /// All is written.
+    fn finish(self) -> Result<(), Failure> {
+        match self {
+            Self::Stdout(mut stdout) => Ok(stdout.flush()?),
+            Self::Device(mut file) => Ok(file.flush()?),
+            Self::File(file, path) => {
+                let refuse = |error: io::Error| Failure::operation(format!("cannot write {}: {error}", path.display()));
+                file.as_file().sync_all().map_err(refuse)?;
+                file.persist(&path).map(drop).map_err(|error| refuse(error.error))
+            }
+        }
+    }
+}
+
+impl Write for Destination {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stdout(stdout) => stdout.write(bytes),
+            Self::Device(file) => file.write(bytes),
+            Self::File(file, _) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stdout(stdout) => stdout.flush(),
+            Self::Device(file) => file.flush(),
+            Self::File(file, _) => file.flush(),
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! One file for each command.
+
+mod export;
+mod import;
+mod key_value;
+mod offline;
+mod serve;
+mod stat;
+mod ycsb;
+
+use std::path::PathBuf;
+
+use crate::arguments::{Arguments, Bench, Command, Connection};
+use crate::configuration::File;
+use crate::failure::Failure;
+use crate::session::Session;
+
+/// Does what was asked.
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
+    let file = File::load(arguments.config.as_deref())?;
+    let connect = |file: File, flags: &Connection| {
+        Session::open(&file.connecting(flags, std::env::var_os("STONECAST_DATA").map(PathBuf::from)))
+    };
+    match arguments.command {
+        Command::Serve(flags) => serve::run(&flags, &file.serving(&flags)),
+        Command::Put(flags) => key_value::put(&flags, connect(file, &flags.connection)?),
+        Command::Get(flags) => key_value::get(&flags, connect(file, &flags.connection)?),
+        Command::Delete(flags) => key_value::delete(&flags, connect(file, &flags.connection)?),
+        Command::Import(flags) => import::run(&flags, || connect(file, &flags.connection)),
+        Command::Export(flags) => export::run(&flags, connect(file, &flags.connection)?),
+        Command::Stat(flags) => stat::run(&flags, connect(file, &flags.connection)?),
+        Command::Inspect(flags) => offline::inspect(&flags),
+        Command::Verify(flags) => offline::verify(&flags),
+        Command::Bench(Bench::Ycsb(flags)) => ycsb::run(&flags),
+    }
+}

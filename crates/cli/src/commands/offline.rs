@@ -1,0 +1,217 @@
+//! `inspect` and `verify`: a pool without a server, read and never changed.
+
+use std::rc::Rc;
+
+use serde::Serialize;
+use stonecast_base::Corruption;
+use stonecast_log::{Finding, LogFormat, Secret, SegmentVerdict, UNIT_SIZE, walk_segment};
+use stonecast_media::{DirectoryBacking, MediaError, OpenMode, Pool};
+use stonecast_store_direct::verify as verify_pool;
+
+use crate::arguments::Offline;
+use crate::failure::Failure;
+use crate::output::{self, say, size};
+use crate::progress::Progress;
+
+/// What `inspect` shows of a pool.
+#[derive(Serialize)]
+struct PoolReport {
+    uuid: String,
+    durability: String,
+    platform: String,
+    epoch: u32,
+    clean: bool,
+    served_by: Option<u32>,
+    capacity_bytes: u64,
+    segment_size: u64,
+    segment_count: u32,
+    keys: u64,
+    records: u64,
+    live_bytes: u64,
+    segments: Vec<SegmentReport>,
+}
+
+/// What `inspect` shows of a segment in use.
+#[derive(Serialize)]
+struct SegmentReport {
+    number: u32,
+    generation: u32,
+    records: u64,
+    used_bytes: u64,
+    sealed_records: u32,
+    sealed_bytes: u64,
+    holes: u64,
+    torn: u64,
+    faults: u64,
+}
+
+/// Damage, as `verify --json` prints it.
+#[derive(Serialize)]
+struct Printed<'a> {
+    finding: &'static str,
+    what: &'a str,
+    file: &'a str,
+    offset: u64,
+    found: &'a str,
+    expected: &'a str,
+}
+
+/// The last line of `verify --json`.
+#[derive(Serialize)]
+struct Summary {
+    keys: u64,
+    records: u64,
+    live_bytes: u64,
+    bytes: u64,
+    segments: u64,
+    findings: usize,
+    harmless: usize,
+    torn: usize,
+}
+
+/// Shows a pool.
+pub fn inspect(flags: &Offline) -> Result<(), Failure> {
+    let backing = DirectoryBacking::inspect(&flags.data)?;
+    let served_by = backing.in_use_by();
+    let (pool, _) = Pool::open(Rc::new(backing), OpenMode::Inspect)?;
+    let checked = verify_pool(&pool, &mut |_, _| {})?;
+    let report = PoolReport {
+        uuid: pool.uuid().to_string(),
+        durability: pool.durability().to_string(),
+        platform: pool.platform().persistence_domain.to_string(),
+        epoch: pool.epoch(),
+        clean: pool.was_clean(),
+        served_by,
+        capacity_bytes: pool.capacity(),
+        segment_size: pool.segment_size(),
+        segment_count: pool.segment_count(),
+        keys: checked.keys,
+        records: checked.records,
+        live_bytes: checked.live_bytes,
+        segments: segments_of(&pool),
+    };
+    if !checked.damage.is_empty() {
+        say(format_args!("{} is damaged; `stonecast verify {0}` says where", flags.data.display()));
+    }
+    if flags.json { output::json(&report) } else { output::table(&rows(&report)) }
+}
+
+fn segments_of(pool: &Pool) -> Vec<SegmentReport> {
+    let format = LogFormat {
+        uuid: pool.uuid().as_u128(),
+        tag_key: pool.tag_key(),
+        secret: Some(Secret::new(pool.secret())),
+        segment_size: pool.segment_size(),
+        segment_count: pool.segment_count(),
+    };
+    let (log, name) = (pool.log(), pool.backing().name());
+    let report = |number| {
+        let (mut seal, mut holes, mut torn, mut faults) = (None, 0, 0, 0);
+        let verdict = walk_segment(&*log, &format, &name, number, &mut |finding| match finding {
+            Finding::Seal(found) => seal = Some(found),
+            Finding::Record(_) => {}
+            Finding::Hole { .. } => holes += 1,
+            Finding::Torn { .. } => torn += 1,
+            Finding::Fault(_) => faults += 1,
+        });
+        let SegmentVerdict::Used(state, scanned) = verdict else { return None };
+        Some(SegmentReport {
+            number,
+            generation: state.generation,
+            records: scanned.records,
+            used_bytes: u64::from(state.end) * UNIT_SIZE,
+            sealed_records: seal.map_or(0, |seal| seal.count),
+            sealed_bytes: seal.map_or(0, |seal| u64::from(seal.end) * UNIT_SIZE),
+            holes,
+            torn,
+            faults,
+        })
+    };
+    (0..format.segment_count).filter_map(report).collect()
+}
+
+fn rows(report: &PoolReport) -> Vec<(&'static str, String)> {
+    let mut rows = vec![
+        ("pool", report.uuid.clone()),
+        ("durability", report.durability.clone()),
+        ("platform", report.platform.clone()),
+        ("opened", format!("{} times, {}", report.epoch, if report.clean { "closed in good order" } else { "not closed" })),
+        ("served", report.served_by.map_or("by nobody".to_owned(), |process| format!("by process {process}; counts may move"))),
+        (
+            "capacity",
+            format!("{}, {} segments of {}", size(report.capacity_bytes), report.segment_count, size(report.segment_size)),
+        ),
+        ("keys", report.keys.to_string()),
+        ("records", format!("{}, live {}", report.records, size(report.live_bytes))),
+        ("segments", format!("{} in use", report.segments.len())),
+    ];
+    rows.extend(report.segments.iter().map(|segment| {
+        let SegmentReport { number, generation, records, used_bytes, sealed_records, holes, torn, faults, .. } = segment;
+        let mut words =
+            format!("{number}: generation {generation}, {records} records in {}, {sealed_records} sealed", size(*used_bytes));
+        for (count, what) in [(holes, "holes"), (torn, "torn records"), (faults, "faults")] {
+            if *count > 0 {
+                words += &format!(", {count} {what}");
+            }
+        }
+        ("", words)
+    }));
+    rows
+}
+
+/// Checks a pool.
+pub fn verify(flags: &Offline) -> Result<(), Failure> {
+    let backing = DirectoryBacking::inspect(&flags.data)?;
+    if let Some(process) = backing.in_use_by() {
+        let data = flags.data.display();
+        return Err(Failure::operation(format!(
+            "{data} is in use by process {process}, which changes it; stop that server first"
+        )));
+    }
+    let (pool, repairable) = match Pool::open(Rc::new(backing), OpenMode::Inspect) {
+        Ok(opened) => opened,
+        Err(MediaError::Corrupt(damage)) => return stop_at(flags.json, &[damage]),
+        Err(MediaError::HeaderLost { first, second }) => return stop_at(flags.json, &[first, second]),
+        Err(error) => return Err(error.into()),
+    };
+    let progress = Progress::of_bytes("verifying", Some(pool.capacity()));
+    let mut checked = verify_pool(&pool, &mut |done, _| progress.set(done))?;
+    drop(progress);
+    // A server mends a header from its other copy, and goes without a checkpoint.
+    checked.harmless.splice(0..0, repairable.into_iter().map(|repair| repair.corruption));
+    checked.damage.iter().try_for_each(|damage| report_finding(flags.json, "damage", damage))?;
+    checked.harmless.iter().try_for_each(|damage| report_finding(flags.json, "harmless", damage))?;
+    let (findings, harmless) = (checked.damage.len(), checked.harmless.len());
+    let torn = checked.torn.len();
+    if flags.json {
+        let (keys, records, live_bytes) = (checked.keys, checked.records, checked.live_bytes);
+        let (bytes, segments) = (checked.bytes, checked.segments);
+        output::json(&Summary { keys, records, live_bytes, bytes, segments, findings, harmless, torn })?;
+    } else {
+        let (keys, records) = (checked.keys, checked.records);
+        say(format_args!("checked {} in {} segments: {records} records, {keys} keys", size(checked.bytes), checked.segments));
+        if torn > 0 {
+            say(format_args!("{torn} segments end in writes that were never acknowledged, as a crash leaves them"));
+        }
+    }
+    match findings {
+        0 => Ok(()),
+        count => Err(Failure::operation(format!(
+            "{count} findings: the pool is damaged, and a server will refuse it. Restore it from an export or a copy"
+        ))),
+    }
+}
+
+/// Damage that hides everything else.
+fn stop_at(json: bool, damage: &[Corruption]) -> Result<(), Failure> {
+    damage.iter().try_for_each(|damage| report_finding(json, "damage", damage))?;
+    Err(Failure::operation(format!("{} findings, and without this the rest cannot be checked", damage.len())))
+}
+
+fn report_finding(json: bool, finding: &'static str, damage: &Corruption) -> Result<(), Failure> {
+    let Corruption { what, file, offset, found, expected } = damage;
+    if json {
+        return output::json(&Printed { finding, what, file, offset: *offset, found, expected });
+    }
+    output::bytes(format!("{finding}: {damage}\n").as_bytes())
+}

@@ -1,0 +1,55 @@
+//! Results go to stdout, words for people to stderr.
+//!
+//! Nothing here fails because nobody listens on stderr.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Prints one JSON object on a line of its own.
+pub fn json(value: &impl Serialize) -> Result<(), Failure> {
+    let mut line = serde_json::to_vec(value)?;
+    line.push(b'\n');
+    bytes(&line)
+}
+
+/// Prints bytes as they are.
+pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes)?;
+    stdout.flush()?;
+    Ok(())
+}
+
+/// Prints names and values, the values below each other.
+pub fn table(rows: &[(&str, String)]) -> Result<(), Failure> {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines: String = rows.iter().map(|(name, value)| format!("{name:<width$}  {value}\n")).collect();
+    bytes(lines.as_bytes())
+}
+
+/// Says something to whoever watches: a line on stderr.
+pub fn say(message: impl Display) {
+    // A closed stderr has nobody to tell.
+    let _ = writeln!(io::stderr(), "{message}");
+}
+
+/// Says something that only a person wants to know.
+pub fn say_to_a_person(message: impl Display) {
+    if io::stderr().is_terminal() {
+        say(message);
+    }
+}
+
+/// Says what went wrong.
+pub fn error(message: &impl Display) {
+    say(format_args!("error: {message}"));
+}
+
+/// A number of bytes as people read it.
+pub fn size(bytes: u64) -> String {
+    if bytes < 1024 { format!("{bytes} B") } else { bytesize::ByteSize(bytes).to_string() }
+}

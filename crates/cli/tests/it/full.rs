@@ -1,0 +1,126 @@
+//! Pools without room and media without room: writes are refused, everything else goes on, nothing acknowledged is lost.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{Mount, Place, Server, generated_packages, not_run};
+
+#[test]
+fn a_full_pool_answers_no_space_and_goes_on_serving_reads_and_deletes() {
+    let place = Place::in_volatile_memory();
+    fill_and_restart(&place.pool(), &["--durability", "process", "--capacity", "8MiB", "--segment-size", "1MiB"]);
+}
+
+/// Needs the allocation of a segment before anybody writes there: without it the server dies of SIGBUS.
+#[test]
+fn a_full_volatile_medium_is_no_space_and_no_crash() {
+    match Mount::volatile(12 << 20) {
+        Ok(mount) => fill_and_restart(
+            &mount.path().join("pool"),
+            &["--durability", "process", "--capacity", "64MiB", "--segment-size", "1MiB"],
+        ),
+        Err(reason) => not_run("full volatile medium", &reason),
+    }
+}
+
+/// Needs the allocation of a segment before anybody writes there: without it the server dies of SIGBUS.
+#[test]
+fn a_full_disk_is_no_space_and_no_crash() {
+    match Mount::disk(24 << 20) {
+        Ok(mount) => fill_and_restart(
+            &mount.path().join("pool"),
+            &["--durability", "power", "--capacity", "64MiB", "--segment-size", "1MiB"],
+        ),
+        Err(reason) => not_run("full disk", &reason),
+    }
+}
+
+/// Somebody else may fill the disk while the server runs.
+#[test]
+fn a_disk_that_another_program_fills_is_no_space_until_there_is_room_again() {
+    let mount = match Mount::disk(48 << 20) {
+        Ok(mount) => mount,
+        Err(reason) => return not_run("disk filled by another program", &reason),
+    };
+    let pool = mount.path().join("pool");
+    let options = ["--capacity", "64MiB", "--segment-size", "1MiB"];
+    let mut server = Server::start(&pool, options);
+    server.client(&["put", "before", "v"]).text();
+    let ballast = mount.path().join("ballast");
+    // Ends with an error when the disk is full, which is the point.
+    let _ = std::io::copy(&mut std::io::repeat(1), &mut fs::File::create(&ballast).expect("a file"));
+    let input = lines(15_000);
+    let message = server.client_with_input(&["import"], input.as_bytes()).refusal(1).to_owned();
+    assert!(message.contains("no space"), "{message}");
+    assert_eq!(server.client(&["get", "before"]).text(), "v");
+    fs::remove_file(&ballast).expect("the ballast goes");
+    server.client(&["put", "after", "v"]).text();
+    server.kill();
+    let server = Server::start(&pool, options);
+    for key in ["before", "after"] {
+        assert_eq!(server.client(&["get", key]).text(), "v");
+    }
+}
+
+fn fill_and_restart(pool: &Path, options: &[&str]) {
+    let mut server = Server::start(pool, options);
+    let input = lines(15_000);
+    assert!(input.len() > 64 << 20, "more than any of these pools takes: {}", input.len());
+    let message = server.client_with_input(&["import"], input.as_bytes()).refusal(1).to_owned();
+    assert!(message.contains("line ") && message.contains("no space"), "{message}");
+    let stored: usize = word_before(&message, " entries of the file are stored").parse().expect("a number");
+    let refused: usize = word_before(&message, ": no space").parse().expect("a number");
+    assert!(stored > 1000, "{message}");
+
+    // Full, but alive: refuses what needs room, and says so each time.
+    let large = vec![b'x'; 100_000];
+    for _ in 0..3 {
+        let refused = server.client_with_input(&["put", "large"], &large).refusal(1).to_owned();
+        assert!(refused.contains("no space"), "{refused}");
+    }
+    let exported = server.client(&["export"]).text().to_owned();
+    let whole = first_lines(&input, refused - 1);
+    assert!(exported.starts_with(whole), "everything before the line that found no room is there");
+    assert_eq!(exported.lines().count(), stored, "what was acknowledged is there, and nothing else");
+    let mut in_flight = input[whole.len()..].lines().take(64);
+    let others = exported[whole.len()..].lines();
+    others.for_each(|line| assert!(in_flight.any(|sent| sent == line), "a line that was in flight, in its order: {line}"));
+    let (first, last) = (key_of(&input, 0), key_of(&input, refused - 2));
+    server.client(&["get", &last]).text();
+    server.client(&["delete", &first]).text();
+    server.client(&["get", &first]).refusal(1);
+
+    // The same after a death, and once more after a good end.
+    for kill in [true, false] {
+        if kill {
+            server.kill()
+        } else {
+            server.stop()
+        }
+        server = Server::start(pool, options);
+        let rest = exported.split_once('\n').expect("more than one line").1;
+        assert_eq!(server.client(&["export"]).text(), rest);
+        let refused = server.client_with_input(&["put", "large"], &large).refusal(1).to_owned();
+        assert!(refused.contains("no space"), "{refused}");
+    }
+    server.client(&["delete", &last]).text();
+    server.stop();
+}
+
+fn lines(count: usize) -> String {
+    generated_packages(count).into_iter().map(|(_, line)| line).collect()
+}
+
+fn first_lines(input: &str, count: usize) -> &str {
+    let end = input.match_indices('\n').nth(count - 1).expect("there are as many lines").0;
+    &input[..=end]
+}
+
+fn key_of(input: &str, line: usize) -> String {
+    let entry: serde_json::Value = serde_json::from_str(input.lines().nth(line).expect("a line")).expect("JSON");
+    entry["key"].as_str().expect("keys are text").to_owned()
+}
+
+fn word_before<'a>(message: &'a str, what: &str) -> &'a str {
+    message.split(what).next().and_then(|before| before.rsplit(' ').next()).expect("the message names a number")
+}

@@ -1,0 +1,224 @@
+//! kill -9 of server and clients at random moments under load: every acknowledged write is found.
+//!
+//! ```text
+//!   this test    starts and kills; after each death of the server compares what is there with what was said
+//!     server     the binary
+//!     writers    puts and deletes on keys of their own; write down what they ask before, what was answered after
+//!     reader     gets of all keys; writes down what it saw
+//! ```
+//!
+//! A writer's notes are `write`s to a file: they outlive the writer. Each of its keys has one operation at a time, so
+//! after a death a key holds the last acknowledged operation or the one that was under way, and nothing older than what
+//! anybody has read (visible implies durable). A key whose operation was under way when its writer died is left alone
+//! until the server's next death: an operation without an answer may take effect later.
+//!
+//! Needs the persist before the answer and the publication after it: with `publish` before `persist` in the server's
+//! batch, a value that the reader saw is gone after the next start.
+
+mod model;
+mod notes;
+mod work;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rand::RngExt as _;
+use stonecast_base::{Random, random_from_seed};
+
+use crate::support::{Place, Server, Worker, as_worker, start_worker, stonecast};
+use model::Model;
+use work::{WRITERS, Work};
+
+/// How often something is killed in one test.
+const MOMENTS: usize = 200;
+/// Small, so that it fills and is replaced several times; large enough that most kills meet a pool with room.
+const CAPACITY: &str = "128MiB";
+/// Smallest segments, so that many are opened, filled, sealed.
+const SEGMENT_SIZE: &str = "1MiB";
+/// A pool fuller than this is replaced by a new one: there is no cleaner yet.
+const FULL_ENOUGH: f64 = 0.6;
+
+#[test]
+fn every_acknowledged_write_survives_kills_on_a_disk() {
+    run("kill::every_acknowledged_write_survives_kills_on_a_disk", "power", Place::on_disk);
+}
+
+#[test]
+fn every_acknowledged_write_survives_kills_in_volatile_memory() {
+    run("kill::every_acknowledged_write_survives_kills_in_volatile_memory", "process", Place::in_volatile_memory);
+}
+
+fn run(test: &'static str, durability: &'static str, place: fn() -> Place) {
+    if let Some(work) = as_worker() {
+        return work::run(&Work::parse(&work));
+    }
+    let seed = seed();
+    eprintln!("STONECAST_TEST_SEED={seed}");
+    let mut scene = Scene::new(test, durability, place(), seed);
+    let mut moments = 0;
+    while moments < MOMENTS {
+        moments += scene.kill_something();
+        if scene.is_full() {
+            scene.replace_pool();
+        }
+    }
+    scene.finish();
+}
+
+/// From the environment to run the same again, else from the clock.
+fn seed() -> u64 {
+    match std::env::var("STONECAST_TEST_SEED") {
+        Ok(seed) => seed.parse().expect("STONECAST_TEST_SEED is a number"),
+        Err(_) => std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970").as_micros() as u64,
+    }
+}
+
+struct Scene {
+    test: &'static str,
+    durability: &'static str,
+    place: Place,
+    random: Random,
+    model: Model,
+    server: Server,
+    /// Writers, then the reader, each with the length that its notes had when it was started.
+    workers: Vec<(Worker, u64)>,
+    pools: u32,
+    /// Counts starts of the server; notes are kept for each.
+    epoch: u32,
+    /// Counts starts of workers, so that no two operations have one name.
+    sessions: u32,
+}
+
+impl Scene {
+    fn new(test: &'static str, durability: &'static str, place: Place, seed: u64) -> Self {
+        let pool = place.path().join("pool-0");
+        let server = Server::start(&pool, options(durability));
+        let random = random_from_seed(seed);
+        let mut scene = Self {
+            test,
+            durability,
+            place,
+            random,
+            model: Model::default(),
+            server,
+            workers: Vec::new(),
+            pools: 0,
+            epoch: 0,
+            sessions: 0,
+        };
+        scene.start_workers();
+        scene
+    }
+
+    /// Waits for a random moment under load and kills; returns how many kills that were.
+    fn kill_something(&mut self) -> usize {
+        let until = Duration::from_micros(self.random.random_range(0..60_000));
+        std::thread::sleep(until);
+        if self.random.random_bool(0.4) {
+            let index = self.random.random_range(0..self.workers.len());
+            self.workers[index].0.kill();
+            self.workers[index] = self.start_worker(index);
+            self.wait_for_load();
+            return 1;
+        }
+        let kills = self.kill_server();
+        self.start_workers();
+        kills
+    }
+
+    /// Kills the server, now and then also while it recovers, and compares what is there with what was said.
+    fn kill_server(&mut self) -> usize {
+        self.server.kill();
+        self.workers.clear();
+        let mut kills = 1;
+        while self.random.random_bool(0.25) {
+            self.server = Server::launch(&self.pool(), options(self.durability));
+            std::thread::sleep(Duration::from_micros(self.random.random_range(0..20_000)));
+            self.server.kill();
+            kills += 1;
+        }
+        for worker in 0..=WRITERS {
+            self.model.read_notes(&notes_of(self.place.path(), self.epoch, worker));
+        }
+        self.epoch += 1;
+        self.server = Server::start(&self.pool(), options(self.durability));
+        let exported = self.server.client(&["export"]);
+        self.model.compare(exported.text());
+        kills
+    }
+
+    fn is_full(&self) -> bool {
+        let stat = self.server.client(&["stat", "--json"]).json();
+        let bytes = |name: &str| stat[name].as_f64().expect("stat has the field");
+        bytes("used_bytes") / bytes("capacity_bytes") > FULL_ENOUGH
+    }
+
+    /// Ends the pool with a kill and a full check, and goes on with a new one.
+    fn replace_pool(&mut self) {
+        self.verify();
+        std::fs::remove_dir_all(self.pool()).expect("a pool that nobody serves can be removed");
+        self.pools += 1;
+        self.epoch += 1;
+        self.model = Model::default();
+        self.server = Server::start(&self.pool(), options(self.durability));
+        self.start_workers();
+    }
+
+    fn finish(mut self) {
+        self.verify();
+        assert!(self.model.acknowledged > 1000, "there was load: {} writes acknowledged", self.model.acknowledged);
+    }
+
+    fn verify(&mut self) {
+        self.kill_server();
+        self.server.kill();
+        let verified = stonecast(["verify".as_ref(), self.pool().as_os_str()]);
+        assert_eq!(verified.code, Some(0), "{}", verified.stderr);
+    }
+
+    fn pool(&self) -> PathBuf {
+        self.place.path().join(format!("pool-{}", self.pools))
+    }
+
+    fn start_workers(&mut self) {
+        self.workers = (0..=WRITERS).map(|index| self.start_worker(index)).collect();
+        self.wait_for_load();
+    }
+
+    fn start_worker(&mut self, worker: usize) -> (Worker, u64) {
+        self.sessions += 1;
+        let notes = notes_of(self.place.path(), self.epoch, worker);
+        let noted = size_of(&notes);
+        let work = Work { address: self.server.address(), notes, worker, session: self.sessions };
+        (start_worker(self.test, &work.to_string(), &self.place.path().join("words")), noted)
+    }
+
+    /// Until every worker has something to say, so that the kill meets them at work.
+    fn wait_for_load(&mut self) {
+        let start = Instant::now();
+        for index in 0..self.workers.len() {
+            let notes = notes_of(self.place.path(), self.epoch, index);
+            while size_of(&notes) == self.workers[index].1 {
+                assert!(self.workers[index].0.runs(), "worker {index} ended: {}", self.words());
+                assert!(start.elapsed() < Duration::from_secs(60), "worker {index} does nothing: {}", self.words());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    fn words(&self) -> String {
+        std::fs::read_to_string(self.place.path().join("words")).unwrap_or_default()
+    }
+}
+
+fn options(durability: &str) -> [&str; 6] {
+    ["--durability", durability, "--capacity", CAPACITY, "--segment-size", SEGMENT_SIZE]
+}
+
+fn size_of(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+fn notes_of(place: &Path, epoch: u32, worker: usize) -> PathBuf {
+    place.join(format!("notes-{epoch}-{worker}"))
+}

@@ -1,0 +1,15 @@
+//! End-to-end tests: the real binary, real processes, killed and restarted.
+//!
+//! A test that this machine cannot run says so ([`support::not_run`]); `cargo xtask ci` counts and names those.
+#![forbid(unsafe_code)]
+
+mod support;
+
+mod damage;
+mod full;
+mod idle;
+mod interface;
+mod kill;
+mod refusals;
+mod round_trip;
+mod transfer;

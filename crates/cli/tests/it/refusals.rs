@@ -1,0 +1,100 @@
+//! What a server refuses, and in which words.
+
+use std::rc::Rc;
+
+use stonecast_fabric::{BusyPoll, ConnectionEvent, Device, Port, QueuePairOptions};
+use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_store_direct::limits::PROTOCOL_VERSION;
+
+use crate::support::{Place, Server};
+
+const OPTIONS: [&str; 4] = ["--durability", "process", "--capacity", "64MiB"];
+
+#[test]
+fn a_second_server_on_one_pool_is_refused_and_the_first_goes_on() {
+    let place = Place::in_volatile_memory();
+    let mut first = Server::start(&place.pool(), OPTIONS);
+    let elsewhere = format!("shm:{}/other", place.path().display());
+    let message = Server::refused(&place.pool(), ["--listen", &elsewhere]);
+    assert!(message.contains("in use") && message.contains(&first.process().to_string()), "{message}");
+    first.client(&["put", "k", "v"]).text();
+    first.kill();
+    assert_eq!(Server::start(&place.pool(), OPTIONS).client(&["get", "k"]).text(), "v", "a dead server holds nothing");
+}
+
+#[test]
+fn volatile_memory_cannot_promise_to_survive_power_loss() {
+    let place = Place::in_volatile_memory();
+    for arguments in [&[][..], &["--durability", "power"]] {
+        let message = Server::refused(&place.pool(), arguments);
+        assert!(message.contains("cannot promise --durability power") && message.contains("--durability process"), "{message}");
+    }
+    Server::start(&place.pool(), OPTIONS);
+}
+
+#[test]
+fn a_pool_keeps_the_durability_that_it_was_created_with() {
+    let place = Place::on_disk();
+    Server::start(&place.pool(), OPTIONS).stop();
+    let mut server = Server::start(&place.pool(), [] as [&str; 0]);
+    assert_eq!(server.client(&["stat", "--json"]).json()["durability"], "process");
+    server.stop();
+    let message = Server::refused(&place.pool(), ["--durability", "power"]);
+    assert!(message.contains("process") && message.contains("power"), "{message}");
+}
+
+#[test]
+fn geometry_that_cannot_be_is_refused() {
+    let place = Place::in_volatile_memory();
+    for arguments in [["--segment-size", "3MiB"], ["--segment-size", "1KiB"], ["--capacity", "1MiB"]] {
+        let message = Server::refused(&place.pool(), ["--durability", "process"].iter().chain(&arguments));
+        assert!(message.contains("segment"), "{message}");
+    }
+    assert!(!place.pool().join("header").exists(), "a refusal creates no pool");
+}
+
+/// Needs the version in the server's check of the first message.
+#[test]
+fn a_client_of_another_protocol_version_is_refused_and_told_why() {
+    let place = Place::in_volatile_memory();
+    let server = Server::start(&place.pool(), OPTIONS);
+    let current = knock(&server, PROTOCOL_VERSION);
+    assert_eq!(current, None, "this version is let in");
+    for version in [PROTOCOL_VERSION + 1, 0, u32::MAX] {
+        let reason = knock(&server, version).expect("another version is refused");
+        assert!(reason.contains("version") && reason.contains(&version.to_string()), "{reason}");
+    }
+    server.client(&["put", "k", "v"]).text();
+}
+
+/// Asks for a connection as a client of `version` does; why it was refused, if it was.
+fn knock(server: &Server, version: u32) -> Option<String> {
+    let device = ShmDevice::new(ShmOptions::default()).expect("a device");
+    let executor = BusyPoll::new(device.clone(), 20_000);
+    let port = Rc::new(Port::new(device.clone(), 64).expect("a port"));
+    executor.add_port(&port);
+    let qp = device.create_queue_pair(QueuePairOptions {
+        send_cq: port.send_cq(),
+        receive_cq: port.receive_cq(),
+        shared_receive_queue: None,
+        send_capacity: 16,
+        receive_capacity: 16,
+        rnr_retry_count: 1000,
+        rnr_retry_delay_ns: 1_000_000,
+    });
+    let qp = qp.expect("a queue pair");
+    // The first message: who speaks, then the version.
+    let mut hello = *b"stonecdk\0\0\0\0\0\0\0\0";
+    hello[8..12].copy_from_slice(&version.to_le_bytes());
+    device.connect(qp, &server.address(), &hello).expect("the server listens");
+    executor.block_on(async {
+        loop {
+            port.activity().await;
+            match port.take_event() {
+                Some(ConnectionEvent::Established { .. }) => return None,
+                Some(ConnectionEvent::Rejected { reason, .. }) => return Some(reason),
+                _ => {}
+            }
+        }
+    })
+}

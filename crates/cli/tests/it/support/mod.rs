@@ -1,0 +1,23 @@
+//! What the tests share: processes, places for pools, and a way to say that something cannot run here.
+
+mod corpus;
+mod place;
+mod process;
+mod worker;
+
+pub use corpus::{debian_packages, generated_packages};
+pub use place::{Mount, Place};
+pub use process::{Server, command, run, stonecast};
+pub use worker::{Worker, as_worker, start_worker};
+
+use std::fs::OpenOptions;
+use std::io::Write;
+
+/// Says that `name` cannot run on this machine. To the file that `cargo xtask ci` names, which counts it; else to stderr.
+pub fn not_run(name: &str, reason: &str) {
+    eprintln!("not run: {name} ({reason})");
+    if let Some(path) = std::env::var_os("STONECAST_NOT_RUN") {
+        let mut file = OpenOptions::new().append(true).create(true).open(path).expect("the file of tests not run opens");
+        writeln!(file, "{name}\t{reason}").expect("the file of tests not run takes a line");
+    }
+}
