@@ -7,7 +7,9 @@
 //! ```
 //!
 //! A segment has one appender at a time: a client's lease, or the server itself. The last free segments are reserved for
-//! deletes, so that a full pool can still forget.
+//! deletes, so that a full pool can still forget. A reserve that deletes have begun to use is a partial segment after the
+//! next opening; so where fewer segments are free than the reserve is large, puts leave as many of the emptiest partial
+//! segments alone.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -29,6 +31,8 @@ pub(crate) struct Space {
     free: VecDeque<u32>,
     partial: BTreeSet<(u32, u32)>,
     taken: u32,
+    /// The segment that deletes are appended to: a part of the reserve that is in use as such.
+    for_deletes: Option<u32>,
 }
 
 /// Who asks for a segment.
@@ -59,6 +63,7 @@ impl Space {
             free: VecDeque::new(),
             partial: BTreeSet::new(),
             taken: 0,
+            for_deletes: None,
         };
         for state in used {
             let number = state.number;
@@ -96,9 +101,19 @@ impl Space {
 
     /// Takes a segment with room for `units` more units.
     pub fn take(&mut self, units: u32, purpose: Purpose) -> Result<Taken, MediaError> {
-        let may_use_free = self.free.len() as u32 > self.reserve_for(purpose);
+        let taken = self.take_for(units, purpose)?;
+        if let (Taken::Segment { number, .. }, Purpose::Delete) = (taken, purpose) {
+            self.for_deletes = Some(number);
+        }
+        Ok(taken)
+    }
+
+    fn take_for(&mut self, units: u32, purpose: Purpose) -> Result<Taken, MediaError> {
+        let (free, reserve) = (self.free.len() as u32, self.reserve_for(purpose));
+        let may_use_free = free > reserve;
+        let kept = reserve.saturating_sub(free + u32::from(self.for_deletes.is_some()));
         // The partial segment with the most room: small remainders are left to small requests.
-        let partial = self.partial.last().copied().filter(|&(room, _)| room >= units);
+        let partial = self.partial.iter().rev().nth(kept as usize).copied().filter(|&(room, _)| room >= units);
         if let Some((room, number)) = partial
             && (!may_use_free || room >= self.units() / 4)
         {
@@ -134,6 +149,9 @@ impl Space {
     /// Ends an appender's hold on a segment. Whether anything is left for another one.
     pub fn give_back(&mut self, number: u32) {
         self.taken -= 1;
+        if self.for_deletes == Some(number) {
+            self.for_deletes = None;
+        }
         self.shelve(number);
     }
 

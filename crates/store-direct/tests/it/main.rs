@@ -8,4 +8,5 @@ mod fabric;
 #[allow(dead_code, unused_imports, reason = "the stories need only a part of the reference provider")]
 mod loopback;
 mod sharing;
+mod reserve;
 mod world;
