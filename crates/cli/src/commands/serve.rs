@@ -54,13 +54,12 @@ pub fn run(flags: &Serve, serving: &Serving) -> Result<(), Failure> {
     executor.block_on(async {
         let (server, report) = Server::open(pool, port, executor.runtime(), options).await?;
         say_recovery(&report, start);
-        for address in &serving.listen {
-            device.listen(&address.to_string())?;
-            say(format_args!("ready: serving {} at {address}", serving.data.display()));
-        }
+        serving.listen.iter().try_for_each(|address| device.listen(&address.to_string()))?;
         if let Some(path) = &flags.ready_file {
             write_ready_file(path)?;
         }
+        let addresses: Vec<String> = serving.listen.iter().map(ToString::to_string).collect();
+        say(format_args!("ready: serving {} at {}", serving.data.display(), addresses.join(", ")));
         server.run(&|| stop.asked()).await?;
         server.close().await?;
         Ok::<(), Failure>(())
