@@ -8,7 +8,7 @@ mod session;
 mod ycsb;
 
 pub use drive::{Amount, DriveError, Plan};
-pub use limit::{Limit, LimitError, Piece, StoreMemory};
+pub use limit::{Limit, LimitError, Order, Piece, StoreMemory};
 pub use load::load;
 pub use server_process::{ServerOptions, ServerProcess, ServerProcessError};
 pub use session::Session;

@@ -17,7 +17,7 @@ use stonecast_store_direct::StoreError;
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 
 use super::drive::{Amount, DriveError, Plan};
-use super::limit::{Limit, LimitError};
+use super::limit::{Limit, LimitError, Order};
 use super::session::Session;
 use crate::cpu_time::process_cpu_ns;
 use crate::data_set::DataSet;
@@ -87,6 +87,8 @@ pub enum YcsbError {
 const SEQUENCE_MAX: u64 = 1 << 22;
 /// Before anything is measured: mappings are populated, leases taken, caches filled, and the speed is known.
 const WARM_UP: Duration = Duration::from_millis(300);
+/// For a run that counts operations: no more than it will do itself.
+const WARM_UP_OPERATIONS: u64 = 200_000;
 /// Longest bare loop: it does not vary.
 const LIMIT_MAX: Duration = Duration::from_secs(2);
 /// Between two calls of the watcher.
@@ -243,6 +245,11 @@ impl Stage {
     fn get_ready(&self, address: &str, start: usize) -> Result<(Session, Plan), YcsbError> {
         let session = Session::open(address)?;
         let options = &self.options;
+        let share = |all: u64| all.div_ceil(options.clients.into());
+        let warm_up = match options.amount {
+            Amount::Operations(all) => Amount::Operations(share(all).min(WARM_UP_OPERATIONS)),
+            Amount::Time(time) => Amount::Time(time.min(WARM_UP)),
+        };
         let mut plan = Plan {
             sequence: self.sequence.clone(),
             start,
@@ -250,14 +257,14 @@ impl Stage {
             in_flight: options.in_flight,
             batch: options.batch,
             interval: 61,
-            amount: Amount::Time(WARM_UP),
+            amount: warm_up,
             begun: Arc::default(),
         };
         let warm = plan.run(&session)?;
         let calls = (warm.ops / u64::from(options.batch)).max(1);
         plan.interval = timing_interval(warm.seconds * 1e9 / calls as f64, clock_look_ns());
         plan.amount = match options.amount {
-            Amount::Operations(all) => Amount::Operations(all.div_ceil(options.clients.into())),
+            Amount::Operations(all) => Amount::Operations(share(all)),
             time => time,
         };
         plan.begun = self.begun.clone();
@@ -284,7 +291,7 @@ impl Stage {
             Amount::Time(time) => time.min(LIMIT_MAX),
             Amount::Operations(_) => LIMIT_MAX / 4,
         };
-        let measured = limit.run(&store, start, duration)?;
+        let measured = limit.run(&store, Order::Dependent, start, duration)?;
         match measured.errors {
             0 => Ok(Some(measured.ops_per_s())),
             errors => Err(LimitError::WrongTag { errors }.into()),

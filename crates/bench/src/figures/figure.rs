@@ -36,8 +36,8 @@ pub struct Definition {
     pub unit: &'static str,
     /// What is compared.
     pub judged: Judged,
-    /// With what.
-    pub target: f64,
+    /// With what; `None`: for information.
+    pub target: Option<f64>,
     /// Which side of it is good.
     pub direction: Direction,
 }
@@ -57,8 +57,8 @@ pub struct Figure {
     pub unit: &'static str,
     /// What is judged: the median over the repetitions of ratio or excess, or ours.
     pub ratio: f64,
-    /// What it must reach.
-    pub target: f64,
+    /// What it must reach; `null`: for information.
+    pub target: Option<f64>,
     /// Which side of the target is good.
     pub direction: Direction,
     /// Whether it does.
@@ -82,10 +82,10 @@ impl Definition {
             .collect();
         let (ours, yardsticks): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
         let ratio = median(&judged);
-        let reached = match self.direction {
-            Direction::AtLeast => ratio >= self.target,
-            Direction::AtMost => ratio <= self.target,
-        };
+        let reached = self.target.is_none_or(|target| match self.direction {
+            Direction::AtLeast => ratio >= target,
+            Direction::AtMost => ratio <= target,
+        });
         Figure {
             name: self.name,
             what: self.what,
@@ -106,8 +106,14 @@ impl Definition {
 mod tests {
     use super::*;
 
-    const AT_LEAST: Definition =
-        Definition { name: "n", what: "w", unit: "op/s", judged: Judged::Ratio, target: 2.0, direction: Direction::AtLeast };
+    const AT_LEAST: Definition = Definition {
+        name: "n",
+        what: "w",
+        unit: "op/s",
+        judged: Judged::Ratio,
+        target: Some(2.0),
+        direction: Direction::AtLeast,
+    };
 
     /// The medians of both sides would give 30 / 10 = 3, as if a slow moment of the machine had hit one side alone.
     #[test]

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use stonecast_workload::{Distribution, Mix, Sequence};
 
-use super::plan::{GET_LIMIT, GET_LMDB, GET_REDIS, GET_SERVER_CPU, GET_TWO_CLIENTS, MULTI_GET, SERVER_MEMORY};
+use super::plan::{GET_LIMIT, GET_LMDB, GET_OVERLAPPING, GET_REDIS, GET_SERVER_CPU, GET_TWO_CLIENTS, MULTI_GET, SERVER_MEMORY};
 use super::{FiguresError, Run, capacity, server_memory, speed};
 use crate::cpu_time::process_cpu_ns;
-use crate::direct::{Amount, Limit, Plan, ServerOptions, ServerProcess, Session, StoreMemory, Target, YcsbOptions, load};
+use crate::direct::{Amount, Limit, Order, Plan, ServerOptions, ServerProcess, Session, StoreMemory, Target, YcsbOptions, load};
 use crate::latency::{clock_look_ns, timing_interval};
 use crate::measured::Measured;
 use crate::peers::{Lmdb, RedisPersistence, RedisServer};
@@ -20,7 +20,8 @@ const BATCH: u32 = 16;
 const WARM_UP: Duration = Duration::from_millis(300);
 
 pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
-    let all = [&GET_LIMIT, &MULTI_GET, &GET_TWO_CLIENTS, &GET_SERVER_CPU, &GET_LMDB, &GET_REDIS, &SERVER_MEMORY];
+    let all =
+        [&GET_LIMIT, &GET_OVERLAPPING, &MULTI_GET, &GET_TWO_CLIENTS, &GET_SERVER_CPU, &GET_LMDB, &GET_REDIS, &SERVER_MEMORY];
     if !run.wants(&all) {
         return Ok(());
     }
@@ -37,7 +38,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     let zipfian = Arc::new(run.sequence(Mix::C, Distribution::ScrambledZipfian));
     let reader = Reader::new(&session, zipfian, options.duration, options.data.value_size)?;
 
-    let against_gets = [&GET_LIMIT, &GET_SERVER_CPU, &GET_LMDB, &GET_REDIS];
+    let against_gets = [&GET_LIMIT, &GET_OVERLAPPING, &GET_SERVER_CPU, &GET_LMDB, &GET_REDIS];
     if run.wants(&against_gets) {
         gets(run, &server, &session, &reader)?;
     }
@@ -59,7 +60,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
 /// GET of one client, in turn with everything that it is compared with.
 fn gets(run: &mut Run<'_>, server: &ServerProcess, session: &Session, reader: &Reader) -> Result<(), FiguresError> {
     let options = run.options;
-    let limit = match run.wants(&[&GET_LIMIT]) {
+    let limit = match run.wants(&[&GET_LIMIT, &GET_OVERLAPPING]) {
         true => Some(Limit::prepare(&reader.memory, &reader.plan.sequence)?),
         false => None,
     };
@@ -88,10 +89,14 @@ fn gets(run: &mut Run<'_>, server: &ServerProcess, session: &Session, reader: &R
     for repetition in 1..=options.repetitions {
         (run.say)(&format!("GET and its yardsticks, {repetition} of {}", options.repetitions));
         if let Some(limit) = &limit {
-            let bare = limit.run(&reader.memory, 0, options.duration)?;
-            let bare = speed("bare loop", &bare)?;
+            let bare = |order| {
+                let measured = limit.run(&reader.memory, order, 0, options.duration)?;
+                speed("bare loop", &measured)
+            };
+            let dependent = bare(Order::Dependent)?;
             let ours = speed("GET", &reader.plan.run(session)?)?;
-            run.add(&GET_LIMIT, ours, bare);
+            run.add(&GET_LIMIT, ours, dependent);
+            run.add(&GET_OVERLAPPING, ours, bare(Order::Overlapping)?);
         }
         if run.wants(&[&GET_SERVER_CPU]) {
             let start = cpu()?;

@@ -61,7 +61,7 @@ impl Report {
                 figure.yardstick.map_or_else(|| "-".to_owned(), grouped),
                 figure.unit,
                 number(figure.ratio),
-                format!("{sign}{}", number(figure.target)),
+                figure.target.map_or_else(|| "-".to_owned(), |target| format!("{sign}{}", number(target))),
                 format!("{}..{}", number(figure.range.0), number(figure.range.1)),
             );
         }

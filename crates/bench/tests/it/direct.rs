@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stonecast_bench::DataSet;
-use stonecast_bench::direct::{Amount, Limit, Plan, Session, YcsbError, YcsbOptions, load, run};
+use stonecast_bench::direct::{Amount, Limit, Order, Plan, Session, YcsbError, YcsbOptions, load, run};
 use stonecast_workload::{Distribution, KeyName, Mix, Sequence, SequenceOptions};
 
 use crate::server::ThreadServer;
@@ -142,13 +142,15 @@ fn the_bare_loop_reads_the_records_of_its_sequence_and_finds_their_tags_right() 
         let store = session.store_memory(KeyName::of(1).as_bytes()).unwrap().expect("the store's memory is mapped");
         let options = SequenceOptions { mix: Mix::C, distribution: Distribution::Uniform, keys: 300, length: 5000, seed: 3 };
         let limit = Limit::prepare(&store, &Sequence::new(options)).unwrap();
-        let measured = limit.run(&store, 77, SHORT).unwrap();
-        assert!(measured.ops >= 5000, "every key was read: {}", measured.ops);
-        assert_eq!(measured.errors, 0, "values of {value_size} bytes");
         let mut wrong = store.clone();
         wrong.tag_key ^= 1;
-        let measured = limit.run(&wrong, 0, SHORT).unwrap();
-        assert_eq!(measured.errors, measured.ops);
+        for order in [Order::Dependent, Order::Overlapping] {
+            let measured = limit.run(&store, order, 77, SHORT).unwrap();
+            assert!(measured.ops >= 5000, "every key was read: {}", measured.ops);
+            assert_eq!(measured.errors, 0, "values of {value_size} bytes");
+            let measured = limit.run(&wrong, order, 0, SHORT).unwrap();
+            assert_eq!(measured.errors, measured.ops);
+        }
         session.close();
     }
 }
