@@ -163,7 +163,7 @@ impl<'a> Judge<'a> {
         let found = self.state;
         self.state.last = 0;
         self.durable = seal.end;
-        if (found.count, found.xor, found.end) == (seal.count, seal.xor, seal.end) {
+        if (found.count, found.xor) == (seal.count, seal.xor) {
             return Ok(());
         }
         let unit = self.suspect.unwrap_or(found.end);
@@ -172,18 +172,18 @@ impl<'a> Judge<'a> {
             missing,
             "sealed records",
             unit,
-            format!("{} records with XOR {:#018x} that end at unit {}", found.count, found.xor, found.end),
-            format!("{} records with XOR {:#018x} that end at unit {} (seal {})", seal.count, seal.xor, seal.end, seal.serial),
+            format!("{} records with XOR {:#018x}", found.count, found.xor),
+            format!("{} records with XOR {:#018x} below unit {} (seal {})", seal.count, seal.xor, seal.end, seal.serial),
         ))
     }
 
     /// A record above the seal.
     fn link(&mut self, unit: u32, previous: u32, durable: u32) -> Result<(), Loss> {
         let (last, end, sealed_end) = (self.state.last, self.state.end.max(self.sealed_end()), self.sealed_end());
-        if previous == 0 && (last != 0 || durable != sealed_end) {
+        if previous == 0 && durable != sealed_end {
             self.gap = None;
             let found = format!("the first record above a seal that ends at unit {durable}");
-            let expected = format!("a record above the seal that ends at unit {sealed_end}, after the one at unit {last}");
+            let expected = format!("a record above the seal that ends at unit {sealed_end}");
             return Err(self.loss(0, "record link", unit, found, expected));
         }
         let linked = previous == last;

@@ -156,6 +156,19 @@ mod tests {
         assert_eq!(newest(&memory, &format, 0, 1), None);
     }
 
+    /// Needs the bounds: what the seal says goes into arithmetic.
+    #[test]
+    fn a_seal_that_says_what_cannot_be_is_none() {
+        let format = format(4096, 2);
+        for wrong in [Seal { serial: 0, ..seal(2) }, Seal { end: 3, ..seal(2) }, Seal { end: 65, ..seal(2) }] {
+            let memory = Memory::new(8192);
+            wrong.write(&memory, &format, 0, 1);
+            assert_eq!(newest(&memory, &format, 0, 1), None);
+            Seal { serial: 2, end: 64, ..wrong }.write(&memory, &format, 0, 1);
+            assert!(newest(&memory, &format, 0, 1).is_some());
+        }
+    }
+
     #[test]
     fn two_seals_that_do_not_follow_each_other_are_corruption() {
         let format = format(4096, 2);

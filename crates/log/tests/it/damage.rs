@@ -18,7 +18,7 @@ fn segment_with_a_past(memory: &Memory) -> (Server<'_>, Vec<Entry>) {
     server.put(b"torn", &[3; 90]);
     server.put(b"d", &[4; 90]);
     memory.persist(&[stonecast_base::Span::new(position(server.state.last), 192)]);
-    memory.cut_power(|_| 0);
+    memory.cut_power(|_, _| 0);
     let (mut server, mut entries) = Server::recover(memory, 2).expect("a crash is no damage");
     assert_eq!(entries.len(), 4);
     server.place(server.state.end, b"left", &[5; 70]);

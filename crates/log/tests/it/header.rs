@@ -4,7 +4,7 @@ use stonecast_log::{SegmentVerdict, walk_segment};
 use stonecast_media::Region as _;
 
 use crate::memory::Memory;
-use crate::server::{SEGMENT, Server, erase, log, pool, position, scan, used};
+use crate::server::{SEGMENT, Server, damage_body, erase, log, pool, position, scan, used};
 
 /// Both copies.
 fn lose_header(memory: &Memory) {
@@ -47,7 +47,7 @@ fn records_of_a_first_batch_count_without_a_header() {
     let mut server = Server::first_use(&memory, 1);
     let entries = [server.put(b"a", b""), server.put(b"b", b"")];
     memory.persist(&[stonecast_base::Span::new(position(4), 256)]);
-    memory.cut_power(|_| 0);
+    memory.cut_power(|_, _| 0);
     let (server, found) = Server::recover(&memory, 2).unwrap();
     assert_eq!(found, entries);
     assert_eq!(server.state.generation, 1);
@@ -82,7 +82,31 @@ fn a_header_lost_after_a_second_seal_is_corruption() {
     erase(&memory, &first);
     erase(&memory, &second);
     lose_header(&memory);
-    // A later record, so that the segment is not taken for free at once.
+    assert_eq!(scan(&memory).unwrap_err().what, "segment header");
+}
+
+/// The seal is all that is left. Needs the look at it: there is nothing that was stamped.
+#[test]
+fn a_header_lost_with_all_that_was_sealed_is_corruption() {
+    let memory = log();
+    let mut server = Server::first_use(&memory, 1);
+    let entry = server.put_durably(b"a", b"");
+    server.seal();
+    erase(&memory, &entry);
+    lose_header(&memory);
+    assert_eq!(scan(&memory).unwrap_err().what, "sealed records");
+}
+
+/// Needs the look at stamps whose records are not whole.
+#[test]
+fn a_header_lost_where_only_a_torn_stamp_tells_of_better_days_is_corruption() {
+    let memory = log();
+    let mut server = Server::first_use(&memory, 1);
+    let first = server.put_durably(b"a", b"");
+    let torn = server.put(b"b", b"");
+    erase(&memory, &first);
+    damage_body(&memory, torn.unit);
+    lose_header(&memory);
     assert_eq!(scan(&memory).unwrap_err().what, "segment header");
 }
 

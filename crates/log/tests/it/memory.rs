@@ -48,11 +48,11 @@ impl Memory {
         }
     }
 
-    /// Cuts the power: of each word that was not persisted, one of its values survives. `choose` says which: it is asked
-    /// for a number below the one that it gets; 0 is the persisted value, the highest the newest.
-    pub fn cut_power(&self, mut choose: impl FnMut(usize) -> usize) {
+    /// Cuts the power: of each word that was not persisted, one of its values survives. `choose` says which: it is told
+    /// the word's offset and the number of its values; value 0 is the persisted one, the last the newest.
+    pub fn cut_power(&self, mut choose: impl FnMut(u64, usize) -> usize) {
         for (word, values) in std::mem::take(&mut *self.pending.borrow_mut()) {
-            self.words[word].set(values[choose(values.len())]);
+            self.words[word].set(values[choose(word as u64 * 8, values.len())]);
         }
     }
 

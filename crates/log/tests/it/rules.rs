@@ -65,6 +65,24 @@ fn a_durable_record_hidden_behind_one_that_was_not_is_missed() {
     assert_eq!(scan(&memory).unwrap_err().offset, position(hidden.unit));
 }
 
+/// Two gaps: what proves that the record in the first one had been durable says nothing of the second. Needs the judge to
+/// remember the first.
+#[test]
+fn a_loss_is_seen_across_a_later_gap_that_is_torn() {
+    let memory = log();
+    let mut server = Server::first_use(&memory, 1);
+    server.put_durably(b"a", b"");
+    let lost = server.put(b"b", b"");
+    server.put(b"c", b"");
+    server.persist();
+    let torn = server.put(b"d", b"");
+    server.put(b"e", b"");
+    erase(&memory, &torn);
+    assert!(used(scan(&memory).unwrap().0).1.torn_tail.is_some());
+    erase(&memory, &lost);
+    assert_eq!(scan(&memory).unwrap_err().offset, position(lost.unit));
+}
+
 /// Needs `durable` in the first record of the second batch: nothing links to what is missing.
 #[test]
 fn the_whole_first_batch_after_a_seal_is_missed() {
@@ -304,27 +322,6 @@ fn a_pool_that_outlives_processes_only_counts_what_a_power_cycle_took() {
         let (verdict, found) = scan(&memory).unwrap();
         assert_eq!((found, used(verdict).0), (entries, SegmentState { durable: 0, ..state }));
     }
-}
-
-/// A stamp that recovery did not take away becomes whole when the same write, retried at the same place, is torn in the
-/// other half. Needs the clearing in `settle`.
-#[test]
-fn a_torn_record_that_recovery_did_not_find_never_comes_back() {
-    let memory = log();
-    let mut server = Server::first_use(&memory, 1);
-    server.put_durably(b"a", b"");
-    let torn = server.put(b"key", &[7; 100]);
-    // The power cut leaves the first line and none of the others.
-    memory.persist(&[stonecast_base::Span::new(position(torn.unit), 64)]);
-    memory.cut_power(|_| 0);
-    let (mut server, found) = Server::recover(&memory, 2).unwrap();
-    assert_eq!(found.len(), 1);
-    // The client tries again; this time the power cut leaves all lines but the first.
-    let again = server.put(b"key", &[7; 100]);
-    assert_eq!(again.unit, torn.unit);
-    memory.persist(&[stonecast_base::Span::new(position(torn.unit) + 64, 128)]);
-    memory.cut_power(|_| 0);
-    assert_eq!(scan(&memory).unwrap().1.len(), 1);
 }
 
 #[test]
