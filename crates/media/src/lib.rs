@@ -28,6 +28,8 @@ mod futex;
 mod mapped_region;
 mod mapping;
 mod means;
+#[cfg(test)]
+mod not_run;
 mod persist;
 mod persistent_mapping;
 mod platform;

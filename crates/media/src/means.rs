@@ -42,7 +42,7 @@ pub(crate) fn choose_means(medium: Medium, platform: DeclaredPlatform, durabilit
         (MediumKind::Volatile, _) => Err(format!("it lies on {file_system}, which is volatile memory")),
         (MediumKind::CopyOnWrite, PersistenceDomain::PageFile) => Err(format!(
             "{file_system} allocates space at every overwrite, so a full disk would kill the server in the middle of a write; \
-             turn copy-on-write off for the directory (chattr +C) before the pool is created"
+             turn copy-on-write off for the directory (chattr +C) and make or copy the files of the pool anew"
         )),
         (MediumKind::Pages | MediumKind::Dax, PersistenceDomain::PageFile) => Ok(Means::FileSync),
         (MediumKind::Dax, PersistenceDomain::Dmp) if medium.can_write_back => Ok(Means::WriteBack),

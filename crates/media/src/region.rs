@@ -9,8 +9,8 @@ use stonecast_base::Nanoseconds;
 /// Offsets are bytes from the start. A call outside `0..size()` is a bug of the caller and stops the program; offsets
 /// that come from outside are checked before they get here. 8-byte operations need 8-byte alignment.
 ///
-/// `read` and `write` promise: each aligned 8-byte word is copied whole (never half old, half new); nothing is promised
-/// across words. `load` is an acquire, `store` a release: what was written before a `store` is seen by whoever `load`s
+/// `read` and `write` promise: each aligned 8-byte word that lies wholly in the copy is copied whole (never half old, half
+/// new); nothing is promised across words. `load` is an acquire, `store` a release: what was written before a `store` is seen by whoever `load`s
 /// the stored value.
 pub trait Region {
     /// Length in bytes; never changes.

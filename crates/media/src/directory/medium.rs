@@ -77,7 +77,7 @@ mod tests {
     fn memory_is_found_to_be_volatile() {
         let file = match tempfile::tempfile_in("/dev/shm") {
             Ok(file) => file,
-            Err(error) => return eprintln!("not run: memory_is_found_to_be_volatile: no /dev/shm ({error})"),
+            Err(error) => return crate::not_run::not_run("memory_is_found_to_be_volatile", &format!("no /dev/shm: {error}")),
         };
         let medium = detect(&file).unwrap();
         assert_eq!((medium.file_system, medium.kind), ("tmpfs", MediumKind::Volatile));

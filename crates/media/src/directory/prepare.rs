@@ -49,7 +49,7 @@ pub(super) struct Manner {
 
 impl Manner {
     /// For a log that is made durable by syncing its file.
-    pub const FILE_SYNC: Self = Self { write_size: 4 * KIB, slice_size: Some(256 * KIB) };
+    pub const FILE_SYNC: Self = Self { write_size: 4 * KIB, slice_size: Some(512 * KIB) };
     /// For a log in persistent memory: the file system's metadata must be durable, nothing waits for zeros.
     pub const DIRECT: Self = Self { write_size: MIB, slice_size: Some(MIB) };
     /// For a log that survives processes only.

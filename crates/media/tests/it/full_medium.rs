@@ -7,6 +7,7 @@ use rustix::thread::UnshareFlags;
 use stonecast_base::{KIB, Span};
 use stonecast_media::{Blob, Durability, MediaError};
 
+use crate::not_run::not_run;
 use crate::support::{SEGMENT, create, options, prepare, serve};
 
 /// A file system of `size` bytes in memory, which only this thread and those that it starts can see; it goes with them.
@@ -22,7 +23,7 @@ fn small_place(test: &str, at: &Path, size: u64) -> Option<PathBuf> {
     match mounted {
         Ok(()) => Some(at.to_owned()),
         Err(error) => {
-            eprintln!("not run: {test}: mounting a small file system: {error}");
+            not_run(test, &format!("a small file system cannot be mounted: {error}"));
             None
         }
     }

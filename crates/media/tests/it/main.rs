@@ -2,5 +2,7 @@
 
 mod damage;
 mod full_medium;
+#[path = "../../src/not_run.rs"]
+mod not_run;
 mod pool;
 mod support;

@@ -8,6 +8,7 @@ use stonecast_media::{
     Blob, CAPACITY_MAX, DirectoryBacking, Durability, Means, MediaError, PersistenceDomain, SEGMENT_SIZE_MAX, persist,
 };
 
+use crate::not_run::not_run;
 use crate::support::{SEGMENT, create, durable_place, fast_place, inspect, now, options, prepare, serve};
 
 fn names(directory: &Path) -> Vec<String> {
@@ -171,7 +172,7 @@ fn a_pool_whose_creation_was_cut_off_is_created_anew() {
 #[test]
 fn power_is_not_promised_in_memory_and_nothing_is_left_of_the_attempt() {
     let Ok(place) = tempfile::tempdir_in("/dev/shm") else {
-        return eprintln!("not run: power_is_not_promised_in_memory_and_nothing_is_left_of_the_attempt: no /dev/shm");
+        return not_run("power_is_not_promised_in_memory_and_nothing_is_left_of_the_attempt", "no /dev/shm");
     };
     for domain in PersistenceDomain::ALL {
         let mut options = options(Durability::Power);

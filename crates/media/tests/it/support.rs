@@ -10,6 +10,8 @@ use stonecast_media::{
 };
 use tempfile::TempDir;
 
+use crate::not_run::not_run;
+
 pub const SEGMENT: u64 = 256 * KIB;
 
 /// A place whose speed matters and whose durability does not: memory where there is some.
@@ -23,7 +25,7 @@ pub fn durable_place(test: &str) -> Option<TempDir> {
     match create(place.path().join("probe").as_path(), options(Durability::Power)) {
         Ok(_) => Some(place),
         Err(error) => {
-            eprintln!("not run: {test}: {error}");
+            not_run(test, &error.to_string());
             None
         }
     }
