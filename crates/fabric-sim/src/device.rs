@@ -66,11 +66,11 @@ impl Device for SimDevice {
     }
 
     fn register(&self, memory: Rc<dyn Region>, access: Access) -> Result<MemoryRegion, DeviceError> {
-        self.with(|net| Ok(net.register(self.context, memory, false, access)))
+        self.with(|net| Ok(net.register(self.context, memory, None, access)))
     }
 
     fn register_persistent(&self, memory: Rc<dyn PersistentRegion>, access: Access) -> Result<MemoryRegion, DeviceError> {
-        self.with(|net| Ok(net.register(self.context, memory, true, access)))
+        self.with(|net| Ok(net.register(self.context, memory.clone(), Some(memory), access)))
     }
 
     fn deregister(&self, region: MemoryRegion) -> Result<(), DeviceError> {

@@ -7,6 +7,7 @@
 //!       SimDevice  the calls of fabric::Device                            device.rs
 //!     Net          NICs, links, queue pairs, messages                     net/
 //!     Memory       bytes, and what touching them costs                    memory.rs  image.rs  cache.rs
+//!     Module       bytes that outlive power, in part; a place for a pool  persistent/
 //!     Profile      how fast each part is, with sources                    profile.rs
 //! ```
 //!
@@ -25,6 +26,7 @@ mod image;
 mod machine;
 mod memory;
 mod net;
+mod persistent;
 pub mod profile;
 mod queue;
 mod time;
@@ -34,5 +36,6 @@ mod world;
 pub use clock::LocalClock;
 pub use device::SimDevice;
 pub use machine::Features;
+pub use persistent::{Fate, MediumCounts, Module, SimBacking, Survivor, Wreck};
 pub use profile::Profile;
 pub use world::{Machine, MachineOptions, Process, World};

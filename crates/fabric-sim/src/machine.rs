@@ -1,5 +1,7 @@
 //! What machines are made of.
 
+use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
+
 use crate::cache::Latencies;
 use crate::profile::Profile;
 
@@ -7,6 +9,10 @@ use crate::profile::Profile;
 pub(crate) fn dram(profile: &Profile) -> Latencies {
     Latencies { hit_ps: profile.cpu_hit_ps, miss_ps: profile.dram_read_ns * 1000, stream_ps: profile.cpu_stream_ps }
 }
+
+/// A machine whose memory controllers save what they have, with DDIO on: the common one.
+pub(crate) const COMMON_PLATFORM: DeclaredPlatform =
+    DeclaredPlatform { persistence_domain: PersistenceDomain::Dmp, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram };
 
 /// What the NIC of a machine can do beyond what all can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -138,12 +138,8 @@ profile! {
     media_write_byte_ps: "ps",
     /// What the medium writes at a time.
     media_block_bytes: "bytes",
-    /// Write-combining buffer of the medium, all DIMMs of a machine together.
+    /// Write-combining buffer of the medium.
     media_buffer_bytes: "bytes",
-    /// Bytes that lie on one DIMM before the next one follows.
-    media_interleave_bytes: "bytes",
-    /// DIMMs of the persistent medium in a machine.
-    media_dimms: "DIMMs",
     /// `fdatasync` of one page of a page-granular file.
     file_sync_ns: "ns",
     /// Each further byte of it.

@@ -57,11 +57,6 @@ impl Queue {
         self.heap.pop().map(|Reverse(entry)| (entry.time, entry.event))
     }
 
-    /// When something happens next.
-    pub fn next(&self) -> Option<Nanoseconds> {
-        self.heap.peek().map(|Reverse(entry)| entry.time)
-    }
-
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.heap.clear();

@@ -28,6 +28,10 @@ pub(crate) struct Time {
     queue: RefCell<Queue>,
     timers: RefCell<Timers>,
     next_space: Cell<u32>,
+    /// When what a NIC does to memory at this moment is in the memory controller; `None`: no NIC is at it.
+    nic: Cell<Option<Nanoseconds>>,
+    /// The memory that a NIC touched.
+    touched: Cell<Option<u32>>,
 }
 
 /// Wake-ups that somebody asked for. A slot's entry in the queue is kept when its timer is cancelled and serves the next
@@ -79,11 +83,6 @@ impl Time {
         Some(event)
     }
 
-    /// When something happens next.
-    pub fn next(&self) -> Option<Nanoseconds> {
-        self.queue.borrow().next()
-    }
-
     /// Forgets everything that was to happen.
     pub fn clear(&self) {
         self.queue.borrow_mut().clear();
@@ -130,6 +129,36 @@ impl Time {
     #[inline]
     pub fn core(&self) -> Option<usize> {
         self.core.get()
+    }
+
+    /// Runs `access`, a NIC's access to memory. Returns when it is as far as it gets by itself.
+    pub fn as_nic<T>(&self, access: impl FnOnce() -> T) -> (T, Nanoseconds) {
+        self.nic.set(Some(self.now()));
+        let result = access();
+        (result, self.nic.take().expect("set above"))
+    }
+
+    /// Whether memory is accessed by a NIC at this moment.
+    #[inline]
+    pub fn is_nic(&self) -> bool {
+        self.nic.get().is_some()
+    }
+
+    /// The persistent memory that `access` touches, through whatever stands around it.
+    pub fn space_of(&self, access: impl FnOnce()) -> Option<u32> {
+        self.touched.set(None);
+        self.as_nic(access);
+        self.touched.take()
+    }
+
+    /// A NIC touches persistent memory `space`.
+    pub fn note_touch(&self, space: u32) {
+        self.touched.set(Some(space));
+    }
+
+    /// The NIC's access is as far as it gets only at `at`.
+    pub fn note_settled(&self, at: Nanoseconds) {
+        self.nic.set(self.nic.get().max(Some(at)));
     }
 
     /// Makes room for one more core.

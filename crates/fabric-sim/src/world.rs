@@ -8,12 +8,14 @@ use std::task::{Context, Poll, Waker};
 use rand::Rng as _;
 use stonecast_base::{Nanoseconds, random_from_seed};
 use stonecast_fabric::{Capabilities, DeviceError, Port, Runtime};
+use stonecast_media::DeclaredPlatform;
 
 use crate::clock::LocalClock;
 use crate::device::SimDevice;
 use crate::executor::{Executor, ThreadOptions, ThreadRuntime};
-use crate::machine::Features;
+use crate::machine::{COMMON_PLATFORM, Features};
 use crate::net::Net;
+use crate::persistent::{Module, Survivor, Wreck};
 use crate::profile::Profile;
 use crate::queue::Event;
 use crate::time::Time;
@@ -55,12 +57,14 @@ pub struct MachineOptions {
     pub cores: usize,
     /// What its NIC can do.
     pub features: Features,
+    /// What its persistent memory survives, and where its NIC writes first: the truth, whatever a pool declares.
+    pub platform: DeclaredPlatform,
 }
 
 impl MachineOptions {
     /// A machine of `profile` with 16 cores and the features of NICs on the market.
     pub fn new(profile: Profile) -> Self {
-        Self { profile, cores: 16, features: Features::COMMON }
+        Self { profile, cores: 16, features: Features::COMMON, platform: COMMON_PLATFORM }
     }
 }
 
@@ -141,6 +145,34 @@ impl World {
             profile: options.profile,
         });
         Process { shared: self.shared.clone(), thread, context, device }
+    }
+
+    /// Puts a persistent memory module into a machine: empty, or with what survived elsewhere.
+    pub fn module(&self, machine: Machine, content: Survivor) -> Rc<Module> {
+        let options = self.shared.machines.borrow()[machine.0 as usize].options;
+        Rc::new(Module::new(self.shared.time.clone(), options.profile, options.platform, content))
+    }
+
+    /// What a power cut of `machine` at this moment may leave of `module`, which is in it. Changes nothing.
+    pub fn wreck(&self, machine: Machine, module: &Rc<Module>) -> Wreck {
+        Wreck::new(module, &self.shared.net.borrow().in_flight(machine.0, module.space))
+    }
+
+    /// Cuts the power of `machine`: its processes are gone, and what its NIC had taken. What its modules hold afterwards is
+    /// decided by [`Module::restart`].
+    pub fn cut_power(&self, machine: Machine) {
+        let contexts: Vec<(u32, u32)> = {
+            let net = &mut *self.shared.net.borrow_mut();
+            let of = net.contexts.iter().enumerate().filter(|(_, context)| context.machine == machine.0 && !context.dead);
+            let contexts = of.map(|(index, context)| (index as u32, context.thread)).collect::<Vec<_>>();
+            contexts.iter().for_each(|(context, _)| net.kill(*context, false));
+            contexts
+        };
+        for (_, thread) in contexts {
+            if !self.shared.executor.is_observer(thread) {
+                self.shared.executor.kill(thread);
+            }
+        }
     }
 
     /// What runs beside all processes and takes no time.

@@ -76,6 +76,7 @@ impl Net {
             held: false,
             receive: VecDeque::new(),
             placed: 0,
+            settled: 0,
             executed: 0,
             placing: VecDeque::new(),
             windows: Vec::new(),

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use stonecast_base::Span;
 use stonecast_fabric::{Access, DeviceError, LocalSpan, MemoryRegion, RemoteAddress, Rkey, Status};
-use stonecast_media::Region;
+use stonecast_media::{PersistentRegion, Region};
 
 use super::{Key, Net, Registered};
 
@@ -35,12 +35,19 @@ pub(super) struct Target {
 
 impl Net {
     /// Registers memory.
-    pub fn register(&mut self, context: u32, memory: Rc<dyn Region>, persistent: bool, access: Access) -> MemoryRegion {
+    pub fn register(
+        &mut self,
+        context: u32,
+        memory: Rc<dyn Region>,
+        persistent: Option<Rc<dyn PersistentRegion>>,
+        access: Access,
+    ) -> MemoryRegion {
+        let space = persistent.as_ref().and_then(|memory| self.time.space_of(|| memory.prefetch(0, 0)));
         let state = &mut self.contexts[context as usize];
         let (size, address) = (memory.size(), state.next_address);
         state.next_address += (size + 2 * ADDRESS_GRAIN) & !(ADDRESS_GRAIN - 1);
         let region = state.regions.len() as u32;
-        state.regions.push(Some(Registered { memory, persistent, address, size, keys: 0 }));
+        state.regions.push(Some(Registered { memory, persistent, space, address, size, keys: 0 }));
         let rkey = self.add_key(context, region, address, 0, size, access, None);
         MemoryRegion { index: region, address, size, rkey }
     }
@@ -120,6 +127,27 @@ impl Net {
             Some(start) => Ok(Target { region: key.region, offset: key.offset + start, key: index }),
             None => Err(Status::RemoteAccess),
         }
+    }
+
+    /// What the NIC of `machine` has taken and not yet placed in memory `space`: offsets and bytes, in order.
+    pub fn in_flight(&self, machine: u32, space: u32) -> Vec<(u64, Vec<u8>)> {
+        let mut found = Vec::new();
+        for qp in self.qps.iter().flatten() {
+            let context = &self.contexts[qp.context as usize];
+            if context.machine != machine || context.dead {
+                continue;
+            }
+            for &index in &qp.placing {
+                let message = &self.messages[index as usize];
+                let registered = self.registered(qp.context, message.region);
+                let there = registered.is_some_and(|registered| registered.space == Some(space));
+                let rest = &message.payload[message.done as usize..];
+                if there && !rest.is_empty() {
+                    found.push((message.offset + u64::from(message.done), rest.to_vec()));
+                }
+            }
+        }
+        found
     }
 
     /// A registered region.

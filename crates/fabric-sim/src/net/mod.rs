@@ -40,7 +40,7 @@ use stonecast_fabric::{
     Access, Capabilities, ConnectionEvent, LocalSpan, Operation, QueuePairOptions, ReceiveRequest, SharedReceiveQueueOptions,
     Status, WorkCompletion, WorkRequest,
 };
-use stonecast_media::Region;
+use stonecast_media::{PersistentRegion, Region};
 
 use crate::profile::Profile;
 use crate::time::Time;
@@ -98,7 +98,9 @@ pub(crate) struct Context {
 /// Registered memory.
 pub(crate) struct Registered {
     pub memory: Rc<dyn Region>,
-    pub persistent: bool,
+    pub persistent: Option<Rc<dyn PersistentRegion>>,
+    /// The module that it is a part of.
+    pub space: Option<u32>,
     pub address: u64,
     pub size: u64,
     /// Keys that open it.
@@ -166,6 +168,8 @@ pub(crate) struct Qp {
     pub receive: VecDeque<ReceiveRequest>,
     /// When everything that arrived here so far is in memory.
     placed: Nanoseconds,
+    /// When everything that was placed here is in the memory controller, as far as it gets there by itself.
+    settled: Nanoseconds,
     /// When everything that was to be fetched from here so far was fetched.
     executed: Nanoseconds,
     /// Messages that arrived here and are not yet in memory, in order.
@@ -198,6 +202,8 @@ struct Message {
     key: Option<u32>,
     /// Bytes that took effect.
     done: u32,
+    /// It waited until what was placed before it was in the memory controller.
+    waited: bool,
     /// It took effect as a whole.
     settled: bool,
     landing: Option<receive::Landing>,
@@ -320,6 +326,7 @@ impl Net {
             offset: 0,
             key: None,
             done: 0,
+            waited: false,
             settled: false,
             landing: None,
             uses: 1,

@@ -1,6 +1,8 @@
 //! The responder's side of a message: key, buffer, order, effect.
 
-use stonecast_base::Nanoseconds;
+use std::task::{Context, Waker};
+
+use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{Access, DisconnectCause, FlushPlacement, Opcode, Operation, RemoteAddress, Status};
 
 use super::completion::completion;
@@ -83,7 +85,7 @@ impl Net {
             Operation::Flush { remote, size, placement } => {
                 let target = self.resolve(to, remote, size, Access::REMOTE_FLUSH)?;
                 let context = self.qps[to as usize].as_ref().expect("resolved").context;
-                let persistent = self.registered(context, target.region).is_some_and(|region| region.persistent);
+                let persistent = self.registered(context, target.region).is_some_and(|region| region.persistent.is_some());
                 if placement == FlushPlacement::Persistent && !persistent {
                     return Err(Status::RemoteAccess);
                 }
@@ -148,8 +150,9 @@ impl Net {
             _ => 8,
         };
         let takes = more_parts(message.offset, size, mtu) * (part_ns + 1);
+        let medium_ns = self.registered(context, message.region).map_or(0, |region| region.memory.read_cost(size));
         let qp = self.qp(to).expect("it accepted");
-        let start = (at + read_ns).max(qp.placed).max(qp.executed);
+        let start = (at + read_ns + medium_ns).max(qp.placed).max(qp.executed);
         qp.executed = start + takes;
         self.time.push(start, Event::Place(index));
     }
@@ -233,7 +236,12 @@ impl Net {
         if !part.is_empty()
             && let Some(registered) = self.registered(context, message.region)
         {
-            registered.memory.write(message.offset + u64::from(done), &message.payload[part]);
+            let write = || registered.memory.write(message.offset + u64::from(done), &message.payload[part]);
+            let ((), settled) = self.time.as_nic(write);
+            let to = message.to;
+            if let Some(qp) = self.qp(to) {
+                qp.settled = qp.settled.max(settled);
+            }
         }
         self.messages[index as usize].done = end as u32;
         end == size
@@ -267,6 +275,15 @@ impl Net {
             }
             return self.release_message(index);
         };
+        // A fetch pushes what was written before it out of the NIC and the bus, as far as that gets by itself: to the memory
+        // controller where DDIO is off. It waits once; what is placed meanwhile came later.
+        let (now, qp) = (self.time.now(), self.qp(to).expect("just looked up"));
+        let settled = qp.settled;
+        qp.executed = qp.executed.max(settled);
+        let message = &mut self.messages[index as usize];
+        if !std::mem::replace(&mut message.waited, true) && settled > now {
+            return self.time.push(settled, Event::Place(index));
+        }
         if !self.execute_part(index, context) {
             let again = self.time.now() + part_ns(self.profile_of(context));
             return self.time.push(again, Event::Place(index));
@@ -274,7 +291,11 @@ impl Net {
         let key = self.messages[index as usize].key.take().expect("only with a key anything is fetched");
         self.leave_key(key);
         let size = self.messages[index as usize].payload.len() as u64;
-        let at = self.depart(context, self.time.now(), size);
+        let ready = match self.messages[index as usize].operation {
+            Operation::Flush { placement: FlushPlacement::Persistent, .. } => self.qp(to).expect("just looked up").settled,
+            _ => now,
+        };
+        let at = self.depart(context, ready.max(now), size);
         self.answer(index, at);
         self.release_message(index);
     }
@@ -284,20 +305,21 @@ impl Net {
         let mtu = self.profile_of(context).nic_mtu_bytes;
         let message = &mut self.messages[index as usize];
         let (region, offset, operation, done) = (message.region, message.offset, message.operation, message.done);
+        let to = message.to;
         let mut payload = std::mem::take(&mut message.payload);
         let Some(registered) = self.registered(context, region) else {
             self.messages[index as usize].status = Status::RemoteOperation;
             return true;
         };
-        let memory = &registered.memory;
+        let memory = registered.memory.clone();
+        let persistent = registered.persistent.clone();
         let mut last = true;
-        match operation {
+        let ((), settled) = self.time.as_nic(|| match operation {
             Operation::Read { local, .. } => {
                 let end = part_end(offset, u64::from(done), local.size.into(), mtu);
                 payload.resize(end as usize, 0);
                 memory.read(offset + u64::from(done), &mut payload[done as usize..]);
                 last = end == u64::from(local.size);
-                self.messages[index as usize].done = end as u32;
             }
             Operation::CompareAndSwap { expected, swap, .. } => {
                 let (Ok(found) | Err(found)) = memory.compare_exchange(offset, expected, swap);
@@ -305,11 +327,22 @@ impl Net {
             }
             Operation::FetchAndAdd { add, .. } => payload.extend_from_slice(&memory.fetch_add(offset, add).to_le_bytes()),
             Operation::AtomicWrite { value, .. } => memory.store(offset, value),
-            Operation::Flush { .. } => {}
+            Operation::Flush { size, placement: FlushPlacement::Persistent, .. } => {
+                let persistent = persistent.expect("checked when it arrived");
+                let mut context = Context::from_waker(Waker::noop());
+                let flushed = persistent.poll_persist(&[Span::new(offset, size)], &mut None, &mut context);
+                assert!(flushed.is_ready(), "a NIC's flush says when it is done, it does not wait");
+            }
+            // Everything before it is visible: it waited for that.
+            Operation::Flush { placement: FlushPlacement::Global, .. } => {}
             Operation::Write { .. } | Operation::WriteWithImmediate { .. } | Operation::Send { .. } => {
                 unreachable!("posted operations are placed")
             }
+        });
+        if let Some(qp) = self.qp(to) {
+            qp.settled = qp.settled.max(settled);
         }
+        self.messages[index as usize].done = payload.len() as u32;
         self.messages[index as usize].payload = payload;
         last
     }

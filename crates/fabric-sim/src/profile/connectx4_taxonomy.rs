@@ -39,8 +39,6 @@ pub(super) const SHEET: Sheet = Sheet {
     media_write_byte_ps: (20, "4 channels of DDR3-1600: 51.2 GB/s"),
     media_block_bytes: (64, "DRAM writes lines"),
     media_buffer_bytes: (64, "DRAM combines no writes"),
-    media_interleave_bytes: (4096, "of no consequence without combining"),
-    media_dimms: (1, "of no consequence without combining"),
     file_sync_ns: (89_000, "fdatasync after 4 KiB on a virtio disk (limits.md)"),
     file_sync_byte_ps: (400, "fdatasync after 64 KiB and 1 MiB there (limits.md)"),
 };

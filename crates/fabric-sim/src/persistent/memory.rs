@@ -1,0 +1,179 @@
+//! A module's log as a region that can be made durable.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use std::cell::Cell;
+
+use stonecast_base::{LINE_SIZE, Nanoseconds, Span};
+use stonecast_media::{Means, PersistError, PersistState, Persisted, PersistentRegion, Region};
+
+use crate::cache::Latencies;
+use crate::persistent::module::Module;
+
+/// See the module documentation. One per opening: the means of persisting is the opener's choice.
+pub(crate) struct PersistentMemory {
+    module: Rc<Module>,
+    size: u64,
+    means: Means,
+    poisoned: Cell<bool>,
+    latencies: Latencies,
+    name: String,
+}
+
+impl PersistentMemory {
+    pub fn new(module: Rc<Module>, size: u64, means: Means, name: String) -> Self {
+        let profile = &module.profile;
+        let latencies = Latencies {
+            hit_ps: profile.cpu_hit_ps,
+            miss_ps: profile.media_read_ns * 1000,
+            stream_ps: profile.cpu_stream_ps.max(LINE_SIZE as u64 * profile.media_read_byte_ps),
+        };
+        Self { module, size, means, poisoned: Cell::new(false), latencies, name }
+    }
+
+    #[inline]
+    fn check(&self, offset: u64, size: usize) {
+        assert!(Span::new(offset, size as u64).fits(self.size), "{size} bytes at {offset} are not in {} bytes", self.size);
+    }
+
+    #[inline]
+    fn charge(&self, offset: u64, size: usize) {
+        self.module.time.charge_access(self.module.space, offset, size, &self.latencies);
+    }
+
+    /// Begins to make `spans` durable; when it is done.
+    fn begin(&self, spans: &[Span]) -> Result<Nanoseconds, PersistError> {
+        let time = &self.module.time;
+        let now = time.clock();
+        match self.means {
+            Means::Process => Ok(now),
+            Means::Fence => {
+                time.charge(self.module.profile.cpu_fence_ns);
+                self.module.count_fence();
+                self.module.fence(spans);
+                Ok(now)
+            }
+            Means::WriteBack => {
+                let before = self.module.counts().write_backs;
+                let done = self.module.write_back(spans, now);
+                let lines = self.module.counts().write_backs - before;
+                time.charge(self.module.profile.cpu_write_back_ns * lines + self.module.profile.cpu_fence_ns);
+                self.module.count_fence();
+                // The fence holds the core until the last line is accepted.
+                time.charge(done.saturating_sub(time.clock()));
+                Ok(done.max(time.clock()))
+            }
+            Means::FileSync if spans.is_empty() => Ok(now),
+            Means::FileSync if self.module.take_sync_failure() => {
+                self.poisoned.set(true);
+                Err(PersistError::Sync { file: self.name.clone().into(), source: std::io::Error::from_raw_os_error(5) })
+            }
+            Means::FileSync => Ok(self.module.sync(now)),
+        }
+    }
+}
+
+impl PersistentRegion for PersistentMemory {
+    fn means(&self) -> Means {
+        self.means
+    }
+
+    fn poll_persist(
+        &self,
+        spans: &[Span],
+        state: &mut PersistState,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Persisted, PersistError>> {
+        if self.module.time.is_nic() {
+            // A FLUSH needs nobody's means.
+            self.module.time.note_settled(self.module.write_back(spans, self.module.time.now()));
+            return Poll::Ready(Ok(Persisted::assertion()));
+        }
+        if self.poisoned.get() {
+            return Poll::Ready(Err(PersistError::Poisoned));
+        }
+        let done = match *state {
+            Some(done) => done,
+            None => {
+                spans.iter().for_each(|span| assert!(span.fits(self.size), "{span:?} is not in {} bytes", self.size));
+                match self.begin(spans) {
+                    Ok(done) => *state.insert(done),
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+        };
+        // By the time of the event, not by the handler's clock: what a handler stores is seen by others from the moment of
+        // its event on, and nothing may be published before it is durable for all of them.
+        if done > self.module.time.now() && self.means != Means::Fence && self.means != Means::Process {
+            self.module.time.wake_at(done, context.waker());
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(Persisted::assertion()))
+    }
+}
+
+impl Region for PersistentMemory {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) {
+        self.check(offset, into.len());
+        self.charge(offset, into.len());
+        self.module.read(offset, into);
+    }
+
+    fn write(&self, offset: u64, from: &[u8]) {
+        self.check(offset, from.len());
+        if self.module.time.is_nic() {
+            return self.module.time.note_settled(self.module.store_from_nic(offset, from));
+        }
+        self.charge(offset, from.len());
+        self.module.store_from_core(offset, from);
+    }
+
+    fn load(&self, offset: u64) -> u64 {
+        self.check(offset, 8);
+        assert!(offset.is_multiple_of(8), "a word at {offset} is not aligned");
+        self.charge(offset, 8);
+        self.module.load(offset)
+    }
+
+    fn store(&self, offset: u64, value: u64) {
+        assert!(offset.is_multiple_of(8), "a word at {offset} is not aligned");
+        self.write(offset, &value.to_le_bytes());
+    }
+
+    fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
+        let found = self.load(offset);
+        if found != current {
+            return Err(found);
+        }
+        self.store(offset, new);
+        Ok(found)
+    }
+
+    fn fetch_add(&self, offset: u64, add: u64) -> u64 {
+        let found = self.load(offset);
+        self.store(offset, found.wrapping_add(add));
+        found
+    }
+
+    fn prefetch(&self, offset: u64, size: u64) {
+        if self.module.time.is_nic() {
+            return self.module.time.note_touch(self.module.space);
+        }
+        if Span::new(offset, size).fits(self.size) {
+            let hit_ps = self.latencies.hit_ps;
+            let free = Latencies { hit_ps: 0, miss_ps: hit_ps, stream_ps: hit_ps };
+            self.module.time.charge_access(self.module.space, offset, size as usize, &free);
+        }
+    }
+
+    fn read_cost(&self, size: u64) -> Nanoseconds {
+        let profile = &self.module.profile;
+        // A NIC's fetch from DRAM is part of the PCIe round trip.
+        profile.media_read_ns.saturating_sub(profile.dram_read_ns) + size * profile.media_read_byte_ps / 1000
+    }
+}

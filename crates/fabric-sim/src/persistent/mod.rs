@@ -1,0 +1,14 @@
+//! Memory that outlives power, in part.
+
+mod backing;
+mod lines;
+mod medium;
+mod memory;
+mod module;
+mod wreck;
+
+pub use backing::SimBacking;
+pub use medium::MediumCounts;
+use memory::PersistentMemory;
+pub use module::{Module, Survivor};
+pub use wreck::{Fate, Wreck};

@@ -1,0 +1,341 @@
+//! What outlives the processes of a machine, and in part its power: the bytes of a pool's log, on their way from caches and
+//! NICs to where they are safe, and the small files beside it.
+//!
+//! ```text
+//!   core:  store -> cache -------------- write-back --> memory controller --> medium
+//!   NIC:   write -> NIC, IIO -> DDIO on: last-level cache ----^       ^
+//!                            -> DDIO off -----------------------------'
+//!                  |                |                              |
+//!     survives in  WSP              MHP                            DMP
+//! ```
+//!
+//! A page-granular file is the same with the page cache for the caches and a sync of the file for the write-back.
+//!
+//! Two images: *visible*, what every core and NIC of the machine sees, and *durable*, what certainly survives; between them
+//! the stores of which that is not decided ([`Lines`]).
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use stonecast_base::{LINE_SIZE, Nanoseconds, Span};
+use stonecast_media::{Blob, Ddio, DeclaredPlatform, PersistenceDomain};
+
+use crate::image::Image;
+use crate::persistent::lines::{Lines, NEVER};
+use crate::persistent::medium::{Medium, MediumCounts};
+use crate::profile::Profile;
+use crate::time::Time;
+
+/// Stores that are kept before those that are certain are looked for.
+const SETTLE_AT: usize = 4096;
+
+/// See the module documentation. Shared by everything that looks at it; survives what dies.
+pub struct Module {
+    pub(crate) time: Rc<Time>,
+    pub(crate) space: u32,
+    pub(crate) profile: Profile,
+    /// What the machine really does, whatever anybody declares.
+    pub(crate) platform: DeclaredPlatform,
+    content: RefCell<Content>,
+    blobs: RefCell<BTreeMap<Blob, Rc<[u8]>>>,
+    /// Spans of the log that were allocated, by their offset, and when that is done.
+    prepared: RefCell<BTreeMap<u64, (u64, Nanoseconds)>>,
+    pub(crate) log_size: Cell<u64>,
+    power_cycle: Cell<u128>,
+    /// Bytes that may be allocated.
+    room: Cell<u64>,
+    sync_fails: Cell<bool>,
+}
+
+struct Content {
+    visible: Image,
+    durable: Image,
+    lines: Lines,
+    medium: Medium,
+}
+
+impl Module {
+    pub(crate) fn new(time: Rc<Time>, profile: Profile, platform: DeclaredPlatform, content: Survivor) -> Self {
+        let space = time.new_space();
+        let Survivor { image, blobs, prepared, log_size, power_cycle } = content;
+        let medium = Medium::new(&profile);
+        Self {
+            time,
+            space,
+            profile,
+            platform,
+            content: RefCell::new(Content { visible: image.clone(), durable: image, lines: Lines::default(), medium }),
+            blobs: RefCell::new(blobs),
+            prepared: RefCell::new(prepared),
+            log_size: Cell::new(log_size),
+            power_cycle: Cell::new(power_cycle),
+            room: Cell::new(u64::MAX),
+            sync_fails: Cell::new(false),
+        }
+    }
+
+    /// What the medium did so far.
+    pub fn counts(&self) -> MediumCounts {
+        self.content.borrow().medium.counts
+    }
+
+    /// Counts what the medium still holds in its buffer as written.
+    pub fn drain(&self) {
+        self.content.borrow_mut().medium.drain();
+    }
+
+    /// Lets no more than `bytes` be allocated.
+    pub fn limit_space(&self, bytes: u64) {
+        self.room.set(bytes);
+    }
+
+    /// Lets the next sync of the file fail, as a device that reports an error.
+    pub fn fail_next_sync(&self) {
+        self.sync_fails.set(true);
+    }
+
+    pub(crate) fn take_sync_failure(&self) -> bool {
+        self.sync_fails.take()
+    }
+
+    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) {
+        self.content.borrow().visible.read(offset, into);
+    }
+
+    pub(crate) fn load(&self, offset: u64) -> u64 {
+        self.content.borrow().visible.load(offset)
+    }
+
+    /// A core stores.
+    pub(crate) fn store_from_core(&self, offset: u64, bytes: &[u8]) {
+        let content = &mut *self.content.borrow_mut();
+        content.visible.write(offset, bytes);
+        match self.platform.persistence_domain {
+            // Nothing survives, or everything that is visible does: there is nothing to decide.
+            PersistenceDomain::Volatile | PersistenceDomain::Wsp => {}
+            PersistenceDomain::PageFile | PersistenceDomain::Dmp | PersistenceDomain::Mhp => {
+                each_line(offset, bytes, |line, start, part| content.lines.note(line, start, part, NEVER));
+                self.settle_if_many(content);
+            }
+        }
+    }
+
+    /// A NIC's write has reached the memory of the machine. Returns when it is in the memory controller, where that happens
+    /// without anybody's help.
+    pub(crate) fn store_from_nic(&self, offset: u64, bytes: &[u8]) -> Nanoseconds {
+        let now = self.time.now();
+        let content = &mut *self.content.borrow_mut();
+        content.visible.write(offset, bytes);
+        let ddio = self.platform.ddio == Ddio::On;
+        let mut latest = now;
+        match self.platform.persistence_domain {
+            PersistenceDomain::Volatile | PersistenceDomain::Wsp => {}
+            PersistenceDomain::Mhp => each_line(offset, bytes, |line, start, part| content.lines.note(line, start, part, now)),
+            PersistenceDomain::Dmp if !ddio => each_line(offset, bytes, |line, start, part| {
+                let at = content.medium.accept(line, now);
+                content.lines.note(line, start, part, at);
+                latest = latest.max(at);
+            }),
+            PersistenceDomain::Dmp | PersistenceDomain::PageFile => {
+                each_line(offset, bytes, |line, start, part| content.lines.note(line, start, part, NEVER));
+            }
+        }
+        self.settle_if_many(content);
+        latest
+    }
+
+    /// Writes back the lines of `spans`, and returns when they are in the memory controller.
+    pub(crate) fn write_back(&self, spans: &[Span], at: Nanoseconds) -> Nanoseconds {
+        let content = &mut *self.content.borrow_mut();
+        let mut done = at;
+        let mut last = None;
+        for span in spans.iter().filter(|span| span.size > 0) {
+            let lines = span.widen(LINE_SIZE as u64);
+            for line in lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64 {
+                if last.replace(line) == Some(line) {
+                    continue;
+                }
+                content.medium.counts.write_backs += 1;
+                // A clean line costs the instruction and nothing more.
+                let accepted = if content.lines.waits(line) { content.medium.accept(line, at) } else { at };
+                done = done.max(content.lines.send(line, accepted).unwrap_or(at));
+            }
+        }
+        done
+    }
+
+    /// Counts a fence.
+    pub(crate) fn count_fence(&self) {
+        self.content.borrow_mut().medium.counts.fences += 1;
+    }
+
+    /// A core's stores to `spans` have left its store buffer: on a machine that saves its caches they are certain.
+    pub(crate) fn fence(&self, spans: &[Span]) {
+        if self.platform.persistence_domain == PersistenceDomain::Mhp {
+            let content = &mut *self.content.borrow_mut();
+            for span in spans.iter().filter(|span| span.size > 0) {
+                let lines = span.widen(LINE_SIZE as u64);
+                for line in lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64 {
+                    content.lines.send(line, self.time.now());
+                }
+            }
+        }
+    }
+
+    /// Syncs the file: everything that is visible now is durable when the time that is returned has come.
+    pub(crate) fn sync(&self, at: Nanoseconds) -> Nanoseconds {
+        let content = &mut *self.content.borrow_mut();
+        let lines = content.lines.lines();
+        let page_lines = (crate::image::PAGE_SIZE / LINE_SIZE) as u64;
+        let mut pages: Vec<u64> = lines.iter().map(|line| line / page_lines).collect();
+        pages.dedup();
+        let bytes = pages.len() as u64 * crate::image::PAGE_SIZE as u64;
+        let done = at + self.profile.file_sync_ns + bytes * self.profile.file_sync_byte_ps / 1000;
+        for line in lines {
+            content.lines.send(line, done);
+        }
+        content.medium.counts.syncs += 1;
+        if self.platform.persistence_domain == PersistenceDomain::PageFile {
+            content.medium.counts.bytes_received += bytes;
+            content.medium.counts.bytes_written += bytes;
+        }
+        done
+    }
+
+    /// Syncs the file, and waits for it at once.
+    pub(crate) fn sync_now(&self) {
+        self.sync(0);
+        settle(&mut self.content.borrow_mut(), self.time.now());
+    }
+
+    fn settle_if_many(&self, content: &mut Content) {
+        if content.lines.len() > SETTLE_AT {
+            settle(content, self.time.now());
+        }
+    }
+
+    /// What a power cut at this moment leaves certain, and the stores that may survive it.
+    pub(crate) fn split(&self) -> (Image, StoresByLine) {
+        let content = &mut *self.content.borrow_mut();
+        settle(content, self.time.now());
+        let image = match self.platform.persistence_domain {
+            PersistenceDomain::Volatile => Image::default(),
+            PersistenceDomain::Wsp => content.visible.clone(),
+            PersistenceDomain::PageFile | PersistenceDomain::Dmp | PersistenceDomain::Mhp => content.durable.clone(),
+        };
+        let lines = content.lines.lines();
+        let stores = lines.iter().flat_map(|&line| content.lines.stores(line).map(move |store| (line, *store)));
+        (image, stores.collect())
+    }
+
+    /// Goes on with what survived a power cut.
+    pub fn restart(&self, survivor: Survivor) {
+        let Survivor { image, blobs, prepared, log_size, power_cycle } = survivor;
+        let content = &mut *self.content.borrow_mut();
+        content.visible = image.clone();
+        content.durable = image;
+        content.lines = Lines::default();
+        *self.blobs.borrow_mut() = blobs;
+        *self.prepared.borrow_mut() = prepared;
+        self.log_size.set(log_size);
+        self.power_cycle.set(power_cycle);
+    }
+
+    /// Everything but the bytes of the log.
+    pub(crate) fn beside(&self) -> Survivor {
+        Survivor {
+            image: Image::default(),
+            blobs: self.blobs.borrow().clone(),
+            prepared: self.prepared.borrow().clone(),
+            log_size: self.log_size.get(),
+            power_cycle: self.power_cycle.get() + 1,
+        }
+    }
+
+    pub(crate) fn blob(&self, blob: Blob) -> Option<Rc<[u8]>> {
+        self.blobs.borrow().get(&blob).cloned()
+    }
+
+    pub(crate) fn set_blob(&self, blob: Blob, bytes: &[u8]) {
+        self.blobs.borrow_mut().insert(blob, bytes.into());
+    }
+
+    pub(crate) fn power_cycle(&self) -> u128 {
+        self.power_cycle.get()
+    }
+
+    /// When the allocation of `span`, asked for now, is done; `None`: there is no room.
+    pub(crate) fn prepare(&self, span: Span) -> Option<Nanoseconds> {
+        let mut prepared = self.prepared.borrow_mut();
+        if let Some(&(size, done)) = prepared.get(&span.offset)
+            && size >= span.size
+        {
+            return Some(done);
+        }
+        let used: u64 = prepared.values().map(|(size, _)| size).sum();
+        if used + span.size > self.room.get() {
+            return None;
+        }
+        // Every byte is written once, so that nothing is missing later.
+        let done = self.time.clock() + span.size * self.profile.media_write_byte_ps / 1000;
+        prepared.insert(span.offset, (span.size, done));
+        Some(done)
+    }
+
+    /// Spans of the log that anybody wrote to.
+    pub(crate) fn occupied(&self) -> Vec<Span> {
+        let page = crate::image::PAGE_SIZE as u64;
+        let mut spans: Vec<Span> = Vec::new();
+        for index in self.content.borrow().visible.touched() {
+            let offset = index as u64 * page;
+            match spans.last_mut().filter(|span| span.offset + span.size == offset) {
+                Some(span) => span.size += page,
+                None => spans.push(Span::new(offset, page)),
+            }
+        }
+        spans
+    }
+}
+
+/// Stores with their lines, line by line, each line's oldest first.
+pub(crate) type StoresByLine = Vec<(u64, crate::persistent::lines::Store)>;
+
+/// What a power cut left, or what a new module holds.
+#[derive(Clone, Default)]
+pub struct Survivor {
+    pub(crate) image: Image,
+    pub(crate) blobs: BTreeMap<Blob, Rc<[u8]>>,
+    pub(crate) prepared: BTreeMap<u64, (u64, Nanoseconds)>,
+    pub(crate) log_size: u64,
+    pub(crate) power_cycle: u128,
+}
+
+impl Survivor {
+    /// Copies bytes of the log.
+    pub fn read(&self, offset: u64, into: &mut [u8]) {
+        self.image.read(offset, into);
+    }
+}
+
+fn settle(content: &mut Content, now: Nanoseconds) {
+    let Content { durable, lines, .. } = content;
+    lines.settle(now, |line, store| {
+        for (start, bytes) in store.pieces() {
+            durable.write(line * LINE_SIZE as u64 + start as u64, bytes);
+        }
+    });
+}
+
+/// Cuts `bytes` at `offset` into lines.
+pub(crate) fn each_line(offset: u64, bytes: &[u8], mut with: impl FnMut(u64, usize, &[u8])) {
+    let mut rest = bytes;
+    let mut at = offset;
+    while !rest.is_empty() {
+        let start = at as usize % LINE_SIZE;
+        let (part, more) = rest.split_at(rest.len().min(LINE_SIZE - start));
+        with(at / LINE_SIZE as u64, start, part);
+        at += part.len() as u64;
+        rest = more;
+    }
+}

@@ -1,0 +1,177 @@
+//! What survives a power cut, in each configuration of a responder: the facts on which plans of persistence stand (taxonomy
+//! of remote persistence, tables 1 and 2; persistence.md, sections 1 and 2).
+
+use stonecast_base::Span;
+use stonecast_fabric::{FlushPlacement, Operation, Status};
+use stonecast_fabric_sim::{Fate, Profile};
+use stonecast_media::{Ddio, PersistenceDomain, persist};
+
+use crate::support::{LOG_SIZE, Stage};
+
+const SIZE: usize = 256;
+
+/// What of a WRITE survives a power cut when `operations` behind it have completed: certainly, and perhaps.
+fn after(domain: PersistenceDomain, ddio: Ddio, then: fn(&Stage) -> Option<Operation>) -> (bool, bool) {
+    let stage = Stage::on(domain, ddio);
+    let mut batch = vec![stage.write(4096, SIZE as u32, 7)];
+    batch.extend(then(&stage));
+    assert_eq!(stage.submit(&batch), Status::Success);
+    let [least, most] = stage.after_power_cut(4096, SIZE);
+    (least == [7; SIZE], most == [7; SIZE])
+}
+
+fn nothing(_: &Stage) -> Option<Operation> {
+    None
+}
+
+fn reading(stage: &Stage) -> Option<Operation> {
+    Some(stage.read(0))
+}
+
+fn flushing(stage: &Stage) -> Option<Operation> {
+    Some(Operation::Flush { remote: stage.at(4096), size: SIZE as u64, placement: FlushPlacement::Persistent })
+}
+
+/// Where a cache or a NIC takes the bytes and loses them. On the other machines they are usually safe by the time that the
+/// completion is there, which proves nothing: see the last story.
+#[test]
+fn a_completion_alone_proves_persistence_only_where_nics_are_saved() {
+    use PersistenceDomain::{Dmp, PageFile, Volatile, Wsp};
+    assert_eq!(after(Dmp, Ddio::On, nothing), (false, true));
+    for ddio in [Ddio::On, Ddio::Off] {
+        assert_eq!(after(PageFile, ddio, nothing), (false, true));
+        assert_eq!(after(Wsp, ddio, nothing), (true, true));
+        assert_eq!(after(Volatile, ddio, nothing), (false, false));
+    }
+}
+
+/// Needs the wait in `Net::execute`: a READ that does not push the writes before it out proves nothing.
+#[test]
+fn a_read_behind_a_write_proves_persistence_unless_the_write_went_into_a_cache_that_is_lost() {
+    use PersistenceDomain::{Dmp, Mhp, PageFile, Wsp};
+    for (domain, ddio, certain) in [
+        (Dmp, Ddio::On, false),
+        (Dmp, Ddio::Off, true),
+        (Mhp, Ddio::On, true),
+        (Mhp, Ddio::Off, true),
+        (Wsp, Ddio::On, true),
+        (PageFile, Ddio::On, false),
+        (PageFile, Ddio::Off, false),
+    ] {
+        assert_eq!(after(domain, ddio, reading), (certain, true), "{domain:?} {ddio:?}");
+    }
+}
+
+#[test]
+fn a_persistent_flush_proves_persistence_whatever_ddio_does() {
+    use PersistenceDomain::{Dmp, Mhp, Wsp};
+    for domain in [Dmp, Mhp, Wsp] {
+        for ddio in [Ddio::On, Ddio::Off] {
+            assert_eq!(after(domain, ddio, flushing), (true, true), "{domain:?} {ddio:?}");
+        }
+    }
+}
+
+#[test]
+fn persisting_makes_certain_what_was_named_and_nothing_else() {
+    for domain in [PersistenceDomain::Dmp, PersistenceDomain::Mhp] {
+        let stage = Stage::on(domain, Ddio::On);
+        stage.log.write(0, &[1; 64]);
+        stage.log.write(128, &[2; 64]);
+        let before = stage.module.counts();
+        let _persisted = stage.world.block_on(persist(&*stage.log, &[Span::new(0, 64)])).unwrap();
+        let [least, most] = stage.after_power_cut(0, 192);
+        assert_eq!((&least[..64], &least[128..]), ([1; 64].as_slice(), [0; 64].as_slice()), "{domain:?}");
+        assert_eq!(&most[128..], [2; 64]);
+        let counts = stage.module.counts() - before;
+        assert_eq!((counts.write_backs, counts.fences), (u64::from(domain == PersistenceDomain::Dmp), 1));
+    }
+}
+
+/// A write-back takes time, and until then it may be lost, also when the instruction was executed.
+#[test]
+fn a_write_back_is_certain_only_when_it_is_done() {
+    let stage = Stage::on(PersistenceDomain::Dmp, Ddio::On);
+    stage.log.write(0, &[1; 64]);
+    let (log, runtime) = (stage.log.clone(), stage.server.runtime());
+    runtime.spawn(Box::pin(async move {
+        let _persisted = persist(&*log, &[Span::new(0, 64)]).await.unwrap();
+    }));
+    let start = stage.world.now();
+    let mut certain_at = None;
+    while certain_at.is_none() && stage.world.step() {
+        if stage.after_power_cut(0, 64)[0] == [1; 64] {
+            certain_at = Some(stage.world.now() - start);
+        }
+    }
+    assert!(certain_at.unwrap() >= Profile::MODERN.media_write_ns, "{certain_at:?}");
+}
+
+#[test]
+fn a_sync_of_a_file_covers_everything_that_was_written_before_it() {
+    let stage = Stage::on(PersistenceDomain::PageFile, Ddio::On);
+    stage.log.write(100, &[1; 100]);
+    stage.log.write(LOG_SIZE - 5000, &[2; 5000]);
+    let _persisted = stage.world.block_on(persist(&*stage.log, &[Span::new(100, 1)])).unwrap();
+    stage.log.write(200, &[3; 8]);
+    let [least, most] = stage.after_power_cut(0, LOG_SIZE as usize);
+    assert_eq!((&least[100..200], &least[LOG_SIZE as usize - 5000..]), ([1; 100].as_slice(), [2; 5000].as_slice()));
+    assert_eq!((&least[200..208], &most[200..208]), ([0; 8].as_slice(), [3; 8].as_slice()));
+}
+
+#[test]
+fn a_failed_sync_poisons_what_was_opened() {
+    let stage = Stage::on(PersistenceDomain::PageFile, Ddio::On);
+    stage.log.write(0, &[1; 8]);
+    stage.module.fail_next_sync();
+    for _ in 0..2 {
+        assert!(stage.world.block_on(persist(&*stage.log, &[Span::new(0, 8)])).is_err());
+    }
+    assert_eq!(stage.after_power_cut(0, 8)[0], [0; 8]);
+}
+
+/// Each line by itself gets as far as it gets, and its last store may be torn between words, not inside one.
+#[test]
+fn lines_survive_apart_and_tear_between_words() {
+    let stage = Stage::on(PersistenceDomain::Dmp, Ddio::On);
+    stage.log.write(0, &[1; 64]);
+    stage.log.write(16, &[2; 16]);
+    stage.log.write(64, &[3; 20]);
+    let wreck = stage.world.wreck(stage.machine, &stage.module);
+    assert_eq!((wreck.undecided(), wreck.stores(0), wreck.stores(1)), (2, 2, 1));
+    assert_eq!((wreck.offset(1), wreck.parts(0, 1), wreck.parts(1, 0)), (64, 0b1100, 0b111));
+    let left = |fates: [Fate; 2]| {
+        let mut bytes = vec![0; 88];
+        wreck.survivor(&fates).read(0, &mut bytes);
+        bytes
+    };
+    let torn = left([Fate { stores: 1, torn: 0b1000 }, Fate { stores: 0, torn: 0b100 }]);
+    assert_eq!(torn[..24], [1; 24]);
+    assert_eq!(torn[24..32], [2; 8], "the second word of the second store");
+    assert_eq!((&torn[64..80], &torn[80..84]), ([0; 16].as_slice(), [3; 4].as_slice()));
+}
+
+/// The NIC has acknowledged what is still in its buffers; only a machine that saves those keeps it for certain.
+#[test]
+fn what_is_inside_the_nic_is_lost_kept_or_perhaps_kept() {
+    for (domain, least_expected, most_expected) in [
+        (PersistenceDomain::Volatile, 0, 0),
+        (PersistenceDomain::Dmp, 0, 7),
+        (PersistenceDomain::Mhp, 0, 7),
+        (PersistenceDomain::Wsp, 7, 7),
+    ] {
+        let stage = Stage::on(domain, Ddio::On);
+        let batch = [stage.write(0, 64, 7)];
+        stage.port.post(stage.qp, batch).unwrap();
+        let mut seen = false;
+        while stage.world.step() {
+            let visible = stage.log.load(0) != 0;
+            let [least, most] = stage.after_power_cut(0, 64);
+            if !visible && most[0] == most_expected && least[0] == least_expected {
+                seen = true;
+            }
+            assert!(visible || least[0] == 0 || domain == PersistenceDomain::Wsp, "{domain:?}");
+        }
+        assert!(seen, "{domain:?}: there is a moment when the NIC alone has it");
+    }
+}
