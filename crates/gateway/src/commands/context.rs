@@ -1,0 +1,110 @@
+//! What the connections of one thread share.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use stonecast_fabric::Runtime;
+use stonecast_store_direct::Values;
+
+use super::keyspace::Scans;
+use super::step::Keys;
+use super::store::Store;
+use super::table::Spec;
+use crate::buffers::Stock;
+use crate::counters::Counters;
+use crate::guard::Guards;
+use crate::reactor::Reactor;
+use crate::resp::Commands;
+use crate::shared::Shared;
+
+/// See the module documentation.
+pub struct Context {
+    /// The store.
+    pub store: Store,
+    /// Clock and timers.
+    pub runtime: Rc<dyn Runtime>,
+    /// Counts of this thread.
+    pub counters: Arc<Counters>,
+    /// What all threads share.
+    pub shared: Arc<Shared>,
+    /// Sockets, and turns between long operations.
+    pub reactor: Rc<Reactor>,
+    /// Iterations over the keys that clients have begun.
+    pub scans: RefCell<Scans>,
+    /// Buffers of requests and replies.
+    pub stock: Stock,
+    /// Deadlines of connections.
+    pub guards: Rc<Guards>,
+    /// Memory for values, for the next read.
+    values: RefCell<Vec<Values>>,
+    /// Memory for commands, for the next batch.
+    scratch: RefCell<Vec<Scratch>>,
+}
+
+/// Memory that a batch needs for its commands.
+#[derive(Default)]
+pub struct Scratch {
+    /// Where they are in the input.
+    pub commands: Commands,
+    /// The table's entry of each.
+    pub specs: Vec<Option<&'static Spec>>,
+    /// Keys of a step.
+    pub keys: Keys,
+}
+
+/// Memories that are kept.
+const KEPT_MAX: usize = 16;
+/// Commands and arguments whose memory is kept.
+const KEPT_ARGUMENTS_MAX: usize = 1 << 16;
+
+impl Context {
+    /// Of a thread.
+    pub fn new(
+        store: Store,
+        runtime: Rc<dyn Runtime>,
+        counters: Arc<Counters>,
+        shared: Arc<Shared>,
+        reactor: Rc<Reactor>,
+    ) -> Self {
+        Self {
+            store,
+            runtime,
+            counters,
+            shared,
+            reactor,
+            scans: RefCell::default(),
+            stock: Stock::default(),
+            guards: Rc::default(),
+            values: RefCell::default(),
+            scratch: RefCell::default(),
+        }
+    }
+
+    /// Memory for values.
+    pub fn take_values(&self) -> Values {
+        self.values.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes memory for values back.
+    pub fn give_values(&self, values: Values) {
+        let mut free = self.values.borrow_mut();
+        if free.len() < KEPT_MAX {
+            free.push(values);
+        }
+    }
+
+    /// Memory for commands.
+    pub fn take_scratch(&self) -> Scratch {
+        self.scratch.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Takes memory for commands back.
+    pub fn give_scratch(&self, mut scratch: Scratch) {
+        let mut free = self.scratch.borrow_mut();
+        if free.len() < KEPT_MAX && scratch.commands.argument_count() <= KEPT_ARGUMENTS_MAX {
+            scratch.commands.clear();
+            free.push(scratch);
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Commands that stand alone: about the connection, the server, or all keys.
+
+use super::context::Context;
+use super::describe;
+use super::error::CommandError;
+use super::info;
+use super::keyspace;
+use super::operation::{ClientReport, Control, Scan};
+use super::run::Run;
+use crate::connection::End;
+use crate::resp::Protocol;
+
+/// Does one. The inner error is what the client is told.
+pub async fn run(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<Result<(), CommandError>, End> {
+    let outcome = match control {
+        Control::Keys { pattern } => match keyspace::keys(run.context, pattern).await {
+            Ok(keys) => return list(run, &keys).await.map(Ok),
+            Err(error) => Err(error),
+        },
+        other => answer(run, other).await,
+    };
+    Ok(outcome)
+}
+
+async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), CommandError> {
+    let context = run.context;
+    let password = context.shared.options.password.as_ref();
+    match *control {
+        Control::Auth(credentials) => {
+            count_wrong_password(context, run.session.authenticate(credentials, password))?;
+            run.writer().ok();
+        }
+        Control::Hello(hello) => {
+            count_wrong_password(context, run.session.greet(hello, password))?;
+            write_greeting(run);
+        }
+        Control::Reset => {
+            run.session.reset(context.runtime.now(), password.is_some());
+            run.writer().simple("RESET");
+        }
+        Control::Quit => {
+            run.session.has_quit = true;
+            run.writer().ok();
+        }
+        Control::ClientReport(ClientReport::Id) => {
+            let id = run.session.id as i64;
+            run.writer().integer(id);
+        }
+        Control::ClientReport(ClientReport::Name) => {
+            let name = run.session.name.clone();
+            run.writer().optional(Some(name.as_slice()).filter(|name| !name.is_empty()));
+        }
+        Control::ClientReport(ClientReport::Info) => {
+            let line = run.session.describe(context.runtime.now());
+            run.writer().text(&line);
+        }
+        Control::ClientSetName(name) => {
+            run.session.name = name.to_vec();
+            run.writer().ok();
+        }
+        Control::ClientSetLibrary { is_name, value } => {
+            run.session.library[usize::from(!is_name)] = value.to_vec();
+            run.writer().ok();
+        }
+        Control::Describe(what) => describe::write(what, &mut run.writer()),
+        Control::ConfigGet(patterns) => {
+            let settings = info::settings(&context.shared, context.store.stat().await?.power);
+            let wanted = info::matching(&settings, patterns);
+            let mut writer = run.writer();
+            writer.map(wanted.len());
+            for (name, value) in wanted {
+                writer.bulk(name.as_bytes());
+                writer.bulk(value.as_bytes());
+            }
+        }
+        Control::Info(sections) => {
+            let stat = context.store.stat().await?;
+            run.writer().text(&info::text(&context.shared, &stat, sections));
+        }
+        Control::Count => {
+            let keys = context.store.stat().await?.keys;
+            run.writer().integer(keys as i64);
+        }
+        Control::RandomKey => {
+            let key = keyspace::random_key(context).await?;
+            run.writer().optional(key.as_deref());
+        }
+        Control::Scan(Scan { cursor, pattern, count }) => {
+            let (next, keys) = keyspace::scan(context, cursor, pattern, count).await?;
+            let mut writer = run.writer();
+            writer.array(2);
+            writer.bulk(next.to_string().as_bytes());
+            writer.array(keys.len());
+            keys.iter().for_each(|key| writer.bulk(key));
+        }
+        Control::Flush => {
+            keyspace::flush(context).await?;
+            run.writer().ok();
+        }
+        Control::WaitPersisted => {
+            let survives_power_loss = context.store.stat().await?.power;
+            let mut writer = run.writer();
+            writer.array(2);
+            writer.integer(survives_power_loss.into());
+            // There are no replicas.
+            writer.integer(0);
+        }
+        Control::Keys { .. } => unreachable!("done above"),
+    }
+    Ok(())
+}
+
+/// A list that may be long: sent while it is written.
+async fn list(run: &mut Run<'_, '_>, keys: &[Vec<u8>]) -> Result<(), End> {
+    run.writer().array(keys.len());
+    for piece in keys.chunks(1024) {
+        piece.iter().for_each(|key| run.writer().bulk(key));
+        run.outlet.relieve().await?;
+    }
+    Ok(())
+}
+
+fn count_wrong_password(context: &Context, result: Result<(), CommandError>) -> Result<(), CommandError> {
+    context.counters.wrong_passwords.add(u64::from(matches!(result, Err(CommandError::PasswordWrong))));
+    result
+}
+
+fn write_greeting(run: &mut Run<'_, '_>) {
+    let (id, protocol) = (run.session.id as i64, run.session.protocol);
+    let mut writer = run.writer();
+    writer.map(7);
+    let mut text = |name: &str, value: &str| {
+        writer.bulk(name.as_bytes());
+        writer.bulk(value.as_bytes());
+    };
+    text("server", "stonecast");
+    text("version", info::REDIS_VERSION);
+    text("mode", "standalone");
+    text("role", "master");
+    let mut number = |name: &str, value: i64| {
+        writer.bulk(name.as_bytes());
+        writer.integer(value);
+    };
+    number("proto", if protocol == Protocol::Resp3 { 3 } else { 2 });
+    number("id", id);
+    writer.bulk(b"modules");
+    writer.array(0);
+}

@@ -1,0 +1,158 @@
+//! Errors that a client is told, in the words that clients know: a code in capitals first.
+
+use stonecast_store_direct::{Effect, StoreError};
+
+/// Why a command was not done.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CommandError {
+    /// No such command.
+    #[error("ERR unknown command '{}', with args beginning with: {}", shown(.name), arguments_shown(.arguments))]
+    Unknown {
+        /// Its name.
+        name: Vec<u8>,
+        /// Its first arguments.
+        arguments: Vec<Vec<u8>>,
+    },
+    /// Too few arguments or too many.
+    #[error("ERR wrong number of arguments for '{0}' command")]
+    ArgumentCount(String),
+    /// A subcommand that is not supported.
+    #[error("ERR {command} {} is not supported by this store", shown(.subcommand))]
+    Subcommand {
+        /// The command, in capitals.
+        command: &'static str,
+        /// Its first argument.
+        subcommand: Vec<u8>,
+    },
+    /// An option that is not supported.
+    #[error("ERR {command} option {} is not supported by this store", shown(.option))]
+    Option {
+        /// The command, in capitals.
+        command: &'static str,
+        /// The option as it was sent.
+        option: Vec<u8>,
+    },
+    /// Options that contradict each other, or lack their value.
+    #[error("ERR syntax error")]
+    Syntax,
+    /// An argument or a value is no whole number of 64 bits.
+    #[error("ERR value is not an integer or out of range")]
+    NotAnInteger,
+    /// A sum that 64 bits do not hold.
+    #[error("ERR increment or decrement would overflow")]
+    Overflow,
+    /// A cursor that no `SCAN` has returned.
+    #[error("ERR invalid cursor")]
+    Cursor,
+    /// Another database than 0.
+    #[error("ERR DB index is out of range")]
+    Database,
+    /// The password was not said.
+    #[error("NOAUTH Authentication required.")]
+    PasswordMissing,
+    /// The password was not said, and the command has its own words for that.
+    #[error("NOAUTH {0}")]
+    PasswordMissingIn(&'static str),
+    /// Another password was said.
+    #[error("WRONGPASS invalid username-password pair or user is disabled.")]
+    PasswordWrong,
+    /// A password was said where there is none.
+    #[error(
+        "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
+    )]
+    PasswordUnused,
+    /// Another protocol version than 2 or 3.
+    #[error("NOPROTO unsupported protocol version")]
+    Protocol,
+    /// A name of a connection with blanks or control characters.
+    #[error("ERR Client names cannot contain spaces, newlines or special characters.")]
+    ClientName,
+    /// What would be refused in any case.
+    #[error("ERR {0}")]
+    Refused(&'static str),
+    /// The store refused or failed.
+    #[error(transparent)]
+    Store(#[from] Failure),
+}
+
+/// A failure of the store in the words of the protocol.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{code} {words}")]
+pub struct Failure {
+    code: &'static str,
+    words: String,
+    /// Whether the connection to the store is over.
+    pub is_final: bool,
+}
+
+impl From<StoreError> for CommandError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let code = match (&error, error.effect()) {
+            (StoreError::NoSpace, _) => "OOM",
+            // Clients take ERR for "not done". This was perhaps done.
+            (_, Effect::Unknown) => "UNKNOWN",
+            _ => "ERR",
+        };
+        let is_final = matches!(error, StoreError::Disconnected { .. } | StoreError::Protocol { .. });
+        Self { code, words: error.to_string(), is_final }
+    }
+}
+
+impl CommandError {
+    /// Of a command on `all` keys of which `done` were written.
+    pub fn in_part(self, done: usize, all: usize) -> Self {
+        match self {
+            Self::Store(Failure { code, words, is_final }) => {
+                Self::Store(Failure { code, words: format!("{done} of {all} keys were written; for another: {words}"), is_final })
+            }
+            other => other,
+        }
+    }
+}
+
+/// Longest piece of a client's bytes that an error repeats.
+const SHOWN_SIZE_MAX: usize = 128;
+
+fn shown(bytes: &[u8]) -> String {
+    bytes[..bytes.len().min(SHOWN_SIZE_MAX)].escape_ascii().to_string()
+}
+
+fn arguments_shown(arguments: &[Vec<u8>]) -> String {
+    let mut text = String::new();
+    for argument in arguments {
+        if text.len() >= SHOWN_SIZE_MAX {
+            break;
+        }
+        text.push_str(&format!("'{}' ", shown(argument)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_read_as_redis_writes_them() {
+        let unknown = CommandError::Unknown { name: b"foo\r\n".to_vec(), arguments: vec![b"a".to_vec(), vec![b'b'; 500]] };
+        assert!(unknown.to_string().starts_with(r"ERR unknown command 'foo\r\n', with args beginning with: 'a' 'bbb"));
+        assert!(unknown.to_string().len() < 400, "an error repeats little");
+        let option = CommandError::Option { command: "SET", option: b"EX".to_vec() };
+        assert_eq!(option.to_string(), "ERR SET option EX is not supported by this store");
+    }
+
+    #[test]
+    fn an_outcome_that_is_unknown_has_a_code_of_its_own() {
+        let code = |error: StoreError| CommandError::from(error).to_string().split(' ').next().unwrap().to_owned();
+        assert_eq!(code(StoreError::NotPersisted), "UNKNOWN");
+        assert_eq!(code(StoreError::Disconnected { unknown: true }), "UNKNOWN");
+        assert_eq!(code(StoreError::Disconnected { unknown: false }), "ERR");
+        assert_eq!(code(StoreError::NoSpace), "OOM");
+    }
+}

@@ -1,0 +1,128 @@
+//! What `INFO` and `CONFIG GET` report: as much as clients look at, and what is true here.
+
+use std::fmt::Write as _;
+
+use stonecast_store_direct::{Stat, limits};
+
+use super::operation::Arguments;
+use crate::glob;
+use crate::shared::Shared;
+
+/// The version of Redis whose commands these are. Clients choose by it what they send.
+pub const REDIS_VERSION: &str = "7.2.0";
+
+/// Settings by name. `power`: whether what is answered survives power loss.
+pub fn settings(shared: &Shared, power: bool) -> Vec<(&'static str, String)> {
+    let options = &shared.options;
+    let yes = |condition: bool| if condition { "yes" } else { "no" }.to_owned();
+    vec![
+        ("appendfsync", if power { "always" } else { "no" }.to_owned()),
+        ("appendonly", yes(power)),
+        ("bind", options.resp.ip().to_string()),
+        ("client-output-buffer-limit", format!("normal {} 0 0", options.limits.output_size)),
+        ("databases", "1".to_owned()),
+        ("maxclients", options.limits.connections.to_string()),
+        ("maxmemory", "0".to_owned()),
+        ("maxmemory-policy", "noeviction".to_owned()),
+        ("port", shared.resp.port().to_string()),
+        ("proto-max-bulk-len", limits::VALUE_SIZE_MAX.to_string()),
+        ("save", String::new()),
+        ("timeout", "0".to_owned()),
+    ]
+}
+
+/// Settings that match one of the patterns.
+pub fn matching<'s>(settings: &'s [(&'static str, String)], patterns: Arguments<'_>) -> Vec<&'s (&'static str, String)> {
+    let patterns: Vec<Vec<u8>> = patterns.iter().map(<[u8]>::to_ascii_lowercase).collect();
+    let is_wanted = |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes()));
+    settings.iter().filter(|(name, _)| is_wanted(name)).collect()
+}
+
+/// The report, or the sections of it that are asked for.
+pub fn text(shared: &Shared, stat: &Stat, wanted: Arguments<'_>) -> String {
+    let is_wanted = |section: &str| {
+        wanted.is_empty()
+            || wanted.iter().any(|name| {
+                ["all", "default", "everything", section].iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+            })
+    };
+    let mut text = String::new();
+    for (section, lines) in sections(shared, stat) {
+        if is_wanted(&section.to_lowercase()) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            // Writing into a string does not fail.
+            let _ = write!(text, "# {section}\r\n");
+            for (name, value) in lines {
+                let _ = write!(text, "{name}:{value}\r\n");
+            }
+        }
+    }
+    text
+}
+
+type Lines = Vec<(&'static str, String)>;
+
+fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
+    let sum = |count: fn(&crate::counters::Counters) -> u64| shared.threads.iter().map(|thread| count(thread)).sum::<u64>();
+    let commands = sum(|thread| thread.commands.iter().map(|count| count.get()).sum());
+    let uptime = shared.uptime();
+    let server = vec![
+        ("redis_version", REDIS_VERSION.to_owned()),
+        ("redis_mode", "standalone".to_owned()),
+        ("stonecast_version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("os", "Linux".to_owned()),
+        ("arch_bits", "64".to_owned()),
+        ("process_id", std::process::id().to_string()),
+        ("tcp_port", shared.resp.port().to_string()),
+        ("uptime_in_seconds", uptime.as_secs().to_string()),
+        ("uptime_in_days", (uptime.as_secs() / 86_400).to_string()),
+        ("io_threads_active", shared.threads.len().to_string()),
+    ];
+    let clients = vec![
+        ("connected_clients", shared.connections().to_string()),
+        ("maxclients", shared.options.limits.connections.to_string()),
+        ("blocked_clients", "0".to_owned()),
+        ("store_clients", stat.clients.to_string()),
+    ];
+    let memory = vec![
+        ("used_memory", shared.memory.used().to_string()),
+        ("maxmemory", "0".to_owned()),
+        ("maxmemory_policy", "noeviction".to_owned()),
+        ("pool_capacity_bytes", stat.capacity_bytes.to_string()),
+        ("pool_used_bytes", stat.used_bytes.to_string()),
+        ("pool_live_bytes", stat.live_bytes.to_string()),
+    ];
+    let persistence = vec![
+        ("loading", "0".to_owned()),
+        ("durability", if stat.power { "power" } else { "process" }.to_owned()),
+        ("aof_enabled", u8::from(stat.power).to_string()),
+        ("store_epoch", stat.epoch.to_string()),
+        ("store_sequence", stat.sequence.to_string()),
+        ("store_batches", stat.batches.to_string()),
+        ("store_persists", stat.persists.to_string()),
+    ];
+    let statistics = vec![
+        ("total_connections_received", sum(|thread| thread.connections.get()).to_string()),
+        ("total_commands_processed", commands.to_string()),
+        ("total_error_replies", sum(|thread| thread.failures.get()).to_string()),
+        ("total_net_input_bytes", sum(|thread| thread.received_bytes.get()).to_string()),
+        ("total_net_output_bytes", sum(|thread| thread.sent_bytes.get()).to_string()),
+        ("rejected_connections", sum(|thread| thread.connections_refused.get()).to_string()),
+        ("expired_keys", "0".to_owned()),
+        ("evicted_keys", "0".to_owned()),
+    ];
+    let replication = vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())];
+    let keys = format!("keys={},expires=0,avg_ttl=0", stat.keys);
+    let keyspace = if stat.keys == 0 { Vec::new() } else { vec![("db0", keys)] };
+    [
+        ("Server", server),
+        ("Clients", clients),
+        ("Memory", memory),
+        ("Persistence", persistence),
+        ("Stats", statistics),
+        ("Replication", replication),
+        ("Keyspace", keyspace),
+    ]
+}

@@ -1,0 +1,133 @@
+//! Commands on all keys: `SCAN`, `KEYS`, `RANDOMKEY`, `FLUSHDB`.
+//!
+//! Iteration is in the order of versions: the cursor of `SCAN` is the highest version returned so far, so it needs no
+//! memory here and outlives a restart. A key that nobody writes keeps its version and is found above the cursor; one that
+//! is written meanwhile gets a higher one and is found there. So a key that is there all the time is returned, perhaps
+//! twice. Iterations under way are kept so that going on costs nothing; one that was forgotten is found again by its cursor.
+
+use std::collections::VecDeque;
+
+use rand::RngExt as _;
+use stonecast_base::random_from_seed;
+use stonecast_store_direct::{Condition, Entries};
+
+use super::context::Context;
+use super::error::CommandError;
+use crate::glob;
+use crate::join::in_order;
+
+/// Iterations that were begun and are not at their end.
+#[derive(Default)]
+pub struct Scans {
+    /// The cursor that was returned, and where it goes on. The one used last is last.
+    under_way: VecDeque<(u64, Entries)>,
+}
+
+/// Iterations kept for each thread. Each has 24 bytes for each key of the store.
+const SCANS_MAX: usize = 4;
+/// Bytes of keys that `KEYS` returns at most.
+const KEYS_SIZE_MAX: usize = 64 << 20;
+
+/// Keys above `cursor`, about `count` of them, and the cursor after them; 0: there are no more.
+pub async fn scan(
+    context: &Context,
+    cursor: u64,
+    pattern: Option<&[u8]>,
+    count: usize,
+) -> Result<(u64, Vec<Vec<u8>>), CommandError> {
+    let kept = context.scans.borrow_mut().take(cursor);
+    let mut iteration = match kept {
+        Some(entries) => entries,
+        None => context.store.entries().await?,
+    };
+    let (mut looked_at, mut last, mut keys, mut page) = (0, cursor, Vec::new(), Vec::new());
+    while looked_at < count {
+        context.store.next_entries(&mut iteration, &mut page).await?;
+        if page.is_empty() {
+            return Ok((0, keys));
+        }
+        for entry in page.drain(..).filter(|entry| entry.version > cursor) {
+            looked_at += 1;
+            last = last.max(entry.version);
+            if pattern.is_none_or(|pattern| glob::matches(pattern, &entry.key)) {
+                keys.push(entry.key);
+            }
+        }
+    }
+    context.scans.borrow_mut().keep(last, iteration);
+    Ok((last, keys))
+}
+
+/// All keys that match a pattern.
+pub async fn keys(context: &Context, pattern: &[u8]) -> Result<Vec<Vec<u8>>, CommandError> {
+    let mut iteration = context.store.entries().await?;
+    let (mut keys, mut size, mut page) = (Vec::new(), 0, Vec::new());
+    loop {
+        context.store.next_entries(&mut iteration, &mut page).await?;
+        if page.is_empty() {
+            return Ok(keys);
+        }
+        let matching = page.drain(..).map(|entry| entry.key).filter(|key| glob::matches(pattern, key));
+        keys.extend(matching.inspect(|key| size += key.len()));
+        if size > KEYS_SIZE_MAX {
+            return Err(CommandError::Refused("these are too many keys for one reply; use SCAN"));
+        }
+        context.reactor.turn().await;
+    }
+}
+
+/// Some key.
+pub async fn random_key(context: &Context) -> Result<Option<Vec<u8>>, CommandError> {
+    let mut iteration = context.store.entries().await?;
+    if iteration.is_empty() {
+        return Ok(None);
+    }
+    let wanted = random_from_seed(context.runtime.now()).random_range(0..iteration.len());
+    let (mut seen, mut page, mut found) = (0, Vec::new(), None);
+    while seen <= wanted {
+        context.store.next_entries(&mut iteration, &mut page).await?;
+        let Some(last) = page.len().checked_sub(1) else { break };
+        // Some may have gone since they were counted: then it is the last one that is left.
+        found = Some(page.swap_remove((wanted - seen).min(last)).key);
+        seen += last + 1;
+        context.reactor.turn().await;
+    }
+    Ok(found)
+}
+
+/// Deletes every key that was there when it began.
+pub async fn flush(context: &Context) -> Result<(), CommandError> {
+    let mut iteration = context.store.entries().await?;
+    let mut page = Vec::new();
+    loop {
+        context.store.next_entries(&mut iteration, &mut page).await?;
+        if page.is_empty() {
+            return Ok(());
+        }
+        let mut failure = None;
+        let deletes = page.iter().map(|entry| context.store.delete(&entry.key, Condition::None));
+        in_order(deletes, |deleted| {
+            if let Err(error) = deleted {
+                failure.get_or_insert(error);
+            }
+        })
+        .await;
+        if let Some(error) = failure {
+            return Err(error);
+        }
+    }
+}
+
+impl Scans {
+    fn take(&mut self, cursor: u64) -> Option<Entries> {
+        let index = self.under_way.iter().position(|(at, _)| *at == cursor && cursor != 0)?;
+        self.under_way.remove(index).map(|(_, entries)| entries)
+    }
+
+    fn keep(&mut self, cursor: u64, entries: Entries) {
+        if self.under_way.len() == SCANS_MAX {
+            self.under_way.pop_front();
+        }
+        self.under_way.push_back((cursor, entries));
+    }
+}

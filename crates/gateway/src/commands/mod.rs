@@ -1,0 +1,34 @@
+//! Commands: what they are, what they mean, and how they are done.
+//!
+//! ```text
+//!   table.rs      names, arity, flags            operation.rs, options.rs   arguments -> Operation
+//!   step.rs       pipeline -> steps              run.rs                     step after step, replies in order
+//!   read.rs       many keys at once              write.rs                   puts, compare-and-put
+//!   value.rs      what a command does to a value, without a store
+//!   control.rs    connection, server (info.rs, describe.rs, session.rs), all keys (keyspace.rs)
+//! ```
+
+mod context;
+mod control;
+mod describe;
+mod error;
+mod info;
+mod keyspace;
+mod operation;
+mod options;
+mod read;
+mod reply;
+mod run;
+mod session;
+mod step;
+mod store;
+mod table;
+mod value;
+mod write;
+
+pub use context::{Context, Scratch};
+pub use operation::{Arguments, Operation};
+pub use run::{Run, run_batch};
+pub use session::Session;
+pub use store::{Store, UnderWay};
+pub use table::{COMMAND_COUNT, COMMANDS};

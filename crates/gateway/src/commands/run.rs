@@ -1,0 +1,123 @@
+//! Does a batch of commands step by step, and writes the replies in the order of the commands.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use stonecast_base::Nanoseconds;
+
+use super::context::Context;
+use super::control;
+use super::error::CommandError;
+use super::operation::{Control, Operation};
+use super::reply::Reply;
+use super::session::Session;
+use super::step::{Keys, Step, next_step, write_unit};
+use super::table::Spec;
+use super::write;
+use crate::connection::{End, Outlet};
+use crate::counters::Kind;
+use crate::join::in_order;
+use crate::resp::ReplyWriter;
+
+/// A batch under way.
+pub struct Run<'r, 'a> {
+    /// What all connections of this thread share.
+    pub context: &'r Context,
+    /// The connection's state.
+    pub session: &'r mut Session,
+    /// Where replies go.
+    pub outlet: &'r mut Outlet,
+    /// The commands.
+    pub operations: &'r [Operation<'a>],
+    /// When they arrived.
+    pub arrived_at: Nanoseconds,
+}
+
+/// Does a batch. `specs` has the table's entry of each operation, none for unknown commands.
+pub async fn run_batch<'a>(run: &mut Run<'_, 'a>, specs: &[Option<&'static Spec>], keys: &mut Keys) -> Result<(), End> {
+    let counters = run.context.counters.clone();
+    counters.batches.add(1);
+    specs.iter().flatten().for_each(|spec| counters.commands[spec.id as usize].add(1));
+    let mut start = 0;
+    while start < run.operations.len() {
+        if !run.session.is_authenticated && !may_come_before_the_password(specs[start]) {
+            run.reply(&Reply::Error(CommandError::PasswordMissing));
+            start += 1;
+            continue;
+        }
+        let step = next_step(run.operations, start, keys);
+        let (kind, end) = match step {
+            Step::Reads(range) => {
+                let end = range.end;
+                run.reads(range).await?;
+                (Kind::Read, end)
+            }
+            Step::Writes(range) => {
+                let end = range.end;
+                run.writes(range).await?;
+                (Kind::Write, end)
+            }
+            Step::Alone(index) => {
+                let Operation::Control(control) = &run.operations[index] else { unreachable!("only these stand alone") };
+                run.control(control).await?;
+                (Kind::Other, index + 1)
+            }
+        };
+        let took = run.context.runtime.now().saturating_sub(run.arrived_at);
+        counters.latencies[kind as usize].note(took, (end - start) as u64);
+        start = end;
+        if run.context.store.is_lost() {
+            return Err(End::Store);
+        }
+    }
+    Ok(())
+}
+
+fn may_come_before_the_password(spec: Option<&Spec>) -> bool {
+    spec.is_some_and(|spec| spec.has("no_auth"))
+}
+
+impl<'a> Run<'_, 'a> {
+    /// Where replies are written.
+    pub(super) fn writer(&mut self) -> ReplyWriter<'_> {
+        ReplyWriter { output: self.outlet.output(), protocol: self.session.protocol }
+    }
+
+    /// Writes a reply.
+    pub(super) fn reply(&mut self, reply: &Reply<'_>) {
+        self.context.counters.failures.add(u64::from(matches!(reply, Reply::Error(_))));
+        reply.write(&mut self.writer());
+    }
+
+    /// Does the operations of a step of writes, all under way together.
+    async fn writes(&mut self, range: Range<usize>) -> Result<(), End> {
+        let (store, operations) = (&self.context.store, self.operations);
+        let mut units: SmallVec<[&[Operation<'a>]; 4]> = SmallVec::new();
+        let mut start = range.start;
+        while start < range.end {
+            let end = write_unit(operations, start).map_or(start + 1, |(_, end)| end);
+            units.push(&operations[start..end]);
+            start = end;
+        }
+        let futures = units.iter().map(|&unit| async move {
+            match unit {
+                [Operation::Answer(_)] => (unit, None),
+                _ => (unit, Some(write::write_unit(store, unit).await)),
+            }
+        });
+        in_order(futures, |outcome| match outcome {
+            (_, Some(replies)) => replies.iter().for_each(|reply| self.reply(reply)),
+            ([Operation::Answer(reply)], None) => self.reply(reply),
+            _ => unreachable!("each unit answers"),
+        })
+        .await;
+        self.outlet.relieve().await
+    }
+
+    async fn control(&mut self, control: &Control<'a>) -> Result<(), End> {
+        if let Err(error) = control::run(self, control).await? {
+            self.reply(&Reply::Error(error));
+        }
+        self.outlet.relieve().await
+    }
+}

@@ -1,0 +1,152 @@
+//! What a connection knows about itself.
+
+use std::net::SocketAddr;
+
+use stonecast_base::Nanoseconds;
+
+use super::error::CommandError;
+use super::operation::{Credentials, Hello};
+use crate::options::Password;
+use crate::resp::Protocol;
+
+/// State of one connection.
+#[derive(Debug)]
+pub struct Session {
+    /// Its number, which no other has.
+    pub id: u64,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// Whether it may use the store.
+    pub is_authenticated: bool,
+    /// Whether it has asked for its end.
+    pub has_quit: bool,
+    /// Name, as `CLIENT SETNAME` gave it.
+    pub name: Vec<u8>,
+    /// Name and version of the client's library.
+    pub library: [Vec<u8>; 2],
+    /// The other side.
+    pub peer: SocketAddr,
+    /// This side.
+    pub local: SocketAddr,
+    /// When it began.
+    pub began_at: Nanoseconds,
+    /// Since when the password is missing, if it is.
+    pub locked_at: Nanoseconds,
+}
+
+impl Session {
+    /// One that begins. `needs_password`: it must say the password first.
+    pub fn new(id: u64, peer: SocketAddr, local: SocketAddr, began_at: Nanoseconds, needs_password: bool) -> Self {
+        Self {
+            id,
+            protocol: Protocol::Resp2,
+            is_authenticated: !needs_password,
+            has_quit: false,
+            name: Vec::new(),
+            library: Default::default(),
+            peer,
+            local,
+            began_at,
+            locked_at: began_at,
+        }
+    }
+
+    /// Back to how it began.
+    pub fn reset(&mut self, now: Nanoseconds, needs_password: bool) {
+        let began_at = self.began_at;
+        *self = Self { began_at, ..Self::new(self.id, self.peer, self.local, now, needs_password) };
+    }
+
+    /// Checks a password.
+    pub fn authenticate(&mut self, said: Credentials<'_>, password: Option<&Password>) -> Result<(), CommandError> {
+        let password = password.ok_or(CommandError::PasswordUnused)?;
+        if !password.is(said.password) || said.user != b"default" {
+            return Err(CommandError::PasswordWrong);
+        }
+        self.is_authenticated = true;
+        Ok(())
+    }
+
+    /// Does what `HELLO` asks for; nothing of it, if some of it is refused.
+    pub fn greet(&mut self, hello: Hello<'_>, password: Option<&Password>) -> Result<(), CommandError> {
+        if let Some(credentials) = hello.credentials {
+            self.authenticate(credentials, password)?;
+        }
+        if !self.is_authenticated {
+            let words = "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> \
+                option can be used to authenticate the client and select the RESP protocol version at the same time";
+            return Err(CommandError::PasswordMissingIn(words));
+        }
+        if let Some(name) = hello.name {
+            self.name = name.to_vec();
+        }
+        match hello.version {
+            Some(2) => self.protocol = Protocol::Resp2,
+            Some(_) => self.protocol = Protocol::Resp3,
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The line of `CLIENT INFO`.
+    pub fn describe(&self, now: Nanoseconds) -> String {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let age = now.saturating_sub(self.began_at) / 1_000_000_000;
+        let protocol = if self.protocol == Protocol::Resp3 { 3 } else { 2 };
+        format!(
+            "id={} addr={} laddr={} name={} age={age} db=0 user=default resp={protocol} lib-name={} lib-ver={}\n",
+            self.id,
+            self.peer,
+            self.local,
+            text(&self.name),
+            text(&self.library[0]),
+            text(&self.library[1]),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session(needs_password: bool) -> Session {
+        let address = "127.0.0.1:1".parse().unwrap();
+        Session::new(1, address, address, 0, needs_password)
+    }
+
+    #[test]
+    fn the_password_opens_and_nothing_else_does() {
+        let password = Password::new("secret");
+        let mut session = session(true);
+        for said in [
+            Credentials { user: b"default", password: b"wrong" },
+            Credentials { user: b"root", password: b"secret" },
+            Credentials { user: b"default", password: b"" },
+        ] {
+            assert!(matches!(session.authenticate(said, Some(&password)), Err(CommandError::PasswordWrong)));
+            assert!(!session.is_authenticated);
+        }
+        session.authenticate(Credentials { user: b"default", password: b"secret" }, Some(&password)).unwrap();
+        assert!(session.is_authenticated);
+        session.reset(5, true);
+        assert_eq!((session.began_at, session.locked_at), (0, 5));
+        assert!(!session.is_authenticated, "RESET takes it back");
+    }
+
+    #[test]
+    fn hello_does_all_or_nothing() {
+        let password = Password::new("secret");
+        let mut session = session(true);
+        let wrong = Credentials { user: b"default", password: b"wrong" };
+        for credentials in [None, Some(wrong)] {
+            let hello = Hello { version: Some(3), credentials, name: Some(b"me") };
+            assert!(session.greet(hello, Some(&password)).is_err());
+            assert_eq!((session.protocol, session.name.as_slice()), (Protocol::Resp2, &b""[..]));
+        }
+        let right = Credentials { user: b"default", password: b"secret" };
+        session.greet(Hello { version: Some(3), credentials: Some(right), name: Some(b"me") }, Some(&password)).unwrap();
+        assert_eq!((session.protocol, session.name.as_slice()), (Protocol::Resp3, &b"me"[..]));
+        session.greet(Hello::default(), Some(&password)).unwrap();
+        assert_eq!(session.protocol, Protocol::Resp3, "HELLO without a version changes nothing");
+    }
+}

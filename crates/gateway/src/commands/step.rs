@@ -1,0 +1,201 @@
+//! Cuts a pipeline into steps whose operations may go to the store together.
+//!
+//! ```text
+//!   GET a, GET b, SET a, GET a, SET c, PING, GET d, INFO
+//!   [Reads      ][Writes                   ][Reads][Alone]
+//!                 {SET a, GET a}{SET c}
+//! ```
+//!
+//! Rules, which make a connection see its commands in their order:
+//! - Operations on the same key that follow each other are one *unit*, applied one after the other to one value.
+//! - Units of one step touch different keys. An operation that writes many keys is a step by itself.
+//! - A read that is no part of a write's unit begins a new step, and so sees every write before it done.
+//! - Answers that need no store may stand anywhere.
+
+use std::ops::Range;
+
+use stonecast_base::hash::xxh3_64;
+
+use super::operation::Operation;
+
+/// Operations that go to the store together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Reads, all at once.
+    Reads(Range<usize>),
+    /// Writes, in flight together.
+    Writes(Range<usize>),
+    /// One operation by itself.
+    Alone(usize),
+}
+
+/// The keys of a step, as long as it grows. Reuse one to save allocations.
+#[derive(Default)]
+pub struct Keys {
+    /// Hashes of the keys, open addressing; 0 is free.
+    slots: Vec<u64>,
+    count: usize,
+}
+
+impl Keys {
+    fn clear(&mut self) {
+        if self.count > 0 {
+            self.slots.fill(0);
+            self.count = 0;
+        }
+        // One enormous step must not make every later one clear as much.
+        if self.slots.len() > 4096 {
+            self.slots = Vec::new();
+        }
+    }
+
+    /// Adds a key. False: it may be there already (or another key with the same 64-bit hash, which costs a step).
+    fn insert(&mut self, key: &[u8]) -> bool {
+        if (self.count + 1) * 2 > self.slots.len() {
+            let old = std::mem::take(&mut self.slots);
+            self.slots = vec![0; (old.len() * 2).max(64)];
+            old.into_iter().filter(|&hash| hash != 0).for_each(|hash| {
+                let slot = self.slot(hash);
+                self.slots[slot] = hash;
+            });
+        }
+        let hash = xxh3_64(0, key).max(1);
+        let slot = self.slot(hash);
+        let is_new = self.slots[slot] == 0;
+        self.slots[slot] = hash;
+        self.count += usize::from(is_new);
+        is_new
+    }
+
+    /// Where `hash` is, or would be.
+    fn slot(&self, hash: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        while self.slots[slot] != 0 && self.slots[slot] != hash {
+            slot = (slot + 1) & mask;
+        }
+        slot
+    }
+}
+
+/// The step that begins with operation number `start`, which is there.
+pub fn next_step(operations: &[Operation<'_>], start: usize, keys: &mut Keys) -> Step {
+    let answers =
+        |from: usize| operations[from..].iter().take_while(|operation| matches!(operation, Operation::Answer(_))).count();
+    let first = start + answers(start);
+    let ends = |end: usize| start..end + answers(end);
+    match operations.get(first) {
+        None => Step::Reads(start..first),
+        Some(Operation::Control(_)) if first == start => Step::Alone(start),
+        Some(Operation::Control(_)) => Step::Reads(start..first),
+        // An operation on many keys is a step by itself.
+        Some(Operation::DeleteMany(_) | Operation::SetMany(_)) => Step::Writes(ends(first + 1)),
+        Some(operation) if writes(operation) => {
+            keys.clear();
+            let mut end = first;
+            while let Some((key, after)) = write_unit(operations, end) {
+                if !keys.insert(key) {
+                    break;
+                }
+                end = after + answers(after);
+            }
+            Step::Writes(ends(end))
+        }
+        Some(_) => {
+            let is_read = |operation: &&Operation<'_>| !writes(operation) && !matches!(operation, Operation::Control(_));
+            Step::Reads(start..first + operations[first..].iter().take_while(is_read).count())
+        }
+    }
+}
+
+/// If a unit of writes on one key begins with operation number `start`: the key, and where the unit ends.
+pub fn write_unit<'a>(operations: &[Operation<'a>], start: usize) -> Option<(&'a [u8], usize)> {
+    let Operation::Value { key, command } = operations.get(start)? else { return None };
+    let is_same = |operation: &&Operation<'_>| matches!(operation, Operation::Value { key: other, .. } if other == key);
+    command.writes().then(|| (*key, start + operations[start..].iter().take_while(is_same).count()))
+}
+
+fn writes(operation: &Operation<'_>) -> bool {
+    match operation {
+        Operation::Value { command, .. } => command.writes(),
+        Operation::DeleteMany(_) | Operation::SetMany(_) => true,
+        Operation::GetMany(_) | Operation::CountMany(_) | Operation::Answer(_) | Operation::Control(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::operation::Arguments;
+
+    /// The steps of a pipeline written as words, commands separated by commas.
+    fn steps(pipeline: &str) -> Vec<String> {
+        let mut input = Vec::new();
+        let mut commands = Vec::new();
+        for command in pipeline.split(", ") {
+            let mut places = Vec::new();
+            for word in command.split(' ') {
+                let start = input.len() as u32;
+                input.extend(word.bytes());
+                places.push(start..input.len() as u32);
+            }
+            commands.push(places);
+        }
+        let operations: Vec<Operation<'_>> =
+            commands.iter().map(|places| Operation::read(Arguments::new(&input, places)).1).collect();
+        let (mut start, mut steps, mut keys) = (0, Vec::new(), Keys::default());
+        while start < operations.len() {
+            let step = next_step(&operations, start, &mut keys);
+            let (name, end) = match step {
+                Step::Reads(range) => ("reads", range.end),
+                Step::Writes(range) => ("writes", range.end),
+                Step::Alone(index) => ("alone", index + 1),
+            };
+            assert!(end > start, "each step gets on");
+            steps.push(format!("{name} {}", end - start));
+            start = end;
+        }
+        steps
+    }
+
+    #[test]
+    fn reads_go_together_and_writes_go_together() {
+        assert_eq!(steps("GET a, GET a, MGET b c, STRLEN a"), ["reads 4"]);
+        assert_eq!(steps("SET a 1, SET b 1, INCR c, DEL d"), ["writes 4"]);
+        assert_eq!(steps("GET a, SET a 1"), ["reads 1", "writes 1"]);
+    }
+
+    #[test]
+    fn a_read_waits_for_every_write_before_it_unless_it_is_of_the_key_just_written() {
+        assert_eq!(steps("SET a 1, GET b"), ["writes 1", "reads 1"]);
+        assert_eq!(steps("SET a 1, GET a, SET b 1, GET b, GET c"), ["writes 4", "reads 1"]);
+        assert_eq!(steps("SET a 1, SET b 1, GET a"), ["writes 2", "reads 1"]);
+    }
+
+    #[test]
+    fn a_key_that_comes_again_later_begins_a_new_step() {
+        assert_eq!(steps("SET a 1, SET b 1, SET a 2, SET c 1"), ["writes 2", "writes 2"]);
+        assert_eq!(steps("INCR a, INCR a, INCR a"), ["writes 3"]);
+    }
+
+    #[test]
+    fn answers_stand_anywhere_and_controls_stand_alone() {
+        assert_eq!(steps("PING, SET a 1, PING, NONSENSE, SET b 1, PING"), ["writes 6"]);
+        assert_eq!(steps("PING, GET a, PING"), ["reads 3"]);
+        assert_eq!(steps("PING, INFO, INFO, PING"), ["reads 1", "alone 1", "alone 1", "reads 1"]);
+    }
+
+    #[test]
+    fn operations_on_many_keys_are_a_step_each() {
+        assert_eq!(
+            steps("SET a 1, MSET a 2 b 2, SET b 3, DEL a b, DEL c d"),
+            ["writes 1", "writes 1", "writes 1", "writes 1", "writes 1"]
+        );
+    }
+
+    #[test]
+    fn many_keys_are_told_apart() {
+        let pipeline: Vec<String> = (0..1000).map(|number| format!("SET key{number} v")).collect();
+        assert_eq!(steps(&pipeline.join(", ")), ["writes 1000"]);
+    }
+}

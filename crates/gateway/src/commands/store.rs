@@ -1,0 +1,139 @@
+//! The store as commands see it: one connection of this thread, counted, with bounds on what is under way.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use stonecast_base::hash::xxh3_64;
+use stonecast_store_direct::{Client, Condition, Entries, Entry, Stat, StoreError, Values, Written, limits};
+
+use super::error::CommandError;
+use crate::counters::Counters;
+use crate::fifo::{Budget, Turn, Turns};
+
+/// See the module documentation.
+pub struct Store {
+    client: Client,
+    counters: Arc<Counters>,
+    budget: Budget,
+    turns: Turns,
+    /// Requests that the store has not answered; the thread's sleeper looks at it.
+    in_flight: Rc<Cell<usize>>,
+    is_lost: Cell<bool>,
+}
+
+/// Writes of this thread that wait for an answer: as many as the store's client takes, less those that it needs itself for
+/// leases, so that none waits there out of turn.
+const WRITES_MAX: usize = limits::IN_FLIGHT_MAX - 16;
+/// Bytes of those writes: the client's ring of 4 MiB takes them wherever its end lies.
+const WRITE_BYTES_MAX: usize = 2 << 20;
+/// Bytes of a record around key and value, rounded up.
+const RECORD_OVERHEAD: usize = 128;
+
+impl Store {
+    /// A connection with its counters.
+    pub fn new(client: Client, counters: Arc<Counters>, in_flight: Rc<Cell<usize>>) -> Self {
+        let budget = Budget::new(WRITES_MAX, WRITE_BYTES_MAX);
+        Self { client, counters, budget, turns: Turns::default(), in_flight, is_lost: Cell::new(false) }
+    }
+
+    /// Finds all keys.
+    pub async fn entries(&self) -> Result<Entries, CommandError> {
+        let _under_way = UnderWay::begin(&self.in_flight);
+        self.checked(self.client.entries().await)
+    }
+
+    /// Reads the next entries, replacing what `page` holds. Empty at the end.
+    pub async fn next_entries(&self, entries: &mut Entries, page: &mut Vec<Entry>) -> Result<(), CommandError> {
+        let _under_way = UnderWay::begin(&self.in_flight);
+        self.checked(entries.next(&self.client, page).await)
+    }
+
+    /// Whether the connection is over.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost.get()
+    }
+
+    /// Reads the values of keys, all at once.
+    pub async fn get_many(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), CommandError> {
+        let _under_way = UnderWay::begin(&self.in_flight);
+        self.counters.keys_read.add(keys.len() as u64);
+        self.counters.round_trips.add(2);
+        let result = self.client.multi_get(keys, values).await;
+        self.checked(result)
+    }
+
+    /// Reads the value of a key; its version, if it is there.
+    pub async fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, CommandError> {
+        let _under_way = UnderWay::begin(&self.in_flight);
+        self.counters.keys_read.add(1);
+        self.counters.round_trips.add(2);
+        let result = self.client.get(key, value).await;
+        self.checked(result)
+    }
+
+    /// Stores a value if `condition` holds. When it returns, that is durable as the store has declared.
+    pub async fn put(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Written, CommandError> {
+        let size = (key.len() + value.len() + RECORD_OVERHEAD).min(WRITE_BYTES_MAX);
+        let _share = self.budget.take(size).await;
+        let _under_way = UnderWay::begin(&self.in_flight);
+        self.counters.round_trips.add(1);
+        let result = self.client.put_if(key, value, condition).await;
+        self.counters.puts.add(u64::from(matches!(result, Ok(Written::Done(_)))));
+        self.counters.conflicts.add(u64::from(matches!(result, Ok(Written::Conflict(_)))));
+        self.checked(result)
+    }
+
+    /// Deletes a key if `condition` holds. None: it was not there.
+    pub async fn delete(&self, key: &[u8], condition: Condition) -> Result<Option<Written>, CommandError> {
+        let _share = self.budget.take(key.len() + RECORD_OVERHEAD).await;
+        let _under_way = UnderWay::begin(&self.in_flight);
+        self.counters.round_trips.add(1);
+        let result = self.client.delete_if(key, condition).await;
+        self.counters.deletes.add(u64::from(matches!(result, Ok(Some(Written::Done(_))))));
+        self.counters.conflicts.add(u64::from(matches!(result, Ok(Some(Written::Conflict(_))))));
+        self.checked(result)
+    }
+
+    /// The server's report of itself.
+    pub async fn stat(&self) -> Result<Stat, CommandError> {
+        let _under_way = UnderWay::begin(&self.in_flight);
+        self.counters.round_trips.add(1);
+        let result = self.client.stat().await;
+        self.checked(result)
+    }
+
+    /// The turn of a key among the tasks of this thread that read, compute and write it. Without it all of them would try
+    /// at once, one would win, and the others would have written a record for nothing.
+    pub async fn turn(&self, key: &[u8]) -> Turn<'_> {
+        self.turns.take(xxh3_64(0, key)).await
+    }
+
+    /// Notes whether the connection is over.
+    fn checked<T>(&self, result: Result<T, StoreError>) -> Result<T, CommandError> {
+        result.map_err(|error| {
+            let error = CommandError::from(error);
+            if matches!(&error, CommandError::Store(failure) if failure.is_final) {
+                self.is_lost.set(true);
+            }
+            error
+        })
+    }
+}
+
+/// Counts a request as under way as long as it lives.
+pub struct UnderWay<'a>(&'a Cell<usize>);
+
+impl<'a> UnderWay<'a> {
+    /// One that begins.
+    pub fn begin(in_flight: &'a Cell<usize>) -> Self {
+        in_flight.set(in_flight.get() + 1);
+        Self(in_flight)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}

@@ -1,0 +1,246 @@
+//! Every command: its name, how many arguments it takes, what it does to keys, and what `COMMAND` says about it.
+
+/// A command; the table below has a sentence about each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Id {
+    Append,
+    Auth,
+    Client,
+    Command,
+    Config,
+    DbSize,
+    Debug,
+    Decr,
+    DecrBy,
+    Del,
+    Echo,
+    Exists,
+    FlushAll,
+    FlushDb,
+    Get,
+    GetDel,
+    GetRange,
+    GetSet,
+    Hello,
+    Incr,
+    IncrBy,
+    Info,
+    Keys,
+    MGet,
+    MSet,
+    Ping,
+    Quit,
+    RandomKey,
+    Reset,
+    Scan,
+    Select,
+    Set,
+    SetNx,
+    StrLen,
+    Type,
+    Unlink,
+    Wait,
+    WaitAof,
+}
+
+/// What `COMMAND` says about a command.
+#[derive(Debug)]
+pub struct Spec {
+    /// Name, in small letters.
+    pub name: &'static str,
+    /// Which one it is.
+    pub id: Id,
+    /// Arguments, the name included; negative: so many or more.
+    pub arity: i32,
+    /// Flags, as Redis names them.
+    pub flags: &'static [&'static str],
+    /// First and last argument that are keys, and the step from one to the next; zeros: none.
+    pub keys: (i32, i32, i32),
+    /// Kind of the command.
+    pub group: Group,
+    /// Version of Redis that brought it.
+    pub since: &'static str,
+    /// How it grows.
+    pub complexity: &'static str,
+    /// What it does.
+    pub summary: &'static str,
+}
+
+/// Kinds of commands, as Redis groups them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// About the connection.
+    Connection,
+    /// About any key.
+    Generic,
+    /// About the server.
+    Server,
+    /// About values.
+    String,
+}
+
+impl Group {
+    /// As `COMMAND DOCS` names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Generic => "generic",
+            Self::Server => "server",
+            Self::String => "string",
+        }
+    }
+
+    /// As access control lists name it.
+    pub fn category(self) -> &'static str {
+        match self {
+            Self::Connection => "@connection",
+            Self::Generic => "@keyspace",
+            Self::Server => "@admin",
+            Self::String => "@string",
+        }
+    }
+}
+
+impl Spec {
+    /// Whether it takes so many arguments, its name included.
+    pub fn accepts(&self, arguments: usize) -> bool {
+        let wanted = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { arguments >= wanted } else { arguments == wanted }
+    }
+
+    /// Whether `COMMAND` lists it with this flag.
+    pub fn has(&self, flag: &str) -> bool {
+        self.flags.contains(&flag)
+    }
+}
+
+const READ: &[&str] = &["readonly", "fast"];
+const SLOW_READ: &[&str] = &["readonly"];
+const WRITE: &[&str] = &["write", "denyoom", "fast"];
+const SLOW_WRITE: &[&str] = &["write", "denyoom"];
+const REMOVE: &[&str] = &["write", "fast"];
+const SLOW_REMOVE: &[&str] = &["write"];
+const ANY_TIME: &[&str] = &["loading", "stale", "fast"];
+const BEFORE_PASSWORD: &[&str] = &["loading", "stale", "fast", "no_auth"];
+const ADMIN: &[&str] = &["admin", "loading", "stale"];
+const BLOCKING: &[&str] = &["blocking"];
+
+const NO_KEY: (i32, i32, i32) = (0, 0, 0);
+const ONE_KEY: (i32, i32, i32) = (1, 1, 1);
+const ALL_KEYS: (i32, i32, i32) = (1, -1, 1);
+const EVERY_SECOND: (i32, i32, i32) = (1, -1, 2);
+
+macro_rules! commands {
+    ($($name:literal $id:ident $arity:literal $flags:ident $keys:ident $group:ident $since:literal $complexity:literal $summary:literal;)*) => {
+        &[$(Spec {
+            name: $name, id: Id::$id, arity: $arity, flags: $flags, keys: $keys, group: Group::$group,
+            since: $since, complexity: $complexity, summary: $summary,
+        }),*]
+    };
+}
+
+/// All commands, in the order of their names.
+pub const COMMANDS: &[Spec] = commands! {
+    "append" Append 3 WRITE ONE_KEY String "2.0.0" "O(N)" "Appends bytes to the value of a key, which is created if it is not there.";
+    "auth" Auth -2 BEFORE_PASSWORD NO_KEY Connection "1.0.0" "O(1)" "Says the password.";
+    "client" Client -2 ANY_TIME NO_KEY Connection "2.4.0" "O(1)" "Names this connection and reports about it: GETNAME, ID, INFO, SETINFO, SETNAME.";
+    "command" Command -1 ANY_TIME NO_KEY Server "2.8.13" "O(N)" "Describes commands: COUNT, DOCS, INFO, LIST.";
+    "config" Config -2 ADMIN NO_KEY Server "2.0.0" "O(N)" "Reports settings: GET. Nothing can be set.";
+    "dbsize" DbSize 1 READ NO_KEY Server "1.0.0" "O(1)" "Counts the keys.";
+    "debug" Debug -2 ADMIN NO_KEY Server "1.0.0" "O(1)" "Refused.";
+    "decr" Decr 2 WRITE ONE_KEY String "1.0.0" "O(1)" "Subtracts one from a number, 0 if the key is not there.";
+    "decrby" DecrBy 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Subtracts from a number, 0 if the key is not there.";
+    "del" Del -2 SLOW_REMOVE ALL_KEYS Generic "1.0.0" "O(N)" "Deletes keys and says how many were there.";
+    "echo" Echo 2 ANY_TIME NO_KEY Connection "1.0.0" "O(1)" "Returns its argument.";
+    "exists" Exists -2 READ ALL_KEYS Generic "1.0.0" "O(N)" "Counts which of the keys are there.";
+    "flushall" FlushAll -1 SLOW_REMOVE NO_KEY Server "1.0.0" "O(N)" "Deletes every key. There is one database, so this is FLUSHDB.";
+    "flushdb" FlushDb -1 SLOW_REMOVE NO_KEY Server "1.0.0" "O(N)" "Deletes every key, one after the other.";
+    "get" Get 2 READ ONE_KEY String "1.0.0" "O(1)" "Returns the value of a key.";
+    "getdel" GetDel 2 REMOVE ONE_KEY String "6.2.0" "O(1)" "Returns the value of a key and deletes it.";
+    "getrange" GetRange 4 SLOW_READ ONE_KEY String "2.4.0" "O(N)" "Returns a part of the value of a key.";
+    "getset" GetSet 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value and returns the one before.";
+    "hello" Hello -1 BEFORE_PASSWORD NO_KEY Connection "6.0.0" "O(1)" "Chooses the protocol, and says password and name.";
+    "incr" Incr 2 WRITE ONE_KEY String "1.0.0" "O(1)" "Adds one to a number, 0 if the key is not there.";
+    "incrby" IncrBy 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Adds to a number, 0 if the key is not there.";
+    "info" Info -1 ANY_TIME NO_KEY Server "1.0.0" "O(1)" "Reports about server and store.";
+    "keys" Keys 2 SLOW_READ NO_KEY Generic "1.0.0" "O(N)" "Returns all keys that match a pattern.";
+    "mget" MGet -2 READ ALL_KEYS String "1.0.0" "O(N)" "Returns the values of keys. Together they are no snapshot.";
+    "mset" MSet -3 SLOW_WRITE EVERY_SECOND String "1.0.1" "O(N)" "Stores values of keys. Each is stored whole, but others may see some before the rest.";
+    "ping" Ping -1 ANY_TIME NO_KEY Connection "1.0.0" "O(1)" "Returns PONG, or its argument.";
+    "quit" Quit -1 BEFORE_PASSWORD NO_KEY Connection "1.0.0" "O(1)" "Ends the connection.";
+    "randomkey" RandomKey 1 SLOW_READ NO_KEY Generic "1.0.0" "O(1)" "Returns a key.";
+    "reset" Reset 1 BEFORE_PASSWORD NO_KEY Connection "6.2.0" "O(1)" "Puts the connection back to how it began.";
+    "scan" Scan -2 SLOW_READ NO_KEY Generic "2.8.0" "O(N)" "Returns some keys and where to go on.";
+    "select" Select 2 ANY_TIME NO_KEY Connection "1.0.0" "O(1)" "Chooses database 0, the only one.";
+    "set" Set -3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value, with NX, XX or IFEQ under a condition; GET returns the one before.";
+    "setnx" SetNx 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Stores a value if the key is not there.";
+    "strlen" StrLen 2 READ ONE_KEY String "2.2.0" "O(1)" "Returns the length of the value of a key.";
+    "type" Type 2 READ ONE_KEY Generic "1.0.0" "O(1)" "Returns `string`, or `none` if the key is not there.";
+    "unlink" Unlink -2 REMOVE ALL_KEYS Generic "4.0.0" "O(N)" "Deletes keys and says how many were there.";
+    "wait" Wait 3 BLOCKING NO_KEY Generic "3.0.0" "O(1)" "Says how many replicas have the writes of this connection: none, there are no replicas.";
+    "waitaof" WaitAof 4 BLOCKING NO_KEY Generic "7.2.0" "O(1)" "Says where the writes of this connection survive power loss: 1 or 0 here, 0 replicas.";
+};
+
+/// How many there are.
+pub const COMMAND_COUNT: usize = COMMANDS.len();
+
+const NAME_SIZE_MAX: usize = 16;
+
+/// Names as numbers, in the order of the table, for one comparison each.
+const NAMES: [u128; COMMAND_COUNT] = {
+    let mut names = [0; COMMAND_COUNT];
+    let mut index = 0;
+    while index < COMMAND_COUNT {
+        names[index] = name_number(COMMANDS[index].name.as_bytes());
+        index += 1;
+    }
+    names
+};
+
+/// The first 16 bytes of a name, letters made small, as a number that sorts like the name.
+const fn name_number(name: &[u8]) -> u128 {
+    let mut number = 0;
+    let mut index = 0;
+    while index < NAME_SIZE_MAX {
+        number = number << 8 | if index < name.len() { name[index].to_ascii_lowercase() as u128 } else { 0 };
+        index += 1;
+    }
+    number
+}
+
+/// Finds a command by its name, in letters of any size.
+pub fn find(name: &[u8]) -> Option<&'static Spec> {
+    if name.len() > NAME_SIZE_MAX || name.contains(&0) {
+        return None;
+    }
+    NAMES.binary_search(&name_number(name)).ok().map(|index| &COMMANDS[index])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_sorted_small_and_lead_to_their_commands() {
+        assert!(NAMES.is_sorted_by(|before, after| before < after));
+        for spec in COMMANDS {
+            assert!(spec.name.len() <= NAME_SIZE_MAX && spec.name == spec.name.to_lowercase());
+            assert_eq!(find(spec.name.to_uppercase().as_bytes()).unwrap().id, spec.id);
+            assert_eq!(format!("{:?}", spec.id).to_lowercase(), spec.name);
+        }
+        for name in [&b""[..], b"ge", b"gett", b"get\0", b"averyveryverylongname"] {
+            assert!(find(name).is_none(), "{}", name.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn the_number_of_a_command_is_its_place_in_the_table() {
+        assert!(COMMANDS.iter().enumerate().all(|(index, spec)| spec.id as usize == index));
+    }
+
+    #[test]
+    fn arity_counts_the_name() {
+        assert!(find(b"get").unwrap().accepts(2) && !find(b"get").unwrap().accepts(3));
+        assert!(find(b"set").unwrap().accepts(9) && !find(b"set").unwrap().accepts(2));
+    }
+}

@@ -1,0 +1,257 @@
+//! What commands do to the value of one key, as a pure function: the value before, the value after, the reply.
+//!
+//! Commands on the same key that follow each other in a pipeline are applied one after the other to the same value; what
+//! comes out is written once.
+
+use std::borrow::Cow;
+
+use super::error::CommandError;
+use super::reply::Reply;
+use crate::resp::decimal;
+
+/// A command on the value of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueCommand<'a> {
+    /// The value.
+    Get,
+    /// Whether there is one: 1 or 0.
+    Exists,
+    /// Its kind.
+    Type,
+    /// Its length.
+    Length,
+    /// Bytes `start` to `end`, both included; negative ones count from the end.
+    Range {
+        /// First byte.
+        start: i64,
+        /// Last byte.
+        end: i64,
+    },
+    /// Stores a value.
+    Set {
+        /// It.
+        value: &'a [u8],
+        /// Only if this holds.
+        condition: SetCondition<'a>,
+        /// What is answered.
+        answer: SetAnswer,
+    },
+    /// Adds bytes at the end.
+    Append(&'a [u8]),
+    /// Adds to a number.
+    Add(i64),
+    /// Deletes, and says whether there was anything: 1 or 0.
+    Delete,
+    /// Deletes, and returns the value.
+    Take,
+}
+
+/// When a value is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetCondition<'a> {
+    /// Always.
+    Always,
+    /// If there is none.
+    IfAbsent,
+    /// If there is one.
+    IfPresent,
+    /// If it is this one.
+    IfEqual(&'a [u8]),
+}
+
+/// What storing a value answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetAnswer {
+    /// OK, or nothing if it was not stored.
+    Done,
+    /// 1, or 0 if it was not stored.
+    Count,
+    /// The value before.
+    Before,
+}
+
+/// The value of a key while commands are applied to it.
+pub type Value<'a> = Option<Cow<'a, [u8]>>;
+
+impl<'a> ValueCommand<'a> {
+    /// Whether it may change the value.
+    pub fn writes(&self) -> bool {
+        matches!(self, Self::Set { .. } | Self::Append(_) | Self::Add(_) | Self::Delete | Self::Take)
+    }
+
+    /// Whether reply and outcome are the same whatever the value was.
+    pub fn is_blind(&self) -> bool {
+        matches!(self, Self::Set { condition: SetCondition::Always, answer: SetAnswer::Done, .. })
+    }
+
+    /// Applies it and returns the reply. `changed` becomes true if the value has to be written.
+    pub fn apply(&self, value: &mut Value<'a>, changed: &mut bool) -> Reply<'a> {
+        match *self {
+            Self::Get => bulk_of(value),
+            Self::Exists => Reply::Integer(value.is_some().into()),
+            Self::Type => Reply::Simple(if value.is_some() { "string" } else { "none" }),
+            Self::Length => Reply::Integer(bytes_of(value).len() as i64),
+            Self::Range { start, end } => Reply::Bulk(match value {
+                Some(Cow::Borrowed(bytes)) => Cow::Borrowed(range(bytes, start, end)),
+                other => Cow::Owned(range(bytes_of(other), start, end).to_vec()),
+            }),
+            Self::Set { value: new, condition, answer } => {
+                let stored = match condition {
+                    SetCondition::Always => true,
+                    SetCondition::IfAbsent => value.is_none(),
+                    SetCondition::IfPresent => value.is_some(),
+                    SetCondition::IfEqual(wanted) => value.as_deref() == Some(wanted),
+                };
+                let before = if answer == SetAnswer::Before { bulk_of(value) } else { Reply::Null };
+                if stored {
+                    *value = Some(Cow::Borrowed(new));
+                    *changed = true;
+                }
+                match (answer, stored) {
+                    (SetAnswer::Done, true) => Reply::Ok,
+                    (SetAnswer::Done, false) => Reply::Null,
+                    (SetAnswer::Count, stored) => Reply::Integer(stored.into()),
+                    (SetAnswer::Before, _) => before,
+                }
+            }
+            Self::Append(more) => {
+                if value.is_none() || !more.is_empty() {
+                    let whole = value.get_or_insert_default().to_mut();
+                    whole.extend_from_slice(more);
+                    *changed = true;
+                }
+                Reply::Integer(bytes_of(value).len() as i64)
+            }
+            Self::Add(delta) => match value.as_deref().map_or(Some(0), decimal) {
+                None => Reply::Error(CommandError::NotAnInteger),
+                Some(number) => match number.checked_add(delta) {
+                    None => Reply::Error(CommandError::Overflow),
+                    Some(sum) => {
+                        *value = Some(Cow::Owned(sum.to_string().into_bytes()));
+                        *changed = true;
+                        Reply::Integer(sum)
+                    }
+                },
+            },
+            Self::Delete => {
+                let was_there = value.take().is_some();
+                *changed |= was_there;
+                Reply::Integer(was_there.into())
+            }
+            Self::Take => {
+                let before = bulk_of(value);
+                *changed |= value.take().is_some();
+                before
+            }
+        }
+    }
+}
+
+fn bulk_of<'a>(value: &Value<'a>) -> Reply<'a> {
+    value.clone().map_or(Reply::Null, Reply::Bulk)
+}
+
+fn bytes_of<'v>(value: &'v Value<'_>) -> &'v [u8] {
+    value.as_deref().unwrap_or_default()
+}
+
+/// Bytes `start` to `end`, both included; negative ones count from the end. What lies outside is left out, but an end
+/// before the first byte means the first byte: Redis does it that way.
+pub fn range(bytes: &[u8], start: i64, end: i64) -> &[u8] {
+    let size = bytes.len() as i64;
+    if start < 0 && end < 0 && start > end {
+        return &[];
+    }
+    let from_front = |at: i64| if at < 0 { at.saturating_add(size).max(0) } else { at };
+    let (start, end) = (from_front(start), from_front(end).min(size - 1));
+    if start > end { &[] } else { &bytes[start as usize..=end as usize] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn apply<'a>(before: Option<&'a str>, command: ValueCommand<'a>) -> (Option<String>, bool, String) {
+        let mut value = before.map(|text| Cow::Borrowed(text.as_bytes()));
+        let mut changed = false;
+        let reply = command.apply(&mut value, &mut changed);
+        (value.map(|bytes| String::from_utf8(bytes.into_owned()).unwrap()), changed, reply.to_string())
+    }
+
+    fn set(value: &'static str, condition: SetCondition<'static>, answer: SetAnswer) -> ValueCommand<'static> {
+        ValueCommand::Set { value: value.as_bytes(), condition, answer }
+    }
+
+    #[test]
+    fn each_command_changes_the_value_and_answers_as_redis_does() {
+        use SetAnswer::{Before, Count, Done};
+        use SetCondition::{Always, IfAbsent, IfEqual, IfPresent};
+        use ValueCommand::{Add, Append, Delete, Exists, Get, Length, Take, Type};
+        for (before, command, after, changed, reply) in [
+            (None, Get, None, false, "null"),
+            (Some("a"), Get, Some("a"), false, "\"a\""),
+            (None, Exists, None, false, "0"),
+            (Some(""), Exists, Some(""), false, "1"),
+            (None, Type, None, false, "none"),
+            (Some("a"), Type, Some("a"), false, "string"),
+            (None, Length, None, false, "0"),
+            (Some("abc"), Length, Some("abc"), false, "3"),
+            (Some("a"), set("b", Always, Done), Some("b"), true, "OK"),
+            (Some("a"), set("b", IfAbsent, Done), Some("a"), false, "null"),
+            (None, set("b", IfAbsent, Done), Some("b"), true, "OK"),
+            (None, set("b", IfPresent, Done), None, false, "null"),
+            (Some("a"), set("b", IfPresent, Done), Some("b"), true, "OK"),
+            (Some("a"), set("b", IfEqual(b"a"), Done), Some("b"), true, "OK"),
+            (Some("a"), set("b", IfEqual(b"x"), Done), Some("a"), false, "null"),
+            (None, set("b", IfEqual(b""), Done), None, false, "null"),
+            (Some("a"), set("b", Always, Before), Some("b"), true, "\"a\""),
+            (None, set("b", Always, Before), Some("b"), true, "null"),
+            (Some("a"), set("b", IfAbsent, Before), Some("a"), false, "\"a\""),
+            (None, set("b", IfPresent, Before), None, false, "null"),
+            (None, set("b", IfAbsent, Count), Some("b"), true, "1"),
+            (Some("a"), set("b", IfAbsent, Count), Some("a"), false, "0"),
+            (None, Append(b"b"), Some("b"), true, "1"),
+            (Some("a"), Append(b"b"), Some("ab"), true, "2"),
+            (Some("a"), Append(b""), Some("a"), false, "1"),
+            (None, Append(b""), Some(""), true, "0"),
+            (None, Add(-3), Some("-3"), true, "-3"),
+            (Some("41"), Add(1), Some("42"), true, "42"),
+            (
+                Some("9223372036854775807"),
+                Add(1),
+                Some("9223372036854775807"),
+                false,
+                "ERR increment or decrement would overflow",
+            ),
+            (Some(" 1"), Add(1), Some(" 1"), false, "ERR value is not an integer or out of range"),
+            (Some(""), Add(1), Some(""), false, "ERR value is not an integer or out of range"),
+            (Some("a"), Delete, None, true, "1"),
+            (None, Delete, None, false, "0"),
+            (Some("a"), Take, None, true, "\"a\""),
+            (None, Take, None, false, "null"),
+        ] {
+            let expected = (after.map(str::to_owned), changed, reply.to_owned());
+            assert_eq!(apply(before, command), expected, "{before:?} {command:?}");
+            assert!(command.writes() || !changed);
+        }
+    }
+
+    #[test]
+    fn ranges_count_from_both_ends_and_leave_out_what_is_not_there() {
+        for (start, end, expected) in [
+            (0, 3, "This"),
+            (-3, -1, "ing"),
+            (0, -1, "This is a string"),
+            (10, 100, "string"),
+            (5, 3, ""),
+            (-100, 1, "Th"),
+            (100, 200, ""),
+            (i64::MIN, i64::MAX, "This is a string"),
+            (0, i64::MIN, "T"),
+            (-1, -3, ""),
+        ] {
+            assert_eq!(range(b"This is a string", start, end), expected.as_bytes(), "{start} {end}");
+        }
+        assert_eq!(range(b"", 0, -1), b"");
+    }
+}

@@ -1,0 +1,60 @@
+//! What keeps a gateway from starting, or ends it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use stonecast_fabric::DeviceError;
+use stonecast_store_direct::StoreError;
+
+/// Why a gateway did not start, or ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// An address that others reach, and nothing that keeps them out.
+    #[error("{address} can be reached from other machines: set a password or TLS, or listen at 127.0.0.1")]
+    Unprotected {
+        /// Where.
+        address: SocketAddr,
+    },
+    /// Options that make no sense.
+    #[error("{0}")]
+    Options(String),
+    /// The address cannot be listened at.
+    #[error("cannot listen at {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A file of TLS cannot be used.
+    #[error("{}: {reason}", path.display())]
+    Tls {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The system refused a call.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was attempted.
+        doing: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The store could not be reached, or is gone.
+    #[error("gateway to the store: {0}")]
+    Store(#[from] StoreError),
+    /// The fabric refused a call.
+    #[error("gateway to the store: {0}")]
+    Device(#[from] DeviceError),
+    /// A thread broke an invariant. Its message went to stderr.
+    #[error("a thread of the gateway failed")]
+    Panicked,
+}
+
+/// For `map_err`: a call of the system that failed while doing something.
+pub(crate) fn system<E: Into<std::io::Error>>(doing: &'static str) -> impl FnOnce(E) -> GatewayError {
+    move |source| GatewayError::System { doing, source: source.into() }
+}

@@ -1,0 +1,232 @@
+//! Turns, first come first served, among the tasks of one thread.
+//!
+//! [`Budget`] hands out parts of a fixed amount; [`Turns`] hands out one turn for each key. Whoever comes later never
+//! overtakes, so writes reach the store in the order in which they were asked for. Dropping a waiting future gives its
+//! place up.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+/// A line of waiting tasks.
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<(u64, Option<Waker>)>,
+    next: u64,
+}
+
+impl Line {
+    fn enter(&mut self) -> u64 {
+        self.next += 1;
+        self.waiting.push_back((self.next, None));
+        self.next
+    }
+
+    fn is_first(&self, ticket: u64) -> bool {
+        self.waiting.front().is_some_and(|first| first.0 == ticket)
+    }
+
+    fn wait(&mut self, ticket: u64, waker: &Waker) {
+        if let Ok(index) = self.place(ticket) {
+            self.waiting[index].1 = Some(waker.clone());
+        }
+    }
+
+    fn leave(&mut self, ticket: u64) {
+        if let Ok(index) = self.place(ticket) {
+            self.waiting.remove(index);
+        }
+        self.wake_first();
+    }
+
+    fn place(&self, ticket: u64) -> Result<usize, usize> {
+        self.waiting.binary_search_by_key(&ticket, |place| place.0)
+    }
+
+    fn wake_first(&mut self) {
+        if let Some(waker) = self.waiting.front_mut().and_then(|first| first.1.take()) {
+            waker.wake();
+        }
+    }
+}
+
+/// A fixed number of operations and bytes that may be under way.
+pub struct Budget {
+    count: Cell<usize>,
+    size: Cell<usize>,
+    line: RefCell<Line>,
+}
+
+/// A part of a [`Budget`]; given back when dropped.
+pub struct Share<'a> {
+    budget: &'a Budget,
+    size: usize,
+}
+
+impl Budget {
+    /// `count` operations and `size` bytes. An operation of more bytes gets all of them.
+    pub fn new(count: usize, size: usize) -> Self {
+        Self { count: Cell::new(count), size: Cell::new(size), line: RefCell::default() }
+    }
+
+    /// Waits for one operation and `size` bytes, which is at most what there is.
+    pub async fn take(&self, size: usize) -> Share<'_> {
+        let fits = || self.count.get() > 0 && self.size.get() >= size;
+        if !(fits() && self.line.borrow().waiting.is_empty()) {
+            let place = Place::enter(&self.line);
+            poll_fn(|context| {
+                if fits() && self.line.borrow().is_first(place.ticket) {
+                    return Poll::Ready(());
+                }
+                self.line.borrow_mut().wait(place.ticket, context.waker());
+                Poll::Pending
+            })
+            .await;
+            self.spend(size);
+            // Leaving wakes the next one, which may fit as well.
+            drop(place);
+        } else {
+            self.spend(size);
+        }
+        Share { budget: self, size }
+    }
+
+    fn spend(&self, size: usize) {
+        self.count.set(self.count.get() - 1);
+        self.size.set(self.size.get() - size);
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        self.budget.count.set(self.budget.count.get() + 1);
+        self.budget.size.set(self.budget.size.get() + self.size);
+        self.budget.line.borrow_mut().wake_first();
+    }
+}
+
+/// A place in a line; left when dropped.
+struct Place<'a> {
+    line: &'a RefCell<Line>,
+    ticket: u64,
+}
+
+impl<'a> Place<'a> {
+    fn enter(line: &'a RefCell<Line>) -> Self {
+        let ticket = line.borrow_mut().enter();
+        Self { line, ticket }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.line.borrow_mut().leave(self.ticket);
+    }
+}
+
+/// One turn for each key.
+#[derive(Default)]
+pub struct Turns {
+    lines: RefCell<HashMap<u64, Line>>,
+}
+
+/// A key's turn; given on when dropped.
+pub struct Turn<'a> {
+    turns: &'a Turns,
+    key: u64,
+    ticket: u64,
+}
+
+impl Turns {
+    /// Waits for the turn of the key with this hash. (Keys with equal hashes share one turn.)
+    pub async fn take(&self, key: u64) -> Turn<'_> {
+        let ticket = self.lines.borrow_mut().entry(key).or_default().enter();
+        let turn = Turn { turns: self, key, ticket };
+        poll_fn(|context| {
+            let mut lines = self.lines.borrow_mut();
+            let line = lines.get_mut(&key).expect("a line lasts as long as somebody is in it");
+            if line.is_first(ticket) {
+                return Poll::Ready(());
+            }
+            line.wait(ticket, context.waker());
+            Poll::Pending
+        })
+        .await;
+        turn
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut lines = self.turns.lines.borrow_mut();
+        let line = lines.get_mut(&self.key).expect("a line lasts as long as somebody is in it");
+        line.leave(self.ticket);
+        if line.waiting.is_empty() {
+            lines.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::Context;
+
+    use super::*;
+
+    fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    /// Needs the line: without it the small share overtakes the large one for as long as small ones come.
+    #[test]
+    fn a_large_share_is_not_overtaken_by_small_ones() {
+        let budget = Budget::new(10, 100);
+        let first = poll(pin!(budget.take(60))).unwrap();
+        let mut large = pin!(budget.take(80));
+        assert!(poll(large.as_mut()).is_none());
+        let mut small = pin!(budget.take(10));
+        assert!(poll(small.as_mut()).is_none(), "it would fit, but somebody was first");
+        drop(first);
+        assert!(poll(small.as_mut()).is_none());
+        let large = poll(large.as_mut()).unwrap();
+        let small = poll(small.as_mut()).unwrap();
+        drop((large, small));
+        assert_eq!((budget.count.get(), budget.size.get()), (10, 100));
+    }
+
+    #[test]
+    fn a_place_that_is_given_up_holds_nobody_back() {
+        let budget = Budget::new(1, 100);
+        let first = poll(pin!(budget.take(1))).unwrap();
+        {
+            let mut given_up = pin!(budget.take(1));
+            assert!(poll(given_up.as_mut()).is_none());
+        }
+        let mut next = pin!(budget.take(1));
+        assert!(poll(next.as_mut()).is_none());
+        drop(first);
+        assert!(poll(next.as_mut()).is_some());
+    }
+
+    #[test]
+    fn turns_of_one_key_come_in_order_and_keys_do_not_wait_for_each_other() {
+        let turns = Turns::default();
+        let first = poll(pin!(turns.take(1))).unwrap();
+        let mut second = pin!(turns.take(1));
+        let mut third = pin!(turns.take(1));
+        assert!(poll(second.as_mut()).is_none() && poll(third.as_mut()).is_none());
+        let other = poll(pin!(turns.take(2))).unwrap();
+        drop(first);
+        assert!(poll(third.as_mut()).is_none());
+        let second = poll(second.as_mut()).unwrap();
+        drop(second);
+        let third = poll(third.as_mut()).unwrap();
+        drop((third, other));
+        assert!(turns.lines.borrow().is_empty(), "nothing is kept about a key that nobody wants");
+    }
+}

@@ -1,0 +1,135 @@
+//! Starting and ending a gateway.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::error::{GatewayError, system};
+use crate::options::GatewayOptions;
+use crate::shared::Shared;
+use crate::{admin, files, tls, worker};
+
+/// Connections that the system holds until they are accepted: all that a large client opens at once.
+const BACKLOG: i32 = 4096;
+
+/// A running gateway. Dropping it stops it.
+pub struct GatewayHandle {
+    shared: Arc<Shared>,
+    admin: Option<SocketAddr>,
+    threads: Vec<JoinHandle<Result<(), GatewayError>>>,
+}
+
+/// Starts a gateway. When it returns, the addresses are taken; clients are served as soon as the store has accepted the
+/// gateway's connections. The store may run in the calling thread, and begin to serve later.
+pub fn spawn(mut options: GatewayOptions) -> Result<GatewayHandle, GatewayError> {
+    options.check()?;
+    let tls = options.tls.as_ref().map(tls::configuration).transpose()?;
+    let possible = files::raise_limit(options.limits.connections);
+    if possible < options.limits.connections {
+        eprintln!("gateway: the limit of open files leaves room for {possible} connections (raise it with `ulimit -n`)");
+        options.limits.connections = possible;
+    }
+    let resp = listen(options.resp)?;
+    let admin = options.admin.map(listen).transpose()?;
+    let address_of = |listener: &TcpListener| listener.local_addr().map_err(system("asking for the own address"));
+    let admin_address = admin.as_ref().map(address_of).transpose()?;
+    let shared = Arc::new(Shared::new(options, address_of(&resp)?));
+    let mut handle = GatewayHandle { shared: shared.clone(), admin: admin_address, threads: Vec::new() };
+    for index in 0..shared.threads.len() {
+        let listener = resp.try_clone().map_err(system("copying the listener"))?;
+        let (shared, tls) = (shared.clone(), tls.clone());
+        handle.start(format!("gateway-{index}"), move || worker::run(index, listener, shared, tls))?;
+    }
+    if let Some(listener) = admin {
+        handle.start("gateway-admin".to_owned(), move || admin::run(listener, shared, tls))?;
+    }
+    Ok(handle)
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, GatewayError> {
+    let listen = || {
+        let listener = TcpListener::bind(address)?;
+        // Again, for a longer queue than the library asks for.
+        rustix::net::listen(&listener, BACKLOG)?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    listen().map_err(|source| GatewayError::Listen { address, source })
+}
+
+impl GatewayHandle {
+    fn start(
+        &mut self,
+        name: String,
+        work: impl FnOnce() -> Result<(), GatewayError> + Send + 'static,
+    ) -> Result<(), GatewayError> {
+        let shared = self.shared.clone();
+        // Whoever ends, for whatever reason, ends the whole gateway: half of one would answer half of the time.
+        let work = move || {
+            let _stop = StopOnDrop(shared);
+            work()
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(work).map_err(system("starting a thread"))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Where Redis clients connect.
+    pub fn resp_address(&self) -> SocketAddr {
+        self.shared.resp
+    }
+
+    /// Where metrics and health are.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// Whether clients are served.
+    pub fn is_ready(&self) -> bool {
+        self.shared.is_ready()
+    }
+
+    /// Waits until clients are served. False: they are not by then, or will not be.
+    pub fn wait_until_ready(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        while !self.is_ready() && !self.is_finished() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.is_ready()
+    }
+
+    /// Whether it has ended by itself, because the store is gone or something failed; `stop` says what.
+    pub fn is_finished(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Ends it: no more connections are accepted, commands under way are done and answered, then all connections end.
+    pub fn stop(mut self) -> Result<(), GatewayError> {
+        self.shared.stop();
+        let mut result = Ok(());
+        for thread in self.threads.drain(..) {
+            let ended = thread.join().unwrap_or(Err(GatewayError::Panicked));
+            result = result.and(ended);
+        }
+        result
+    }
+}
+
+impl Drop for GatewayHandle {
+    fn drop(&mut self) {
+        self.shared.stop();
+        for thread in self.threads.drain(..) {
+            // Whoever wants to know how it ended calls `stop`.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct StopOnDrop(Arc<Shared>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}

@@ -1,0 +1,49 @@
+//! A gateway for Redis clients: RESP2 and RESP3 over TCP on one side, the direct store on the other, with metrics and
+//! health over HTTP.
+//!
+//! ```text
+//!   redis-cli, redis-py, Jedis, ... --TCP--> gateway thread --shared memory--> store
+//!                                              |  resp/        bytes <-> commands, replies
+//!                                              |  commands/    commands -> reads, puts, compare-and-puts
+//!                                              |  connection/  batches, order, limits
+//!   Prometheus, probes ------------HTTP----> admin/
+//! ```
+//!
+//! What commands do, and where that differs from Redis, is in `docs/gateway.md`.
+//!
+//! Invariants:
+//! - A reply that says *done* comes after the store has said *done*: what was acknowledged is as durable as the pool is.
+//! - Replies of a connection are in the order of its commands; commands on one key take effect in that order, and a read
+//!   sees every write before it.
+//! - A command is done as a whole for each key: what reads and writes is a compare-and-put, so no other client, through a
+//!   gateway or one-sided, comes between.
+//! - An option that is not supported is an error. Memory for what clients send and do not take is bounded.
+//!
+//! A crash of the gateway loses nothing that was acknowledged, since it holds nothing; a write that was not answered may
+//! or may not have been done.
+#![forbid(unsafe_code)]
+
+mod admin;
+mod buffers;
+mod commands;
+mod connection;
+mod counters;
+mod error;
+mod fifo;
+mod files;
+mod gateway;
+mod glob;
+mod guard;
+mod join;
+mod options;
+mod reactor;
+mod resp;
+mod shared;
+mod sleeper;
+mod tls;
+mod transport;
+mod worker;
+
+pub use error::GatewayError;
+pub use gateway::{GatewayHandle, spawn};
+pub use options::{GatewayLimits, GatewayOptions, Password, TlsOptions};

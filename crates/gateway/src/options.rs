@@ -1,0 +1,195 @@
+//! What a gateway is told when it starts, and what is refused.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use subtle::ConstantTimeEq as _;
+
+use crate::error::GatewayError;
+use crate::resp::RequestLimits;
+
+/// How to run a gateway. `GatewayOptions::new` fills in what most want.
+#[derive(Clone, Debug)]
+pub struct GatewayOptions {
+    /// Where Redis clients connect. Port 0: the system chooses one.
+    pub resp: SocketAddr,
+    /// Where metrics and health are served over HTTP.
+    pub admin: Option<SocketAddr>,
+    /// The store's address on the shared-memory fabric.
+    pub store: String,
+    /// Threads that serve connections, each with a connection to the store.
+    pub threads: NonZeroUsize,
+    /// What clients must say before anything else.
+    pub password: Option<Password>,
+    /// Encrypts connections of clients and of the admin port.
+    pub tls: Option<TlsOptions>,
+    /// Bounds of what clients may use.
+    pub limits: GatewayLimits,
+}
+
+/// Files for TLS, in PEM.
+#[derive(Clone, Debug)]
+pub struct TlsOptions {
+    /// Certificate of the server, and those that lead to its authority.
+    pub certificate: PathBuf,
+    /// Private key of the certificate.
+    pub key: PathBuf,
+    /// Authority that certificates of clients must come from. None: clients need no certificate.
+    pub client_authority: Option<PathBuf>,
+}
+
+/// A password. Never printed.
+#[derive(Clone)]
+pub struct Password(String);
+
+/// Bounds of what clients may use. Sizes are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GatewayLimits {
+    /// Clients at a time.
+    pub connections: usize,
+    /// One request as it is sent.
+    pub request_size: u64,
+    /// Commands of one connection that are done as one batch; what a client sends beyond waits.
+    pub pipeline_depth: usize,
+    /// Replies of one connection that wait to be taken; above, its commands wait.
+    pub output_size: usize,
+    /// Requests and replies of all connections together.
+    pub memory_size: usize,
+    /// How long a request may take to arrive once it has begun, and the password to be said.
+    pub request_timeout: Duration,
+    /// How long replies may wait without any being taken.
+    pub output_timeout: Duration,
+}
+
+impl Default for GatewayLimits {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            request_size: 16 << 20,
+            pipeline_depth: 1024,
+            output_size: 8 << 20,
+            memory_size: 512 << 20,
+            request_timeout: Duration::from_secs(60),
+            output_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Most arguments of a command, as in Redis.
+const ARGUMENTS_MAX: u32 = 1 << 20;
+/// Smallest request that may be the limit: the longest key and value, and what is around them.
+const REQUEST_SIZE_MIN: u64 = 2 << 20;
+/// Largest request that may be the limit: places in it are 4 bytes.
+const REQUEST_SIZE_MAX: u64 = 1 << 30;
+
+impl GatewayOptions {
+    /// A gateway of the store at `store` that listens at `resp`.
+    pub fn new(resp: SocketAddr, store: impl Into<String>) -> Self {
+        Self {
+            resp,
+            admin: None,
+            store: store.into(),
+            threads: NonZeroUsize::MIN,
+            password: None,
+            tls: None,
+            limits: GatewayLimits::default(),
+        }
+    }
+
+    /// Refuses what makes no sense or is not safe.
+    pub fn check(&self) -> Result<(), GatewayError> {
+        let open = [Some(self.resp), self.admin].into_iter().flatten().find(|address| !address.ip().is_loopback());
+        if let Some(address) = open
+            && self.password.is_none()
+            && self.tls.is_none()
+        {
+            return Err(GatewayError::Unprotected { address });
+        }
+        if self.password.as_ref().is_some_and(|password| password.0.is_empty()) {
+            return Err(GatewayError::Options("an empty password protects nothing; leave it out, or choose one".to_owned()));
+        }
+        let limits = &self.limits;
+        if !(REQUEST_SIZE_MIN..=REQUEST_SIZE_MAX).contains(&limits.request_size) {
+            let words = format!("a request may have between {REQUEST_SIZE_MIN} and {REQUEST_SIZE_MAX} bytes");
+            return Err(GatewayError::Options(words));
+        }
+        if limits.connections == 0 || limits.pipeline_depth == 0 || limits.output_size == 0 || limits.memory_size == 0 {
+            return Err(GatewayError::Options("a limit of 0 lets nobody in".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+impl GatewayLimits {
+    /// What a request may be, once the password was said.
+    pub(crate) fn requests(&self) -> RequestLimits {
+        RequestLimits { arguments: ARGUMENTS_MAX, argument_size: self.request_size, size: self.request_size }
+    }
+}
+
+impl Password {
+    /// One.
+    pub fn new(password: impl Into<String>) -> Self {
+        Self(password.into())
+    }
+
+    /// Whether `said` is it. How long that takes tells nothing but the length.
+    pub fn is(&self, said: &[u8]) -> bool {
+        self.0.as_bytes().ct_eq(said).into()
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Password(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(resp: &str) -> GatewayOptions {
+        GatewayOptions::new(resp.parse().unwrap(), "socket")
+    }
+
+    /// Needs the check of addresses: without it anybody on the network reads and writes the store.
+    #[test]
+    fn an_address_that_others_reach_needs_a_password_or_tls() {
+        for loopback in ["127.0.0.1:6380", "[::1]:6380", "127.8.8.8:1"] {
+            options(loopback).check().unwrap();
+        }
+        for open in ["0.0.0.0:6380", "[::]:6380", "10.0.0.1:6380"] {
+            assert!(matches!(options(open).check(), Err(GatewayError::Unprotected { .. })), "{open}");
+            let mut admin = options("127.0.0.1:6380");
+            admin.admin = Some(open.parse().unwrap());
+            assert!(matches!(admin.check(), Err(GatewayError::Unprotected { .. })), "{open}");
+            let mut protected = options(open);
+            protected.password = Some(Password::new("secret"));
+            protected.check().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_password_is_compared_whole_and_never_printed() {
+        let password = Password::new("secret");
+        assert!(password.is(b"secret"));
+        assert!(!password.is(b"secre") && !password.is(b"secrets") && !password.is(b""));
+        assert_eq!(format!("{password:?}"), "Password(..)");
+        let mut empty = options("127.0.0.1:6380");
+        empty.password = Some(Password::new(""));
+        assert!(empty.check().is_err());
+    }
+
+    #[test]
+    fn limits_that_let_nothing_through_are_refused() {
+        let mut options = options("127.0.0.1:6380");
+        options.limits.request_size = 1 << 20;
+        assert!(options.check().is_err());
+        options.limits = GatewayLimits { connections: 0, ..GatewayLimits::default() };
+        assert!(options.check().is_err());
+    }
+}

@@ -1,0 +1,256 @@
+//! Readiness of sockets: one epoll instance for each thread.
+//!
+//! Sockets are registered once, edge-triggered, so a request costs no call beside its read and its write. What epoll says
+//! is kept in a [`Readiness`]; whoever finds that a socket has nothing more takes it back there.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+use slab::Slab;
+use stonecast_base::Nanoseconds;
+
+/// One thread's epoll instance. See the module documentation.
+pub struct Reactor {
+    epoll: OwnedFd,
+    sources: RefCell<Slab<Rc<Readiness>>>,
+    events: RefCell<Vec<Event>>,
+    turns: RefCell<Vec<Waker>>,
+}
+
+/// What a socket is ready for.
+#[derive(Debug, Default)]
+pub struct Readiness {
+    readable: Cell<bool>,
+    writable: Cell<bool>,
+    /// The other side has ended; there is always something to read then, if only the end.
+    hung_up: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A registered socket. Dropping it ends the registration.
+pub struct Source<S: AsFd> {
+    reactor: Rc<Reactor>,
+    index: usize,
+    readiness: Rc<Readiness>,
+    socket: S,
+}
+
+/// Events taken with one call.
+const EVENTS_MAX: usize = 512;
+
+impl Reactor {
+    /// A new instance.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            sources: RefCell::default(),
+            events: RefCell::new(Vec::with_capacity(EVENTS_MAX)),
+            turns: RefCell::default(),
+        })
+    }
+
+    /// Registers a connected socket. It counts as ready until it says otherwise.
+    pub fn add<S: AsFd>(self: &Rc<Self>, socket: S) -> io::Result<Source<S>> {
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        self.register(socket, flags)
+    }
+
+    /// Registers something that several threads wait for, of which one is enough to take what is there.
+    pub fn add_shared<S: AsFd>(self: &Rc<Self>, socket: S) -> io::Result<Source<S>> {
+        self.register(socket, EventFlags::IN | EventFlags::EXCLUSIVE)
+    }
+
+    fn register<S: AsFd>(self: &Rc<Self>, socket: S, flags: EventFlags) -> io::Result<Source<S>> {
+        let readiness = Rc::new(Readiness::default());
+        readiness.readable.set(true);
+        readiness.writable.set(true);
+        let index = self.sources.borrow_mut().insert(readiness.clone());
+        if let Err(error) = epoll::add(&self.epoll, &socket, EventData::new_u64(index as u64), flags) {
+            self.sources.borrow_mut().remove(index);
+            return Err(error.into());
+        }
+        Ok(Source { reactor: self.clone(), index, readiness, socket })
+    }
+
+    /// Takes events, waiting for `timeout` nanoseconds at most until there is one. Returns whether there was any.
+    pub fn poll(&self, timeout: Nanoseconds) -> bool {
+        let timeout = Timespec { tv_sec: (timeout / 1_000_000_000) as i64, tv_nsec: (timeout % 1_000_000_000) as i64 };
+        let mut events = self.events.borrow_mut();
+        events.clear();
+        match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => panic!("waiting for events of an own epoll instance: {error}"),
+        }
+        let sources = self.sources.borrow();
+        for event in events.iter() {
+            // Copied: the event's fields are not aligned.
+            let (data, flags) = (event.data, event.flags);
+            if let Some(readiness) = sources.get(data.u64() as usize) {
+                readiness.note(flags);
+            }
+        }
+        self.turns.borrow_mut().drain(..).for_each(Waker::wake);
+        !events.is_empty()
+    }
+
+    /// Waits until events were taken again, so that others get their turn.
+    pub async fn turn(&self) {
+        let mut was_asked = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut was_asked, true) {
+                return Poll::Ready(());
+            }
+            self.turns.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Whether somebody waits for its turn, so that nobody must sleep.
+    pub fn has_turns(&self) -> bool {
+        !self.turns.borrow().is_empty()
+    }
+}
+
+impl Readiness {
+    fn note(&self, flags: EventFlags) {
+        let ended = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        if ended {
+            self.hung_up.set(true);
+        }
+        if ended || flags.contains(EventFlags::IN) {
+            self.readable.set(true);
+        }
+        if ended || flags.contains(EventFlags::OUT) {
+            self.writable.set(true);
+        }
+        self.wake();
+    }
+
+    /// Wakes the task that waits, if one does.
+    pub fn wake(&self) {
+        if let Some(waker) = self.waker.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    /// Whether reading may bring something.
+    pub fn is_readable(&self) -> bool {
+        self.readable.get()
+    }
+
+    /// Whether writing may get something through.
+    pub fn is_writable(&self) -> bool {
+        self.writable.get()
+    }
+
+    /// There is nothing more to read now.
+    pub fn clear_readable(&self) {
+        self.readable.set(self.hung_up.get());
+    }
+
+    /// Nothing more can be written now.
+    pub fn clear_writable(&self) {
+        self.writable.set(false);
+    }
+
+    /// Has `wake` wake this task.
+    pub fn register(&self, context: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        match &*waker {
+            Some(old) if old.will_wake(context.waker()) => {}
+            _ => *waker = Some(context.waker().clone()),
+        }
+    }
+}
+
+impl<S: AsFd> Source<S> {
+    /// What it is ready for.
+    pub fn readiness(&self) -> &Rc<Readiness> {
+        &self.readiness
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> &S {
+        &self.socket
+    }
+
+    /// Waits until there may be something to read.
+    pub async fn readable(&self) {
+        poll_fn(|context| {
+            if self.readiness.is_readable() {
+                return Poll::Ready(());
+            }
+            self.readiness.register(context);
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl<S: AsFd> Drop for Source<S> {
+    fn drop(&mut self) {
+        // Fails for nothing that is still registered.
+        let _ = epoll::delete(&self.reactor.epoll, &self.socket);
+        self.reactor.sources.borrow_mut().remove(self.index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn readiness_comes_once_and_is_taken_back_by_who_finds_nothing() {
+        let reactor = Rc::new(Reactor::new().unwrap());
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let source = reactor.add(ours).unwrap();
+        assert!(source.readiness().is_readable(), "ready until it says otherwise");
+        reactor.poll(0);
+        source.readiness().clear_readable();
+        assert!(!reactor.poll(0));
+        theirs.write_all(b"a").unwrap();
+        assert!(reactor.poll(1_000_000_000));
+        assert!(source.readiness().is_readable());
+        assert!(!reactor.poll(0), "edge-triggered");
+    }
+
+    /// Needs `hung_up`: the last bytes and the end come with one event, and no other follows.
+    #[test]
+    fn the_end_stays_readable() {
+        let reactor = Rc::new(Reactor::new().unwrap());
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let source = reactor.add(ours).unwrap();
+        theirs.write_all(b"a").unwrap();
+        drop(theirs);
+        assert!(reactor.poll(1_000_000_000));
+        let mut byte = [0];
+        source.socket().read_exact(&mut byte).unwrap();
+        source.readiness().clear_readable();
+        assert!(source.readiness().is_readable());
+    }
+
+    #[test]
+    fn a_source_that_is_dropped_leaves_nothing_behind() {
+        let reactor = Rc::new(Reactor::new().unwrap());
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let kept = ours.try_clone().unwrap();
+        drop(reactor.add(ours).unwrap());
+        drop(theirs);
+        assert!(!reactor.poll(0), "another handle of the socket is still open, and no event comes");
+        assert!(reactor.sources.borrow().is_empty());
+        drop(kept);
+    }
+}

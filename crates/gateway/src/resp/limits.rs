@@ -1,0 +1,22 @@
+//! How large a request may be.
+
+/// What a request may be at most. Sizes are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestLimits {
+    /// Arguments, the command's name included.
+    pub arguments: u32,
+    /// One argument.
+    pub argument_size: u64,
+    /// The whole request as it is sent.
+    pub size: u64,
+}
+
+/// Longest inline command, and longest line at all.
+pub(super) const INLINE_SIZE_MAX: usize = 64 << 10;
+/// Longest line that announces a number: kind, sign, 19 digits and line end, rounded up.
+pub(super) const NUMBER_LINE_SIZE_MAX: usize = 32;
+
+impl RequestLimits {
+    /// For connections that have not said the password: enough to say it.
+    pub const UNAUTHENTICATED: Self = Self { arguments: 10, argument_size: 16_384, size: 64 << 10 };
+}

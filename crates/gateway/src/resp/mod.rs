@@ -1,0 +1,13 @@
+//! The Redis serialization protocol: requests in, replies out.
+//!
+//! Requests are flat (an array of byte strings, or one inline line), so reading them needs no recursion. Replies are
+//! written in RESP2 or RESP3, as the connection asked with `HELLO`.
+
+mod inline;
+mod limits;
+mod reply;
+mod request;
+
+pub use limits::RequestLimits;
+pub use reply::{Protocol, ReplyWriter};
+pub use request::{Commands, ProtocolError, RequestParser, decimal};

@@ -1,0 +1,91 @@
+//! What all threads of a gateway share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::buffers::Memory;
+use crate::counters::Counters;
+use crate::options::GatewayOptions;
+
+/// See the module documentation.
+pub struct Shared {
+    /// How the gateway was started.
+    pub options: GatewayOptions,
+    /// Where it listens: the port is the real one.
+    pub resp: SocketAddr,
+    /// Counts of each thread.
+    pub threads: Vec<Arc<Counters>>,
+    /// Requests and replies of all connections.
+    pub memory: Arc<Memory>,
+    connections: AtomicUsize,
+    next_id: AtomicU64,
+    threads_ready: AtomicUsize,
+    stop: AtomicBool,
+    started_at: Instant,
+}
+
+/// One of the connections that there may be. Dropping it makes room for another.
+pub struct Seat(Arc<Shared>);
+
+impl Shared {
+    /// Of a gateway that starts.
+    pub fn new(options: GatewayOptions, resp: SocketAddr) -> Self {
+        Self {
+            threads: (0..options.threads.get()).map(|_| Arc::default()).collect(),
+            memory: Arc::new(Memory::new(options.limits.memory_size)),
+            options,
+            resp,
+            connections: AtomicUsize::new(0),
+            next_id: AtomicU64::new(1),
+            threads_ready: AtomicUsize::new(0),
+            stop: AtomicBool::new(false),
+            started_at: Instant::now(),
+        }
+    }
+
+    /// A seat and a number for a new connection, if there is room for one.
+    pub fn seat(self: &Arc<Self>) -> Option<(Seat, u64)> {
+        let max = self.options.limits.connections;
+        let taken =
+            self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < max).then_some(count + 1));
+        taken.ok().map(|_| (Seat(self.clone()), self.next_id.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    /// Connections now.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// A thread is connected to the store and serves.
+    pub fn note_ready(&self) {
+        self.threads_ready.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether all threads serve.
+    pub fn is_ready(&self) -> bool {
+        self.threads_ready.load(Ordering::Acquire) == self.threads.len() && !self.is_stopping()
+    }
+
+    /// Asks all threads to end.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+
+    /// Whether they are asked to.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Since the start.
+    pub fn uptime(&self) -> Duration {
+        self.started_at.elapsed()
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

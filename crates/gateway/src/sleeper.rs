@@ -1,0 +1,66 @@
+//! How a thread of the gateway waits for two things at once: sockets, and answers of the store.
+//!
+//! ```text
+//!   nothing to do --> look at the sockets --> something came? back to work
+//!        a request of ours is with the store:  look again and again for a while, then
+//!                                              sleep on the device's doorbell, a slice at a time
+//!        none is:                              sleep in epoll
+//! ```
+//!
+//! The doorbell is a futex word and sockets are not, so no single call waits for both. The store sends nothing that was not
+//! asked for except the end of a connection, so without a request under way epoll alone is enough; with one, the answer
+//! is a sync away at most, and a socket waits for a slice at most.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::Park;
+
+use crate::reactor::Reactor;
+
+/// Sleeps for one thread. See the module documentation.
+pub struct Sleeper {
+    device: Rc<dyn Park>,
+    reactor: Rc<Reactor>,
+    /// Requests that the store has not answered.
+    in_flight: Rc<Cell<usize>>,
+    /// When sockets or the store last gave a sign of life.
+    last_work: Cell<Nanoseconds>,
+}
+
+/// How long a thread looks for the store's answer before it sleeps. A sync to a disk takes longer, an answer without one
+/// does not; falling asleep and being woken takes about as long.
+const SPIN_NS: Nanoseconds = 50_000;
+/// How long a socket may wait while the thread sleeps on the doorbell.
+const SLICE_NS: Nanoseconds = 100_000;
+
+impl Sleeper {
+    /// Of a thread with this device and this reactor.
+    pub fn new(device: Rc<dyn Park>, reactor: Rc<Reactor>, in_flight: Rc<Cell<usize>>) -> Self {
+        Self { device, reactor, in_flight, last_work: Cell::new(0) }
+    }
+}
+
+impl Park for Sleeper {
+    fn now(&self) -> Nanoseconds {
+        self.device.now()
+    }
+
+    fn park(&self, timeout: Nanoseconds) {
+        let is_waiting = self.in_flight.get() > 0;
+        if !is_waiting && !self.reactor.has_turns() {
+            self.reactor.poll(timeout);
+            return self.last_work.set(self.device.now());
+        }
+        let had_turns = self.reactor.has_turns();
+        let now = self.device.now();
+        if self.reactor.poll(0) || had_turns {
+            return self.last_work.set(now);
+        }
+        if now.saturating_sub(self.last_work.get()) < SPIN_NS {
+            return std::hint::spin_loop();
+        }
+        self.device.park(timeout.min(SLICE_NS));
+    }
+}

@@ -1,0 +1,172 @@
+//! One thread of the gateway: a device, a connection to the store, an executor, and the sockets of its clients.
+//!
+//! ```text
+//!   listener (shared by all threads) --accept--> task for each connection
+//!                                                  | commands
+//!                                                  v
+//!   executor (polls device and tasks) ------> Store ------> shared memory
+//!      | nothing to do: Sleeper
+//! ```
+
+use std::cell::Cell;
+use std::io::{self, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{BusyPoll, Park, Port, Runtime};
+use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, StoreError};
+
+use crate::commands::{Context, Session, Store, UnderWay};
+use crate::connection::Connection;
+use crate::error::{GatewayError, system};
+use crate::reactor::{Reactor, Source};
+use crate::shared::{Seat, Shared};
+use crate::sleeper::Sleeper;
+use crate::transport::Transport;
+
+/// How often a thread looks at deadlines, and whether it should end.
+const LOOK_NS: Nanoseconds = 100_000_000;
+/// How long the store may take to accept the connection.
+const CONNECT_NS_MAX: Nanoseconds = 30_000_000_000;
+/// How long connections may take to end.
+const STOP_NS_MAX: Nanoseconds = 5_000_000_000;
+/// Pause when the system has no file descriptor for another connection.
+const ACCEPT_PAUSE_NS: Nanoseconds = 100_000_000;
+/// Idle time after which the system looks whether the other side is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(300);
+
+/// Runs thread number `index` to its end.
+pub fn run(index: usize, listener: TcpListener, shared: Arc<Shared>, tls: Option<Arc<ServerConfig>>) -> Result<(), GatewayError> {
+    let device = ShmDevice::new(ShmOptions::default())?;
+    let reactor = Rc::new(Reactor::new().map_err(system("creating an epoll instance"))?);
+    let in_flight = Rc::new(Cell::new(0));
+    let sleeper: Rc<dyn Park> = Rc::new(Sleeper::new(device.clone(), reactor.clone(), in_flight.clone()));
+    // The sleeper decides how long to look before it sleeps.
+    let executor = BusyPoll::new(sleeper, 0);
+    let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
+    executor.add_port(&port);
+    let runtime = executor.runtime();
+    executor.block_on(async {
+        let client = connect(port, &runtime, &shared.options.store, &in_flight).await?;
+        let counters = shared.threads[index].clone();
+        let store = Store::new(client.clone(), counters.clone(), in_flight);
+        let context = Rc::new(Context::new(store, runtime.clone(), counters, shared.clone(), reactor.clone()));
+        let listener = reactor.add_shared(listener).map_err(system("watching the listener"))?;
+        let acceptor = Acceptor { context: context.clone(), listener, tls };
+        runtime.spawn(Box::pin(acceptor.run()));
+        shared.note_ready();
+        let result = watch(&context).await;
+        // Also when the store is gone: the other threads cannot do without it either.
+        shared.stop();
+        context.guards.stop();
+        let deadline = runtime.now().saturating_add(STOP_NS_MAX);
+        while !context.guards.is_empty() && runtime.now() < deadline {
+            runtime.sleep(LOOK_NS / 10).await;
+        }
+        if result.is_ok() {
+            client.close().await;
+        }
+        result
+    })
+}
+
+async fn connect(
+    port: Rc<Port>,
+    runtime: &Rc<dyn Runtime>,
+    store: &str,
+    in_flight: &Cell<usize>,
+) -> Result<Client, GatewayError> {
+    let _under_way = UnderWay::begin(in_flight);
+    let mut connected = pin!(Client::connect(port, runtime.clone(), store));
+    let mut late = pin!(runtime.sleep(CONNECT_NS_MAX));
+    let client = std::future::poll_fn(|context| match connected.as_mut().poll(context) {
+        Poll::Ready(client) => Poll::Ready(Some(client)),
+        Poll::Pending => late.as_mut().poll(context).map(|()| None),
+    });
+    match client.await {
+        Some(client) => Ok(client?),
+        None => Err(StoreError::Refused { address: store.to_owned(), reason: "the store does not answer".to_owned() }.into()),
+    }
+}
+
+/// Looks after the connections until the gateway is stopped or the store is gone.
+async fn watch(context: &Context) -> Result<(), GatewayError> {
+    loop {
+        context.runtime.sleep(LOOK_NS).await;
+        context.counters.rounds.add(1);
+        context.guards.sweep(context.runtime.now());
+        if context.shared.is_stopping() {
+            return Ok(());
+        }
+        if context.store.is_lost() {
+            return Err(StoreError::Disconnected { unknown: false }.into());
+        }
+    }
+}
+
+/// Takes connections in.
+struct Acceptor {
+    context: Rc<Context>,
+    listener: Source<TcpListener>,
+    tls: Option<Arc<ServerConfig>>,
+}
+
+impl Acceptor {
+    async fn run(self) {
+        loop {
+            self.listener.readable().await;
+            if self.context.shared.is_stopping() {
+                return;
+            }
+            match self.listener.socket().accept() {
+                Ok((socket, peer)) => self.admit(socket, peer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.listener.readiness().clear_readable(),
+                // The connection that was to be accepted is gone already, or there is no descriptor for it.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => self.context.runtime.sleep(ACCEPT_PAUSE_NS).await,
+            }
+        }
+    }
+
+    fn admit(&self, socket: TcpStream, peer: SocketAddr) {
+        let counters = &self.context.counters;
+        match self.context.shared.seat() {
+            None => {
+                counters.connections_refused.add(1);
+                // Fits the empty buffer of a new socket; where it does not, the end says enough.
+                let _ = (&socket).write(b"-ERR max number of clients reached\r\n");
+            }
+            Some((seat, id)) => {
+                counters.connections.add(1);
+                // A socket that fails here is gone already.
+                if let Ok(connection) = self.connection(socket, peer, id) {
+                    self.context.runtime.spawn(Box::pin(serve(connection, seat)));
+                }
+            }
+        }
+    }
+
+    fn connection(&self, socket: TcpStream, peer: SocketAddr, id: u64) -> io::Result<Connection> {
+        socket.set_nonblocking(true)?;
+        socket.set_nodelay(true)?;
+        rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
+        rustix::net::sockopt::set_tcp_keepidle(&socket, KEEP_ALIVE)?;
+        let local = socket.local_addr()?;
+        let transport = Transport::new(self.context.reactor.add(socket)?, self.tls.as_ref()).map_err(io::Error::other)?;
+        let needs_password = self.context.shared.options.password.is_some();
+        let session = Session::new(id, peer, local, self.context.runtime.now(), needs_password);
+        Ok(Connection::new(self.context.clone(), session, transport))
+    }
+}
+
+async fn serve(connection: Connection, seat: Seat) {
+    connection.serve().await;
+    drop(seat);
+}

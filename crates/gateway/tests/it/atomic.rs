@@ -1,0 +1,127 @@
+//! Commands that read and write are atomic against every other client, one-sided ones included.
+
+use std::collections::BTreeSet;
+
+use stonecast_store_direct::{Condition, Written};
+
+use crate::support::{Reply, World};
+
+/// Needs the write to name the version that was read: a plain put loses increments.
+#[test]
+fn no_increment_is_lost_between_gateway_connections_and_one_sided_clients() {
+    let world = World::start();
+    let store = world.store_address();
+    let (connections, rounds) = (4, 100);
+    std::thread::scope(|scope| {
+        for _ in 0..connections {
+            let mut client = world.client();
+            scope.spawn(move || {
+                for _ in 0..rounds {
+                    assert!(matches!(client.words("INCR counter"), Reply::Integer(_)));
+                    client.pipeline(["INCRBY counter 10", "INCR counter", "DECR counter"]);
+                }
+            });
+        }
+        for _ in 0..2 {
+            scope.spawn(move || {
+                crate::support::with_store_client(store, async |client| {
+                    let mut value = Vec::new();
+                    for _ in 0..rounds {
+                        loop {
+                            let version = client.get(b"counter", &mut value).await.unwrap();
+                            let number: i64 = version.map_or(0, |_| std::str::from_utf8(&value).unwrap().parse().unwrap());
+                            let condition = version.map_or(Condition::Absent, Condition::Version);
+                            let sum = (number + 1000).to_string();
+                            if matches!(client.put_if(b"counter", sum.as_bytes(), condition).await.unwrap(), Written::Done(_)) {
+                                break;
+                            }
+                        }
+                    }
+                });
+            });
+        }
+    });
+    let expected = connections * rounds * 11 + 2 * rounds * 1000;
+    assert_eq!(world.client().words("GET counter"), Reply::bulk(expected.to_string()));
+}
+
+#[test]
+fn of_many_that_want_a_key_to_be_new_one_gets_it() {
+    let world = World::start();
+    for round in 0..20 {
+        let won: usize = std::thread::scope(|scope| {
+            let tries: Vec<_> = (0..6)
+                .map(|index| {
+                    let mut client = world.client();
+                    scope.spawn(move || match index % 2 {
+                        0 => client.words(&format!("SETNX lock:{round} {index}")) == Reply::Integer(1),
+                        _ => client.words(&format!("SET lock:{round} {index} NX")) == Reply::simple("OK"),
+                    })
+                })
+                .collect();
+            tries.into_iter().map(|outcome| usize::from(outcome.join().unwrap())).sum()
+        });
+        assert_eq!(won, 1);
+    }
+}
+
+#[test]
+fn what_was_taken_is_taken_once() {
+    let world = World::start();
+    let mut client = world.client();
+    for round in 0..20 {
+        client.words(&format!("SET item {round}"));
+        let taken: usize = std::thread::scope(|scope| {
+            let tries: Vec<_> = (0..4)
+                .map(|_| {
+                    let mut client = world.client();
+                    scope.spawn(move || usize::from(client.words("GETDEL item") != Reply::NoBulk))
+                })
+                .collect();
+            tries.into_iter().map(|outcome| outcome.join().unwrap()).sum()
+        });
+        assert_eq!(taken, 1);
+    }
+}
+
+#[test]
+fn swapped_values_form_one_chain() {
+    let world = World::start();
+    world.client().words("SET chain start");
+    let (threads, rounds) = (4, 50);
+    let seen: Vec<Vec<String>> = std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..threads)
+            .map(|thread| {
+                let mut client = world.client();
+                scope.spawn(move || {
+                    (0..rounds).map(|round| client.words(&format!("GETSET chain {thread}:{round}")).text().to_owned()).collect()
+                })
+            })
+            .collect();
+        runs.into_iter().map(|run| run.join().unwrap()).collect()
+    });
+    let all: Vec<String> = seen.into_iter().flatten().collect();
+    let different: BTreeSet<&String> = all.iter().collect();
+    assert_eq!(different.len(), threads * rounds, "no value is replaced twice");
+}
+
+#[test]
+fn equal_values_are_compared_at_the_moment_of_the_write() {
+    let world = World::start();
+    let mut client = world.client();
+    client.words("SET k 0");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut client = world.client();
+            scope.spawn(move || {
+                let mut done = 0;
+                while done < 50 {
+                    let seen: i64 = client.words("GET k").text().parse().unwrap();
+                    let stored = client.words(&format!("SET k {} IFEQ {seen}", seen + 1));
+                    done += i64::from(stored == Reply::simple("OK"));
+                }
+            });
+        }
+    });
+    assert_eq!(client.words("GET k"), Reply::bulk("200"));
+}

@@ -1,0 +1,133 @@
+//! The same commands to the gateway and to redis-server: the same replies, byte for byte.
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rand::RngExt as _;
+use stonecast_base::{Random, random_from_seed};
+
+use crate::support::{Client, Reply, World, not_run};
+
+/// redis-server without persistence on a free port. Killed when dropped.
+struct Redis {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Redis {
+    /// None where it is not installed.
+    fn start() -> Option<Self> {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let child = Command::new("redis-server")
+            .args(["--port", &address.port().to_string(), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"])
+            .stdout(Stdio::null())
+            .spawn()
+            .ok()?;
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while std::net::TcpStream::connect(address).is_err() {
+            assert!(Instant::now() < deadline, "redis-server starts");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Some(Self { child, address })
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn key(random: &mut Random) -> String {
+    format!("k{}", random.random_range(0..5))
+}
+
+fn value(random: &mut Random) -> String {
+    const VALUES: [&str; 12] =
+        ["", "1", "-1", "007", "9223372036854775807", "-9223372036854775808", "abc", "3.5", " 1", "hello", "0", "-0"];
+    VALUES[random.random_range(0..VALUES.len())].to_owned()
+}
+
+fn number(random: &mut Random) -> String {
+    match random.random_range(0..10) {
+        0 => value(random),
+        1 => i64::MIN.to_string(),
+        _ => random.random_range(-20..20).to_string(),
+    }
+}
+
+/// A random command, right or wrong.
+fn draw(random: &mut Random) -> Vec<String> {
+    let command = random.random_range(0..24);
+    let mut words: Vec<String> = match command {
+        0 => vec!["GET".into(), key(random)],
+        1 => {
+            let mut words = vec!["SET".into(), key(random), value(random)];
+            const OPTIONS: [&str; 5] = ["NX", "xx", "GET", "get", "bogus"];
+            (0..random.random_range(0..3)).for_each(|_| words.push(OPTIONS[random.random_range(0..OPTIONS.len())].into()));
+            words
+        }
+        2 => vec!["SETNX".into(), key(random), value(random)],
+        3 => vec!["GETSET".into(), key(random), value(random)],
+        4 => vec!["getdel".into(), key(random)],
+        5 => vec!["APPEND".into(), key(random), value(random)],
+        6 => vec!["STRLEN".into(), key(random)],
+        7 => vec!["GETRANGE".into(), key(random), number(random), number(random)],
+        8 => vec!["INCR".into(), key(random)],
+        9 => vec!["DECR".into(), key(random)],
+        10 => vec!["INCRBY".into(), key(random), number(random)],
+        11 => vec!["DECRBY".into(), key(random), number(random)],
+        12 => vec!["DEL".into(), key(random), key(random)],
+        13 => vec!["UNLINK".into(), key(random)],
+        14 => vec!["EXISTS".into(), key(random), key(random)],
+        15 => vec!["TYPE".into(), key(random)],
+        16 => vec!["MGET".into(), key(random), key(random), key(random)],
+        17 => vec!["MSET".into(), key(random), value(random), key(random), value(random)],
+        18 => vec!["DBSIZE".into()],
+        19 => vec!["PING".into()],
+        20 => vec!["ECHO".into(), value(random)],
+        21 => vec!["SELECT".into(), "0".into()],
+        22 => vec!["nonsense".into(), value(random)],
+        _ => vec!["FLUSHDB".into()],
+    };
+    // Now and then an argument too many or too few.
+    match random.random_range(0..30) {
+        0 => words.push("more".into()),
+        1 if words.len() > 1 => drop(words.pop()),
+        _ => {}
+    }
+    words
+}
+
+#[test]
+fn replies_are_those_of_redis() {
+    let Some(redis) = Redis::start() else {
+        return not_run("differential::replies_are_those_of_redis", "redis-server is not installed");
+    };
+    let world = World::start();
+    for seed in 0..20 {
+        let mut random = random_from_seed(seed);
+        let (mut ours, mut theirs) = (world.client(), Client::connect(redis.address));
+        for client in [&mut ours, &mut theirs] {
+            client.words("FLUSHDB");
+            if seed % 2 == 1 {
+                client.words("HELLO 3");
+            }
+        }
+        for _ in 0..60 {
+            let pipeline: Vec<Vec<String>> = (0..random.random_range(1..12)).map(|_| draw(&mut random)).collect();
+            let replies = |client: &mut Client| -> Vec<Reply> {
+                let bytes: Vec<u8> = pipeline.iter().flat_map(crate::support::request).collect();
+                client.send(bytes);
+                pipeline.iter().map(|_| client.reply()).collect()
+            };
+            let (ours, theirs) = (replies(&mut ours), replies(&mut theirs));
+            for ((command, ours), theirs) in pipeline.iter().zip(ours).zip(theirs) {
+                assert_eq!(ours, theirs, "seed {seed}: {command:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! A store, a gateway and clients for tests.
+
+mod client;
+mod not_run;
+mod process;
+mod world;
+
+pub use client::{Client, Reply, request};
+pub use not_run::not_run;
+pub use process::Process;
+pub use world::{World, options, with_store_client};

@@ -1,0 +1,94 @@
+//! A store and its gateway in a process of their own, which can be killed.
+//!
+//! The process is this test binary again, told by its environment to be the server.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use stonecast_gateway::{GatewayOptions, spawn};
+use stonecast_media::Durability;
+
+use super::world::serve;
+
+const DIRECTORY: &str = "STONECAST_TEST_SERVER_DIRECTORY";
+const DURABILITY: &str = "STONECAST_TEST_SERVER_DURABILITY";
+const CAPACITY: u64 = 1 << 30;
+
+/// See the module documentation. Killed when dropped.
+pub struct Process {
+    child: Child,
+    /// Where Redis clients connect.
+    pub address: SocketAddr,
+    /// Where metrics and health are.
+    pub admin: SocketAddr,
+}
+
+impl Process {
+    /// Starts one on the pool in `directory`, which is made if it is not there.
+    pub fn start(directory: &Path, durability: Durability) -> Self {
+        let ready = directory.join("ready");
+        // Of an earlier run.
+        let _ = std::fs::remove_file(&ready);
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "support::process::server_process", "--ignored", "--nocapture"])
+            .env(DIRECTORY, directory)
+            .env(DURABILITY, durability.to_string())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let text = loop {
+            match std::fs::read_to_string(&ready) {
+                Ok(text) if text.ends_with('\n') => break text,
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+            assert!(Instant::now() < deadline, "the server process starts");
+        };
+        let mut addresses = text.split_whitespace().map(|address| address.parse().unwrap());
+        let (address, admin) = (addresses.next().unwrap(), addresses.next().unwrap());
+        Self { child, address, admin }
+    }
+
+    /// Kills it at whatever it is doing.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may be killed already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Not a test: what the process runs.
+#[test]
+#[ignore = "the server of other tests, not a test"]
+fn server_process() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    let directory = Path::new(&directory);
+    let durability = match std::env::var(DURABILITY).unwrap().as_str() {
+        "power" => Durability::Power,
+        _ => Durability::Process,
+    };
+    let address = format!("shm:{}", directory.join("socket").display());
+    let mut gateway = None;
+    let start = || {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let mut options = GatewayOptions::new(any, &address);
+        options.admin = Some(any);
+        let handle = spawn(options).unwrap();
+        let (resp, admin) = (handle.resp_address(), handle.admin_address().unwrap());
+        gateway = Some(handle);
+        let ready = directory.join("ready");
+        std::fs::write(directory.join("ready.new"), format!("{resp} {admin}\n")).unwrap();
+        std::fs::rename(directory.join("ready.new"), ready).unwrap();
+    };
+    // Until it is killed.
+    serve(&directory.join("pool"), &address, durability, CAPACITY, start, &|| false);
+}
