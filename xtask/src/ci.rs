@@ -70,9 +70,10 @@ pub fn bench(arguments: &[String]) -> Result<bool> {
         println!("not run: every comparison with redis-server (it is not installed, and apt-get could not install it)");
     }
     let metadata = Metadata::of_the_workspace()?;
-    let mut command = cargo(&metadata.workspace_root, &["run", "--release", "--package", "stonecast-bench", "--"]);
-    command.args(arguments);
-    Ok(command.status()?.success())
+    // Its servers are processes of the binary that users run, which it looks for beside itself.
+    let binary = cargo(&metadata.workspace_root, &["build", "--release", "--package", BINARY_PACKAGE]).status()?;
+    let mut figures = cargo(&metadata.workspace_root, &["run", "--release", "--package", "stonecast-bench", "--"]);
+    Ok(binary.success() && figures.args(arguments).status()?.success())
 }
 
 /// What stands where it may not, as sentences.

@@ -21,8 +21,6 @@ mod configuration;
 mod failure;
 mod ndjson;
 mod output;
-#[allow(dead_code)]
-mod own_server;
 mod progress;
 mod session;
 mod signals;

@@ -1,18 +1,17 @@
 //! `import`: every entry of an NDJSON file, in its order.
 //!
-//! Many puts are in flight on one connection. They are posted in the order of the file and committed in the order in
-//! which they were posted, so the order of versions is the order of lines. Answers come in that order, too, so it is
-//! enough to wait for the oldest.
+//! Many puts are in flight on one connection. The client commits them in the order in which they are first polled, which
+//! is the order of the file, so the order of versions is the order of lines.
 
-use std::collections::VecDeque;
+use std::cell::Cell;
 use std::fs::File;
-use std::future::{Future, poll_fn};
 use std::io::{self, BufRead, BufReader};
+use std::iter;
 use std::path::Path;
-use std::pin::Pin;
-use std::task::Poll;
+use std::pin::pin;
 use std::time::Instant;
 
+use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use stonecast_store_direct::{Client, StoreError};
 
@@ -106,54 +105,31 @@ impl ImportFailure {
     }
 }
 
-type Put<'a> = Pin<Box<dyn Future<Output = Result<u64, StoreError>> + 'a>>;
-
 async fn store_all(client: &Client, mut reader: Reader<impl BufRead>, in_flight: usize, progress: &Progress) -> Stored {
-    let mut flying: VecDeque<(u64, u64, Put<'_>)> = VecDeque::with_capacity(in_flight);
+    let (broken, refused) = (Cell::new(None), Cell::new(false));
+    let entries = iter::from_fn(|| {
+        // After a refusal nothing more is sent; what is in flight is waited for.
+        let next = if refused.get() { Ok(None) } else { reader.next_entry() };
+        next.map_err(|error| broken.set(Some(error))).ok().flatten().map(|(entry, bytes)| (reader.line(), entry, bytes))
+    });
+    let put = |(line, Entry { key, value }, bytes)| async move { (line, bytes, client.put(&key, &value).await) };
+    let mut puts = pin!(stream::iter(entries).map(put).buffered(in_flight));
     let mut stored = Stored { entries: 0, bytes: 0, failure: None };
-    loop {
-        if flying.len() == in_flight {
-            land(&mut flying, &mut stored, progress).await;
-        }
-        let next = if stored.failure.is_none() { reader.next_entry() } else { Ok(None) };
-        match next {
-            Ok(Some((Entry { key, value }, bytes))) => {
-                let mut put: Put<'_> = Box::pin(async move { client.put(&key, &value).await });
-                // Posts it, which is all that the first poll can do; its turn to be waited for comes.
-                match poll_fn(|context| Poll::Ready(put.as_mut().poll(context))).await {
-                    Poll::Pending => flying.push_back((reader.line(), bytes, put)),
-                    Poll::Ready(result) => {
-                        flying.push_back((reader.line(), bytes, Box::pin(std::future::ready(result))));
-                    }
-                }
+    while let Some((line, bytes, result)) = puts.next().await {
+        match result {
+            Ok(_) => {
+                stored.entries += 1;
+                stored.bytes += bytes;
+                progress.advance(bytes);
             }
-            Ok(None) => break,
-            Err(error) => {
-                stored.failure = Some(ImportFailure::Line(error));
-                break;
-            }
-        }
-    }
-    while !flying.is_empty() {
-        land(&mut flying, &mut stored, progress).await;
-    }
-    stored
-}
-
-/// Waits for the oldest put. Of failures the first is kept: it names the earliest line.
-async fn land(flying: &mut VecDeque<(u64, u64, Put<'_>)>, stored: &mut Stored, progress: &Progress) {
-    let Some((line, bytes, put)) = flying.pop_front() else { return };
-    match put.await {
-        Ok(_) => {
-            stored.entries += 1;
-            stored.bytes += bytes;
-            progress.advance(bytes);
-        }
-        Err(error) => {
-            let earlier = matches!(&stored.failure, Some(ImportFailure::Store { line: known, .. }) if *known < line);
-            if !earlier {
+            // They come in the order of the file: the first one is the earliest.
+            Err(error) if stored.failure.is_none() => {
+                refused.set(true);
                 stored.failure = Some(ImportFailure::Store { line, error });
             }
+            Err(_) => {}
         }
     }
+    let broken = broken.take().map(ImportFailure::Line);
+    Stored { failure: stored.failure.or(broken), ..stored }
 }

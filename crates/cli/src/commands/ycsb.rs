@@ -1,6 +1,153 @@
-//! `bench ycsb`
-use crate::arguments::Ycsb;
+//! `bench ycsb`: loads a data set, runs a workload of YCSB on it, and says what came out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::statvfs;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+use stonecast_bench::direct::{
+    Amount, ServerOptions, ServerProcess, Session, Target, YcsbError, YcsbOptions, load, run as measure,
+};
+use stonecast_bench::{DataSet, YcsbResult};
+use stonecast_log::record_size;
+use stonecast_store_direct::limits::VALUE_SIZE_MAX;
+use stonecast_workload::{Distribution, KeyName, Mix};
+
+use crate::arguments::{DistributionArgument, DurabilityArgument, WorkloadArgument, Ycsb};
 use crate::failure::Failure;
-pub fn run(_: &Ycsb) -> Result<(), Failure> {
-    Err(Failure::operation(""))
+use crate::output;
+use crate::progress::Progress;
+
+/// Where a pool that need not survive power loss is put.
+const MEMORY: &str = "/dev/shm";
+/// More puts than a client does in a second, so that the pool does not fill: it is not cleaned yet.
+const PUTS_PER_SECOND_MAX: f64 = 3e6;
+/// The same where each batch waits for a disk.
+const DURABLE_PUTS_PER_SECOND_MAX: f64 = 1e6;
+/// A pool has at least this capacity, in bytes, and a multiple of it.
+const CAPACITY_STEP: u64 = 256 << 20;
+
+/// See the module documentation.
+pub fn run(flags: &Ycsb) -> Result<(), Failure> {
+    let options = options_of(flags)?;
+    let own = if flags.connect.is_some() { None } else { Some(start_server(flags, &options)?) };
+    let address = match (&own, &flags.connect) {
+        (Some(server), _) => server.address(),
+        (None, Some(address)) => address.to_string(),
+        (None, None) => unreachable!("without an address there is an own server"),
+    };
+    let server_pid = fill(&address, options.data)?;
+    let progress = Progress::of_count("measuring", Some(1000));
+    let target = Target { address, server_pid };
+    let result = measure(&target, &options, |share| progress.set((share * 1000.0) as u64)).map_err(|error| match error {
+        YcsbError::Options(message) => Failure::usage(message),
+        error => error.into(),
+    })?;
+    drop(progress);
+    drop(own);
+    if flags.json { output::json(&result) } else { output::table(&rows(&result)) }
+}
+
+fn options_of(flags: &Ycsb) -> Result<YcsbOptions, Failure> {
+    if flags.value_size.0 > VALUE_SIZE_MAX as u64 {
+        return Err(Failure::usage(format!("--value-size is at most {VALUE_SIZE_MAX} bytes")));
+    }
+    let seconds = Duration::try_from_secs_f64(flags.seconds).ok().filter(|time| !time.is_zero());
+    let seconds = seconds.ok_or_else(|| Failure::usage("--seconds is a time greater than 0"))?;
+    Ok(YcsbOptions {
+        mix: match flags.workload {
+            WorkloadArgument::A => Mix::A,
+            WorkloadArgument::B => Mix::B,
+            WorkloadArgument::C => Mix::C,
+            WorkloadArgument::UpdateOnly => Mix::UpdateOnly,
+        },
+        distribution: match flags.distribution {
+            DistributionArgument::Zipfian => Distribution::ScrambledZipfian,
+            DistributionArgument::Uniform => Distribution::Uniform,
+        },
+        data: DataSet { keys: flags.keys, value_size: flags.value_size.0 as usize, seed: flags.seed },
+        clients: flags.clients,
+        in_flight: flags.in_flight,
+        batch: flags.batch,
+        amount: flags.ops.map_or(Amount::Time(seconds), Amount::Operations),
+        with_limit: true,
+    })
+}
+
+/// Stores the data set, and returns the process number of the server.
+fn fill(address: &str, data: DataSet) -> Result<u32, Failure> {
+    let session =
+        Session::open(address).map_err(|error| Failure::operation(format!("{error}. Is `stonecast serve` running there?")))?;
+    let progress = Progress::of_count("loading", Some(data.keys));
+    load(&session, data, |stored| progress.set(stored))?;
+    drop(progress);
+    let stat = session.block_on(session.client().stat())?;
+    session.close();
+    u32::try_from(stat.process).map_err(|_| Failure::operation("the server does not tell its process number"))
+}
+
+/// A server of this command's own, on a pool that goes away with it.
+fn start_server(flags: &Ycsb, options: &YcsbOptions) -> Result<ServerProcess, Failure> {
+    let (durability, default) = match flags.durability {
+        DurabilityArgument::Process => ("process", Path::new(MEMORY)),
+        DurabilityArgument::Power => ("power", Path::new(".")),
+    };
+    let parent = flags.data.as_deref().unwrap_or(default);
+    let parent =
+        fs::canonicalize(parent).map_err(|error| Failure::operation(format!("cannot use {}: {error}", parent.display())))?;
+    let capacity = capacity_for(options, flags.durability, &parent)?;
+    let server = ServerProcess::start(ServerOptions { program: std::env::current_exe()?, parent, durability, capacity })?;
+    clean_up_on_signals(server.pool())?;
+    Ok(server)
+}
+
+/// Room for the data and for every write of the run, as far as the medium goes.
+fn capacity_for(options: &YcsbOptions, durability: DurabilityArgument, parent: &Path) -> Result<u64, Failure> {
+    let record = record_size(KeyName::of(options.data.keys).as_bytes().len(), options.data.value_size);
+    let writes = match options.amount {
+        _ if options.mix == Mix::C => 0,
+        Amount::Operations(count) => count,
+        Amount::Time(time) if durability == DurabilityArgument::Power => {
+            (time.as_secs_f64() * DURABLE_PUTS_PER_SECOND_MAX) as u64
+        }
+        Amount::Time(time) => (time.as_secs_f64() * PUTS_PER_SECOND_MAX) as u64,
+    };
+    let medium = statvfs(parent)?;
+    let wanted = (options.data.keys * 2).saturating_add(writes).saturating_mul(record);
+    let room = medium.f_bavail.saturating_mul(medium.f_frsize) / 2;
+    Ok(wanted.min(room).next_multiple_of(CAPACITY_STEP))
+}
+
+/// A person who stops a benchmark does not want its gigabytes.
+fn clean_up_on_signals(pool: PathBuf) -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            // The server ends with this process; what it holds open is freed then.
+            let _ = pool.parent().map(fs::remove_dir_all);
+            let _ = emulate_default_handler(signal);
+        }
+    });
+    Ok(())
+}
+
+fn rows(result: &YcsbResult) -> Vec<(&'static str, String)> {
+    let microseconds = |nanoseconds: u64| format!("{:.2} us", nanoseconds as f64 / 1000.0);
+    let of_limit = |limit: f64| format!("{limit:.0} operations/s, reached {:.2} of it", result.ops_per_s / limit);
+    vec![
+        ("workload", format!("{}, {} keys, values of {} B", result.workload, result.keys, result.value_size)),
+        ("clients", format!("{}, each with {} in flight, over {}", result.clients, result.in_flight, result.fabric)),
+        ("operations", format!("{} in {:.2} s, {} errors", result.ops, result.seconds, result.errors)),
+        ("throughput", format!("{:.0} operations/s", result.ops_per_s)),
+        ("latency p50", microseconds(result.p50_ns)),
+        ("latency p99", microseconds(result.p99_ns)),
+        ("latency p99.9", microseconds(result.p999_ns)),
+        ("server CPU", format!("{:.0} ns each operation", result.server_cpu_ns_per_op)),
+        ("client CPU", format!("{:.0} ns each operation", result.client_cpu_ns_per_op)),
+        ("bare loop", result.limit_ops_per_s.map_or("not measured for such values".to_owned(), of_limit)),
+    ]
 }

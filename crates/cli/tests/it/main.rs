@@ -13,3 +13,4 @@ mod kill;
 mod refusals;
 mod round_trip;
 mod transfer;
+mod ycsb;

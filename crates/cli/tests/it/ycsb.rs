@@ -1,0 +1,62 @@
+//! `bench ycsb`: that it measures, what it prints, and that it leaves nothing behind.
+
+use std::fs;
+
+use crate::support::{Place, Server, stonecast};
+
+const FIELDS: [&str; 16] = [
+    "workload",
+    "fabric",
+    "clients",
+    "in_flight",
+    "keys",
+    "value_size",
+    "ops",
+    "seconds",
+    "ops_per_s",
+    "p50_ns",
+    "p99_ns",
+    "p999_ns",
+    "errors",
+    "server_cpu_ns_per_op",
+    "client_cpu_ns_per_op",
+    "limit_ops_per_s",
+];
+
+#[test]
+fn each_workload_runs_on_a_server_of_its_own_that_leaves_nothing_behind() {
+    let place = Place::in_volatile_memory();
+    let data = place.path().to_str().expect("a name in UTF-8");
+    let run = |arguments: &[&str]| {
+        let common = ["bench", "ycsb", "--json", "--keys", "2000", "--ops", "3000", "--data", data];
+        stonecast(common.iter().chain(arguments)).json()
+    };
+    for arguments in [
+        &["--workload", "a", "--in-flight", "8"][..],
+        &["--workload", "b", "--clients", "2", "--distribution", "uniform"],
+        &["--workload", "c", "--batch", "16", "--value-size", "1KiB"],
+        &["--workload", "update-only", "--in-flight", "16"],
+    ] {
+        let result = run(arguments);
+        assert_eq!(result.as_object().expect("an object").len(), FIELDS.len(), "{result}");
+        FIELDS.iter().for_each(|field| assert!(!result[field].is_null(), "{field} in {result}"));
+        assert_eq!((&result["workload"], &result["errors"]), (&arguments[1].into(), &0.into()), "{result}");
+        assert!(result["ops"].as_u64() >= Some(3000), "{result}");
+        let left = fs::read_dir(place.path()).expect("a folder").count();
+        assert_eq!(left, 0, "pools of benchmarks go away");
+    }
+}
+
+#[test]
+fn a_running_server_can_be_measured_and_wrong_mixes_are_wrong_usage() {
+    let place = Place::in_volatile_memory();
+    let mut server = Server::start(&place.pool(), ["--durability", "process", "--capacity", "64MiB"]);
+    let arguments = ["bench", "ycsb", "--workload", "a", "--keys", "1000", "--ops", "1000"];
+    let table = server.client(&arguments);
+    assert!(table.text().lines().any(|line| line.starts_with("throughput")), "{}", table.text());
+    assert_eq!(server.client(&["stat", "--json"]).json()["keys"], 1000);
+    server.stop();
+    let message = stonecast(["bench", "ycsb", "--workload", "a", "--batch", "4", "--keys", "10"]).refusal(2).to_owned();
+    assert!(message.contains("batch"), "{message}");
+    stonecast(["bench", "ycsb", "--seconds", "0"]).refusal(2);
+}
