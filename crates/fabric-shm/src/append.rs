@@ -89,7 +89,6 @@ pub(crate) struct Buffer {
 /// Where a message goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reservation {
-    from: Cursor,
     slot: u64,
     in_next: bool,
     /// Into which buffer.
@@ -181,7 +180,7 @@ pub(crate) fn reserve(
                 if memory.compare_exchange(CURSOR, word, here.behind(strides, buffer.strides).pack()).is_ok() {
                     crate::step::step("append: reserved");
                     let offset = here.stride * u64::from(layout.stride);
-                    return Ok(Reservation { from, slot, in_next, buffer, offset });
+                    return Ok(Reservation { slot, in_next, buffer, offset });
                 }
             }
             // What was read may have been replaced while others moved the cursor; then it means nothing.

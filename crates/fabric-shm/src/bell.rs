@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stonecast_base::Nanoseconds;
-use stonecast_media::{MappedRegion, Region, Sealing};
+use stonecast_media::{MappedRegion, Sealing};
 
 use crate::doorbell;
 use crate::layout::{BELL_SIZE, SLEEPING};
@@ -58,9 +58,4 @@ pub(crate) fn ring(memory: &MappedRegion) {
     word.fetch_add(1);
     // Waking nobody is no failure: the sleeper sees the changed word.
     let _ = word.wake(1);
-}
-
-/// Whether memory that a peer says is its bell can be one.
-pub(crate) fn is_bell(memory: &MappedRegion) -> bool {
-    memory.size() == BELL_SIZE
 }

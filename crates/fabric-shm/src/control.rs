@@ -244,7 +244,7 @@ impl Control {
     /// Hangs up everything as the death of this process would.
     pub(crate) fn abandon(&self) {
         let state = &mut *self.shared.lock();
-        state.listeners.clear();
+        std::mem::take(&mut state.listeners).into_values().for_each(Listener::abandon);
         for entry in std::mem::take(&mut state.sockets).into_values() {
             // Fails only where the descriptor is not watched any more.
             let _ = epoll::delete(&self.shared.epoll, &*entry.socket);
@@ -261,6 +261,7 @@ impl Drop for Control {
             // A control thread that panicked has said so already.
             let _ = thread.join();
         }
+        self.shared.lock().listeners.clear();
         self.abandon();
     }
 }

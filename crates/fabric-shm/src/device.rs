@@ -90,7 +90,8 @@ impl ShmDevice {
             send_size_max: SEND_SIZE_MAX,
             private_data_size_max: PRIVATE_DATA_SIZE_MAX,
             multi_packet: !options.copying_only,
-            memory_windows: true,
+            // Strangers can be given windows only on whole regions.
+            memory_windows: !options.copying_only,
             flush_global: true,
             flush_persistent: false,
             atomic_write: true,

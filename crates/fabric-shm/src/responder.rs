@@ -2,7 +2,6 @@
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{Opcode, Placement, QueuePair, ReceiveRequest, Status, WorkCompletion};
-use stonecast_media::Region;
 
 use crate::clock;
 use crate::connection::Verdict;

@@ -109,6 +109,11 @@ impl Listener {
     pub(crate) fn accept(&self) -> io::Result<OwnedFd> {
         Ok(rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
     }
+
+    /// Stops listening and leaves the file, as the death of this process would.
+    pub(crate) fn abandon(mut self) {
+        self.identity = (0, 0);
+    }
 }
 
 impl Drop for Listener {

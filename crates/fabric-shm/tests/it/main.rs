@@ -1,0 +1,4 @@
+//! The shared-memory fabric from the outside.
+
+mod contract;
+mod world;
