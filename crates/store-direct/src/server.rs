@@ -10,6 +10,7 @@
 //! One task does everything in turn, so between two batches the state is at rest: index, segments and log agree.
 
 mod batch;
+mod peek;
 mod session;
 
 use std::cell::{Cell, RefCell};
