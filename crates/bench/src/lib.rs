@@ -11,10 +11,12 @@ pub mod direct;
 pub mod figures;
 mod latency;
 mod measured;
+mod noise;
 pub mod peers;
 mod result;
 
 pub use data_set::DataSet;
 pub use latency::{Latencies, Stopwatch, clock_look_ns, timing_interval};
 pub use measured::{Measured, median};
+pub use noise::busy_cores;
 pub use result::YcsbResult;

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser};
-use stonecast_bench::DataSet;
 use stonecast_bench::figures::{FigureOptions, run_figures};
+use stonecast_bench::{DataSet, busy_cores};
 
 /// Measures the figures of the project, each beside its yardstick, and says which ones miss their target.
 #[derive(Parser)]
@@ -32,6 +32,9 @@ struct Arguments {
     /// How many times each figure is measured, in turn with the others.
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
+    /// Bytes of a pool's log, where the data needs no more; the default is that of `stonecast serve`.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    capacity: u64,
     /// Seed of keys and values.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -54,6 +57,10 @@ struct Arguments {
 
 /// Operations drawn for each sequence: enough that a round touches most keys, few enough to draw in a second.
 const SEQUENCE_LENGTH: usize = 1 << 22;
+/// What other programs may use of the machine before a figure is worth little, in cores.
+const BUSY_CORES_MAX: f64 = 0.15;
+/// How long the machine is looked at for that.
+const LOOK: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -83,6 +90,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
         duration: Duration::try_from_secs_f64(arguments.seconds)?,
         puts: arguments.puts,
         repetitions: arguments.repetitions,
+        capacity: arguments.capacity,
         sequence_length: SEQUENCE_LENGTH,
         program,
         memory_folder: arguments.memory_folder.clone(),
@@ -98,6 +106,10 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
             eprintln!("{text}");
         }
     };
+    let busy = busy_cores(LOOK)?;
+    if busy > BUSY_CORES_MAX {
+        eprintln!("warning: other programs keep {busy:.1} cores busy; figures of this run are worth little");
+    }
     let report = run_figures(&options, &mut say)?;
     let text = if arguments.json { report.json_lines() } else { report.table() };
     std::io::stdout().write_all(text.as_bytes())?;

@@ -145,7 +145,13 @@ fn spawn(options: &ServerOptions, folder: &Path) -> Result<Child, ServerProcessE
         _ => {}
     }
     let said = fs::File::create(folder.join("said")).map_err(system("making a file for the server's words".to_owned()))?;
-    Command::new(&options.program)
+    let mut command = Command::new(&options.program);
+    // What a person has set for other servers is not for this one.
+    let settings = std::env::vars_os().map(|(name, _)| name);
+    settings.filter(|name| name.to_string_lossy().starts_with("STONECAST_")).for_each(|name| {
+        command.env_remove(name);
+    });
+    command
         .arg("serve")
         .arg("--data")
         .arg(folder.join(POOL))

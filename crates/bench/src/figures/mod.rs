@@ -44,6 +44,8 @@ pub struct FigureOptions {
     pub puts: u64,
     /// How many times everything is measured in turn.
     pub repetitions: u32,
+    /// Bytes of a pool's log, where the data needs no more. The index grows with it.
+    pub capacity: u64,
     /// Operations that are drawn beforehand for each sequence.
     pub sequence_length: usize,
     /// The `stonecast` binary, for servers.
@@ -186,9 +188,9 @@ fn record_size(data: &DataSet) -> u64 {
     (64 + stonecast_workload::KEY_NAME_SIZE_MAX as u64 + data.value_size as u64).next_multiple_of(64)
 }
 
-/// Capacity of a pool that takes the data and `more` records beside it, never smaller than what people use.
-fn capacity(data: &DataSet, more: u64) -> u64 {
-    const SMALLEST: u64 = 1 << 30;
+/// Capacity of a pool that takes the data and `more` records beside it, never smaller than asked for.
+fn capacity(options: &FigureOptions, more: u64) -> u64 {
     // A third more: segments have headers, and each client's last segment is not full.
-    ((data.keys + more) * record_size(data) * 4 / 3).max(SMALLEST).next_multiple_of(4 << 20)
+    let needed = (options.data.keys + more) * record_size(&options.data) * 4 / 3;
+    needed.max(options.capacity).next_multiple_of(4 << 20)
 }

@@ -31,7 +31,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
         program: options.program.clone(),
         parent: options.memory_folder.clone(),
         durability: "process",
-        capacity: capacity(&options.data, 0),
+        capacity: capacity(options, 0),
     })?;
     let session = Session::open(&server.address())?;
     load(&session, options.data, |_| {})?;

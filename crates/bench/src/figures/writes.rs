@@ -75,7 +75,7 @@ fn compare(run: &mut Run<'_>, comparisons: &[Comparison], setup: &Setup<'_>) -> 
         program: options.program.clone(),
         parent: setup.folder.to_owned(),
         durability: setup.durability,
-        capacity: capacity(&options.data, setup.puts + WARM_UP_PUTS * comparisons.len() as u64),
+        capacity: capacity(options, setup.puts + WARM_UP_PUTS * comparisons.len() as u64),
     })?;
     let session = Session::open(&server.address())?;
     load(&session, options.data, |_| {})?;
