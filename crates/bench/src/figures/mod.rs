@@ -194,3 +194,70 @@ fn capacity(options: &FigureOptions, more: u64) -> u64 {
     let needed = (options.data.keys + more) * record_size(&options.data) * 4 / 3;
     needed.max(options.capacity).next_multiple_of(4 << 20)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(only: &[&str]) -> FigureOptions {
+        FigureOptions {
+            data: DataSet { keys: 1000, value_size: 100, seed: 1 },
+            duration: Duration::from_millis(10),
+            puts: 100,
+            repetitions: 1,
+            capacity: 1 << 30,
+            sequence_length: 100,
+            program: PathBuf::from("/nowhere/stonecast"),
+            memory_folder: std::env::temp_dir(),
+            disk_folder: std::env::temp_dir(),
+            only: only.iter().map(|&name| name.to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_figure_that_does_not_exist_is_refused_before_anything_is_started() {
+        let result = run_figures(&options(&["get-limit", "get-limits"]), &mut |_| {});
+        assert!(matches!(result, Err(FiguresError::NoSuchFigure { name }) if name == "get-limits"));
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_started_ends_the_run_with_its_name() {
+        for name in ["get-limit", "put-redis", "restart-scan"] {
+            let error = run_figures(&options(&[name]), &mut |_| {});
+            // Where redis-server is not installed the figures that need it are not run, and no server is needed.
+            match error {
+                Err(error) => assert!(error.to_string().contains("/nowhere/stonecast"), "{error}"),
+                Ok(report) => assert_eq!((report.figures.len(), report.not_run.len()), (0, 1), "{name}"),
+            }
+        }
+    }
+
+    /// Needs the arm that takes note: a peer that is missing is no failure, and no success either.
+    #[test]
+    fn a_missing_peer_is_noted_at_its_figures_and_a_failing_one_ends_the_run() {
+        let options = options(&[]);
+        let mut run = Run { options: &options, say: &mut |_| {}, pairs: BTreeMap::new(), missing: BTreeMap::new() };
+        let both = [&plan::PUT_DURABLE_16, &plan::PUT_DURABLE_128];
+        let found = run.peer::<()>(Err(PeerError::Missing { program: "redis-server" }), &both).unwrap();
+        assert_eq!(found, None);
+        assert_eq!(run.missing.keys().copied().collect::<Vec<_>>(), ["put-durable-128", "put-durable-16"]);
+        let failed = PeerError::Answer { found: "nothing".to_owned(), expected: "something" };
+        assert!(run.peer::<()>(Err(failed), &both).is_err());
+        assert_eq!(run.peer(Ok(5), &both).unwrap(), Some(5));
+    }
+
+    #[test]
+    fn operations_that_failed_make_a_measurement_worthless() {
+        let measured = Measured { ops: 10, errors: 1, seconds: 1.0, ..Measured::default() };
+        assert!(matches!(speed("w", &measured), Err(FiguresError::OperationsFailed { errors: 1, ops: 10, .. })));
+        assert_eq!(speed("w", &Measured { errors: 0, ..measured }).unwrap(), 10.0);
+    }
+
+    #[test]
+    fn a_pool_takes_the_data_and_the_writes_and_is_no_smaller_than_asked_for() {
+        let options = options(&[]);
+        assert_eq!(capacity(&options, 0), 1 << 30);
+        let large = capacity(&options, 10_000_000);
+        assert!(large > 10_001_000 * 192 && large.is_multiple_of(4 << 20), "{large}");
+    }
+}
