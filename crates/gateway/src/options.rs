@@ -70,7 +70,7 @@ impl Default for GatewayLimits {
             connections: 10_000,
             request_size: 16 << 20,
             pipeline_depth: 1024,
-            output_size: 8 << 20,
+            output_size: 32 << 20,
             memory_size: 512 << 20,
             request_timeout: Duration::from_secs(60),
             output_timeout: Duration::from_secs(30),

@@ -136,8 +136,7 @@ impl Snapshot {
                 sum_ns += histogram.sum_ns();
             }
             let count = buckets.iter().sum();
-            let bounds = (0..BUCKETS).map(|index| if index == BUCKETS - 1 { f64::MAX } else { bucket_bound_seconds(index) });
-            let buckets: Vec<(f64, u64)> = bounds.zip(buckets).collect();
+            let buckets: Vec<(f64, u64)> = (0..BUCKETS).map(bucket_bound_seconds).zip(buckets).collect();
             let labels = [("path", "gateway"), ("kind", kind.name())];
             family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum_ns as f64 / 1e9, count, &buckets, None)?;
         }

@@ -3,6 +3,8 @@
 //! Requests are flat (an array of byte strings, or one inline line), so reading them needs no recursion. Replies are
 //! written in RESP2 or RESP3, as the connection asked with `HELLO`.
 
+#[cfg(test)]
+mod fuzz;
 mod inline;
 mod limits;
 mod reply;

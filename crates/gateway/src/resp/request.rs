@@ -120,6 +120,12 @@ impl RequestParser {
         consumed
     }
 
+    /// Bytes that it holds beside the input.
+    #[cfg(test)]
+    pub fn memory(&self) -> usize {
+        self.arguments.capacity() * size_of::<(u32, u32)>()
+    }
+
     /// Reads one item: a line or an argument. False: more input is needed.
     fn step(&mut self, input: &mut [u8], limits: &RequestLimits, commands: &mut Commands) -> Result<bool, ProtocolError> {
         if let Some(size) = self.announced {

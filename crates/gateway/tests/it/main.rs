@@ -1,7 +1,12 @@
 //! The gateway in front of a real store on shared memory: what clients see, what limits keep, what a kill leaves.
 
+mod admin;
 mod atomic;
 mod basics;
+mod crash;
 mod differential;
+mod idle;
+mod limits;
 mod pipeline;
+mod protection;
 mod support;

@@ -51,6 +51,21 @@ impl Process {
         Self { child, address, admin }
     }
 
+    /// Processor time that it has used.
+    pub fn processor_seconds(&self) -> f64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
+        let after_name = stat.rsplit_once(')').unwrap().1;
+        let ticks: f64 = after_name.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<f64>().unwrap()).sum();
+        ticks / rustix::param::clock_ticks_per_second() as f64
+    }
+
+    /// Memory that is its own: no files, and nothing that it shares.
+    pub fn private_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+    }
+
     /// Kills it at whatever it is doing.
     pub fn kill(mut self) {
         self.child.kill().unwrap();

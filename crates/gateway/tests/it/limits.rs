@@ -1,0 +1,201 @@
+//! What clients may use at most, and what happens to those that want more.
+
+use std::time::{Duration, Instant};
+
+use crate::support::{Client, Reply, World, options, request};
+
+/// A number of `INFO`.
+fn info(client: &mut Client, name: &str) -> u64 {
+    let report = client.words("INFO");
+    let prefix = format!("{name}:");
+    let line = report.text().lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_else(|| panic!("{name}"));
+    line.parse().unwrap()
+}
+
+/// Waits until `condition`, which comes true in far less time.
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Needs the count of connections.
+#[test]
+fn connections_beyond_the_limit_are_told_and_ended() {
+    let mut options = options();
+    options.limits.connections = 3;
+    let world = World::with(options);
+    let mut clients: Vec<Client> = (0..3).map(|_| world.client()).collect();
+    clients.iter_mut().for_each(|client| assert_eq!(client.words("PING"), Reply::simple("PONG")));
+    let mut refused = world.client();
+    assert_eq!(refused.reply().error(), "ERR max number of clients reached");
+    assert!(refused.has_ended());
+    drop(clients.pop());
+    wait_until("a seat becomes free", || {
+        let mut client = world.client();
+        client.send("PING\r\n");
+        matches!(client.try_reply(), Ok(Some(Reply::Simple(_))))
+    });
+    assert_eq!(clients[0].words("PING"), Reply::simple("PONG"));
+}
+
+/// Needs the deadline of replies, and the bound on how many wait: 400 MiB of them were asked for.
+#[test]
+fn a_client_that_takes_no_replies_is_cut_off_and_not_buffered_without_end() {
+    let mut options = options();
+    options.limits.output_size = 1 << 20;
+    options.limits.output_timeout = Duration::from_millis(500);
+    let world = World::with(options);
+    let mut observer = world.client();
+    observer.call([b"SET", &b"big"[..], &vec![b'x'; 1 << 20]]);
+    let mut slow = world.client();
+    slow.send("GET big\r\n".repeat(400));
+    let mut most = 0;
+    wait_until("the slow reader is cut off", || {
+        most = most.max(info(&mut observer, "used_memory"));
+        info(&mut observer, "connected_clients") == 1
+    });
+    // One piece of a batch above the limit: 32 values.
+    assert!(most < 70 << 20, "{most} bytes were held");
+    wait_until("its memory is free", || info(&mut observer, "used_memory") < 1 << 20);
+}
+
+/// Needs waiting replies to be no reason to stop reading as long as they are few: both sides would wait for each other.
+#[test]
+fn a_client_that_reads_only_after_it_has_sent_everything_is_served() {
+    let world = World::start();
+    let mut client = world.client();
+    client.call([b"SET", &b"k"[..], &[b'x'; 1000]]);
+    client.send("GET k\r\n".repeat(15_000));
+    for _ in 0..15_000 {
+        assert_eq!(client.reply().bytes().len(), 1000);
+    }
+}
+
+/// Needs the deadline of requests.
+#[test]
+fn half_a_request_and_silence_are_cut_off_and_idle_connections_are_not() {
+    let mut options = options();
+    options.limits.request_timeout = Duration::from_millis(300);
+    let world = World::with(options);
+    let mut idle = world.client();
+    let mut silent = world.client();
+    let mut dripping = world.client();
+    silent.send("*2\r\n$3\r\nGE");
+    assert!(silent.has_ended());
+    // One byte now and then does not help.
+    let start = Instant::now();
+    let mut bytes = b"*2\r\n$1000000\r\n".iter().copied().chain(std::iter::repeat(b'x'));
+    while std::io::Write::write_all(&mut dripping.socket, &[bytes.next().unwrap()]).is_ok() {
+        assert!(start.elapsed() < Duration::from_secs(30), "a dripping client is cut off");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(idle.words("PING"), Reply::simple("PONG"));
+}
+
+#[test]
+fn what_is_promised_costs_nothing_and_what_breaks_the_limits_ends_the_connection() {
+    let world = World::start();
+    let mut observer = world.client();
+    for (request, error) in [
+        (&b"*2\r\n$3\r\nGET\r\n$1073741824\r\n"[..], "ERR Protocol error: invalid bulk length"),
+        (b"*2\r\n$3\r\nGET\r\n$9223372036854775807\r\n", "ERR Protocol error: invalid bulk length"),
+        (b"*9223372036854775807\r\n", "ERR Protocol error: invalid multibulk length"),
+        (b"*1048577\r\n", "ERR Protocol error: invalid multibulk length"),
+        (&b"*1\r\n".repeat(200_000), "ERR Protocol error: expected '$', got '*'"),
+        (&b"a".repeat(70_000), "ERR Protocol error: too big inline request"),
+    ] {
+        let mut client = world.client();
+        client.send(request);
+        assert_eq!(client.reply().error(), error);
+        assert!(client.has_ended());
+    }
+    let before = info(&mut observer, "used_memory");
+    let promising: Vec<Client> = (0..20)
+        .map(|_| {
+            let mut client = world.client();
+            client.send("*2\r\n$3\r\nGET\r\n$16000000\r\nonly this");
+            client
+        })
+        .collect();
+    wait_until("all have arrived", || info(&mut observer, "connected_clients") >= 21);
+    let used = info(&mut observer, "used_memory").saturating_sub(before);
+    assert!(used < 20 * (128 << 10), "{used} bytes are held for promises of 320 MB");
+    drop(promising);
+}
+
+/// Needs the bound over all connections: each alone is within its limits.
+#[test]
+fn large_requests_of_many_share_a_bound() {
+    let mut options = options();
+    options.limits.memory_size = 4 << 20;
+    let world = World::with(options);
+    let mut observer = world.client();
+    let mut large: Vec<Client> = (0..8).map(|_| world.client()).collect();
+    for client in &mut large {
+        // A client that is refused before it has sent all may find the connection ended.
+        let _ = std::io::Write::write_all(
+            &mut client.socket,
+            &[b"*2\r\n$3\r\nGET\r\n$8000000\r\n", &vec![b'x'; 1 << 20][..]].concat(),
+        );
+    }
+    wait_until("some are refused", || info(&mut observer, "connected_clients") <= 6);
+    assert!(info(&mut observer, "used_memory") < 12 << 20);
+    drop(large);
+    let mut client = world.client();
+    assert_eq!(client.call([b"SET", &b"k"[..], &vec![b'x'; 1 << 20]]), Reply::simple("OK"));
+}
+
+#[test]
+fn commands_on_very_many_keys_are_answered_in_pieces() {
+    let world = World::start();
+    let mut client = world.client();
+    let keys: Vec<String> = (0..50_000).map(|number| format!("key:{number}")).collect();
+    let pairs = keys.iter().flat_map(|key| [key.as_str(), "v"]);
+    assert_eq!(client.call(["MSET"].into_iter().chain(pairs)), Reply::simple("OK"));
+    let all = |command| std::iter::once(command).chain(keys.iter().map(String::as_str)).chain(["nothing"]);
+    let values = client.call(all("MGET"));
+    assert_eq!(values.list().len(), 50_001);
+    assert!(values.list()[..50_000].iter().all(|value| *value == Reply::bulk("v")));
+    assert_eq!(client.call(all("EXISTS")), Reply::Integer(50_000));
+    assert_eq!(client.call(all("DEL")), Reply::Integer(50_000));
+    assert_eq!(client.call(all("EXISTS")), Reply::Integer(0));
+}
+
+/// A browser on the same machine that was tricked into sending a request here: none of it is done.
+#[test]
+fn requests_of_browsers_are_not_done() {
+    let world = World::start();
+    let mut browser = world.client();
+    browser.send("POST / HTTP/1.1\r\nHost: localhost\r\n\r\nSET k evil\r\n");
+    assert!(browser.has_ended());
+    assert_eq!(world.client().words("GET k"), Reply::NoBulk);
+}
+
+#[test]
+fn a_gateway_that_is_stopped_answers_what_it_has_read_and_ends_its_connections() {
+    let mut world = World::start();
+    let mut clients: Vec<Client> = (0..20).map(|_| world.client()).collect();
+    for client in &mut clients {
+        client.send(request(["SET", "k", "v"]));
+        assert_eq!(client.reply(), Reply::simple("OK"));
+    }
+    world.stop_gateway().unwrap();
+    clients.iter_mut().for_each(|client| assert!(client.has_ended()));
+}
+
+#[test]
+fn a_gateway_whose_store_is_gone_ends_and_says_why() {
+    let mut world = World::start();
+    let mut client = world.client();
+    assert_eq!(client.words("SET k v"), Reply::simple("OK"));
+    world.stop_store();
+    let refused = client.words("SET k w");
+    assert!(refused.error().contains("connection to the server ended"), "{refused:?}");
+    assert!(client.has_ended());
+    wait_until("the gateway ends", || world.gateway().is_finished());
+    let error = world.stop_gateway().unwrap_err();
+    assert!(error.to_string().contains("the connection to the server ended"), "{error}");
+}
