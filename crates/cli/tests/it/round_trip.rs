@@ -1,5 +1,7 @@
 //! The main job on real input: the descriptions of all packages are imported by one process, read by another, and
 //! exported byte for byte after the server was killed and started again.
+//!
+//! Needs the turns of the client, too: without them a small entry overtakes a large one, and the order changes.
 
 use std::fs;
 use std::path::Path;

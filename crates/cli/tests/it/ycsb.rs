@@ -41,7 +41,8 @@ fn each_workload_runs_on_a_server_of_its_own_that_leaves_nothing_behind() {
         assert_eq!(result.as_object().expect("an object").len(), FIELDS.len(), "{result}");
         FIELDS.iter().for_each(|field| assert!(!result[field].is_null(), "{field} in {result}"));
         assert_eq!((&result["workload"], &result["errors"]), (&arguments[1].into(), &0.into()), "{result}");
-        assert!(result["ops"].as_u64() >= Some(3000), "{result}");
+        // Whole batches.
+        assert!(result["ops"].as_u64() > Some(3000 - 16), "{result}");
         let left = fs::read_dir(place.path()).expect("a folder").count();
         assert_eq!(left, 0, "pools of benchmarks go away");
     }

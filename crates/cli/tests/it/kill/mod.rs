@@ -12,8 +12,10 @@
 //! anybody has read (visible implies durable). A key whose operation was under way when its writer died is left alone
 //! until the server's next death: an operation without an answer may take effect later.
 //!
-//! Needs the persist before the answer and the publication after it: with `publish` before `persist` in the server's
-//! batch, a value that the reader saw is gone after the next start.
+//! A process that dies loses nothing that it stored in a mapping, so these tests need what makes a write count and what
+//! finds it again. Each of them fails them: a stamp left out now and then, a rebuilt index in which the older record of a
+//! key wins, one that forgets tombstones, sequence numbers that start again. What power loss takes is for tests on a
+//! medium that can lose it.
 
 mod model;
 mod notes;
