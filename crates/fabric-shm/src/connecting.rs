@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-use stonecast_fabric::{
-    ConnectionEvent, ConnectionRequest, DeviceError, DisconnectCause, PeerIdentity, QueuePair, Status,
-};
+use stonecast_fabric::{ConnectionEvent, ConnectionRequest, DeviceError, DisconnectCause, PeerIdentity, QueuePair, Status};
 
 use crate::connection::{Connection, Offer, create_area, open_area};
 use crate::control::{ControlEvent, Token};

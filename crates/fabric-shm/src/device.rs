@@ -8,9 +8,9 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{
-    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, MemoryRegion, Operation,
-    QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue, SharedReceiveQueueOptions,
-    Status, WorkCompletion, WorkRequest,
+    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, DisconnectCause,
+    MemoryRegion, Operation, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey,
+    SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{MappedRegion, PersistentRegion, Region};
 
@@ -130,6 +130,16 @@ impl ShmDevice {
     /// can tell the difference.
     pub fn abandon(&self) {
         self.state.borrow().control.abandon();
+    }
+}
+
+impl Drop for ShmDevice {
+    fn drop(&mut self) {
+        for (_, qp) in self.state.get_mut().qps.iter() {
+            if let Some(connection) = qp.connection.as_ref().filter(|_| qp.is_connected()) {
+                connection.say_goodbye(DisconnectCause::Requested);
+            }
+        }
     }
 }
 

@@ -19,6 +19,8 @@ mod park;
 mod peer_memory;
 mod posting;
 mod primitive;
+#[cfg(all(test, not(loom)))]
+mod process_tests;
 mod queue_pair;
 mod registration;
 mod requester;

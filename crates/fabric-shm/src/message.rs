@@ -102,7 +102,9 @@ pub(crate) enum Message {
 pub(crate) enum Misunderstood {
     #[error("the peer does not speak the protocol of stonecast")]
     Magic,
-    #[error("the peer speaks version {0} of the shared-memory protocol, this program version {PROTOCOL_VERSION}; use the same version of stonecast on both sides")]
+    #[error(
+        "the peer speaks version {0} of the shared-memory protocol, this program version {PROTOCOL_VERSION}; use the same version of stonecast on both sides"
+    )]
     Version(u32),
     #[error("the peer sent a malformed packet")]
     Malformed,

@@ -12,7 +12,7 @@ use crate::device::{ShmDevice, State};
 use crate::doorbell;
 use crate::shared_receive_queue::Buffers;
 
-/// Longest sleep while a revocation waits for somebody to leave: such a wait is over in microseconds, or not at all.
+/// Longest sleep while somebody waits for a revocation that waits for somebody to leave: such a wait is over in microseconds, or not at all.
 const REVOCATION_SLEEP_NS: Nanoseconds = 200_000;
 
 impl Park for ShmDevice {
@@ -49,7 +49,7 @@ impl State {
     /// How long may pass until the device must look again by itself.
     fn patience_ns(&self) -> Option<Nanoseconds> {
         let queue_pairs = self.listed.iter().filter_map(|&handle| self.qps.get(handle)?.patience_ns()).min();
-        let is_revoking = !self.revocations.is_empty() || !self.zombies.is_empty();
-        queue_pairs.into_iter().chain(is_revoking.then_some(REVOCATION_SLEEP_NS)).min()
+        let revocations = (!self.revoking.is_empty()).then_some(REVOCATION_SLEEP_NS);
+        queue_pairs.into_iter().chain(revocations).min()
     }
 }

@@ -82,6 +82,23 @@ pub(crate) enum Resolved {
     Refused(Status),
 }
 
+/// A key that opens mapped memory for reading.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readable<'a> {
+    key: &'a Key,
+    pub(crate) mapping: &'a MappedRegion,
+}
+
+impl Readable<'_> {
+    /// Where `size` bytes at `address` are in the mapping.
+    #[inline]
+    pub(crate) fn place(&self, address: u64, size: u64) -> Option<u64> {
+        let offset = within(self.key, address, size)?;
+        // The key may say more than the region has.
+        if offset.checked_add(size)? > self.mapping.size() { None } else { Some(offset) }
+    }
+}
+
 /// What to ask the peer for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
@@ -100,24 +117,21 @@ impl PeerMemory {
         &self.table
     }
 
-    /// Where `size` bytes at `remote` can be read, if that needs nothing to be fetched first. The fast path: no
-    /// allocation, no change. [`PeerMemory::is_current`] is asked after the copy.
+    /// The key, if it is valid, was used for reading before, and can be used again with nothing to be fetched. The fast
+    /// path: no allocation, no change. [`PeerMemory::is_current`] is asked after the copy.
     #[inline]
-    pub(crate) fn readable(&self, remote: RemoteAddress, size: u64) -> Option<(&MappedRegion, u64)> {
-        let known = self.keys.get((remote.rkey.0 & 0xffff) as usize)?.as_ref()?;
-        let word = self.table.load(key_offset(remote.rkey));
-        if word != known.word || known.rkey != remote.rkey || !known.key.access.grants(Access::REMOTE_READ) {
+    pub(crate) fn readable(&self, rkey: Rkey) -> Option<Readable<'_>> {
+        let known = self.keys.get((rkey.0 & 0xffff) as usize)?.as_ref()?;
+        let word = self.table.load(key_offset(rkey));
+        if word != known.word || known.rkey != rkey || !known.key.access.grants(Access::REMOTE_READ) {
             return None;
         }
-        let offset = within(&known.key, remote.address, size)?;
-        let mapping = known.read.as_deref()?;
-        // The key may say more than the region has.
-        if offset.checked_add(size)? > mapping.size() { None } else { Some((mapping, offset)) }
+        Some(Readable { key: &known.key, mapping: known.read.as_deref()? })
     }
 
     /// The mapping that READs at `remote` copy from, and where in it.
     pub(crate) fn read_mapping(&self, remote: RemoteAddress) -> Option<(Rc<MappedRegion>, u64)> {
-        let (_, offset) = self.readable(remote, 0)?;
+        let offset = self.readable(remote.rkey)?.place(remote.address, 0)?;
         let known = self.keys.get((remote.rkey.0 & 0xffff) as usize)?.as_ref()?;
         Some((known.read.clone()?, offset))
     }

@@ -203,16 +203,28 @@ impl QueuePairState {
             return None;
         }
         let memory = &connection.memory;
+        // Reads of a batch mostly share a key, which is then looked up once per pass.
         if reads.len() > 1 {
+            let mut rkey = reads[0].remote.rkey;
+            let mut readable = memory.readable(rkey)?;
             for read in reads.iter() {
+                if read.remote.rkey != rkey {
+                    rkey = read.remote.rkey;
+                    readable = memory.readable(rkey)?;
+                }
                 let size = read.into.len() as u64;
-                let (mapping, at) = memory.readable(read.remote, size)?;
-                Region::prefetch(mapping, at, size);
+                readable.mapping.prefetch(readable.place(read.remote.address, size)?, size);
             }
         }
+        let mut rkey = reads.first()?.remote.rkey;
+        let mut readable = memory.readable(rkey)?;
         for read in reads.iter_mut() {
-            let (mapping, at) = memory.readable(read.remote, read.into.len() as u64)?;
-            Region::read(mapping, at, read.into);
+            if read.remote.rkey != rkey {
+                rkey = read.remote.rkey;
+                readable = memory.readable(rkey)?;
+            }
+            let at = readable.place(read.remote.address, read.into.len() as u64)?;
+            Region::read(readable.mapping, at, read.into);
         }
         memory.page().read_fence();
         let mut last = None;

@@ -31,7 +31,9 @@ use crate::table::Table;
 pub(crate) enum Phase {
     Idle,
     /// The request is out.
-    Connecting { token: Token },
+    Connecting {
+        token: Token,
+    },
     Connected,
     Error,
 }
@@ -125,8 +127,8 @@ impl QueuePairState {
         }
         let connection = self.connection.as_ref().expect("a connected queue pair has a connection");
         let arrived = self.refused_since.is_none() && !connection.consumer.is_empty(&*connection.area);
-        let acknowledged = !self.sends.is_empty()
-            && (connection.producer.has_news(&*connection.area) || connection.verdict().is_some());
+        let acknowledged =
+            !self.sends.is_empty() && (connection.producer.has_news(&*connection.area) || connection.verdict().is_some());
         arrived || acknowledged
     }
 

@@ -134,7 +134,9 @@ impl State {
 /// Whether peers can be given `access` to the region at all.
 fn check_access(local: &LocalRegion, access: Access) -> Result<(), DeviceError> {
     if access != Access::NONE && !local.is_shared {
-        return Err(refuse("peers can reach only memory that has a file which this process may write; register it with no access"));
+        return Err(refuse(
+            "peers can reach only memory that has a file which this process may write; register it with no access",
+        ));
     }
     if changes_memory(access) && local.write_sealed {
         return Err(refuse("the memory is sealed against writing by anybody else"));

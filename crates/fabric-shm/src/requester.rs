@@ -155,13 +155,15 @@ impl QueuePairState {
                 })
             }
             // What was stored to shared memory is visible to all processors; the fence puts it before what follows.
-            Operation::Flush { remote, size, placement: _ } => match connection.memory.resolve(remote, size, Access::REMOTE_FLUSH) {
-                Resolved::At(memory, _) => {
-                    memory.full_fence();
-                    Progress::Done
+            Operation::Flush { remote, size, placement: _ } => {
+                match connection.memory.resolve(remote, size, Access::REMOTE_FLUSH) {
+                    Resolved::At(memory, _) => {
+                        memory.full_fence();
+                        Progress::Done
+                    }
+                    other => not_there(connection, other),
                 }
-                other => not_there(connection, other),
-            },
+            }
         }
     }
 

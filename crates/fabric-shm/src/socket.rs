@@ -138,15 +138,17 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Err(error) => return Err(error.into()),
     };
     if FileType::from_raw_mode(status.st_mode) != FileType::Socket {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is in the way; remove it or choose another path"));
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "a file that is no socket is in the way; remove it or choose another path",
+        ));
     }
     match connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(unlink(path)?),
         // Also a full backlog, a socket of another type, or one that may not be touched: somebody's.
-        Ok(_) | Err(_) => Err(io::Error::new(
-            io::ErrorKind::AddrInUse,
-            "another process listens there; stop it or choose another path",
-        )),
+        Ok(_) | Err(_) => {
+            Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there; stop it or choose another path"))
+        }
     }
 }
 
@@ -164,9 +166,7 @@ pub(crate) fn send(socket: &OwnedFd, packet: &[u8], descriptors: &[BorrowedFd<'_
         assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)), "there is space for all descriptors of a packet");
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    let sent = rustix::io::retry_on_intr(|| {
-        rustix::net::sendmsg(socket, &[IoSlice::new(packet)], &mut control, flags)
-    })?;
+    let sent = rustix::io::retry_on_intr(|| rustix::net::sendmsg(socket, &[IoSlice::new(packet)], &mut control, flags))?;
     assert_eq!(sent, packet.len(), "packets are sent whole");
     Ok(())
 }
@@ -176,9 +176,8 @@ pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Packet>
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let message = rustix::io::retry_on_intr(|| {
-        rustix::net::recvmsg(socket.as_fd(), &mut [IoSliceMut::new(buffer)], &mut control, flags)
-    })?;
+    let message =
+        rustix::io::retry_on_intr(|| rustix::net::recvmsg(socket.as_fd(), &mut [IoSliceMut::new(buffer)], &mut control, flags))?;
     let mut descriptors = Vec::new();
     for ancillary in control.drain() {
         if let RecvAncillaryMessage::ScmRights(received) = ancillary {

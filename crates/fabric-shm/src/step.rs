@@ -58,5 +58,7 @@ pub(crate) mod testing {
             Fate::Stop => Signal::STOP,
         };
         kill_process(getpid(), signal).expect("a process can signal itself");
+        // Another thread may take the signal, and stop this one a moment later.
+        std::thread::sleep(std::time::Duration::from_millis(500));
     }
 }
