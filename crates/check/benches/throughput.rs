@@ -1,0 +1,30 @@
+//! How fast runs go: `cargo bench --package stonecast-check [--bench throughput] -- SCENARIO FIRST_SEED SEEDS`.
+
+use std::time::Instant;
+
+use stonecast_check::{run, scenario};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let name = arguments.first().map_or("store-direct", String::as_str);
+    let number = |index: usize, otherwise| arguments.get(index).map_or(otherwise, |text| text.parse().expect("a number"));
+    let (first, count): (u64, u64) = (number(1, 0), number(2, 20));
+    let scenario = scenario(name).expect("there is such a scenario");
+    let start = Instant::now();
+    let (mut events, mut operations, mut states, mut violations) = (0, 0, 0, 0);
+    for seed in first..first + count {
+        let report = run(scenario, seed);
+        (events, operations, states) = (events + report.events, operations + report.operations, states + report.crash_states);
+        for violation in &report.violations {
+            violations += 1;
+            println!("{name} {seed}: {}", violation.to_string().chars().take(600).collect::<String>());
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    println!(
+        "{name}: {count} seeds in {seconds:.2} s: {events} events ({:.0}/s), {operations} operations, {states} crash states \
+         ({:.0}/s), {violations} violations",
+        events as f64 / seconds,
+        states as f64 / seconds
+    );
+}

@@ -1,0 +1,221 @@
+//! A client of the run: connects, works off its part of the script, connects again when the server is gone.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use rand::RngExt as _;
+use stonecast_base::{Random, random_from_seed};
+use stonecast_fabric::Runtime;
+use stonecast_fabric_sim::Process;
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, Condition, Effect, StoreError, Written};
+
+use crate::direct::setup::Setup;
+use crate::history::{Answer, Call, Expected, History};
+use crate::oracles::values;
+use crate::values::{VALUE_SIZE_MIN, ValueId, encode};
+use crate::violation::Violation;
+
+/// Where the server listens.
+pub(crate) const ADDRESS: &str = "sim:store";
+/// Pause before a client that was refused tries again.
+const RETRY_NS: u64 = 200_000;
+
+/// What all clients share.
+pub(crate) struct Work {
+    pub setup: Setup,
+    pub keys: Vec<Vec<u8>>,
+    pub history: RefCell<History>,
+    /// Operations that nobody has begun.
+    pub left: Cell<u64>,
+    next_value: Cell<u32>,
+    pub violations: RefCell<Vec<Violation>>,
+    /// Answers that said that there is no room.
+    pub refusals: Cell<u64>,
+}
+
+impl Work {
+    pub fn new(setup: Setup, keys: Vec<Vec<u8>>) -> Rc<Self> {
+        let history = RefCell::new(History::new(setup.keys));
+        let left = Cell::new(setup.operations);
+        Rc::new(Self {
+            setup,
+            keys,
+            history,
+            left,
+            next_value: Cell::new(1),
+            violations: RefCell::default(),
+            refusals: Cell::new(0),
+        })
+    }
+
+    fn fresh_value(&self) -> ValueId {
+        ValueId(self.next_value.replace(self.next_value.get() + 1))
+    }
+
+    fn note(&self, violation: Violation) {
+        self.violations.borrow_mut().push(violation);
+    }
+}
+
+/// One client's life. `seed` tells it from the others.
+pub(crate) async fn live(work: Rc<Work>, process: Process, number: u32, seed: u64) {
+    let runtime = process.runtime();
+    while work.left.get() > 0 {
+        let Ok(port) = process.port(CLIENT_COMPLETIONS) else { return };
+        match Client::connect(port, runtime.clone(), ADDRESS).await {
+            Ok(client) => {
+                let lanes = (0..work.setup.lanes).map(|lane| {
+                    let (work, client) = (work.clone(), client.clone());
+                    let random = random_from_seed(seed ^ u64::from(lane) << 32 ^ work.left.get());
+                    Box::pin(run_lane(work, client, number, random)) as Pin<Box<dyn Future<Output = ()>>>
+                });
+                all(lanes.collect()).await;
+                if work.left.get() == 0 {
+                    client.close().await;
+                }
+            }
+            Err(_) => runtime.sleep(RETRY_NS).await,
+        }
+    }
+}
+
+/// Waits for all of them.
+async fn all(mut futures: Vec<Pin<Box<dyn Future<Output = ()>>>>) {
+    std::future::poll_fn(|context| {
+        futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
+        if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// One operation after the other, until the script or the connection ends.
+async fn run_lane(work: Rc<Work>, client: Client, number: u32, mut random: Random) {
+    let mut versions = HashMap::new();
+    while work.left.get() > 0 {
+        work.left.set(work.left.get() - 1);
+        let key = pick_key(&work.setup, &mut random);
+        let call = pick_call(&work, &mut random, versions.get(&key).copied());
+        let id = work.history.borrow_mut().call(number, key, call);
+        let size = pick_size(&work.setup, &mut random);
+        let result = execute(&work, &client, key, call, size).await;
+        let (answer, goes_on) = match result {
+            Ok(answer) => (answer, true),
+            Err(error) => judge_error(&work, &error),
+        };
+        let version = match answer {
+            Answer::Got(Some((_, version))) | Answer::Stored(version) => Some(version),
+            Answer::Conflict(version) => version.filter(|_| false),
+            _ => None,
+        };
+        match version {
+            Some(version) => _ = versions.insert(key, version),
+            None => _ = versions.remove(&key),
+        }
+        work.history.borrow_mut().answer(id, answer);
+        if !goes_on {
+            return;
+        }
+    }
+}
+
+/// What an error says of the operation, and whether the connection can still be used.
+fn judge_error(work: &Work, error: &StoreError) -> (Answer, bool) {
+    match error {
+        StoreError::Disconnected { .. } | StoreError::Device(_) => {}
+        StoreError::NoSpace => {
+            work.refusals.set(work.refusals.get() + 1);
+            return (Answer::Refused, true);
+        }
+        StoreError::NotPersisted => {}
+        other => work.note(Violation::new("clients see no errors but those of their surroundings", other.to_string())),
+    }
+    let answer = if error.effect() == Effect::None { Answer::Refused } else { Answer::Unknown };
+    (answer, false)
+}
+
+async fn execute(work: &Work, client: &Client, key: u32, call: Call, size: usize) -> Result<Answer, StoreError> {
+    let name = &work.keys[key as usize];
+    let mut bytes = Vec::new();
+    match call {
+        Call::Get => {
+            let Some(version) = client.get(name, &mut bytes).await? else { return Ok(Answer::Got(None)) };
+            let judged = values::identify(key, &bytes)
+                .and_then(|value| values::judge(&work.history.borrow(), key, value).map(|()| value));
+            Ok(match judged {
+                Ok(value) => Answer::Got(Some((value, version))),
+                Err(violation) => {
+                    work.note(violation);
+                    Answer::Refused
+                }
+            })
+        }
+        Call::Put(value) => {
+            encode(value, size, &mut bytes);
+            Ok(Answer::Stored(client.put(name, &bytes).await?))
+        }
+        Call::PutIf(value, expected) => {
+            encode(value, size, &mut bytes);
+            let condition = match expected {
+                Expected::Absent => Condition::Absent,
+                Expected::Version(version) => Condition::Version(version),
+            };
+            Ok(match client.put_if(name, &bytes, condition).await? {
+                Written::Done(version) => Answer::Stored(version),
+                Written::Conflict(present) => Answer::Conflict(present),
+            })
+        }
+        Call::Delete => Ok(Answer::Removed(client.delete(name).await?)),
+    }
+}
+
+fn pick_key(setup: &Setup, random: &mut Random) -> u32 {
+    // Half of the operations go to a quarter of the keys, so that operations on one key meet.
+    let few = setup.keys.div_ceil(4);
+    if random.random() { random.random_range(0..few) } else { random.random_range(0..setup.keys) }
+}
+
+fn pick_call(work: &Work, random: &mut Random, version: Option<u64>) -> Call {
+    let dice = random.random_range(0..100);
+    let setup = &work.setup;
+    if dice < setup.gets_percent {
+        Call::Get
+    } else if dice < setup.gets_percent + setup.deletes_percent {
+        Call::Delete
+    } else if dice >= 90 {
+        let expected = version.map_or(Expected::Absent, Expected::Version);
+        Call::PutIf(work.fresh_value(), expected)
+    } else {
+        Call::Put(work.fresh_value())
+    }
+}
+
+fn pick_size(setup: &Setup, random: &mut Random) -> usize {
+    let longest = if random.random_bool(0.8) { setup.value_size_max.min(128) } else { setup.value_size_max };
+    random.random_range(VALUE_SIZE_MIN..=longest.max(VALUE_SIZE_MIN))
+}
+
+/// A read of every key after everything, as a client sees it.
+pub(crate) async fn read_all(work: Rc<Work>, process: Process, runtime: Rc<dyn Runtime>) {
+    let client = loop {
+        let Ok(port) = process.port(CLIENT_COMPLETIONS) else { return };
+        match Client::connect(port, runtime.clone(), ADDRESS).await {
+            Ok(client) => break client,
+            Err(_) => runtime.sleep(RETRY_NS).await,
+        }
+    };
+    for key in 0..work.setup.keys {
+        let id = work.history.borrow_mut().call(u32::MAX, key, Call::Get);
+        let answer = match execute(&work, &client, key, Call::Get, 0).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                work.note(Violation::new("in the end everything can be read", error.to_string()));
+                Answer::Unknown
+            }
+        };
+        work.history.borrow_mut().answer(id, answer);
+    }
+    client.close().await;
+}

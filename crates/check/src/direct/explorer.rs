@@ -1,0 +1,123 @@
+//! Looks at what a power cut at one moment may leave: recovers each state, judges what is there, cuts the power again while
+//! that recovery runs, and once more when it is done.
+
+use std::rc::Rc;
+
+use rand::RngExt as _;
+use stonecast_base::{Random, random_from_seed};
+use stonecast_fabric_sim::{Fate, Wreck};
+
+use crate::direct::lab::{Contents, Lab};
+use crate::fates;
+use crate::oracles::acknowledged::Allowed;
+use crate::oracles::idempotence;
+use crate::violation::Violation;
+
+/// How much to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Effort {
+    /// States of one power cut.
+    pub states: u64,
+    /// States of a power cut during a recovery, for each recovery that is cut.
+    pub states_again: u64,
+    /// Of so many recoveries one is cut.
+    pub cut_one_in: u32,
+}
+
+/// See the module documentation.
+pub(crate) struct Explorer {
+    lab: Rc<Lab>,
+    effort: Effort,
+    random: Random,
+    /// States that were recovered, those of power cuts during recoveries among them.
+    pub states: u64,
+    /// Recoveries that were cut.
+    pub cut: u64,
+}
+
+/// What is wrong, and after which fates of the undecided lines.
+pub(crate) struct Finding {
+    pub violation: Violation,
+    pub fates: Vec<Fate>,
+}
+
+impl Explorer {
+    pub fn new(lab: Rc<Lab>, effort: Effort, seed: u64) -> Self {
+        Self { lab, effort, random: random_from_seed(seed), states: 0, cut: 0 }
+    }
+
+    /// Looks at the states of `wreck`, in which each key may have what is `allowed`.
+    pub fn explore(&mut self, wreck: &Wreck, allowed: &Allowed) -> Option<Finding> {
+        let mut random = self.random.clone();
+        let mut finding = None;
+        fates::each(wreck, self.effort.states, &mut random, &mut |fates| {
+            let found = self.look(wreck, fates, allowed);
+            finding = found.err().map(|violation| Finding { violation, fates: fates.to_vec() });
+            finding.is_none()
+        });
+        self.random = random;
+        finding
+    }
+
+    fn look(&mut self, wreck: &Wreck, fates: &[Fate], allowed: &Allowed) -> Result<(), Violation> {
+        if self.random.random_range(0..self.effort.cut_one_in.max(1)) == 0 {
+            return self.look_twice(wreck, fates, allowed);
+        }
+        self.states += 1;
+        let contents = self.lab.recover(wreck.survivor(fates))?;
+        judge(&contents, allowed)
+    }
+
+    /// Recovers, and looks at what a power cut at some moment of that leaves, and at what one behind it leaves.
+    fn look_twice(&mut self, wreck: &Wreck, fates: &[Fate], allowed: &Allowed) -> Result<(), Violation> {
+        self.cut += 1;
+        self.states += 1;
+        let bench = self.lab.begin(wreck.survivor(fates));
+        if self.random.random_bool(0.2) {
+            // In the middle of a header, which is stored twice when a pool is opened.
+            bench.backing.cut_power_after(self.random.random_range(0..2));
+        }
+        let mut wrecks = vec![bench.world.wreck(bench.machine, &bench.module)];
+        while bench.outcome().is_none() {
+            assert!(bench.world.step(), "a recovery ends or waits for something");
+            wrecks.push(bench.world.wreck(bench.machine, &bench.module));
+        }
+        let first = match bench.outcome().expect("just looked") {
+            Err(_) if bench.backing.power_was_cut() => None,
+            Err(violation) => return Err(violation),
+            Ok(contents) => {
+                judge(&contents, allowed)?;
+                Some(contents)
+            }
+        };
+        let last = wrecks.len() - 1;
+        let middle = self.random.random_range(0..=last);
+        let states = self.effort.states_again;
+        self.look_again(&wrecks[middle], states.div_ceil(2), |contents| judge(contents, allowed))?;
+        self.look_again(&wrecks[last], states / 2, |contents| match &first {
+            // Served now: what was found once stays.
+            Some(first) => idempotence::judge(&first.keys, &contents.keys).map_or(Ok(()), Err),
+            None => judge(contents, allowed),
+        })
+    }
+
+    fn look_again(
+        &mut self,
+        wreck: &Wreck,
+        states: u64,
+        judge: impl Fn(&Contents) -> Result<(), Violation>,
+    ) -> Result<(), Violation> {
+        let mut result = Ok(());
+        let mut random = self.random.clone();
+        self.states += fates::each(wreck, states, &mut random, &mut |fates| {
+            result = self.lab.recover(wreck.survivor(fates)).and_then(|contents| judge(&contents));
+            result.is_ok()
+        });
+        self.random = random;
+        result
+    }
+}
+
+fn judge(contents: &Contents, allowed: &Allowed) -> Result<(), Violation> {
+    allowed.judge(contents.values()).map_or(Ok(()), Err)
+}

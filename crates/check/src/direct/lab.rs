@@ -1,0 +1,122 @@
+//! A place where a wreck is recovered: a world of its own for each try, so that the world under test goes on undisturbed.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stonecast_fabric_sim::{Machine, MachineOptions, Module, Process, SimBacking, Survivor, World};
+use stonecast_media::{OpenMode, Pool};
+use stonecast_store_direct::{Server, ServerOptions, StoreError};
+
+use crate::direct::keys;
+use crate::oracles::space::{self, Space};
+use crate::oracles::values;
+use crate::values::ValueId;
+use crate::violation::Violation;
+
+/// See the module documentation.
+pub(crate) struct Lab {
+    pub options: MachineOptions,
+    pub keys: Vec<Vec<u8>>,
+}
+
+/// What a recovery found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Contents {
+    /// For each key, its value and version.
+    pub keys: Vec<Option<(ValueId, u64)>>,
+    pub torn_tails: u64,
+}
+
+/// A recovery under way.
+pub(crate) struct Bench {
+    pub world: World,
+    pub machine: Machine,
+    pub module: Rc<Module>,
+    pub backing: Rc<SimBacking>,
+    outcome: Rc<RefCell<Option<Result<Contents, Violation>>>>,
+}
+
+impl Lab {
+    /// A lab for wrecks of machines of `options`, of stores that know `keys` keys.
+    pub fn new(options: MachineOptions, keys: u32) -> Self {
+        Self { options: MachineOptions { cores: 1, ..options }, keys: (0..keys).map(keys::name).collect() }
+    }
+
+    /// Recovers what survived, and looks at every key.
+    pub fn recover(self: &Rc<Self>, survivor: Survivor) -> Result<Contents, Violation> {
+        let bench = self.begin(survivor);
+        while bench.outcome().is_none() {
+            assert!(bench.world.step(), "a recovery ends or waits for something");
+        }
+        bench.outcome().expect("just looked")
+    }
+
+    /// Begins to recover what survived; to be driven step by step.
+    pub fn begin(self: &Rc<Self>, survivor: Survivor) -> Bench {
+        let world = World::new(1);
+        let machine = world.machine(self.options);
+        let module = world.module(machine, survivor);
+        let process = world.observing_process(machine);
+        let backing = Rc::new(SimBacking::new(&module));
+        let outcome = Rc::new(RefCell::new(None));
+        let (lab, told, place) = (self.clone(), outcome.clone(), backing.clone());
+        process.clone().runtime().spawn(Box::pin(async move {
+            let result = lab.open(&process, place).await;
+            *told.borrow_mut() = Some(result);
+        }));
+        Bench { world, machine, module, backing, outcome }
+    }
+
+    async fn open(&self, process: &Process, backing: Rc<SimBacking>) -> Result<Contents, Violation> {
+        let refused = |error: StoreError| Violation::new("every crash can be recovered", error.to_string());
+        let (pool, _) = Pool::open(backing, OpenMode::Serve).map_err(|error| refused(error.into()))?;
+        let segments = u64::from(pool.segment_count());
+        let port = process.port(65_536).expect("completion queues");
+        let opened = Server::open(pool, port, process.runtime(), ServerOptions::default()).await;
+        let (server, report) = opened.map_err(refused)?;
+        let mut contents = Contents { keys: Vec::with_capacity(self.keys.len()), torn_tails: report.torn_tails };
+        let (mut bytes, mut live_bytes) = (Vec::new(), 0);
+        for (number, key) in (0..).zip(&self.keys) {
+            let version = server.peek(key, &mut bytes).map_err(refused)?;
+            contents.keys.push(match version {
+                Some(version) => {
+                    live_bytes += keys::record_size(number, bytes.len());
+                    Some((values::identify(number, &bytes)?, version))
+                }
+                None => None,
+            });
+        }
+        let stat = server.stat();
+        let space = Space {
+            segments,
+            counts: [stat.segments_free, stat.segments_partial, stat.segments_taken, stat.segments_full],
+            keys: stat.keys,
+            live_bytes: stat.live_bytes,
+            used_bytes: stat.used_bytes,
+            capacity: stat.capacity_bytes,
+        };
+        match space::judge(&space, contents.present(), live_bytes) {
+            Some(violation) => Err(violation),
+            None => Ok(contents),
+        }
+    }
+}
+
+impl Bench {
+    /// How the recovery ended, if it did.
+    pub fn outcome(&self) -> Option<Result<Contents, Violation>> {
+        self.outcome.borrow().clone()
+    }
+}
+
+impl Contents {
+    /// How many keys there are.
+    pub fn present(&self) -> u64 {
+        self.keys.iter().flatten().count() as u64
+    }
+
+    /// Each key with its value.
+    pub fn values(&self) -> impl Iterator<Item = (u32, ValueId)> {
+        (0..).zip(&self.keys).map(|(key, found)| (key, found.map_or(ValueId::ABSENT, |(value, _)| value)))
+    }
+}

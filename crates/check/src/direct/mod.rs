@@ -1,0 +1,12 @@
+//! The direct store in the simulated world.
+
+mod client;
+mod drive;
+mod explorer;
+mod host;
+mod keys;
+mod lab;
+mod setup;
+
+pub(crate) use drive::run;
+pub(crate) use setup::Setup;

@@ -1,0 +1,113 @@
+//! What a run is made of, drawn from its seed.
+
+use rand::RngExt as _;
+use stonecast_base::{Random, random_from_seed};
+use stonecast_fabric_sim::{Features, MachineOptions, Profile};
+use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, PoolOptions, ReceiveBuffers};
+use stonecast_store_direct::ClientPolicy;
+
+use crate::direct::explorer::Effort;
+
+/// See the module documentation.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub seed: u64,
+    pub machine: MachineOptions,
+    pub pool: PoolOptions,
+    pub policy: ClientPolicy,
+    /// Clients, each on a machine of its own.
+    pub clients: u32,
+    /// Operations that each client has under way, at most.
+    pub lanes: u32,
+    pub keys: u32,
+    /// Operations of all clients together.
+    pub operations: u64,
+    /// Longest value, bytes.
+    pub value_size_max: usize,
+    /// Of a hundred operations, so many are gets, and so many deletes.
+    pub gets_percent: u32,
+    pub deletes_percent: u32,
+    /// Ends of the server, of its machine's power, and of clients, in the course of the run.
+    pub server_kills: u32,
+    pub power_cuts: u32,
+    pub client_kills: u32,
+    /// Moments at which to look at what a power cut would leave.
+    pub crash_points: u32,
+    pub effort: Effort,
+}
+
+/// Smallest segments: recovery reads them whole.
+const SEGMENT_SIZE: u64 = 256 << 10;
+
+impl Setup {
+    /// A full run: clients on three machines and more, a thousand operations, crashes of everybody.
+    pub fn full(seed: u64) -> Self {
+        let random = &mut random_from_seed(seed);
+        let platform = platform(random);
+        let profile = Profile::ALL[random.random_range(0..Profile::ALL.len())];
+        let segments = random.random_range(12..24);
+        Self {
+            seed,
+            machine: machine(profile, platform),
+            pool: pool(seed, platform, segments),
+            policy: if random.random_bool(0.75) { ClientPolicy::Trusted } else { ClientPolicy::Copying },
+            clients: random.random_range(3..6),
+            lanes: random.random_range(1..5),
+            keys: random.random_range(4..40),
+            operations: 1000,
+            value_size_max: [64, 200, 1000, 9000][random.random_range(0..4)],
+            gets_percent: random.random_range(20..70),
+            deletes_percent: random.random_range(5..15),
+            server_kills: random.random_range(0..3),
+            power_cuts: random.random_range(0..3),
+            client_kills: random.random_range(0..3),
+            crash_points: 10,
+            effort: Effort { states: 40, states_again: 4, cut_one_in: 10 },
+        }
+    }
+
+    /// A short run whose every moment is looked at.
+    pub fn short(seed: u64) -> Self {
+        let full = Self::full(seed);
+        Self {
+            clients: 1 + (seed % 2) as u32,
+            lanes: 1 + (seed / 2 % 3) as u32,
+            keys: 4,
+            operations: 8,
+            value_size_max: 200,
+            gets_percent: 10,
+            server_kills: (seed % 5 == 0).into(),
+            power_cuts: (seed % 7 == 0).into(),
+            client_kills: 0,
+            crash_points: u32::MAX,
+            effort: Effort { states: fates_max(), states_again: 10, cut_one_in: 8 },
+            pool: pool(seed, full.pool.platform, 6),
+            ..full
+        }
+    }
+}
+
+/// As many states of one power cut as the release target samples.
+const fn fates_max() -> u64 {
+    10_000
+}
+
+fn machine(profile: Profile, platform: DeclaredPlatform) -> MachineOptions {
+    MachineOptions { profile, platform, features: Features::COMMON, cores: 4 }
+}
+
+fn platform(random: &mut Random) -> DeclaredPlatform {
+    let domains = [PersistenceDomain::Dmp, PersistenceDomain::Mhp, PersistenceDomain::Wsp, PersistenceDomain::PageFile];
+    let ddio = if random.random() { Ddio::On } else { Ddio::Off };
+    // Most of what can go wrong goes wrong where caches are lost.
+    let persistence_domain = if random.random() { PersistenceDomain::Dmp } else { domains[random.random_range(0..4)] };
+    DeclaredPlatform { persistence_domain, ddio, receive_buffers: ReceiveBuffers::Dram }
+}
+
+fn pool(seed: u64, platform: DeclaredPlatform, segments: u64) -> PoolOptions {
+    use rand::Rng as _;
+    let mut entropy = [0; 64];
+    random_from_seed(!seed).fill_bytes(&mut entropy);
+    let durability = Durability::Power;
+    PoolOptions { capacity: segments * SEGMENT_SIZE, segment_size: SEGMENT_SIZE, platform, durability, entropy }
+}

@@ -1,0 +1,210 @@
+//! Which of the states that a power cut may leave to look at.
+//!
+//! Each undecided line has some fates: none of its stores survived, the first, the first two, ... all, or one of them torn.
+//! Where all combinations are few, all are looked at. Otherwise:
+//!
+//! ```text
+//!   nothing survived, everything survived
+//!   each prefix of the program's stores          what a machine leaves that evicts in order
+//!   all but one line, all but two lines          what a forgotten write-back leaves
+//!   one line alone                               what an early eviction leaves
+//!   random combinations, for the rest
+//! ```
+
+use rand::RngExt as _;
+use stonecast_base::Random;
+use stonecast_fabric_sim::{Fate, Wreck};
+
+/// How many states to look at, at most. The bound of exhaustive search: twelve lines with two fates each.
+pub const EXHAUSTIVE_MAX: u64 = 4096;
+
+/// Calls `look` with combinations of fates of the undecided units of `wreck`, at most `limit`, until it says stop.
+/// Returns how many there were.
+pub fn each(wreck: &Wreck, limit: u64, random: &mut Random, look: &mut dyn FnMut(&[Fate]) -> bool) -> u64 {
+    let options: Vec<Vec<Fate>> = (0..wreck.undecided()).map(|unit| fates_of(wreck, unit)).collect();
+    let combinations = options.iter().try_fold(1u64, |product, fates| product.checked_mul(fates.len() as u64));
+    let mut states = States { limit, count: 0, stopped: false, look };
+    if combinations.is_some_and(|combinations| combinations <= limit.min(EXHAUSTIVE_MAX)) {
+        states.all(&options);
+    } else {
+        states.chosen(wreck, &options, random);
+    }
+    states.count
+}
+
+/// The fates of one unit, the first of which is that nothing survived.
+fn fates_of(wreck: &Wreck, unit: usize) -> Vec<Fate> {
+    let stores = wreck.stores(unit);
+    let mut fates: Vec<Fate> = (0..=stores).map(|stores| Fate { stores, torn: 0 }).collect();
+    for whole in 0..stores {
+        let parts = wreck.parts(unit, whole);
+        if parts.count_ones() > 1 {
+            let low = lower_half(parts);
+            fates.extend([low, parts & !low].map(|torn| Fate { stores: whole, torn }));
+        }
+    }
+    fates
+}
+
+/// The lower half of the bits that are set.
+fn lower_half(bits: u8) -> u8 {
+    let mut half = 0;
+    let mut rest = bits;
+    for _ in 0..bits.count_ones() / 2 {
+        let lowest = rest & rest.wrapping_neg();
+        half |= lowest;
+        rest &= !lowest;
+    }
+    half
+}
+
+struct States<'a> {
+    limit: u64,
+    count: u64,
+    stopped: bool,
+    look: &'a mut dyn FnMut(&[Fate]) -> bool,
+}
+
+impl States<'_> {
+    /// Looks at one state; whether to go on.
+    fn look(&mut self, fates: &[Fate]) -> bool {
+        if self.stopped || self.count == self.limit {
+            return false;
+        }
+        self.count += 1;
+        self.stopped = !(self.look)(fates);
+        !self.stopped
+    }
+
+    fn all(&mut self, options: &[Vec<Fate>]) {
+        let mut choice = vec![0; options.len()];
+        let mut fates: Vec<Fate> = options.iter().map(|fates| fates[0]).collect();
+        loop {
+            if !self.look(&fates) {
+                return;
+            }
+            // Counts up, the first unit being the lowest digit.
+            let Some(unit) = (0..choice.len()).find(|&unit| choice[unit] + 1 < options[unit].len()) else { return };
+            for lower in 0..unit {
+                choice[lower] = 0;
+                fates[lower] = options[lower][0];
+            }
+            choice[unit] += 1;
+            fates[unit] = options[unit][choice[unit]];
+        }
+    }
+
+    fn chosen(&mut self, wreck: &Wreck, options: &[Vec<Fate>], random: &mut Random) {
+        let units = options.len();
+        let nothing = vec![Fate::default(); units];
+        let everything: Vec<Fate> = (0..units).map(|unit| Fate { stores: wreck.stores(unit), torn: 0 }).collect();
+        self.look(&nothing);
+        self.look(&everything);
+        let mut cuts: Vec<u64> = (0..units).flat_map(|unit| wreck.serials(unit)).collect();
+        cuts.sort_unstable();
+        for cut in cuts {
+            let before = |unit| wreck.serials(unit).filter(|serial| *serial <= cut).count() as u32;
+            let prefix: Vec<Fate> = (0..units).map(|unit| Fate { stores: before(unit), torn: 0 }).collect();
+            self.look(&prefix);
+        }
+        let with = |base: &[Fate], changes: &[(usize, Fate)]| {
+            let mut fates = base.to_vec();
+            changes.iter().for_each(|&(unit, fate)| fates[unit] = fate);
+            fates
+        };
+        for unit in 0..units {
+            self.look(&with(&everything, &[(unit, Fate::default())]));
+            self.look(&with(&nothing, &[(unit, everything[unit])]));
+        }
+        // Pairs are many: at most half of what is left is spent on them.
+        let pairs_end = self.count + self.limit.saturating_sub(self.count) / 2;
+        'pairs: for first in 0..units {
+            for second in first + 1..units {
+                if self.count >= pairs_end {
+                    break 'pairs;
+                }
+                self.look(&with(&everything, &[(first, Fate::default()), (second, Fate::default())]));
+            }
+        }
+        while self.count < self.limit && !self.stopped {
+            let fates: Vec<Fate> = options.iter().map(|fates| fates[random.random_range(0..fates.len())]).collect();
+            self.look(&fates);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use stonecast_fabric_sim::{MachineOptions, Profile, SimBacking, Survivor, World};
+    use stonecast_media::{Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain, ReceiveBuffers};
+
+    use super::*;
+
+    fn wreck(stores: &[(u64, &[u8])]) -> Wreck {
+        let world = World::new(1);
+        let platform = DeclaredPlatform {
+            persistence_domain: PersistenceDomain::Dmp,
+            ddio: Ddio::On,
+            receive_buffers: ReceiveBuffers::Dram,
+        };
+        let machine = world.machine(MachineOptions { platform, ..MachineOptions::new(Profile::MODERN) });
+        let module = world.module(machine, Survivor::default());
+        let log = SimBacking::new(&module).open_log(LogOptions { capacity: 1 << 20, platform, durability: Durability::Power });
+        let log = log.unwrap();
+        stores.iter().for_each(|(offset, bytes)| log.write(*offset, bytes));
+        world.wreck(machine, &module)
+    }
+
+    fn states(wreck: &Wreck, limit: u64) -> (u64, BTreeSet<Vec<Fate>>) {
+        let mut seen = BTreeSet::new();
+        let count = each(wreck, limit, &mut stonecast_base::random_from_seed(1), &mut |fates| {
+            seen.insert(fates.to_vec());
+            true
+        });
+        (count, seen)
+    }
+
+    #[test]
+    fn few_lines_are_looked_at_in_every_combination() {
+        let lines = wreck(&[(0, &[1; 8]), (64, &[1; 8]), (64, &[2; 8]), (128, &[1; 16])]);
+        // One store; two stores; one store that tears in two ways.
+        let (count, seen) = states(&lines, EXHAUSTIVE_MAX);
+        assert_eq!((count, seen.len()), (2 * 3 * 4, 24));
+        let none = wreck(&[]);
+        assert_eq!(states(&none, EXHAUSTIVE_MAX).0, 1, "where nothing is undecided there is one state");
+    }
+
+    #[test]
+    fn many_lines_are_looked_at_in_the_states_that_matter_and_some_more() {
+        let bytes = [7; 64];
+        let stores: Vec<(u64, &[u8])> = (0..40).map(|line| (line * 64, &bytes[..])).collect();
+        let (count, seen) = states(&wreck(&stores), 2000);
+        assert_eq!(count, 2000);
+        let fate = |survives: bool| Fate { stores: u32::from(survives), torn: 0 };
+        for line in 0..40 {
+            assert!(seen.contains(&(0..40).map(|other| fate(other <= line)).collect::<Vec<_>>()), "prefix {line}");
+            assert!(seen.contains(&(0..40).map(|other| fate(other != line)).collect::<Vec<_>>()), "all but {line}");
+            assert!(seen.contains(&(0..40).map(|other| fate(other == line)).collect::<Vec<_>>()), "only {line}");
+        }
+        assert!(seen.iter().any(|fates| fates.iter().filter(|fate| fate.torn != 0).count() > 2), "torn lines");
+        assert!(seen.contains(&(0..40).map(|other| fate(other != 3 && other != 17)).collect::<Vec<_>>()));
+    }
+
+    #[test]
+    fn looking_stops_when_it_is_told_to() {
+        let lines = wreck(&[(0, &[1; 8]), (64, &[1; 8])]);
+        let mut count = 0;
+        each(&lines, 100, &mut stonecast_base::random_from_seed(1), &mut |_| {
+            count += 1;
+            count < 3
+        });
+        assert_eq!(count, 3);
+    }
+
+    #[test]
+    fn half_of_the_bits_are_the_lower_ones() {
+        assert_eq!((lower_half(0b1111_0000), lower_half(0b101), lower_half(0b111)), (0b0011_0000, 0b1, 0b1));
+    }
+}

@@ -1,0 +1,109 @@
+//! Acknowledged writes survive, and what was read does: after a crash each key has a value that some order of what clients
+//! saw before the crash explains.
+
+use crate::history::{Answer, Call, History, NEVER};
+use crate::oracles::linearizability;
+use crate::values::ValueId;
+use crate::violation::Violation;
+
+/// For each key, the values that it may have after a crash at the present moment of a history. Keys whose history did not
+/// grow are not looked at again.
+#[derive(Default)]
+pub struct Allowed {
+    keys: Vec<Key>,
+}
+
+#[derive(Clone, Default)]
+struct Key {
+    /// What of the history was looked at: calls and answers.
+    seen: (usize, usize),
+    values: Vec<ValueId>,
+}
+
+impl Allowed {
+    /// Brings the values up to date.
+    pub fn update(&mut self, history: &History) {
+        self.keys.resize(history.keys() as usize, Key::default());
+        for (number, key) in (0..).zip(&mut self.keys) {
+            let calls = history.of_key(number).count();
+            let open = history.of_key(number).filter(|operation| operation.answered == NEVER).count();
+            if key.values.is_empty() || key.seen != (calls, open) {
+                *key = Key { seen: (calls, open), values: values_after_crash(history, number) };
+            }
+        }
+    }
+
+    /// What `key` may have.
+    pub fn of_key(&self, key: u32) -> &[ValueId] {
+        &self.keys[key as usize].values
+    }
+
+    /// Judges what each key has.
+    pub fn judge(&self, found: impl IntoIterator<Item = (u32, ValueId)>) -> Option<Violation> {
+        found.into_iter().find(|(key, value)| !self.of_key(*key).contains(value)).map(|(key, value)| {
+            let allowed = self.of_key(key);
+            Violation::new("acknowledged writes survive", format!("key {key} has {value:?} after the crash, not one of {allowed:?}"))
+        })
+    }
+}
+
+/// The values that `key` may have if everything under way is cut off now.
+fn values_after_crash(history: &History, key: u32) -> Vec<ValueId> {
+    // A write that was answered before another one that was answered was called cannot be the last.
+    let writes = || history.of_key(key).filter(|operation| !matches!(operation.call, Call::Get));
+    let done = |answer| matches!(answer, Answer::Stored(_) | Answer::Removed(true));
+    let last_call = writes().filter(|write| done(write.answer)).map(|write| write.called).max().unwrap_or(0);
+    let mut candidates: Vec<ValueId> = writes()
+        .filter(|write| write.answered > last_call && !matches!(write.answer, Answer::Refused | Answer::Conflict(_)))
+        .map(|write| match write.call {
+            Call::Put(value) | Call::PutIf(value, _) => value,
+            Call::Delete | Call::Get => ValueId::ABSENT,
+        })
+        .collect();
+    if last_call == 0 {
+        candidates.push(ValueId::ABSENT);
+    }
+    candidates.sort_unstable();
+    candidates.dedup();
+    if candidates.len() > 1 {
+        candidates.retain(|&value| linearizability::check(history.of_key(key), Some(value)).is_ok());
+    }
+    candidates
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(value: u32) -> Call {
+        Call::Put(ValueId(value))
+    }
+
+    #[test]
+    fn after_a_crash_a_key_has_what_was_answered_or_what_was_under_way() {
+        let mut history = History::new(1);
+        let mut allowed = Allowed::default();
+        let mut values = |history: &History| {
+            allowed.update(history);
+            allowed.of_key(0).iter().map(|value| value.0).collect::<Vec<_>>()
+        };
+        assert_eq!(values(&history), [0]);
+        let first = history.call(0, 0, put(1));
+        assert_eq!(values(&history), [0, 1]);
+        history.answer(first, Answer::Stored(1));
+        assert_eq!(values(&history), [1]);
+        let (second, third) = (history.call(0, 0, put(2)), history.call(1, 0, put(3)));
+        assert_eq!(values(&history), [1, 2, 3]);
+        history.answer(third, Answer::Stored(2));
+        assert_eq!(values(&history), [2, 3]);
+        let read = history.call(1, 0, Call::Get);
+        history.answer(read, Answer::Got(Some((ValueId(3), 2))));
+        assert_eq!(values(&history), [2, 3], "the second may still come after what was read");
+        history.answer(second, Answer::Stored(3));
+        let read = history.call(1, 0, Call::Get);
+        history.answer(read, Answer::Got(Some((ValueId(2), 3))));
+        assert_eq!(values(&history), [2], "what was read last stays");
+        assert!(allowed.judge([(0, ValueId(2))]).is_none());
+        assert!(allowed.judge([(0, ValueId(3))]).is_some());
+    }
+}

@@ -1,0 +1,23 @@
+//! Recovery is idempotent: whatever happens to what a finished recovery left undecided, the next one finds the same.
+
+use crate::values::ValueId;
+use crate::violation::Violation;
+
+/// Judges what a second recovery found where a first one had found `first`: for each key its value and version.
+pub fn judge(first: &[Option<(ValueId, u64)>], second: &[Option<(ValueId, u64)>]) -> Option<Violation> {
+    let (key, (before, after)) = first.iter().zip(second).enumerate().find(|(_, (before, after))| before != after)?;
+    Some(Violation::new("recovery is idempotent", format!("key {key} had {before:?} and has {after:?} after another recovery")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_changes_from_one_recovery_to_the_next_is_found() {
+        let first = [Some((ValueId(1), 7)), None];
+        assert_eq!(judge(&first, &first), None);
+        assert!(judge(&first, &[None, None]).is_some());
+        assert!(judge(&first, &[Some((ValueId(1), 8)), None]).is_some());
+    }
+}

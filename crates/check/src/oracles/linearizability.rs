@@ -1,0 +1,444 @@
+//! Linearizability of the operations about one key: is there an order in which each took effect at one moment between its
+//! call and its answer, and which explains all answers? (Herlihy and Wing 1990; the search is that of Wing and Gong 1993
+//! with the memory of Lowe 2017.)
+//!
+//! An operation without an answer may have taken effect or not. One that was cut off by a crash took effect before it or
+//! never; that makes it *durable* linearizability (Izraelevitz et al. 2016): what was answered before a crash, and what was
+//! read before it, is there after it.
+//!
+//! ```text
+//!   search(done, value):
+//!     take every read that may be next and fits the value      (safe: it changes nothing, and cuts nothing off)
+//!     all answered operations done: yes
+//!     for each other operation that may be next:  search(done + it, its value)
+//!   never twice from the same (done, value)
+//! ```
+
+use std::collections::{HashMap, HashSet};
+
+use crate::history::{Answer, Call, Expected, Moment, NEVER, Operation};
+use crate::values::ValueId;
+
+/// Operations that overlap in time, at most: the width of the search's window.
+const WINDOW: usize = 512;
+/// Operations of a key without an answer, at most.
+const UNANSWERED_MAX: usize = 128;
+
+/// No order explains the answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotLinearizable {
+    /// How many of the answered operations, in the order of their calls, some order explains at most.
+    pub explained: usize,
+    /// The first answered operation, in the order of their calls, that no order explains together with those before it.
+    pub stuck: Option<Operation>,
+}
+
+/// What an operation does to the value of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    /// The value is this.
+    Read(ValueId),
+    /// The value is not as wanted.
+    Refuse(Wanted),
+    Write(ValueId),
+    Swap(Wanted, ValueId),
+    Remove,
+    RemoveNothing,
+}
+
+/// What a condition asks for, in terms of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Value(ValueId),
+    /// A version that no answer connects with a value: some value, nobody knows which.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    called: Moment,
+    answered: Moment,
+    action: Action,
+    operation: Operation,
+}
+
+impl Action {
+    /// The value afterwards; `None`: it cannot take effect on `value` with the answer that it got.
+    fn apply(self, value: ValueId) -> Option<ValueId> {
+        let holds = |expected| match expected {
+            Wanted::Value(wanted) => value == wanted,
+            Wanted::Unknown => false,
+        };
+        match self {
+            Self::Read(read) => (value == read).then_some(value),
+            Self::Refuse(expected) => (!holds(expected)).then_some(value),
+            Self::Write(new) => Some(new),
+            Self::Swap(expected, new) => holds(expected).then_some(new),
+            Self::Remove => (value != ValueId::ABSENT).then_some(ValueId::ABSENT),
+            Self::RemoveNothing => (value == ValueId::ABSENT).then_some(value),
+        }
+    }
+
+    fn changes(self) -> bool {
+        matches!(self, Self::Write(_) | Self::Swap(..) | Self::Remove)
+    }
+}
+
+/// Checks the operations about one key, in the order of their calls, of a key that was absent at first. `finally` is what
+/// the key turned out to have after all of them, if anybody looked.
+pub fn check<'a>(
+    operations: impl Iterator<Item = &'a Operation> + Clone,
+    finally: Option<ValueId>,
+) -> Result<(), NotLinearizable> {
+    let mut versions = HashMap::new();
+    for operation in operations.clone() {
+        match (operation.call, operation.answer) {
+            (_, Answer::Got(Some((value, version)))) => _ = versions.insert(version, value),
+            (Call::Put(value) | Call::PutIf(value, _), Answer::Stored(version)) => _ = versions.insert(version, value),
+            _ => {}
+        }
+    }
+    let mut answered: Vec<Step> = Vec::new();
+    let mut unanswered: Vec<Step> = Vec::new();
+    for operation in operations {
+        let Some(action) = action(operation, &versions) else { continue };
+        let step = Step { called: operation.called, answered: operation.answered, action, operation: *operation };
+        if operation.answer == Answer::Unknown { &mut unanswered } else { &mut answered }.push(step);
+    }
+    if let Some(value) = finally {
+        // A look after everything: later than every call, and with an answer that never comes too late.
+        let last = answered.iter().chain(&unanswered).map(|step| step.called.max(if step.answered == NEVER { 0 } else { step.answered }));
+        let called = last.max().unwrap_or(0) + 1;
+        let answer = Answer::Got((value != ValueId::ABSENT).then_some((value, 0)));
+        let operation = Operation { client: u32::MAX, key: 0, call: Call::Get, called, answer, answered: NEVER };
+        answered.push(Step { called, answered: NEVER, action: Action::Read(value), operation });
+    }
+    assert!(unanswered.len() <= UNANSWERED_MAX, "{} operations of one key without an answer", unanswered.len());
+    Search { answered, unanswered, seen: HashSet::new(), explained: 0 }.run()
+}
+
+/// What an operation does; `None`: nothing that could be seen.
+fn action(operation: &Operation, versions: &HashMap<u64, ValueId>) -> Option<Action> {
+    let expected = |expected| match expected {
+        Expected::Absent => Wanted::Value(ValueId::ABSENT),
+        Expected::Version(version) => versions.get(&version).map_or(Wanted::Unknown, |&value| Wanted::Value(value)),
+    };
+    Some(match (operation.call, operation.answer) {
+        (_, Answer::Refused) => return None,
+        (Call::Get, Answer::Got(found)) => Action::Read(found.map_or(ValueId::ABSENT, |(value, _)| value)),
+        (Call::Put(value), Answer::Stored(_) | Answer::Unknown) => Action::Write(value),
+        (Call::PutIf(value, condition), Answer::Stored(_) | Answer::Unknown) => Action::Swap(expected(condition), value),
+        (Call::PutIf(_, condition), Answer::Conflict(_)) => Action::Refuse(expected(condition)),
+        (Call::Delete, Answer::Removed(true) | Answer::Unknown) => Action::Remove,
+        (Call::Delete, Answer::Removed(false)) => Action::RemoveNothing,
+        (Call::Get, Answer::Unknown) => return None,
+        (call, answer) => panic!("{answer:?} is no answer to {call:?}"),
+    })
+}
+
+/// Which operations of a window are done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Window([u64; WINDOW / 64]);
+
+impl Window {
+    fn has(&self, index: usize) -> bool {
+        self.0[index / 64] >> (index % 64) & 1 == 1
+    }
+
+    fn add(&mut self, index: usize) {
+        self.0[index / 64] |= 1 << (index % 64);
+    }
+
+    fn with(mut self, index: usize) -> Self {
+        self.add(index);
+        self
+    }
+
+    /// Moves on over the operations at the start that are done; how many.
+    fn advance(&mut self) -> usize {
+        let full = self.0.iter().take_while(|word| **word == u64::MAX).count();
+        self.0.rotate_left(full);
+        self.0[WINDOW / 64 - full..].fill(0);
+        let more = self.0[0].trailing_ones();
+        if more > 0 {
+            for index in 0..self.0.len() {
+                let carried = self.0.get(index + 1).map_or(0, |next| next << (64 - more));
+                self.0[index] = self.0[index] >> more | carried;
+            }
+        }
+        full * 64 + more as usize
+    }
+}
+
+struct Search {
+    /// In the order of their calls.
+    answered: Vec<Step>,
+    unanswered: Vec<Step>,
+    /// From here no way leads to the end.
+    seen: HashSet<Done>,
+    explained: usize,
+}
+
+/// Which operations were done, and the value after them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Done {
+    /// All answered operations before this one are done.
+    base: usize,
+    /// Which of the answered operations from `base` on are done, one bit each.
+    window: Window,
+    /// Which unanswered ones are.
+    unanswered: u128,
+    value: ValueId,
+    /// The latest call of all that were done: what was cut off by a crash before it cannot be done any more.
+    latest: Moment,
+}
+
+impl Search {
+    fn run(mut self) -> Result<(), NotLinearizable> {
+        let start = Done { base: 0, window: Window::default(), unanswered: 0, value: ValueId::ABSENT, latest: 0 };
+        let mut stack = vec![start];
+        while let Some(done) = stack.pop() {
+            let done = self.take_reads(done);
+            self.explained = self.explained.max(done.base);
+            if done.base == self.answered.len() {
+                return Ok(());
+            }
+            if self.seen.insert(done) {
+                // The first answered one is tried first: it is on top.
+                self.push_choices(done, &mut stack);
+            }
+        }
+        Err(NotLinearizable { explained: self.explained, stuck: self.answered.get(self.explained).map(|step| step.operation) })
+    }
+
+    /// Calls before this moment may be next: nothing that is still to be done was answered before it.
+    fn horizon(&self, done: Done) -> Moment {
+        let mut horizon = NEVER;
+        for (index, step) in self.answered[done.base..].iter().enumerate() {
+            if step.called > horizon {
+                break;
+            }
+            assert!(index < WINDOW, "more than {WINDOW} operations of one key overlap");
+            if !done.window.has(index) {
+                horizon = horizon.min(step.answered);
+            }
+        }
+        horizon
+    }
+
+    /// What is called after this moment comes after a crash, and cuts off what may still be done.
+    fn barrier(&self, done: Done) -> Moment {
+        let open = |(index, step): &(usize, &Step)| done.unanswered >> index & 1 == 0 && step.answered > done.latest;
+        self.unanswered.iter().enumerate().filter(open).map(|(_, step)| step.answered).min().unwrap_or(NEVER)
+    }
+
+    /// Does all that may be next, changes nothing and cuts nothing off.
+    fn take_reads(&self, mut done: Done) -> Done {
+        let barrier = self.barrier(done);
+        loop {
+            let horizon = self.horizon(done).min(barrier);
+            let mut any = false;
+            for (index, step) in self.answered[done.base..].iter().enumerate().take(WINDOW) {
+                if step.called > horizon {
+                    break;
+                }
+                let open = !done.window.has(index);
+                if open && !step.action.changes() && step.action.apply(done.value).is_some() {
+                    done.window.add(index);
+                    done.latest = done.latest.max(step.called);
+                    any = true;
+                }
+            }
+            done.base += done.window.advance();
+            if !any {
+                return done;
+            }
+        }
+    }
+
+    fn push_choices(&self, done: Done, stack: &mut Vec<Done>) {
+        let horizon = self.horizon(done);
+        for (index, step) in self.unanswered.iter().enumerate() {
+            let open = done.unanswered >> index & 1 == 0;
+            if open && step.called < horizon && step.answered > done.latest
+                && let Some(value) = step.action.apply(done.value)
+                && value != done.value
+            {
+                let latest = done.latest.max(step.called);
+                stack.push(Done { unanswered: done.unanswered | 1 << index, value, latest, ..done });
+            }
+        }
+        let candidates = self.answered[done.base..].iter().enumerate().take(WINDOW);
+        let candidates: Vec<_> = candidates.take_while(|(_, step)| step.called <= horizon).collect();
+        for (index, step) in candidates.into_iter().rev() {
+            let open = !done.window.has(index);
+            if open && let Some(value) = step.action.apply(done.value) {
+                let latest = done.latest.max(step.called);
+                stack.push(Done { window: done.window.with(index), value, latest, ..done });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::RngExt as _;
+
+    use super::*;
+
+    /// An operation: (call, called, answer, answered).
+    type Told = (Call, Moment, Answer, Moment);
+
+    fn judged(told: &[Told], finally: Option<u32>) -> bool {
+        let operations: Vec<Operation> = told
+            .iter()
+            .map(|&(call, called, answer, answered)| Operation { client: 0, key: 0, call, called, answer, answered })
+            .collect();
+        check(operations.iter(), finally.map(ValueId)).is_ok()
+    }
+
+    fn put(value: u32) -> Call {
+        Call::Put(ValueId(value))
+    }
+
+    fn got(value: u32, version: u64) -> Answer {
+        Answer::Got((value != 0).then_some((ValueId(value), version)))
+    }
+
+    #[test]
+    fn a_read_sees_the_latest_write_or_one_under_way() {
+        let first = (put(1), 1, Answer::Stored(1), 2);
+        assert!(judged(&[first, (Call::Get, 3, got(1, 1), 4)], None));
+        assert!(!judged(&[first, (Call::Get, 3, got(0, 0), 4)], None), "the write is forgotten");
+        let second = (put(2), 3, Answer::Stored(2), 6);
+        assert!(judged(&[first, second, (Call::Get, 4, got(1, 1), 5), (Call::Get, 7, got(2, 2), 8)], None));
+        let read_new = (Call::Get, 4, got(2, 2), 5);
+        assert!(judged(&[first, second, read_new], None));
+        assert!(!judged(&[first, second, read_new, (Call::Get, 6, got(1, 1), 7)], None), "time runs backwards");
+    }
+
+    #[test]
+    fn what_has_no_answer_may_be_done_or_not_but_not_undone() {
+        let (first, lost) = ((put(1), 1, Answer::Stored(1), 2), (put(2), 3, Answer::Unknown, NEVER));
+        assert!(judged(&[first, lost], Some(1)) && judged(&[first, lost], Some(2)));
+        let seen = (Call::Get, 4, got(2, 2), 5);
+        assert!(judged(&[first, lost, seen], Some(2)));
+        assert!(!judged(&[first, lost, seen], Some(1)), "what was read is gone");
+    }
+
+    /// Needs `latest`: without it a write that a crash cut off can still be done after the crash.
+    #[test]
+    fn what_a_crash_cut_off_is_not_done_after_it() {
+        let (first, cut_off) = ((put(1), 1, Answer::Stored(1), 2), (put(2), 3, Answer::Unknown, 4));
+        let after = (Call::Get, 5, got(1, 1), 6);
+        assert!(judged(&[first, cut_off, after], Some(1)));
+        assert!(!judged(&[first, cut_off, after], Some(2)), "it comes back from the dead");
+    }
+
+    #[test]
+    fn conditions_are_judged_by_the_value_at_their_moment() {
+        let first = (put(1), 1, Answer::Stored(5), 2);
+        let swap = |expected, answer, called| (Call::PutIf(ValueId(2), expected), called, answer, called + 1);
+        assert!(judged(&[first, swap(Expected::Version(5), Answer::Stored(6), 3)], Some(2)));
+        assert!(judged(&[first, swap(Expected::Absent, Answer::Conflict(Some(5)), 3)], Some(1)));
+        assert!(!judged(&[first, swap(Expected::Absent, Answer::Stored(6), 3)], Some(2)));
+        assert!(!judged(&[first, swap(Expected::Version(5), Answer::Conflict(Some(5)), 3)], Some(1)));
+        let removed = (Call::Delete, 3, Answer::Removed(true), 4);
+        assert!(judged(&[first, removed, swap(Expected::Absent, Answer::Stored(7), 5)], Some(2)));
+        assert!(!judged(&[first, (Call::Delete, 3, Answer::Removed(false), 4)], None));
+        assert!(judged(&[first, (Call::Delete, 3, Answer::Refused, 4)], Some(1)));
+    }
+
+    /// The search against every order of a few operations.
+    #[test]
+    fn the_search_agrees_with_trying_all_orders() {
+        let mut random = stonecast_base::random_from_seed(11);
+        let mut yes = 0;
+        for _ in 0..20_000 {
+            let count = random.random_range(1..6);
+            let mut moments: Vec<Moment> = (1..=2 * count as u64).collect();
+            use stonecast_base::SliceExt as _;
+            moments.shuffle(&mut random);
+            let mut told: Vec<Told> = (0..count)
+                .map(|index| {
+                    let (one, other) = (moments[2 * index], moments[2 * index + 1]);
+                    let (called, answered) = (one.min(other), one.max(other));
+                    let value = random.random_range(0..3);
+                    match random.random_range(0..7) {
+                        5 => (Call::PutIf(ValueId(9), Expected::Absent), called, Answer::Conflict(None), answered),
+                        0 => (Call::Delete, called, Answer::Removed(random.random()), answered),
+                        1 | 2 => (put(value + 1), called, Answer::Stored(10 + index as u64), answered),
+                        3 => (put(value + 1), called, Answer::Unknown, if random.random() { NEVER } else { answered }),
+                        _ => (Call::Get, called, got(value, 0), answered),
+                    }
+                })
+                .collect();
+            told.sort_by_key(|told| told.1);
+            let finally = random.random_bool(0.5).then(|| random.random_range(0..3));
+            let expected = naive(&told, finally, &mut vec![false; count], 0, 0);
+            yes += u32::from(expected);
+            assert_eq!(judged(&told, finally), expected, "{told:?}, finally {finally:?}");
+        }
+        assert!((2000..18_000).contains(&yes), "both answers are tried: {yes} of 20000");
+    }
+
+    /// Tries everything.
+    fn naive(told: &[Told], finally: Option<u32>, done: &mut Vec<bool>, value: u32, latest: Moment) -> bool {
+        let open = |index: usize, done: &[bool]| !done[index] && told[index].2 != Answer::Unknown;
+        if (0..told.len()).all(|index| !open(index, done)) && finally.is_none_or(|finally| finally == value) {
+            return true;
+        }
+        (0..told.len()).any(|index| {
+            let (call, called, answer, answered) = told[index];
+            let overtakes = (0..told.len()).any(|other| open(other, done) && told[other].3 < called);
+            if done[index] || overtakes || answer == Answer::Unknown && answered < latest {
+                return false;
+            }
+            let next = match (call, answer) {
+                (Call::Get, Answer::Got(found)) => (found.map_or(0, |(value, _)| value.0) == value).then_some(value),
+                (Call::Put(new), _) => Some(new.0),
+                (Call::PutIf(..), _) => (value != 0).then_some(value),
+                (Call::Delete, Answer::Removed(there)) => (there == (value != 0)).then_some(0),
+                _ => None,
+            };
+            let Some(next) = next else { return false };
+            done[index] = true;
+            let found = naive(told, finally, done, next, latest.max(called));
+            done[index] = false;
+            found
+        })
+    }
+
+    #[test]
+    fn a_window_moves_over_what_is_done_at_its_start() {
+        let mut window = Window::default();
+        (0..200).chain([201, 300]).for_each(|index| window.add(index));
+        assert_eq!(window.advance(), 200);
+        let left: Vec<usize> = (0..WINDOW).filter(|&index| window.has(index)).collect();
+        assert_eq!((left, window.advance()), (vec![1, 100], 0));
+    }
+
+    #[test]
+    fn ten_thousand_operations_of_one_key_are_judged() {
+        let mut random = stonecast_base::random_from_seed(5);
+        let mut told: Vec<Told> = Vec::new();
+        let mut value = 0;
+        for index in 0..10_000u64 {
+            // Each takes effect at its own moment; calls and answers reach up to eight operations to either side.
+            let at = index * 100;
+            let (called, answered) = (at.saturating_sub(random.random_range(0..800)), at + random.random_range(1..800));
+            if random.random_bool(0.5) {
+                value = index as u32 + 1;
+                let unknown = index % 500 == 0;
+                told.push((put(value), called, if unknown { Answer::Unknown } else { Answer::Stored(index + 1) }, answered));
+            } else {
+                told.push((Call::Get, called, got(value, 0), answered));
+            }
+        }
+        told.sort_by_key(|told| told.1);
+        assert!(judged(&told, None));
+        let late = told.iter().rposition(|told| matches!(told.2, Answer::Got(Some(_)))).unwrap();
+        told[late].2 = got(1, 0);
+        assert!(!judged(&told, None), "one stale read among ten thousand is found");
+    }
+}

@@ -1,0 +1,61 @@
+//! No space is lost: every segment is free, in use or full, and what is in use is explained by what was written.
+
+use crate::violation::Violation;
+
+/// What a store says of its space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Segments that there are.
+    pub segments: u64,
+    /// Free, partly used and given to nobody, given to somebody, full.
+    pub counts: [u64; 4],
+    /// Keys that it counts.
+    pub keys: u64,
+    /// Bytes of their records that it counts.
+    pub live_bytes: u64,
+    /// Bytes below the ends of its segments.
+    pub used_bytes: u64,
+    /// Bytes that there are.
+    pub capacity: u64,
+}
+
+const ORACLE: &str = "no space is lost";
+
+/// Judges a store that serves nobody. `keys` and `live_bytes` are counted by hand.
+pub fn judge(space: &Space, keys: u64, live_bytes: u64) -> Option<Violation> {
+    let [_, _, taken, _] = space.counts;
+    let found = if space.counts.iter().sum::<u64>() != space.segments {
+        format!("{} segments are counted as {:?}", space.segments, space.counts)
+    } else if taken != 0 {
+        format!("{taken} segments belong to nobody that exists")
+    } else if space.keys != keys {
+        format!("{} keys are counted where there are {keys}", space.keys)
+    } else if space.live_bytes != live_bytes {
+        format!("{} live bytes are counted where there are {live_bytes}", space.live_bytes)
+    } else if space.used_bytes < live_bytes || space.used_bytes > space.capacity {
+        format!("{} bytes are used for {live_bytes} live ones in {}", space.used_bytes, space.capacity)
+    } else {
+        return None;
+    };
+    Some(Violation::new(ORACLE, found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_or_a_byte_that_is_not_accounted_for_is_found() {
+        let good = Space { segments: 4, counts: [1, 2, 0, 1], keys: 3, live_bytes: 300, used_bytes: 600, capacity: 4000 };
+        assert_eq!(judge(&good, 3, 300), None);
+        for bad in [
+            Space { counts: [1, 1, 0, 1], ..good },
+            Space { counts: [1, 1, 1, 1], ..good },
+            Space { keys: 4, ..good },
+            Space { live_bytes: 299, ..good },
+            Space { used_bytes: 200, ..good },
+        ] {
+            assert!(judge(&bad, 3, 300).is_some(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! No read returns a value that is torn or that nobody wrote to that key.
+
+use crate::history::{Call, History};
+use crate::values::{ValueId, decode};
+use crate::violation::Violation;
+
+const ORACLE: &str = "no value is torn or invented";
+
+/// Which value `bytes`, found at `key`, are.
+pub fn identify(key: u32, bytes: &[u8]) -> Result<ValueId, Violation> {
+    let text = || {
+        let start: Vec<String> = bytes.iter().take(24).map(|byte| format!("{byte:02x}")).collect();
+        format!("{} bytes of key {key} are no whole value: {}", bytes.len(), start.join(" "))
+    };
+    decode(bytes).ok_or_else(|| Violation::new(ORACLE, text()))
+}
+
+/// Judges that `value`, found at `key`, was written there by somebody.
+pub fn judge(history: &History, key: u32, value: ValueId) -> Result<(), Violation> {
+    let wrote = |call| matches!(call, Call::Put(written) | Call::PutIf(written, _) if written == value);
+    if value == ValueId::ABSENT || history.of_key(key).any(|operation| wrote(operation.call)) {
+        return Ok(());
+    }
+    Err(Violation::new(ORACLE, format!("key {key} has {value:?}, which nobody wrote there")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::encode;
+
+    #[test]
+    fn a_value_of_another_key_is_as_wrong_as_a_torn_one() {
+        let mut history = History::new(2);
+        history.call(0, 1, Call::Put(ValueId(4)));
+        assert!(judge(&history, 1, ValueId(4)).is_ok());
+        assert!(judge(&history, 0, ValueId(4)).is_err());
+        assert!(judge(&history, 0, ValueId::ABSENT).is_ok());
+        let mut bytes = Vec::new();
+        encode(ValueId(4), 100, &mut bytes);
+        assert_eq!(identify(1, &bytes), Ok(ValueId(4)));
+        bytes[50] ^= 1;
+        assert!(identify(1, &bytes).is_err());
+    }
+}

@@ -1,0 +1,49 @@
+//! What came out of a run.
+
+use std::collections::BTreeMap;
+
+use crate::violation::Violation;
+
+/// See the module documentation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What was run.
+    pub scenario: &'static str,
+    /// From which seed.
+    pub seed: u64,
+    /// Hash of all events: two runs of the same seed have the same.
+    pub hash: u64,
+    /// Events of the world.
+    pub events: u64,
+    /// Operations of clients.
+    pub operations: u64,
+    /// States after power cuts that were recovered and judged.
+    pub crash_states: u64,
+    /// How often each fault happened.
+    pub faults_hit: BTreeMap<&'static str, u64>,
+    /// What went wrong.
+    pub violations: Vec<Violation>,
+}
+
+impl Report {
+    pub(crate) fn new(scenario: &'static str, seed: u64) -> Self {
+        Self {
+            scenario,
+            seed,
+            hash: 0,
+            events: 0,
+            operations: 0,
+            crash_states: 0,
+            faults_hit: BTreeMap::new(),
+            violations: Vec::new(),
+        }
+    }
+
+    pub(crate) fn hit(&mut self, fault: &'static str) {
+        *self.faults_hit.entry(fault).or_default() += 1;
+    }
+
+    pub(crate) fn note(&mut self, violation: Violation) {
+        self.violations.push(violation);
+    }
+}
