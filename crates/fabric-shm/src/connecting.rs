@@ -236,11 +236,11 @@ impl State {
 
     /// The queue pair can try again.
     fn reset(&mut self, qp: QueuePair, reason: String) {
-        if let Ok(state) = self.queue_pair_mut(qp) {
-            if matches!(state.phase, Phase::Connecting { .. }) {
-                state.phase = Phase::Idle;
-                self.events.push_back(ConnectionEvent::Rejected { qp, reason });
-            }
+        if let Ok(state) = self.queue_pair_mut(qp)
+            && matches!(state.phase, Phase::Connecting { .. })
+        {
+            state.phase = Phase::Idle;
+            self.events.push_back(ConnectionEvent::Rejected { qp, reason });
         }
     }
 

@@ -10,6 +10,8 @@ mod control;
 mod device;
 mod doorbell;
 mod grants;
+#[cfg(all(test, not(loom)))]
+mod hostile_tests;
 mod key_table;
 mod layout;
 mod memory_region;

@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn copies_of_every_alignment_and_length_are_exact() {
         let from = MappedRegion::create_memory("from", 64 << 10, Sealing::None).unwrap();
-        let bytes: Vec<u8> = (0..64 << 10).map(|index: u32| (index * 7 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..64 << 10).map(|index: u32| ((index * 7) >> 3) as u8).collect();
         from.write(0, &bytes);
         let mut scratch = Vec::new();
         for (from_offset, to_offset) in [(0, 0), (1, 0), (0, 3), (5, 7), (8, 16)] {

@@ -99,13 +99,13 @@ fn footprint() -> (usize, usize) {
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// What a test keeps of the world: a folder for a socket, and the right to be alone.
-struct Stage {
+pub(crate) struct Stage {
     _folder: tempfile::TempDir,
-    address: String,
+    pub(crate) address: String,
     _alone: MutexGuard<'static, ()>,
 }
 
-fn stage() -> Stage {
+pub(crate) fn stage() -> Stage {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder for sockets");
     let address = format!("shm:{}", folder.path().join("socket").display());

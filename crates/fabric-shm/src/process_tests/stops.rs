@@ -71,11 +71,12 @@ fn invalidate(server: &End, rkey: stonecast_fabric::Rkey) -> Result<(), DeviceEr
 
 /// A server with a window that a peer is stopped inside of.
 struct Stopped {
-    _stage: Stage,
     server: End,
     peer: Peer,
     qp: stonecast_fabric::QueuePair,
     window: stonecast_fabric::Rkey,
+    /// Last, so that the device goes before the next test comes.
+    _stage: Stage,
 }
 
 fn stopped_writer() -> Stopped {

@@ -1,4 +1,7 @@
 //! The shared-memory fabric from the outside.
 
 mod contract;
+mod handshake;
+mod node;
+mod processes;
 mod world;
