@@ -218,7 +218,6 @@ impl State {
         let Some((qp, line, area)) = self.calls.remove(&token) else { return };
         match Connection::prepare(area, true, line.same_user, &hello, descriptors) {
             Ok(prepared) => {
-                self.control.connected(token, qp.0);
                 self.establish(qp, prepared.established(line), hello.private_data);
             }
             Err(error) => {

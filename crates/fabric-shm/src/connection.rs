@@ -194,9 +194,12 @@ impl Connection {
         }
     }
 
-    /// Asks for a region.
-    pub(crate) fn want(&self, wanted: Wanted) {
-        self.say(&Message::RegionWanted { region: wanted.region, writable: wanted.writable });
+    /// Asks for a region. Where the peer does not take packets now, the next attempt asks again.
+    pub(crate) fn want(&mut self, wanted: Wanted) {
+        let message = Message::RegionWanted { region: wanted.region, writable: wanted.writable };
+        if socket::send(&self.line.socket, &message.encode(), &[]).is_err() {
+            self.memory.not_asked(wanted);
+        }
     }
 
     /// Tells the peer that this side ends the connection.

@@ -201,13 +201,6 @@ impl Control {
         }
     }
 
-    /// The peer's acceptance was accepted: the connection belongs to `queue_pair`.
-    pub(crate) fn connected(&self, token: Token, queue_pair: u32) {
-        if let Some(entry) = self.shared.lock().sockets.get_mut(&token.0) {
-            entry.phase = Phase::Connected { queue_pair };
-        }
-    }
-
     /// Gives up on a request that was sent.
     pub(crate) fn hang_up(&self, token: Token) {
         let state = &mut *self.shared.lock();

@@ -1,4 +1,31 @@
 //! Verbs between processes of one host over shared memory: the requester's processor does what its NIC would do.
+//!
+//! ```text
+//!   Device (device)    posting, connecting, registration, revocation, park: what a program asks for
+//!     |
+//!   QueuePairState     requester: executes posts        responder: takes from the ring
+//!     |                   |                                |
+//!   Connection         PeerMemory (keys, mappings)      Producer, Consumer (ring), AppendQueue (append)
+//!     |                   |                                |
+//!   shared memory      KeyTable, regions                area, append queue          bell (doorbell)
+//!     |
+//!   Control            a thread: handshake, descriptors of regions (grants), deaths of peers
+//! ```
+//!
+//! `docs/design/0003-shared-memory-fabric.md` has the reasons. Invariants:
+//! - What a peer can write is read once, checked, and then used; nonsense ends that peer's connection and nothing else.
+//! - Whoever changes a peer's memory has announced it and looked at the key afterwards, so a revocation knows whom to
+//!   wait for (`announcement`).
+//! - A peer is gone when the kernel has closed its socket. The own end of a socket is closed by the device's thread
+//!   alone, when that is not inside the peer's memory.
+//! - Ring, append queue, announcement and doorbell are written against words (`primitive`) that are a mapping in
+//!   production and loom's in the model checks: `RUSTFLAGS="--cfg loom" cargo test -p stonecast-fabric-shm --release
+//!   --lib loom`.
+//!
+//! A crash at any instruction leaves memory that the kernel frees with its last mapping, and a socket file that the next
+//! server replaces.
+#![forbid(unsafe_code)]
+
 mod announcement;
 mod append;
 mod bell;

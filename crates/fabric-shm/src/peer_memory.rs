@@ -180,6 +180,13 @@ impl PeerMemory {
         }
     }
 
+    /// The question could not be asked.
+    pub(crate) fn not_asked(&mut self, wanted: Wanted) {
+        if let Some(entry) = self.regions.get_mut(&wanted.region) {
+            entry.files[usize::from(wanted.writable)] = Given::Unasked;
+        }
+    }
+
     /// Takes the peer's answer on a region.
     pub(crate) fn answered(&mut self, region: u32, writable: bool, grant: Option<RegionFile>) {
         let Some(entry) = self.regions.get_mut(&region) else { return };

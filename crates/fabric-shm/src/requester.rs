@@ -353,7 +353,7 @@ fn reach(
 }
 
 /// What to do about memory that is not there yet.
-fn not_there(connection: &Connection, resolved: Resolved) -> Progress {
+fn not_there(connection: &mut Connection, resolved: Resolved) -> Progress {
     match resolved {
         Resolved::Missing(wanted) => {
             connection.want(wanted);

@@ -24,15 +24,16 @@ pub(super) fn handle(shared: &Shared, state: &mut State, token: u64, packet: &[u
             let (peer, same_user) = (entry.peer, entry.same_user);
             shared.tell(state, ControlEvent::Request { token: named, peer, same_user, hello, descriptors });
         }
-        (Phase::Connecting { .. }, Message::Accept(hello)) if descriptors.len() == hello.descriptors() => {
+        (Phase::Connecting { queue_pair }, Message::Accept(hello)) if descriptors.len() == hello.descriptors() => {
+            // From here on its end is that of a connection, whether or not the device has taken note.
+            entry.phase = Phase::Connected { queue_pair };
             shared.tell(state, ControlEvent::Accepted { token: named, hello, descriptors });
         }
         (Phase::Connecting { .. }, Message::Reject(reason)) => {
             shared.forget(state, token);
             shared.tell(state, ControlEvent::Rejected { token: named, reason });
         }
-        // A peer that was accepted may speak before the device has taken note of the acceptance.
-        (Phase::Connected { .. } | Phase::Connecting { .. }, message) => connected(shared, state, token, message, descriptors),
+        (Phase::Connected { .. }, message) => connected(shared, state, token, message, descriptors),
         _ => misunderstood(shared, state, token, Misunderstood::Malformed),
     }
 }
@@ -63,8 +64,8 @@ fn connected(shared: &Shared, state: &mut State, token: u64, message: Message, m
 fn answer(shared: &Shared, state: &mut State, token: u64, region: u32, writable: bool) {
     let entry = &state.sockets[&token];
     let queue_pair = match entry.phase {
-        Phase::Connected { queue_pair } | Phase::Connecting { queue_pair } => queue_pair,
-        Phase::Greeting { .. } | Phase::Asked | Phase::Broken => return,
+        Phase::Connected { queue_pair } => queue_pair,
+        Phase::Greeting { .. } | Phase::Asked | Phase::Connecting { .. } | Phase::Broken => return,
     };
     let found = state.regions.get(&region);
     let granted = found.and_then(|found| Some((found, found.grant(queue_pair, entry.same_user, writable)?)));

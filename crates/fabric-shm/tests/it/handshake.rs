@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
-use stonecast_fabric::{ConnectionEvent, Device, DeviceError};
+use stonecast_fabric::{ConnectionEvent, Device, DeviceError, DisconnectCause};
 use stonecast_fabric_shm::ShmOptions;
 
 use crate::node::Node;
@@ -192,31 +192,62 @@ fn a_server_that_speaks_something_else_or_hangs_up_rejects() {
     assert!(called(&[]).contains("hung up"));
 }
 
-/// A connected peer whose control thread goes mad.
-#[test]
-fn nonsense_after_the_handshake_ends_the_connection() {
-    let mut stage = Stage::new(false);
+/// A node that calls, and somebody in the middle who hands its request to a real server and the answer back.
+struct Middle {
+    stage: Stage,
+    qp: stonecast_fabric::QueuePair,
+    _server: Node,
+    /// The middle's end of the caller's connection.
+    caller: OwnedFd,
+}
+
+fn middle() -> Middle {
+    let stage = Stage::new(false);
     let listener = packet_socket();
     rustix::net::bind(&listener, &stage.socket_address()).unwrap();
     rustix::net::listen(&listener, 8).unwrap();
-    // A node in the middle: hands the packets of a real server on, and then says something else.
     let mut server = Node::new(ShmOptions::default());
-    let real = format!("shm:{}", stage.folder.path().join("real").display());
-    server.device.listen(&real).unwrap();
+    let real = stage.folder.path().join("real");
+    server.device.listen(&format!("shm:{}", real.display())).unwrap();
     let qp = stage.node.queue_pair(None);
     stage.node.device.connect(qp, &stage.address(), b"").unwrap();
     let caller = rustix::net::accept(&listener).unwrap();
     let onward = packet_socket();
-    rustix::net::connect(&onward, &SocketAddrUnix::new(stage.folder.path().join("real").as_path()).unwrap()).unwrap();
+    rustix::net::connect(&onward, &SocketAddrUnix::new(&real).unwrap()).unwrap();
     hand_on(&caller, &onward);
     let theirs = server.queue_pair(None);
     server.answer(theirs);
     hand_on(&onward, &caller);
-    stage.node.event(|event| matches!(event, ConnectionEvent::Established { .. }));
-    say(&caller, b"nonsense", &[]);
-    let event = stage.node.event(|event| matches!(event, ConnectionEvent::Disconnected { .. }));
-    let cause = stonecast_fabric::DisconnectCause::QueuePairError;
-    assert_eq!(event, ConnectionEvent::Disconnected { qp, cause });
+    Middle { stage, qp, _server: server, caller }
+}
+
+impl Middle {
+    /// How the connection, once established, ends.
+    fn cause(&mut self) -> DisconnectCause {
+        self.stage.node.event(|event| matches!(event, ConnectionEvent::Established { .. }));
+        let event = self.stage.node.event(|event| matches!(event, ConnectionEvent::Disconnected { .. }));
+        let ConnectionEvent::Disconnected { qp, cause } = event else { unreachable!("just matched") };
+        assert_eq!(qp, self.qp);
+        cause
+    }
+}
+
+/// A connected peer whose control thread goes mad.
+#[test]
+fn nonsense_after_the_handshake_ends_the_connection() {
+    let mut middle = middle();
+    say(&middle.caller, b"nonsense", &[]);
+    assert_eq!(middle.cause(), DisconnectCause::QueuePairError);
+}
+
+/// Needs the phase to change with the acceptance itself: the device has not looked at it when the peer dies.
+#[test]
+fn a_peer_that_dies_right_after_it_accepted_is_noticed() {
+    let mut middle = middle();
+    middle.caller = packet_socket();
+    // Lets the control thread see both before the device looks.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(middle.cause(), DisconnectCause::PeerDied);
 }
 
 fn hand_on(from: &OwnedFd, to: &OwnedFd) {
