@@ -1,8 +1,9 @@
 //! What source text may not contain, and where.
 //!
-//! Two rules. `unsafe` stands in three crates alone, and the root of every other crate forbids it. Clocks, threads and
+//! Three rules. `unsafe` stands in three crates alone, and the root of every other crate forbids it. Clocks, threads and
 //! random sources stand at the edges alone, because everything between them must run the same way twice in the
-//! simulated world. Both look at code, not at comments or strings; the second does not look at tests.
+//! simulated world. Every file belongs to a crate: one that no `mod` names is not compiled, and its tests do not run. All
+//! look at code, not at comments or strings; the second does not look at tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,11 +31,20 @@ pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for package in &metadata.packages {
         findings.extend(unforbidden_roots(package, &metadata.workspace_root)?);
+        let mut sources = Vec::new();
         for file in rust_files(&package.folder())? {
-            let name = file.strip_prefix(&metadata.workspace_root).unwrap_or(&file);
             let source = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+            sources.push((file, source));
+        }
+        let code: String = sources.iter().map(|(_, source)| code_only(source)).collect();
+        for (file, source) in &sources {
+            let name = file.strip_prefix(&metadata.workspace_root).unwrap_or(file);
             let role = role(&package.name).unwrap_or(&package.name);
-            findings.extend(breaches(role, name, &source));
+            findings.extend(breaches(role, name, source));
+            let is_root = package.targets.iter().any(|target| target.src_path == *file);
+            if !is_root && !is_named(name, &code) {
+                findings.push(format!("{}:1: no `mod` names this file, so it is not compiled", name.display()));
+            }
         }
     }
     Ok(findings)
@@ -75,6 +85,13 @@ fn breaches(role: &str, file: &Path, source: &str) -> Vec<String> {
         }
     }
     findings
+}
+
+/// Whether a module of the name that `file` has is declared anywhere in the `code` of its package.
+fn is_named(file: &Path, code: &str) -> bool {
+    let stem = if file.ends_with("mod.rs") { file.parent().and_then(Path::file_name) } else { file.file_stem() };
+    let declaration = format!("mod {};", stem.unwrap_or_default().to_string_lossy());
+    lines_with_word(code, &declaration).next().is_some()
 }
 
 /// Files that are compiled for tests alone.
@@ -127,6 +144,17 @@ mod tests {
         assert_eq!(found("log", "crates/log/tests/it/main.rs", source), 1, "in tests, too");
         assert_eq!(found("media", "crates/media/src/mapping.rs", source), 0);
         assert_eq!(found("log", "crates/log/src/scan.rs", "// unsafe\nfn f() {} #[forbid(unsafe_code)]"), 0);
+    }
+
+    #[test]
+    fn a_file_that_no_module_names_is_found() {
+        let code = "mod order;\npub mod world;\n#[cfg(test)]\nmod tests;\nsubmod not;";
+        for named in ["tests/it/order.rs", "tests/it/world/mod.rs", "src/ring/tests.rs"] {
+            assert!(is_named(Path::new(named), code), "{named}");
+        }
+        for orphan in ["tests/it/reserve.rs", "src/reserve/mod.rs", "src/not.rs"] {
+            assert!(!is_named(Path::new(orphan), code), "{orphan}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod fabric;
 #[path = "../../../fabric/tests/it/loopback/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the stories need only a part of the reference provider")]
 mod loopback;
-mod sharing;
+mod order;
 mod reserve;
+mod sharing;
 mod world;
