@@ -253,3 +253,42 @@ fn nonsense_in_the_append_queue_ends_the_connections_that_use_it() {
     }
     scene.assert_contained();
 }
+
+/// A file that its owner can cut off is mapped only for whom this side called, or for its own user: touching what was
+/// cut off would kill this process. Needs `trusts_files`.
+#[test]
+fn memory_that_a_stranger_can_cut_off_is_not_mapped() {
+    let stage = stage();
+    let (strange, _) = device();
+    let victim = ShmDevice::new(ShmOptions { copying_only: true, ..ShmOptions::default() }).unwrap();
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(8192).unwrap();
+    let memory = MappedRegion::map(file.into(), 0, 8192, stonecast_media::Writable::Yes).unwrap();
+    let region = strange.register(Rc::new(memory), Access::REMOTE_READ).unwrap();
+    for victim_calls in [true, false] {
+        let address = format!("{}{victim_calls}", stage.address);
+        let (caller, server) = if victim_calls { (&victim, &strange) } else { (&strange, &victim) };
+        server.listen(&address).unwrap();
+        let new = |device: &ShmDevice| {
+            let cq = device.create_completion_queue(16).unwrap();
+            (device.create_queue_pair(options(cq)).unwrap(), cq)
+        };
+        let ((calling, calling_cq), (called, called_cq)) = (new(caller), new(server));
+        caller.connect(calling, &address, b"").unwrap();
+        let asked = until("a request", || match server.poll_connection()? {
+            ConnectionEvent::Request { request, .. } => Some(request),
+            _ => None,
+        });
+        server.accept(asked, called, b"").unwrap();
+        until("a connection", || caller.poll_connection());
+        let (qp, cq) = if victim_calls { (calling, calling_cq) } else { (called, called_cq) };
+        let own = victim.allocate(4096, Access::NONE).unwrap();
+        let remote = RemoteAddress { address: region.address, rkey: region.rkey };
+        let read = Operation::Read { local: LocalSpan { region: own, offset: 0, size: 64 }, remote };
+        victim.post_send(qp, &[request(read)]).unwrap();
+        let mut found = Vec::new();
+        until("a completion", || (victim.poll(cq, 1, &mut found) > 0).then_some(()));
+        let expected = if victim_calls { Status::Success } else { Status::RemoteOperation };
+        assert_eq!(found[0].status, expected);
+    }
+}

@@ -4,4 +4,5 @@ mod contract;
 mod handshake;
 mod node;
 mod processes;
+mod revocation;
 mod world;
