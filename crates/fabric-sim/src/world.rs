@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use rand::Rng as _;
 use stonecast_base::{Nanoseconds, random_from_seed};
-use stonecast_fabric::{Capabilities, DeviceError, Port, Runtime};
+use stonecast_fabric::{Capabilities, Device, DeviceError, Port, Runtime};
 use stonecast_media::DeclaredPlatform;
 
 use crate::clock::LocalClock;
@@ -72,13 +72,13 @@ impl MachineOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine(u32);
 
-/// A process: one thread on one core, and its view of its machine's NIC.
+/// A process: one thread on one core, and the devices that it has opened on its machine's NIC.
 #[derive(Clone)]
 pub struct Process {
     shared: Rc<Shared>,
+    machine: Machine,
     thread: u32,
-    context: u32,
-    device: Rc<SimDevice>,
+    contexts: Rc<RefCell<Vec<u32>>>,
 }
 
 impl World {
@@ -114,37 +114,12 @@ impl World {
             notice_ns: options.profile.cpu_notice_ns,
             clock: LocalClock::default(),
         });
-        self.open(machine, options, thread)
+        Process { shared: self.shared.clone(), machine, thread, contexts: Rc::default() }
     }
 
     /// Starts a process whose work takes no time: for tests that look at everything from outside.
     pub fn observing_process(&self, machine: Machine) -> Process {
-        let options = self.shared.machines.borrow()[machine.0 as usize].options;
-        self.open(machine, options, self.observer)
-    }
-
-    fn open(&self, machine: Machine, options: MachineOptions, thread: u32) -> Process {
-        let Features { multi_packet, memory_windows, flush_global, flush_persistent, atomic_write } = options.features;
-        let capabilities = Rc::new(Capabilities {
-            name: format!("simulated NIC of machine {} ({})", machine.0, options.profile.name),
-            send_size_max: SEND_SIZE_MAX,
-            private_data_size_max: PRIVATE_DATA_SIZE_MAX,
-            multi_packet,
-            memory_windows,
-            flush_global,
-            flush_persistent,
-            atomic_write,
-        });
-        let context = self.shared.net.borrow_mut().add_context(machine.0, thread, capabilities.clone());
-        let device = Rc::new(SimDevice {
-            net: self.shared.net.clone(),
-            executor: self.shared.executor.clone(),
-            time: self.shared.time.clone(),
-            context,
-            capabilities,
-            profile: options.profile,
-        });
-        Process { shared: self.shared.clone(), thread, context, device }
+        Process { shared: self.shared.clone(), machine, thread: self.observer, contexts: Rc::default() }
     }
 
     /// Puts a persistent memory module into a machine: empty, or with what survived elsewhere.
@@ -278,9 +253,31 @@ impl Shared {
 }
 
 impl Process {
-    /// Its view of the NIC.
-    pub fn device(&self) -> Rc<SimDevice> {
-        self.device.clone()
+    /// Opens the NIC of its machine: a device of its own, to which nothing of its other devices means anything.
+    pub fn open_device(&self) -> Rc<SimDevice> {
+        let shared = &self.shared;
+        let options = shared.machines.borrow()[self.machine.0 as usize].options;
+        let Features { multi_packet, memory_windows, flush_global, flush_persistent, atomic_write } = options.features;
+        let capabilities = Rc::new(Capabilities {
+            name: format!("simulated NIC of machine {} ({})", self.machine.0, options.profile.name),
+            send_size_max: SEND_SIZE_MAX,
+            private_data_size_max: PRIVATE_DATA_SIZE_MAX,
+            multi_packet,
+            memory_windows,
+            flush_global,
+            flush_persistent,
+            atomic_write,
+        });
+        let context = shared.net.borrow_mut().add_context(self.machine.0, self.thread, capabilities.clone());
+        self.contexts.borrow_mut().push(context);
+        Rc::new(SimDevice {
+            net: shared.net.clone(),
+            executor: shared.executor.clone(),
+            time: shared.time.clone(),
+            context,
+            capabilities,
+            profile: options.profile,
+        })
     }
 
     /// Its clock, its timers, its tasks.
@@ -288,16 +285,16 @@ impl Process {
         Rc::new(ThreadRuntime { executor: Rc::downgrade(&self.shared.executor), thread: self.thread })
     }
 
-    /// A port on its device that its thread looks at.
+    /// A port, on a device of its own, that its thread looks at.
     pub fn port(&self, capacity: u32) -> Result<Rc<Port>, DeviceError> {
-        let port = Rc::new(Port::new(self.device.clone(), capacity)?);
-        self.shared.executor.add_port(self.thread, &port);
-        Ok(port)
+        self.port_on(self.open_device(), capacity)
     }
 
-    /// Lets its thread look at a port that stands on its device in another way.
-    pub fn add_port(&self, port: &Rc<Port>) {
-        self.shared.executor.add_port(self.thread, port);
+    /// A port on `device`, one of its own or something around one, that its thread looks at.
+    pub fn port_on(&self, device: Rc<dyn Device>, capacity: u32) -> Result<Rc<Port>, DeviceError> {
+        let port = Rc::new(Port::new(device, capacity)?);
+        self.shared.executor.add_port(self.thread, &port);
+        Ok(port)
     }
 
     /// Replaces its clock.
@@ -308,7 +305,9 @@ impl Process {
     /// Ends it as `kill -9` would: no goodbye, nothing that it does is seen from now on. What its NIC has taken is still
     /// placed, and its memory is the machine's until the last peer has let go.
     pub fn kill(&self) {
-        self.shared.net.borrow_mut().kill(self.context, true);
+        for &context in &*self.contexts.borrow() {
+            self.shared.net.borrow_mut().kill(context, true);
+        }
         let observers = self.shared.executor.is_observer(self.thread);
         if !observers {
             self.shared.executor.kill(self.thread);

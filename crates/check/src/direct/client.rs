@@ -142,8 +142,8 @@ async fn execute(work: &Work, client: &Client, key: u32, call: Call, size: usize
     match call {
         Call::Get => {
             let Some(version) = client.get(name, &mut bytes).await? else { return Ok(Answer::Got(None)) };
-            let judged = values::identify(key, &bytes)
-                .and_then(|value| values::judge(&work.history.borrow(), key, value).map(|()| value));
+            let judged =
+                values::identify(key, &bytes).and_then(|value| values::judge(&work.history.borrow(), key, value).map(|()| value));
             Ok(match judged {
                 Ok(value) => Answer::Got(Some((value, version))),
                 Err(violation) => {

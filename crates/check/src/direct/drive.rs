@@ -122,7 +122,8 @@ impl Run {
         }
         let stuck = !self.world.step() || self.world.events() > EVENTS_MAX;
         if stuck {
-            self.report.note(Violation::new("what is asked for is answered", format!("stuck after {} events", self.world.events())));
+            self.report
+                .note(Violation::new("what is asked for is answered", format!("stuck after {} events", self.world.events())));
         }
         if let Some(ended) = self.host.ended() {
             self.report.violations.extend(host::judge_end(&ended));
@@ -198,7 +199,8 @@ impl Run {
         self.allowed.update(&self.work.history.borrow());
         let wreck = self.world.wreck(self.host.machine, &self.host.module);
         if let Some(finding) = self.explorer.explore(&wreck, &self.allowed) {
-            let text = format!("{} (power cut after event {}, {:?})", finding.violation.found, self.world.events(), finding.fates);
+            let text =
+                format!("{} (power cut after event {}, {:?})", finding.violation.found, self.world.events(), finding.fates);
             self.report.note(Violation::new(finding.violation.oracle, text));
         }
     }

@@ -3,7 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use stonecast_fabric::Device as _;
 use stonecast_fabric_sim::{Machine, Module, Process, SimBacking, Survivor, World};
 use stonecast_media::{OpenMode, Pool};
 use stonecast_store_direct::{Server, ServerOptions, StoreError};
@@ -42,8 +41,7 @@ impl Host {
     pub fn start(&mut self, world: &World) {
         assert!(self.running.is_none(), "one server at a time");
         let process = world.process(self.machine);
-        let running =
-            Running { process: process.clone(), stop: Rc::new(Cell::new(false)), ended: Rc::new(RefCell::new(None)) };
+        let running = Running { process: process.clone(), stop: Rc::new(Cell::new(false)), ended: Rc::new(RefCell::new(None)) };
         let (stop, ended) = (running.stop.clone(), running.ended.clone());
         let (module, options) = (self.module.clone(), self.options);
         process.runtime().spawn(Box::pin(async move {
@@ -90,8 +88,9 @@ impl Host {
 async fn serve(process: &Process, module: &Rc<Module>, options: ServerOptions, stop: &Cell<bool>) -> Result<(), StoreError> {
     let (pool, _) = Pool::open(Rc::new(SimBacking::new(module)), OpenMode::Serve)?;
     let port = process.port(65_536)?;
+    let device = port.device().clone();
     let (server, _) = Server::open(pool, port, process.runtime(), options).await?;
-    process.device().listen(ADDRESS)?;
+    device.listen(ADDRESS)?;
     server.run(&|| stop.get()).await?;
     server.close().await
 }

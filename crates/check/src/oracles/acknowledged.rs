@@ -42,7 +42,10 @@ impl Allowed {
     pub fn judge(&self, found: impl IntoIterator<Item = (u32, ValueId)>) -> Option<Violation> {
         found.into_iter().find(|(key, value)| !self.of_key(*key).contains(value)).map(|(key, value)| {
             let allowed = self.of_key(key);
-            Violation::new("acknowledged writes survive", format!("key {key} has {value:?} after the crash, not one of {allowed:?}"))
+            Violation::new(
+                "acknowledged writes survive",
+                format!("key {key} has {value:?} after the crash, not one of {allowed:?}"),
+            )
         })
     }
 }

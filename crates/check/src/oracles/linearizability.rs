@@ -107,7 +107,10 @@ pub fn check<'a>(
     }
     if let Some(value) = finally {
         // A look after everything: later than every call, and with an answer that never comes too late.
-        let last = answered.iter().chain(&unanswered).map(|step| step.called.max(if step.answered == NEVER { 0 } else { step.answered }));
+        let last = answered
+            .iter()
+            .chain(&unanswered)
+            .map(|step| step.called.max(if step.answered == NEVER { 0 } else { step.answered }));
         let called = last.max().unwrap_or(0) + 1;
         let answer = Answer::Got((value != ValueId::ABSENT).then_some((value, 0)));
         let operation = Operation { client: u32::MAX, key: 0, call: Call::Get, called, answer, answered: NEVER };
@@ -260,7 +263,9 @@ impl Search {
         let horizon = self.horizon(done);
         for (index, step) in self.unanswered.iter().enumerate() {
             let open = done.unanswered >> index & 1 == 0;
-            if open && step.called < horizon && step.answered > done.latest
+            if open
+                && step.called < horizon
+                && step.answered > done.latest
                 && let Some(value) = step.action.apply(done.value)
                 && value != done.value
             {

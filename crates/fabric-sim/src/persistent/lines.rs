@@ -66,6 +66,11 @@ pub(crate) struct Lines {
 const EMPTY: Line = Line { oldest: NONE, newest: NONE, count: 0 };
 
 impl Lines {
+    /// Stores that were ever noted.
+    pub fn noted(&self) -> u64 {
+        self.serial
+    }
+
     /// Stores that are kept.
     pub fn len(&self) -> usize {
         self.live

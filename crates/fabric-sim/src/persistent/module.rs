@@ -80,6 +80,11 @@ impl Module {
         self.content.borrow().medium.counts
     }
 
+    /// How many stores to undecided lines were noted so far: it changes whenever a power cut may leave something new.
+    pub fn stores(&self) -> u64 {
+        self.content.borrow().lines.noted()
+    }
+
     /// Counts what the medium still holds in its buffer as written.
     pub fn drain(&self) {
         self.content.borrow_mut().medium.drain();

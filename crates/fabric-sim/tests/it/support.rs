@@ -3,8 +3,7 @@
 use std::rc::Rc;
 
 use stonecast_fabric::{
-    Access, ConnectionEvent, Device as _, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions, RemoteAddress,
-    Status,
+    Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions, RemoteAddress, Status,
 };
 use stonecast_fabric_sim::{Fate, Features, Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, World};
 use stonecast_media::{
@@ -45,9 +44,10 @@ impl Stage {
         };
         let log = SimBacking::new(&module).open_log(LogOptions { capacity: LOG_SIZE, platform, durability }).unwrap();
         let access = Access::REMOTE_READ.and(Access::REMOTE_WRITE).and(Access::REMOTE_ATOMIC).and(Access::REMOTE_FLUSH);
-        let remote = server.device().register_persistent(log.clone(), access).unwrap();
         let (port, server_port) = (client.port(256).unwrap(), server.port(256).unwrap());
-        server.device().listen("sim:server").unwrap();
+        let (client, serving) = (port.device().clone(), server_port.device().clone());
+        let remote = serving.register_persistent(log.clone(), access).unwrap();
+        serving.listen("sim:server").unwrap();
         let options = |port: &Port| QueuePairOptions {
             send_cq: port.send_cq(),
             receive_cq: port.receive_cq(),
@@ -57,17 +57,17 @@ impl Stage {
             rnr_retry_count: 3,
             rnr_retry_delay_ns: 10_000,
         };
-        let qp = client.device().create_queue_pair(options(&port)).unwrap();
-        let server_qp = server.device().create_queue_pair(options(&server_port)).unwrap();
-        client.device().connect(qp, "sim:server", b"").unwrap();
+        let qp = client.create_queue_pair(options(&port)).unwrap();
+        let server_qp = serving.create_queue_pair(options(&server_port)).unwrap();
+        client.connect(qp, "sim:server", b"").unwrap();
         world.block_on(async {
             server_port.activity().await;
             let Some(ConnectionEvent::Request { request, .. }) = server_port.take_event() else { panic!("a request") };
-            server.device().accept(request, server_qp, b"").unwrap();
+            serving.accept(request, server_qp, b"").unwrap();
             port.activity().await;
             assert!(matches!(port.take_event(), Some(ConnectionEvent::Established { .. })));
         });
-        let buffer = client.device().allocate(1 << 16, Access::NONE).unwrap();
+        let buffer = client.allocate(1 << 16, Access::NONE).unwrap();
         Self { world, machine, server, module, log, remote, port, qp, buffer, _server_port: server_port }
     }
 

@@ -38,7 +38,7 @@ fn tasks_of_one_core_take_turns_and_those_of_two_run_side_by_side() {
         for _ in 0..2 {
             let process = world.process(machine);
             let (runtime, ends) = (process.runtime(), ends.clone());
-            let device = process.device();
+            let device = process.open_device();
             process.runtime().spawn(Box::pin(async move {
                 use stonecast_fabric::Device as _;
                 let region = device.allocate(1 << 20, stonecast_fabric::Access::NONE).unwrap();
