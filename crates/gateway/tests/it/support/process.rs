@@ -21,8 +21,6 @@ pub struct Process {
     child: Child,
     /// Where Redis clients connect.
     pub address: SocketAddr,
-    /// Where metrics and health are.
-    pub admin: SocketAddr,
 }
 
 impl Process {
@@ -46,9 +44,7 @@ impl Process {
             }
             assert!(Instant::now() < deadline, "the server process starts");
         };
-        let mut addresses = text.split_whitespace().map(|address| address.parse().unwrap());
-        let (address, admin) = (addresses.next().unwrap(), addresses.next().unwrap());
-        Self { child, address, admin }
+        Self { child, address: text.trim().parse().unwrap() }
     }
 
     /// Processor time that it has used.
@@ -94,14 +90,11 @@ fn server_process() {
     let address = format!("shm:{}", directory.join("socket").display());
     let mut gateway = None;
     let start = || {
-        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let mut options = GatewayOptions::new(any, &address);
-        options.admin = Some(any);
-        let handle = spawn(options).unwrap();
-        let (resp, admin) = (handle.resp_address(), handle.admin_address().unwrap());
+        let handle = spawn(GatewayOptions::new("127.0.0.1:0".parse().unwrap(), &address)).unwrap();
+        let resp = handle.resp_address();
         gateway = Some(handle);
         let ready = directory.join("ready");
-        std::fs::write(directory.join("ready.new"), format!("{resp} {admin}\n")).unwrap();
+        std::fs::write(directory.join("ready.new"), format!("{resp}\n")).unwrap();
         std::fs::rename(directory.join("ready.new"), ready).unwrap();
     };
     // Until it is killed.

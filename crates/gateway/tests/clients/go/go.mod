@@ -1,0 +1,5 @@
+module stonecast/gateway-check
+
+go 1.21
+
+require github.com/redis/go-redis/v9 v9.23.0

@@ -1,0 +1,80 @@
+"""What users of redis-py do, against the gateway at a port, in protocol 2 or 3."""
+
+import asyncio
+import sys
+
+import redis
+import redis.asyncio
+
+port, protocol = int(sys.argv[1]), int(sys.argv[2])
+client = redis.Redis(port=port, protocol=protocol, decode_responses=True)
+client.flushdb()
+
+assert client.ping()
+assert client.set("greeting", "hello") is True
+assert client.get("greeting") == "hello"
+assert client.get("nothing") is None
+assert client.set("greeting", "other", nx=True) is None
+assert client.set("greeting", "hi", xx=True, get=True) == "hello"
+assert client.setnx("greeting", "x") is False
+assert client.getset("greeting", "ho") == "hi"
+assert client.append("greeting", "!") == 3
+assert client.getrange("greeting", 0, -2) == "ho"
+assert client.strlen("greeting") == 3
+assert client.type("greeting") == "string"
+assert client.getdel("greeting") == "ho!"
+assert client.exists("greeting") == 0
+
+assert client.incr("counter") == 1
+assert client.incrby("counter", 10) == 11
+assert client.decr("counter", 2) == 9
+assert client.mset({"a": 1, "b": 2}) is True
+assert client.mget("a", "nothing", "b") == ["1", None, "2"]
+assert client.delete("a", "b", "nothing") == 2
+
+try:
+    client.set("k", "v", ex=10)
+    raise SystemExit("an expiry was accepted")
+except redis.ResponseError as error:
+    assert str(error) == "SET option EX is not supported by this store", error
+
+for number in range(100):
+    client.set(f"key:{number}", number)
+assert len(set(client.scan_iter(match="key:*", count=7))) == 100
+assert len(client.keys("key:*")) == 100
+assert client.dbsize() == 101
+assert client.randomkey() is not None
+
+with client.pipeline(transaction=False) as pipe:
+    for number in range(200):
+        pipe.set(f"pipe:{number}", number).get(f"pipe:{number}")
+    replies = pipe.execute()
+assert replies[1::2] == [str(number) for number in range(200)], replies[:10]
+
+assert client.wait(0, 10) == 0
+assert client.waitaof(0, 0, 10) in ([0, 0], [1, 0])
+info = client.info()
+assert info["loading"] == 0 and info["redis_version"], info
+assert client.config_get("appendonly") in ({"appendonly": "yes"}, {"appendonly": "no"})
+assert client.client_setname("checker") and client.client_getname() == "checker"
+assert client.client_id() > 0
+assert client.command_count() > 30
+
+raw = redis.Redis(port=port, protocol=protocol)
+binary = bytes(range(256))
+assert raw.set(binary, binary * 1000)
+assert raw.get(binary) == binary * 1000
+
+
+async def together():
+    connection = redis.asyncio.Redis(port=port, protocol=protocol)
+    await connection.set("sum", 0)
+    await asyncio.gather(*(connection.incr("sum") for _ in range(100)))
+    assert await connection.get("sum") == b"100"
+    await connection.aclose()
+
+
+asyncio.run(together())
+client.flushdb()
+assert client.dbsize() == 0
+print("done")
