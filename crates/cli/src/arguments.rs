@@ -103,7 +103,7 @@ Example:
 /// Where the server is.
 #[derive(Debug, Args)]
 pub struct Connection {
-    /// Server to connect to, shm:PATH [default: shm:./stonecast-data/socket].
+    /// Server to connect to, shm:PATH [default: where `serve` with the same settings listens, shm:./stonecast-data/socket].
     #[arg(long, value_name = "URL", env = "STONECAST_CONNECT")]
     pub connect: Option<Address>,
 }
