@@ -274,7 +274,9 @@ impl Port {
         false
     }
 
-    async fn take_turn(&self) {
+    /// Gives way now and then, for whoever executes operations at once without this port: see [`TURNS_MAX`].
+    #[inline]
+    pub async fn take_turn(&self) {
         poll_fn(|context| if self.may_be_ready(context) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 }

@@ -75,6 +75,12 @@ pub trait Backing {
     /// Fresh zeroed volatile memory that clients may map but, where the system can enforce it, never write.
     fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError>;
 
+    /// Whether no process of an earlier run can still write to the log. Asked after [`Backing::open_log`]. While one can,
+    /// what it may write to must not be given to others: it may be in the middle of a store.
+    fn earlier_writers_are_gone(&self) -> bool {
+        true
+    }
+
     /// A value that changes whenever the medium may have lost bytes that were written but not persisted (a boot
     /// identifier on real machines).
     fn power_cycle(&self) -> u128;

@@ -199,6 +199,10 @@ impl Backing for DirectoryBacking {
         Ok(Rc::new(memory.map_err(failed("creating memory for", Path::new(name)))?))
     }
 
+    fn earlier_writers_are_gone(&self) -> bool {
+        self.opened_log().earlier_writers_are_gone
+    }
+
     fn power_cycle(&self) -> u128 {
         self.power_cycle
     }

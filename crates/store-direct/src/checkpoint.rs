@@ -10,10 +10,13 @@ use stonecast_log::{LogFormat, SegmentState};
 use zerocopy::byteorder::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::index::Index;
+use crate::index::{BUCKET_WORDS, Index};
+use crate::word::Word;
 
 const MAGIC: [u8; 8] = *b"stoneckp";
 const VERSION: u32 = 1;
+/// No pool counts that far: at a thousand million commits a second it takes over two centuries.
+const SEQUENCE_LIMIT: u64 = 1 << 62;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -162,6 +165,14 @@ pub(crate) fn decode(bytes: &[u8], format: &LogFormat, index: &mut Index) -> Res
     }
     if let Some(bucket) = buckets.iter().find(|bucket| bucket.number.get() >> index.bits() != 0) {
         return Err(damage("checkpoint bucket", bucket.number.to_string(), format!("below 2^{}", index.bits())));
+    }
+    let capacity = format.segment_size * u64::from(format.segment_count);
+    let words = buckets.iter().flat_map(|bucket| &bucket.words[..BUCKET_WORDS as usize]);
+    if let Some(word) = words.map(|word| Word(word.get())).find(|&word| word != Word::EMPTY && word.position() >= capacity) {
+        return Err(damage("checkpoint word", format!("position {}", word.position()), format!("below {capacity}")));
+    }
+    if header.sequence.get() >= SEQUENCE_LIMIT {
+        return Err(damage("checkpoint sequence", header.sequence.get().to_string(), format!("below {SEQUENCE_LIMIT}")));
     }
     for bucket in buckets {
         index.restore_bucket(bucket.number.get(), &bucket.words.map(U64::get));

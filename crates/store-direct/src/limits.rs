@@ -16,7 +16,7 @@ pub(crate) const ANSWER_SIZE_MAX: usize = 1024;
 /// Receive buffers of the server, shared by all clients. It reposts each before it polls again, so this bounds a batch.
 pub(crate) const SERVER_RECEIVES: u32 = 2048;
 /// Clients at a time. Each costs a ring to look at in every round of the server's poll loop.
-pub const CLIENTS_MAX: usize = 256;
+pub const CLIENTS_MAX: usize = 128;
 /// Operations that share one persist. Enough that the fence or sync no longer shows in the cost of one.
 pub(crate) const BATCH_MAX: usize = 512;
 /// Bytes of records checked in one batch before it is committed: bounds the memory of a batch of large values.

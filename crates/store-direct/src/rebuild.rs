@@ -90,7 +90,7 @@ impl Rebuild {
                     return;
                 }
                 if old.kind() == Kind::Put {
-                    self.live_bytes -= old.size();
+                    self.live_bytes = self.live_bytes.saturating_sub(old.size());
                 }
                 self.index.replace(place, word);
             }

@@ -79,18 +79,31 @@ pub(crate) async fn recover(pool: &Pool) -> Result<(Recovered, RecoveryReport), 
     let settled: Vec<Span> = segments.iter_mut().flat_map(|state| state.settle(&*log, &format)).collect();
     let _durable = persist(&*log, &settled).await.map_err(MediaError::from)?;
     let space = Space::new(pool.backing(), format, segments);
-    Ok((Recovered { format, index, space, next_sequence: sequence_max + 1, live_bytes }, report))
+    // Versions that were told and lost with a power cycle are not given to other values.
+    let lost_versions = if was_unsynced(pool) { LOST_VERSIONS } else { 0 };
+    Ok((Recovered { format, index, space, next_sequence: sequence_max + 1 + lost_versions, live_bytes }, report))
 }
+
+/// After a power cycle a pool that never synced may have lost anything that was written, also what a checkpoint knows.
+fn was_unsynced(pool: &Pool) -> bool {
+    pool.durability() == Durability::Process && !pool.same_power_cycle()
+}
+
+/// More versions than a run can have told before a power cut took them: a thousand million commits.
+const LOST_VERSIONS: u64 = 1 << 30;
 
 fn scan(pool: &Pool, format: &LogFormat, bits: u32) -> Result<(Rebuilt, Vec<SegmentState>, RecoveryReport), StoreError> {
     let backing = pool.backing();
     let log = pool.log();
     let mut report = RecoveryReport::default();
     let mut index = Index::new(backing.volatile("index", Index::size(bits))?, bits);
-    // After a power cycle a pool that never synced may have lost what the checkpoint points to.
-    let unsynced = pool.durability() == Durability::Process && !pool.same_power_cycle();
+    let unsynced = was_unsynced(pool);
     let mut checkpoint = None;
-    if !unsynced && let Some(bytes) = backing.load(Blob::Checkpoint)? {
+    if unsynced {
+        // Nor may a later opening in this power cycle believe it.
+        let _durable = backing.store(Blob::Checkpoint, &[])?;
+    }
+    if !unsynced && let Some(bytes) = backing.load(Blob::Checkpoint)?.filter(|bytes| !bytes.is_empty()) {
         match checkpoint::decode(&bytes, format, &mut index) {
             Ok(found) => checkpoint = Some(found),
             Err(damage) => report.repairs.push(damage),

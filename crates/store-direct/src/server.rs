@@ -77,6 +77,10 @@ pub struct Server {
     pool: Pool,
     state: RefCell<State>,
     serving: Cell<bool>,
+    /// Segments whose leases were revoked and that nobody has given back yet.
+    revoked: Rc<RefCell<Vec<u32>>>,
+    /// Revocations under way.
+    retiring: Rc<Cell<usize>>,
 }
 
 /// What changes while serving.
@@ -98,6 +102,8 @@ struct State {
     persist_ns: Nanoseconds,
 }
 
+/// How often a closing server looks whether all revocations are through.
+const RETIRE_LOOK_NS: Nanoseconds = 20_000;
 /// How often an idle server looks whether it should stop.
 const STOP_CHECK_NS: Nanoseconds = 20_000_000;
 
@@ -145,6 +151,8 @@ impl Server {
                 persist_ns: 0,
             }),
             serving: Cell::new(false),
+            revoked: Rc::default(),
+            retiring: Rc::default(),
         };
         let all: Vec<ReceiveRequest> = (0..SERVER_RECEIVES).map(|index| server.receive_request(index.into())).collect();
         server.port.device().post_receive(ReceiveQueue::Shared(server.srq), &all)?;
@@ -161,7 +169,8 @@ impl Server {
                 break Ok(());
             }
             self.wait().await;
-            self.take_events().await;
+            self.take_events();
+            self.take_revoked();
             if let Err(error) = self.serve_batch(&mut batch).await {
                 break Err(error);
             }
@@ -175,11 +184,16 @@ impl Server {
     pub async fn close(self) -> Result<(), StoreError> {
         let sessions: Vec<QueuePair> = self.state.borrow().sessions.keys().copied().collect();
         for qp in sessions {
-            self.end_session(qp).await;
+            self.end_session(qp);
         }
+        while self.retiring.get() > 0 {
+            self.runtime.sleep(RETIRE_LOOK_NS).await;
+        }
+        self.take_revoked();
         let state = self.state.into_inner();
         let mut space = state.space;
-        let spans = space.seal_all(&*self.log);
+        let mut spans = state.unpersisted;
+        spans.extend(space.seal_all(&*self.log));
         let _durable = persist(&*self.log, &spans).await.map_err(stonecast_media::MediaError::from)?;
         let bytes = checkpoint::encode(&self.format, &state.index, space.states(), state.next_sequence - 1, state.live_bytes);
         let _kept = self.pool.backing().store(Blob::Checkpoint, &bytes)?;
@@ -229,7 +243,7 @@ impl Server {
         .await;
     }
 
-    async fn take_events(&self) {
+    fn take_events(&self) {
         while let Some(event) = self.port.take_event() {
             match event {
                 ConnectionEvent::Request { request, peer, private_data } => {
@@ -240,7 +254,7 @@ impl Server {
                     // A client that vanished meanwhile needs no answer.
                     drop(answer);
                 }
-                ConnectionEvent::Disconnected { qp, .. } => self.end_session(qp).await,
+                ConnectionEvent::Disconnected { qp, .. } => self.end_session(qp),
                 ConnectionEvent::Established { .. } | ConnectionEvent::Rejected { .. } => {}
             }
         }

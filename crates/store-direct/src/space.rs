@@ -55,7 +55,11 @@ pub(crate) enum Taken {
 
 impl Space {
     /// The space of a pool whose used segments are `used`.
+    ///
+    /// Clients of a killed server may outlive it, with their mappings, and finish a store into what they had leased. While
+    /// any can, the rests of used segments belong to nobody; published records lie below what such a client writes.
     pub fn new(backing: Rc<dyn Backing>, format: LogFormat, used: Vec<SegmentState>) -> Self {
+        let may_append = backing.earlier_writers_are_gone();
         let mut space = Self {
             backing,
             format,
@@ -68,7 +72,9 @@ impl Space {
         for state in used {
             let number = state.number;
             assert!(space.segments[number as usize].replace(state).is_none(), "segment {number} is used once");
-            space.shelve(number);
+            if may_append {
+                space.shelve(number);
+            }
         }
         space.free.extend((0..format.segment_count).filter(|&number| space.segments[number as usize].is_none()));
         space
@@ -117,9 +123,7 @@ impl Space {
         if let Some((room, number)) = partial
             && (!may_use_free || room >= self.units() / 4)
         {
-            self.partial.remove(&(room, number));
-            self.taken += 1;
-            return Ok(Taken::Segment { number, fresh: false });
+            return self.take_partial(room, number);
         }
         if !may_use_free {
             return Ok(Taken::NoSpace);
@@ -133,26 +137,40 @@ impl Space {
                 self.prepare_ahead();
                 Ok(Taken::Segment { number, fresh: true })
             }
-            Ok(Prepared::Pending) => Ok(match partial {
-                Some((room, number)) => {
-                    self.partial.remove(&(room, number));
-                    self.taken += 1;
-                    Taken::Segment { number, fresh: false }
-                }
-                None => Taken::Pending,
-            }),
+            Ok(Prepared::Pending) => partial.map_or(Ok(Taken::Pending), |(room, number)| self.take_partial(room, number)),
+            Err(MediaError::NoSpace { .. }) => {
+                partial.map_or(Ok(Taken::NoSpace), |(room, number)| self.take_partial(room, number))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes the rest of a segment. Its space is prepared again: a copy of the pool may have holes there.
+    fn take_partial(&mut self, room: u32, number: u32) -> Result<Taken, MediaError> {
+        match self.prepare(number) {
+            Ok(Prepared::Ready) => {
+                self.partial.remove(&(room, number));
+                self.taken += 1;
+                Ok(Taken::Segment { number, fresh: false })
+            }
+            Ok(Prepared::Pending) => Ok(Taken::Pending),
             Err(MediaError::NoSpace { .. }) => Ok(Taken::NoSpace),
             Err(error) => Err(error),
         }
     }
 
-    /// Ends an appender's hold on a segment. Whether anything is left for another one.
-    pub fn give_back(&mut self, number: u32) {
+    /// Ends an appender's hold on a segment. One without room for another appender is sealed; the caller persists the
+    /// span with the next batch.
+    #[must_use = "a seal is to be persisted"]
+    pub fn give_back(&mut self, number: u32, log: &dyn PersistentRegion) -> Option<Span> {
         self.taken -= 1;
         if self.for_deletes == Some(number) {
             self.for_deletes = None;
         }
-        self.shelve(number);
+        let full = !self.shelve(number);
+        let format = self.format;
+        let state = self.state(number);
+        (full && state.needs_seal()).then(|| state.seal(log, &format))
     }
 
     /// Starts preparing the next free segments, so that whoever needs one finds it ready.
@@ -182,11 +200,10 @@ impl Space {
         self.states().map(|state| u64::from(state.end) * UNIT_SIZE).sum()
     }
 
-    fn shelve(&mut self, number: u32) {
+    /// Puts a segment with room enough for another appender among the partial ones. Whether it had.
+    fn shelve(&mut self, number: u32) -> bool {
         let room = self.room(number);
-        if room >= self.units() / WORTHWHILE_SHARE {
-            self.partial.insert((room, number));
-        }
+        room >= self.units() / WORTHWHILE_SHARE && self.partial.insert((room, number))
     }
 
     fn reserve_for(&self, purpose: Purpose) -> u32 {

@@ -74,7 +74,7 @@ pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verific
         bits += 1;
     }
     progress(pool.capacity(), pool.capacity());
-    if let Some(bytes) = backing.load(Blob::Checkpoint)? {
+    if let Some(bytes) = backing.load(Blob::Checkpoint)?.filter(|bytes| !bytes.is_empty()) {
         // Decoding fills an index; one of the size that the checkpoint was made for is needed only to be thrown away.
         let bits = Index::bits_for(pool.capacity());
         let mut index = Index::new(backing.volatile("verify", Index::size(bits))?, bits);

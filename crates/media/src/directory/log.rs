@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::rc::Rc;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::mm::MapFlags;
 use stonecast_base::{Corruption, Span};
 
@@ -26,6 +27,8 @@ use crate::{LogOptions, Means, MediaError, Region};
 pub(super) struct Log {
     pub region: Rc<PersistentMapping>,
     pub preparer: Preparer,
+    /// See [`crate::Backing::earlier_writers_are_gone`].
+    pub earlier_writers_are_gone: bool,
 }
 
 /// Creates the log at `path`, one hole of `capacity` bytes.
@@ -62,7 +65,7 @@ pub(super) fn inspect(path: &Path, capacity: u64) -> Result<Log, MediaError> {
     let memory = MappedRegion::map(file.into(), 0, capacity, Writable::No).map_err(failed("mapping", path))?;
     let region = Rc::new(PersistentMapping::new(memory, Mechanism::Process));
     let preparer = Preparer::new(open().map_err(failed("opening", path))?, path.to_owned(), Manner::PROCESS);
-    Ok(Log { region, preparer })
+    Ok(Log { region, preparer, earlier_writers_are_gone: true })
 }
 
 /// Opens the log at `path` for serving. Whatever it then shows is durable by the means of the pool where these are
@@ -80,6 +83,12 @@ pub(super) fn serve(
     let mapped = open().map_err(failed("opening", path))?;
     let synced = open().map_err(failed("opening", path))?;
     let prepared = open().map_err(failed("opening", path))?;
+
+    // Whoever maps the log through this description, server or client, shares its lock, and the kernel keeps it until the
+    // last mapping is gone, however its process ends. So an exclusive lock can be had only when nobody of an earlier run is
+    // left who could be in the middle of a store.
+    let earlier_writers_are_gone = flock(&mapped, FlockOperation::NonBlockingLockExclusive).is_ok();
+    flock(&mapped, FlockOperation::NonBlockingLockShared).map_err(io::Error::from).map_err(failed("locking", path))?;
 
     let medium = detect(&mapped).map_err(failed("looking at the file system of", path))?;
     let means = choose_means(medium, options.platform, options.durability)
@@ -99,7 +108,7 @@ pub(super) fn serve(
     let memory = MappedRegion::map_with(mapped.into(), 0, options.capacity, Writable::Yes, flags);
     let memory = memory.map_err(failed("mapping", path))?;
     let region = Rc::new(PersistentMapping::new(memory, mechanism));
-    Ok(Log { region, preparer: Preparer::new(prepared, path.to_owned(), manner) })
+    Ok(Log { region, preparer: Preparer::new(prepared, path.to_owned(), manner), earlier_writers_are_gone })
 }
 
 /// What is synced on behalf of the log, and where a failure is kept.

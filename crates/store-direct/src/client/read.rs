@@ -117,7 +117,7 @@ impl Client {
             let record = word.and_then(|word| check_read(&inner.format, word.position(), word.generation_low(), bytes).ok());
             let control = values.buckets[index * LINE_SIZE + BUCKET_WORDS as usize * 8..][..8] != [0; 8];
             values.found.push(match record {
-                Some(record) if record.key == *key => {
+                Some(record) if record.key == *key && record.header.sequence() != 0 => {
                     let value = start + RECORD_HEADER_SIZE + key.len();
                     Some((value..value + record.value.len(), record.header.sequence()))
                 }
@@ -196,6 +196,8 @@ impl Inner {
         }
         Ok(match check_read(&self.format, word.position(), word.generation_low(), value) {
             Err(fault) => Fetched::Fault(fault.to_string()),
+            // A word never points to a record that is not published.
+            Ok(record) if record.header.sequence() == 0 => Fetched::Fault("a record without a stamp".to_owned()),
             Ok(record) if record.key != key => Fetched::OtherKey,
             Ok(record) => {
                 let version = record.header.sequence();
@@ -260,7 +262,10 @@ impl Inner {
     #[inline]
     pub(super) async fn read(&self, reads: &mut [ReadInto<'_>]) -> Result<(), StoreError> {
         let status = match self.port.device().read_now(self.qp, reads) {
-            Some(status) => status,
+            Some(status) => {
+                self.port.take_turn().await;
+                status
+            }
             None => self.read_through_scratch(reads).await?,
         };
         if status == Status::Success {

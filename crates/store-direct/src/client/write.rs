@@ -1,6 +1,7 @@
 //! Writing: a put is one WRITE_WITH_IMM of the record to its final place, a delete one SEND; each is answered after it is
 //! durable and visible.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -188,7 +189,7 @@ impl Inner {
         let advanced = self.extents.borrow_mut().advance(size);
         if let Some(old) = advanced {
             if let Some(slot) = old {
-                self.release(slot).await?;
+                self.release_beside(slot);
             }
             return Ok(None);
         }
@@ -197,7 +198,29 @@ impl Inner {
             self.runtime.sleep(LEASE_LOOK_NS).await;
             return Ok(None);
         }
-        self.lease_next(size).await
+        // In a task of its own: a put that is given up while its lease is under way must not lose the lease.
+        let result = Rc::new(RefCell::new(None));
+        let (inner, place) = (self.clone(), result.clone());
+        self.runtime.spawn(Box::pin(async move {
+            let outcome = inner.lease_next(size).await;
+            *place.borrow_mut() = Some(outcome);
+        }));
+        loop {
+            let outcome = result.borrow_mut().take();
+            match outcome {
+                Some(outcome) => return outcome,
+                None => self.runtime.sleep(LEASE_LOOK_NS).await,
+            }
+        }
+    }
+
+    /// Gives an extent back beside the caller.
+    fn release_beside(self: &Rc<Self>, slot: u8) {
+        let inner = self.clone();
+        self.runtime.spawn(Box::pin(async move {
+            // Where the server is gone there is nothing to give back to.
+            let _ = inner.release(slot).await;
+        }));
     }
 
     /// Leases the next extent; `begin_leasing` was called.

@@ -15,7 +15,9 @@
 
 use stonecast_base::Span;
 use stonecast_fabric::{Opcode, QueuePair, ReceiveQueue, ReceiveRequest, Received, Status};
-use stonecast_log::{Condition, Draft, KEY_SIZE_MAX, Kind, RECORD_HEADER_SIZE, Stamp, UNIT_SIZE, check};
+use stonecast_log::{
+    Condition, Draft, KEY_SIZE_MAX, Kind, RECORD_HEADER_SIZE, Stamp, UNIT_SIZE, VALUE_SIZE_MAX, check, record_size,
+};
 use stonecast_media::{MediaError, Persisted, Region, persist};
 
 use super::{Server, State};
@@ -91,7 +93,7 @@ impl Server {
         batch.clear();
         self.gather(batch);
         if batch.items.is_empty() {
-            return self.finish_batch(batch).await;
+            return self.finish_batch(batch);
         }
         if self.syncs_files() {
             self.wait_for_company(batch).await;
@@ -100,9 +102,8 @@ impl Server {
         let outcome = self.persist_batch(batch).await;
         match &outcome {
             Ok(persisted) => self.publish(batch, persisted.as_ref()),
-            Err(_) => batch.writes.iter_mut().filter(|write| write.verdict == Verdict::Done).for_each(|write| {
-                write.verdict = Verdict::Failed;
-            }),
+            // Refusals too may rest on writes of this batch that are not durable now.
+            Err(_) => batch.writes.iter_mut().for_each(|write| write.verdict = Verdict::Failed),
         }
         for item in std::mem::take(&mut batch.items) {
             match item.what {
@@ -112,20 +113,20 @@ impl Server {
                 }
                 What::Answer(answer) => self.answer(item.qp, &answer),
                 What::Release(slot) => {
-                    self.release(item.qp, slot).await;
+                    self.release(item.qp, slot);
                     self.answer(item.qp, &Answer::Verdict { verdict: Verdict::Done, version: 0 });
                 }
             }
         }
-        self.finish_batch(batch).await?;
+        self.finish_batch(batch)?;
         outcome.map(drop)
     }
 
     /// Reposts the receive buffers, sends the answers, ends clients that do not take theirs.
-    async fn finish_batch(&self, batch: &mut Batch) -> Result<(), StoreError> {
+    fn finish_batch(&self, batch: &mut Batch) -> Result<(), StoreError> {
         self.port.device().post_receive(ReceiveQueue::Shared(self.srq), &batch.reposts)?;
         for qp in self.send_all_answers() {
-            self.end_session(qp).await;
+            self.end_session(qp);
         }
         Ok(())
     }
@@ -133,8 +134,10 @@ impl Server {
     /// Takes what has arrived. Returns whether there was anything.
     fn gather(&self, batch: &mut Batch) -> bool {
         batch.arrivals.clear();
-        while batch.items.len() + batch.arrivals.len() < BATCH_MAX && batch.bytes.len() < BATCH_BYTES_MAX {
+        let mut bytes = batch.bytes.len();
+        while batch.items.len() + batch.arrivals.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
             let Some(arrival) = self.port.take_received() else { break };
+            bytes += arrival.placement.size as usize;
             batch.reposts.push(self.receive_request(arrival.wr_id));
             if arrival.status == Status::Success {
                 self.prefetch_record(&arrival);
@@ -185,6 +188,9 @@ impl Server {
         let session = state.sessions.get(&arrival.qp)?;
         let (slot, unit) = split_immediate(arrival.immediate);
         let size = u64::from(arrival.placement.size);
+        if size > record_size(KEY_SIZE_MAX, VALUE_SIZE_MAX) {
+            return None;
+        }
         let staged = session.staging.map(|region| self.port.device().memory(region));
         let (position, generation, segment, memory): (_, _, _, &dyn Region) = match &staged {
             Some(memory) => {
@@ -391,7 +397,7 @@ impl Server {
         draft: &Draft<'_>,
         record: &mut Vec<u8>,
     ) -> Result<Result<(u32, u32, u32, u64, u64), Verdict>, StoreError> {
-        let size = stonecast_log::record_size(draft.key.len(), draft.value.len());
+        let size = record_size(draft.key.len(), draft.value.len());
         let units = (size / UNIT_SIZE) as u32;
         let purpose = if draft.kind == Kind::Delete { Purpose::Delete } else { Purpose::Put };
         let own = if purpose == Purpose::Delete { state.own_delete } else { state.own_put };
@@ -399,7 +405,7 @@ impl Server {
             Some(number) => number,
             None => {
                 if let Some(number) = own {
-                    state.space.give_back(number);
+                    state.unpersisted.extend(state.space.give_back(number, &*self.log));
                 }
                 let taken = state.space.take(units, purpose);
                 let owner = if purpose == Purpose::Delete { &mut state.own_delete } else { &mut state.own_put };
@@ -465,12 +471,14 @@ impl Server {
                 (Kind::Put, Some((place, _))) => index.replace(place, write.word),
                 (Kind::Put, None) => index.insert(write.hash, write.word),
                 (Kind::Delete, Some((place, _))) => index.remove(write.hash, place),
-                (Kind::Delete, None) => unreachable!("a delete is decided on a present key"),
+                // It was there when this was decided. Only a client that overwrites published records of the log, which it
+                // must not, makes it vanish; the server outlives that.
+                (Kind::Delete, None) => {}
             }
-            *live_bytes -= old_size;
+            *live_bytes = live_bytes.saturating_sub(old_size);
             match write.kind {
                 Kind::Put => {
-                    *live_bytes += stonecast_log::record_size(key.len(), write.value.1 - write.value.0);
+                    *live_bytes += record_size(key.len(), write.value.1 - write.value.0);
                     counters.puts += 1;
                 }
                 Kind::Delete => counters.deletes += 1,

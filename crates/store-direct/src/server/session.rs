@@ -15,7 +15,7 @@ use zerocopy::IntoBytes as _;
 use zerocopy::byteorder::little_endian::{U32, U64};
 
 use super::{ClientPolicy, Server};
-use crate::limits::{ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASES_PER_CLIENT, STAGING_SIZE};
+use crate::limits::{ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASES_PER_CLIENT, SERVER_RECEIVES, STAGING_SIZE};
 use crate::protocol::{Answer, AnswerWriter, Grant, Verdict, Welcome};
 use crate::space::{Purpose, Taken};
 
@@ -38,6 +38,17 @@ pub(super) struct Lease {
     rkey: Rkey,
 }
 
+/// What was made for a client that is being accepted.
+#[derive(Default)]
+struct Made {
+    qp: Option<QueuePair>,
+    regions: Vec<MemoryRegion>,
+}
+
+/// Rounds in which the arrivals of a queue pair are taken over before it goes: all shared receive buffers, 64 a round, and
+/// some to spare for those of other clients.
+const PUMPS_MAX: u32 = SERVER_RECEIVES / 64 * 2;
+
 /// RNR retries of answers: the client posts a receive for each operation in flight, so there is always one.
 const RNR_RETRY_COUNT: u32 = 100;
 const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
@@ -49,8 +60,29 @@ impl Server {
             return device.reject(request, &format!("the server has {CLIENTS_MAX} clients already, its limit"));
         }
         let copying = self.options.clients == ClientPolicy::Copying || !peer.same_user;
+        let mut made = Made::default();
+        match self.welcome(request, copying, &mut made) {
+            Ok(session) => {
+                let qp = made.qp.expect("an accepted client has a queue pair");
+                self.state.borrow_mut().sessions.insert(qp, session);
+                Ok(())
+            }
+            Err(error) => {
+                // What was made for the client goes again; a client that hears no reason would wait.
+                let _ = device.reject(request, &format!("the server cannot take another client: {error}"));
+                self.retire(made.qp, Vec::new(), made.regions);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes what a client needs and accepts it. `made` tells what there is to undo after an error.
+    fn welcome(&self, request: ConnectionRequest, copying: bool, made: &mut Made) -> Result<Session, DeviceError> {
+        let device = self.port.device();
         let answers = device.allocate((IN_FLIGHT_MAX * ANSWER_SIZE_MAX) as u64, Access::NONE)?;
+        made.regions.push(answers);
         let staging = if copying { Some(device.allocate(STAGING_SIZE, Access::NONE)?) } else { None };
+        made.regions.extend(staging);
         let qp = device.create_queue_pair(QueuePairOptions {
             send_cq: self.port.send_cq(),
             receive_cq: self.port.receive_cq(),
@@ -60,6 +92,7 @@ impl Server {
             rnr_retry_count: RNR_RETRY_COUNT,
             rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
         })?;
+        made.qp = Some(qp);
         let mut welcome = Welcome::new();
         if let Some(region) = staging {
             let rkey = device.bind_window(qp, region, 0, region.size, Access::REMOTE_WRITE)?;
@@ -78,30 +111,62 @@ impl Server {
         welcome.log_address = U64::new(self.log_region.address);
         welcome.log_rkey = U32::new(self.log_region.rkey.0);
         device.accept(request, qp, welcome.as_bytes())?;
-        let session = Session {
+        Ok(Session {
             leases: [None; LEASES_PER_CLIENT],
             staging,
             answers,
             next_answer: 0,
             writer: AnswerWriter::default(),
             stuck: false,
-        };
-        self.state.borrow_mut().sessions.insert(qp, session);
-        Ok(())
+        })
     }
 
     /// Takes back everything that the client of `qp` holds.
-    pub(super) async fn end_session(&self, qp: QueuePair) {
+    pub(super) fn end_session(&self, qp: QueuePair) {
         let Some(session) = self.state.borrow_mut().sessions.remove(&qp) else { return };
-        for lease in session.leases.into_iter().flatten() {
-            self.end_lease(lease).await;
-        }
-        let device = self.port.device();
-        // The queue pair goes first: with it go its windows, so that nothing can reach the memory that goes next. What a
-        // provider cannot free now it frees when the device is dropped.
-        let _ = device.destroy_queue_pair(qp);
-        for region in session.staging.into_iter().chain([session.answers]) {
-            let _ = device.deregister(region);
+        let regions = session.staging.into_iter().chain([session.answers]).collect();
+        self.retire(Some(qp), session.leases.into_iter().flatten().collect(), regions);
+    }
+
+    /// Revokes and frees beside the server's task: a revocation waits for a client that may be stopped in the middle of a
+    /// write, and nobody else shall wait with it.
+    fn retire(&self, qp: Option<QueuePair>, leases: Vec<Lease>, regions: Vec<MemoryRegion>) {
+        let (port, revoked, retiring) = (self.port.clone(), self.revoked.clone(), self.retiring.clone());
+        retiring.set(retiring.get() + 1);
+        self.runtime.spawn(Box::pin(async move {
+            let device = port.device();
+            if let Some(qp) = qp {
+                let _ = device.disconnect(qp);
+            }
+            for lease in leases {
+                if port.invalidate(lease.rkey).await.is_ok() {
+                    revoked.borrow_mut().push(lease.segment);
+                }
+            }
+            if let Some(qp) = qp {
+                // Arrivals still under way hold shared receive buffers; taken over, they are posted again.
+                for _ in 0..PUMPS_MAX {
+                    if !port.pump() {
+                        break;
+                    }
+                }
+                // The queue pair goes first: with it go its windows, so that nothing can reach the memory that goes next.
+                // What a provider cannot free now it frees when the device is dropped.
+                let _ = device.destroy_queue_pair(qp);
+            }
+            for region in regions {
+                let _ = device.deregister(region);
+            }
+            retiring.set(retiring.get() - 1);
+        }));
+    }
+
+    /// Gives segments back whose leases are revoked by now.
+    pub(super) fn take_revoked(&self) {
+        let revoked = std::mem::take(&mut *self.revoked.borrow_mut());
+        let state = &mut *self.state.borrow_mut();
+        for segment in revoked {
+            state.unpersisted.extend(state.space.give_back(segment, &*self.log));
         }
     }
 
@@ -122,17 +187,18 @@ impl Server {
             Ok(Taken::Pending) => return refuse(Verdict::Busy),
             Ok(Taken::NoSpace) | Err(_) => return refuse(Verdict::NoSpace),
         };
-        let position = state.space.position(number, 0);
-        let window =
-            self.port.device().bind_window(qp, self.log_region, position, self.format.segment_size, Access::REMOTE_WRITE);
-        let Ok(rkey) = window else {
-            state.space.give_back(number);
-            return refuse(Verdict::Busy);
-        };
         if fresh {
             let span = state.space.state(number).write_header(&*self.log, &self.format);
             state.unpersisted.push(span);
         }
+        let position = state.space.position(number, 0);
+        // The window opens what nobody has written yet, and nothing below.
+        let first = u64::from(state.space.state(number).end) * UNIT_SIZE;
+        let (offset, size) = (position + first, self.format.segment_size - first);
+        let Ok(rkey) = self.port.device().bind_window(qp, self.log_region, offset, size, Access::REMOTE_WRITE) else {
+            state.unpersisted.extend(state.space.give_back(number, &*self.log));
+            return refuse(Verdict::Busy);
+        };
         session.leases[slot] = Some(Lease { segment: number, rkey });
         let segment = state.space.state(number);
         Answer::Lease(Grant {
@@ -146,19 +212,13 @@ impl Server {
     }
 
     /// Ends a lease that the client gives back.
-    pub(super) async fn release(&self, qp: QueuePair, slot: u8) {
+    pub(super) fn release(&self, qp: QueuePair, slot: u8) {
         let lease = {
             let state = &mut *self.state.borrow_mut();
             state.sessions.get_mut(&qp).and_then(|session| session.leases.get_mut(usize::from(slot))?.take())
         };
         if let Some(lease) = lease {
-            self.end_lease(lease).await;
-        }
-    }
-
-    async fn end_lease(&self, lease: Lease) {
-        if self.port.invalidate(lease.rkey).await.is_ok() {
-            self.state.borrow_mut().space.give_back(lease.segment);
+            self.retire(None, vec![lease], Vec::new());
         }
     }
 

@@ -4,6 +4,7 @@ mod basics;
 mod crash;
 mod damage;
 mod fabric;
+mod fencing;
 #[path = "../../../fabric/tests/it/loopback/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the stories need only a part of the reference provider")]
 mod loopback;
