@@ -59,7 +59,8 @@ impl Park for Sleeper {
             return self.last_work.set(now);
         }
         if now.saturating_sub(self.last_work.get()) < SPIN_NS {
-            return std::hint::spin_loop();
+            // On a machine with few processors whoever is to answer may wait for this one.
+            return std::thread::yield_now();
         }
         self.device.park(timeout.min(SLICE_NS));
     }

@@ -7,5 +7,5 @@ const STAGING_BIT: u64 = 1 << 62;
 
 /// The position that a record at `unit` of staging memory is tagged with.
 pub(crate) fn staging_position(unit: u32) -> u64 {
-    STAGING_BIT | u64::from(unit) * UNIT_SIZE
+    STAGING_BIT | (u64::from(unit) * UNIT_SIZE)
 }

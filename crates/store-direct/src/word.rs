@@ -38,10 +38,10 @@ impl Word {
         let lines = record_size / LINE_SIZE as u64;
         let class = CLASS_LINES[..15].iter().position(|&limit| lines <= u64::from(limit)).unwrap_or(15);
         Self(
-            position / LINE_SIZE as u64
-                | u64::from(generation % (1 << GENERATION_BITS)) << LOCATION_BITS
-                | u64::from(hash.fingerprint()) << (LOCATION_BITS + GENERATION_BITS)
-                | (class as u64) << (LOCATION_BITS + GENERATION_BITS + FINGERPRINT_BITS),
+            (position / LINE_SIZE as u64)
+                | (u64::from(generation % (1 << GENERATION_BITS)) << LOCATION_BITS)
+                | (u64::from(hash.fingerprint()) << (LOCATION_BITS + GENERATION_BITS))
+                | ((class as u64) << (LOCATION_BITS + GENERATION_BITS + FINGERPRINT_BITS)),
         )
     }
 

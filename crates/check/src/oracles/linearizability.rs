@@ -16,11 +16,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use smallvec::SmallVec;
+
 use crate::history::{Answer, Call, Expected, Moment, NEVER, Operation};
 use crate::values::ValueId;
 
-/// Operations that overlap in time, at most: the width of the search's window.
-const WINDOW: usize = 512;
 /// Operations of a key without an answer, at most.
 const UNANSWERED_MAX: usize = 128;
 
@@ -139,11 +139,15 @@ fn action(operation: &Operation, versions: &HashMap<u64, ValueId>) -> Option<Act
     })
 }
 
-/// Which operations of a window are done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Window([u64; WINDOW / 64]);
+/// Which operations of a window are done, one bit each. As wide as the longest operation needs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Window(SmallVec<[u64; 4]>);
 
 impl Window {
+    fn new(width: usize) -> Self {
+        Self(SmallVec::from_elem(0, width.div_ceil(64)))
+    }
+
     fn has(&self, index: usize) -> bool {
         self.0[index / 64] >> (index % 64) & 1 == 1
     }
@@ -152,25 +156,27 @@ impl Window {
         self.0[index / 64] |= 1 << (index % 64);
     }
 
-    fn with(mut self, index: usize) -> Self {
-        self.add(index);
-        self
-    }
-
     /// Moves on over the operations at the start that are done; how many.
     fn advance(&mut self) -> usize {
+        let words = self.0.len();
         let full = self.0.iter().take_while(|word| **word == u64::MAX).count();
         self.0.rotate_left(full);
-        self.0[WINDOW / 64 - full..].fill(0);
+        self.0[words - full..].fill(0);
         let more = self.0[0].trailing_ones();
         if more > 0 {
-            for index in 0..self.0.len() {
+            for index in 0..words {
                 let carried = self.0.get(index + 1).map_or(0, |next| next << (64 - more));
                 self.0[index] = self.0[index] >> more | carried;
             }
         }
         full * 64 + more as usize
     }
+}
+
+/// How many operations are called while any one of `steps`, which are in the order of their calls, is under way.
+fn overlap(steps: &[Step]) -> usize {
+    let during = |(index, step): (usize, &Step)| steps[index..].partition_point(|later| later.called <= step.answered);
+    steps.iter().enumerate().map(during).max().unwrap_or(0)
 }
 
 struct Search {
@@ -183,7 +189,7 @@ struct Search {
 }
 
 /// Which operations were done, and the value after them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Done {
     /// All answered operations before this one are done.
     base: usize,
@@ -198,7 +204,8 @@ struct Done {
 
 impl Search {
     fn run(mut self) -> Result<(), NotLinearizable> {
-        let start = Done { base: 0, window: Window::default(), unanswered: 0, value: ValueId::ABSENT, latest: 0 };
+        let window = Window::new(overlap(&self.answered) + 1);
+        let start = Done { base: 0, window, unanswered: 0, value: ValueId::ABSENT, latest: 0 };
         let mut stack = vec![start];
         while let Some(done) = stack.pop() {
             let done = self.take_reads(done);
@@ -206,22 +213,21 @@ impl Search {
             if done.base == self.answered.len() {
                 return Ok(());
             }
-            if self.seen.insert(done) {
+            if self.seen.insert(done.clone()) {
                 // The first answered one is tried first: it is on top.
-                self.push_choices(done, &mut stack);
+                self.push_choices(&done, &mut stack);
             }
         }
         Err(NotLinearizable { explained: self.explained, stuck: self.answered.get(self.explained).map(|step| step.operation) })
     }
 
     /// Calls before this moment may be next: nothing that is still to be done was answered before it.
-    fn horizon(&self, done: Done) -> Moment {
+    fn horizon(&self, done: &Done) -> Moment {
         let mut horizon = NEVER;
         for (index, step) in self.answered[done.base..].iter().enumerate() {
             if step.called > horizon {
                 break;
             }
-            assert!(index < WINDOW, "more than {WINDOW} operations of one key overlap");
             if !done.window.has(index) {
                 horizon = horizon.min(step.answered);
             }
@@ -230,18 +236,19 @@ impl Search {
     }
 
     /// What is called after this moment comes after a crash, and cuts off what may still be done.
-    fn barrier(&self, done: Done) -> Moment {
+    fn barrier(&self, done: &Done) -> Moment {
         let open = |(index, step): &(usize, &Step)| done.unanswered >> index & 1 == 0 && step.answered > done.latest;
         self.unanswered.iter().enumerate().filter(open).map(|(_, step)| step.answered).min().unwrap_or(NEVER)
     }
 
     /// Does all that may be next, changes nothing and cuts nothing off.
     fn take_reads(&self, mut done: Done) -> Done {
-        let barrier = self.barrier(done);
+        let barrier = self.barrier(&done);
         loop {
-            let horizon = self.horizon(done).min(barrier);
+            done.base += done.window.advance();
+            let horizon = self.horizon(&done).min(barrier);
             let mut any = false;
-            for (index, step) in self.answered[done.base..].iter().enumerate().take(WINDOW) {
+            for (index, step) in self.answered[done.base..].iter().enumerate() {
                 if step.called > horizon {
                     break;
                 }
@@ -252,14 +259,13 @@ impl Search {
                     any = true;
                 }
             }
-            done.base += done.window.advance();
             if !any {
                 return done;
             }
         }
     }
 
-    fn push_choices(&self, done: Done, stack: &mut Vec<Done>) {
+    fn push_choices(&self, done: &Done, stack: &mut Vec<Done>) {
         let horizon = self.horizon(done);
         for (index, step) in self.unanswered.iter().enumerate() {
             let open = done.unanswered >> index & 1 == 0;
@@ -270,16 +276,18 @@ impl Search {
                 && value != done.value
             {
                 let latest = done.latest.max(step.called);
-                stack.push(Done { unanswered: done.unanswered | 1 << index, value, latest, ..done });
+                stack.push(Done { unanswered: done.unanswered | 1 << index, value, latest, ..done.clone() });
             }
         }
-        let candidates = self.answered[done.base..].iter().enumerate().take(WINDOW);
+        let candidates = self.answered[done.base..].iter().enumerate();
         let candidates: Vec<_> = candidates.take_while(|(_, step)| step.called <= horizon).collect();
         for (index, step) in candidates.into_iter().rev() {
             let open = !done.window.has(index);
             if open && let Some(value) = step.action.apply(done.value) {
                 let latest = done.latest.max(step.called);
-                stack.push(Done { window: done.window.with(index), value, latest, ..done });
+                let mut next = Done { value, latest, ..done.clone() };
+                next.window.add(index);
+                stack.push(next);
             }
         }
     }
@@ -416,10 +424,10 @@ mod tests {
 
     #[test]
     fn a_window_moves_over_what_is_done_at_its_start() {
-        let mut window = Window::default();
+        let mut window = Window::new(512);
         (0..200).chain([201, 300]).for_each(|index| window.add(index));
         assert_eq!(window.advance(), 200);
-        let left: Vec<usize> = (0..WINDOW).filter(|&index| window.has(index)).collect();
+        let left: Vec<usize> = (0..512).filter(|&index| window.has(index)).collect();
         assert_eq!((left, window.advance()), (vec![1, 100], 0));
     }
 

@@ -2,7 +2,7 @@
 //! is neither seen nor changed through the key.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use stonecast_fabric::{
     Access, ConnectionEvent, Device, LocalSpan, MemoryRegion, Operation, QueuePair, ReadInto, RemoteAddress, Status,
@@ -92,7 +92,7 @@ fn revoke_while_used(kind: Use) {
         for _ in 0..round * 7 {
             std::hint::spin_loop();
         }
-        while let Poll::Pending = owner.device.poll_invalidate(rkey, &mut Context::from_waker(Waker::noop())) {}
+        while owner.device.poll_invalidate(rkey, &mut Context::from_waker(Waker::noop())).is_pending() {}
         memory.write(0, &[REUSED; SIZE as usize]);
         // The peer ends its connection when it is refused, so it has done all that it will do.
         owner.event(|event| matches!(event, ConnectionEvent::Disconnected { qp: of, .. } if *of == qp));

@@ -13,12 +13,15 @@ use crate::crash::check;
 use crate::fabric::on_every_provider;
 use crate::world::{World, key, value};
 
+/// Values by key and version.
+type ByVersion = BTreeMap<(u64, u64), Vec<u8>>;
+
 /// Clients write and read a few keys at the same time. Each read must bring a value that was really written under that
 /// version, and no reader sees a key go back.
 fn meet_on_few_keys(policy: ClientPolicy, seed: u64) {
     let world = World { options: ServerOptions { clients: policy, ..ServerOptions::default() }, ..World::default() };
     world.run(async |world| {
-        let written: Rc<RefCell<BTreeMap<(u64, u64), Vec<u8>>>> = Rc::default();
+        let written: Rc<RefCell<ByVersion>> = Rc::default();
         let running = Rc::new(Cell::new(0));
         for task in 0..12 {
             let client = world.client().await;

@@ -25,8 +25,6 @@ pub struct World {
     pub fabric: RefCell<Option<Rc<dyn Fabric>>>,
     pub stop: Rc<Cell<bool>>,
     pub report: RefCell<RecoveryReport>,
-    /// Wraps the backing of the next opening, to inject faults.
-    pub wrap: RefCell<Box<dyn Fn(Rc<dyn Backing>) -> Rc<dyn Backing>>>,
     /// How the latest `run` of the server ended.
     pub ended: Rc<RefCell<Option<Result<(), StoreError>>>>,
 }
@@ -52,7 +50,6 @@ impl Default for World {
             fabric: RefCell::default(),
             stop: Rc::default(),
             report: RefCell::default(),
-            wrap: RefCell::new(Box::new(|backing| backing)),
             ended: Rc::default(),
         }
     }
@@ -100,7 +97,7 @@ impl World {
             drop(Pool::create(backing, options)?);
         }
         let backing: Rc<dyn Backing> = Rc::new(DirectoryBacking::open(&path)?);
-        let (pool, _) = Pool::open((self.wrap.borrow())(backing), OpenMode::Serve)?;
+        let (pool, _) = Pool::open(backing, OpenMode::Serve)?;
         Ok(pool)
     }
 
