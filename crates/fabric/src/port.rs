@@ -274,7 +274,8 @@ impl Port {
         false
     }
 
-    /// Gives way now and then, for whoever executes operations at once without this port: see [`TURNS_MAX`].
+    /// Gives way now and then, for whoever executes operations at once without this port, so that a loop of them starves
+    /// neither other tasks nor arrivals.
     #[inline]
     pub async fn take_turn(&self) {
         poll_fn(|context| if self.may_be_ready(context) { Poll::Ready(()) } else { Poll::Pending }).await;
