@@ -49,7 +49,10 @@ impl Image {
     #[inline]
     pub fn load(&self, offset: u64) -> u64 {
         let (page, start) = (offset as usize / PAGE_SIZE, offset as usize % PAGE_SIZE);
-        self.page(page).map_or(0, |bytes| u64::from_le_bytes(*bytes[start..].first_chunk().expect("words do not cross pages")))
+        match self.page(page) {
+            Some(bytes) => u64::from_le_bytes(*bytes[start..].first_chunk().expect("words do not cross pages")),
+            None => 0,
+        }
     }
 
     /// Stores the aligned word at `offset`.

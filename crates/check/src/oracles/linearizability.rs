@@ -2,6 +2,9 @@
 //! call and its answer, and which explains all answers? (Herlihy and Wing 1990; the search is that of Wing and Gong 1993
 //! with the memory of Lowe 2017.)
 //!
+//! Versions grow with each write of a key, so answers that tell them fix the order of the writes that they tell of. That is
+//! a promise of its own, and it keeps the search short.
+//!
 //! An operation without an answer may have taken effect or not. One that was cut off by a crash took effect before it or
 //! never; that makes it *durable* linearizability (Izraelevitz et al. 2016): what was answered before a crash, and what was
 //! read before it, is there after it.
@@ -59,6 +62,8 @@ struct Step {
     called: Moment,
     answered: Moment,
     action: Action,
+    /// The version that it made, where anybody was told.
+    version: Option<u64>,
     operation: Operation,
 }
 
@@ -91,18 +96,27 @@ pub fn check<'a>(
     finally: Option<ValueId>,
 ) -> Result<(), NotLinearizable> {
     let mut versions = HashMap::new();
+    let mut made = HashMap::new();
     for operation in operations.clone() {
-        match (operation.call, operation.answer) {
-            (_, Answer::Got(Some((value, version)))) => _ = versions.insert(version, value),
-            (Call::Put(value) | Call::PutIf(value, _), Answer::Stored(version)) => _ = versions.insert(version, value),
-            _ => {}
+        let told = match (operation.call, operation.answer) {
+            (_, Answer::Got(Some(told))) => told,
+            (Call::Put(value) | Call::PutIf(value, _), Answer::Stored(version)) => (value, version),
+            _ => continue,
+        };
+        versions.insert(told.1, told.0);
+        if made.insert(told.0, told.1).is_some_and(|before| before != told.1) {
+            return Err(NotLinearizable { explained: 0, stuck: Some(*operation) });
         }
     }
     let mut answered: Vec<Step> = Vec::new();
     let mut unanswered: Vec<Step> = Vec::new();
     for operation in operations {
         let Some(action) = action(operation, &versions) else { continue };
-        let step = Step { called: operation.called, answered: operation.answered, action, operation: *operation };
+        let version = match action {
+            Action::Write(value) | Action::Swap(_, value) => made.get(&value).copied(),
+            _ => None,
+        };
+        let step = Step { called: operation.called, answered: operation.answered, action, version, operation: *operation };
         if operation.answer == Answer::Unknown { &mut unanswered } else { &mut answered }.push(step);
     }
     if let Some(value) = finally {
@@ -114,7 +128,7 @@ pub fn check<'a>(
         let called = last.max().unwrap_or(0) + 1;
         let answer = Answer::Got((value != ValueId::ABSENT).then_some((value, 0)));
         let operation = Operation { client: u32::MAX, key: 0, call: Call::Get, called, answer, answered: NEVER };
-        answered.push(Step { called, answered: NEVER, action: Action::Read(value), operation });
+        answered.push(Step { called, answered: NEVER, action: Action::Read(value), version: None, operation });
     }
     assert!(unanswered.len() <= UNANSWERED_MAX, "{} operations of one key without an answer", unanswered.len());
     Search { answered, unanswered, seen: HashSet::new(), explained: 0 }.run()
@@ -198,6 +212,8 @@ struct Done {
     /// Which unanswered ones are.
     unanswered: u128,
     value: ValueId,
+    /// The highest version that was made.
+    version: u64,
     /// The latest call of all that were done: what was cut off by a crash before it cannot be done any more.
     latest: Moment,
 }
@@ -205,7 +221,7 @@ struct Done {
 impl Search {
     fn run(mut self) -> Result<(), NotLinearizable> {
         let window = Window::new(overlap(&self.answered) + 1);
-        let start = Done { base: 0, window, unanswered: 0, value: ValueId::ABSENT, latest: 0 };
+        let start = Done { base: 0, window, unanswered: 0, value: ValueId::ABSENT, version: 0, latest: 0 };
         let mut stack = vec![start];
         while let Some(done) = stack.pop() {
             let done = self.take_reads(done);
@@ -267,29 +283,41 @@ impl Search {
 
     fn push_choices(&self, done: &Done, stack: &mut Vec<Done>) {
         let horizon = self.horizon(done);
+        let open = |index: usize| !done.window.has(index);
+        let in_reach = self.answered[done.base..].iter().enumerate().take_while(|(_, step)| step.called <= horizon);
+        // Writes in order: none may come before one with a lower version that is still to be done.
+        let next_version = in_reach.clone().filter(|(index, _)| open(*index)).filter_map(|(_, step)| step.version).min();
+        let in_order = |step: &Step| {
+            step.version.is_none_or(|version| version > done.version && next_version.is_none_or(|next| version <= next))
+        };
         for (index, step) in self.unanswered.iter().enumerate() {
-            let open = done.unanswered >> index & 1 == 0;
+            let open = done.unanswered >> index & 1 == 0 && step.called < horizon && step.answered > done.latest;
             if open
-                && step.called < horizon
-                && step.answered > done.latest
+                && in_order(step)
                 && let Some(value) = step.action.apply(done.value)
                 && value != done.value
             {
-                let latest = done.latest.max(step.called);
-                stack.push(Done { unanswered: done.unanswered | 1 << index, value, latest, ..done.clone() });
+                let mut next = done.after(step, value);
+                next.unanswered |= 1 << index;
+                stack.push(next);
             }
         }
-        let candidates = self.answered[done.base..].iter().enumerate();
-        let candidates: Vec<_> = candidates.take_while(|(_, step)| step.called <= horizon).collect();
+        let candidates: Vec<_> = in_reach.filter(|(index, step)| open(*index) && in_order(step)).collect();
         for (index, step) in candidates.into_iter().rev() {
-            let open = !done.window.has(index);
-            if open && let Some(value) = step.action.apply(done.value) {
-                let latest = done.latest.max(step.called);
-                let mut next = Done { value, latest, ..done.clone() };
+            if let Some(value) = step.action.apply(done.value) {
+                let mut next = done.after(step, value);
                 next.window.add(index);
                 stack.push(next);
             }
         }
+    }
+}
+
+impl Done {
+    /// What is done and known after `step` as well, which leaves `value`; the caller marks it as done.
+    fn after(&self, step: &Step, value: ValueId) -> Self {
+        let version = step.version.unwrap_or(self.version);
+        Self { value, version, latest: self.latest.max(step.called), ..self.clone() }
     }
 }
 
@@ -376,19 +404,38 @@ mod tests {
                 .map(|index| {
                     let (one, other) = (moments[2 * index], moments[2 * index + 1]);
                     let (called, answered) = (one.min(other), one.max(other));
-                    let value = random.random_range(0..3);
+                    let value = index as u32 + 1;
                     match random.random_range(0..7) {
                         5 => (Call::PutIf(ValueId(9), Expected::Absent), called, Answer::Conflict(None), answered),
                         0 => (Call::Delete, called, Answer::Removed(random.random()), answered),
-                        1 | 2 => (put(value + 1), called, Answer::Stored(10 + index as u64), answered),
-                        3 => (put(value + 1), called, Answer::Unknown, if random.random() { NEVER } else { answered }),
-                        _ => (Call::Get, called, got(value, 0), answered),
+                        1 | 2 => {
+                            (put(value), called, Answer::Stored(random.random_range(0..3) * 10 + u64::from(value)), answered)
+                        }
+                        3 => (put(value), called, Answer::Unknown, if random.random() { NEVER } else { answered }),
+                        _ => (Call::Get, called, Answer::Got(None), answered),
                     }
                 })
                 .collect();
             told.sort_by_key(|told| told.1);
-            let finally = random.random_bool(0.5).then(|| random.random_range(0..3));
-            let expected = naive(&told, finally, &mut vec![false; count], 0, 0);
+            // Reads bring what some write made, with its version.
+            let written: Vec<Answer> = told
+                .iter()
+                .filter_map(|told| match told.0 {
+                    Call::Put(value) => Some((value, told.2)),
+                    _ => None,
+                })
+                .map(|(value, answer)| match answer {
+                    Answer::Stored(version) => got(value.0, version),
+                    _ => got(value.0, 100 + u64::from(value.0)),
+                })
+                .collect();
+            for told in told.iter_mut().filter(|told| told.2 == Answer::Got(None)) {
+                if !written.is_empty() && random.random_bool(0.8) {
+                    told.2 = written[random.random_range(0..written.len())];
+                }
+            }
+            let finally = random.random_bool(0.5).then(|| random.random_range(0..count as u32 + 1));
+            let expected = naive(&told, finally, &mut vec![false; count], (0, 0), 0);
             yes += u32::from(expected);
             assert_eq!(judged(&told, finally), expected, "{told:?}, finally {finally:?}");
         }
@@ -396,7 +443,7 @@ mod tests {
     }
 
     /// Tries everything.
-    fn naive(told: &[Told], finally: Option<u32>, done: &mut Vec<bool>, value: u32, latest: Moment) -> bool {
+    fn naive(told: &[Told], finally: Option<u32>, done: &mut Vec<bool>, (value, version): (u32, u64), latest: Moment) -> bool {
         let open = |index: usize, done: &[bool]| !done[index] && told[index].2 != Answer::Unknown;
         if (0..told.len()).all(|index| !open(index, done)) && finally.is_none_or(|finally| finally == value) {
             return true;
@@ -414,9 +461,18 @@ mod tests {
                 (Call::Delete, Answer::Removed(there)) => (there == (value != 0)).then_some(0),
                 _ => None,
             };
-            let Some(next) = next else { return false };
+            let read = |told: &Told| match (call, told.2) {
+                (Call::Put(value), Answer::Got(Some((read, version)))) if read == value => Some(version),
+                _ => None,
+            };
+            let made = match answer {
+                Answer::Stored(made) => made,
+                Answer::Unknown => told.iter().find_map(read).unwrap_or(version),
+                _ => version,
+            };
+            let Some(next) = next.filter(|_| made >= version) else { return false };
             done[index] = true;
-            let found = naive(told, finally, done, next, latest.max(called));
+            let found = naive(told, finally, done, (next, made), latest.max(called));
             done[index] = false;
             found
         })
@@ -445,13 +501,14 @@ mod tests {
                 let unknown = index % 500 == 0;
                 told.push((put(value), called, if unknown { Answer::Unknown } else { Answer::Stored(index + 1) }, answered));
             } else {
-                told.push((Call::Get, called, got(value, 0), answered));
+                told.push((Call::Get, called, got(value, u64::from(value)), answered));
             }
         }
         told.sort_by_key(|told| told.1);
         assert!(judged(&told, None));
+        let early = told.iter().find(|told| matches!(told.2, Answer::Got(Some(_)))).unwrap().2;
         let late = told.iter().rposition(|told| matches!(told.2, Answer::Got(Some(_)))).unwrap();
-        told[late].2 = got(1, 0);
+        told[late].2 = early;
         assert!(!judged(&told, None), "one stale read among ten thousand is found");
     }
 }

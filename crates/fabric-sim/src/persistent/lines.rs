@@ -148,6 +148,12 @@ impl Lines {
         latest
     }
 
+    /// Whether anything near `line` has stores.
+    #[inline]
+    pub fn page_is_used(&self, line: u64) -> bool {
+        matches!(self.pages.get(line as usize / PAGE_LINES), Some(Some(page)) if page.used > 0)
+    }
+
     /// Whether something in `line` is on no way yet.
     pub fn waits(&self, line: u64) -> bool {
         self.stores(line).any(|store| store.certain_at == NEVER)

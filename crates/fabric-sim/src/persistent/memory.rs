@@ -34,7 +34,9 @@ impl PersistentMemory {
 
     #[inline]
     fn check(&self, offset: u64, size: usize) {
-        assert!(Span::new(offset, size as u64).fits(self.size), "{size} bytes at {offset} are not in {} bytes", self.size);
+        if !Span::new(offset, size as u64).fits(self.size) {
+            outside(offset, size, self.size);
+        }
     }
 
     #[inline]
@@ -72,6 +74,11 @@ impl PersistentMemory {
             Means::FileSync => Ok(self.module.sync(now)),
         }
     }
+}
+
+#[cold]
+fn outside(offset: u64, size: usize, limit: u64) -> ! {
+    panic!("{size} bytes at {offset} are not in {limit} bytes");
 }
 
 impl PersistentRegion for PersistentMemory {

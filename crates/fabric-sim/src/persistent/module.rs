@@ -108,6 +108,7 @@ impl Module {
         self.content.borrow().visible.read(offset, into);
     }
 
+    #[inline]
     pub(crate) fn load(&self, offset: u64) -> u64 {
         self.content.borrow().visible.load(offset)
     }
@@ -163,6 +164,9 @@ impl Module {
                 }
                 content.medium.counts.write_backs += 1;
                 // A clean line costs the instruction and nothing more.
+                if !content.lines.page_is_used(line) {
+                    continue;
+                }
                 let accepted = if content.lines.waits(line) { content.medium.accept(line, at) } else { at };
                 done = done.max(content.lines.send(line, accepted).unwrap_or(at));
             }
