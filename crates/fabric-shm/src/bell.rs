@@ -59,3 +59,49 @@ pub(crate) fn ring(memory: &MappedRegion) {
     // Waking nobody is no failure: the sleeper sees the changed word.
     let _ = word.wake(1);
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::key_table::KeyTable;
+
+    const LONG_NS: Nanoseconds = 30_000_000_000;
+
+    fn bell() -> Bell {
+        Bell::new(KeyTable::new().unwrap().memory().clone()).unwrap()
+    }
+
+    /// Needs the change of the futex word in `ring`: without it the wake-up finds nobody and the sleep takes its time.
+    #[test]
+    fn a_ring_between_the_last_look_and_the_sleep_is_not_lost() {
+        let bell = bell();
+        let start = Instant::now();
+        bell.sleep(doorbell::ARRIVALS, LONG_NS, || {
+            bell.ring();
+            false
+        });
+        assert!(start.elapsed().as_nanos() < u128::from(LONG_NS / 2));
+    }
+
+    #[test]
+    fn who_finds_work_at_the_last_look_does_not_sleep() {
+        let start = Instant::now();
+        bell().sleep(doorbell::ARRIVALS, LONG_NS, || true);
+        assert!(start.elapsed().as_nanos() < u128::from(LONG_NS / 2));
+    }
+
+    #[test]
+    fn nobody_is_woken_who_does_not_sleep_for_that_reason() {
+        let bell = bell();
+        let word = bell.memory.futex_word(FUTEX);
+        bell.ring();
+        assert_eq!(word.load(), 0, "nobody sleeps");
+        bell.sleep(doorbell::ARRIVALS, LONG_NS, || {
+            assert!(!doorbell::must_wake(&*bell.page, SLEEPING, doorbell::ACKNOWLEDGEMENTS));
+            assert!(doorbell::must_wake(&*bell.page, SLEEPING, doorbell::ARRIVALS));
+            true
+        });
+    }
+}

@@ -143,3 +143,36 @@ fn check_access(local: &LocalRegion, access: Access) -> Result<(), DeviceError> 
     }
     Ok(())
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use stonecast_fabric::Device;
+
+    use super::*;
+    use crate::{ShmDevice, ShmOptions};
+
+    /// Needs the change of the mode: memory files are made with all rights for everybody.
+    #[test]
+    fn only_the_own_user_can_open_allocated_memory() {
+        let device = ShmDevice::new(ShmOptions::default()).unwrap();
+        let region = device.allocate(4096, Access::REMOTE_READ).unwrap();
+        let memory = device.memory(region);
+        let status = rustix::fs::fstat(memory.share().unwrap().file).unwrap();
+        assert_eq!(status.st_mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn memory_that_cannot_be_shared_or_written_is_registered_only_for_what_it_can_do() {
+        let device = ShmDevice::new(ShmOptions::default()).unwrap();
+        let sealed = || Rc::new(MappedRegion::create_memory("test", 4096, Sealing::FutureWrite).unwrap());
+        assert!(device.register(sealed(), Access::REMOTE_READ).is_ok());
+        let refused = device.register(sealed(), Access::REMOTE_WRITE).unwrap_err();
+        assert!(matches!(refused, DeviceError::Registration { .. }), "{refused}");
+        let file = sealed().file().try_clone_to_owned().unwrap();
+        let foreign = || Rc::new(MappedRegion::map(file.try_clone().unwrap(), 0, 4096, stonecast_media::Writable::No).unwrap());
+        assert!(device.register(foreign(), Access::NONE).is_ok(), "the own side may use it");
+        let refused = device.register(foreign(), Access::REMOTE_READ).unwrap_err();
+        assert!(matches!(refused, DeviceError::Registration { .. }), "{refused}");
+        assert!(device.allocate(0, Access::NONE).is_err());
+    }
+}

@@ -3,6 +3,7 @@
 mod contract;
 mod handshake;
 mod node;
+mod order;
 mod processes;
 mod revocation;
 mod world;

@@ -124,3 +124,28 @@ fn a_posted_read_never_returns_what_came_after_a_revocation() {
 fn nothing_is_written_after_a_revocation() {
     revoke_while_used(Use::Write);
 }
+
+/// The owner has forgotten the connection, so no revocation would wait for a write that begins now. Needs the look at
+/// *closed*.
+#[test]
+fn nothing_is_written_through_a_connection_whose_other_end_is_destroyed() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("shm:{}", folder.path().join("socket").display());
+    let (mut owner, mut peer) = (Node::new(ShmOptions::default()), Node::new(ShmOptions::default()));
+    owner.device.listen(&address).unwrap();
+    let (theirs, ours) = (owner.queue_pair(None), peer.queue_pair(None));
+    peer.device.connect(ours, &address, b"").unwrap();
+    owner.answer(theirs);
+    peer.event(|event| matches!(event, ConnectionEvent::Established { .. }));
+    let remote = RemoteAddress { address: owner.buffer.address, rkey: owner.buffer.rkey };
+    let write = Operation::Write { local: peer.local(0, 8), remote };
+    peer.set_word(0, 1);
+    peer.post(ours, write, true);
+    assert_eq!((peer.completion().status, owner.word(0)), (Status::Success, 1));
+    owner.device.destroy_queue_pair(theirs).unwrap();
+    peer.set_word(0, 2);
+    // The peer has not polled since, so it does not know yet.
+    peer.post(ours, write, true);
+    assert_eq!(peer.completion().status, Status::WorkRequestFlushed);
+    assert_eq!(owner.word(0), 1);
+}
