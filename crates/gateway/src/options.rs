@@ -1,9 +1,11 @@
 //! What a gateway is told when it starts, and what is refused.
 
 use std::fmt;
+use std::fs;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use subtle::ConstantTimeEq as _;
@@ -78,6 +80,8 @@ impl Default for GatewayLimits {
     }
 }
 
+/// Right of everybody to read a file.
+const OTHERS_MAY_READ: u32 = 0o004;
 /// Most arguments of a command, as in Redis.
 const ARGUMENTS_MAX: u32 = 1 << 20;
 /// Smallest request that may be the limit: the longest key and value, and what is around them.
@@ -136,6 +140,20 @@ impl Password {
         Self(password.into())
     }
 
+    /// The first line of a file. Refused if everybody may read the file.
+    pub fn read(path: &Path) -> Result<Self, GatewayError> {
+        let refuse = |reason: String| GatewayError::Options(format!("the password file {}: {reason}", path.display()));
+        let mode = fs::metadata(path).map_err(|error| refuse(error.to_string()))?.permissions().mode();
+        if mode & OTHERS_MAY_READ != 0 {
+            return Err(refuse("everybody may read it; take that away with `chmod o=`".to_owned()));
+        }
+        let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+        match text.lines().next() {
+            Some(password) if !password.is_empty() => Ok(Self::new(password)),
+            _ => Err(refuse("its first line is empty".to_owned())),
+        }
+    }
+
     /// Whether `said` is it. How long that takes tells nothing but the length.
     pub fn is(&self, said: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(said).into()
@@ -182,6 +200,22 @@ mod tests {
         let mut empty = options("127.0.0.1:6380");
         empty.password = Some(Password::new(""));
         assert!(empty.check().is_err());
+    }
+
+    /// Needs the look at the rights.
+    #[test]
+    fn a_password_file_is_read_only_if_others_cannot_read_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let write = |text: &str, mode: u32| {
+            fs::write(file.path(), text).unwrap();
+            fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).unwrap();
+            Password::read(file.path())
+        };
+        assert!(write("open sesame\r\nnot this\n", 0o640).unwrap().is(b"open sesame"));
+        let refused = write("open sesame", 0o644).unwrap_err().to_string();
+        assert!(refused.contains("everybody may read it"), "{refused}");
+        assert!(write("\nopen sesame", 0o600).unwrap_err().to_string().contains("is empty"));
+        assert!(Password::read(Path::new("/nowhere")).unwrap_err().to_string().starts_with("the password file /nowhere: "));
     }
 
     #[test]
