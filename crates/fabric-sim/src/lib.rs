@@ -35,7 +35,7 @@ mod world;
 
 pub use clock::LocalClock;
 pub use device::SimDevice;
-pub use machine::Features;
+pub use machine::{Features, Transport};
 pub use persistent::{Fate, MediumCounts, Module, SimBacking, Survivor, Wreck};
 pub use profile::Profile;
 pub use world::{Machine, MachineOptions, Process, World};

@@ -14,6 +14,16 @@ pub(crate) fn dram(profile: &Profile) -> Latencies {
 pub(crate) const COMMON_PLATFORM: DeclaredPlatform =
     DeclaredPlatform { persistence_domain: PersistenceDomain::Dmp, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram };
 
+/// When a NIC completes a posted operation of its program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// InfiniBand and RoCE: when the responder's NIC has acknowledged it.
+    InfiniBand,
+    /// iWARP: when the reliable transport of its own machine has it, perhaps before anything was sent (taxonomy, section
+    /// 3.2). A message that finds no receive buffer ends the connection; there are no retries.
+    Iwarp,
+}
+
 /// What the NIC of a machine can do beyond what all can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {

@@ -8,12 +8,12 @@ use std::task::{Context, Poll, Waker};
 use rand::Rng as _;
 use stonecast_base::{Nanoseconds, random_from_seed};
 use stonecast_fabric::{Capabilities, Device, DeviceError, Port, Runtime};
-use stonecast_media::DeclaredPlatform;
+use stonecast_media::{DeclaredPlatform, PersistenceDomain};
 
 use crate::clock::LocalClock;
 use crate::device::SimDevice;
 use crate::executor::{Executor, ThreadOptions, ThreadRuntime};
-use crate::machine::{COMMON_PLATFORM, Features};
+use crate::machine::{COMMON_PLATFORM, Features, Transport};
 use crate::net::Net;
 use crate::persistent::{Module, Survivor, Wreck};
 use crate::profile::Profile;
@@ -59,12 +59,28 @@ pub struct MachineOptions {
     pub features: Features,
     /// What its persistent memory survives, and where its NIC writes first: the truth, whatever a pool declares.
     pub platform: DeclaredPlatform,
+    /// What its NIC speaks. Both ends of a connection speak the same.
+    pub transport: Transport,
+    /// Longest time that an inbound write waits inside the machine for room on its way to memory, as it does behind other
+    /// traffic. How long each one waits is drawn from the seed; 0: none waits.
+    pub inbound_stall_ns_max: Nanoseconds,
+    /// Longest time that the NIC's transport holds a message back before it leaves: a closed window, a retransmission.
+    /// Drawn likewise; 0: none is held back.
+    pub outbound_stall_ns_max: Nanoseconds,
 }
 
 impl MachineOptions {
     /// A machine of `profile` with 16 cores and the features of NICs on the market.
     pub fn new(profile: Profile) -> Self {
-        Self { profile, cores: 16, features: Features::COMMON, platform: COMMON_PLATFORM }
+        Self {
+            profile,
+            cores: 16,
+            features: Features::COMMON,
+            platform: COMMON_PLATFORM,
+            transport: Transport::InfiniBand,
+            inbound_stall_ns_max: 0,
+            outbound_stall_ns_max: 0,
+        }
     }
 }
 
@@ -86,7 +102,7 @@ impl World {
     pub fn new(seed: u64) -> Self {
         let time = Rc::new(Time::default());
         let mut random = random_from_seed(seed);
-        let net = Rc::new(RefCell::new(Net::new(time.clone(), random.next_u32())));
+        let net = Rc::new(RefCell::new(Net::new(time.clone(), random.next_u32(), random)));
         let executor = Rc::new(Executor::new(time.clone()));
         let observer = executor.add_thread(ThreadOptions { core: None, task_ns: 0, notice_ns: 0, clock: LocalClock::default() });
         let shared = Shared { time, net, executor, trace: Trace::default(), machines: RefCell::default() };
@@ -95,7 +111,7 @@ impl World {
 
     /// Adds a machine.
     pub fn machine(&self, options: MachineOptions) -> Machine {
-        let number = self.shared.net.borrow_mut().add_machine(options.profile);
+        let number = self.shared.net.borrow_mut().add_machine(options);
         let cores = (0..options.cores.max(1)).map(|_| self.shared.executor.add_core()).collect();
         self.shared.machines.borrow_mut().push(MachineState { options, cores, processes: 0 });
         Machine(number)
@@ -130,7 +146,10 @@ impl World {
 
     /// What a power cut of `machine` at this moment may leave of `module`, which is in it. Changes nothing.
     pub fn wreck(&self, machine: Machine, module: &Rc<Module>) -> Wreck {
-        Wreck::new(module, &self.shared.net.borrow().in_flight(machine.0, module.space))
+        // What caches save is what was placed, and a queue pair's writes are placed in order: of what is inside the NIC
+        // only the next one can be under way. Memory controllers take writes in any order.
+        let next_only = module.platform.persistence_domain == PersistenceDomain::Mhp;
+        Wreck::new(module, &self.shared.net.borrow().in_flight(machine.0, module.space, next_only))
     }
 
     /// Cuts the power of `machine`: its processes are gone, and what its NIC had taken. What its modules hold afterwards is

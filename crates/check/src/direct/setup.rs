@@ -93,7 +93,7 @@ const fn fates_max() -> u64 {
 }
 
 fn machine(profile: Profile, platform: DeclaredPlatform) -> MachineOptions {
-    MachineOptions { profile, platform, features: Features::COMMON, cores: 4 }
+    MachineOptions { platform, features: Features::COMMON, cores: 4, ..MachineOptions::new(profile) }
 }
 
 fn platform(random: &mut Random) -> DeclaredPlatform {

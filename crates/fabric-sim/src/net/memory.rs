@@ -129,15 +129,16 @@ impl Net {
         }
     }
 
-    /// What the NIC of `machine` has taken and not yet placed in memory `space`: offsets and bytes, in order.
-    pub fn in_flight(&self, machine: u32, space: u32) -> Vec<(u64, Vec<u8>)> {
+    /// What the NIC of `machine` has taken and not yet placed in memory `space`: offsets and bytes, in order. With
+    /// `next_only`, of each queue pair what is placed next.
+    pub fn in_flight(&self, machine: u32, space: u32, next_only: bool) -> Vec<(u64, Vec<u8>)> {
         let mut found = Vec::new();
         for qp in self.qps.iter().flatten() {
             let context = &self.contexts[qp.context as usize];
             if context.machine != machine || context.dead {
                 continue;
             }
-            for &index in &qp.placing {
+            for &index in qp.placing.iter().take(if next_only { 1 } else { usize::MAX }) {
                 let message = &self.messages[index as usize];
                 let registered = self.registered(qp.context, message.region);
                 let there = registered.is_some_and(|registered| registered.space == Some(space));

@@ -35,15 +35,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::task::Waker;
 
-use stonecast_base::Nanoseconds;
+use rand::RngExt as _;
+use stonecast_base::{Nanoseconds, Random};
 use stonecast_fabric::{
     Access, Capabilities, ConnectionEvent, LocalSpan, Operation, QueuePairOptions, ReceiveRequest, SharedReceiveQueueOptions,
     Status, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{PersistentRegion, Region};
 
+use crate::machine::Transport;
 use crate::profile::Profile;
 use crate::time::Time;
+use crate::world::MachineOptions;
 
 /// See the module documentation.
 pub(crate) struct Net {
@@ -68,11 +71,16 @@ pub(crate) struct Net {
     pub arrived: Vec<u32>,
     /// What rkeys are made of.
     pub key_offset: u32,
+    /// What stalls are drawn from.
+    random: Random,
 }
 
 /// A NIC, and the machine around it as far as the NIC sees it.
 pub(crate) struct Machine {
     pub profile: Profile,
+    transport: Transport,
+    inbound_stall_ns_max: Nanoseconds,
+    outbound_stall_ns_max: Nanoseconds,
     /// When it can send the next message, picoseconds.
     send_free_ps: u64,
     /// When it can take the next message, picoseconds.
@@ -212,7 +220,7 @@ struct Message {
 }
 
 impl Net {
-    pub fn new(time: Rc<Time>, key_offset: u32) -> Self {
+    pub fn new(time: Rc<Time>, key_offset: u32, random: Random) -> Self {
         Self {
             time,
             machines: Vec::new(),
@@ -230,12 +238,21 @@ impl Net {
             wakers: Vec::new(),
             arrived: Vec::new(),
             key_offset,
+            random,
         }
     }
 
     /// Makes a machine's NIC.
-    pub fn add_machine(&mut self, profile: Profile) -> u32 {
-        self.machines.push(Machine { profile, send_free_ps: 0, take_free_ps: 0 });
+    pub fn add_machine(&mut self, options: MachineOptions) -> u32 {
+        let MachineOptions { profile, transport, inbound_stall_ns_max, outbound_stall_ns_max, .. } = options;
+        self.machines.push(Machine {
+            profile,
+            transport,
+            inbound_stall_ns_max,
+            outbound_stall_ns_max,
+            send_free_ps: 0,
+            take_free_ps: 0,
+        });
         self.machines.len() as u32 - 1
     }
 
@@ -282,6 +299,26 @@ impl Net {
 
     fn profile_of(&self, context: u32) -> &Profile {
         &self.machines[self.contexts[context as usize].machine as usize].profile
+    }
+
+    fn transport_of(&self, context: u32) -> Transport {
+        self.machines[self.contexts[context as usize].machine as usize].transport
+    }
+
+    /// How long an inbound write of `context` waits inside its machine.
+    fn inbound_stall(&mut self, context: u32) -> Nanoseconds {
+        let longest = self.machines[self.contexts[context as usize].machine as usize].inbound_stall_ns_max;
+        self.draw(longest)
+    }
+
+    /// How long a message of `context` is held back before it leaves.
+    fn outbound_stall(&mut self, context: u32) -> Nanoseconds {
+        let longest = self.machines[self.contexts[context as usize].machine as usize].outbound_stall_ns_max;
+        self.draw(longest)
+    }
+
+    fn draw(&mut self, longest: Nanoseconds) -> Nanoseconds {
+        if longest == 0 { 0 } else { self.random.random_range(0..=longest) }
     }
 
     /// When a message of `size` bytes that the NIC of `context` takes up at `at` has left it.

@@ -4,6 +4,7 @@ use stonecast_fabric::{Capabilities, DeviceError, DisconnectCause, Operation, Qu
 
 use super::completion::{completion, opcode};
 use super::{Net, Posted, Qp, Stage, is_non_posted, local_span};
+use crate::machine::Transport;
 use crate::queue::Event;
 
 impl Net {
@@ -77,8 +78,13 @@ impl Net {
         qp.non_posted += u64::from(non_posted);
         let size = self.messages[message as usize].payload.len() as u64;
         let fetched = if size > profile.nic_inline_bytes { now + profile.pcie_read_ns } else { now };
-        let arrival = self.depart(context, fetched, size) + self.travel(context, to);
+        let leaves = fetched + self.outbound_stall(context);
+        let arrival = self.depart(context, leaves, size) + self.travel(context, to);
         self.time.push(arrival, Event::Arrive(message));
+        if !non_posted && self.transport_of(context) == Transport::Iwarp {
+            self.messages[message as usize].uses += 1;
+            self.time.push(fetched + profile.pcie_write_ns, Event::Acknowledge(message));
+        }
         Some(())
     }
 

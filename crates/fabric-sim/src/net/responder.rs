@@ -9,6 +9,7 @@ use super::completion::completion;
 use super::memory::Target;
 use super::receive::Buffer;
 use super::{Net, Stage, is_non_posted};
+use crate::machine::Transport;
 use crate::queue::Event;
 
 /// How the responder's NIC takes a message.
@@ -40,7 +41,14 @@ impl Net {
             Taken::Accepted if is_non_posted(&operation) => self.execute_later(index, to, at),
             Taken::Accepted => {
                 self.place_later(index, to, at);
-                self.answer(index, at);
+                // Over iWARP the requester has its completion already.
+                if self.transport_of(context) == Transport::InfiniBand {
+                    self.answer(index, at);
+                }
+                self.release_message(index);
+            }
+            Taken::NotReady if self.transport_of(context) == Transport::Iwarp => {
+                self.refuse_later(index, to, Status::RnrRetryExceeded, at);
             }
             Taken::NotReady => {
                 self.hold_from(from, sequence);
@@ -125,9 +133,11 @@ impl Net {
         let (write_ns, part_ns, mtu) = (profile.pcie_write_ns, part_ns(profile), profile.nic_mtu_bytes);
         let message = &self.messages[index as usize];
         let takes = more_parts(message.offset, message.payload.len() as u64, mtu) * (part_ns + 1);
+        let stall = self.inbound_stall(context);
+        let message = &self.messages[index as usize];
         let lands = message.landing.is_some();
         let qp = self.qp(to).expect("it accepted");
-        let mut start = qp.placed.max(at + write_ns);
+        let mut start = qp.placed.max(at + write_ns + stall);
         if lands && let Some(queue) = self.shared_queue(to) {
             start = queue.place_after(start);
             queue.place_after(start + takes);
@@ -139,20 +149,25 @@ impl Net {
         self.time.push(start, Event::Place(index));
     }
 
-    /// Decides when an accepted message that fetches takes effect: after everything that arrived here before it.
+    /// Decides when an accepted non-posted message takes effect: after everything that arrived here before it. An
+    /// ATOMIC_WRITE fetches nothing: on the bus it is a write like others, which the NIC holds back until its turn.
     fn execute_later(&mut self, index: u32, to: u32, at: Nanoseconds) {
         let context = self.qps[to as usize].as_ref().expect("it accepted").context;
         let profile = self.profile_of(context);
-        let (read_ns, part_ns, mtu) = (profile.pcie_read_ns, part_ns(profile), profile.nic_mtu_bytes);
+        let (part_ns, mtu) = (part_ns(profile), profile.nic_mtu_bytes);
+        let writes = matches!(self.messages[index as usize].operation, Operation::AtomicWrite { .. });
+        let bus_ns = if writes { profile.pcie_write_ns } else { profile.pcie_read_ns };
+        let stall = if writes { self.inbound_stall(context) } else { 0 };
         let message = &self.messages[index as usize];
         let size = match message.operation {
             Operation::Read { local, .. } => local.size.into(),
             _ => 8,
         };
         let takes = more_parts(message.offset, size, mtu) * (part_ns + 1);
-        let medium_ns = self.registered(context, message.region).map_or(0, |region| region.memory.read_cost(size));
+        let reads = self.registered(context, message.region).filter(|_| !writes);
+        let medium_ns = reads.map_or(0, |region| region.memory.read_cost(size));
         let qp = self.qp(to).expect("it accepted");
-        let start = (at + read_ns + medium_ns).max(qp.placed).max(qp.executed);
+        let start = (at + bus_ns + stall + medium_ns).max(qp.placed).max(qp.executed);
         qp.executed = start + takes;
         self.time.push(start, Event::Place(index));
     }
@@ -276,13 +291,16 @@ impl Net {
             return self.release_message(index);
         };
         // A fetch pushes what was written before it out of the NIC and the bus, as far as that gets by itself: to the memory
-        // controller where DDIO is off. It waits once; what is placed meanwhile came later.
-        let (now, qp) = (self.time.now(), self.qp(to).expect("just looked up"));
-        let settled = qp.settled;
-        qp.executed = qp.executed.max(settled);
-        let message = &mut self.messages[index as usize];
-        if !std::mem::replace(&mut message.waited, true) && settled > now {
-            return self.time.push(settled, Event::Place(index));
+        // controller where DDIO is off. It waits once; what is placed meanwhile came later. A write pushes nothing.
+        let now = self.time.now();
+        if !matches!(self.messages[index as usize].operation, Operation::AtomicWrite { .. }) {
+            let qp = self.qp(to).expect("just looked up");
+            let settled = qp.settled;
+            qp.executed = qp.executed.max(settled);
+            let message = &mut self.messages[index as usize];
+            if !std::mem::replace(&mut message.waited, true) && settled > now {
+                return self.time.push(settled, Event::Place(index));
+            }
         }
         if !self.execute_part(index, context) {
             let again = self.time.now() + part_ns(self.profile_of(context));

@@ -3,10 +3,10 @@
 
 use stonecast_base::Span;
 use stonecast_fabric::{FlushPlacement, Operation, Status};
-use stonecast_fabric_sim::{Fate, Profile};
+use stonecast_fabric_sim::{Fate, Features, MachineOptions, Profile, Transport};
 use stonecast_media::{Ddio, PersistenceDomain, persist};
 
-use crate::support::{LOG_SIZE, Stage};
+use crate::support::{LOG_SIZE, Stage, platform};
 
 const SIZE: usize = 256;
 
@@ -174,4 +174,98 @@ fn what_is_inside_the_nic_is_lost_kept_or_perhaps_kept() {
         }
         assert!(seen, "{domain:?}: there is a moment when the NIC alone has it");
     }
+}
+
+fn capable(domain: PersistenceDomain, ddio: Ddio) -> MachineOptions {
+    MachineOptions { platform: platform(domain, ddio), features: Features::ALL, ..MachineOptions::new(Profile::MODERN) }
+}
+
+/// Whether somewhere on the way of `operations` the power may go and leave the 64 bytes at 4096 and not all of those at 0.
+fn second_may_survive_alone(options: MachineOptions, operations: impl Fn(&Stage) -> Vec<Operation>) -> bool {
+    (0..16).any(|seed| {
+        let stage = Stage::of(seed, options);
+        let batch = operations(&stage);
+        stage.port.post(stage.qp, batch).unwrap();
+        let mut alone = false;
+        while stage.world.step() {
+            let wreck = stage.world.wreck(stage.machine, &stage.module);
+            // Every subset of the undecided lines.
+            alone |= (0..1u32 << wreck.undecided()).any(|kept| {
+                let fate = |unit| Fate { stores: if kept >> unit & 1 == 1 { wreck.stores(unit) } else { 0 }, torn: 0 };
+                let survivor = wreck.survivor(&(0..wreck.undecided()).map(fate).collect::<Vec<_>>());
+                let (mut first, mut second) = ([0; 64], [0; 8]);
+                survivor.read(0, &mut first);
+                survivor.read(4096, &mut second);
+                second == [7; 8] && first != [7; 64]
+            });
+        }
+        alone
+    })
+}
+
+/// Needs `next_only` in `World::wreck`: a cache that is saved holds what was placed, and that is in order.
+#[test]
+fn writes_of_a_queue_pair_survive_in_order_where_caches_are_saved_and_in_any_order_where_they_are_not() {
+    use PersistenceDomain::{Dmp, Mhp, Wsp};
+    for (domain, ddio, alone) in
+        [(Dmp, Ddio::On, true), (Dmp, Ddio::Off, true), (Mhp, Ddio::On, false), (Mhp, Ddio::Off, false), (Wsp, Ddio::On, false)]
+    {
+        for stall in [0, 3_000] {
+            let options = MachineOptions { inbound_stall_ns_max: stall, ..capable(domain, ddio) };
+            let pair = |stage: &Stage| vec![stage.write(0, 64, 7), stage.write(4096, 64, 7)];
+            assert_eq!(second_may_survive_alone(options, pair), alone, "{domain:?} {ddio:?} {stall}");
+        }
+    }
+}
+
+/// Needs the exception for ATOMIC_WRITE in `Net::execute`: a write on the bus pushes nothing before it into the memory
+/// controller; a FLUSH between them does.
+#[test]
+fn an_atomic_write_needs_a_flush_before_it_to_survive_second() {
+    let options = capable(PersistenceDomain::Dmp, Ddio::Off);
+    let word = |stage: &Stage| Operation::AtomicWrite { remote: stage.at(4096), value: u64::from_le_bytes([7; 8]) };
+    assert!(second_may_survive_alone(options, |stage| vec![stage.write(0, 64, 7), word(stage)]));
+    assert!(!second_may_survive_alone(options, |stage| vec![stage.write(0, 64, 7), stage.read(0), word(stage)]));
+}
+
+/// Needs the stall in `Net::place_later`: without one the bytes are always in memory before the completion is back, and
+/// a plan that trusts it looks sound.
+#[test]
+fn a_completion_may_come_before_the_bytes_leave_the_nic() {
+    let lost = |stall| {
+        (0..16).any(|seed| {
+            let options = capable(PersistenceDomain::Mhp, Ddio::On);
+            let stage = Stage::of(seed, MachineOptions { inbound_stall_ns_max: stall, ..options });
+            assert_eq!(stage.submit(&[stage.write(4096, 64, 7)]), Status::Success);
+            stage.after_power_cut(4096, 64)[0] != [7; 64]
+        })
+    };
+    assert_eq!((lost(0), lost(5_000)), (false, true));
+}
+
+/// Needs the early acknowledgement in `Net::transmit_one`: with it a battery behind the responder's NIC proves nothing as
+/// soon as a message is held back at its sender.
+#[test]
+fn over_iwarp_a_completion_says_nothing_of_the_responder_and_a_read_does() {
+    let certain = |transport, reading: bool| {
+        (0..16).all(|seed| {
+            let options = capable(PersistenceDomain::Wsp, Ddio::On);
+            let stage = Stage::of(seed, MachineOptions { transport, outbound_stall_ns_max: 5_000, ..options });
+            let mut batch = vec![stage.write(4096, SIZE as u32, 7)];
+            batch.extend(reading.then(|| stage.read(0)));
+            assert_eq!(stage.submit(&batch), Status::Success);
+            stage.after_power_cut(4096, SIZE)[0] == [7; SIZE]
+        })
+    };
+    assert!(certain(Transport::InfiniBand, false));
+    assert!(!certain(Transport::Iwarp, false));
+    assert!(certain(Transport::Iwarp, true));
+}
+
+/// Needs the refusal instead of a retry for iWARP in `Net::arrive`.
+#[test]
+fn over_iwarp_a_send_that_finds_no_receive_buffer_ends_the_connection() {
+    let stage = Stage::of(3, MachineOptions { transport: Transport::Iwarp, ..capable(PersistenceDomain::Wsp, Ddio::On) });
+    assert_eq!(stage.submit(&[Operation::Send { local: stage.local(8) }]), Status::Success, "its own transport has it");
+    assert_eq!(stage.submit(&[stage.read(0)]), Status::WorkRequestFlushed);
 }

@@ -33,8 +33,12 @@ pub fn platform(persistence_domain: PersistenceDomain, ddio: Ddio) -> DeclaredPl
 
 impl Stage {
     pub fn new(profile: Profile, platform: DeclaredPlatform) -> Self {
-        let world = World::new(3);
-        let options = MachineOptions { platform, features: Features::ALL, ..MachineOptions::new(profile) };
+        Self::of(3, MachineOptions { platform, features: Features::ALL, ..MachineOptions::new(profile) })
+    }
+
+    pub fn of(seed: u64, options: MachineOptions) -> Self {
+        let world = World::new(seed);
+        let platform = options.platform;
         let (machine, other) = (world.machine(options), world.machine(options));
         let (server, client) = (world.process(machine), world.process(other));
         let module = world.module(machine, Survivor::default());
