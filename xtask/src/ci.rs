@@ -17,6 +17,9 @@ use crate::{debian, doc_tables, layers, source_rules};
 /// The package with the binary, whose integration tests start real processes.
 const BINARY_PACKAGE: &str = "stonecast";
 
+/// Packages with a feature `verbs`.
+const VERBS_PACKAGES: [&str; 1] = ["stonecast-fabric-verbs"];
+
 struct Step {
     name: &'static str,
     what: &'static str,
@@ -34,6 +37,7 @@ const STEPS: &[Step] = &[
     Step { name: "layers", what: "no crate names what it may not, no clock or unsafe code where none may be", run: layers },
     Step { name: "doc-tables", what: "printed tables of the documentation are up to date", run: doc_tables },
     Step { name: "tests", what: "unit and integration tests of every crate", run: unit_tests },
+    Step { name: "verbs", what: "lints and tests of the crates that the feature `verbs` changes", run: verbs },
     Step { name: "models", what: "loom: every interleaving of the rings in shared memory", run: models },
     Step { name: "docs", what: "rustdoc has nothing to say", run: docs },
     Step { name: "end-to-end", what: "real processes, killed and restarted, release build", run: end_to_end },
@@ -110,6 +114,27 @@ fn doc_tables(_: &Surroundings) -> Result<Outcome> {
 fn unit_tests(at: &Surroundings) -> Result<Outcome> {
     let arguments = ["test", "--workspace", "--exclude", BINARY_PACKAGE, "--locked", "--no-fail-fast"];
     tests(at.cargo(&arguments), &at.not_run)
+}
+
+/// The feature needs a C toolchain, which the rest of the workspace does without.
+fn verbs(at: &Surroundings) -> Result<Outcome> {
+    if !debian::ensure_verbs_toolchain() {
+        let reason = "cmake and libclang are not installed, and apt-get could not install them";
+        let not_run = vec![(VERBS_PACKAGES.map(|package| format!("{package} --features verbs")).join(", "), reason.into())];
+        return Ok(Outcome { not_run, ..Outcome::default() });
+    }
+    let packages = VERBS_PACKAGES.iter().flat_map(|package| ["--package", package]);
+    let clippy: Vec<_> =
+        ["clippy"].into_iter().chain(packages).chain(["--features", "verbs", "--all-targets", "--locked"]).collect();
+    let mut lint = at.cargo(&clippy);
+    lint.args(["--", "-D", "warnings"]);
+    if !check(lint)?.is_success() {
+        return Ok(Outcome::of_check(false));
+    }
+    tests(
+        at.cargo(&["test", "--package", "stonecast-fabric-verbs", "--features", "verbs", "--locked", "--no-fail-fast"]),
+        &at.not_run,
+    )
 }
 
 /// The models are another program: everything under `cfg(loom)` uses loom's atomics, so they have a target folder of

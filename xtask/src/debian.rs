@@ -1,5 +1,6 @@
 //! What the tests and benchmarks need of the distribution, installed where this user may.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// The end-to-end test imports the descriptions of all packages of the distribution; fewer than this are no full list.
@@ -19,6 +20,28 @@ pub fn ensure_package_lists() {
 /// Installs `package` unless `program` is there. Returns whether it is there then.
 pub fn ensure_program(program: &str, package: &str) -> bool {
     runs(program) || (apt_get(&["update"]) && apt_get(&["install", "--yes", "--no-install-recommends", package]) && runs(program))
+}
+
+/// Whether the bindings of libibverbs can be built, after an attempt to install what that needs.
+pub fn ensure_verbs_toolchain() -> bool {
+    let complete = || runs("cmake") && has_libclang();
+    complete()
+        || (apt_get(&["update"])
+            && apt_get(&["install", "--yes", "--no-install-recommends", "cmake", "libclang-dev"])
+            && complete())
+}
+
+/// Looks where the builder of bindings looks: in the folder that its variable names, and where Debian puts the library.
+fn has_libclang() -> bool {
+    let named = std::env::var_os("LIBCLANG_PATH").map(PathBuf::from);
+    let llvm = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let llvm =
+        llvm.filter(|entry| entry.file_name().to_string_lossy().starts_with("llvm-")).map(|entry| entry.path().join("lib"));
+    let folders = named.into_iter().chain(llvm).chain(["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"].map(PathBuf::from));
+    folders.filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten().any(|entry| {
+        let name = entry.file_name();
+        name.to_string_lossy().starts_with("libclang") && name.to_string_lossy().contains(".so")
+    })
 }
 
 fn runs(program: &str) -> bool {

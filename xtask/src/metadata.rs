@@ -69,7 +69,7 @@ impl Metadata {
 
     fn load(arguments: &[&str]) -> Result<Self> {
         let output = Command::new(env!("CARGO"))
-            .args(["metadata", "--format-version", "1", "--locked"])
+            .args(["metadata", "--format-version", "1", "--all-features", "--locked"])
             .args(arguments)
             .output()
             .context("starting cargo metadata")?;

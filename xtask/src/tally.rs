@@ -25,6 +25,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether nothing failed.
+    pub fn is_success(&self) -> bool {
+        self.failed == 0
+    }
+
     /// Of a step without tests.
     pub fn of_check(success: bool) -> Self {
         Self { passed: success.into(), failed: (!success).into(), not_run: Vec::new() }
@@ -90,7 +95,7 @@ impl Tally {
 
     /// Whether nothing failed.
     pub fn success(&self) -> bool {
-        self.steps.iter().all(|(_, _, outcome)| outcome.failed == 0)
+        self.steps.iter().all(|(_, _, outcome)| outcome.is_success())
     }
 
     /// The table of steps, what was not run, and the closing line.

@@ -1,0 +1,1 @@
+//! Verbs between machines from the outside.
