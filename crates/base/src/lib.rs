@@ -1,11 +1,12 @@
 //! What every crate of Stonecast shares: sizes, hashes, seeded random numbers and the error for corrupt bytes.
 //!
-//! No input or output, no clock, no thread, no global state. Everything here is a pure function of its arguments, so
-//! the simulated world and a real server compute the same bytes.
+//! No input or output, no clock, no thread, no global state but what the feature `mutants` plants. Everything here is a
+//! pure function of its arguments, so the simulated world and a real server compute the same bytes.
 #![forbid(unsafe_code)]
 
 mod corruption;
 pub mod hash;
+pub mod mutants;
 mod random;
 mod span;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use stonecast_base::{Span, hash};
+use stonecast_base::{Span, hash, mutant};
 
 /// Bytes of a unit: records start at multiples of it and are padded to one.
 pub const UNIT_SIZE: u64 = 64;
@@ -75,6 +75,7 @@ impl LogFormat {
     /// The tag of a record at `position` whose bytes from the generation to the end of the value are `bytes`.
     #[inline]
     pub(crate) fn tag(&self, position: u64, bytes: &[u8]) -> u64 {
+        let position = if mutant!(PositionNotInTag) { 0 } else { position };
         hash::xxh3_64(self.tag_key ^ position.wrapping_mul(POSITION_FACTOR), bytes)
     }
 

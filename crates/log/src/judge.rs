@@ -21,7 +21,7 @@
 //! What the rules cannot see: a last batch that was acknowledged and is damaged before anything else is stamped or sealed
 //! in the segment looks like one that was torn.
 
-use stonecast_base::Corruption;
+use stonecast_base::{Corruption, mutant};
 
 use crate::format::{LogFormat, SEGMENT_HEADER_UNITS};
 use crate::seal::Seal;
@@ -163,7 +163,7 @@ impl<'a> Judge<'a> {
         let found = self.state;
         self.state.last = 0;
         self.durable = seal.end;
-        if (found.count, found.xor) == (seal.count, seal.xor) {
+        if (found.count, found.xor) == (seal.count, seal.xor) || mutant!(SealNotCompared) {
             return Ok(());
         }
         let unit = self.suspect.unwrap_or(found.end);
@@ -179,6 +179,9 @@ impl<'a> Judge<'a> {
 
     /// A record above the seal.
     fn link(&mut self, unit: u32, previous: u32, durable: u32) -> Result<(), Loss> {
+        if mutant!(LinksNotChecked) {
+            return Ok(());
+        }
         let (last, end, sealed_end) = (self.state.last, self.state.end.max(self.sealed_end()), self.sealed_end());
         if previous == 0 && durable != sealed_end {
             self.gap = None;

@@ -6,6 +6,7 @@
 //! The tag is no secret: whoever may read the pool can make one. It finds torn, stale and misplaced records, not forged
 //! ones. Those a stamp tells apart; see [`crate::Stamp`].
 
+use stonecast_base::mutant;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -351,6 +352,9 @@ pub fn check_read<'a>(
     bytes: &'a [u8],
 ) -> Result<Record<'a>, RecordFault> {
     let header = RecordHeader::parse_prefix(bytes)?;
+    if mutant!(TagNotCheckedByReader) {
+        return untagged(header, bytes);
+    }
     let found = header.generation() & GENERATION_LOW_MASK;
     if found != u32::from(generation_low) {
         return Err(RecordFault::Generation { found, expected: generation_low.into() });
@@ -373,6 +377,14 @@ pub(crate) fn check_tag<'a>(
     if header.tag() != expected {
         return Err(RecordFault::Tag { found: header.tag(), expected });
     }
+    Ok(Record { header, key: &whole[RECORD_HEADER_SIZE..value_start], value: &whole[value_start..] })
+}
+
+/// The record without a look at its tag: for mutants.
+pub(crate) fn untagged(header: RecordHeader, bytes: &[u8]) -> Result<Record<'_>, RecordFault> {
+    let value_start = RECORD_HEADER_SIZE + header.key_size();
+    let whole = bytes.get(..value_start + header.value_size());
+    let whole = whole.ok_or(RecordFault::TooShort { size: bytes.len() as u64, needed: header.size() })?;
     Ok(Record { header, key: &whole[RECORD_HEADER_SIZE..value_start], value: &whole[value_start..] })
 }
 

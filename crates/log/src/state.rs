@@ -13,7 +13,7 @@
 //! - what `settle` or `seal` wrote is persisted before anything else is stamped in the segment;
 //! - [`SegmentState::note_durable`] is called when a persist of everything stamped so far is done.
 
-use stonecast_base::Span;
+use stonecast_base::{Span, mutant};
 use stonecast_media::Region;
 
 use crate::format::{LogFormat, SEGMENT_HEADER_UNITS};
@@ -78,6 +78,9 @@ impl SegmentState {
 
     /// Takes note that everything stamped so far was persisted.
     pub fn note_durable(&mut self) {
+        if mutant!(DurableNotNoted) {
+            return;
+        }
         self.durable = self.end;
     }
 
@@ -120,7 +123,7 @@ impl SegmentState {
             stamp::clear(region, format.position(self.number, unit));
         }
         self.durable = self.end;
-        if self.needs_seal() {
+        if self.needs_seal() && !mutant!(SealSkipped) {
             self.seal(region, format);
         }
         let header = format.span(self.number, 0, SEGMENT_HEADER_UNITS);

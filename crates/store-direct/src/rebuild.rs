@@ -8,6 +8,7 @@
 
 use std::rc::Rc;
 
+use stonecast_base::mutant;
 use stonecast_log::{Found, Kind, LogFormat, RECORD_HEADER_SIZE, RecordHeader, Visitor};
 use stonecast_media::Region;
 
@@ -64,7 +65,7 @@ impl Rebuild {
     pub fn finish(mut self) -> Rebuilt {
         for (hash, position) in std::mem::take(&mut self.tombstones) {
             // A tombstone that lost against a later put is no longer pointed to.
-            if let Some((place, _)) = self.index.find(hash, |word| word.position() == position) {
+            if let Some((place, _)) = self.index.find(hash, |word| word.position() == position || mutant!(TombstoneWinsAlways)) {
                 self.index.remove(hash, place);
             }
         }
@@ -86,7 +87,7 @@ impl Rebuild {
         });
         match (place, old) {
             (Some((place, _)), Some(old)) => {
-                if old.sequence() >= header.sequence() {
+                if (old.sequence() >= header.sequence()) != mutant!(OlderVersionRecovered) {
                     return;
                 }
                 if old.kind() == Kind::Put {

@@ -6,7 +6,7 @@
 //!
 //! A crash inside changes nothing that matters: seals only say what a scan finds anyway.
 
-use stonecast_base::{Corruption, Span};
+use stonecast_base::{Corruption, Span, mutant};
 use stonecast_log::{LogFormat, ScanPolicy, Secret, SegmentState, SegmentVerdict, scan_segment};
 use stonecast_media::{Blob, Durability, MediaError, Pool, persist};
 
@@ -75,13 +75,24 @@ pub(crate) async fn recover(pool: &Pool) -> Result<(Recovered, RecoveryReport), 
     let mut segments = segments;
     // After the death of a process alone, what was found may never have been persisted; a seal must not cover that.
     let unsealed: Vec<Span> = segments.iter().filter_map(|state| state.unsealed(&format)).collect();
+    let unsealed = if mutant!(FoundNotPersisted) { Vec::new() } else { unsealed };
     let _durable = persist(&*log, &unsealed).await.map_err(MediaError::from)?;
     let settled: Vec<Span> = segments.iter_mut().flat_map(|state| state.settle(&*log, &format)).collect();
+    let settled = if mutant!(SettledNotPersisted) { Vec::new() } else { settled };
     let _durable = persist(&*log, &settled).await.map_err(MediaError::from)?;
     let space = Space::new(pool.backing(), format, segments);
     // Versions that were told and lost with a power cycle are not given to other values.
     let lost_versions = if was_unsynced(pool) { LOST_VERSIONS } else { 0 };
-    Ok((Recovered { format, index, space, next_sequence: sequence_max + 1 + lost_versions, live_bytes }, report))
+    Ok((
+        Recovered {
+            format,
+            index,
+            space,
+            next_sequence: sequence_max + lost_versions + u64::from(!mutant!(VersionGivenTwice)),
+            live_bytes,
+        },
+        report,
+    ))
 }
 
 /// After a power cycle a pool that never synced may have lost anything that was written, also what a checkpoint knows.
@@ -122,6 +133,12 @@ fn scan(pool: &Pool, format: &LogFormat, bits: u32) -> Result<(Rebuilt, Vec<Segm
         let start = u64::from(number) * format.segment_size;
         let empty = !occupied.iter().any(|span| span.offset < start + format.segment_size && span.offset + span.size > start);
         if empty && from.is_none() {
+            continue;
+        }
+        if mutant!(StaleCheckpointBelieved)
+            && let Some(known) = from
+        {
+            segments.push(*known);
             continue;
         }
         match scan_segment(&*log, format, &name, number, from, policy, &mut rebuild)? {

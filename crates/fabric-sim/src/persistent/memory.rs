@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use std::cell::Cell;
 
-use stonecast_base::{LINE_SIZE, Nanoseconds, Span};
+use stonecast_base::{LINE_SIZE, Nanoseconds, Span, mutant};
 use stonecast_media::{Means, PersistError, PersistState, Persisted, PersistentRegion, Region};
 
 use crate::cache::Latencies;
@@ -58,6 +58,7 @@ impl PersistentMemory {
             }
             Means::WriteBack => {
                 let before = self.module.counts().write_backs;
+                let spans = if mutant!(WriteBackMissing) { &[] } else { spans };
                 let done = self.module.write_back(spans, now);
                 let lines = self.module.counts().write_backs - before;
                 time.charge(self.module.profile.cpu_write_back_ns * lines + self.module.profile.cpu_fence_ns);
@@ -68,6 +69,9 @@ impl PersistentMemory {
             }
             Means::FileSync if spans.is_empty() => Ok(now),
             Means::FileSync if self.module.take_sync_failure() => {
+                if mutant!(SyncErrorIgnored) {
+                    return Ok(now);
+                }
                 self.poisoned.set(true);
                 Err(PersistError::Sync { file: self.name.clone().into(), source: std::io::Error::from_raw_os_error(5) })
             }
@@ -112,7 +116,7 @@ impl PersistentRegion for PersistentMemory {
         };
         // By the time of the event, not by the handler's clock: what a handler stores is seen by others from the moment of
         // its event on, and nothing may be published before it is durable for all of them.
-        if done > self.module.time.now() && self.means != Means::Fence && self.means != Means::Process {
+        if done > self.module.time.now() && !mutant!(FenceMissing) && self.means != Means::Fence && self.means != Means::Process {
             self.module.time.wake_at(done, context.waker());
             return Poll::Pending;
         }

@@ -8,15 +8,16 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
-use stonecast_base::{Corruption, LINE_SIZE};
+use stonecast_base::{Corruption, LINE_SIZE, mutant};
 use stonecast_fabric::{Access, LocalSpan, ReadInto, RemoteAddress, Rkey, Status};
-use stonecast_log::{RECORD_HEADER_SIZE, RecordHeader, check_read};
+use stonecast_log::{Condition, RECORD_HEADER_SIZE, RecordHeader, check_read};
 
 use super::write::check_key;
 use super::{Client, Inner};
 use crate::error::StoreError;
 use crate::index::BUCKET_WORDS;
 use crate::limits::READ_RETRIES_MAX;
+use crate::protocol::Request;
 use crate::word::{KeyHash, Word};
 
 /// Bytes of a piece of memory that READs land in where the provider cannot read into place; also the longest such READ.
@@ -166,6 +167,10 @@ impl Inner {
                     Fetched::Found(version) => return Ok(Some(Some(version))),
                     Fetched::OtherKey => {}
                     // Seen twice in a row behind an unchanged word, it is no race.
+                    Fetched::Fault(_) if mutant!(ReaderRepairs) => {
+                        self.request(Request::Delete { condition: Condition::None, token: 0, key }).await?;
+                        return Ok(None);
+                    }
                     Fetched::Fault(found) if *last_fault == Some(word) => return Err(self.damage(word, found)),
                     Fetched::Fault(_) => {
                         *last_fault = Some(word);

@@ -13,10 +13,11 @@
 //!
 //! Records are checked and decided on a copy: memory that a client can still write is read once.
 
-use stonecast_base::Span;
+use stonecast_base::{Span, mutant};
 use stonecast_fabric::{Opcode, QueuePair, ReceiveQueue, ReceiveRequest, Received, Status};
 use stonecast_log::{
-    Condition, Draft, KEY_SIZE_MAX, Kind, RECORD_HEADER_SIZE, Stamp, UNIT_SIZE, VALUE_SIZE_MAX, check, record_size,
+    Condition, Draft, KEY_SIZE_MAX, Kind, RECORD_HEADER_SIZE, Record, RecordHeader, Stamp, UNIT_SIZE, VALUE_SIZE_MAX, check,
+    record_size,
 };
 use stonecast_media::{MediaError, Persisted, Region, persist};
 
@@ -99,12 +100,28 @@ impl Server {
             self.wait_for_company(batch).await;
         }
         self.decide(batch)?;
+        if mutant!(PublishBeforeDurable) {
+            let unproven = persist(&*self.log, &[]).await.map_err(MediaError::from)?;
+            self.publish(batch, Some(&unproven));
+        }
+        if mutant!(AnswerBeforeDurable) {
+            self.answer_items(batch);
+            self.send_all_answers();
+        }
         let outcome = self.persist_batch(batch).await;
         match &outcome {
+            Ok(_) if mutant!(PublishBeforeDurable) => {}
             Ok(persisted) => self.publish(batch, persisted.as_ref()),
             // Refusals too may rest on writes of this batch that are not durable now.
             Err(_) => batch.writes.iter_mut().for_each(|write| write.verdict = Verdict::Failed),
         }
+        self.answer_items(batch);
+        self.finish_batch(batch)?;
+        outcome.map(drop)
+    }
+
+    /// Queues what clients are owed, in the order of their requests.
+    fn answer_items(&self, batch: &mut Batch) {
         for item in std::mem::take(&mut batch.items) {
             match item.what {
                 What::Write(index) => {
@@ -118,8 +135,6 @@ impl Server {
                 }
             }
         }
-        self.finish_batch(batch)?;
-        outcome.map(drop)
     }
 
     /// Reposts the receive buffers, sends the answers, ends clients that do not take theirs.
@@ -202,7 +217,8 @@ impl Server {
                 let end = u64::from(unit).checked_add(size.div_ceil(UNIT_SIZE))?;
                 // Below the segment's end lie published records: nobody may write there any more.
                 let segment = state.space.state(lease.segment);
-                let allowed = unit >= segment.end && end <= self.format.segment_size / UNIT_SIZE;
+                let allowed =
+                    (unit >= segment.end || mutant!(PublishedPlaceTakenAgain)) && end <= self.format.segment_size / UNIT_SIZE;
                 let generation = segment.generation;
                 let position = state.space.position(lease.segment, unit);
                 (allowed.then_some(position)?, generation, Some(lease.segment), &*self.log)
@@ -212,9 +228,13 @@ impl Server {
         batch.bytes.resize(start + size as usize, 0);
         let offset = if staged.is_some() { u64::from(unit) * UNIT_SIZE } else { position };
         memory.read(offset, &mut batch.bytes[start..]);
-        let record = check(&self.format, position, generation, &batch.bytes[start..]).ok();
+        let record = match mutant!(TagNotCheckedByServer) {
+            true => unchecked(&batch.bytes[start..]),
+            false => check(&self.format, position, generation, &batch.bytes[start..]).ok(),
+        };
+        let of_this_run = |epoch| epoch == self.pool.epoch() || mutant!(EpochNotChecked);
         let Some(record) =
-            record.filter(|r| r.header.size() == size && r.header.epoch() == self.pool.epoch() && r.header.kind() == Kind::Put)
+            record.filter(|r| r.header.size() == size && of_this_run(r.header.epoch()) && r.header.kind() == Kind::Put)
         else {
             batch.bytes.truncate(start);
             return None;
@@ -315,6 +335,7 @@ impl Server {
                 let present = self.present_version(state, earlier, &batch.bytes, write.hash, key, &mut batch.record);
                 write.verdict = match (write.condition, present) {
                     _ if write.kind == Kind::Delete && present.is_none() => Verdict::Absent,
+                    _ if mutant!(ConditionIgnored) => Verdict::Done,
                     (Condition::Version(version), Some(present)) if version == present => Verdict::Done,
                     (Condition::Version(_), _) | (Condition::Absent, Some(_)) => Verdict::Conflict,
                     _ => Verdict::Done,
@@ -333,6 +354,9 @@ impl Server {
                     continue;
                 }
             }
+            if write.kind == Kind::Delete && mutant!(TombstoneLeftOut) {
+                continue;
+            }
             let value = &batch.bytes[write.value.0..write.value.1];
             let draft = Draft { kind: write.kind, condition: write.condition, token: write.token, key, value };
             let placed = match write.source {
@@ -348,6 +372,9 @@ impl Server {
             };
             let position = state.space.position(number, unit);
             let segment = state.space.state(number);
+            if mutant!(PublishedPlaceTakenAgain) {
+                segment.end = segment.end.min(unit);
+            }
             if unit < segment.end {
                 // Two records of one batch claim the same place: the client breaks the rules.
                 write.verdict = Verdict::Invalid;
@@ -442,6 +469,7 @@ impl Server {
         {
             let state = &mut *self.state.borrow_mut();
             batch.spans.append(&mut state.unpersisted);
+            leave_out(&mut batch.spans, self.format.segment_size);
         }
         let start = self.runtime.now();
         let persisted = persist(&*self.log, &batch.spans).await.map_err(MediaError::from)?;
@@ -458,8 +486,10 @@ impl Server {
         let state = &mut *self.state.borrow_mut();
         let State { index, space, live_bytes, counters, .. } = state;
         for write in batch.writes.iter().filter(|write| write.verdict == Verdict::Done) {
-            assert!(persisted.is_some(), "what is published was persisted");
-            space.state(write.segment).note_durable();
+            assert!(persisted.is_some() || mutant!(TombstoneLeftOut), "what is published was persisted");
+            if !mutant!(TombstoneLeftOut) || write.kind == Kind::Put {
+                space.state(write.segment).note_durable();
+            }
             let key = &batch.bytes[write.key.0..write.key.1];
             let mut old_size = 0;
             let place = index.find(write.hash, |word| {
@@ -487,6 +517,28 @@ impl Server {
         counters.batches += 1;
         counters.refused += batch.writes.iter().filter(|write| write.verdict != Verdict::Done).count() as u64;
     }
+}
+
+/// What the mutants of a batch leave out of a persist; nothing without them.
+fn leave_out(spans: &mut Vec<Span>, segment_size: u64) {
+    let is_header = |span: &Span| span.offset.is_multiple_of(segment_size);
+    if mutant!(RecordNotWrittenBack) {
+        spans.retain(is_header);
+    }
+    if mutant!(SegmentHeaderNotWrittenBack) {
+        spans.retain(|span| !is_header(span));
+    }
+    if mutant!(LastLineNotWrittenBack) {
+        spans.iter_mut().filter(|span| span.size > UNIT_SIZE && !is_header(span)).for_each(|span| span.size -= UNIT_SIZE);
+    }
+}
+
+/// A record that nobody checked beyond what it takes to read it: for a mutant.
+fn unchecked(bytes: &[u8]) -> Option<Record<'_>> {
+    let header = RecordHeader::parse(bytes.first_chunk()?).ok()?;
+    let value = RECORD_HEADER_SIZE + header.key_size();
+    let key = bytes.get(RECORD_HEADER_SIZE..value)?;
+    Some(Record { header, key, value: bytes.get(value..value + header.value_size())? })
 }
 
 impl Batch {

@@ -6,7 +6,7 @@
 //! write), the segment is left alone for good: its records stay readable, its rest is wasted until the pool is opened
 //! again.
 
-use stonecast_base::LINE_SIZE;
+use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_fabric::{
     Access, ConnectionRequest, DeviceError, LocalSpan, MemoryRegion, Operation, PeerIdentity, QueuePair, QueuePairOptions, Rkey,
 };
@@ -138,8 +138,14 @@ impl Server {
             if let Some(qp) = qp {
                 let _ = device.disconnect(qp);
             }
-            for lease in leases {
-                if port.invalidate(lease.rkey).await.is_ok() {
+            if mutant!(LeaseNotRevoked) {
+                revoked.borrow_mut().extend(leases.iter().map(|lease| lease.segment));
+            }
+            for lease in leases.into_iter().filter(|_| !mutant!(LeaseNotRevoked)) {
+                if mutant!(RevocationLate) {
+                    revoked.borrow_mut().push(lease.segment);
+                    let _ = port.invalidate(lease.rkey).await;
+                } else if port.invalidate(lease.rkey).await.is_ok() {
                     revoked.borrow_mut().push(lease.segment);
                 }
             }

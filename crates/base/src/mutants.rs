@@ -1,0 +1,183 @@
+//! Seeded bugs: places where a guard is left out on purpose, so that the checks can be checked.
+//!
+//! ```text
+//!   if mutant!(FenceMissing) { ... }      false, and gone, unless the feature `mutants` is on
+//!                                         with it: whether this thread has planted that one
+//! ```
+//!
+//! A campaign (`cargo xtask mutants`) plants one after the other and must find each. A mutant that nobody finds shows an
+//! oracle that is too weak, or a guard that nothing needs.
+//!
+//! Invariants: without the feature no mutant exists in the compiled program; with it at most one is planted in a thread.
+
+macro_rules! mutants {
+    ($($(#[doc = $what:literal])+ $name:ident in $place:literal, $flaw:literal;)+) => {
+        /// A seeded bug.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Mutant {
+            $($(#[doc = $what])+ $name,)+
+        }
+
+        impl Mutant {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// What it is called.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)+ }
+            }
+
+            /// What it does.
+            pub const fn what(self) -> &'static str {
+                match self { $(Self::$name => concat!($($what),+).trim_ascii(),)+ }
+            }
+
+            /// The crate that it is planted in.
+            pub const fn place(self) -> &'static str {
+                match self { $(Self::$name => $place,)+ }
+            }
+
+            /// The flaw of a published design that it brings back (`E` of client-direct stores, `T` of persistence
+            /// recipes), or what it stands for.
+            pub const fn flaw(self) -> &'static str {
+                match self { $(Self::$name => $flaw,)+ }
+            }
+        }
+    };
+}
+
+mutants! {
+    /// Records are acknowledged without having been written back.
+    RecordNotWrittenBack in "store-direct", "E1";
+    /// The last line of each record is not written back.
+    LastLineNotWrittenBack in "store-direct", "E1";
+    /// The header of a new segment is not written back with its first records.
+    SegmentHeaderNotWrittenBack in "store-direct", "E5";
+    /// Index words are stored before what they point to is durable.
+    PublishBeforeDurable in "store-direct", "E4";
+    /// Clients are told before what they wrote is durable.
+    AnswerBeforeDurable in "store-direct", "E1";
+    /// The server stamps what clients wrote without looking at its tag.
+    TagNotCheckedByServer in "store-direct", "E6";
+    /// The server takes records of another epoch.
+    EpochNotChecked in "store-direct", "epochs fence";
+    /// The server takes a record below the end of its segment, where published ones lie.
+    PublishedPlaceTakenAgain in "store-direct", "E9";
+    /// Conditions of writes are not looked at.
+    ConditionIgnored in "store-direct", "conditional writes";
+    /// Deletes take the word out of the index and leave no tombstone.
+    TombstoneLeftOut in "store-direct", "E11";
+    /// A lease's segment goes to others while its key still opens it.
+    LeaseNotRevoked in "store-direct", "E8";
+    /// A lease's segment goes to others before its revocation is through.
+    RevocationLate in "store-direct", "A4";
+    /// A reader who finds a record that does not check deletes the key.
+    ReaderRepairs in "store-direct", "E3";
+    /// Readers do not check the tags of records.
+    TagNotCheckedByReader in "log", "E9";
+    /// A tag does not depend on the record's position.
+    PositionNotInTag in "log", "E9";
+    /// Recovery takes a stamped record whose bytes are not whole.
+    TornTailAccepted in "log", "E2";
+    /// Recovery takes records whatever their commit tag says.
+    CommitTagIgnored in "log", "R5";
+    /// Recovery does not look at the links between records.
+    LinksNotChecked in "log", "E7";
+    /// Recovery does not compare what it found with the seal.
+    SealNotCompared in "log", "E7";
+    /// Recovery seals nothing.
+    SealSkipped in "log", "recovery is idempotent";
+    /// A server never notes that what it persisted is durable.
+    DurableNotNoted in "log", "E7";
+    /// Recovery takes the older of two versions of a key.
+    OlderVersionRecovered in "store-direct", "recovery order";
+    /// Recovery takes a deleted key out also where a later put brought it back.
+    TombstoneWinsAlways in "store-direct", "E11";
+    /// Recovery does not scan segments that the checkpoint knows.
+    StaleCheckpointBelieved in "store-direct", "E7";
+    /// Recovery believes a checkpoint without its checksum.
+    CheckpointNotChecked in "store-direct", "mutated pool";
+    /// What recovery found is not persisted before it is sealed.
+    FoundNotPersisted in "store-direct", "E5";
+    /// What recovery settled is not persisted before the server opens.
+    SettledNotPersisted in "store-direct", "E5";
+    /// A recovered server gives out the last version again.
+    VersionGivenTwice in "store-direct", "versions grow";
+    /// The copy of the pool header that counts is written first.
+    NewestHeaderWrittenFirst in "media", "E12";
+    /// Persisting does not wait for the lines that it wrote back.
+    FenceMissing in "fabric-sim", "T8";
+    /// Persisting fences and writes no line back.
+    WriteBackMissing in "fabric-sim", "E1";
+    /// An answer to a sync error is taken for success.
+    SyncErrorIgnored in "fabric-sim", "T9";
+}
+
+impl Mutant {
+    /// The mutant called `name`.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|mutant| mutant.name() == name)
+    }
+}
+
+/// Whether the named mutant is planted. Always false, at compile time, without the feature `mutants`.
+#[macro_export]
+macro_rules! mutant {
+    ($name:ident) => {
+        $crate::mutants::is_planted($crate::mutants::Mutant::$name)
+    };
+}
+
+/// See [`crate::mutant`].
+#[cfg(not(feature = "mutants"))]
+#[inline(always)]
+pub const fn is_planted(_: Mutant) -> bool {
+    false
+}
+
+#[cfg(feature = "mutants")]
+thread_local! {
+    static PLANTED: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}
+
+/// See [`crate::mutant`].
+#[cfg(feature = "mutants")]
+#[inline]
+pub fn is_planted(mutant: Mutant) -> bool {
+    PLANTED.get() == Some(mutant)
+}
+
+/// Plants a mutant in everything that this thread runs from now on, or none.
+#[cfg(feature = "mutants")]
+pub fn plant(mutant: Option<Mutant>) {
+    PLANTED.set(mutant);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mutant_is_found_by_its_name_and_says_what_it_does() {
+        for &mutant in Mutant::ALL {
+            assert_eq!(Mutant::by_name(mutant.name()), Some(mutant));
+            assert!(!mutant.what().is_empty() && !mutant.place().is_empty() && !mutant.flaw().is_empty());
+        }
+        assert_eq!(Mutant::by_name("Sphinx"), None);
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    #[test]
+    fn no_mutant_is_in_a_program_that_did_not_ask_for_them() {
+        const { assert!(!mutant!(FenceMissing)) };
+    }
+
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn one_mutant_at_a_time_is_planted() {
+        plant(Some(Mutant::FenceMissing));
+        assert!(mutant!(FenceMissing) && !mutant!(WriteBackMissing));
+        plant(None);
+        assert!(!mutant!(FenceMissing));
+    }
+}
