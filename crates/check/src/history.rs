@@ -89,6 +89,11 @@ impl History {
         self.now
     }
 
+    /// The present moment.
+    pub fn now(&self) -> Moment {
+        self.now
+    }
+
     /// Somebody asks for something.
     pub fn call(&mut self, client: u32, key: u32, call: Call) -> OperationId {
         let called = self.tick();

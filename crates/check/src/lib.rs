@@ -7,20 +7,28 @@
 //!       explorer   power cut at a moment -> states           direct/explorer.rs  fates.rs
 //!         lab        recovery of one state                   direct/lab.rs
 //!     oracles   what must hold                               oracles/
+//!     timeline  a failing run as people read it              timeline.rs
+//!   shrink      the shortest schedule that fails             shrink.rs  adjustment.rs
 //! ```
 //!
 //! Invariants: a report follows from scenario and seed alone; looking at a crash does not disturb the run.
 #![forbid(unsafe_code)]
 
+mod adjustment;
 mod direct;
 pub mod fates;
 pub mod history;
 pub mod oracles;
 mod report;
+mod shrink;
+mod timeline;
 pub mod values;
 mod violation;
 
-pub use report::Report;
+pub use adjustment::Adjustment;
+pub use report::{Report, Sizes};
+pub use shrink::{Shrunk, TRIES_MAX, shrink};
+pub use timeline::Happening;
 pub use violation::Violation;
 
 /// Something that can be run.
@@ -52,7 +60,19 @@ pub fn scenario(name: &str) -> Option<&'static Scenario> {
     SCENARIOS.iter().find(|scenario| scenario.name == name)
 }
 
+/// Everything that can be made to happen in a run, by the names under which a report counts it.
+pub fn fault_names() -> &'static [&'static str] {
+    direct::FAULTS
+}
+
 /// Runs `scenario` from `seed`.
 pub fn run(scenario: &Scenario, seed: u64) -> Report {
-    direct::run(scenario.name, &(scenario.setup)(seed))
+    run_adjusted(scenario, seed, &Adjustment::default())
+}
+
+/// Runs `scenario` from `seed`, but for what `adjustment` says.
+pub fn run_adjusted(scenario: &Scenario, seed: u64, adjustment: &Adjustment) -> Report {
+    let mut setup = (scenario.setup)(seed);
+    setup.adjust(adjustment);
+    direct::run(scenario.name, &setup, adjustment.canary)
 }

@@ -2,7 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use crate::timeline::Happening;
 use crate::violation::Violation;
+
+/// How large a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Clients, each on a machine of its own.
+    pub clients: u32,
+    /// Operations that each client has under way, at most.
+    pub lanes: u32,
+    /// Keys.
+    pub keys: u32,
+    /// Operations of all clients together.
+    pub operations: u64,
+}
 
 /// See the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +25,10 @@ pub struct Report {
     pub scenario: &'static str,
     /// From which seed.
     pub seed: u64,
+    /// How large the run was, as drawn from the seed or as adjusted.
+    pub sizes: Sizes,
+    /// What else the seed meant, for people: name and value.
+    pub options: Vec<(&'static str, String)>,
     /// Hash of all events: two runs of the same seed have the same.
     pub hash: u64,
     /// Events of the world.
@@ -23,6 +41,8 @@ pub struct Report {
     pub faults_hit: BTreeMap<&'static str, u64>,
     /// What went wrong.
     pub violations: Vec<Violation>,
+    /// What happened, where something went wrong.
+    pub timeline: Vec<Happening>,
 }
 
 impl Report {
@@ -30,12 +50,15 @@ impl Report {
         Self {
             scenario,
             seed,
+            sizes: Sizes::default(),
+            options: Vec::new(),
             hash: 0,
             events: 0,
             operations: 0,
             crash_states: 0,
             faults_hit: BTreeMap::new(),
             violations: Vec::new(),
+            timeline: Vec::new(),
         }
     }
 

@@ -17,12 +17,20 @@ use crate::direct::setup::Setup;
 use crate::oracles::acknowledged::Allowed;
 use crate::oracles::linearizability;
 use crate::report::Report;
+use crate::timeline::Notes;
 use crate::violation::Violation;
 
 /// How long a machine or process is gone.
 const DOWN_NS: Nanoseconds = 300_000;
 /// Events of a run at most: one that takes longer makes no progress.
 const EVENTS_MAX: u64 = 20_000_000;
+
+/// What can happen, as reports call it.
+pub(crate) const SERVER_KILLED: &str = "server_killed";
+pub(crate) const POWER_CUT: &str = "power_cut";
+pub(crate) const CLIENT_KILLED: &str = "client_killed";
+/// All of it.
+pub(crate) const FAULTS: &[&str] = &[SERVER_KILLED, POWER_CUT, CLIENT_KILLED];
 
 /// Somebody's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +55,16 @@ struct Run {
     crash_points: u32,
     /// What was last looked at: stores and answers.
     seen: (u64, u64),
+    /// Demands what no store promises.
+    canary: bool,
+    notes: Notes,
     report: Report,
 }
 
 /// Runs `setup`.
-pub(crate) fn run(scenario: &'static str, setup: &Setup) -> Report {
+pub(crate) fn run(scenario: &'static str, setup: &Setup, canary: bool) -> Report {
     let mut run = Run::new(scenario, setup);
+    run.canary = canary;
     run.work_off();
     run.finish();
     run.report
@@ -69,7 +81,7 @@ impl Run {
         let kinds = [(End::Server, setup.server_kills), (End::Power, setup.power_cuts), (End::Client, setup.client_kills)];
         let mut ends: Vec<(u64, End)> = Vec::new();
         for (end, count) in kinds {
-            ends.extend((0..count).map(|_| (random.random_range(1..setup.operations), end)));
+            ends.extend((0..count).map(|_| (random.random_range(1..setup.operations.max(2)), end)));
         }
         ends.sort_by_key(|(after, _)| std::cmp::Reverse(*after));
         let lab = Rc::new(Lab::new(setup.machine, setup.keys));
@@ -86,7 +98,9 @@ impl Run {
             allowed: Allowed::default(),
             crash_points: setup.crash_points,
             seen: (0, 0),
-            report: Report::new(scenario, setup.seed),
+            canary: false,
+            notes: Notes::default(),
+            report: Report { sizes: setup.sizes(), options: setup.describe(), ..Report::new(scenario, setup.seed) },
         };
         (0..setup.clients).for_each(|number| run.start_client(number));
         run
@@ -119,6 +133,7 @@ impl Run {
         if self.restart_at.is_some_and(|at| self.world.now() >= at) {
             self.restart_at = None;
             self.host.start(&self.world);
+            self.mark("the server starts again".to_owned());
         }
         let stuck = !self.world.step() || self.world.events() > EVENTS_MAX;
         if stuck {
@@ -129,8 +144,14 @@ impl Run {
             self.report.violations.extend(host::judge_end(&ended));
             self.restart_later();
         }
+        self.notes.pass(self.work.history.borrow().now(), self.world.now(), self.world.events());
         self.report.violations.append(&mut self.work.violations.borrow_mut());
         self.report.violations.is_empty()
+    }
+
+    /// Notes for the timeline what no client sees.
+    fn mark(&mut self, what: String) {
+        self.notes.mark(self.work.history.borrow().now(), self.world.now(), self.world.events(), what);
     }
 
     /// The server starts again after a while.
@@ -152,13 +173,15 @@ impl Run {
                 self.clients[number].0.kill();
                 // What it had under way may still be done, by the server that goes on.
                 self.start_client(number as u32);
-                self.report.hit("client_killed");
+                self.mark(format!("client {number} is killed, and starts again"));
+                self.report.hit(CLIENT_KILLED);
             }
             End::Server if self.host.is_running() => {
                 self.host.kill();
                 self.work.history.borrow_mut().crash();
+                self.mark("the server is killed".to_owned());
                 self.restart_later();
-                self.report.hit("server_killed");
+                self.report.hit(SERVER_KILLED);
             }
             End::Power if self.host.is_running() => {
                 let wreck = self.world.wreck(self.host.machine, &self.host.module);
@@ -171,8 +194,9 @@ impl Run {
                     .collect();
                 self.host.cut_power(&self.world, wreck.survivor(&fates));
                 self.work.history.borrow_mut().crash();
+                self.mark(format!("the power of the server is cut; {}", wreck.describe(&fates)));
                 self.restart_later();
-                self.report.hit("power_cut");
+                self.report.hit(POWER_CUT);
             }
             // It is down already: later.
             End::Server | End::Power => self.ends.push((answers + 10, end)),
@@ -197,10 +221,14 @@ impl Run {
         }
         self.crash_points = self.crash_points.saturating_sub(1);
         self.allowed.update(&self.work.history.borrow());
+        if self.canary {
+            self.allowed.demand_newest(&self.work.history.borrow());
+        }
         let wreck = self.world.wreck(self.host.machine, &self.host.module);
         if let Some(finding) = self.explorer.explore(&wreck, &self.allowed) {
-            let text =
-                format!("{} (power cut after event {}, {:?})", finding.violation.found, self.world.events(), finding.fates);
+            let left = wreck.describe(&finding.fates);
+            self.mark(format!("if the power of the server is cut here: {left}; then {}", finding.violation));
+            let text = format!("{} (power cut after event {}: {left})", finding.violation.found, self.world.events());
             self.report.note(Violation::new(finding.violation.oracle, text));
         }
     }
@@ -222,6 +250,9 @@ impl Run {
                     break;
                 }
             }
+        }
+        if !self.report.violations.is_empty() {
+            self.report.timeline = self.notes.tell(&history);
         }
         self.report.hash = self.world.hash();
         self.report.events = self.world.events();

@@ -56,7 +56,24 @@ impl Explorer {
             finding.is_none()
         });
         self.random = random;
-        finding
+        finding.map(|finding| self.with_less_lost(wreck, finding, allowed))
+    }
+
+    /// Lets every line survive that need not be lost for the same failure.
+    fn with_less_lost(&self, wreck: &Wreck, finding: Finding, allowed: &Allowed) -> Finding {
+        let mut best = finding;
+        for unit in 0..wreck.undecided() {
+            let whole = Fate { stores: wreck.stores(unit), torn: 0 };
+            let mut fates = best.fates.clone();
+            if std::mem::replace(&mut fates[unit], whole) == whole {
+                continue;
+            }
+            let found = self.lab.recover(wreck.survivor(&fates)).and_then(|contents| judge(&contents, allowed));
+            if let Some(violation) = found.err().filter(|violation| violation.oracle == best.violation.oracle) {
+                best = Finding { violation, fates };
+            }
+        }
+        best
     }
 
     fn look(&mut self, wreck: &Wreck, fates: &[Fate], allowed: &Allowed) -> Result<(), Violation> {

@@ -8,5 +8,5 @@ mod keys;
 mod lab;
 mod setup;
 
-pub(crate) use drive::run;
+pub(crate) use drive::{FAULTS, run};
 pub(crate) use setup::Setup;

@@ -6,7 +6,10 @@ use stonecast_fabric_sim::{Features, MachineOptions, Profile};
 use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, PoolOptions, ReceiveBuffers};
 use stonecast_store_direct::ClientPolicy;
 
+use crate::adjustment::Adjustment;
+use crate::direct::drive::{CLIENT_KILLED, POWER_CUT, SERVER_KILLED};
 use crate::direct::explorer::Effort;
+use crate::report::Sizes;
 
 /// See the module documentation.
 #[derive(Clone, Debug)]
@@ -84,6 +87,41 @@ impl Setup {
             pool: pool(seed, full.pool.platform, 6),
             ..full
         }
+    }
+}
+
+impl Setup {
+    /// Takes away what `adjustment` says.
+    pub fn adjust(&mut self, adjustment: &Adjustment) {
+        self.operations = Adjustment::at_most(adjustment.operations, self.operations).max(1);
+        self.clients = Adjustment::at_most(adjustment.clients, self.clients).max(1);
+        self.lanes = Adjustment::at_most(adjustment.lanes, self.lanes).max(1);
+        self.keys = Adjustment::at_most(adjustment.keys, self.keys).max(1);
+        let counts =
+            [(SERVER_KILLED, &mut self.server_kills), (POWER_CUT, &mut self.power_cuts), (CLIENT_KILLED, &mut self.client_kills)];
+        counts.into_iter().filter(|(name, _)| adjustment.without.contains(name)).for_each(|(_, count)| *count = 0);
+        if adjustment.every_moment {
+            self.crash_points = u32::MAX;
+        }
+    }
+
+    /// How large the run is.
+    pub fn sizes(&self) -> Sizes {
+        Sizes { clients: self.clients, lanes: self.lanes, keys: self.keys, operations: self.operations }
+    }
+
+    /// What else the seed means, for people.
+    pub fn describe(&self) -> Vec<(&'static str, String)> {
+        let platform = self.machine.platform;
+        vec![
+            ("profile", self.machine.profile.name.to_owned()),
+            ("persistence domain", format!("{:?}", platform.persistence_domain)),
+            ("DDIO", format!("{:?}", platform.ddio)),
+            ("clients are", format!("{:?}", self.policy)),
+            ("segments", format!("{} of {} KiB", self.pool.capacity / self.pool.segment_size, self.pool.segment_size >> 10)),
+            ("longest value", format!("{} bytes", self.value_size_max)),
+            ("gets, deletes", format!("{} %, {} %", self.gets_percent, self.deletes_percent)),
+        ]
     }
 }
 

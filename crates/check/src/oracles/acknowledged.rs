@@ -33,6 +33,21 @@ impl Allowed {
         }
     }
 
+    /// Allows of each key only what was asked for last, answered or not: a promise that no store keeps, to see that what
+    /// breaks a promise is found and shown.
+    pub fn demand_newest(&mut self, history: &History) {
+        for (number, key) in (0..).zip(&mut self.keys) {
+            let newest = history.of_key(number).filter(|operation| !matches!(operation.call, Call::Get)).last();
+            let Some(newest) = newest else { continue };
+            key.values = vec![match newest.call {
+                Call::Put(value) | Call::PutIf(value, _) => value,
+                Call::Delete | Call::Get => ValueId::ABSENT,
+            }];
+            // To be worked out anew the next time.
+            key.seen = (usize::MAX, usize::MAX);
+        }
+    }
+
     /// What `key` may have.
     pub fn of_key(&self, key: u32) -> &[ValueId] {
         &self.keys[key as usize].values

@@ -1,3 +1,4 @@
 //! Tests of the checks.
 
 mod determinism;
+mod failure;

@@ -111,6 +111,27 @@ impl Wreck {
         }
     }
 
+    /// What `fates` mean, for people: which undecided lines or pages lost something.
+    pub fn describe(&self, fates: &[Fate]) -> String {
+        const SHOWN: usize = 8;
+        let lost: Vec<String> = self
+            .units
+            .iter()
+            .zip(fates)
+            .filter(|(unit, fate)| (fate.stores as usize) < unit.stores.len())
+            .map(|(unit, fate)| {
+                let what = if unit.page { "page" } else { "line" };
+                let torn = if fate.torn == 0 { String::new() } else { format!(" and parts {:#010b} of the next", fate.torn) };
+                format!("{what} {:#x} keeps {} of {} stores{torn}", unit.line * LINE_SIZE as u64, fate.stores, unit.stores.len())
+            })
+            .collect();
+        match lost.len() {
+            0 => "everything survives".to_owned(),
+            count if count > SHOWN => format!("{}; and {} more", lost[..SHOWN].join(", "), count - SHOWN),
+            _ => lost.join(", "),
+        }
+    }
+
     /// What is left when the units met `fates`, in their order.
     pub fn survivor(&self, fates: &[Fate]) -> Survivor {
         assert_eq!(fates.len(), self.units.len(), "each unit meets one fate");
