@@ -2,6 +2,8 @@
 //!
 //! Flags that can also be set elsewhere are options here; [`crate::configuration`] fills in what was not typed.
 
+mod gateway;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -9,6 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
 use crate::values::{Address, Size};
+
+pub use gateway::GatewayFlags;
 
 /// A durable key-value store that clients read and write directly, in shared memory.
 ///
@@ -34,10 +38,14 @@ pub struct Arguments {
 pub enum Command {
     /// Serves a pool until SIGTERM or SIGINT; a second signal stops at once.
     #[command(after_help = "\
-Example: serve a pool of 8 GiB on an ordinary disk, then one in volatile memory
+Example: serve a pool of 8 GiB on an ordinary disk; one in volatile memory; one to Redis clients, with metrics
   stonecast serve --data /srv/stonecast --capacity 8GiB
-  stonecast serve --data /dev/shm/cache --durability process")]
-    Serve(Serve),
+  stonecast serve --data /dev/shm/cache --durability process
+  stonecast serve --resp 127.0.0.1:6380 --admin 127.0.0.1:9180
+
+An address that other machines reach needs a password or TLS
+  stonecast serve --resp 0.0.0.0:6380 --password-file /etc/stonecast/password")]
+    Serve(Box<Serve>),
     /// Stores a value under a key. When it returns, the value is durable.
     #[command(after_help = "\
 Example: a value from the command line, one from a file, and one only if the key is still at version 17
@@ -132,6 +140,8 @@ pub struct Serve {
     /// Who may write into the log [default: trusted].
     #[arg(long, value_enum, env = "STONECAST_CLIENTS")]
     pub clients: Option<ClientsArgument>,
+    #[command(flatten)]
+    pub gateway: GatewayFlags,
     /// Written when the server is ready, with its process number in it.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,

@@ -2,13 +2,16 @@
 //! else the default.
 
 use std::fs;
+use std::net::SocketAddr;
+use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use stonecast_gateway::{GatewayLimits, GatewayOptions, Password, TlsOptions};
 
-use crate::arguments::{ClientsArgument, Connection, DurabilityArgument, PlatformArgument, Serve};
+use crate::arguments::{ClientsArgument, Connection, DurabilityArgument, GatewayFlags, PlatformArgument, Serve};
 use crate::failure::Failure;
-use crate::values::{Address, Size};
+use crate::values::{Address, Period, Size};
 
 /// Folder of the pool where nothing else is said.
 const DATA: &str = "./stonecast-data";
@@ -27,10 +30,24 @@ pub struct File {
     capacity: Option<Size>,
     segment_size: Option<Size>,
     clients: Option<ClientsArgument>,
+    resp: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
+    password_file: Option<PathBuf>,
+    tls_certificate: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    tls_client_authority: Option<PathBuf>,
+    gateway_threads: Option<NonZeroU16>,
+    connections: Option<NonZeroUsize>,
+    request_size: Option<Size>,
+    pipeline_depth: Option<NonZeroUsize>,
+    output_size: Option<Size>,
+    buffer_size: Option<Size>,
+    request_timeout: Option<Period>,
+    output_timeout: Option<Period>,
 }
 
 /// How to serve.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Serving {
     /// Folder of the pool.
     pub data: PathBuf,
@@ -46,6 +63,8 @@ pub struct Serving {
     pub segment_size: Option<Size>,
     /// Who may write into the log.
     pub clients: ClientsArgument,
+    /// For Redis clients, metrics and health; `None`: nobody asked for them.
+    pub gateway: Option<GatewayOptions>,
 }
 
 impl File {
@@ -60,11 +79,15 @@ impl File {
     }
 
     /// How to serve.
-    pub fn serving(self, flags: &Serve) -> Serving {
+    pub fn serving(self, flags: &Serve) -> Result<Serving, Failure> {
+        let mut gateway = self.gateway(&flags.gateway)?;
         let data = flags.data.clone().or(self.data).unwrap_or_else(|| DATA.into());
         let said = if flags.listen.is_empty() { self.listen.unwrap_or_default() } else { flags.listen.clone() };
         let listen = if said.is_empty() { vec![Address::of_pool(&data)] } else { said };
-        Serving {
+        if let Some(gateway) = &mut gateway {
+            gateway.store = listen[0].to_string();
+        }
+        Ok(Serving {
             listen,
             durability: flags.durability.or(self.durability),
             platform: flags.platform.or(self.platform),
@@ -72,7 +95,48 @@ impl File {
             segment_size: flags.segment_size.or(self.segment_size),
             clients: flags.clients.or(self.clients).unwrap_or(ClientsArgument::Trusted),
             data,
-        }
+            gateway,
+        })
+    }
+
+    /// What the gateway is told; the address of the store comes later.
+    fn gateway(&self, flags: &GatewayFlags) -> Result<Option<GatewayOptions>, Failure> {
+        let (resp, admin) = (flags.resp.or(self.resp), flags.admin.or(self.admin));
+        let Some(first) = resp.or(admin) else { return Ok(None) };
+        let either = |flag: &Option<PathBuf>, file: &Option<PathBuf>| flag.clone().or_else(|| file.clone());
+        let tls = match (
+            either(&flags.tls_certificate, &self.tls_certificate),
+            either(&flags.tls_key, &self.tls_key),
+            either(&flags.tls_client_authority, &self.tls_client_authority),
+        ) {
+            (Some(certificate), Some(key), client_authority) => Some(TlsOptions { certificate, key, client_authority }),
+            (None, None, None) => None,
+            _ => return Err(Failure::usage("TLS needs both --tls-certificate and --tls-key")),
+        };
+        let password = either(&flags.password_file, &self.password_file).map(|path| Password::read(&path));
+        let whole = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
+        let most = GatewayLimits::default();
+        let limits = GatewayLimits {
+            connections: flags.connections.or(self.connections).map_or(most.connections, NonZeroUsize::get),
+            request_size: flags.request_size.or(self.request_size).map_or(most.request_size, |size| size.0),
+            pipeline_depth: flags.pipeline_depth.or(self.pipeline_depth).map_or(most.pipeline_depth, NonZeroUsize::get),
+            output_size: flags.output_size.or(self.output_size).map_or(most.output_size, whole),
+            memory_size: flags.buffer_size.or(self.buffer_size).map_or(most.memory_size, whole),
+            request_timeout: flags.request_timeout.or(self.request_timeout).map_or(most.request_timeout, |time| time.0),
+            output_timeout: flags.output_timeout.or(self.output_timeout).map_or(most.output_timeout, |time| time.0),
+        };
+        let options = GatewayOptions {
+            resp,
+            admin,
+            password: password.transpose().map_err(|error| Failure::usage(error.to_string()))?,
+            tls,
+            threads: flags.gateway_threads.or(self.gateway_threads).map_or(NonZeroUsize::MIN, Into::into),
+            limits,
+            ..GatewayOptions::new(first, String::new())
+        };
+        // Before a pool is opened, and created, for nothing.
+        options.check().map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(Some(options))
     }
 
     /// Where the server is. Without an address it is looked for where `serve` with the same settings listens.
@@ -94,7 +158,7 @@ mod tests {
 
     fn serve(arguments: &[&str]) -> Serve {
         match Arguments::try_parse_from(["stonecast", "serve"].iter().chain(arguments)).expect("good arguments").command {
-            Command::Serve(serve) => serve,
+            Command::Serve(serve) => *serve,
             other => panic!("{other:?}"),
         }
     }
@@ -107,7 +171,8 @@ mod tests {
 
     #[test]
     fn without_any_setting_the_defaults_hold() {
-        let serving = File::default().serving(&serve(&[]));
+        let serving = File::default().serving(&serve(&[])).unwrap();
+        assert!(serving.gateway.is_none(), "off unless asked for");
         assert_eq!(serving.data, Path::new("./stonecast-data"));
         assert_eq!(serving.listen, ["shm:./stonecast-data/socket".parse().unwrap()]);
         assert_eq!((serving.durability, serving.platform), (None, None));
@@ -118,7 +183,7 @@ mod tests {
     #[test]
     fn a_flag_beats_the_file_and_the_file_beats_the_default() {
         let text = "data = '/a'\ncapacity = '2GiB'\nsegment-size = 1048576\nclients = 'copying'\ndurability = 'process'\n";
-        let serving = file(text).unwrap().serving(&serve(&["--capacity", "3GiB", "--durability", "power"]));
+        let serving = file(text).unwrap().serving(&serve(&["--capacity", "3GiB", "--durability", "power"])).unwrap();
         assert_eq!(serving.data, Path::new("/a"));
         assert_eq!(serving.listen, ["shm:/a/socket".parse().unwrap()]);
         assert_eq!((serving.capacity, serving.segment_size), (Some(Size(3 << 30)), Some(Size(1 << 20))));
@@ -135,6 +200,45 @@ mod tests {
         assert_eq!(file("listen = ['shm:/l']\nconnect = 'shm:/c'").unwrap().connecting(&none, None).to_string(), "shm:/c");
         let flag = Connection { connect: Some("shm:/f".parse().unwrap()) };
         assert_eq!(file("connect = 'shm:/c'").unwrap().connecting(&flag, None).to_string(), "shm:/f");
+    }
+
+    #[test]
+    fn what_the_gateway_is_told_comes_from_flags_then_from_the_file() {
+        let text = "resp = '127.0.0.1:1'\nadmin = '127.0.0.1:2'\nlisten = ['shm:/l']\nconnections = 7\npipeline-depth = 8\n\
+            request-size = '4MiB'\noutput-size = 9\nbuffer-size = '1GiB'\nrequest-timeout = '5s'\noutput-timeout = '6s'\n\
+            gateway-threads = 2\n";
+        let flags = ["--resp", "127.0.0.1:3", "--connections", "70", "--output-timeout", "100ms"];
+        let gateway = file(text).unwrap().serving(&serve(&flags)).unwrap().gateway.expect("it was asked for");
+        assert_eq!((gateway.resp, gateway.admin), (Some("127.0.0.1:3".parse().unwrap()), Some("127.0.0.1:2".parse().unwrap())));
+        assert_eq!((gateway.store.as_str(), gateway.threads.get()), ("shm:/l", 2));
+        let expected = GatewayLimits {
+            connections: 70,
+            request_size: 4 << 20,
+            pipeline_depth: 8,
+            output_size: 9,
+            memory_size: 1 << 30,
+            request_timeout: std::time::Duration::from_secs(5),
+            output_timeout: std::time::Duration::from_millis(100),
+        };
+        assert_eq!(gateway.limits, expected);
+        let admin = File::default().serving(&serve(&["--admin", "127.0.0.1:2"])).unwrap().gateway.expect("it was asked for");
+        assert_eq!((admin.resp, admin.limits), (None, GatewayLimits::default()));
+    }
+
+    #[test]
+    fn a_gateway_that_would_not_be_safe_is_wrong_usage() {
+        for (flags, words) in [
+            (&["--resp", "0.0.0.0:6380"][..], "0.0.0.0:6380 can be reached from other machines"),
+            (&["--admin", "10.0.0.1:1"], "10.0.0.1:1 can be reached from other machines"),
+            (&["--resp", "127.0.0.1:1", "--tls-key", "/k"], "--tls-certificate and --tls-key"),
+            (&["--resp", "127.0.0.1:1", "--tls-client-authority", "/k"], "--tls-certificate and --tls-key"),
+            (&["--resp", "127.0.0.1:1", "--password-file", "/no/such/file"], "/no/such/file"),
+            (&["--resp", "127.0.0.1:1", "--request-size", "1KiB"], "a request may have between"),
+            (&["--resp", "127.0.0.1:1", "--output-timeout", "0s"], "a time limit of 0"),
+        ] {
+            let failure = File::default().serving(&serve(flags)).expect_err(words);
+            assert!(failure.to_string().contains(words) && failure.status() == 2, "{failure}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
@@ -60,6 +61,24 @@ impl fmt::Display for Size {
     }
 }
 
+/// A time: `30s`, `500ms`, `1min`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period(pub Duration);
+
+impl FromStr for Period {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        humantime::parse_duration(text).map(Self).map_err(|_| "a time is a number with ms, s, min or h after it".into())
+    }
+}
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
 impl<'de> Deserialize<'de> for Address {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
@@ -101,6 +120,15 @@ mod tests {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
         assert_eq!(Size(4 << 20).to_string(), "4.0 MiB");
+    }
+
+    #[test]
+    fn times_have_a_unit() {
+        assert_eq!("30s".parse(), Ok(Period(Duration::from_secs(30))));
+        assert_eq!("1min 500ms".parse(), Ok(Period(Duration::from_millis(60_500))));
+        for text in ["", "30", "x", "-1s"] {
+            assert!(text.parse::<Period>().is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -11,7 +11,9 @@ use stonecast_store_direct::StoreError;
 #[non_exhaustive]
 pub enum GatewayError {
     /// An address that others reach, and nothing that keeps them out.
-    #[error("{address} can be reached from other machines: set a password or TLS, or listen at 127.0.0.1")]
+    #[error(
+        "{address} can be reached from other machines: set a password (--password-file) or TLS (--tls-certificate and --tls-key), or listen at 127.0.0.1"
+    )]
     Unprotected {
         /// Where.
         address: SocketAddr,

@@ -30,16 +30,19 @@ pub fn spawn(mut options: GatewayOptions) -> Result<GatewayHandle, GatewayError>
         eprintln!("gateway: the limit of open files leaves room for {possible} connections (raise it with `ulimit -n`)");
         options.limits.connections = possible;
     }
-    let resp = listen(options.resp)?;
+    let resp = options.resp.map(listen).transpose()?;
     let admin = options.admin.map(listen).transpose()?;
     let address_of = |listener: &TcpListener| listener.local_addr().map_err(system("asking for the own address"));
+    let resp_address = resp.as_ref().map(address_of).transpose()?;
     let admin_address = admin.as_ref().map(address_of).transpose()?;
-    let shared = Arc::new(Shared::new(options, address_of(&resp)?));
+    let shared = Arc::new(Shared::new(options, resp_address));
     let mut handle = GatewayHandle { shared: shared.clone(), admin: admin_address, threads: Vec::new() };
-    for index in 0..shared.threads.len() {
-        let listener = resp.try_clone().map_err(system("copying the listener"))?;
-        let (shared, tls) = (shared.clone(), tls.clone());
-        handle.start(format!("gateway-{index}"), move || worker::run(index, listener, shared, tls))?;
+    if let Some(resp) = resp {
+        for index in 0..shared.threads.len() {
+            let listener = resp.try_clone().map_err(system("copying the listener"))?;
+            let (shared, tls) = (shared.clone(), tls.clone());
+            handle.start(format!("gateway-{index}"), move || worker::run(index, listener, shared, tls))?;
+        }
     }
     if let Some(listener) = admin {
         handle.start("gateway-admin".to_owned(), move || admin::run(listener, shared, tls))?;
@@ -76,7 +79,7 @@ impl GatewayHandle {
     }
 
     /// Where Redis clients connect.
-    pub fn resp_address(&self) -> SocketAddr {
+    pub fn resp_address(&self) -> Option<SocketAddr> {
         self.shared.resp
     }
 
@@ -99,9 +102,20 @@ impl GatewayHandle {
         self.is_ready()
     }
 
-    /// Whether it has ended by itself, because the store is gone or something failed; `stop` says what.
+    /// Whether a part of it has ended, because it was asked to, the store is gone or something failed; `stop` says what.
+    /// The rest ends then, too.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Whether all of it has ended. Until then it may need the store, to answer commands and to give back what it holds.
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Asks it to end, and does not wait: for whoever serves the store in the same thread. See `stop`.
+    pub fn ask_to_stop(&self) {
+        self.shared.stop();
     }
 
     /// Ends it: no more connections are accepted, commands under way are done and answered, then all connections end.

@@ -16,8 +16,8 @@ use crate::resp::RequestLimits;
 /// How to run a gateway. `GatewayOptions::new` fills in what most want.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
-    /// Where Redis clients connect. Port 0: the system chooses one.
-    pub resp: SocketAddr,
+    /// Where Redis clients connect. Port 0: the system chooses one. None: there are metrics and health alone.
+    pub resp: Option<SocketAddr>,
     /// Where metrics and health are served over HTTP.
     pub admin: Option<SocketAddr>,
     /// The store's address on the shared-memory fabric.
@@ -93,7 +93,7 @@ impl GatewayOptions {
     /// A gateway of the store at `store` that listens at `resp`.
     pub fn new(resp: SocketAddr, store: impl Into<String>) -> Self {
         Self {
-            resp,
+            resp: Some(resp),
             admin: None,
             store: store.into(),
             threads: NonZeroUsize::MIN,
@@ -105,12 +105,15 @@ impl GatewayOptions {
 
     /// Refuses what makes no sense or is not safe.
     pub fn check(&self) -> Result<(), GatewayError> {
-        let open = [Some(self.resp), self.admin].into_iter().flatten().find(|address| !address.ip().is_loopback());
+        let open = [self.resp, self.admin].into_iter().flatten().find(|address| !address.ip().is_loopback());
         if let Some(address) = open
             && self.password.is_none()
             && self.tls.is_none()
         {
             return Err(GatewayError::Unprotected { address });
+        }
+        if self.resp.is_none() && self.admin.is_none() {
+            return Err(GatewayError::Options("neither an address for Redis clients nor one for metrics is given".to_owned()));
         }
         if self.password.as_ref().is_some_and(|password| password.0.is_empty()) {
             return Err(GatewayError::Options("an empty password protects nothing; leave it out, or choose one".to_owned()));
@@ -122,6 +125,9 @@ impl GatewayOptions {
         }
         if limits.connections == 0 || limits.pipeline_depth == 0 || limits.output_size == 0 || limits.memory_size == 0 {
             return Err(GatewayError::Options("a limit of 0 lets nobody in".to_owned()));
+        }
+        if limits.request_timeout.is_zero() || limits.output_timeout.is_zero() {
+            return Err(GatewayError::Options("a time limit of 0 cuts everybody off".to_owned()));
         }
         Ok(())
     }

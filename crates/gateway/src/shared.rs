@@ -13,8 +13,8 @@ use crate::options::GatewayOptions;
 pub struct Shared {
     /// How the gateway was started.
     pub options: GatewayOptions,
-    /// Where it listens: the port is the real one.
-    pub resp: SocketAddr,
+    /// Where Redis clients connect: the port is the real one. None: nowhere.
+    pub resp: Option<SocketAddr>,
     /// Counts of each thread.
     pub threads: Vec<Arc<Counters>>,
     /// Requests and replies of all connections.
@@ -31,9 +31,9 @@ pub struct Seat(Arc<Shared>);
 
 impl Shared {
     /// Of a gateway that starts.
-    pub fn new(options: GatewayOptions, resp: SocketAddr) -> Self {
+    pub fn new(options: GatewayOptions, resp: Option<SocketAddr>) -> Self {
         Self {
-            threads: (0..options.threads.get()).map(|_| Arc::default()).collect(),
+            threads: resp.map_or_else(Vec::new, |_| (0..options.threads.get()).map(|_| Arc::default()).collect()),
             memory: Arc::new(Memory::new(options.limits.memory_size)),
             options,
             resp,

@@ -22,7 +22,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Session::open(&file.connecting(flags, std::env::var_os("STONECAST_DATA").map(PathBuf::from)))
     };
     match arguments.command {
-        Command::Serve(flags) => serve::run(&flags, &file.serving(&flags)),
+        Command::Serve(flags) => serve::run(&flags, &file.serving(&flags)?),
         Command::Put(flags) => key_value::put(&flags, connect(file, &flags.connection)?),
         Command::Get(flags) => key_value::get(&flags, connect(file, &flags.connection)?),
         Command::Delete(flags) => key_value::delete(&flags, connect(file, &flags.connection)?),

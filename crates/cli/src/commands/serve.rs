@@ -10,6 +10,7 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Device, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_gateway::GatewayHandle;
 use stonecast_media::{
     Backing, Ddio, DeclaredPlatform, DirectoryBacking, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions,
     ReceiveBuffers, Repair, SEGMENT_SIZE_DEFAULT,
@@ -55,19 +56,39 @@ pub fn run(flags: &Serve, serving: &Serving) -> Result<(), Failure> {
         let (server, report) = Server::open(pool, port, executor.runtime(), options).await?;
         say_recovery(&report, start);
         serving.listen.iter().try_for_each(|address| device.listen(&address.to_string()))?;
+        // Its addresses are taken now; it is served by the loop below, like every other client of the store.
+        let gateway = serving.gateway.clone().map(stonecast_gateway::spawn).transpose()?;
         if let Some(path) = &flags.ready_file {
             write_ready_file(path)?;
         }
-        let addresses: Vec<String> = serving.listen.iter().map(ToString::to_string).collect();
+        let mut addresses: Vec<String> = serving.listen.iter().map(ToString::to_string).collect();
+        addresses.extend(gateway.as_ref().map(addresses_of).into_iter().flatten());
         say(format_args!("ready: serving {} at {}", serving.data.display(), addresses.join(", ")));
-        server.run(&|| stop.asked()).await?;
+        server.run(&|| is_to_end(&stop, gateway.as_ref())).await?;
+        let result = gateway.map_or(Ok(()), GatewayHandle::stop);
         server.close().await?;
-        Ok::<(), Failure>(())
+        Ok::<(), Failure>(result?)
     })?;
     if let Some(path) = &flags.ready_file {
         remove(path)?;
     }
     Ok(())
+}
+
+/// Whether the server has nothing left to do. A gateway is asked to end first and served to its end: what its clients have
+/// sent is done and answered.
+fn is_to_end(stop: &Stop, gateway: Option<&GatewayHandle>) -> bool {
+    let Some(gateway) = gateway else { return stop.asked() };
+    if stop.asked() {
+        gateway.ask_to_stop();
+    }
+    gateway.has_ended()
+}
+
+fn addresses_of(gateway: &GatewayHandle) -> impl Iterator<Item = String> {
+    let resp = gateway.resp_address().map(|address| format!("redis://{address}"));
+    let admin = gateway.admin_address().map(|address| format!("http://{address}"));
+    resp.into_iter().chain(admin)
 }
 
 /// The pool in the folder, and what was repaired when it was opened.

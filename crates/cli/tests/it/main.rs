@@ -7,6 +7,7 @@ mod support;
 
 mod damage;
 mod full;
+mod gateway;
 mod idle;
 mod interface;
 mod kill;

@@ -32,7 +32,7 @@ fn gateway_json(observer: &Observer) -> Value {
         (count > 0).then(|| (spec.name.to_owned(), json!(count)))
     });
     json!({
-        "resp": shared.resp.to_string(),
+        "resp": shared.resp.map(|resp| resp.to_string()),
         "threads": shared.threads.len(),
         "connections": shared.connections(),
         "connections_max": shared.options.limits.connections,

@@ -18,13 +18,13 @@ pub fn settings(shared: &Shared, power: bool) -> Vec<(&'static str, String)> {
     vec![
         ("appendfsync", if power { "always" } else { "no" }.to_owned()),
         ("appendonly", yes(power)),
-        ("bind", options.resp.ip().to_string()),
+        ("bind", shared.resp.map_or_else(String::new, |resp| resp.ip().to_string())),
         ("client-output-buffer-limit", format!("normal {} 0 0", options.limits.output_size)),
         ("databases", "1".to_owned()),
         ("maxclients", options.limits.connections.to_string()),
         ("maxmemory", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),
-        ("port", shared.resp.port().to_string()),
+        ("port", port(shared)),
         ("proto-max-bulk-len", limits::VALUE_SIZE_MAX.to_string()),
         ("save", String::new()),
         ("timeout", "0".to_owned()),
@@ -62,6 +62,11 @@ pub fn text(shared: &Shared, stat: &Stat, wanted: Arguments<'_>) -> String {
     text
 }
 
+/// The port that Redis clients connect to.
+fn port(shared: &Shared) -> String {
+    shared.resp.map_or(0, |resp| resp.port()).to_string()
+}
+
 type Lines = Vec<(&'static str, String)>;
 
 fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
@@ -75,7 +80,7 @@ fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
         ("os", "Linux".to_owned()),
         ("arch_bits", "64".to_owned()),
         ("process_id", std::process::id().to_string()),
-        ("tcp_port", shared.resp.port().to_string()),
+        ("tcp_port", port(shared)),
         ("uptime_in_seconds", uptime.as_secs().to_string()),
         ("uptime_in_days", (uptime.as_secs() / 86_400).to_string()),
         ("io_threads_active", shared.threads.len().to_string()),

@@ -136,7 +136,7 @@ impl Certificates {
         } else {
             builder.with_no_client_auth()
         };
-        let socket = TcpStream::connect(world.gateway().resp_address()).unwrap();
+        let socket = TcpStream::connect(world.gateway().resp_address().unwrap()).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         StreamOwned::new(ClientConnection::new(Arc::new(configuration), name).unwrap(), socket)
@@ -165,7 +165,7 @@ fn commands_and_large_values_pass_through_tls() {
 fn who_does_not_speak_tls_gets_nothing() {
     let certificates = Certificates::make();
     let world = World::with(certificates.options(false));
-    let mut plain = TcpStream::connect(world.gateway().resp_address()).unwrap();
+    let mut plain = TcpStream::connect(world.gateway().resp_address().unwrap()).unwrap();
     plain.write_all(b"PING\r\n").unwrap();
     let mut received = Vec::new();
     // An alert of TLS, or a reset.

@@ -3,11 +3,13 @@
 mod corpus;
 mod place;
 mod process;
+mod resp;
 mod worker;
 
 pub use corpus::{debian_packages, generated_packages};
 pub use place::{Mount, Place};
 pub use process::{Server, command, run, stonecast};
+pub use resp::{Reply, RespClient, http_get};
 pub use worker::{Worker, as_worker, start_worker};
 
 use std::fs::OpenOptions;

@@ -146,13 +146,18 @@ impl Server {
         Self::spawn(command, data)
     }
 
+    /// Starts a server with this command, which names the pool in `data`, and waits until it is ready.
+    pub fn of(command: Command, data: &Path) -> Self {
+        let mut server = Self::spawn(command, data);
+        assert!(server.wait_until_ready(), "the server did not start: {}", server.heard);
+        server
+    }
+
     /// Starts a server without any argument in `folder` and waits until it is ready.
     pub fn start_with_defaults(folder: &Path) -> Self {
         let mut command = command();
         command.arg("serve").current_dir(folder);
-        let mut server = Self::spawn(command, &folder.join("stonecast-data"));
-        assert!(server.wait_until_ready(), "the server did not start: {}", server.heard);
-        server
+        Self::of(command, &folder.join("stonecast-data"))
     }
 
     fn spawn(mut command: Command, data: &Path) -> Self {

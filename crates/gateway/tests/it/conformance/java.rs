@@ -27,7 +27,7 @@ fn ycsb_runs_its_workloads_through_jedis() {
     }
     succeed(here("javac").args(["-cp", "lib/*", "-d", "out", "RespDB.java"]));
     let world = World::start();
-    let port = world.gateway().resp_address().port();
+    let port = world.gateway().resp_address().unwrap().port();
     for workload in WORKLOADS {
         world.client().words("FLUSHDB");
         let ycsb = |phase: &str| {

@@ -17,7 +17,7 @@ fn node_redis_and_ioredis_work() {
         return;
     }
     let world = World::start();
-    let port = world.gateway().resp_address().port().to_string();
+    let port = world.gateway().resp_address().unwrap().port().to_string();
     for program in ["node_redis.mjs", "ioredis.mjs"] {
         let printed = succeed(Command::new("node").arg(program).arg(&port).current_dir(directory.path()));
         assert!(printed.ends_with("done\n"), "{printed}");

@@ -20,7 +20,7 @@ fn redis_py_works() {
         return;
     }
     let world = World::start();
-    let port = world.gateway().resp_address().port().to_string();
+    let port = world.gateway().resp_address().unwrap().port().to_string();
     for protocol in ["2", "3"] {
         let program = programs().join("python/check.py");
         let printed = succeed(Command::new(&python).arg(program).args([&port, protocol]));

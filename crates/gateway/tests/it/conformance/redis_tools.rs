@@ -12,7 +12,7 @@ fn redis_cli_works() {
         return;
     }
     let world = World::start();
-    let port = world.gateway().resp_address().port().to_string();
+    let port = world.gateway().resp_address().unwrap().port().to_string();
     let cli = |arguments: &[&str]| succeed(Command::new("redis-cli").args(["-p", &port]).args(arguments));
     assert_eq!(cli(&["PING"]), "PONG\n");
     assert_eq!(cli(&["SET", "a b", "c\"d"]), "OK\n");
@@ -46,7 +46,7 @@ fn redis_cli_loads_a_pipe_of_commands() {
     let commands: Vec<u8> =
         (0..10_000).flat_map(|n| crate::support::request(["SET", &format!("key:{n}"), &n.to_string()])).collect();
     std::fs::write(&path, commands).unwrap();
-    let port = world.gateway().resp_address().port().to_string();
+    let port = world.gateway().resp_address().unwrap().port().to_string();
     let output = Command::new("redis-cli")
         .args(["-p", &port, "--pipe"])
         .stdin(Stdio::from(std::fs::File::open(path).unwrap()))
@@ -64,7 +64,7 @@ fn redis_benchmark_works() {
         return;
     }
     let world = World::start();
-    let port = world.gateway().resp_address().port().to_string();
+    let port = world.gateway().resp_address().unwrap().port().to_string();
     for pipeline in ["1", "16"] {
         let arguments =
             ["-p", &port, "-t", "ping,set,get,incr,mset", "-n", "5000", "-c", "20", "-r", "1000", "-P", pipeline, "--csv"];

@@ -91,7 +91,7 @@ fn server_process() {
     let mut gateway = None;
     let start = || {
         let handle = spawn(GatewayOptions::new("127.0.0.1:0".parse().unwrap(), &address)).unwrap();
-        let resp = handle.resp_address();
+        let resp = handle.resp_address().unwrap();
         gateway = Some(handle);
         let ready = directory.join("ready");
         std::fs::write(directory.join("ready.new"), format!("{resp}\n")).unwrap();

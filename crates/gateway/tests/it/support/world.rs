@@ -59,7 +59,7 @@ impl World {
 
     /// A connection to the gateway.
     pub fn client(&self) -> Client {
-        Client::connect(self.gateway().resp_address())
+        Client::connect(self.gateway().resp_address().unwrap())
     }
 
     /// Runs `work` with a one-sided client of the store, in this thread.
