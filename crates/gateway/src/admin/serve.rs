@@ -27,8 +27,11 @@ use crate::error::{GatewayError, system};
 use crate::options::Password;
 use crate::shared::Shared;
 
-/// Connections at a time; more are ended at once.
+/// Connections at a time; more are told so and ended.
 const CONNECTIONS_MAX: usize = 64;
+/// What those are told.
+const REFUSAL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 21\r\n\r\ntoo many connections\n";
 /// How long a connection lasts at most: each answers one question.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(10);
 /// How often the thread looks whether it should end.
@@ -46,13 +49,17 @@ pub fn run(listener: TcpListener, shared: Arc<Shared>, tls: Option<Arc<ServerCon
         // Who can reach the port from elsewhere must say the password.
         let is_open = listener.local_addr().map_err(system("asking for the address of the admin port"))?.ip().is_loopback();
         let password = shared.options.password.clone().filter(|_| !is_open);
-        let admin = Rc::new(Admin { observer: Observer::new(shared), password, connections: Cell::new(0) });
+        let admin = Rc::new(Admin { observer: Observer::new(shared), password, places: Places::default() });
         while !admin.observer.shared.is_stopping() {
             match timeout(LOOK, listener.accept()).await {
-                Ok(Ok((socket, _))) if admin.connections.get() < CONNECTIONS_MAX => {
-                    tokio::task::spawn_local(connection(admin.clone(), socket, tls.clone().map(TlsAcceptor::from)));
-                }
-                Ok(Ok(_)) => {}
+                Ok(Ok((socket, _))) => match admin.places.take() {
+                    Some(place) => {
+                        let work = connection(admin.clone(), socket, tls.clone().map(TlsAcceptor::from), place);
+                        tokio::task::spawn_local(work);
+                    }
+                    // Fits the empty buffer of a new socket; where it does not, the end says enough.
+                    None => drop(socket.try_write(REFUSAL)),
+                },
                 // No descriptor for another connection: some will be free soon.
                 Ok(Err(_)) => tokio::time::sleep(LOOK).await,
                 Err(_) => drop(admin.observer.is_alive()),
@@ -66,11 +73,34 @@ pub fn run(listener: TcpListener, shared: Arc<Shared>, tls: Option<Arc<ServerCon
 struct Admin {
     observer: Observer,
     password: Option<Password>,
-    connections: Cell<usize>,
+    places: Places,
 }
 
-async fn connection(admin: Rc<Admin>, socket: tokio::net::TcpStream, tls: Option<TlsAcceptor>) {
-    admin.connections.set(admin.connections.get() + 1);
+/// Connections that there are. Taken when one is accepted: a task counts itself only when it runs, and a burst of
+/// connections is accepted before any of them does.
+#[derive(Default)]
+struct Places(Rc<Cell<usize>>);
+
+/// One of them; given back when dropped.
+struct Place(Rc<Cell<usize>>);
+
+impl Places {
+    fn take(&self) -> Option<Place> {
+        let taken = self.0.get();
+        (taken < CONNECTIONS_MAX).then(|| {
+            self.0.set(taken + 1);
+            Place(self.0.clone())
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+async fn connection(admin: Rc<Admin>, socket: tokio::net::TcpStream, tls: Option<TlsAcceptor>, place: Place) {
     // One that takes too long, or fails, is of no further interest.
     let _ = timeout(CONNECTION_TIME_MAX, async {
         match tls {
@@ -83,7 +113,7 @@ async fn connection(admin: Rc<Admin>, socket: tokio::net::TcpStream, tls: Option
         }
     })
     .await;
-    admin.connections.set(admin.connections.get() - 1);
+    drop(place);
 }
 
 async fn talk(admin: &Rc<Admin>, stream: impl AsyncRead + AsyncWrite + Unpin) {
@@ -146,4 +176,38 @@ fn typed(content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<By
     let mut response = Response::new(Full::new(body.into()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::options::GatewayOptions;
+
+    /// Needs a place to be taken before the task of a connection runs: a burst is accepted before any task does.
+    #[test]
+    fn a_burst_of_connections_does_not_get_past_the_limit() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        // All of them wait in the listener's queue when the port begins to accept, and are accepted in their order.
+        let mut burst: Vec<TcpStream> = (0..CONNECTIONS_MAX + 36).map(|_| TcpStream::connect(address).unwrap()).collect();
+        listener.set_nonblocking(true).unwrap();
+        let options = GatewayOptions { resp: None, admin: Some(address), ..GatewayOptions::new(address, "shm:/nowhere") };
+        let shared = Arc::new(Shared::new(options, None));
+        let port = std::thread::spawn({
+            let shared = shared.clone();
+            move || run(listener, shared, None)
+        });
+        for refused in &mut burst[CONNECTIONS_MAX..] {
+            refused.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            let mut answer = String::new();
+            // Whoever was taken in is answered nothing, and ended after a while.
+            refused.read_to_string(&mut answer).unwrap();
+            assert_eq!(answer.as_bytes(), REFUSAL);
+        }
+        shared.stop();
+        port.join().unwrap().unwrap();
+    }
 }
