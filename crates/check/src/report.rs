@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::Scenario;
 use crate::timeline::Happening;
 use crate::violation::Violation;
 
@@ -60,6 +61,12 @@ impl Report {
             violations: Vec::new(),
             timeline: Vec::new(),
         }
+    }
+
+    /// A run of `scenario` that came to no end because an assertion was broken.
+    pub fn broken(scenario: &Scenario, seed: u64, message: String) -> Self {
+        let violations = vec![Violation::new("assertions hold", message)];
+        Self { violations, ..Self::new(scenario.name, seed) }
     }
 
     pub(crate) fn hit(&mut self, fault: &'static str) {

@@ -5,10 +5,13 @@ mod import;
 mod key_value;
 mod offline;
 mod serve;
+mod sim;
 mod stat;
 mod ycsb;
 
 use std::path::PathBuf;
+
+pub use sim::Sim;
 
 use crate::arguments::{Arguments, Bench, Command, Connection};
 use crate::configuration::File;
@@ -31,6 +34,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Stat(flags) => stat::run(&flags, connect(file, &flags.connection)?),
         Command::Inspect(flags) => offline::inspect(&flags),
         Command::Verify(flags) => offline::verify(&flags),
+        Command::Sim(flags) => sim::run(&flags),
         Command::Bench(Bench::Ycsb(flags)) => ycsb::run(&flags),
     }
 }

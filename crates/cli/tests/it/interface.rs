@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::support::{Place, Server, command, run, stonecast};
 
-const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 12] = [
     &[],
     &["serve"],
     &["put"],
@@ -17,6 +17,7 @@ const COMMANDS: [&[&str]; 11] = [
     &["stat"],
     &["inspect"],
     &["verify"],
+    &["sim"],
     &["bench", "ycsb"],
 ];
 

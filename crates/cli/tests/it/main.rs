@@ -13,5 +13,6 @@ mod interface;
 mod kill;
 mod refusals;
 mod round_trip;
+mod sim;
 mod transfer;
 mod ycsb;

@@ -1,0 +1,121 @@
+//! What `sim` can be told.
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use stonecast_check::{Adjustment, SCENARIOS, fault_names};
+
+/// `sim`.
+#[derive(Debug, Args)]
+pub struct Sim {
+    /// What to run.
+    #[arg(value_parser = scenarios())]
+    pub scenario: String,
+    /// The first seed [default: one that nobody has seen, which is printed].
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+    /// How many seeds, one after the other.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    pub seeds: u64,
+    /// Runs at the same time [default: one for each processor].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Prints one JSON object for each seed.
+    #[arg(long)]
+    pub json: bool,
+    /// Does not search for the shortest schedule that fails.
+    #[arg(long)]
+    pub no_shrink: bool,
+    /// Operations of all clients together, at most.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Smaller runs")]
+    pub operations: Option<u64>,
+    /// Clients, at most.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Smaller runs")]
+    pub clients: Option<u32>,
+    /// Operations that each client has under way, at most.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Smaller runs")]
+    pub lanes: Option<u32>,
+    /// Keys, at most.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Smaller runs")]
+    pub keys: Option<u32>,
+    /// A fault that does not happen; may be given more than once.
+    #[arg(long, value_name = "FAULT", value_parser = PossibleValuesParser::new(fault_names()), hide_possible_values = true,
+          help_heading = "Smaller runs")]
+    pub without: Vec<String>,
+    /// Looks at what a power cut would leave at every moment.
+    #[arg(long, help_heading = "Smaller runs")]
+    pub every_moment: bool,
+    /// Also demands what no store promises, that a write survives before it is answered: shows what a failure looks like.
+    #[arg(long, hide_short_help = true, help_heading = "Smaller runs")]
+    pub canary: bool,
+}
+
+fn scenarios() -> PossibleValuesParser {
+    PossibleValuesParser::new(SCENARIOS.iter().map(|scenario| PossibleValue::new(scenario.name).help(scenario.summary)))
+}
+
+impl Sim {
+    /// What of the runs is not left to their seeds.
+    pub fn adjustment(&self) -> Adjustment {
+        let without = fault_names().iter().copied().filter(|name| self.without.iter().any(|typed| typed == name));
+        Adjustment {
+            operations: self.operations,
+            clients: self.clients,
+            lanes: self.lanes,
+            keys: self.keys,
+            without: without.collect(),
+            every_moment: self.every_moment,
+            canary: self.canary,
+        }
+    }
+}
+
+/// The command that runs `scenario` from `seed` again.
+pub fn replay(scenario: &str, seed: u64, adjustment: &Adjustment) -> String {
+    let Adjustment { operations, clients, lanes, keys, without, every_moment, canary } = adjustment;
+    let mut command = format!("stonecast sim {scenario} --seed {seed}");
+    let numbers = [
+        ("operations", *operations),
+        ("clients", clients.map(u64::from)),
+        ("lanes", lanes.map(u64::from)),
+        ("keys", keys.map(u64::from)),
+    ];
+    for (name, number) in numbers {
+        command += &number.map(|number| format!(" --{name} {number}")).unwrap_or_default();
+    }
+    without.iter().for_each(|name| command += &format!(" --without {name}"));
+    for (name, _) in [("every-moment", every_moment), ("canary", canary)].iter().filter(|(_, is_set)| **is_set) {
+        command += &format!(" --{name}");
+    }
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        sim: Sim,
+    }
+
+    #[test]
+    fn the_command_that_is_printed_means_the_same_run() {
+        let all = Adjustment {
+            operations: Some(5),
+            clients: Some(2),
+            lanes: Some(1),
+            keys: Some(3),
+            without: fault_names().iter().copied().collect(),
+            every_moment: true,
+            canary: true,
+        };
+        for adjustment in [Adjustment::default(), all] {
+            let command = replay("store-direct", 17, &adjustment);
+            let parsed = Alone::try_parse_from(command.split(' ').skip(1)).expect("what is printed can be typed").sim;
+            assert_eq!((parsed.adjustment(), parsed.seed, &*parsed.scenario), (adjustment, Some(17), "store-direct"));
+        }
+    }
+}
