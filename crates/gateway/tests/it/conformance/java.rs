@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{copy, install, succeed};
+use super::{installed, need, succeed};
 use crate::support::World;
 
 const WORKLOADS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
@@ -13,19 +13,17 @@ const OPERATIONS: u64 = 1000;
 #[ignore = "installs YCSB and Jedis from Maven Central; see conformance"]
 fn ycsb_runs_its_workloads_through_jedis() {
     let test = "conformance: Jedis and YCSB";
-    let directory = tempfile::tempdir().unwrap();
-    copy("ycsb", directory.path());
-    let here = |program: &str| {
-        let mut command = Command::new(program);
-        command.current_dir(directory.path());
-        command
+    let steps = |_: &std::path::Path| {
+        let mut maven = Command::new("mvn");
+        maven.args(["--quiet", "--batch-mode", "dependency:copy-dependencies", "-DoutputDirectory=lib"]);
+        let mut compiler = Command::new("javac");
+        compiler.args(["-cp", "lib/*", "-d", "out", "RespDB.java"]);
+        vec![maven, compiler]
     };
-    let mut maven = here("mvn");
-    maven.args(["--quiet", "--batch-mode", "dependency:copy-dependencies", "-DoutputDirectory=lib"]);
-    if !install(test, here("java").arg("-version")) || !install(test, &mut maven) {
+    if !need(test, &[("javac", "default-jdk-headless"), ("mvn", "maven")]) {
         return;
     }
-    succeed(here("javac").args(["-cp", "lib/*", "-d", "out", "RespDB.java"]));
+    let Some(folder) = installed(test, "ycsb", steps) else { return };
     let world = World::start();
     let port = world.gateway().resp_address().unwrap().port();
     for workload in WORKLOADS {
@@ -34,7 +32,9 @@ fn ycsb_runs_its_workloads_through_jedis() {
             let (records, operations) = (format!("recordcount={RECORDS}"), format!("operationcount={OPERATIONS}"));
             let (port, file) = (format!("resp.port={port}"), format!("workload{workload}"));
             let properties = ["-P", &file, "-p", &records, "-p", &operations, "-p", &port, "-threads", "4"];
-            succeed(here("java").args(["-cp", "lib/*:out", "site.ycsb.Client", phase, "-db", "RespDB"]).args(properties))
+            let mut java = Command::new("java");
+            java.args(["-cp", "lib/*:out", "site.ycsb.Client", phase, "-db", "RespDB"]).args(properties);
+            succeed(java.current_dir(&folder))
         };
         let loaded = ycsb("-load");
         assert_eq!(returned_ok(&loaded), RECORDS, "workload {workload}:\n{loaded}");

@@ -1,7 +1,7 @@
-//! Real clients, each in a pinned version that the test itself installs into a temporary folder.
+//! Real clients, each in a pinned version that the test itself installs into the target folder, where the next run finds it.
 //!
-//! They need registries and time, so they run only when asked for: `cargo test --test it -- --ignored conformance`. A
-//! client that cannot be installed is reported as not run, by name.
+//! They need registries and time, so they run only when asked for: `cargo xtask conformance`. A client that cannot be
+//! installed is reported as not run, by name.
 
 mod go;
 mod java;
@@ -11,6 +11,7 @@ mod redis_tools;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::support::not_run;
@@ -48,7 +49,7 @@ fn run(command: &mut Command) -> Result<Output, String> {
     Ok(Output { status, stdout: read("stdout")?, stderr: read("stderr")? })
 }
 
-/// Installs something. False: it could not be, and `test` is reported as not run.
+/// Runs a step of an installation. False: it did not work, and `test` is reported as not run.
 fn install(test: &str, command: &mut Command) -> bool {
     let shown = format!("{command:?}");
     let reason = match run(command) {
@@ -63,6 +64,51 @@ fn install(test: &str, command: &mut Command) -> bool {
     false
 }
 
+/// Looks for programs, and gets those that are missing from the distribution: pairs of program and package.
+fn need(test: &str, programs: &[(&str, &str)]) -> bool {
+    // The package manager runs once at a time.
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    programs.iter().all(|(program, package)| {
+        let mut look = Command::new("sh");
+        look.args(["-c", &format!("command -v {program}")]);
+        if run(&mut look).is_ok_and(|output| output.status.success()) {
+            return true;
+        }
+        let apt_get = |arguments: &[&str]| {
+            let mut command = Command::new("apt-get");
+            command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+            install(test, &mut command)
+        };
+        apt_get(&["update"]) && apt_get(&["install", "--yes", "--no-install-recommends", package])
+    })
+}
+
+/// A folder for a client's program in the target folder, with the program's files in it and what `steps` install there:
+/// once, until a file of it changes. `None`: it cannot be installed, and `test` is reported as not run.
+fn installed(test: &str, name: &str, steps: impl Fn(&Path) -> Vec<Command>) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance").join(name);
+    let (source, mark) = (programs().join(name), folder.join("installed"));
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(source).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let files: Vec<(&Path, Vec<u8>)> = paths.iter().map(|path| (path.as_path(), std::fs::read(path).unwrap())).collect();
+    let pinned: Vec<u8> = files.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect();
+    if std::fs::read(&mark).is_ok_and(|bytes| bytes == pinned) {
+        return Some(folder);
+    }
+    // There may be none, or a part of one.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    for (path, bytes) in &files {
+        std::fs::write(folder.join(path.file_name().unwrap()), bytes).unwrap();
+    }
+    if !steps(&folder).iter_mut().all(|step| install(test, step.current_dir(&folder))) {
+        return None;
+    }
+    std::fs::write(mark, pinned).unwrap();
+    Some(folder)
+}
+
 /// Runs a client's program, which must succeed, and returns what it printed.
 fn succeed(command: &mut Command) -> String {
     let shown = format!("{command:?}");
@@ -70,12 +116,4 @@ fn succeed(command: &mut Command) -> String {
     let (printed, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{shown}\n{printed}\n{words}");
     printed.into_owned()
-}
-
-/// Copies the files of a client's program into a folder.
-fn copy(name: &str, into: &Path) {
-    for entry in std::fs::read_dir(programs().join(name)).unwrap() {
-        let path = entry.unwrap().path();
-        std::fs::copy(&path, into.join(path.file_name().unwrap())).unwrap();
-    }
 }

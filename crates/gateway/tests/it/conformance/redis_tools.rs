@@ -2,13 +2,13 @@
 
 use std::process::{Command, Stdio};
 
-use super::{install, run, succeed};
+use super::{need, run, succeed};
 use crate::support::World;
 
 #[test]
 #[ignore = "needs redis-cli; see conformance"]
 fn redis_cli_works() {
-    if !install("conformance: redis-cli", Command::new("redis-cli").arg("--version")) {
+    if !need("conformance: redis-cli", &[("redis-cli", "redis-tools")]) {
         return;
     }
     let world = World::start();
@@ -37,7 +37,7 @@ fn redis_cli_works() {
 #[test]
 #[ignore = "needs redis-cli; see conformance"]
 fn redis_cli_loads_a_pipe_of_commands() {
-    if !install("conformance: redis-cli --pipe", Command::new("redis-cli").arg("--version")) {
+    if !need("conformance: redis-cli --pipe", &[("redis-cli", "redis-tools")]) {
         return;
     }
     let world = World::start();
@@ -60,7 +60,7 @@ fn redis_cli_loads_a_pipe_of_commands() {
 #[test]
 #[ignore = "needs redis-benchmark; see conformance"]
 fn redis_benchmark_works() {
-    if !install("conformance: redis-benchmark", Command::new("redis-benchmark").arg("--version")) {
+    if !need("conformance: redis-benchmark", &[("redis-benchmark", "redis-tools")]) {
         return;
     }
     let world = World::start();
