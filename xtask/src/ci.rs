@@ -20,6 +20,12 @@ const BINARY_PACKAGE: &str = "stonecast";
 /// Packages with a feature `verbs`.
 const VERBS_PACKAGES: [&str; 1] = ["stonecast-fabric-verbs"];
 
+/// The package with the gateway for Redis clients.
+const GATEWAY_PACKAGE: &str = "stonecast-gateway";
+
+/// How long each of the two fuzzers of the gateway runs: together a minute.
+const FUZZ_SECONDS: u32 = 30;
+
 struct Step {
     name: &'static str,
     what: &'static str,
@@ -40,6 +46,12 @@ const STEPS: &[Step] = &[
     Step { name: "verbs", what: "lints and tests of the crates that the feature `verbs` changes", run: verbs },
     Step { name: "models", what: "loom: every interleaving of the rings in shared memory", run: models },
     Step { name: "docs", what: "rustdoc has nothing to say", run: docs },
+    Step {
+        name: "conformance",
+        what: "real Redis clients against the gateway, each installed in a pinned version",
+        run: conformance,
+    },
+    Step { name: "fuzz", what: "hostile bytes at the decoder of the gateway, for a minute", run: fuzz },
     Step { name: "end-to-end", what: "real processes, killed and restarted, release build", run: end_to_end },
 ];
 
@@ -112,6 +124,9 @@ fn doc_tables(_: &Surroundings) -> Result<Outcome> {
 }
 
 fn unit_tests(at: &Surroundings) -> Result<Outcome> {
+    // Loads and peers of the gateway's tests.
+    debian::ensure_program("redis-server", "redis-server");
+    debian::ensure_program("redis-benchmark", "redis-tools");
     let arguments = ["test", "--workspace", "--exclude", BINARY_PACKAGE, "--locked", "--no-fail-fast"];
     tests(at.cargo(&arguments), &at.not_run)
 }
@@ -154,8 +169,30 @@ fn docs(at: &Surroundings) -> Result<Outcome> {
     check(command)
 }
 
+/// Tests that the harness ignores otherwise, since they install things.
+fn conformance(at: &Surroundings) -> Result<Outcome> {
+    let arguments = ["test", "--package", GATEWAY_PACKAGE, "--test", "it", "--locked", "--", "--ignored", "conformance::"];
+    something(tests(at.cargo(&arguments), &at.not_run)?)
+}
+
+fn fuzz(at: &Surroundings) -> Result<Outcome> {
+    let arguments = ["test", "--package", GATEWAY_PACKAGE, "--locked", "fuzz::", "--", "--nocapture", "--test-threads", "1"];
+    let mut command = at.cargo(&arguments);
+    command.env("STONECAST_FUZZ_SECONDS", FUZZ_SECONDS.to_string());
+    something(tests(command, &at.not_run)?)
+}
+
+/// A filter that no test has is no success.
+fn something(outcome: Outcome) -> Result<Outcome> {
+    if outcome.passed + outcome.failed == 0 && outcome.not_run.is_empty() {
+        bail!("no test ran");
+    }
+    Ok(outcome)
+}
+
 fn end_to_end(at: &Surroundings) -> Result<Outcome> {
     debian::ensure_package_lists();
+    debian::ensure_program("redis-benchmark", "redis-tools");
     tests(at.cargo(&["test", "--release", "--package", BINARY_PACKAGE, "--locked", "--no-fail-fast"]), &at.not_run)
 }
 

@@ -52,6 +52,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Runs real Redis clients against the gateway, each installed in a pinned version.
+    Conformance,
     /// Checks which crate names which, and what source text may not contain.
     Layers,
     /// Checks the tables of the documentation that are printed from facts.
@@ -83,6 +85,7 @@ fn run(command: Command) -> Result<bool> {
         }
         Command::Ci { steps, list: false } => ci::run(&steps),
         Command::Bench { arguments } => ci::bench(&arguments),
+        Command::Conformance => ci::run(&["conformance".to_owned()]),
         Command::Layers => {
             let findings = ci::layer_findings()?;
             findings.iter().for_each(|finding| eprintln!("{finding}"));

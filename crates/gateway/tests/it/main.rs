@@ -6,6 +6,7 @@ mod basics;
 mod conformance;
 mod crash;
 mod differential;
+mod fuzz;
 mod idle;
 mod limits;
 mod pipeline;
