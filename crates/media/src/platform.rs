@@ -71,7 +71,7 @@ named! { Durability, "durability", "process or power",
 }
 
 /// Up to where stored bytes survive a power cut (remote persistence taxonomy, section 2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PersistenceDomain {
     /// Nothing survives: DRAM without battery.
     Volatile,
@@ -94,7 +94,7 @@ named! { PersistenceDomain, "persistence domain", "volatile, page-file, dmp, mhp
 }
 
 /// Where inbound network writes land first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ddio {
     /// In the last-level cache. Also the answer where nobody knows.
     On,
@@ -108,7 +108,7 @@ named! { Ddio, "DDIO state", "on or off",
 }
 
 /// What memory holds receive buffers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReceiveBuffers {
     /// Volatile memory.
     Dram,
@@ -122,7 +122,7 @@ named! { ReceiveBuffers, "place of receive buffers", "dram or pm",
 }
 
 /// The declared platform profile of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeclaredPlatform {
     /// Up to where bytes survive.
     pub persistence_domain: PersistenceDomain,

@@ -1,0 +1,26 @@
+//! Which operations make a remote write durable, on which platform, and why nothing less does.
+//!
+//! ```text
+//!   profile.toml ── Profile ── Platform ┐
+//!                           Operation   ├─ plan ──▶ Plan = steps of requester and responder, and their cost
+//!                           Update      ┘
+//! ```
+//!
+//! Invariants: everything here is a pure function of its arguments; a [`Plan`] is made by the planner alone; a
+//! [`Program`] claims nothing. What a crash leaves is the subject of the plans, not a concern of this code: it has no state.
+#![forbid(unsafe_code)]
+
+mod plan;
+mod platform;
+mod profile;
+mod program;
+mod scenario;
+mod step;
+mod words;
+
+pub use plan::{NoPlan, Plan, plan, plan_for};
+pub use platform::{Axis, Contradiction, FlushKind, Platform, Transport};
+pub use profile::Profile;
+pub use program::{Cost, Program};
+pub use scenario::{Operation, Scenario, Update, published_platforms, scenarios};
+pub use step::{Awaited, Item, Message, Party, Step, UnknownStep};

@@ -1,0 +1,215 @@
+//! The planner: which steps make an update durable on a platform. Pure.
+//!
+//! Three ways exist, from cheap to universal, and each scenario takes the first that is sound:
+//!
+//! ```text
+//!   arrival    the completion of the posted operation says it all       NIC buffers survive, InfiniBand or RoCE
+//!   flush      a flush behind it; its completion says it all            what a flush covers is persistent
+//!   message    the responder is told, writes back, and answers          always, where anything survives
+//! ```
+//!
+//! Of compound updates `b` may follow `a` without waiting where posted writes become persistent in order; it takes
+//! ATOMIC_WRITE behind a flush where they do not; and without that the requester waits between them.
+//!
+//! That each plan is sound and each of its steps needed is not argued here but explored: see the litmus model.
+
+use serde::Serialize;
+use serde::ser::{SerializeStruct, Serializer};
+use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
+
+use crate::platform::{Contradiction, FlushKind, Platform, Transport};
+use crate::profile::Profile;
+use crate::program::{Cost, Program};
+use crate::scenario::{Operation, Scenario, Update};
+use crate::step::{Awaited, Item, Message, Step};
+
+use Item::{A, B};
+
+/// A program that is sound for a scenario. Only [`plan`] and [`plan_for`] make one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    scenario: Scenario,
+    program: Program,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlan {
+    /// No step helps where nothing survives.
+    #[error(
+        "nothing survives a power cut on this platform (persistence = volatile), so no sequence of steps makes a write durable; \
+         declare page-file, dmp, mhp or wsp if that is what the machine has"
+    )]
+    NothingSurvives,
+    /// The description of the platform contradicts itself.
+    #[error("the platform contradicts itself: {0}")]
+    Contradiction(#[from] Contradiction),
+}
+
+impl Plan {
+    /// What it was made for.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// Its steps as a program, which claims nothing.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Its steps.
+    pub fn steps(&self) -> &[Step] {
+        self.program.steps()
+    }
+
+    /// What it costs.
+    pub fn cost(&self) -> Cost {
+        self.program.cost()
+    }
+
+    /// Whether the responder's processor has no part in it.
+    pub fn is_one_sided(&self) -> bool {
+        self.program.is_one_sided()
+    }
+}
+
+/// One object: the selectors, then `steps`, `round_trips`, `one_sided`.
+impl Serialize for Plan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let platform = &self.scenario.platform;
+        let mut object = serializer.serialize_struct("Plan", 8)?;
+        object.serialize_field("persistence", &platform.persistence.to_string())?;
+        object.serialize_field("ddio", &(platform.ddio == Ddio::On))?;
+        object.serialize_field("receive_buffers", &platform.receive_buffers.to_string())?;
+        object.serialize_field("operation", &self.scenario.operation)?;
+        object.serialize_field("update", self.scenario.update.word())?;
+        object.serialize_field("steps", self.steps())?;
+        object.serialize_field("round_trips", &self.cost().round_trips)?;
+        object.serialize_field("one_sided", &self.is_one_sided())?;
+        object.end()
+    }
+}
+
+/// The plan for the platform of `profile`, where ports are not told apart.
+///
+/// # Errors
+/// [`NoPlan`] says why no plan is sound.
+pub fn plan(profile: &Profile, operation: Operation, update: Update) -> Result<Plan, NoPlan> {
+    plan_for(&profile.platform(), operation, update)
+}
+
+/// The plan for `platform`.
+///
+/// # Errors
+/// [`NoPlan`] says why no plan is sound.
+pub fn plan_for(platform: &Platform, operation: Operation, update: Update) -> Result<Plan, NoPlan> {
+    platform.check()?;
+    if platform.persistence == PersistenceDomain::Volatile {
+        return Err(NoPlan::NothingSurvives);
+    }
+    let steps = match (operation, update) {
+        (Operation::Send, Update::Single) => message_of(platform, Message::Value(A), &[A]),
+        (Operation::Send, Update::Compound { .. }) => message_of(platform, Message::Both, &[A, B]),
+        (_, Update::Single) => written(platform, operation, A),
+        (_, Update::Compound { large }) => both_written(platform, operation, large),
+    };
+    let scenario = Scenario { platform: *platform, operation, update };
+    Ok(Plan { scenario, program: Program::new(steps) })
+}
+
+/// `a`, then `b`, both written to their places.
+fn both_written(platform: &Platform, operation: Operation, large: bool) -> Vec<Step> {
+    let in_order = arrival_persists(platform) || (saves_caches(platform) && !platform.relaxed_ordering);
+    let flush_persists = flush_persists(platform, operation);
+    if in_order && (arrival_persists(platform) || flush_persists) {
+        // The wait for `b` covers `a`.
+        return [vec![post(operation, A)], written(platform, operation, B)].concat();
+    }
+    if flush_persists && operation == Operation::Write && !large && platform.atomic_write {
+        return vec![Step::Write(A), Step::Flush, Step::WriteAtomic(B), Step::Flush, Step::Await(Awaited::Flush)];
+    }
+    [written(platform, operation, A), written(platform, operation, B)].concat()
+}
+
+/// One update written to its place and waited for.
+fn written(platform: &Platform, operation: Operation, item: Item) -> Vec<Step> {
+    let mut steps = vec![post(operation, item)];
+    if arrival_persists(platform) {
+        steps.push(Step::Await(match operation {
+            Operation::WriteImmediate => Awaited::WriteImmediate(item),
+            _ => Awaited::Write(item),
+        }));
+    } else if flush_persists(platform, operation) {
+        steps.extend([Step::Flush, Step::Await(Awaited::Flush)]);
+    } else {
+        if operation == Operation::Write {
+            steps.push(Step::Send(Message::Address(item)));
+        }
+        steps.push(Step::Receive(Message::Address(item)));
+        if !saves_caches(platform) {
+            steps.push(Step::WriteBack(item));
+        }
+        steps.extend([Step::SendAck, Step::ReceiveAck]);
+    }
+    steps
+}
+
+/// One message with all values. It is durable where it lies if receive buffers are persistent: recovery applies it.
+fn message_of(platform: &Platform, message: Message, items: &[Item]) -> Vec<Step> {
+    let mut steps = vec![Step::Send(message)];
+    let lies_in_pm = platform.receive_buffers == ReceiveBuffers::Pm;
+    if lies_in_pm && arrival_persists(platform) {
+        steps.push(Step::Await(Awaited::Send(message)));
+    } else if lies_in_pm && flush_persists(platform, Operation::Send) {
+        steps.extend([Step::Flush, Step::Await(Awaited::Flush)]);
+    } else {
+        steps.push(Step::Receive(message));
+        for item in items {
+            steps.push(Step::Copy(*item));
+            // Before the next copy: caches may evict `b` first.
+            if !saves_caches(platform) {
+                steps.push(Step::WriteBack(*item));
+            }
+        }
+        steps.extend([Step::SendAck, Step::ReceiveAck]);
+    }
+    steps
+}
+
+fn post(operation: Operation, item: Item) -> Step {
+    match operation {
+        Operation::WriteImmediate => Step::WriteImmediate(item),
+        _ => Step::Write(item),
+    }
+}
+
+/// Whether an operation is durable once its completion says that the responder's NIC has it.
+fn arrival_persists(platform: &Platform) -> bool {
+    platform.trusted_nic_buffers && platform.transport == Transport::InfiniBand
+}
+
+/// Whether what is visible survives.
+fn saves_caches(platform: &Platform) -> bool {
+    matches!(platform.persistence, PersistenceDomain::Mhp | PersistenceDomain::Wsp)
+}
+
+/// Whether what `operation` wrote is durable once a flush behind it has completed.
+fn flush_persists(platform: &Platform, operation: Operation) -> bool {
+    let covered = match platform.flush {
+        FlushKind::Read => !platform.relaxed_ordering,
+        // The standard names WRITE, atomics and ATOMIC_WRITE, not SEND.
+        FlushKind::NativeGlobal | FlushKind::NativePersistent => operation != Operation::Send,
+    };
+    let reaches_persistence = match platform.persistence {
+        PersistenceDomain::Mhp | PersistenceDomain::Wsp => true,
+        PersistenceDomain::Dmp => match platform.flush {
+            // The answer of a READ follows the writes into the memory controller, unless they end in the cache.
+            FlushKind::Read => platform.ddio == Ddio::Off,
+            // Visible, which the I/O controller is already.
+            FlushKind::NativeGlobal => false,
+            FlushKind::NativePersistent => true,
+        },
+        PersistenceDomain::Volatile | PersistenceDomain::PageFile => false,
+    };
+    covered && reaches_persistence
+}

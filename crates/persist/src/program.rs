@@ -1,0 +1,179 @@
+//! Programs: steps of requester and responder, and what they cost. A program claims nothing; a [`Plan`](crate::Plan) is a
+//! program that is sound on a platform.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::step::{Awaited, Message, Party, Step, UnknownStep};
+
+/// Steps in the order in which people read them; what counts is the order of each party's own steps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Program {
+    steps: Vec<Step>,
+}
+
+/// What a program costs, compared field by field in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Cost {
+    /// How often the requester waits for something that it has posted since it waited last.
+    pub round_trips: u32,
+    /// Steps of the responder's processor.
+    pub responder_steps: u32,
+    /// Work requests posted by both sides.
+    pub operations: u32,
+}
+
+impl Program {
+    /// These steps.
+    pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+        Self { steps: steps.into_iter().collect() }
+    }
+
+    /// All steps.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// The steps of one party, in order.
+    pub fn of(&self, party: Party) -> impl Iterator<Item = Step> {
+        self.steps.iter().copied().filter(move |step| step.party() == party)
+    }
+
+    /// Whether the responder's processor has no part in it.
+    pub fn is_one_sided(&self) -> bool {
+        self.of(Party::Responder).next().is_none()
+    }
+
+    /// What it costs.
+    pub fn cost(&self) -> Cost {
+        let mut round_trips = 0;
+        let mut posted = false;
+        for step in self.of(Party::Requester) {
+            if step.is_post() {
+                posted = true;
+            } else if posted {
+                round_trips += 1;
+                posted = false;
+            }
+        }
+        let responder_steps = self.of(Party::Responder).count() as u32;
+        let operations = self.steps.iter().filter(|step| step.is_post() || **step == Step::SendAck).count() as u32;
+        Cost { round_trips, responder_steps, operations }
+    }
+
+    /// The program without the step at `index`, and without the waits that only that step could end: who does not send an
+    /// acknowledgement is not waited for. So what is left runs to its end, and shows what the step was for.
+    pub fn without(&self, index: usize) -> Self {
+        let mut steps = self.steps.clone();
+        let removed = steps.remove(index);
+        if removed == Step::SendAck {
+            let earlier = self.steps[..index].iter().filter(|step| **step == Step::SendAck).count();
+            let waits = steps.iter().enumerate().filter(|(_, step)| **step == Step::ReceiveAck);
+            if let Some((wait, _)) = waits.clone().nth(earlier) {
+                steps.remove(wait);
+            }
+        }
+        let ends = |at: usize, step: &Step| match step {
+            Step::Await(awaited) => steps[..at].iter().any(|post| completes(*post, *awaited)),
+            Step::Receive(message) => steps.iter().any(|post| delivers(*post, *message)),
+            _ => true,
+        };
+        Self::new(steps.iter().enumerate().filter(|(at, step)| ends(*at, step)).map(|(_, step)| *step))
+    }
+}
+
+/// Whether `post` makes the completion that is waited for.
+pub(crate) fn completes(post: Step, awaited: Awaited) -> bool {
+    match awaited {
+        Awaited::Flush => post == Step::Flush,
+        Awaited::Write(item) => post == Step::Write(item),
+        Awaited::WriteImmediate(item) => post == Step::WriteImmediate(item),
+        Awaited::Send(message) => post == Step::Send(message),
+    }
+}
+
+/// Whether `post` ends the responder's wait for `message`.
+pub(crate) fn delivers(post: Step, message: Message) -> bool {
+    match post {
+        Step::Send(sent) => sent == message,
+        Step::WriteImmediate(item) => message == Message::Address(item),
+        _ => false,
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, step) in self.steps.iter().enumerate() {
+            write!(formatter, "{}{step}", if index == 0 { "" } else { " " })?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads step names between white space.
+impl FromStr for Program {
+    type Err = UnknownStep;
+
+    fn from_str(text: &str) -> Result<Self, UnknownStep> {
+        Ok(Self::new(text.split_whitespace().map(str::parse).collect::<Result<Vec<_>, _>>()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(text: &str) -> Program {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_program_is_read_back_from_its_text() {
+        let text = "rq.write(a) rq.send(&a) rsp.receive(&a) rsp.write_back(a) rsp.send(ack) rq.receive(ack)";
+        assert_eq!(program(text).to_string(), text);
+        assert!("rq.write(a) rq.hope".parse::<Program>().is_err());
+    }
+
+    #[test]
+    fn only_a_wait_after_a_post_is_a_round_trip() {
+        let one_sided = program("rq.write(a) rq.flush rq.await(flush)");
+        assert_eq!(one_sided.cost(), Cost { round_trips: 1, responder_steps: 0, operations: 2 });
+        assert!(one_sided.is_one_sided());
+        let two_waits = program("rq.send(a) rq.await(send(a)) rsp.receive(a) rsp.send(ack) rq.receive(ack)");
+        assert_eq!(two_waits.cost(), Cost { round_trips: 1, responder_steps: 2, operations: 2 });
+        assert!(!two_waits.is_one_sided());
+        let twice = program("rq.write_imm(a) rq.flush rq.await(flush) rq.write_imm(b) rq.flush rq.await(flush)");
+        assert_eq!(twice.cost(), Cost { round_trips: 2, responder_steps: 0, operations: 4 });
+    }
+
+    #[test]
+    fn a_step_leaves_with_the_waits_that_only_it_could_end() {
+        let plan = program("rq.write(a) rq.flush rq.await(flush)");
+        assert_eq!(plan.without(1), program("rq.write(a)"));
+        assert_eq!(plan.without(2), program("rq.write(a) rq.flush"));
+        let message = program("rq.send(a) rsp.receive(a) rsp.copy(a) rsp.send(ack) rq.receive(ack)");
+        assert_eq!(message.without(0), program("rsp.copy(a) rsp.send(ack) rq.receive(ack)"));
+        assert_eq!(message.without(3), program("rq.send(a) rsp.receive(a) rsp.copy(a)"));
+    }
+
+    #[test]
+    fn an_earlier_flush_ends_the_wait_for_one_that_left() {
+        let plan = program("rq.write(a) rq.flush rq.write_atomic(b) rq.flush rq.await(flush)");
+        assert_eq!(plan.without(3), program("rq.write(a) rq.flush rq.write_atomic(b) rq.await(flush)"));
+        assert_eq!(plan.without(1), program("rq.write(a) rq.write_atomic(b) rq.flush rq.await(flush)"));
+    }
+
+    #[test]
+    fn the_acknowledgement_that_leaves_takes_its_own_wait_along() {
+        let plan = program(
+            "rq.write_imm(a) rsp.receive(&a) rsp.send(ack) rq.receive(ack) rq.write_imm(b) rsp.receive(&b) rsp.send(ack) rq.receive(ack)",
+        );
+        assert_eq!(
+            plan.without(2),
+            program("rq.write_imm(a) rsp.receive(&a) rq.write_imm(b) rsp.receive(&b) rsp.send(ack) rq.receive(ack)")
+        );
+    }
+}

@@ -1,0 +1,3 @@
+//! Tests of the planner as its users see it.
+
+mod published;
