@@ -79,6 +79,7 @@ impl Net {
             settled: 0,
             executed: 0,
             placing: VecDeque::new(),
+            executing: VecDeque::new(),
             windows: Vec::new(),
         })));
         Ok(QueuePair(self.qps.len() as u32 - 1))
@@ -271,6 +272,7 @@ impl Net {
         let (context, peer, stage) = (qp.context, qp.peer, qp.stage);
         self.settle(number);
         self.qp(number).expect("just looked up").stage = Stage::Failed;
+        self.drop_executing(number);
         self.flush_sends(number, first);
         self.flush_receives(number);
         let Some(peer) = peer else { return };
@@ -302,8 +304,9 @@ impl Net {
             if settle {
                 self.settle(number);
             }
+            self.qp(number).expect("just looked up").stage = Stage::Failed;
+            self.drop_executing(number);
             let qp = self.qp(number).expect("just looked up");
-            qp.stage = Stage::Failed;
             let dropped = std::mem::take(&mut qp.placing);
             for index in dropped {
                 let message = &mut self.messages[index as usize];

@@ -182,6 +182,8 @@ pub(crate) struct Qp {
     executed: Nanoseconds,
     /// Messages that arrived here and are not yet in memory, in order.
     placing: VecDeque<u32>,
+    /// Non-posted messages that arrived here and have not had their effect, in order.
+    executing: VecDeque<u32>,
     /// Keys of its windows.
     pub windows: Vec<u32>,
 }
@@ -212,6 +214,8 @@ struct Message {
     done: u32,
     /// It waited until what was placed before it was in the memory controller.
     waited: bool,
+    /// Its time has come, and one before it is not done.
+    due: bool,
     /// It took effect as a whole.
     settled: bool,
     landing: Option<receive::Landing>,
@@ -364,6 +368,7 @@ impl Net {
             key: None,
             done: 0,
             waited: false,
+            due: false,
             settled: false,
             landing: None,
             uses: 1,

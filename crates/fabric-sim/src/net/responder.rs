@@ -169,7 +169,30 @@ impl Net {
         let qp = self.qp(to).expect("it accepted");
         let start = (at + bus_ns + stall + medium_ns).max(qp.placed).max(qp.executed);
         qp.executed = start + takes;
+        qp.executing.push_back(index);
         self.time.push(start, Event::Place(index));
+    }
+
+    /// The non-posted message that is first at `to` is done: the next one may go on, if its time has come.
+    fn next_executing(&mut self, to: u32, done: u32) {
+        let Some(qp) = self.qp(to) else { return };
+        let first = qp.executing.pop_front();
+        assert_eq!(first, Some(done), "non-posted messages of a queue pair take effect in order");
+        if let Some(&next) = self.qp(to).expect("just looked up").executing.front()
+            && std::mem::take(&mut self.messages[next as usize].due)
+        {
+            self.time.push(self.time.now(), Event::Place(next));
+        }
+    }
+
+    /// No non-posted message at `to` takes effect any more; those whose time had come get another one, to find that out.
+    pub(super) fn drop_executing(&mut self, to: u32) {
+        let Some(qp) = self.qp(to) else { return };
+        for index in std::mem::take(&mut qp.executing) {
+            if std::mem::take(&mut self.messages[index as usize].due) {
+                self.time.push(self.time.clock(), Event::Place(index));
+            }
+        }
     }
 
     /// Sends the answer to a message at `at`.
@@ -290,6 +313,11 @@ impl Net {
             }
             return self.release_message(index);
         };
+        // One before it may have to wait for memory longer than it seemed when this one arrived.
+        if self.qp(to).expect("just looked up").executing.front() != Some(&index) {
+            self.messages[index as usize].due = true;
+            return;
+        }
         // A fetch pushes what was written before it out of the NIC and the bus, as far as that gets by itself: to the memory
         // controller where DDIO is off. It waits once; what is placed meanwhile came later. A write pushes nothing.
         let now = self.time.now();
@@ -315,6 +343,7 @@ impl Net {
         };
         let at = self.depart(context, ready.max(now), size);
         self.answer(index, at);
+        self.next_executing(to, index);
         self.release_message(index);
     }
 
