@@ -53,6 +53,11 @@ pub const SCENARIOS: &[Scenario] = &[
         summary: "the direct store: a few operations, a power cut at every moment, every state that it may leave",
         setup: direct::Setup::short,
     },
+    Scenario {
+        name: "store-direct-lite",
+        summary: "the direct store: a hundred operations, a bit of everything that goes wrong, for many seeds",
+        setup: direct::Setup::lite,
+    },
 ];
 
 /// The scenario called `name`.

@@ -13,6 +13,7 @@ use stonecast_fabric::{
 use stonecast_media::{PersistentRegion, Region};
 
 use crate::executor::Executor;
+use crate::faults::Fault;
 use crate::machine::dram;
 use crate::memory::Memory;
 use crate::net::{Completions, Net, SharedQueue, Stage};
@@ -46,6 +47,17 @@ impl SimDevice {
         result
     }
 
+    /// Whether the system pins and maps more memory for the NIC at this moment.
+    fn may_register(&self) -> Result<(), DeviceError> {
+        let net = self.net.borrow();
+        if net.faults.enabled(Fault::AllocationFailure) && net.faults.draw(Fault::AllocationFailure, 1000) {
+            net.faults.hit(Fault::AllocationFailure);
+            let reason = "the system locks no more memory; raise the limit of locked memory".to_owned();
+            return Err(DeviceError::Registration { reason });
+        }
+        Ok(())
+    }
+
     fn has(&self, capability: bool, name: &'static str) -> Result<(), DeviceError> {
         if capability {
             Ok(())
@@ -61,6 +73,7 @@ impl Device for SimDevice {
     }
 
     fn allocate(&self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError> {
+        self.may_register()?;
         let memory = Memory::new(size, self.time.clone(), dram(&self.profile));
         self.register(Rc::new(memory), access)
     }
@@ -70,6 +83,7 @@ impl Device for SimDevice {
     }
 
     fn register_persistent(&self, memory: Rc<dyn PersistentRegion>, access: Access) -> Result<MemoryRegion, DeviceError> {
+        self.may_register()?;
         self.with(|net| Ok(net.register(self.context, memory.clone(), Some(memory), access)))
     }
 
@@ -109,7 +123,7 @@ impl Device for SimDevice {
     fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {
         self.with(|net| {
             let queues = &mut net.contexts[self.context as usize].completions;
-            queues.push(Completions { capacity: capacity as usize, entries: Default::default(), overrun: false });
+            queues.push(Completions { capacity: capacity as usize, entries: Default::default(), overrun: false, late_until: 0 });
             Ok(CompletionQueue(queues.len() as u32 - 1))
         })
     }
@@ -157,6 +171,7 @@ impl Device for SimDevice {
             if matches!(net.own_qp(self.context, qp)?.stage, Stage::Accepted | Stage::Connected | Stage::Connecting) {
                 net.fail(qp.0, DisconnectCause::Requested, Status::WorkRequestFlushed);
             }
+            net.tell_peer(qp.0);
             Ok(())
         })
     }

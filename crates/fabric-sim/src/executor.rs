@@ -60,6 +60,8 @@ struct Thread {
     arrived: bool,
     ports: Vec<Weak<Port>>,
     clock: LocalClock,
+    /// It stands still until then.
+    paused_until: Nanoseconds,
     dead: bool,
 }
 
@@ -144,6 +146,7 @@ impl Executor {
             arrived: false,
             ports: Vec::new(),
             clock,
+            paused_until: 0,
             dead: false,
         });
         threads.len() as u32 - 1
@@ -163,6 +166,11 @@ impl Executor {
     /// Whether the work of `thread` takes no time.
     pub fn is_observer(&self, thread: u32) -> bool {
         self.threads.borrow()[thread as usize].core.is_none()
+    }
+
+    /// Lets `thread` stand still until `at`.
+    pub fn pause(&self, thread: u32, at: Nanoseconds) {
+        self.threads.borrow_mut()[thread as usize].paused_until = at;
     }
 
     /// The clock that `thread` sees.
@@ -253,12 +261,16 @@ impl Executor {
 
     /// The event of `thread` has come: it looks at its ports and polls one task.
     pub fn run(&self, thread: u32) {
-        let (core, dead) = {
+        let (core, dead, paused_until) = {
             let state = &self.threads.borrow()[thread as usize];
-            (state.core, state.dead)
+            (state.core, state.dead, state.paused_until)
         };
         if dead {
             return;
+        }
+        if paused_until > self.time.now() {
+            // It still counts as scheduled.
+            return self.time.push(paused_until, Event::Thread(thread));
         }
         match core {
             None => self.turn(thread),

@@ -8,6 +8,7 @@
 //!     Net          NICs, links, queue pairs, messages                     net/
 //!     Memory       bytes, and what touching them costs                    memory.rs  image.rs  cache.rs
 //!     Module       bytes that outlive power, in part; a place for a pool  persistent/
+//!     Faults       what fails, how often, and whether it did              faults.rs  net/link.rs
 //!     Profile      how fast each part is, with sources                    profile.rs
 //! ```
 //!
@@ -22,6 +23,7 @@ mod cache;
 mod clock;
 mod device;
 mod executor;
+mod faults;
 mod image;
 mod machine;
 mod memory;
@@ -35,6 +37,7 @@ mod world;
 
 pub use clock::LocalClock;
 pub use device::SimDevice;
+pub use faults::{Fault, FaultClass, Faults, Reach};
 pub use machine::{Features, Transport};
 pub use persistent::{Fate, MediumCounts, Module, SimBacking, Survivor, Wreck};
 pub use profile::Profile;

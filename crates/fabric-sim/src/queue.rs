@@ -29,6 +29,10 @@ pub(crate) enum Event {
     Acknowledge(u32),
     /// A message of the connection manager reaches its destination.
     Control(u32),
+    /// A requester gives up on a message that nobody answers.
+    GiveUp(u32),
+    /// A completion that was held up comes.
+    Complete(u32),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -32,6 +32,8 @@ pub(crate) struct Time {
     nic: Cell<Option<Nanoseconds>>,
     /// The memory that a NIC touched.
     touched: Cell<Option<u32>>,
+    /// Somebody read a line that cannot be read.
+    poison: Cell<bool>,
 }
 
 /// Wake-ups that somebody asked for. A slot's entry in the queue is kept when its timer is cancelled and serves the next
@@ -154,6 +156,17 @@ impl Time {
     /// A NIC touches persistent memory `space`.
     pub fn note_touch(&self, space: u32) {
         self.touched.set(Some(space));
+    }
+
+    /// Somebody reads a line that cannot be read.
+    pub fn note_poison(&self) {
+        self.poison.set(true);
+    }
+
+    /// Whether somebody did since this was asked last.
+    #[inline]
+    pub fn take_poison(&self) -> bool {
+        self.poison.take()
     }
 
     /// The NIC's access is as far as it gets only at `at`.

@@ -28,6 +28,8 @@ impl Trace {
             Event::Refuse(number) => (8, number),
             Event::Acknowledge(number) => (9, number),
             Event::Control(number) => (10, number),
+            Event::GiveUp(number) => (11, number),
+            Event::Complete(number) => (12, number),
         };
         self.mix(time);
         self.mix(kind << 32 | u64::from(number));

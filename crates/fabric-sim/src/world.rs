@@ -1,6 +1,6 @@
 //! The world: machines, processes, and the loop that lets things happen.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell, RefMut};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -13,6 +13,7 @@ use stonecast_media::{DeclaredPlatform, PersistenceDomain};
 use crate::clock::LocalClock;
 use crate::device::SimDevice;
 use crate::executor::{Executor, ThreadOptions, ThreadRuntime};
+use crate::faults::{Fault, FaultState, Faults};
 use crate::machine::{COMMON_PLATFORM, Features, Transport};
 use crate::net::Net;
 use crate::persistent::{Module, Survivor, Wreck};
@@ -37,6 +38,9 @@ struct Shared {
     net: Rc<RefCell<Net>>,
     executor: Rc<Executor>,
     trace: Trace,
+    faults: Rc<FaultState>,
+    /// Processes that read a line that cannot be read.
+    machine_checks: Cell<u64>,
     machines: RefCell<Vec<MachineState>>,
 }
 
@@ -102,10 +106,12 @@ impl World {
     pub fn new(seed: u64) -> Self {
         let time = Rc::new(Time::default());
         let mut random = random_from_seed(seed);
-        let net = Rc::new(RefCell::new(Net::new(time.clone(), random.next_u32(), random)));
+        let faults = Rc::new(FaultState::new(random.next_u64()));
+        let net = Rc::new(RefCell::new(Net::new(time.clone(), faults.clone(), random.next_u32(), random)));
         let executor = Rc::new(Executor::new(time.clone()));
         let observer = executor.add_thread(ThreadOptions { core: None, task_ns: 0, notice_ns: 0, clock: LocalClock::default() });
-        let shared = Shared { time, net, executor, trace: Trace::default(), machines: RefCell::default() };
+        let (trace, machines) = (Trace::default(), RefCell::default());
+        let shared = Shared { time, net, executor, trace, faults, machine_checks: Cell::new(0), machines };
         Self { shared: Rc::new(shared), observer }
     }
 
@@ -141,7 +147,10 @@ impl World {
     /// Puts a persistent memory module into a machine: empty, or with what survived elsewhere.
     pub fn module(&self, machine: Machine, content: Survivor) -> Rc<Module> {
         let options = self.shared.machines.borrow()[machine.0 as usize].options;
-        Rc::new(Module::new(self.shared.time.clone(), options.profile, options.platform, content))
+        let (time, faults) = (self.shared.time.clone(), self.shared.faults.clone());
+        let module = Rc::new(Module::new(time, faults, options.profile, options.platform, content));
+        self.shared.net.borrow_mut().modules.push(module.clone());
+        module
     }
 
     /// What a power cut of `machine` at this moment may leave of `module`, which is in it. Changes nothing.
@@ -167,6 +176,50 @@ impl World {
                 self.shared.executor.kill(thread);
             }
         }
+    }
+
+    /// Lets things fail from now on, as often as `faults` says.
+    pub fn set_faults(&self, faults: Faults) {
+        self.shared.faults.set(faults);
+    }
+
+    /// Lets nothing fail any more: rates are 0, partitions end, NICs are as fast as they were. What is broken stays so.
+    pub fn heal(&self) {
+        self.shared.faults.set(Faults::default());
+        self.shared.net.borrow_mut().heal();
+    }
+
+    /// Counts a fault that whoever drives this world brought about.
+    pub fn hit(&self, fault: Fault) {
+        self.shared.faults.hit(fault);
+    }
+
+    /// How often each class of faults came about, by name.
+    pub fn fault_hits(&self) -> std::collections::BTreeMap<&'static str, u64> {
+        self.shared.faults.hits()
+    }
+
+    /// How many processes read a line that cannot be read, and ended by that.
+    pub fn machine_checks(&self) -> u64 {
+        self.shared.machine_checks.get()
+    }
+
+    /// Lets no message through from one machine to another, `None` being any, for `duration_ns` after `pause_ns`.
+    pub fn block(&self, from: Option<Machine>, to: Option<Machine>, pause_ns: Nanoseconds, duration_ns: Nanoseconds) {
+        let start = self.now() + pause_ns;
+        let [from, to] = [from, to].map(|machine| machine.map(|machine| machine.0));
+        self.shared.net.borrow_mut().block(from, to, start, start + duration_ns);
+    }
+
+    /// Resets the NIC of `machine`: what it had taken and not placed is gone, and all its queue pairs are broken.
+    pub fn reset_nic(&self, machine: Machine) {
+        self.shared.change(|net| net.reset(machine.0));
+    }
+
+    /// Makes the NIC of `machine` so many times slower for a while.
+    pub fn slow_nic(&self, machine: Machine, factor: u64, duration_ns: Nanoseconds) {
+        let until = self.now() + duration_ns;
+        self.shared.net.borrow_mut().slow_down(machine.0, factor, until);
     }
 
     /// What runs beside all processes and takes no time.
@@ -237,7 +290,10 @@ impl Shared {
         self.trace.note(self.time.now(), event);
         match event {
             Event::Root => {}
-            Event::Thread(thread) => self.executor.run(thread),
+            Event::Thread(thread) => {
+                self.executor.run(thread);
+                self.check_machine(thread);
+            }
             Event::Timer(index) => {
                 if let Some(waker) = self.time.timer_due(index) {
                     waker.wake();
@@ -247,6 +303,28 @@ impl Shared {
         }
         self.executor.dispatch();
         Some(event)
+    }
+
+    /// A thread that read a line that cannot be read gets a signal that ends its process.
+    fn check_machine(&self, thread: u32) {
+        if !self.time.take_poison() {
+            return;
+        }
+        self.faults.hit(Fault::Poison);
+        self.machine_checks.set(self.machine_checks.get() + 1);
+        let net = &mut *self.net.borrow_mut();
+        let contexts: Vec<u32> = (0..net.contexts.len() as u32)
+            .filter(|&context| net.contexts[context as usize].thread == thread && !net.contexts[context as usize].dead)
+            .collect();
+        contexts.into_iter().for_each(|context| net.kill(context, true));
+        self.executor.kill(thread);
+    }
+
+    /// Changes the hardware from outside, and tells who must know.
+    fn change(&self, change: impl FnOnce(&mut Net)) {
+        let mut net = self.net.borrow_mut();
+        change(&mut net);
+        self.tell(net);
     }
 
     fn happen(&self, event: Event) {
@@ -259,8 +337,14 @@ impl Shared {
             Event::Refuse(message) => net.refuse(message),
             Event::Acknowledge(message) => net.acknowledge(message),
             Event::Control(index) => net.control(index),
+            Event::GiveUp(message) => net.give_up(message),
+            Event::Complete(index) => net.complete_late(index),
             Event::Root | Event::Thread(_) | Event::Timer(_) => unreachable!("not of the hardware"),
         }
+        self.tell(net);
+    }
+
+    fn tell(&self, mut net: RefMut<'_, Net>) {
         net.break_overrun();
         net.take_arrived(|thread| self.executor.arrived(thread));
         if !net.wakers.is_empty() {
@@ -314,6 +398,31 @@ impl Process {
         let port = Rc::new(Port::new(device, capacity)?);
         self.shared.executor.add_port(self.thread, &port);
         Ok(port)
+    }
+
+    /// Lets its software stand still for a while; its NIC goes on.
+    pub fn pause(&self, duration_ns: Nanoseconds) {
+        let until = self.shared.time.now() + duration_ns;
+        self.shared.executor.pause(self.thread, until);
+        let net = &mut *self.shared.net.borrow_mut();
+        for &context in &*self.contexts.borrow() {
+            net.contexts[context as usize].hung_until = until;
+        }
+    }
+
+    /// Breaks the other sides of all its connections; it is not told.
+    pub fn break_peers(&self) {
+        self.shared.change(|net| {
+            let own = |net: &Net, number: u32| {
+                let qp = net.qps[number as usize].as_ref()?;
+                self.contexts.borrow().contains(&qp.context).then_some(qp.peer).flatten()
+            };
+            for number in 0..net.qps.len() as u32 {
+                if let Some(peer) = own(net, number) {
+                    net.fail_quietly(peer);
+                }
+            }
+        });
     }
 
     /// Replaces its clock.

@@ -88,6 +88,27 @@ impl Setup {
             ..full
         }
     }
+
+    /// A run with a bit of everything, for many seeds.
+    pub fn lite(seed: u64) -> Self {
+        let full = Self::full(seed);
+        let random = &mut random_from_seed(seed ^ 0x117e);
+        Self {
+            clients: random.random_range(1..4),
+            keys: random.random_range(2..10),
+            operations: 100,
+            value_size_max: [64, 200, 1000][random.random_range(0..3)],
+            gets_percent: random.random_range(10..50),
+            deletes_percent: random.random_range(5..25),
+            server_kills: random.random_range(0..3),
+            power_cuts: random.random_range(0..3),
+            client_kills: random.random_range(0..3),
+            crash_points: 8,
+            effort: Effort { states: 60, states_again: 8, cut_one_in: 6 },
+            pool: pool(seed, full.pool.platform, random.random_range(5..9)),
+            ..full
+        }
+    }
 }
 
 impl Setup {

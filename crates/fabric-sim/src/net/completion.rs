@@ -3,10 +3,64 @@
 use stonecast_fabric::{Opcode, Operation, Placement, QueuePair, Status, WorkCompletion};
 
 use super::Net;
+use crate::faults::Fault;
+use crate::queue::Event;
+
+/// A completion that comes later than it should.
+pub(super) struct Late {
+    context: u32,
+    cq: u32,
+    completion: WorkCompletion,
+}
 
 impl Net {
     /// Puts a completion into a completion queue, or notes that it overran.
     pub(super) fn complete(&mut self, context: u32, cq: u32, completion: WorkCompletion) {
+        if self.faults.strikes(Fault::CompletionLost) {
+            self.faults.hit(Fault::CompletionLost);
+            return self.overrun.push((context, cq));
+        }
+        let delayed = self.faults.strikes(Fault::CompletionDelayed);
+        let until = self.contexts[context as usize].completions[cq as usize].late_until;
+        if delayed || until > self.time.now() {
+            return self.complete_later(Late { context, cq, completion }, delayed);
+        }
+        self.deliver(context, cq, completion);
+    }
+
+    fn complete_later(&mut self, late: Late, delayed: bool) {
+        let queue = &mut self.contexts[late.context as usize].completions[late.cq as usize];
+        let mut at = queue.late_until.max(self.time.now());
+        if delayed {
+            self.faults.hit(Fault::CompletionDelayed);
+            at += self.faults.between(1000, LATE_NS_MAX);
+        }
+        // Completions of one queue keep their order; those of others do not wait for it.
+        queue.late_until = at;
+        let index = match self.free_late.pop() {
+            Some(index) => {
+                self.late[index as usize] = Some(late);
+                index
+            }
+            None => {
+                self.late.push(Some(late));
+                self.late.len() as u32 - 1
+            }
+        };
+        self.time.push(at, Event::Complete(index));
+    }
+
+    /// A completion that was held up has come.
+    pub fn complete_late(&mut self, index: u32) {
+        let Late { context, cq, completion } = self.late[index as usize].take().expect("it comes once");
+        self.free_late.push(index);
+        // What its queue pair had is gone with it.
+        if self.qp(completion.qp.0).is_some() && !self.contexts[context as usize].dead {
+            self.deliver(context, cq, completion);
+        }
+    }
+
+    fn deliver(&mut self, context: u32, cq: u32, completion: WorkCompletion) {
         let queue = &mut self.contexts[context as usize].completions[cq as usize];
         if queue.entries.len() == queue.capacity {
             if !queue.overrun {
@@ -41,6 +95,9 @@ impl Net {
         count
     }
 }
+
+/// Longest time that a completion is held up.
+const LATE_NS_MAX: u64 = 100_000;
 
 /// A completion without a message.
 pub(super) fn completion(wr_id: u64, status: Status, opcode: Opcode, qp: u32) -> WorkCompletion {

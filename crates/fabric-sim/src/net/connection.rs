@@ -8,6 +8,7 @@ use stonecast_fabric::{
 };
 
 use super::{Net, Qp, Stage};
+use crate::faults::Fault;
 use crate::queue::Event;
 
 /// A message of the connection manager on its way.
@@ -45,6 +46,9 @@ pub(super) enum Control {
     },
 }
 
+/// How long who connects waits for an answer of the other side's connection manager.
+const CM_TIMEOUT_NS: Nanoseconds = 20_000_000;
+
 /// A connection request that nobody has answered.
 pub(super) struct Asked {
     from: u32,
@@ -81,6 +85,11 @@ impl Net {
             placing: VecDeque::new(),
             executing: VecDeque::new(),
             windows: Vec::new(),
+            last_arrival: 0,
+            quiet: false,
+            mute: false,
+            not_ready_until: 0,
+            cached: None,
         })));
         Ok(QueuePair(self.qps.len() as u32 - 1))
     }
@@ -89,6 +98,8 @@ impl Net {
     pub fn destroy_queue_pair(&mut self, context: u32, qp: QueuePair) -> Result<(), DeviceError> {
         self.own_qp(context, qp)?;
         self.fail(qp.0, DisconnectCause::Requested, Status::WorkRequestFlushed);
+        self.tell_peer(qp.0);
+        self.forget_placing(qp.0);
         let state = self.qps[qp.0 as usize].take().expect("just looked up");
         for key in state.windows {
             self.shut(key);
@@ -175,7 +186,49 @@ impl Net {
 
     fn send_control(&mut self, from: u32, control: Control) {
         let delay = self.profile_of(from).cm_message_ns;
-        self.control_after(delay, control);
+        let handshake = matches!(control, Control::Ask { .. } | Control::Accept { .. } | Control::Ready { .. });
+        if !handshake || !self.faults.strikes(Fault::ConnectionTimeout) {
+            return self.control_after(delay, control);
+        }
+        self.faults.hit(Fault::ConnectionTimeout);
+        let late = self.faults.between(delay, CM_TIMEOUT_NS);
+        let timed_out = || "the connection manager timed out".to_owned();
+        match control {
+            // Half of the time it is only late; what is late meets whatever is there by then.
+            late_one if late.is_multiple_of(2) => self.control_after(late, late_one),
+            Control::Ask { from, .. } => self.control_after(CM_TIMEOUT_NS, Control::Reject { to: from, reason: timed_out() }),
+            Control::Accept { to, acceptor, .. } => {
+                self.control_after(CM_TIMEOUT_NS, Control::Reject { to, reason: timed_out() });
+                let cause = DisconnectCause::QueuePairError;
+                self.control_after(CM_TIMEOUT_NS, Control::Part { to: acceptor, peer: to, cause });
+            }
+            other => self.control_after(CM_TIMEOUT_NS, other),
+        }
+    }
+
+    /// Tells the other side of a queue pair that broke without a word, as its software does when it ends the connection.
+    pub fn tell_peer(&mut self, number: u32) {
+        let Some(qp) = self.qp(number).filter(|qp| qp.quiet) else { return };
+        qp.quiet = false;
+        let (context, peer) = (qp.context, qp.peer);
+        if let Some(peer) = peer {
+            self.send_control(context, Control::Part { to: peer, peer: number, cause: DisconnectCause::Requested });
+        }
+    }
+
+    /// Breaks a queue pair of which the other side hears nothing.
+    pub fn fail_quietly(&mut self, number: u32) {
+        if self.qp(number).is_none_or(|qp| qp.stage == Stage::Failed) {
+            return;
+        }
+        self.fail(number, DisconnectCause::PeerDied, Status::WorkRequestFlushed);
+        self.qp(number).expect("just looked up").quiet = true;
+    }
+
+    /// The connection of `peer` with `number`, a queue pair of `context`, ends when nobody answers any more.
+    pub(super) fn give_up_on(&mut self, peer: u32, number: u32, context: u32) {
+        let give_up = self.profile_of(context).nic_give_up_ns;
+        self.control_after(give_up, Control::GiveUp { to: peer, peer: number });
     }
 
     fn control_after(&mut self, delay: Nanoseconds, control: Control) {
@@ -270,7 +323,11 @@ impl Net {
     pub fn fail(&mut self, number: u32, cause: DisconnectCause, first: Status) {
         let Some(qp) = self.qp(number).filter(|qp| qp.stage != Stage::Failed) else { return };
         let (context, peer, stage) = (qp.context, qp.peer, qp.stage);
-        self.settle(number);
+        // What the NIC has acknowledged is placed at once, or takes its time although the queue pair is broken.
+        let late = self.faults.enabled(Fault::LeaseEndInFlight) && self.faults.draw(Fault::LeaseEndInFlight, 100);
+        if !late {
+            self.settle(number);
+        }
         self.qp(number).expect("just looked up").stage = Stage::Failed;
         self.drop_executing(number);
         self.flush_sends(number, first);
@@ -297,26 +354,17 @@ impl Net {
                 self.requests.insert(number, asked);
             }
         }
-        let give_up = self.profile_of(context).nic_give_up_ns;
         for number in 0..self.qps.len() as u32 {
             let Some(qp) = self.qp(number).filter(|qp| qp.context == context) else { continue };
             let (stage, peer) = (qp.stage, qp.peer);
             if settle {
                 self.settle(number);
             }
+            self.forget_placing(number);
             self.qp(number).expect("just looked up").stage = Stage::Failed;
             self.drop_executing(number);
-            let qp = self.qp(number).expect("just looked up");
-            let dropped = std::mem::take(&mut qp.placing);
-            for index in dropped {
-                let message = &mut self.messages[index as usize];
-                message.settled = true;
-                if let Some(key) = message.key.take() {
-                    self.leave_key(key);
-                }
-            }
             if let (Some(peer), Stage::Accepted | Stage::Connected) = (peer, stage) {
-                self.control_after(give_up, Control::GiveUp { to: peer, peer: number });
+                self.give_up_on(peer, number, context);
             }
         }
         let state = &mut self.contexts[context as usize];

@@ -7,7 +7,9 @@ use stonecast_base::Span;
 use stonecast_fabric::{Access, DeviceError, LocalSpan, MemoryRegion, RemoteAddress, Rkey, Status};
 use stonecast_media::{PersistentRegion, Region};
 
+use super::responder::line_of;
 use super::{Key, Net, Registered};
+use crate::faults::Fault;
 
 /// Steps between rkeys, so that a guess from one to the next is wrong. Odd, so that numbers repeat only after 2^32.
 const KEY_STRIDE: u32 = 0x9e37_79b1;
@@ -90,6 +92,7 @@ impl Net {
         self.shut(index);
         let key = &mut self.keys[index as usize];
         if key.in_flight > 0 {
+            self.faults.hit(Fault::LeaseEndInFlight);
             key.waiting = Some(waker.clone());
             return Ok(false);
         }
@@ -122,6 +125,9 @@ impl Net {
         let key = &self.keys[index as usize];
         let qp = self.qps[to as usize].as_ref().ok_or(Status::RemoteAccess)?;
         let opens = key.valid && key.context == qp.context && key.qp.is_none_or(|of| of == to) && key.access.grants(right);
+        if !key.valid && key.context == qp.context {
+            self.faults.hit(Fault::RevokedAccess);
+        }
         let start = remote.address.checked_sub(key.address);
         match start.filter(|&start| opens && Span::new(start, size).fits(key.size)) {
             Some(start) => Ok(Target { region: key.region, offset: key.offset + start, key: index }),
@@ -142,8 +148,16 @@ impl Net {
                 let message = &self.messages[index as usize];
                 let registered = self.registered(qp.context, message.region);
                 let there = registered.is_some_and(|registered| registered.space == Some(space));
+                if !there {
+                    continue;
+                }
+                if let Some(lines) = &message.scattered {
+                    let parts = lines.iter().map(|&line| line_of(message, line));
+                    found.extend(parts.map(|part| (message.offset + part.start as u64, message.payload[part].to_vec())));
+                    continue;
+                }
                 let rest = &message.payload[message.done as usize..];
-                if there && !rest.is_empty() {
+                if !rest.is_empty() {
                     found.push((message.offset + u64::from(message.done), rest.to_vec()));
                 }
             }

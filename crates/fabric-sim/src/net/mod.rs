@@ -16,6 +16,7 @@
 //!   requester.rs   send queues          memory.rs       regions and keys
 //!   responder.rs   effects              receive.rs      receive queues
 //!   completion.rs  completion queues    connection.rs   beginning and end
+//!   link.rs        partitions, resets
 //! ```
 //!
 //! Invariants:
@@ -26,6 +27,7 @@
 
 mod completion;
 mod connection;
+mod link;
 mod memory;
 mod receive;
 mod requester;
@@ -43,7 +45,9 @@ use stonecast_fabric::{
 };
 use stonecast_media::{PersistentRegion, Region};
 
+use crate::faults::FaultState;
 use crate::machine::Transport;
+use crate::persistent::Module;
 use crate::profile::Profile;
 use crate::time::Time;
 use crate::world::MachineOptions;
@@ -51,6 +55,7 @@ use crate::world::MachineOptions;
 /// See the module documentation.
 pub(crate) struct Net {
     pub time: Rc<Time>,
+    pub faults: Rc<FaultState>,
     pub machines: Vec<Machine>,
     pub contexts: Vec<Context>,
     /// Numbers are never used again, so a late event finds nothing instead of somebody else.
@@ -65,6 +70,14 @@ pub(crate) struct Net {
     next_request: u64,
     /// Completion queues that overran and whose queue pairs are not yet broken.
     overrun: Vec<(u32, u32)>,
+    blocks: Vec<link::Block>,
+    /// Completions that come later, by the number of their event.
+    late: Vec<Option<completion::Late>>,
+    free_late: Vec<u32>,
+    /// Messages that are kept inside a NIC for longer than it needs.
+    delayed: u64,
+    /// Persistent memories.
+    pub modules: Vec<Rc<Module>>,
     /// Whom to wake when nothing is borrowed.
     pub wakers: Vec<Waker>,
     /// Contexts for which something arrived since anybody looked.
@@ -85,6 +98,8 @@ pub(crate) struct Machine {
     send_free_ps: u64,
     /// When it can take the next message, picoseconds.
     take_free_ps: u64,
+    /// It takes so many times as long, until then.
+    slow: (u64, Nanoseconds),
 }
 
 /// What one process holds of a NIC.
@@ -100,6 +115,8 @@ pub(crate) struct Context {
     pub events: VecDeque<ConnectionEvent>,
     /// It stands in `Net::arrived`.
     noted: bool,
+    /// Its software stands still until then.
+    pub hung_until: Nanoseconds,
     pub dead: bool,
 }
 
@@ -136,6 +153,8 @@ pub(crate) struct Completions {
     pub capacity: usize,
     pub entries: VecDeque<WorkCompletion>,
     pub overrun: bool,
+    /// When the latest completion comes that was held up: later ones come behind it.
+    pub late_until: Nanoseconds,
 }
 
 pub(crate) struct SharedQueue {
@@ -145,6 +164,8 @@ pub(crate) struct SharedQueue {
     taken: u32,
     /// When everything that arrived so far is in memory: completions of a shared queue keep their order.
     placed: Nanoseconds,
+    /// Until then it gives out no buffer.
+    exhausted_until: Nanoseconds,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +207,16 @@ pub(crate) struct Qp {
     executing: VecDeque<u32>,
     /// Keys of its windows.
     pub windows: Vec<u32>,
+    /// When the message that was sent last arrives: messages do not overtake each other.
+    last_arrival: Nanoseconds,
+    /// It broke and the other side was not told.
+    quiet: bool,
+    /// Nothing that it answers arrives any more.
+    mute: bool,
+    /// Its own receive queue is not ready until then.
+    not_ready_until: Nanoseconds,
+    /// What was written through it last: region and offset.
+    cached: Option<(u32, u64)>,
 }
 
 pub(crate) struct Posted {
@@ -219,14 +250,21 @@ struct Message {
     /// It took effect as a whole.
     settled: bool,
     landing: Option<receive::Landing>,
+    /// Lines that are still to be placed, where they are placed in any order.
+    scattered: Option<Vec<u32>>,
+    /// Bytes that are fetched at a time, where that is less than a packet.
+    grain: Option<u32>,
+    /// It is kept inside the NIC for longer than needed.
+    delayed: bool,
     /// Events that name it.
     uses: u8,
 }
 
 impl Net {
-    pub fn new(time: Rc<Time>, key_offset: u32, random: Random) -> Self {
+    pub fn new(time: Rc<Time>, faults: Rc<FaultState>, key_offset: u32, random: Random) -> Self {
         Self {
             time,
+            faults,
             machines: Vec::new(),
             contexts: Vec::new(),
             qps: Vec::new(),
@@ -239,6 +277,11 @@ impl Net {
             requests: BTreeMap::new(),
             next_request: 0,
             overrun: Vec::new(),
+            blocks: Vec::new(),
+            late: Vec::new(),
+            free_late: Vec::new(),
+            delayed: 0,
+            modules: Vec::new(),
             wakers: Vec::new(),
             arrived: Vec::new(),
             key_offset,
@@ -256,6 +299,7 @@ impl Net {
             outbound_stall_ns_max,
             send_free_ps: 0,
             take_free_ps: 0,
+            slow: (1, 0),
         });
         self.machines.len() as u32 - 1
     }
@@ -273,6 +317,7 @@ impl Net {
             shared: Vec::new(),
             events: VecDeque::new(),
             noted: false,
+            hung_until: 0,
             dead: false,
         });
         self.contexts.len() as u32 - 1
@@ -327,9 +372,11 @@ impl Net {
 
     /// When a message of `size` bytes that the NIC of `context` takes up at `at` has left it.
     fn depart(&mut self, context: u32, at: Nanoseconds, size: u64) -> Nanoseconds {
-        let machine = &mut self.machines[self.contexts[context as usize].machine as usize];
+        let number = self.contexts[context as usize].machine;
+        let slowness = self.slowness(number);
+        let machine = &mut self.machines[number as usize];
         let profile = &machine.profile;
-        let cost = profile.nic_message_ps.max(size * profile.nic_byte_ps.max(profile.pcie_byte_ps));
+        let cost = slowness * profile.nic_message_ps.max(size * profile.nic_byte_ps.max(profile.pcie_byte_ps));
         machine.send_free_ps = machine.send_free_ps.max(at * 1000) + cost;
         machine.send_free_ps.div_ceil(1000)
     }
@@ -337,8 +384,10 @@ impl Net {
     /// When the NIC of `context` has taken up a message of `size` bytes that reaches it now.
     fn take(&mut self, context: u32, size: u64) -> Nanoseconds {
         let now = self.time.now();
-        let machine = &mut self.machines[self.contexts[context as usize].machine as usize];
-        let cost = machine.profile.nic_message_ps.max(size * machine.profile.pcie_byte_ps);
+        let number = self.contexts[context as usize].machine;
+        let slowness = self.slowness(number);
+        let machine = &mut self.machines[number as usize];
+        let cost = slowness * machine.profile.nic_message_ps.max(size * machine.profile.pcie_byte_ps);
         machine.take_free_ps = machine.take_free_ps.max(now * 1000) + cost;
         machine.take_free_ps.div_ceil(1000)
     }
@@ -349,7 +398,8 @@ impl Net {
         let (sender, receiver) = (&self.machines[from.machine as usize].profile, &self.machines[to.machine as usize].profile);
         // Within a machine the NIC turns messages round by itself.
         let wire = if from.machine == to.machine { 0 } else { sender.wire_ns.max(receiver.wire_ns) };
-        sender.nic_processing_ns + wire + receiver.nic_processing_ns
+        let [sending, receiving] = [from.machine, to.machine].map(|machine| self.slowness(machine));
+        sending * sender.nic_processing_ns + wire + receiving * receiver.nic_processing_ns
     }
 
     fn new_message(&mut self, from: u32, to: u32, sequence: u64, turn: u32, operation: Operation) -> u32 {
@@ -371,6 +421,9 @@ impl Net {
             due: false,
             settled: false,
             landing: None,
+            scattered: None,
+            grain: None,
+            delayed: false,
             uses: 1,
         };
         match self.free_messages.pop() {

@@ -6,6 +6,12 @@ use stonecast_fabric::{
 
 use super::completion::completion;
 use super::{Net, SharedQueue, Stage};
+use crate::faults::Fault;
+
+/// Longest time without a buffer in a shared receive queue.
+const EXHAUSTED_NS_MAX: u64 = 5_000_000;
+/// Longest time without one in a queue of one's own: longer than most senders try.
+const NOT_READY_NS_MAX: u64 = 300_000_000;
 
 /// Where a message goes at the responder, and what its arrival tells.
 pub(super) struct Landing {
@@ -34,6 +40,9 @@ pub(super) enum Buffer {
 impl Net {
     /// Takes a buffer for a SEND of `size` bytes that arrived on queue pair `to`.
     pub(super) fn land(&mut self, to: u32, size: u32) -> Buffer {
+        if self.withholds(to) {
+            return Buffer::NotReady;
+        }
         if self.shared_queue(to).is_some_and(|queue| queue.options.multi_packet_stride.is_some()) {
             return self.append(to, size);
         }
@@ -44,8 +53,39 @@ impl Net {
         Buffer::Landing(whole(&buffer))
     }
 
+    /// Whether the NIC has no buffer ready for queue pair `to`, although there may be some.
+    fn withholds(&mut self, to: u32) -> bool {
+        let now = self.time.now();
+        let Some(own) = self.qp(to).map(|qp| qp.not_ready_until) else { return false };
+        let shared = self.shared_queue(to).map(|queue| queue.exhausted_until);
+        if shared.is_some() && self.faults.strikes(Fault::QueueExhausted) {
+            self.faults.hit(Fault::QueueExhausted);
+            let pause = self.faults.between(1000, EXHAUSTED_NS_MAX);
+            self.shared_queue(to).expect("just looked up").exhausted_until = now + pause;
+            if pause.is_multiple_of(4) {
+                // Now and then it is the queue of completions that is too small.
+                let qp = self.qp(to).expect("just looked up");
+                let overrun = (qp.context, qp.options.receive_cq.0);
+                self.overrun.push(overrun);
+            }
+            return true;
+        }
+        if shared.is_none() && self.faults.strikes(Fault::ReceiverNotReady) {
+            self.faults.hit(Fault::ReceiverNotReady);
+            let pause = self.faults.between(0, NOT_READY_NS_MAX);
+            // Most are over at the first retry; one in eight outlasts all of them.
+            let until = if pause.is_multiple_of(8) { now + pause } else { now };
+            self.qp(to).expect("just looked up").not_ready_until = until;
+            return true;
+        }
+        own > now || shared.is_some_and(|until| until > now)
+    }
+
     /// Takes a buffer for the immediate of a WRITE_WITH_IMM.
     pub(super) fn land_immediate(&mut self, to: u32) -> Buffer {
+        if self.withholds(to) {
+            return Buffer::NotReady;
+        }
         match self.take_buffer(to) {
             Some(buffer) => Buffer::Landing(whole(&buffer)),
             None => Buffer::NotReady,
@@ -174,7 +214,7 @@ impl Net {
 impl SharedQueue {
     /// An empty queue.
     pub fn new(options: SharedReceiveQueueOptions) -> Self {
-        Self { options, buffers: Default::default(), taken: 0, placed: 0 }
+        Self { options, buffers: Default::default(), taken: 0, placed: 0, exhausted_until: 0 }
     }
 
     /// Raises the moment until which arrivals are placed to `at`, or returns the later one that it is.

@@ -4,6 +4,7 @@ use stonecast_fabric::{Capabilities, DeviceError, DisconnectCause, Operation, Qu
 
 use super::completion::{completion, opcode};
 use super::{Net, Posted, Qp, Stage, is_non_posted, local_span};
+use crate::faults::Fault;
 use crate::machine::Transport;
 use crate::queue::Event;
 
@@ -32,11 +33,19 @@ impl Net {
         if state.send.len() + requests.len() > capacity as usize {
             return Err(DeviceError::QueueFull { capacity });
         }
+        // Only where several are under way it is a cascade.
+        let outstanding = state.send.iter().filter(|posted| posted.status.is_none()).count() + requests.len();
+        let connected = state.stage == Stage::Connected;
+        let breaks = outstanding > 1 && connected && self.faults.strikes(Fault::FlushCascade);
+        let state = self.own_qp(context, qp)?;
         let failed = state.stage == Stage::Failed;
         let status = failed.then_some(Status::WorkRequestFlushed);
         state.send.extend(requests.iter().map(|&request| Posted { request, status, refusals: 0 }));
         if failed {
             self.retire(qp.0);
+        } else if breaks {
+            self.faults.hit(Fault::FlushCascade);
+            self.fail(qp.0, DisconnectCause::QueuePairError, Status::RemoteOperation);
         } else {
             self.time.push(doorbell, Event::Doorbell(qp.0));
         }
@@ -79,7 +88,22 @@ impl Net {
         let size = self.messages[message as usize].payload.len() as u64;
         let fetched = if size > profile.nic_inline_bytes { now + profile.pcie_read_ns } else { now };
         let leaves = fetched + self.outbound_stall(context);
-        let arrival = self.depart(context, leaves, size) + self.travel(context, to);
+        let sent = self.depart(context, leaves, size);
+        let arrival = sent + self.travel(context, to);
+        let lost = self.faults.strikes(Fault::ErrorNotExecuted);
+        let passage = if lost { None } else { self.passage(context, to, sent, arrival) };
+        let Some(arrival) = passage else {
+            if lost {
+                self.faults.hit(Fault::ErrorNotExecuted);
+            }
+            // Nothing behind it gets through either: messages of a queue pair arrive in order or not at all.
+            self.qp(number).expect("just looked up").held = true;
+            self.give_up_later(message);
+            return None;
+        };
+        let qp = self.qp(number).expect("just looked up");
+        qp.last_arrival = qp.last_arrival.max(arrival);
+        let arrival = qp.last_arrival;
         self.time.push(arrival, Event::Arrive(message));
         if !non_posted && self.transport_of(context) == Transport::Iwarp {
             self.messages[message as usize].uses += 1;

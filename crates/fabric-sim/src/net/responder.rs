@@ -1,5 +1,6 @@
 //! The responder's side of a message: key, buffer, order, effect.
 
+use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use stonecast_base::{Nanoseconds, Span};
@@ -8,8 +9,10 @@ use stonecast_fabric::{Access, DisconnectCause, FlushPlacement, Opcode, Operatio
 use super::completion::completion;
 use super::memory::Target;
 use super::receive::Buffer;
-use super::{Net, Stage, is_non_posted};
+use super::{Message, Net, Stage, is_non_posted};
+use crate::faults::Fault;
 use crate::machine::Transport;
+use crate::persistent::Module;
 use crate::queue::Event;
 
 /// How the responder's NIC takes a message.
@@ -32,14 +35,27 @@ impl Net {
         let current = self.qp(from).is_some_and(|qp| qp.turn == turn);
         let open = |qp: &mut super::Qp| matches!(qp.stage, Stage::Accepted | Stage::Connected) && qp.peer == Some(from);
         if !current || !self.qp(to).is_some_and(open) {
-            return self.release_message(index);
+            // Who was not told that the other side is broken waits for an answer.
+            let silent = current && self.qp(to).is_some_and(|qp| qp.quiet || qp.mute);
+            return if silent { self.give_up_later(index) } else { self.release_message(index) };
+        }
+        if self.faults.strikes(Fault::HalfOpen) {
+            self.faults.hit(Fault::HalfOpen);
+            self.fail_quietly(to);
+            return self.give_up_later(index);
         }
         let context = self.qps[to as usize].as_ref().expect("just looked up").context;
         let size = self.messages[index as usize].payload.len() as u64;
         let at = self.take(context, size);
         match self.accept_message(index, to, &operation) {
             Taken::Accepted if is_non_posted(&operation) => self.execute_later(index, to, at),
+            Taken::Accepted if size > PART_GRAIN && self.faults.strikes(Fault::PartialPlacement) => {
+                self.die_in_message(index, to, context);
+            }
             Taken::Accepted => {
+                if self.contexts[context as usize].hung_until > at {
+                    self.faults.hit(Fault::HostHung);
+                }
                 self.place_later(index, to, at);
                 // Over iWARP the requester has its completion already.
                 if self.transport_of(context) == Transport::InfiniBand {
@@ -134,10 +150,15 @@ impl Net {
         let message = &self.messages[index as usize];
         let takes = more_parts(message.offset, message.payload.len() as u64, mtu) * (part_ns + 1);
         let stall = self.inbound_stall(context);
-        let message = &self.messages[index as usize];
-        let lands = message.landing.is_some();
+        let takes = if self.faults.strikes(Fault::ScatteredPlacement) { self.scatter(index, part_ns) } else { takes };
+        let delay = if self.faults.strikes(Fault::ReadOnOtherQueuePair) { self.delay(index) } else { 0 };
+        let lands = self.messages[index as usize].landing.is_some();
         let qp = self.qp(to).expect("it accepted");
-        let mut start = qp.placed.max(at + write_ns + stall);
+        let mut start = qp.placed.max(at + write_ns + stall + delay);
+        let overtakes = qp.executed > start;
+        if overtakes {
+            self.faults.hit(Fault::PostedOvertakes);
+        }
         if lands && let Some(queue) = self.shared_queue(to) {
             start = queue.place_after(start);
             queue.place_after(start + takes);
@@ -164,10 +185,14 @@ impl Net {
             _ => 8,
         };
         let takes = more_parts(message.offset, size, mtu) * (part_ns + 1);
+        let takes = if !writes && self.faults.strikes(Fault::TornRead) { self.tear(index, size) } else { takes };
+        let delayed = !writes && self.faults.strikes(Fault::PostedOvertakes);
+        let delay = if delayed { self.faults.between(1000, DELAY_NS_MAX) } else { 0 };
+        let message = &self.messages[index as usize];
         let reads = self.registered(context, message.region).filter(|_| !writes);
         let medium_ns = reads.map_or(0, |region| region.memory.read_cost(size));
         let qp = self.qp(to).expect("it accepted");
-        let start = (at + bus_ns + stall + medium_ns).max(qp.placed).max(qp.executed);
+        let start = (at + bus_ns + stall + medium_ns + delay).max(qp.placed).max(qp.executed);
         qp.executed = start + takes;
         qp.executing.push_back(index);
         self.time.push(start, Event::Place(index));
@@ -203,7 +228,21 @@ impl Net {
         let contexts = [from, to].map(|number| self.qps[number as usize].as_ref().map(|qp| qp.context));
         let [Some(requester), Some(responder)] = contexts else { return self.release_message(index) };
         let back = self.travel(responder, requester) + self.profile_of(requester).pcie_write_ns;
-        self.time.push(at + back, Event::Acknowledge(index));
+        let lost = self.faults.strikes(Fault::ErrorThoughExecuted);
+        let mute = self.qp(to).is_some_and(|qp| {
+            qp.mute |= lost;
+            qp.mute
+        });
+        let passage = if mute { None } else { self.passage(responder, requester, at, at + back) };
+        match passage {
+            Some(at) => self.time.push(at, Event::Acknowledge(index)),
+            None => {
+                if lost {
+                    self.faults.hit(Fault::ErrorThoughExecuted);
+                }
+                self.give_up_later(index);
+            }
+        }
     }
 
     /// Refuses a message, after everything before it was answered.
@@ -253,6 +292,56 @@ impl Net {
         }
     }
 
+    /// The queue pair dies in the middle of a message: any of its lines are in memory, and nobody is told of it.
+    fn die_in_message(&mut self, index: u32, to: u32, context: u32) {
+        self.faults.hit(Fault::PartialPlacement);
+        self.settle(to);
+        let message = &self.messages[index as usize];
+        let mut lines: Vec<u32> = (0..lines_of(message)).collect();
+        self.faults.shuffle(&mut lines);
+        lines.truncate(self.faults.between(0, lines.len() as u64) as usize);
+        self.messages[index as usize].scattered = Some(lines);
+        while !self.place_part(index, context) {}
+        let message = &mut self.messages[index as usize];
+        message.settled = true;
+        let (key, landing) = (message.key.take(), message.landing.take());
+        if let Some(key) = key {
+            self.leave_key(key);
+        }
+        if let Some(landing) = landing {
+            self.tell(to, completion(landing.wr_id, Status::WorkRequestFlushed, Opcode::Receive, to));
+        }
+        self.fail(to, DisconnectCause::QueuePairError, Status::WorkRequestFlushed);
+        self.release_message(index);
+    }
+
+    /// Lets the lines of a message be placed in any order. How long that takes.
+    fn scatter(&mut self, index: u32, part_ns: Nanoseconds) -> Nanoseconds {
+        let count = lines_of(&self.messages[index as usize]);
+        if count < 2 {
+            return 0;
+        }
+        self.faults.hit(Fault::ScatteredPlacement);
+        let mut lines: Vec<u32> = (0..count).collect();
+        self.faults.shuffle(&mut lines);
+        self.messages[index as usize].scattered = Some(lines);
+        u64::from(count.div_ceil(scattered_step(count)) - 1) * (part_ns + 1)
+    }
+
+    /// Keeps a message inside the NIC for a while.
+    fn delay(&mut self, index: u32) -> Nanoseconds {
+        self.messages[index as usize].delayed = true;
+        self.delayed += 1;
+        self.faults.between(1000, DELAY_NS_MAX)
+    }
+
+    /// Lets a READ fetch in small pieces. How long that takes.
+    fn tear(&mut self, index: u32, size: u64) -> Nanoseconds {
+        let grain = if size <= PART_GRAIN { 8 } else { PART_GRAIN as u32 };
+        self.messages[index as usize].grain = Some(grain);
+        size.div_ceil(grain.into()) * (TORN_PAUSE_NS + 1)
+    }
+
     /// Places everything that arrived at `to`, at once.
     pub(super) fn settle(&mut self, to: u32) {
         let Some(qp) = self.qp(to) else { return };
@@ -265,6 +354,9 @@ impl Net {
 
     /// Writes the next part of a posted message to memory; whether it was the last.
     fn place_part(&mut self, index: u32, context: u32) -> bool {
+        if self.messages[index as usize].scattered.is_some() {
+            return self.place_scattered(index, context);
+        }
         let mtu = self.profile_of(context).nic_mtu_bytes;
         let message = &self.messages[index as usize];
         let (done, size) = (message.done, message.payload.len() as u64);
@@ -277,12 +369,38 @@ impl Net {
             let write = || registered.memory.write(message.offset + u64::from(done), &message.payload[part]);
             let ((), settled) = self.time.as_nic(write);
             let to = message.to;
+            let (region, start) = (message.region, message.offset + u64::from(done));
             if let Some(qp) = self.qp(to) {
                 qp.settled = qp.settled.max(settled);
+                qp.cached = Some((region, start));
             }
         }
         self.messages[index as usize].done = end as u32;
         end == size
+    }
+
+    /// Writes some more lines of a message whose lines are placed in any order; whether they were the last.
+    fn place_scattered(&mut self, index: u32, context: u32) -> bool {
+        let message = &mut self.messages[index as usize];
+        let count = lines_of(message);
+        let lines = message.scattered.as_mut().expect("the caller looked");
+        let now: Vec<u32> = lines.drain(..lines.len().min(scattered_step(count) as usize)).collect();
+        let last = lines.is_empty();
+        let message = &self.messages[index as usize];
+        let to = message.to;
+        let mut latest = 0;
+        if let Some(registered) = self.registered(context, message.region) {
+            for line in now {
+                let part = line_of(message, line);
+                let at = message.offset + part.start as u64;
+                let ((), settled) = self.time.as_nic(|| registered.memory.write(at, &message.payload[part]));
+                latest = latest.max(settled);
+            }
+        }
+        if let Some(qp) = self.qp(to) {
+            qp.settled = qp.settled.max(latest);
+        }
+        last
     }
 
     /// The last part of a posted message is in memory.
@@ -291,6 +409,7 @@ impl Net {
         message.settled = true;
         let (to, key, operation, size) = (message.to, message.key.take(), message.operation, message.payload.len() as u32);
         let landing = message.landing.take();
+        self.undelay(index);
         if let Some(key) = key {
             self.leave_key(key);
         }
@@ -330,8 +449,10 @@ impl Net {
                 return self.time.push(settled, Event::Place(index));
             }
         }
+        self.note_weak_read(index, to, context);
         if !self.execute_part(index, context) {
-            let again = self.time.now() + part_ns(self.profile_of(context));
+            let torn = self.messages[index as usize].grain.is_some();
+            let again = now + if torn { TORN_PAUSE_NS } else { part_ns(self.profile_of(context)) };
             return self.time.push(again, Event::Place(index));
         }
         let key = self.messages[index as usize].key.take().expect("only with a key anything is fetched");
@@ -347,11 +468,31 @@ impl Net {
         self.release_message(index);
     }
 
+    /// Counts READs that are answered although what was written before them is where power takes it.
+    fn note_weak_read(&mut self, index: u32, to: u32, context: u32) {
+        let message = &self.messages[index as usize];
+        if message.done > 0 || !matches!(message.operation, Operation::Read { .. }) {
+            return;
+        }
+        let qp = self.qp(to).expect("the caller looked");
+        let (cached, own) = (qp.cached, qp.placing.len());
+        if self.delayed > own as u64 {
+            self.faults.hit(Fault::ReadOnOtherQueuePair);
+        }
+        let Some((region, offset)) = cached else { return };
+        let space = self.registered(context, region).and_then(|registered| registered.space);
+        let waits = |module: &Rc<Module>| Some(module.space) == space && module.waits_in_cache(offset);
+        if self.modules.iter().any(waits) {
+            self.faults.hit(Fault::ReadFromCache);
+        }
+    }
+
     /// Does the next part of a message that fetches; whether it was the last.
     fn execute_part(&mut self, index: u32, context: u32) -> bool {
         let mtu = self.profile_of(context).nic_mtu_bytes;
         let message = &mut self.messages[index as usize];
         let (region, offset, operation, done) = (message.region, message.offset, message.operation, message.done);
+        let grain = message.grain;
         let to = message.to;
         let mut payload = std::mem::take(&mut message.payload);
         let Some(registered) = self.registered(context, region) else {
@@ -361,12 +502,19 @@ impl Net {
         let memory = registered.memory.clone();
         let persistent = registered.persistent.clone();
         let mut last = true;
+        let mut torn = false;
         let ((), settled) = self.time.as_nic(|| match operation {
             Operation::Read { local, .. } => {
-                let end = part_end(offset, u64::from(done), local.size.into(), mtu);
+                let whole = part_end(offset, u64::from(done), local.size.into(), mtu);
+                let end = grain.map_or(whole, |grain| u64::from(done + grain).min(local.size.into()));
                 payload.resize(end as usize, 0);
                 memory.read(offset + u64::from(done), &mut payload[done as usize..]);
                 last = end == u64::from(local.size);
+                if last && grain.is_some() {
+                    let mut now = vec![0; payload.len()];
+                    memory.read(offset, &mut now);
+                    torn = now != payload;
+                }
             }
             Operation::CompareAndSwap { expected, swap, .. } => {
                 let (Ok(found) | Err(found)) = memory.compare_exchange(offset, expected, swap);
@@ -386,6 +534,14 @@ impl Net {
                 unreachable!("posted operations are placed")
             }
         });
+        if torn {
+            self.faults.hit(Fault::TornRead);
+        }
+        if self.time.take_poison() {
+            self.faults.hit(Fault::Poison);
+            self.messages[index as usize].status = Status::RemoteOperation;
+            last = true;
+        }
         if let Some(qp) = self.qp(to) {
             qp.settled = qp.settled.max(settled);
         }
@@ -394,6 +550,30 @@ impl Net {
         last
     }
 }
+
+/// Lines that a posted message touches.
+fn lines_of(message: &Message) -> u32 {
+    let span = Span::new(message.offset, message.payload.len() as u64).widen(PART_GRAIN);
+    if message.payload.is_empty() { 0 } else { (span.size / PART_GRAIN) as u32 }
+}
+
+/// The bytes of a message that lie in the `line`-th line that it touches.
+pub(super) fn line_of(message: &Message, line: u32) -> std::ops::Range<usize> {
+    let first = message.offset / PART_GRAIN * PART_GRAIN;
+    let start = (first + u64::from(line) * PART_GRAIN).saturating_sub(message.offset);
+    let end = first + (u64::from(line) + 1) * PART_GRAIN - message.offset;
+    start as usize..(end as usize).min(message.payload.len())
+}
+
+/// How many lines of `count` are placed at a time where they are placed in any order.
+fn scattered_step(count: u32) -> u32 {
+    count.div_ceil(4).max(1)
+}
+
+/// Time from one piece of a torn READ to the next.
+const TORN_PAUSE_NS: Nanoseconds = 300;
+/// Longest time that a message is kept inside a NIC.
+const DELAY_NS_MAX: Nanoseconds = 50_000;
 
 /// Time from one part of a message to the next.
 fn part_ns(profile: &crate::profile::Profile) -> Nanoseconds {

@@ -133,6 +133,9 @@ impl Region for PersistentMemory {
         self.check(offset, into.len());
         self.charge(offset, into.len());
         self.module.read(offset, into);
+        if self.module.meets_poison(offset, into.len() as u64) {
+            self.module.time.note_poison();
+        }
     }
 
     fn write(&self, offset: u64, from: &[u8]) {
@@ -148,6 +151,9 @@ impl Region for PersistentMemory {
         self.check(offset, 8);
         assert!(offset.is_multiple_of(8), "a word at {offset} is not aligned");
         self.charge(offset, 8);
+        if self.module.meets_poison(offset, 8) {
+            self.module.time.note_poison();
+        }
         self.module.load(offset)
     }
 

@@ -1,6 +1,7 @@
 //! Memory that outlives power, in part.
 
 mod backing;
+mod damage;
 mod lines;
 mod medium;
 mod memory;

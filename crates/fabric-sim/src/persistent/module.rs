@@ -15,13 +15,15 @@
 //! the stores of which that is not decided ([`Lines`]).
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use stonecast_base::{LINE_SIZE, Nanoseconds, Span};
 use stonecast_media::{Blob, Ddio, DeclaredPlatform, PersistenceDomain};
 
+use crate::faults::{Fault, FaultState};
 use crate::image::Image;
+use crate::persistent::damage::Recent;
 use crate::persistent::lines::{Lines, NEVER};
 use crate::persistent::medium::{Medium, MediumCounts};
 use crate::profile::Profile;
@@ -46,6 +48,10 @@ pub struct Module {
     /// Bytes that may be allocated.
     room: Cell<u64>,
     sync_fails: Cell<bool>,
+    faults: Rc<FaultState>,
+    /// Lines that cannot be read.
+    poisoned: RefCell<BTreeSet<u64>>,
+    any_poisoned: Cell<bool>,
 }
 
 struct Content {
@@ -53,25 +59,42 @@ struct Content {
     durable: Image,
     lines: Lines,
     medium: Medium,
+    /// Kept where somebody asked for it.
+    recent: Option<Recent>,
 }
 
 impl Module {
-    pub(crate) fn new(time: Rc<Time>, profile: Profile, platform: DeclaredPlatform, content: Survivor) -> Self {
+    pub(crate) fn new(
+        time: Rc<Time>,
+        faults: Rc<FaultState>,
+        profile: Profile,
+        platform: DeclaredPlatform,
+        content: Survivor,
+    ) -> Self {
         let space = time.new_space();
-        let Survivor { image, blobs, prepared, log_size, power_cycle } = content;
+        let Survivor { image, blobs, prepared, log_size, power_cycle, poisoned, .. } = content;
         let medium = Medium::new(&profile);
         Self {
             time,
             space,
             profile,
             platform,
-            content: RefCell::new(Content { visible: image.clone(), durable: image, lines: Lines::default(), medium }),
+            content: RefCell::new(Content {
+                visible: image.clone(),
+                durable: image,
+                lines: Lines::default(),
+                medium,
+                recent: None,
+            }),
             blobs: RefCell::new(blobs),
             prepared: RefCell::new(prepared),
             log_size: Cell::new(log_size),
             power_cycle: Cell::new(power_cycle),
             room: Cell::new(u64::MAX),
             sync_fails: Cell::new(false),
+            faults,
+            any_poisoned: Cell::new(!poisoned.is_empty()),
+            poisoned: RefCell::new(poisoned),
         }
     }
 
@@ -93,6 +116,48 @@ impl Module {
     /// Lets no more than `bytes` be allocated.
     pub fn limit_space(&self, bytes: u64) {
         self.room.set(bytes);
+    }
+
+    /// Remembers from now on what lines had before they were written, for [`Survivor::lose_queue`] and others.
+    pub fn remember(&self) {
+        self.content.borrow_mut().recent.get_or_insert_default();
+    }
+
+    /// Makes the lines that hold `size` bytes at `offset` unreadable.
+    pub fn poison(&self, offset: u64, size: u64) {
+        let lines = Span::new(offset, size).widen(LINE_SIZE as u64);
+        let numbers = lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64;
+        self.poisoned.borrow_mut().extend(numbers);
+        self.any_poisoned.set(true);
+    }
+
+    /// Changes bytes of the log behind everybody's back, where they are safe and where they are seen.
+    pub fn corrupt(&self, offset: u64, bytes: &[u8]) {
+        let content = &mut *self.content.borrow_mut();
+        content.visible.write(offset, bytes);
+        content.durable.write(offset, bytes);
+    }
+
+    /// Copies bytes of the log as everybody sees them, whether they can be read or not.
+    pub fn look(&self, offset: u64, into: &mut [u8]) {
+        self.content.borrow().visible.read(offset, into);
+    }
+
+    /// Whether the line at `offset` holds something that only a cache has, which power takes.
+    pub(crate) fn waits_in_cache(&self, offset: u64) -> bool {
+        let volatile_caches = self.platform.persistence_domain == PersistenceDomain::Dmp;
+        volatile_caches && self.content.borrow().lines.waits(offset / LINE_SIZE as u64)
+    }
+
+    /// Whether a read of `size` bytes at `offset` meets a line that cannot be read.
+    #[inline]
+    pub(crate) fn meets_poison(&self, offset: u64, size: u64) -> bool {
+        self.any_poisoned.get() && {
+            let lines = Span::new(offset, size).widen(LINE_SIZE as u64);
+            let first = lines.offset / LINE_SIZE as u64;
+            let last = (lines.offset + lines.size) / LINE_SIZE as u64;
+            self.poisoned.borrow().range(first..last).next().is_some()
+        }
     }
 
     /// Lets the next sync of the file fail, as a device that reports an error.
@@ -240,7 +305,9 @@ impl Module {
 
     /// Goes on with what survived a power cut.
     pub fn restart(&self, survivor: Survivor) {
-        let Survivor { image, blobs, prepared, log_size, power_cycle } = survivor;
+        let Survivor { image, blobs, prepared, log_size, power_cycle, poisoned, .. } = survivor;
+        self.any_poisoned.set(!poisoned.is_empty());
+        *self.poisoned.borrow_mut() = poisoned;
         let content = &mut *self.content.borrow_mut();
         content.visible = image.clone();
         content.durable = image;
@@ -259,6 +326,8 @@ impl Module {
             prepared: self.prepared.borrow().clone(),
             log_size: self.log_size.get(),
             power_cycle: self.power_cycle.get() + 1,
+            poisoned: self.poisoned.borrow().clone(),
+            recent: self.content.borrow().recent.clone().unwrap_or_default(),
         }
     }
 
@@ -284,6 +353,7 @@ impl Module {
         }
         let used: u64 = prepared.values().map(|(size, _)| size).sum();
         if used + span.size > self.room.get() {
+            self.faults.hit(Fault::AllocationFailure);
             return None;
         }
         // Every byte is written once, so that nothing is missing later.
@@ -318,6 +388,8 @@ pub struct Survivor {
     pub(crate) prepared: BTreeMap<u64, (u64, Nanoseconds)>,
     pub(crate) log_size: u64,
     pub(crate) power_cycle: u128,
+    pub(crate) poisoned: BTreeSet<u64>,
+    pub(crate) recent: Recent,
 }
 
 impl Survivor {
@@ -328,8 +400,11 @@ impl Survivor {
 }
 
 fn settle(content: &mut Content, now: Nanoseconds) {
-    let Content { durable, lines, .. } = content;
+    let Content { durable, lines, recent, .. } = content;
     lines.settle(now, |line, store| {
+        if let Some(recent) = recent {
+            recent.note(line, durable);
+        }
         for (start, bytes) in store.pieces() {
             durable.write(line * LINE_SIZE as u64 + start as u64, bytes);
         }

@@ -1,0 +1,110 @@
+//! The campaign that checks the checks: plants one seeded bug after the other and runs seeds until an oracle objects.
+//!
+//! ```text
+//!   mutants [--shard I/N] [--seeds N] [NAME ...]      one line for each: name, seeds, oracle
+//! ```
+//!
+//! The line `none` is the store as it is, on as many seeds as the slowest mutant needed: nothing may be found there.
+//! Exit status 1: a mutant was not found, or something was found where nothing is planted.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+use stonecast_base::mutants::{Mutant, plant};
+use stonecast_check::{Scenario, run, scenario};
+
+/// What each mutant must be found within.
+const SEEDS_MAX: u64 = 10_000;
+/// The scenario that is run.
+const SCENARIO: &str = "store-direct-lite";
+
+struct Arguments {
+    shard: (usize, usize),
+    seeds: u64,
+    names: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let arguments = arguments(std::env::args().skip(1));
+    let scenario = scenario(SCENARIO).expect("there is such a scenario");
+    // A broken invariant that asserts is a finding like any other; its text is in the report.
+    std::panic::set_hook(Box::new(|_| {}));
+    let chosen: Vec<Mutant> = match arguments.names.is_empty() {
+        true => Mutant::ALL.to_vec(),
+        false => arguments.names.iter().map(|name| Mutant::by_name(name).unwrap_or_else(|| unknown(name))).collect(),
+    };
+    let (index, count) = arguments.shard;
+    let mut good = true;
+    let mut most = 1;
+    for mutant in chosen.into_iter().skip(index).step_by(count) {
+        match hunt(scenario, Some(mutant), 0..arguments.seeds) {
+            Some((seeds, oracle)) => {
+                println!("{:<28} found after {seeds:>5} seeds by: {oracle}", mutant.name());
+                most = most.max(seeds);
+            }
+            None => {
+                println!("{:<28} NOT FOUND in {} seeds: {}", mutant.name(), arguments.seeds, mutant.what());
+                good = false;
+            }
+        }
+    }
+    // Each shard takes its part of the seeds.
+    let own = (0..most).skip(index).step_by(count);
+    match hunt(scenario, None, own) {
+        Some((seed, oracle)) => {
+            println!("{:<28} VIOLATION in the store as it is, before seed {seed}: {oracle}", "none");
+            good = false;
+        }
+        None => println!("{:<28} nothing found in {most} seeds (shard {index} of {count})", "none"),
+    }
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs `seeds` with `mutant` planted until something is found: how many it took, and by what.
+fn hunt(scenario: &Scenario, mutant: Option<Mutant>, seeds: impl Iterator<Item = u64>) -> Option<(u64, String)> {
+    plant(mutant);
+    let found = seeds.into_iter().find_map(|seed| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(scenario, seed)));
+        let oracle = match outcome {
+            Ok(report) => report.violations.first().map(|violation| violation.oracle.to_owned()),
+            Err(panic) => Some(format!("assertion: {}", text_of(&*panic))),
+        };
+        oracle.map(|oracle| (seed + 1, oracle))
+    });
+    plant(None);
+    found
+}
+
+fn text_of(panic: &dyn std::any::Any) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("no text").lines().next().unwrap_or_default().chars().take(80).collect()
+}
+
+fn arguments(mut words: impl Iterator<Item = String>) -> Arguments {
+    let mut arguments = Arguments { shard: (0, 1), seeds: SEEDS_MAX, names: Vec::new() };
+    let number = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or_else(|| usage());
+    while let Some(word) = words.next() {
+        match &*word {
+            "--shard" => {
+                let text = words.next().unwrap_or_else(|| usage());
+                let mut parts = text.split('/');
+                arguments.shard = (number(parts.next()) as usize, (number(parts.next()) as usize).max(1));
+            }
+            "--seeds" => arguments.seeds = number(words.next().as_deref()),
+            _ if word.starts_with('-') => usage(),
+            _ => arguments.names.push(word),
+        }
+    }
+    arguments
+}
+
+fn usage() -> ! {
+    eprintln!("usage: mutants [--shard I/N] [--seeds N] [NAME ...]");
+    std::process::exit(2)
+}
+
+fn unknown(name: &str) -> ! {
+    let names: Vec<&str> = Mutant::ALL.iter().map(|mutant| mutant.name()).collect();
+    eprintln!("there is no mutant {name}; there are {}", names.join(", "));
+    std::process::exit(2)
+}

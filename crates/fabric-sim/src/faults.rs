@@ -1,0 +1,312 @@
+//! What may fail, how often, and whether it did: the fault classes of the world.
+//!
+//! ```text
+//!   Faults::swarm(seed) -> rates --> World::set_faults          hardware asks at each chance: does it strike?
+//!                                                                 yes: counted, and its consequence follows
+//!                      World::heal     all rates are 0           safety phase | liveness phase
+//! ```
+//!
+//! A class has one field with its unit in its name. Classes that hardware draws by itself have a rate; those that whoever
+//! drives a run brings about (the end of a process, a partition) have a count, and the driver says when: [`World::hit`]. A
+//! class counts only when its consequence came about, not when it was tried.
+//!
+//! Invariants: a rate of 0 draws no random number, so a world without faults runs as if there were none; the draws come
+//! from the seed of the world alone.
+//!
+//! [`World::hit`]: crate::World::hit
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use rand::RngExt as _;
+use stonecast_base::{Random, random_from_seed};
+
+/// Where a class can come about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// In runs of the direct store.
+    Direct,
+    /// Not yet, for this reason.
+    NotYet(&'static str),
+}
+
+/// What is known of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultClass {
+    /// Its number in the list of classes, from 1.
+    pub number: u32,
+    /// What it is called in reports.
+    pub name: &'static str,
+    /// The unit of its field.
+    pub unit: &'static str,
+    /// What happens.
+    pub what: &'static str,
+    /// Where.
+    pub reach: Reach,
+    range: (u64, u64),
+}
+
+macro_rules! faults {
+    ($($fault:ident = $number:literal, $name:literal, $field:ident: $unit:literal in $low:literal..=$high:literal, $reach:expr,
+       $(#[doc = $what:literal])+)+) => {
+        /// How often each class strikes: 0 is never. The unit stands at the end of each name.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Faults {
+            $($(#[doc = $what])+ pub $field: u64,)+
+        }
+
+        /// A class of faults.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(usize)]
+        pub enum Fault {
+            $($(#[doc = $what])+ $fault = $number - 1,)+
+        }
+
+        impl Fault {
+            /// Every class, by number.
+            pub const CLASSES: &'static [FaultClass] = &[$(FaultClass {
+                number: $number,
+                name: $name,
+                unit: $unit,
+                what: concat!($($what),+).trim_ascii(),
+                reach: $reach,
+                range: ($low, $high),
+            },)+];
+        }
+
+        impl Faults {
+            fn fields(&mut self) -> [&mut u64; 40] {
+                [$(&mut self.$field,)+]
+            }
+
+            /// How often `fault` strikes.
+            pub fn rate(&self, fault: Fault) -> u64 {
+                match fault { $(Fault::$fault => self.$field,)+ }
+            }
+        }
+    };
+}
+
+const NO_ATOMICS: Reach = Reach::NotYet("the direct store uses no remote read-modify-write; `structures` will");
+const NO_CLUSTER: Reach = Reach::NotYet("needs a configuration manager: replication");
+
+faults! {
+    CompletionLost = 1, "completion_lost", completion_lost_per_million: "of a million completions" in 200..=4000, Reach::Direct,
+    /// A completion is never delivered; its queue reports an error, and the queue pairs that use it break.
+    CompletionDelayed = 2, "completion_delayed", completion_delayed_per_million: "of a million completions" in 1000..=100_000, Reach::Direct,
+    /// A completion comes late, and those of other queues before it.
+    ErrorThoughExecuted = 3, "error_though_executed", error_though_executed_per_million: "of a million answers" in 200..=4000, Reach::Direct,
+    /// A request was executed, its answer never comes: it completes with an error.
+    ErrorNotExecuted = 4, "error_not_executed", error_not_executed_per_million: "of a million requests" in 200..=4000, Reach::Direct,
+    /// A request and its retransmissions are lost: it completes with an error.
+    FlushCascade = 5, "flush_cascade", flush_cascade_per_million: "of a million posts behind others" in 200..=6000, Reach::Direct,
+    /// A queue pair breaks with several requests outstanding, all of which are flushed.
+    ReceiverNotReady = 6, "receiver_not_ready", receiver_not_ready_per_million: "of a million arrivals" in 1000..=50_000, Reach::Direct,
+    /// A receiver's NIC has no buffer ready, now and then for longer than the sender retries.
+    RevokedAccess = 7, "revoked_access", revoked_access_attempts: "attempts" in 1..=3, Reach::Direct,
+    /// Somebody uses a key that was revoked.
+    HalfOpen = 8, "half_open", half_open_per_million: "of a million arrivals" in 200..=4000, Reach::Direct,
+    /// One side's queue pair breaks and the other is not told.
+    RepeatedWrite = 9, "repeated_write", repeated_write_percent: "% of unknown outcomes" in 30..=100, Reach::Direct,
+    /// A client repeats a write of unknown outcome on another connection, and both may be executed.
+    PartialPlacement = 10, "partial_placement", partial_placement_per_million: "of a million long messages" in 500..=20_000, Reach::Direct,
+    /// A queue pair dies in the middle of a message, of which any subset of lines is placed.
+    ScatteredPlacement = 11, "scattered_placement", scattered_placement_per_million: "of a million long messages" in 10_000..=500_000, Reach::Direct,
+    /// The lines of a message are placed in any order, with pauses.
+    PostedOvertakes = 12, "posted_overtakes", fetch_delayed_per_million: "of a million fetches" in 10_000..=300_000, Reach::Direct,
+    /// A posted request takes effect before a READ or atomic that was posted earlier.
+    AtomicTorn = 13, "atomic_torn", atomic_torn_per_million: "of a million atomics" in 0..=0, NO_ATOMICS,
+    /// A remote read-modify-write is not atomic with respect to the processor.
+    TornRead = 14, "torn_read", torn_read_per_million: "of a million READs" in 50_000..=600_000, Reach::Direct,
+    /// A READ fetches word by word or line by line, and somebody writes between.
+    QueueExhausted = 15, "queue_exhausted", queue_exhausted_per_million: "of a million arrivals" in 300..=6000, Reach::Direct,
+    /// A shared receive queue runs empty for everybody, or a completion queue overruns.
+    Partition = 16, "partition", partitions: "times" in 1..=3, Reach::Direct,
+    /// Messages between machines get nowhere: both ways, one way, one machine alone, or links that clog and free in turn.
+    ConnectionTimeout = 17, "connection_timeout", connection_lost_per_million: "of a million handshake messages" in 30_000..=400_000, Reach::Direct,
+    /// Messages of the connection manager are lost or late, and many connect at once.
+    NicReset = 18, "nic_reset", nic_resets: "times" in 1..=2, Reach::Direct,
+    /// A NIC is reset: what it had taken and not placed is gone, its queue pairs are broken, the machine goes on.
+    SlowNic = 19, "slow_nic", slow_nic_factor: "times slower" in 10..=1000, Reach::Direct,
+    /// A NIC is slow for a while.
+    ReadFromCache = 20, "read_from_cache", undeclared_ddio_flag: "0 or 1" in 1..=1, Reach::Direct,
+    /// A READ behind a WRITE is answered from a cache that power takes, whatever the pool declares of DDIO.
+    ReadOnOtherQueuePair = 21, "read_on_other_queue_pair", placement_delayed_per_million: "of a million placements" in 10_000..=300_000, Reach::Direct,
+    /// A READ is answered while a WRITE that another queue pair completed is still inside the NIC.
+    HostHung = 22, "host_hung", host_pauses: "times" in 1..=2, Reach::Direct,
+    /// A host's software stands still while its NIC acknowledges.
+    PowerCut = 23, "power_cut", power_cuts: "times" in 1..=2, Reach::Direct,
+    /// The power of the server's machine fails, with bytes in NIC, caches and on their way to the medium.
+    AdrFailure = 24, "adr_failure", adr_failure_percent: "% of crash points" in 10..=50, Reach::Direct,
+    /// In a power cut the memory controller's queue is lost too.
+    WarmReset = 25, "warm_reset", warm_resets: "times" in 1..=2, Reach::Direct,
+    /// The machine is reset without its caches being written back.
+    TornWrite = 26, "torn_write", torn_writes_percent: "% of lines in a power cut" in 10..=60, Reach::Direct,
+    /// A power cut tears stores between words, lines and blocks.
+    Poison = 27, "poison", poisoned_lines: "lines" in 1..=3, Reach::Direct,
+    /// Lines of the medium cannot be read.
+    BitFlip = 28, "bit_flip", flipped_bits: "bits" in 1..=8, Reach::Direct,
+    /// Bits of the medium change.
+    MisdirectedWrite = 29, "misdirected_write", misdirected_writes: "blocks" in 1..=4, Reach::Direct,
+    /// A block is written to the place of another.
+    LostWrite = 30, "lost_write", lost_writes: "lines" in 1..=4, Reach::Direct,
+    /// A line that the medium took was not written.
+    StaleContent = 31, "stale_content", stale_lines: "lines" in 1..=4, Reach::Direct,
+    /// A line has the content that it had before its last write.
+    ProcessKilled = 32, "process_killed", process_kills: "times" in 1..=4, Reach::Direct,
+    /// A process ends between any two steps.
+    PauseBeyondLease = 33, "pause_beyond_lease", client_pauses: "times" in 1..=2, Reach::Direct,
+    /// A client stands still until what it had leased belongs to others.
+    ClockDrift = 34, "clock_drift", clock_drift_ppm: "ppm" in 10..=1000, Reach::Direct,
+    /// Clocks are off, run fast or slow, and jump.
+    LeaseEndInFlight = 35, "lease_end_in_flight", late_placement_percent: "% of broken queue pairs" in 30..=100, Reach::Direct,
+    /// A lease ends while writes through its key are inside the NIC.
+    RecoveryCrash = 36, "recovery_crash", recovery_crashes_percent: "% of recoveries" in 10..=30, Reach::Direct,
+    /// The power fails while the server recovers, and again while it recovers from that.
+    AllocationFailure = 37, "allocation_failure", allocation_failures_per_thousand: "of a thousand allocations" in 5..=100, Reach::Direct,
+    /// The pool is full, or memory cannot be registered.
+    ManagerFailover = 38, "manager_failover", manager_failovers: "times" in 0..=0, NO_CLUSTER,
+    /// The configuration manager fails over.
+    OtherVersion = 39, "other_version", other_version_clients: "clients" in 1..=2, Reach::Direct,
+    /// A client of another version connects.
+    HostileClient = 40, "hostile_client", hostile_clients: "clients" in 1..=2, Reach::Direct,
+    /// A client sends malformed, oversized, replayed or forged messages, and uses keys for what they do not open.
+}
+
+const _: () = assert!(Fault::CLASSES.len() == 40);
+
+impl Fault {
+    /// What is known of it.
+    pub fn class(self) -> &'static FaultClass {
+        &Self::CLASSES[self as usize]
+    }
+}
+
+impl Faults {
+    /// A random subset of the classes with random rates: each class with a chance of `percent` in a hundred. Every subset
+    /// hides other failures than the whole does.
+    pub fn swarm(random: &mut Random, percent: u32) -> Self {
+        let mut faults = Self::default();
+        for (class, field) in Fault::CLASSES.iter().zip(faults.fields()) {
+            let (low, high) = class.range;
+            // Both are drawn for every class, so that one class more or less changes nothing for the others.
+            let (dice, rate) = (random.random_range(0..100), skewed(random, low, high));
+            *field = if dice < percent { rate } else { 0 };
+        }
+        faults
+    }
+
+    /// The classes that may strike, by name.
+    pub fn enabled(&self) -> Vec<&'static str> {
+        let mut copy = *self;
+        let fields = copy.fields();
+        Fault::CLASSES.iter().zip(fields).filter(|(_, rate)| **rate > 0).map(|(class, _)| class.name).collect()
+    }
+}
+
+/// A number between both, small ones more often.
+fn skewed(random: &mut Random, low: u64, high: u64) -> u64 {
+    let top = random.random_range(low..=high);
+    random.random_range(low..=top)
+}
+
+/// The rates in force and the counters. Shared by everything in a world.
+pub(crate) struct FaultState {
+    faults: Cell<Faults>,
+    any: Cell<bool>,
+    random: RefCell<Random>,
+    hits: [Cell<u64>; 40],
+}
+
+impl FaultState {
+    pub fn new(seed: u64) -> Self {
+        let random = RefCell::new(random_from_seed(seed));
+        Self { faults: Cell::default(), any: Cell::new(false), random, hits: [const { Cell::new(0) }; 40] }
+    }
+
+    pub fn set(&self, faults: Faults) {
+        self.faults.set(faults);
+        self.any.set(faults != Faults::default());
+    }
+
+    /// Whether `fault` strikes now, with its rate in a million.
+    #[inline]
+    pub fn strikes(&self, fault: Fault) -> bool {
+        self.any.get() && self.draw(fault, 1_000_000)
+    }
+
+    /// Whether `fault` strikes now, with its rate in `of`. Counts nothing.
+    #[cold]
+    pub fn draw(&self, fault: Fault, of: u64) -> bool {
+        let rate = self.faults.get().rate(fault);
+        rate > 0 && self.random.borrow_mut().random_range(0..of) < rate
+    }
+
+    /// Whether `fault` may strike at all.
+    pub fn enabled(&self, fault: Fault) -> bool {
+        self.any.get() && self.faults.get().rate(fault) > 0
+    }
+
+    /// A number for how hard it strikes.
+    pub fn between(&self, low: u64, high: u64) -> u64 {
+        self.random.borrow_mut().random_range(low..=high)
+    }
+
+    /// Puts `items` into any order.
+    pub fn shuffle<T>(&self, items: &mut [T]) {
+        use stonecast_base::SliceExt as _;
+        items.shuffle(&mut *self.random.borrow_mut());
+    }
+
+    #[inline]
+    pub fn hit(&self, fault: Fault) {
+        let counter = &self.hits[fault as usize];
+        counter.set(counter.get() + 1);
+    }
+
+    pub fn hits(&self) -> BTreeMap<&'static str, u64> {
+        let counted = Fault::CLASSES.iter().zip(&self.hits).map(|(class, hits)| (class.name, hits.get()));
+        counted.filter(|(_, hits)| *hits > 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_forty_classes_each_with_a_name_and_a_place_of_its_own() {
+        let names: std::collections::BTreeSet<_> = Fault::CLASSES.iter().map(|class| class.name).collect();
+        assert_eq!(names.len(), 40);
+        for (index, class) in Fault::CLASSES.iter().enumerate() {
+            assert_eq!(class.number as usize, index + 1);
+            assert!(!class.what.is_empty() && !class.unit.is_empty());
+        }
+        assert_eq!(Fault::HostileClient.class().name, "hostile_client");
+    }
+
+    #[test]
+    fn a_swarm_has_a_random_subset_of_what_can_be_reached() {
+        let mut random = random_from_seed(1);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..100 {
+            let enabled = Faults::swarm(&mut random, 30).enabled();
+            assert!((3..25).contains(&enabled.len()), "{enabled:?}");
+            seen.extend(enabled);
+        }
+        let reachable = Fault::CLASSES.iter().filter(|class| class.reach == Reach::Direct).count();
+        assert_eq!(seen.len(), reachable);
+    }
+
+    #[test]
+    fn a_fault_strikes_as_often_as_its_rate_says_and_never_without_one() {
+        let state = FaultState::new(3);
+        assert!(!state.strikes(Fault::TornRead));
+        state.set(Faults { torn_read_per_million: 250_000, ..Faults::default() });
+        let struck = (0..10_000).filter(|_| state.strikes(Fault::TornRead)).count();
+        assert!((2300..2700).contains(&struck), "{struck}");
+        assert!(!(0..1000).any(|_| state.strikes(Fault::HalfOpen)));
+        state.hit(Fault::TornRead);
+        assert_eq!(state.hits(), BTreeMap::from([("torn_read", 1)]));
+    }
+}
