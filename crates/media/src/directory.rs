@@ -18,6 +18,7 @@ mod holes;
 mod lock;
 mod log;
 mod medium;
+mod place;
 mod prepare;
 
 use std::cell::{RefCell, RefMut};
@@ -41,6 +42,7 @@ use crate::{
 };
 
 pub(crate) use blobs::HEADER_COPY_SIZE;
+pub use place::{Keeping, Place, examine};
 
 /// A pool's directory. One value per process that serves it.
 #[derive(Debug)]

@@ -39,7 +39,7 @@ mod span_set;
 mod write_back;
 
 pub use backing::{Backing, Blob, LogOptions, Prepared};
-pub use directory::DirectoryBacking;
+pub use directory::{DirectoryBacking, Keeping, Place, examine};
 pub use error::{MediaError, PersistError};
 pub use futex::{FutexWait, FutexWord};
 pub use mapped_region::{MappedRegion, Sealing, Writable};

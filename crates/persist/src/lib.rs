@@ -3,13 +3,15 @@
 //! ```text
 //!   profile.toml ── Profile ── Platform ┐
 //!                           Operation   ├─ plan ──▶ Plan = steps of requester and responder, and their cost
-//!                           Update      ┘
+//!                           Update      ┘              │
+//!                                          execute ──▶ Persisted, on any provider
 //! ```
 //!
-//! Invariants: everything here is a pure function of its arguments; a [`Plan`] is made by the planner alone; a
+//! Invariants: everything but [`execute`] is a pure function of its arguments; a [`Plan`] is made by the planner alone; a
 //! [`Program`] claims nothing. What a crash leaves is the subject of the plans, not a concern of this code: it has no state.
 #![forbid(unsafe_code)]
 
+pub mod execute;
 mod plan;
 mod platform;
 mod profile;
@@ -18,6 +20,7 @@ mod scenario;
 mod step;
 mod words;
 
+pub use execute::Persisted;
 pub use plan::{NoPlan, Plan, plan, plan_for};
 pub use platform::{Axis, Contradiction, FlushKind, Platform, Transport};
 pub use profile::Profile;

@@ -1,0 +1,69 @@
+//! What can be said of a directory before a pool is made in it.
+
+use std::fs::File;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, ftruncate, open};
+
+use crate::MediaError;
+use crate::directory::medium::detect;
+use crate::error::failed;
+use crate::means::MediumKind;
+
+/// How a file system keeps bytes, as far as durability depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// In memory alone.
+    Volatile,
+    /// In pages, cached in memory; each overwrite goes to a new place.
+    CopyOnWrite,
+    /// In pages, cached in memory.
+    Pages,
+    /// In mapped persistent memory: `MAP_SYNC` succeeded on a file there.
+    Direct,
+}
+
+/// What the kernel answered about a directory. Nothing here is inferred from names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Type of the file system ("ext4"), or "this file system" for one that is not known here.
+    pub file_system: &'static str,
+    /// How it keeps bytes.
+    pub keeping: Keeping,
+    /// Whether the processor has an instruction that writes cache lines back.
+    pub can_write_back: bool,
+}
+
+/// Looks at `directory`: makes a file without a name in it, maps it, and lets it go.
+pub fn examine(directory: &Path) -> Result<Place, MediaError> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = open(directory, flags, Mode::RUSR | Mode::WUSR).map_err(failed("making a file in", directory))?;
+    ftruncate(&file, rustix::param::page_size() as u64).map_err(failed("growing a file in", directory))?;
+    let medium = detect(&File::from(file)).map_err(failed("looking at", directory))?;
+    let keeping = match medium.kind {
+        MediumKind::Volatile => Keeping::Volatile,
+        MediumKind::CopyOnWrite => Keeping::CopyOnWrite,
+        MediumKind::Pages => Keeping::Pages,
+        MediumKind::Dax => Keeping::Direct,
+    };
+    Ok(Place { file_system: medium.file_system, keeping, can_write_back: medium.can_write_back })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looking_at_a_directory_leaves_nothing_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = examine(directory.path()).unwrap();
+        assert_ne!(place.keeping, Keeping::Direct, "tests do not run on persistent memory");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_place_that_is_not_there_is_an_error_with_its_name() {
+        let error = examine(Path::new("/nowhere/at/all")).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/at/all"), "{error}");
+    }
+}

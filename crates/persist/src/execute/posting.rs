@@ -1,0 +1,77 @@
+//! Operations of one execution, on their way from the steps to the device with as few doorbells as the plan allows.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use stonecast_fabric::{DeviceError, Operation, Port, QueuePair, Status};
+
+use crate::execute::ExecuteError;
+
+type Completion = Pin<Box<dyn Future<Output = Result<Status, DeviceError>>>>;
+
+/// Operations on their way from the steps to the device.
+pub(crate) struct Posting {
+    port: Rc<Port>,
+    qp: QueuePair,
+    batch: Vec<Operation>,
+    /// Batches whose end is waited for, by the position of their last post.
+    waited: Vec<(usize, Completion)>,
+    /// Whether anything was handed to the device.
+    begun: bool,
+}
+
+impl Posting {
+    /// Nothing yet.
+    pub fn new(port: Rc<Port>, qp: QueuePair) -> Self {
+        Self { port, qp, batch: Vec::new(), waited: Vec::new(), begun: false }
+    }
+
+    /// Adds operations behind those that are there.
+    pub fn gather(&mut self, operations: Vec<Operation>) {
+        self.batch.extend(operations);
+    }
+
+    /// Whether anything was handed to the device.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Posts what is gathered; the post at `index`, the last one, will be waited for.
+    pub async fn submit(&mut self, index: usize) -> Result<(), ExecuteError> {
+        let (port, qp, operations) = (self.port.clone(), self.qp, std::mem::take(&mut self.batch));
+        let mut completion: Completion = Box::pin(async move { port.submit(qp, &operations).await });
+        // The first poll posts. What it returns by then is kept like what comes later.
+        let first = poll_fn(|context| Poll::Ready(completion.as_mut().poll(context))).await;
+        let kept: Completion = match first {
+            Poll::Ready(Err(refused)) => return Err(refused.into()),
+            Poll::Ready(result) => Box::pin(std::future::ready(result)),
+            Poll::Pending => completion,
+        };
+        self.begun = true;
+        self.waited.push((index, kept));
+        Ok(())
+    }
+
+    /// Posts what is gathered.
+    pub fn post(&mut self) -> Result<(), ExecuteError> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        self.port.post(self.qp, self.batch.drain(..))?;
+        self.begun = true;
+        Ok(())
+    }
+
+    /// Waits for the completion of the post at `index`.
+    pub async fn wait(&mut self, index: Option<usize>) -> Result<(), ExecuteError> {
+        self.post()?;
+        // What nobody posted, nobody waits for.
+        let Some(position) = self.waited.iter().position(|(of, _)| Some(*of) == index) else { return Ok(()) };
+        match self.waited.remove(position).1.await? {
+            Status::Success => Ok(()),
+            status => Err(ExecuteError::Completion(status)),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What a responder does first after a crash: it finishes the messages that its persistent receive buffers kept.
+//!
+//! ```text
+//!   buffer   message whole?   no --> nothing was promised of it
+//!              yes: first part to its place, persisted; second part; message cleared, persisted
+//! ```
+//!
+//! Invariants:
+//! - The first part is persisted before the second one is written, so a crash in here leaves no second part without the
+//!   first. The message stays until both are there, so another recovery begins again.
+//! - A buffer that a NIC may write to holds no whole message ([`clear`] comes before the buffer is posted again), so an
+//!   old message never overwrites what came later.
+
+use stonecast_base::Span;
+use stonecast_media::{PersistError, PersistentRegion, persist};
+
+use crate::execute::message::{Kind, Message, parse};
+
+/// Where a responder keeps what in its persistent region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// What requesters write to. Places of updates count from its start.
+    pub data: Span,
+    /// Receive buffers, one behind the other; `None`: they are volatile.
+    pub receive_buffers: Option<Span>,
+    /// Bytes of a receive buffer: the longest message. A multiple of 64.
+    pub buffer_size: u32,
+}
+
+impl Layout {
+    /// The receive buffers, if they are persistent.
+    pub fn buffers(&self) -> impl Iterator<Item = Span> {
+        let Self { receive_buffers, buffer_size, .. } = *self;
+        let all = receive_buffers.unwrap_or(Span::new(0, 0));
+        let size = u64::from(buffer_size);
+        (0..all.size / size.max(1)).map(move |index| Span::new(all.offset + index * size, size))
+    }
+}
+
+/// What a recovery found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Messages that were finished.
+    pub messages: u64,
+    /// Whole messages that name places outside the data, and were dropped.
+    pub misplaced: u64,
+}
+
+/// Finishes what the persistent receive buffers of `region` kept. To be called before anybody connects.
+pub async fn recover(region: &dyn PersistentRegion, layout: &Layout) -> Result<Replayed, PersistError> {
+    let mut found: Vec<(Span, Vec<u8>, Message)> = Vec::new();
+    for buffer in layout.buffers() {
+        let mut bytes = vec![0; buffer.size as usize];
+        region.read(buffer.offset, &mut bytes);
+        if let Some(message) = parse(&bytes).filter(|message| message.kind == Kind::Values) {
+            found.push((buffer, bytes, message));
+        }
+    }
+    // Several are there only if none of them was begun; those of one session stand in the order in which they were sent.
+    found.sort_by_key(|(_, _, message)| message.number);
+    let mut replayed = Replayed::default();
+    for (buffer, bytes, message) in found {
+        if message.places.iter().all(|place| place.fits(layout.data.size)) {
+            finish(region, layout, &bytes, &message).await?;
+            replayed.messages += 1;
+        } else {
+            replayed.misplaced += 1;
+        }
+        clear(region, buffer).await?;
+    }
+    Ok(replayed)
+}
+
+/// Writes each part of a message to its place, persisted before the next one.
+pub(crate) async fn finish(
+    region: &dyn PersistentRegion,
+    layout: &Layout,
+    bytes: &[u8],
+    message: &Message,
+) -> Result<(), PersistError> {
+    for (place, value) in message.places.iter().zip(&message.values) {
+        let target = Span::new(layout.data.offset + place.offset, place.size);
+        region.write(target.offset, &bytes[value.clone()]);
+        let _kept = persist(region, &[target]).await?;
+    }
+    Ok(())
+}
+
+/// Makes the bytes at the start of a buffer no message.
+pub(crate) async fn clear(region: &dyn PersistentRegion, buffer: Span) -> Result<(), PersistError> {
+    region.store(buffer.offset, 0);
+    let _gone = persist(region, &[Span::new(buffer.offset, 8)]).await?;
+    Ok(())
+}
+
+/// The word that a message begins with is never 0 by accident of a cleared buffer: an empty buffer parses as no message.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_or_cleared_buffer_is_no_message() {
+        assert_eq!(parse(&[0; 256]), None);
+        let mut bytes = crate::execute::message::with_values(1, &[(0, &[1; 8])]);
+        bytes[..8].fill(0);
+        assert_eq!(parse(&bytes), None);
+    }
+
+    #[test]
+    fn buffers_lie_one_behind_the_other_and_whole() {
+        let layout = Layout { data: Span::new(0, 4096), receive_buffers: Some(Span::new(4096, 700)), buffer_size: 256 };
+        assert_eq!(layout.buffers().collect::<Vec<_>>(), [Span::new(4096, 256), Span::new(4352, 256)]);
+        assert_eq!(Layout { receive_buffers: None, ..layout }.buffers().count(), 0);
+    }
+}

@@ -1,0 +1,353 @@
+//! The responder's half of a plan: what its processor does for each update, if anything.
+//!
+//! ```text
+//!   arrival --> step receive(x) --> copy(x), write_back(x), ... --> send(ack) --> next receive, from the top
+//!           \-> no step waits for it: a one-sided plan. A message is put to its place behind the requester's back
+//!   buffer  --> posted again; a persistent one only when its message is at its place and cleared
+//! ```
+//!
+//! Invariants:
+//! - Steps of a session run in their order, one update after the other.
+//! - A persistent receive buffer that is posted holds no whole message; see `replay.rs`.
+//! - Bytes of a message are copied out before they are looked at, and places are checked before anything is written.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use stonecast_base::Span;
+use stonecast_fabric::{
+    Access, ConnectionEvent, ConnectionRequest, LocalSpan, MemoryRegion, Opcode, Operation, Port, QueuePair, QueuePairOptions,
+    ReceiveQueue, ReceiveRequest, Received, RemoteAddress, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+};
+use stonecast_media::{Means, PersistentRegion, persist};
+
+use crate::execute::halves::Halves;
+use crate::execute::message::{self, Kind, Message};
+use crate::execute::replay::{Layout, clear, finish};
+use crate::execute::session::{self, Peer};
+use crate::execute::{ExecuteError, PLACE_GRAIN};
+use crate::platform::FlushKind;
+use crate::step::{Item, Message as Content, Step};
+
+/// Acknowledgements of a session that may be on their way.
+const SEND_CAPACITY: u32 = 16;
+/// Bytes of an acknowledgement's buffer.
+const ACKNOWLEDGEMENT_SIZE: u64 = 64;
+/// Volatile receive buffers, where the layout has no persistent ones.
+const VOLATILE_BUFFERS: u32 = 64;
+/// Sessions that a responder takes.
+const SESSIONS_MAX: u32 = 64;
+/// Patience with a requester that is slow to post buffers for acknowledgements.
+const RNR_RETRY_COUNT: u32 = 1_000;
+const RNR_RETRY_DELAY_NS: u64 = 10_000;
+
+/// Completions that the port of a responder must hold.
+pub const RESPONDER_COMPLETIONS: u32 = SESSIONS_MAX * SEND_CAPACITY + 4096;
+
+/// A responder: one region, many sessions.
+pub(crate) struct Responder {
+    port: Rc<Port>,
+    region: Rc<dyn PersistentRegion>,
+    layout: Layout,
+    halves: Halves,
+    /// The registration of the persistent region.
+    registered: MemoryRegion,
+    /// Where messages arrive: a part of that one, or volatile memory.
+    receives: MemoryRegion,
+    /// Bytes before the first receive buffer.
+    receives_start: u64,
+    srq: SharedReceiveQueue,
+    sessions: RefCell<BTreeMap<QueuePair, Session>>,
+    served: Cell<u64>,
+}
+
+/// One requester.
+struct Session {
+    /// The step that comes next.
+    next: usize,
+    /// Where the parts of the update are, as far as the requester has said.
+    places: [Option<Span>; 2],
+    /// Their bytes, as far as the requester has sent them.
+    values: [Option<Vec<u8>>; 2],
+    /// Receive buffers with a whole message in persistent memory, until its update is done.
+    held: Vec<u64>,
+    acknowledgements: MemoryRegion,
+    acknowledged: u64,
+}
+
+impl Responder {
+    /// Makes `region` ready to be updated. `port` must be this responder's alone.
+    pub fn new(port: &Rc<Port>, region: Rc<dyn PersistentRegion>, layout: Layout, halves: Halves) -> Result<Self, ExecuteError> {
+        let device = port.device();
+        halves.check(device.capabilities())?;
+        let fits = layout.data.fits(region.size()) && layout.receive_buffers.is_none_or(|span| span.fits(region.size()));
+        assert!(fits, "{layout:?} is not in a region of {} bytes", region.size());
+        assert!(layout.buffer_size.is_multiple_of(64), "receive buffers are whole lines");
+        let rights = Access::REMOTE_READ.and(Access::REMOTE_WRITE);
+        let rights = if halves.flush == FlushKind::Read { rights } else { rights.and(Access::REMOTE_FLUSH) };
+        let registered = device.register_persistent(region.clone(), rights)?;
+        let (receives, receives_start, count) = match layout.receive_buffers {
+            Some(span) => (registered, span.offset, layout.buffers().count() as u32),
+            None => (device.allocate(u64::from(VOLATILE_BUFFERS * layout.buffer_size), Access::NONE)?, 0, VOLATILE_BUFFERS),
+        };
+        let srq = device.create_shared_receive_queue(SharedReceiveQueueOptions { capacity: count, multi_packet_stride: None })?;
+        let responder = Self {
+            port: port.clone(),
+            region,
+            layout,
+            halves,
+            registered,
+            receives,
+            receives_start,
+            srq,
+            sessions: RefCell::default(),
+            served: Cell::new(0),
+        };
+        for buffer in 0..count {
+            responder.post(buffer.into())?;
+        }
+        Ok(responder)
+    }
+
+    /// Messages and immediates that were taken so far.
+    pub fn served(&self) -> u64 {
+        self.served.get()
+    }
+
+    /// Serves until the medium or the device fails.
+    pub async fn serve(&self) -> Result<Infallible, ExecuteError> {
+        loop {
+            while let Some(event) = self.port.take_event() {
+                self.take_event(event).await?;
+            }
+            while let Some(arrival) = self.port.take_received() {
+                self.take_arrival(arrival).await?;
+            }
+            self.port.activity().await;
+        }
+    }
+
+    async fn take_event(&self, event: ConnectionEvent) -> Result<(), ExecuteError> {
+        match event {
+            ConnectionEvent::Request { request, private_data, .. } => self.answer(request, &private_data).await,
+            ConnectionEvent::Established { qp, .. } => self.run(qp).await,
+            ConnectionEvent::Rejected { .. } => Ok(()),
+            ConnectionEvent::Disconnected { qp, .. } => self.end(qp).await,
+        }
+    }
+
+    async fn answer(&self, request: ConnectionRequest, private_data: &[u8]) -> Result<(), ExecuteError> {
+        let device = self.port.device();
+        let refusal = match session::parse_request(private_data) {
+            None => Some("this is a responder of persistence plans; the requester speaks something else"),
+            Some(program) if program != self.halves.fingerprint() => {
+                Some("the requester runs another plan than this responder; give both the same profile")
+            }
+            Some(_) if self.sessions.borrow().len() as u32 >= SESSIONS_MAX => Some("too many sessions"),
+            Some(_) => None,
+        };
+        if let Some(reason) = refusal {
+            // A requester that vanished meanwhile needs no answer.
+            let _ = device.reject(request, reason);
+            return Ok(());
+        }
+        let qp = device.create_queue_pair(QueuePairOptions {
+            send_cq: self.port.send_cq(),
+            receive_cq: self.port.receive_cq(),
+            shared_receive_queue: Some(self.srq),
+            send_capacity: SEND_CAPACITY,
+            receive_capacity: 1,
+            rnr_retry_count: RNR_RETRY_COUNT,
+            rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
+        })?;
+        let acknowledgements = device.allocate(u64::from(SEND_CAPACITY) * ACKNOWLEDGEMENT_SIZE, Access::NONE)?;
+        let at = |span: Span| RemoteAddress { address: self.registered.address + span.offset, rkey: self.registered.rkey };
+        let peer = Peer {
+            data: at(self.layout.data),
+            data_size: self.layout.data.size,
+            message_size_max: self.layout.buffer_size,
+            receive_buffers: self.layout.receive_buffers.map(|span| (at(span), span.size)),
+        };
+        let session =
+            Session { next: 0, places: [None; 2], values: [None, None], held: Vec::new(), acknowledgements, acknowledged: 0 };
+        self.sessions.borrow_mut().insert(qp, session);
+        if device.accept(request, qp, &peer.encode()).is_err() {
+            self.end(qp).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets a session. What it began and nobody was told of stays undone.
+    async fn end(&self, qp: QueuePair) -> Result<(), ExecuteError> {
+        let Some(session) = self.sessions.borrow_mut().remove(&qp) else { return Ok(()) };
+        self.port.destroy_queue_pair(qp)?;
+        for buffer in session.held {
+            self.give_back(buffer).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_arrival(&self, arrival: Received) -> Result<(), ExecuteError> {
+        if arrival.status != Status::Success || !self.sessions.borrow().contains_key(&arrival.qp) {
+            // Buffers of a shared queue outlive the connections that use them.
+            return if arrival.status == Status::WorkRequestFlushed { Ok(()) } else { self.post(arrival.wr_id) };
+        }
+        self.served.set(self.served.get() + 1);
+        if arrival.opcode == Opcode::ReceiveWriteWithImmediate {
+            self.post(arrival.wr_id)?;
+            let place = Span::new(u64::from(arrival.immediate) * PLACE_GRAIN, arrival.placement.size.into());
+            return self.received(arrival.qp, &[place], &[]).await;
+        }
+        let buffer = self.buffer(arrival.wr_id);
+        let mut bytes = vec![0; u64::from(arrival.placement.size).min(buffer.size) as usize];
+        self.port.device().memory(self.receives).read(buffer.offset, &mut bytes);
+        let Some(message) = message::parse(&bytes).filter(|message| self.is_sound(message)) else {
+            self.post(arrival.wr_id)?;
+            return self.end(arrival.qp).await;
+        };
+        let holds = self.layout.receive_buffers.is_some() && message.kind == Kind::Values;
+        if !holds {
+            self.post(arrival.wr_id)?;
+        }
+        if self.waits(arrival.qp) {
+            if holds {
+                self.with(arrival.qp, |session| session.held.push(arrival.wr_id));
+            }
+            let values: Vec<Vec<u8>> = message.values.iter().map(|value| bytes[value.clone()].to_vec()).collect();
+            return self.received(arrival.qp, &message.places, &values).await;
+        }
+        if message.kind == Kind::Values && self.halves.responder.is_empty() {
+            finish(&*self.region, &self.layout, &bytes, &message).await?;
+        }
+        if holds {
+            self.give_back(arrival.wr_id).await?;
+        }
+        if !self.halves.responder.is_empty() && !self.halves.responder_waits() {
+            self.with(arrival.qp, |session| session.next = 0);
+            return self.run(arrival.qp).await;
+        }
+        Ok(())
+    }
+
+    fn is_sound(&self, message: &Message) -> bool {
+        message.kind != Kind::Acknowledgement && message.places.iter().all(|place| place.fits(self.layout.data.size))
+    }
+
+    /// Whether a step of the session waits for an arrival.
+    fn waits(&self, qp: QueuePair) -> bool {
+        let next = self.with(qp, |session| session.next);
+        next.is_some_and(|next| matches!(self.halves.responder.get(next), Some(Step::Receive(_))))
+    }
+
+    /// What a step waited for is here.
+    async fn received(&self, qp: QueuePair, places: &[Span], values: &[Vec<u8>]) -> Result<(), ExecuteError> {
+        let Some(next) = self.with(qp, |session| session.next) else { return Ok(()) };
+        let Some(Step::Receive(content)) = self.halves.responder.get(next) else { return Ok(()) };
+        let items: &[Item] = match content {
+            Content::Value(Item::A) | Content::Address(Item::A) => &[Item::A],
+            Content::Value(Item::B) | Content::Address(Item::B) => &[Item::B],
+            Content::Both => &[Item::A, Item::B],
+        };
+        let sound = places.len() == items.len() && places.iter().all(|place| place.fits(self.layout.data.size));
+        if !sound {
+            return self.end(qp).await;
+        }
+        self.with(qp, |session| {
+            for (index, item) in items.iter().enumerate() {
+                session.places[*item as usize] = Some(places[index]);
+                session.values[*item as usize] = values.get(index).cloned();
+            }
+            session.next += 1;
+        });
+        self.run(qp).await
+    }
+
+    /// Runs steps until one waits for an arrival.
+    async fn run(&self, qp: QueuePair) -> Result<(), ExecuteError> {
+        loop {
+            let Some(next) = self.with(qp, |session| session.next) else { return Ok(()) };
+            match self.halves.responder.get(next) {
+                Some(Step::Receive(_)) => return Ok(()),
+                Some(Step::Copy(item)) => self.copy(qp, *item).await?,
+                Some(Step::WriteBack(item)) => self.write_back(qp, *item).await?,
+                Some(Step::SendAck) => self.acknowledge(qp).await?,
+                Some(_) => unreachable!("the requester's"),
+                None => {
+                    let held = self.with(qp, |session| std::mem::take(&mut session.held)).unwrap_or_default();
+                    for buffer in held {
+                        self.give_back(buffer).await?;
+                    }
+                    // A program that waits for nothing runs when the session begins, and again with each arrival, of which
+                    // it takes no notice.
+                    if !self.halves.responder_waits() {
+                        return Ok(());
+                    }
+                    self.with(qp, |session| session.next = 0);
+                    continue;
+                }
+            }
+            self.with(qp, |session| session.next += 1);
+        }
+    }
+
+    async fn copy(&self, qp: QueuePair, item: Item) -> Result<(), ExecuteError> {
+        let what = self.with(qp, |session| (session.places[item as usize], session.values[item as usize].take()));
+        let Some((Some(place), Some(value))) = what else { return Ok(()) };
+        let target = Span::new(self.layout.data.offset + place.offset, place.size);
+        self.region.write(target.offset, &value);
+        if self.region.means() == Means::Fence {
+            // A copy is done when it has left the store buffer; where caches are saved, it is persisted then.
+            let _visible = persist(&*self.region, &[target]).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_back(&self, qp: QueuePair, item: Item) -> Result<(), ExecuteError> {
+        let place = self.with(qp, |session| session.places[item as usize]);
+        let Some(Some(place)) = place else { return Ok(()) };
+        let target = Span::new(self.layout.data.offset + place.offset, place.size);
+        let _kept = persist(&*self.region, &[target]).await?;
+        Ok(())
+    }
+
+    async fn acknowledge(&self, qp: QueuePair) -> Result<(), ExecuteError> {
+        let numbered = self.with(qp, |session| {
+            session.acknowledged += 1;
+            (session.acknowledged, session.acknowledgements)
+        });
+        let Some((number, region)) = numbered else { return Ok(()) };
+        let bytes = message::without_values(Kind::Acknowledgement, number, &[]);
+        // As many as the send queue takes: a slot comes round only when its last message has left the queue.
+        let offset = number % u64::from(SEND_CAPACITY) * ACKNOWLEDGEMENT_SIZE;
+        self.port.device().memory(region).write(offset, &bytes);
+        let local = LocalSpan { region, offset, size: bytes.len() as u32 };
+        match self.port.post(qp, [Operation::Send { local }]) {
+            Ok(()) => Ok(()),
+            // It does not take its answers.
+            Err(_) => self.end(qp).await,
+        }
+    }
+
+    /// Posts a persistent buffer again, with nothing in it that a recovery would take for a message.
+    async fn give_back(&self, buffer: u64) -> Result<(), ExecuteError> {
+        clear(&*self.region, self.buffer(buffer)).await?;
+        self.post(buffer)
+    }
+
+    fn post(&self, buffer: u64) -> Result<(), ExecuteError> {
+        let span = self.buffer(buffer);
+        let local = LocalSpan { region: self.receives, offset: span.offset, size: span.size as u32 };
+        Ok(self.port.device().post_receive(ReceiveQueue::Shared(self.srq), &[ReceiveRequest { wr_id: buffer, local }])?)
+    }
+
+    fn buffer(&self, index: u64) -> Span {
+        let size = u64::from(self.layout.buffer_size);
+        Span::new(self.receives_start + index * size, size)
+    }
+
+    fn with<T>(&self, qp: QueuePair, look: impl FnOnce(&mut Session) -> T) -> Option<T> {
+        self.sessions.borrow_mut().get_mut(&qp).map(look)
+    }
+}

@@ -1,0 +1,200 @@
+//! A requester and a responder on two simulated machines, with a log in the responder's persistent memory, and a look at what a
+//! power cut would leave after every event.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use stonecast_base::{Nanoseconds, Span};
+use stonecast_fabric_sim::{
+    Fate, Features, Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, Transport as Speaks, World, Wreck,
+};
+use stonecast_media::{Backing as _, Durability, LogOptions, PersistenceDomain, PersistentRegion, ReceiveBuffers};
+use stonecast_persist::execute::{Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Rehearsal, Responder};
+use stonecast_persist::{Platform, Program, Transport};
+
+use super::log::{Broken, Log};
+
+/// How a run goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// What the responder's machine is.
+    pub platform: Platform,
+    /// What is executed.
+    pub program: &'a Program,
+    /// Whether each update has a second part, and of how many bytes.
+    pub second_size: Option<usize>,
+    /// Appends, one after the other.
+    pub appends: u64,
+    /// Decides how long each message waits.
+    pub seed: u64,
+    /// Longest wait of an inbound write inside a machine, and of an outbound message, over iWARP.
+    pub stall_ns_max: Nanoseconds,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every power cut left what was acknowledged, in order.
+    Sound {
+        /// States that were looked at.
+        states: u64,
+    },
+    /// A power cut breaks the promise.
+    Broken(Broken),
+    /// The requester waits for ever.
+    NeverConcludes,
+}
+
+/// More events than any run has; a run that needs more does not end.
+const EVENTS_MAX: u64 = 20_000;
+/// Where receive buffers begin in persistent memory, and how long they are in all and each.
+const BUFFERS: Span = Span::new(1 << 16, 8 * 256);
+const BUFFER_SIZE: u32 = 256;
+/// Bytes of the persistent region.
+const CAPACITY: u64 = 1 << 17;
+/// Undecided lines of which every combination is looked at; beyond that, those where one differs from all others.
+const EXHAUSTIVE_MAX: usize = 7;
+
+struct Stage {
+    world: World,
+    machine: Machine,
+    module: Rc<Module>,
+    layout: Layout,
+    acknowledged: Rc<Cell<u64>>,
+    connected: Rc<Cell<bool>>,
+    done: Rc<Cell<bool>>,
+    _processes: [Process; 2],
+}
+
+/// Runs the steps, and cuts the power after every event in thought.
+pub fn run(run: &Run<'_>) -> Outcome {
+    let stage = Stage::new(run);
+    let log = Log { second_size: run.second_size };
+    let mut seen = BTreeSet::new();
+    let mut states = 0;
+    for _ in 0..EVENTS_MAX {
+        let more = stage.world.step();
+        if stage.connected.get() {
+            let wreck = stage.world.wreck(stage.machine, &stage.module);
+            let acknowledged = stage.acknowledged.get();
+            for fates in choices(&wreck) {
+                let survivor = wreck.survivor(&fates);
+                let mut image = vec![0; CAPACITY as usize];
+                survivor.read(0, &mut image);
+                // The same bytes and the same promise: judged already.
+                if !seen.insert((acknowledged, stonecast_base::hash::xxh3_64(0, &image))) {
+                    continue;
+                }
+                states += 1;
+                if let Err(broken) = log.judge(image, &stage.layout, acknowledged) {
+                    return Outcome::Broken(broken);
+                }
+            }
+        }
+        if !more {
+            return if stage.done.get() { Outcome::Sound { states } } else { Outcome::NeverConcludes };
+        }
+    }
+    panic!("{run:?} does not come to rest");
+}
+
+impl Stage {
+    fn new(run: &Run<'_>) -> Self {
+        let world = World::new(run.seed);
+        let iwarp = run.platform.transport == Transport::Iwarp;
+        let options = MachineOptions {
+            platform: run.platform.declared(),
+            features: Features::ALL,
+            transport: if iwarp { Speaks::Iwarp } else { Speaks::InfiniBand },
+            inbound_stall_ns_max: run.stall_ns_max,
+            outbound_stall_ns_max: if iwarp { run.stall_ns_max } else { 0 },
+            ..MachineOptions::new(Profile::by_name("connectx4-taxonomy").expect("it is there"))
+        };
+        let (machine, other) = (world.machine(options), world.machine(options));
+        let (server, client) = (world.process(machine), world.process(other));
+        let module = world.module(machine, Survivor::default());
+        let durability = match run.platform.persistence {
+            PersistenceDomain::Volatile => Durability::Process,
+            _ => Durability::Power,
+        };
+        let options = LogOptions { capacity: CAPACITY, platform: run.platform.declared(), durability };
+        let region: Rc<dyn PersistentRegion> = SimBacking::new(&module).open_log(options).expect("the module is empty");
+        let persistent = run.platform.receive_buffers == ReceiveBuffers::Pm;
+        let layout = Layout {
+            data: Span::new(0, BUFFERS.offset),
+            receive_buffers: persistent.then_some(BUFFERS),
+            buffer_size: BUFFER_SIZE,
+        };
+        let port = server.port(RESPONDER_COMPLETIONS).expect("completion queues");
+        port.device().listen("sim:responder").expect("nobody listens there yet");
+        let responder =
+            Responder::rehearsing(&port, region, layout, run.program, run.platform.flush).expect("the device has everything");
+        server.runtime().spawn(Box::pin(async move {
+            let Err(error) = responder.serve().await;
+            panic!("the responder failed: {error}");
+        }));
+        let stage = Self {
+            world,
+            machine,
+            module,
+            layout,
+            acknowledged: Rc::default(),
+            connected: Rc::default(),
+            done: Rc::default(),
+            _processes: [server, client.clone()],
+        };
+        let (acknowledged, connected, done) = (stage.acknowledged.clone(), stage.connected.clone(), stage.done.clone());
+        let (program, flush, appends) = (run.program.clone(), run.platform.flush, run.appends);
+        let log = Log { second_size: run.second_size };
+        let port = client.port(REQUESTER_COMPLETIONS).expect("completion queues");
+        client.runtime().spawn(Box::pin(async move {
+            let session = Rehearsal::connect(&port, "sim:responder", &program, flush, 1024).await;
+            let mut session = session.expect("the responder rehearses the same");
+            connected.set(true);
+            for number in 1..=appends {
+                let (record, tail) = (log.record(number), log.tail(number));
+                let payload = Payload::single(Log::place(number), &record);
+                let payload = if tail.is_empty() { payload } else { payload.then(0, &tail) };
+                if session.run(&payload).await.is_err() {
+                    return;
+                }
+                acknowledged.set(number);
+            }
+            done.set(true);
+            // The session goes on: its end would be an event of its own.
+            std::future::pending::<()>().await;
+        }));
+        stage
+    }
+}
+
+/// Fates of the undecided lines: every combination of none and all of their stores, and for each line alone every number of
+/// them and a torn one.
+fn choices(wreck: &Wreck) -> Vec<Vec<Fate>> {
+    let count = wreck.undecided();
+    let all = |unit: usize| Fate { stores: wreck.stores(unit), torn: 0 };
+    let extremes = |kept: u32| (0..count).map(|unit| if kept >> unit & 1 == 1 { all(unit) } else { Fate::default() }).collect();
+    let mut choices: Vec<Vec<Fate>> = if count <= EXHAUSTIVE_MAX {
+        (0..1u32 << count).map(extremes).collect()
+    } else {
+        let single = |unit: usize| [1 << unit, !(1 << unit)];
+        [0, u32::MAX].into_iter().chain((0..count).flat_map(single)).map(extremes).collect()
+    };
+    for unit in 0..count {
+        for stores in 0..wreck.stores(unit) {
+            let parts = wreck.parts(unit, stores);
+            let first = 1 << parts.trailing_zeros().min(7);
+            for torn in [0, parts & first, parts & !first] {
+                for others in [Fate::default(), Fate { stores: u32::MAX, torn: 0 }] {
+                    let fate = |other: usize| match other {
+                        _ if other == unit => Fate { stores, torn },
+                        _ => Fate { stores: others.stores.min(wreck.stores(other)), torn: 0 },
+                    };
+                    choices.push((0..count).map(fate).collect());
+                }
+            }
+        }
+    }
+    choices
+}
