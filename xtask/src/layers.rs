@@ -7,7 +7,7 @@
 //!   store-direct  store-replicated  structures      never import each other; know no provider
 //!            \          |          /
 //!             v         v         v
-//!          log        cluster                  workload
+//!          log        cluster                  workload   published
 //!                       |
 //!                    persist
 //!                    /     \
@@ -42,6 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("store-direct", &["log", "persist", "cluster", "fabric", "media"]),
     ("store-replicated", &["log", "persist", "cluster", "fabric", "media"]),
     ("structures", &["log", "persist", "cluster", "fabric", "media"]),
+    ("published", &["fabric", "media"]),
     ("workload", &[]),
 ];
 

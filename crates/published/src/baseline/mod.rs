@@ -1,0 +1,28 @@
+//! The two schemes that Erda was compared with (paper section 5.1).
+//!
+//! ```text
+//!   Redo Logging       client -- SEND(record) --> redo log --(server checks, writes back)--> answer
+//!   Read After Write   client -- SEND(key) --> a slot of the ring; client -- WRITE(record), READ --> ring
+//!   both               the server applies records later: log or ring -> destination storage, hash table
+//!   reads              client -- SEND(key) --> the server looks in the log or ring, then in the destination -- SEND(value) -->
+//! ```
+//!
+//! A record leaves its slot when it is applied. The ring of Read After Write is polled: a slot is cleared before it is given to
+//! somebody, because nothing else tells a new record of a key from the one that lay there before. No recovery is
+//! published for either, so opening makes a store anew.
+
+mod client;
+mod server;
+mod storage;
+
+pub use client::BaselineClient;
+pub use server::BaselineServer;
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// The server's CPU takes every record from a message.
+    RedoLogging,
+    /// Clients write records themselves and read after it.
+    ReadAfterWrite,
+}

@@ -1,0 +1,243 @@
+//! The server of both baselines.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use stonecast_base::{Nanoseconds, Span};
+use stonecast_fabric::{Access, Port, QueuePair, Runtime};
+use stonecast_media::{PersistentRegion, persist};
+
+use crate::PublishedError;
+use crate::baseline::Scheme;
+use crate::baseline::storage::Storage;
+use crate::geometry::Geometry;
+use crate::hub::{Arrival, Hub, Receives};
+use crate::message::{Message, Outcome};
+use crate::object::{Ask, Record};
+
+/// Receive buffers of Read After Write, whose ring is not the receive queue.
+const RECEIVES: u32 = 512;
+const STOP_CHECK_NS: Nanoseconds = 20_000_000;
+/// How often the ring is polled while somebody has a slot of it.
+const POLL_NS: Nanoseconds = 200;
+
+/// A server of one store. See the documentation of the module `baseline`.
+pub struct BaselineServer {
+    hub: Hub,
+    scheme: Scheme,
+    geometry: Geometry,
+    memory: Rc<dyn PersistentRegion>,
+    state: RefCell<State>,
+}
+
+struct State {
+    storage: Storage,
+    /// Slots with records that are not applied yet, in the order in which they were taken.
+    pending: VecDeque<Pending>,
+    /// For each key of those, the slot of its newest record.
+    newest: HashMap<Vec<u8>, u64>,
+    /// Read After Write: slots that nobody has, and who waits for one.
+    free: VecDeque<u64>,
+    waiting: VecDeque<(QueuePair, Vec<u8>)>,
+}
+
+struct Pending {
+    slot: u64,
+    key: Vec<u8>,
+    writer: QueuePair,
+}
+
+impl BaselineServer {
+    /// Makes a store in `memory`.
+    pub fn open(
+        memory: Rc<dyn PersistentRegion>,
+        port: Rc<Port>,
+        runtime: Rc<dyn Runtime>,
+        geometry: Geometry,
+        scheme: Scheme,
+    ) -> Result<Self, PublishedError> {
+        geometry.check()?;
+        if memory.size() < geometry.size() {
+            return Err(PublishedError::Full);
+        }
+        let device = port.device().clone();
+        let region = device.register_persistent(memory.clone(), Access::REMOTE_READ.and(Access::REMOTE_WRITE))?;
+        let ring = geometry.ring();
+        let slot_size = geometry.ring_slot_size();
+        let receives = match scheme {
+            Scheme::RedoLogging => Receives { region, offset: ring.offset, slot_size, slots: geometry.ring_slots },
+            Scheme::ReadAfterWrite => {
+                let region = device.allocate(u64::from(RECEIVES) * slot_size, Access::NONE)?;
+                Receives { region, offset: 0, slot_size, slots: RECEIVES }
+            }
+        };
+        let hub = Hub::new(port, runtime, geometry, region, receives)?;
+        let state = RefCell::new(State {
+            storage: Storage::new(memory.clone(), geometry),
+            pending: VecDeque::new(),
+            newest: HashMap::new(),
+            free: (0..u64::from(geometry.ring_slots)).collect(),
+            waiting: VecDeque::new(),
+        });
+        Ok(Self { hub, scheme, geometry, memory, state })
+    }
+
+    /// Serves until `stop` says so.
+    pub async fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), PublishedError> {
+        while !stop() {
+            let idle = self.state.borrow().pending.is_empty();
+            self.hub.wait(if idle { STOP_CHECK_NS } else { POLL_NS }).await;
+            for gone in self.hub.take_events() {
+                self.forget(gone);
+            }
+            let mut any = false;
+            while let Some(arrival) = self.hub.take_arrival() {
+                any = true;
+                self.serve(&arrival).await?;
+            }
+            // A third of the ring at a time, as in the artefact; one record when nobody asks for anything.
+            let crowded = self.state.borrow().pending.len() as u64 > u64::from(self.geometry.ring_slots) / 3;
+            if crowded || !any {
+                let count = if crowded { self.geometry.ring_slots / 3 } else { 1 };
+                for _ in 0..count.max(1) {
+                    if !self.apply_one().await? {
+                        break;
+                    }
+                }
+            }
+            self.serve_waiting();
+        }
+        Ok(())
+    }
+
+    async fn serve(&self, arrival: &Arrival) -> Result<(), PublishedError> {
+        let bytes = self.hub.bytes(arrival);
+        let record = Record::parse(&bytes, self.geometry.key_size, self.geometry.value_size);
+        let Some(record) = record else { return Err(PublishedError::Protocol("a record that is not whole")) };
+        match record.ask {
+            Ask::Get => {
+                let answer = match self.look_up(record.key) {
+                    Some(value) => Message::answer(Outcome::Done, 0, value),
+                    None => Message::answer(Outcome::Absent, 0, Vec::new()),
+                };
+                self.hub.repost(arrival.slot)?;
+                self.hub.send(arrival.qp, &answer);
+            }
+            Ask::Place => {
+                self.hub.repost(arrival.slot)?;
+                self.state.borrow_mut().waiting.push_back((arrival.qp, record.key.to_vec()));
+                self.serve_waiting();
+            }
+            Ask::Put | Ask::Delete => {
+                // The record is in the redo log already: it is the receive queue.
+                let span = Span::new(self.hub.slot_offset(arrival.slot), bytes.len() as u64);
+                let _durable = persist(&*self.memory, &[span]).await?;
+                let state = &mut *self.state.borrow_mut();
+                state.pending.push_back(Pending { slot: arrival.slot, key: record.key.to_vec(), writer: arrival.qp });
+                state.newest.insert(record.key.to_vec(), arrival.slot);
+                let outcome = if state.storage.has_room() { Outcome::Done } else { Outcome::Full };
+                self.hub.send(arrival.qp, &Message::answer(outcome, 0, Vec::new()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives slots of the ring to those who wait for one.
+    fn serve_waiting(&self) {
+        let state = &mut *self.state.borrow_mut();
+        while let Some((qp, key)) = state.waiting.pop_front() {
+            let Some(slot) = state.free.pop_front() else {
+                state.waiting.push_front((qp, key));
+                return;
+            };
+            let offset = self.slot_offset(slot);
+            // What lay there before must not be taken for what comes.
+            self.memory.store(offset, 0);
+            state.pending.push_back(Pending { slot, key, writer: qp });
+            self.hub.send(qp, &Message::answer(Outcome::Done, offset, Vec::new()));
+        }
+    }
+
+    fn slot_offset(&self, slot: u64) -> u64 {
+        self.geometry.ring().offset + slot * self.geometry.ring_slot_size()
+    }
+
+    fn slot_bytes(&self, slot: u64) -> Vec<u8> {
+        let size = self.geometry.ring_slot_size() as usize;
+        let mut bytes = vec![0; size];
+        self.memory.read(self.slot_offset(slot), &mut bytes);
+        bytes
+    }
+
+    /// First the log or ring, then the destination.
+    fn look_up(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let state = self.state.borrow();
+        let Geometry { key_size, value_size, .. } = self.geometry;
+        let slots: Vec<u64> = match self.scheme {
+            Scheme::RedoLogging => state.newest.get(key).copied().into_iter().collect(),
+            Scheme::ReadAfterWrite => state.pending.iter().rev().filter(|slot| slot.key == key).map(|slot| slot.slot).collect(),
+        };
+        for slot in slots {
+            let bytes = self.slot_bytes(slot);
+            if let Some(record) = Record::parse(&bytes, key_size, value_size).filter(|record| record.key == key) {
+                return (record.ask == Ask::Put).then(|| record.value.to_vec());
+            }
+        }
+        state.storage.get(key)
+    }
+
+    /// Applies the oldest record, if it is there; whether it was.
+    async fn apply_one(&self) -> Result<bool, PublishedError> {
+        let Geometry { key_size, value_size, .. } = self.geometry;
+        let Some(slot) = self.state.borrow().pending.front().map(|pending| pending.slot) else { return Ok(false) };
+        let bytes = self.slot_bytes(slot);
+        let Some(record) = Record::parse(&bytes, key_size, value_size) else { return Ok(false) };
+        let applied = match record.ask {
+            Ask::Put => self.state.borrow_mut().storage.put(record.key, record.value),
+            _ => Ok(self.state.borrow_mut().storage.delete(record.key)),
+        };
+        match applied {
+            Ok(spans) => drop(persist(&*self.memory, &spans).await?),
+            // The writer was told when it asked, or nobody can be told any more.
+            Err(PublishedError::Full) => {}
+            Err(error) => return Err(error),
+        }
+        {
+            let state = &mut *self.state.borrow_mut();
+            state.pending.pop_front();
+            if state.newest.get(record.key) == Some(&slot) {
+                state.newest.remove(record.key);
+            }
+        }
+        self.give_back(slot)?;
+        Ok(true)
+    }
+
+    fn give_back(&self, slot: u64) -> Result<(), PublishedError> {
+        match self.scheme {
+            Scheme::RedoLogging => self.hub.repost(slot),
+            Scheme::ReadAfterWrite => {
+                self.state.borrow_mut().free.push_back(slot);
+                Ok(())
+            }
+        }
+    }
+
+    /// A client is gone: what it was given a slot for and did not write will not come.
+    fn forget(&self, qp: QueuePair) {
+        let Geometry { key_size, value_size, .. } = self.geometry;
+        let state = &mut *self.state.borrow_mut();
+        state.waiting.retain(|(waiting, _)| *waiting != qp);
+        if self.scheme == Scheme::ReadAfterWrite {
+            let State { pending, free, .. } = state;
+            pending.retain(|slot| {
+                let keep = slot.writer != qp || Record::parse(&self.slot_bytes(slot.slot), key_size, value_size).is_some();
+                if !keep {
+                    free.push_back(slot.slot);
+                }
+                keep
+            });
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What can go wrong.
+
+use stonecast_fabric::{DeviceError, Status};
+use stonecast_media::PersistError;
+
+/// An operation of a published design failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishedError {
+    /// The device refused.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// Bytes could not be made durable.
+    #[error(transparent)]
+    Persist(#[from] PersistError),
+    /// A work request failed; the connection is of no use any more.
+    #[error("a work request failed: {0:?}")]
+    Failed(Status),
+    /// The server refused the connection, or is gone.
+    #[error("no connection: {0}")]
+    Connection(String),
+    /// A key or value of another length than the store's.
+    #[error("{what} has {size} bytes, but this store's have {expected}: published designs have one length for all")]
+    Size {
+        /// Key or value.
+        what: &'static str,
+        /// Its length.
+        size: usize,
+        /// The store's.
+        expected: usize,
+    },
+    /// The table or the log is full.
+    #[error("no space: the published design cannot take more")]
+    Full,
+    /// The peer said something that makes no sense.
+    #[error("the peer's message makes no sense: {0}")]
+    Protocol(&'static str),
+}

@@ -1,0 +1,33 @@
+//! Published designs as their papers have them: Erda and the two schemes that it was compared with, Redo Logging and Read
+//! After Write. They are here to be measured and to show their flaws; **nobody should keep data in them**. What is wrong with
+//! them is kept wrong on purpose (`docs/figures/erda.md` and the tests list it); where the paper and its artefact differ, the paper
+//! is followed.
+//!
+//! ```text
+//!   ErdaServer / ErdaClient           erda/        client-direct, zero-copy, a word with two versions
+//!   BaselineServer / BaselineClient   baseline/    the server copies from a log or ring to the place
+//!          both on: Table (hopscotch hashing), Hub and Link (connections), Geometry (where what lies)
+//! ```
+//!
+//! All keys of a store have one length and all values another, as in the artefact, so that an object carries no lengths and
+//! the published counts of bytes hold exactly.
+//!
+//! Source: X. Liu, Y. Hua, X. Li, Q. Liu, *Write-Optimized and Consistent RDMA-based NVM Systems*.
+#![forbid(unsafe_code)]
+
+mod baseline;
+mod erda;
+mod error;
+mod geometry;
+mod hub;
+mod link;
+mod message;
+mod object;
+mod table;
+
+pub use baseline::{BaselineClient, BaselineServer, Scheme};
+pub use erda::{CleaningState, ErdaClient, ErdaOptions, ErdaServer};
+pub use error::PublishedError;
+pub use geometry::Geometry;
+pub use hub::SERVER_COMPLETIONS;
+pub use link::CLIENT_COMPLETIONS;

@@ -1,0 +1,255 @@
+//! The client's side of a connection: one operation at a time.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use stonecast_fabric::{
+    Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue,
+    ReceiveRequest, RemoteAddress, Rkey, Status,
+};
+
+use crate::PublishedError;
+use crate::geometry::Geometry;
+use crate::hub::Hub;
+use crate::message::Message;
+
+/// Receive buffers of a client.
+pub(crate) const CLIENT_RECEIVES: u32 = 32;
+/// Entries of the completion queues that a client's port needs.
+pub const CLIENT_COMPLETIONS: u32 = 64;
+/// Work requests that a client has under way, at most.
+const SENDS: u32 = 16;
+/// RNR retries: the server posts a buffer again as soon as it has looked at it.
+const RNR_RETRY_COUNT: u32 = 60_000;
+const RNR_RETRY_DELAY_NS: u64 = 10_000;
+const WORDS: usize = 8;
+
+/// What a server tells a client that it accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Welcome {
+    pub geometry: Geometry,
+    pub number: u32,
+    pub memory_address: u64,
+    pub memory_rkey: Rkey,
+    pub request_address: u64,
+    pub request_rkey: Rkey,
+}
+
+impl Welcome {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut words = self.geometry.to_words().to_vec();
+        words.extend([self.number.into(), self.memory_address, self.memory_rkey.0.into()]);
+        words.extend([self.request_address, self.request_rkey.0.into()]);
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    pub fn parse(bytes: &[u8]) -> Result<Self, PublishedError> {
+        let (words, []) = bytes.as_chunks::<8>() else { return Err(PublishedError::Protocol("a welcome of another length")) };
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let (geometry, rest) = words.split_first_chunk::<WORDS>().ok_or(PublishedError::Protocol("a short welcome"))?;
+        let &[number, memory_address, memory_rkey, request_address, request_rkey] = rest else {
+            return Err(PublishedError::Protocol("a welcome of another length"));
+        };
+        Ok(Self {
+            geometry: Geometry::from_words(*geometry)?,
+            number: number as u32,
+            memory_address,
+            memory_rkey: Rkey(memory_rkey as u32),
+            request_address,
+            request_rkey: Rkey(request_rkey as u32),
+        })
+    }
+}
+
+/// See the module documentation.
+pub(crate) struct Link {
+    port: Rc<Port>,
+    qp: QueuePair,
+    pub welcome: Welcome,
+    /// One area for what is read, one for what is sent.
+    local: MemoryRegion,
+    area: u64,
+    receives: MemoryRegion,
+    slot_size: u64,
+    arrived: VecDeque<Message>,
+    gone: bool,
+}
+
+impl Link {
+    /// Connects to the server at `address`.
+    pub async fn connect(port: Rc<Port>, address: &str, slot_size: u64) -> Result<Self, PublishedError> {
+        let device = port.device().clone();
+        let receives = device.allocate(u64::from(CLIENT_RECEIVES) * slot_size, Access::NONE)?;
+        let qp = device.create_queue_pair(QueuePairOptions {
+            send_cq: port.send_cq(),
+            receive_cq: port.receive_cq(),
+            shared_receive_queue: None,
+            send_capacity: SENDS,
+            receive_capacity: CLIENT_RECEIVES,
+            rnr_retry_count: RNR_RETRY_COUNT,
+            rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
+        })?;
+        let all: Vec<ReceiveRequest> = (0..u64::from(CLIENT_RECEIVES)).map(|slot| buffer(receives, slot, slot_size)).collect();
+        device.post_receive(ReceiveQueue::Own(qp), &all)?;
+        device.connect(qp, address, b"")?;
+        let welcome = loop {
+            port.activity().await;
+            match port.take_event() {
+                Some(ConnectionEvent::Established { private_data, .. }) => break Welcome::parse(&private_data)?,
+                Some(ConnectionEvent::Rejected { reason, .. }) => return Err(PublishedError::Connection(reason)),
+                Some(ConnectionEvent::Disconnected { .. }) => {
+                    return Err(PublishedError::Connection("the server is gone".to_owned()));
+                }
+                _ => {}
+            }
+        };
+        if slot_size < Hub::message_size(&welcome.geometry) {
+            return Err(PublishedError::Protocol("the store's values are longer than this client's buffers"));
+        }
+        let area = slot_size.max(4096);
+        let local = device.allocate(2 * area, Access::NONE)?;
+        let (arrived, gone) = (VecDeque::new(), false);
+        Ok(Self { port, qp, welcome, local, area, receives, slot_size, arrived, gone })
+    }
+
+    /// Puts `bytes` where they are sent from.
+    fn stage(&self, bytes: &[u8]) -> LocalSpan {
+        self.port.device().memory(self.local).write(self.area, bytes);
+        LocalSpan { region: self.local, offset: self.area, size: bytes.len() as u32 }
+    }
+
+    /// Where `size` bytes are read to.
+    fn scratch(&self, size: usize) -> LocalSpan {
+        LocalSpan { region: self.local, offset: 0, size: size as u32 }
+    }
+
+    async fn submit(&self, operations: &[Operation]) -> Result<(), PublishedError> {
+        match self.port.submit(self.qp, operations).await? {
+            Status::Success => Ok(()),
+            status => Err(PublishedError::Failed(status)),
+        }
+    }
+
+    /// Sends a message that has no answer.
+    pub async fn tell(&self, message: &Message) -> Result<(), PublishedError> {
+        let local = self.stage(&message.encode());
+        self.submit(&[Operation::Send { local }]).await
+    }
+
+    /// Sends a request and waits for its answer.
+    pub async fn ask(&mut self, bytes: &[u8]) -> Result<Message, PublishedError> {
+        let local = self.stage(bytes);
+        self.port.post(self.qp, [Operation::Send { local }])?;
+        self.answer().await
+    }
+
+    /// Writes a request into this client's slot at the server and waits for the answer.
+    pub async fn ask_by_write(&mut self, bytes: &[u8]) -> Result<Message, PublishedError> {
+        let local = self.stage(bytes);
+        let remote = RemoteAddress { address: self.welcome.request_address, rkey: self.welcome.request_rkey };
+        self.port.post(self.qp, [Operation::WriteWithImmediate { local, remote, immediate: self.welcome.number }])?;
+        self.answer().await
+    }
+
+    /// A place in the server's persistent memory.
+    pub fn remote(&self, offset: u64) -> RemoteAddress {
+        RemoteAddress { address: self.welcome.memory_address + offset, rkey: self.welcome.memory_rkey }
+    }
+
+    /// Reads persistent memory of the server.
+    pub async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), PublishedError> {
+        let scratch = self.scratch(into.len().next_multiple_of(8));
+        let mut reads = [ReadInto { remote: self.remote(offset), into }];
+        match self.port.read(self.qp, &mut reads, scratch).await? {
+            Status::Success => Ok(()),
+            status => Err(PublishedError::Failed(status)),
+        }
+    }
+
+    /// Writes persistent memory of the server: done when the server's NIC has it.
+    pub async fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), PublishedError> {
+        let local = self.stage(bytes);
+        self.submit(&[Operation::Write { local, remote: self.remote(offset) }]).await
+    }
+
+    /// Writes, and reads the last byte back, which forces what was written out of the NIC.
+    pub async fn write_and_read(&self, offset: u64, bytes: &[u8]) -> Result<(), PublishedError> {
+        let local = self.stage(bytes);
+        let last = bytes.len() as u64 - 1;
+        let write = Operation::Write { local, remote: self.remote(offset) };
+        self.submit(&[write, Operation::Read { local: self.scratch(1), remote: self.remote(offset + last) }]).await
+    }
+
+    /// Takes what has arrived without waiting.
+    pub fn collect(&mut self) -> Result<(), PublishedError> {
+        let device = self.port.device().clone();
+        while let Some(received) = self.port.take_received() {
+            if received.status != Status::Success {
+                self.gone = true;
+                continue;
+            }
+            let request = buffer(self.receives, received.wr_id, self.slot_size);
+            let mut bytes = vec![0; u64::from(received.placement.size).min(self.slot_size) as usize];
+            device.memory(self.receives).read(request.local.offset, &mut bytes);
+            device.post_receive(ReceiveQueue::Own(self.qp), &[request])?;
+            self.arrived.push_back(Message::parse(&bytes)?);
+        }
+        while let Some(event) = self.port.take_event() {
+            self.gone |= matches!(event, ConnectionEvent::Disconnected { .. });
+        }
+        Ok(())
+    }
+
+    /// Takes a message that is no answer, if one has arrived.
+    pub fn take_notice(&mut self) -> Result<Option<Message>, PublishedError> {
+        self.collect()?;
+        let position = self.arrived.iter().position(|message| message.outcome().is_err());
+        Ok(position.and_then(|position| self.arrived.remove(position)))
+    }
+
+    async fn answer(&mut self) -> Result<Message, PublishedError> {
+        loop {
+            self.collect()?;
+            if let Some(position) = self.arrived.iter().position(|message| message.outcome().is_ok()) {
+                return Ok(self.arrived.remove(position).expect("just found"));
+            }
+            if self.gone {
+                return Err(PublishedError::Connection("the server is gone".to_owned()));
+            }
+            self.port.activity().await;
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        let _ = self.port.destroy_queue_pair(self.qp);
+    }
+}
+
+fn buffer(region: MemoryRegion, slot: u64, slot_size: u64) -> ReceiveRequest {
+    ReceiveRequest { wr_id: slot, local: LocalSpan { region, offset: slot * slot_size, size: slot_size as u32 } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_welcome_survives_the_wire_and_nonsense_is_refused() {
+        let welcome = Welcome {
+            geometry: Geometry::for_keys(20, 64, 100, 100),
+            number: 7,
+            memory_address: 1 << 40,
+            memory_rkey: Rkey(9),
+            request_address: 77,
+            request_rkey: Rkey(3),
+        };
+        let bytes = welcome.encode();
+        assert!(bytes.len() <= 196, "private data of a connection");
+        assert_eq!(Welcome::parse(&bytes).unwrap(), welcome);
+        assert!(Welcome::parse(&bytes[8..]).is_err());
+        assert!(Welcome::parse(&bytes[1..]).is_err());
+        assert!(Welcome::parse(&[]).is_err());
+    }
+}
