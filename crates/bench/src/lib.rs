@@ -14,6 +14,7 @@ mod measured;
 mod noise;
 pub mod peers;
 mod result;
+pub mod sim;
 
 pub use data_set::DataSet;
 pub use latency::{Latencies, Stopwatch, clock_look_ns, timing_interval};

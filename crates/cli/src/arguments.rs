@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
 use crate::commands::Sim;
-use crate::values::{Address, Size};
+use crate::values::{Address, Fabric, Size};
 
 pub use gateway::GatewayFlags;
 
@@ -260,9 +260,10 @@ pub enum Bench {
     ///
     /// Without --connect it starts a server on a pool of its own and removes both at the end.
     #[command(after_help = "\
-Example: reads alone, then half updates with sixteen in flight on a durable pool
+Example: reads alone, half updates with sixteen in flight on a durable pool, the same between simulated machines
   stonecast bench ycsb --workload c
-  stonecast bench ycsb --workload a --in-flight 16 --durability power")]
+  stonecast bench ycsb --workload a --in-flight 16 --durability power
+  stonecast bench ycsb --workload a --fabric sim:connectx5-rowan --clients 8")]
     Ycsb(Box<Ycsb>),
 }
 
@@ -290,15 +291,19 @@ pub struct Ycsb {
     /// Reads that are asked for in one multi_get.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub batch: u32,
-    /// How long to measure.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, conflicts_with = "ops")]
-    pub seconds: f64,
+    /// How long to measure [default: 10, in the simulated world 0.05 of its seconds].
+    #[arg(long, value_name = "SECONDS", conflicts_with = "ops")]
+    pub seconds: Option<f64>,
     /// How many operations to measure instead, over all clients.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub ops: Option<u64>,
     /// Seed of keys and values; the same seed asks for the same.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// What server and clients go through: shm, or sim:PROFILE, machines in virtual time; PROFILE is connectx3-erda,
+    /// connectx3-asymnvm, connectx4-taxonomy, connectx5-rowan or modern.
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub fabric: Fabric,
     /// What writes survive, for the server that this command starts.
     #[arg(long, value_enum, default_value = "process", conflicts_with = "connect")]
     pub durability: DurabilityArgument,
@@ -378,6 +383,17 @@ mod tests {
     #[test]
     fn the_definition_has_no_contradictions() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_names_every_simulated_machine() {
+        let mut command = Arguments::command();
+        let ycsb = command.find_subcommand_mut("bench").and_then(|bench| bench.find_subcommand_mut("ycsb"));
+        let help = ycsb.expect("it is there").render_long_help().to_string();
+        let words: Vec<&str> = help.split([' ', '\n', ',', ';', '.']).collect();
+        for profile in stonecast_fabric_sim::Profile::ALL {
+            assert!(words.contains(&profile.name), "{help}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use stonecast_fabric_sim::Profile;
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +105,39 @@ impl<'de> Deserialize<'de> for Size {
             }
         }
         deserializer.deserialize_any(SizeVisitor)
+    }
+}
+
+/// What server and clients of a benchmark go through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fabric {
+    /// Shared memory.
+    SharedMemory,
+    /// Simulated machines of this kind.
+    Simulated(Box<Profile>),
+}
+
+impl FromStr for Fabric {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "shm" {
+            return Ok(Self::SharedMemory);
+        }
+        let profile = text.strip_prefix("sim:").and_then(Profile::by_name);
+        profile.map(|profile| Self::Simulated(Box::new(profile))).ok_or_else(|| {
+            let names: Vec<String> = Profile::ALL.iter().map(|profile| format!("sim:{}", profile.name)).collect();
+            format!("a fabric is shm, {}", names.join(", "))
+        })
+    }
+}
+
+impl fmt::Display for Fabric {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SharedMemory => formatter.write_str("shm"),
+            Self::Simulated(profile) => write!(formatter, "sim:{}", profile.name),
+        }
     }
 }
 

@@ -94,20 +94,22 @@ const LIMIT_MAX: Duration = Duration::from_secs(2);
 /// Between two calls of the watcher.
 const WATCH_EVERY: Duration = Duration::from_millis(100);
 
-/// Operations of the options that contradict each other.
-fn check(options: &YcsbOptions) -> Result<(), YcsbError> {
-    if options.clients == 0 || options.in_flight == 0 || options.batch == 0 || options.data.keys == 0 {
-        return Err(YcsbError::Options("clients, operations in flight, the batch and the keys are at least 1"));
+impl YcsbOptions {
+    /// What of the options contradicts each other.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        if self.clients == 0 || self.in_flight == 0 || self.batch == 0 || self.data.keys == 0 {
+            return Err("clients, operations in flight, the batch and the keys are at least 1");
+        }
+        if self.batch > 1 && (self.mix != Mix::C || self.in_flight > 1) {
+            return Err("a batch of more than 1 needs workload c and one operation in flight");
+        }
+        Ok(())
     }
-    if options.batch > 1 && (options.mix != Mix::C || options.in_flight > 1) {
-        return Err(YcsbError::Options("a batch of more than 1 needs workload c and one operation in flight"));
-    }
-    Ok(())
 }
 
 /// Measures. `watch` is told now and then which share (0 to 1) of the measured part is over.
 pub fn run(target: &Target, options: &YcsbOptions, mut watch: impl FnMut(f64)) -> Result<YcsbResult, YcsbError> {
-    check(options)?;
+    options.check().map_err(YcsbError::Options)?;
     let sequence = Arc::new(Sequence::new(SequenceOptions {
         mix: options.mix,
         distribution: options.distribution,

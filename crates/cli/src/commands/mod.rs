@@ -6,6 +6,7 @@ mod key_value;
 mod offline;
 mod serve;
 mod sim;
+mod sim_ycsb;
 mod stat;
 mod ycsb;
 

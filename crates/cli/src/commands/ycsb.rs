@@ -17,11 +17,17 @@ use stonecast_log::record_size;
 use stonecast_store_direct::limits::VALUE_SIZE_MAX;
 use stonecast_workload::{Distribution, KeyName, Mix};
 
+use super::sim_ycsb;
 use crate::arguments::{DistributionArgument, DurabilityArgument, WorkloadArgument, Ycsb};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
+use crate::values::Fabric;
 
+/// How long is measured.
+const SECONDS: f64 = 10.0;
+/// How long is measured in virtual time: some hundred thousand operations.
+const SIMULATED_SECONDS: f64 = 0.05;
 /// Where a pool that need not survive power loss is put.
 const MEMORY: &str = "/dev/shm";
 /// More puts than a client does in a second, so that the pool does not fill: it is not cleaned yet.
@@ -33,7 +39,10 @@ const CAPACITY_STEP: u64 = 256 << 20;
 
 /// See the module documentation.
 pub fn run(flags: &Ycsb) -> Result<(), Failure> {
-    let options = options_of(flags)?;
+    if let Fabric::Simulated(profile) = &flags.fabric {
+        return sim_ycsb::run(flags, **profile, options_of(flags, SIMULATED_SECONDS)?);
+    }
+    let options = options_of(flags, SECONDS)?;
     let own = if flags.connect.is_some() { None } else { Some(start_server(flags, &options)?) };
     let address = match (&own, &flags.connect) {
         (Some(server), _) => server.address(),
@@ -52,11 +61,11 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
     if flags.json { output::json(&result) } else { output::table(&rows(&result)) }
 }
 
-fn options_of(flags: &Ycsb) -> Result<YcsbOptions, Failure> {
+fn options_of(flags: &Ycsb, default_seconds: f64) -> Result<YcsbOptions, Failure> {
     if flags.value_size.0 > VALUE_SIZE_MAX as u64 {
         return Err(Failure::usage(format!("--value-size is at most {VALUE_SIZE_MAX} bytes")));
     }
-    let seconds = Duration::try_from_secs_f64(flags.seconds).ok().filter(|time| !time.is_zero());
+    let seconds = Duration::try_from_secs_f64(flags.seconds.unwrap_or(default_seconds)).ok().filter(|time| !time.is_zero());
     let seconds = seconds.ok_or_else(|| Failure::usage("--seconds is a time greater than 0"))?;
     Ok(YcsbOptions {
         mix: match flags.workload {
@@ -74,7 +83,7 @@ fn options_of(flags: &Ycsb) -> Result<YcsbOptions, Failure> {
         in_flight: flags.in_flight,
         batch: flags.batch,
         amount: flags.ops.map_or(Amount::Time(seconds), Amount::Operations),
-        with_limit: true,
+        with_limit: flags.fabric == Fabric::SharedMemory,
     })
 }
 
@@ -135,7 +144,7 @@ fn clean_up_on_signals(pool: PathBuf) -> Result<(), Failure> {
     Ok(())
 }
 
-fn rows(result: &YcsbResult) -> Vec<(&'static str, String)> {
+pub(super) fn rows(result: &YcsbResult) -> Vec<(&'static str, String)> {
     let microseconds = |nanoseconds: u64| format!("{:.2} us", nanoseconds as f64 / 1000.0);
     let of_limit = |limit: f64| format!("{limit:.0} operations/s, reached {:.2} of it", result.ops_per_s / limit);
     vec![

@@ -2,6 +2,7 @@
 
 mod backing;
 mod damage;
+mod evictions;
 mod lines;
 mod medium;
 mod memory;

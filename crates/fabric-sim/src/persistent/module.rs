@@ -24,6 +24,7 @@ use stonecast_media::{Blob, Ddio, DeclaredPlatform, PersistenceDomain};
 use crate::faults::{Fault, FaultState};
 use crate::image::Image;
 use crate::persistent::damage::Recent;
+use crate::persistent::evictions::Evictions;
 use crate::persistent::lines::{Lines, NEVER};
 use crate::persistent::medium::{Medium, MediumCounts};
 use crate::profile::Profile;
@@ -61,6 +62,19 @@ struct Content {
     medium: Medium,
     /// Kept where somebody asked for it.
     recent: Option<Recent>,
+    evictions: Evictions,
+}
+
+impl Content {
+    /// Lines were stored to that nobody needs to write back: others leave the caches for them.
+    fn note_dirty(&mut self, offset: u64, size: usize, now: Nanoseconds) {
+        let lines = Span::new(offset, size as u64).widen(LINE_SIZE as u64);
+        for line in lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64 {
+            if let Some(leaving) = self.evictions.store(line) {
+                self.medium.accept(leaving, now);
+            }
+        }
+    }
 }
 
 impl Module {
@@ -85,6 +99,7 @@ impl Module {
                 lines: Lines::default(),
                 medium,
                 recent: None,
+                evictions: Evictions::default(),
             }),
             blobs: RefCell::new(blobs),
             prepared: RefCell::new(prepared),
@@ -108,9 +123,13 @@ impl Module {
         self.content.borrow().lines.noted()
     }
 
-    /// Counts what the medium still holds in its buffer as written.
+    /// Counts what caches and the medium still hold in their buffers as written.
     pub fn drain(&self) {
-        self.content.borrow_mut().medium.drain();
+        let content = &mut *self.content.borrow_mut();
+        for leaving in content.evictions.drain() {
+            content.medium.accept(leaving, self.time.now());
+        }
+        content.medium.drain();
     }
 
     /// Lets no more than `bytes` be allocated.
@@ -178,10 +197,18 @@ impl Module {
         self.content.borrow().visible.load(offset)
     }
 
+    /// Whether lines stay in the caches until others need their place.
+    fn caches_are_saved(&self) -> bool {
+        matches!(self.platform.persistence_domain, PersistenceDomain::Mhp | PersistenceDomain::Wsp)
+    }
+
     /// A core stores.
     pub(crate) fn store_from_core(&self, offset: u64, bytes: &[u8]) {
         let content = &mut *self.content.borrow_mut();
         content.visible.write(offset, bytes);
+        if self.caches_are_saved() {
+            content.note_dirty(offset, bytes.len(), self.time.now());
+        }
         match self.platform.persistence_domain {
             // Nothing survives, or everything that is visible does: there is nothing to decide.
             PersistenceDomain::Volatile | PersistenceDomain::Wsp => {}
@@ -198,6 +225,9 @@ impl Module {
         let now = self.time.now();
         let content = &mut *self.content.borrow_mut();
         content.visible.write(offset, bytes);
+        if self.caches_are_saved() {
+            content.note_dirty(offset, bytes.len(), now);
+        }
         let ddio = self.platform.ddio == Ddio::On;
         let mut latest = now;
         match self.platform.persistence_domain {

@@ -1,0 +1,213 @@
+//! A world with one server of the direct store and any number of clients.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::Runtime;
+use stonecast_fabric::decorate::{Counts, Meter, Observed};
+use stonecast_fabric_sim::{MachineOptions, MediumCounts, Module, Process, Profile, SimBacking, Survivor, World};
+use stonecast_media::{
+    Ddio, DeclaredPlatform, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions, ReceiveBuffers,
+};
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, Server, ServerOptions, StoreError};
+
+/// Where the server listens.
+const ADDRESS: &str = "sim:store";
+/// Entries of the server's completion queues: every receive buffer and every answer of every client.
+const SERVER_COMPLETIONS: u32 = 65_536;
+
+/// What the machines of `profile` promise of their memory.
+///
+/// Rowan's machines bypass the last-level cache; the battery of the present-day one saves everything, caches and NICs
+/// included; the others save what the memory controller has.
+pub fn platform_of(profile: &Profile) -> DeclaredPlatform {
+    let (persistence_domain, ddio) = match profile.name {
+        "connectx5-rowan" => (PersistenceDomain::Dmp, Ddio::Off),
+        "modern" => (PersistenceDomain::Wsp, Ddio::On),
+        _ => (PersistenceDomain::Dmp, Ddio::On),
+    };
+    DeclaredPlatform { persistence_domain, ddio, receive_buffers: ReceiveBuffers::Dram }
+}
+
+/// How to make a scene.
+#[derive(Clone, Debug)]
+pub struct SceneOptions {
+    /// All machines.
+    pub profile: Profile,
+    /// Log of the pool, bytes.
+    pub capacity: u64,
+    /// Bytes of a segment.
+    pub segment_size: u64,
+    /// Seed of the world and of the pool.
+    pub seed: u64,
+}
+
+/// A world with a server. See the module documentation.
+pub struct Scene {
+    world: World,
+    profile: Profile,
+    server: Process,
+    server_meter: Rc<Meter>,
+    module: Rc<Module>,
+    failure: Rc<RefCell<Option<StoreError>>>,
+}
+
+/// A client, on a machine of its own.
+#[derive(Clone)]
+pub struct SceneClient {
+    /// The connection.
+    pub client: Client,
+    process: Process,
+    meter: Rc<Meter>,
+}
+
+impl Scene {
+    /// A world with a server on a fresh pool.
+    pub fn new(options: &SceneOptions) -> Result<Self, MediaError> {
+        let SceneOptions { profile, capacity, segment_size, seed } = *options;
+        let world = World::new(seed);
+        let platform = platform_of(&profile);
+        let machine = world.machine(MachineOptions { platform, ..MachineOptions::new(profile) });
+        let module = world.module(machine, Survivor::default());
+        let mut entropy = [0; 64];
+        rand::Rng::fill_bytes(&mut stonecast_base::random_from_seed(seed), &mut entropy);
+        let pool = PoolOptions { capacity, segment_size, platform, durability: Durability::Power, entropy };
+        Pool::create(Rc::new(SimBacking::new(&module)), pool)?.close()?;
+        let server = world.process(machine);
+        let server_meter = Rc::<Meter>::default();
+        let failure = Rc::<RefCell<Option<StoreError>>>::default();
+        let scene = Self { world, profile, server, server_meter, module, failure };
+        scene.start();
+        Ok(scene)
+    }
+
+    fn start(&self) {
+        let (process, meter, module) = (self.server.clone(), self.server_meter.clone(), self.module.clone());
+        let failure = self.failure.clone();
+        self.server.runtime().spawn(Box::pin(async move {
+            let ended = serve(&process, meter, &module).await;
+            *failure.borrow_mut() = ended.err();
+        }));
+    }
+
+    /// The world.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// Why the server ended, if it did.
+    pub fn failure(&self) -> Option<StoreError> {
+        self.failure.take()
+    }
+
+    /// A client on a machine of its own.
+    pub fn connect(&self) -> Result<SceneClient, StoreError> {
+        let process = self.world.process(self.world.machine(MachineOptions::new(self.profile)));
+        let meter = Rc::<Meter>::default();
+        let client = self.world.block_on(async {
+            loop {
+                let device = Rc::new(Observed::new(process.open_device(), meter.clone()));
+                let port = process.port_on(device, CLIENT_COMPLETIONS)?;
+                match Client::connect(port, process.runtime(), ADDRESS).await {
+                    // It has not opened its pool yet.
+                    Err(StoreError::Refused { .. }) if self.failure.borrow().is_none() => process.runtime().sleep(100_000).await,
+                    outcome => return outcome,
+                }
+            }
+        })?;
+        Ok(SceneClient { client, process, meter })
+    }
+
+    /// Runs `count` tasks on each of `clients` until all have ended. The first failure is returned.
+    pub fn run_tasks<F>(
+        &self,
+        clients: &[SceneClient],
+        count: u32,
+        task: impl Fn(usize, &SceneClient) -> F,
+    ) -> Result<(), StoreError>
+    where
+        F: Future<Output = Result<(), StoreError>> + 'static,
+    {
+        let crowd = Rc::new(Crowd { running: Cell::new(clients.len() as u32 * count), ..Crowd::default() });
+        for (number, client) in clients.iter().enumerate() {
+            for _ in 0..count {
+                let (crowd, task) = (crowd.clone(), task(number, client));
+                client.process.runtime().spawn(Box::pin(async move {
+                    if let Err(error) = task.await {
+                        crowd.failure.borrow_mut().get_or_insert(error);
+                    }
+                    crowd.running.set(crowd.running.get() - 1);
+                    if crowd.running.get() == 0 {
+                        crowd.waker.take().inspect(Waker::wake_by_ref);
+                    }
+                }));
+            }
+        }
+        self.world.block_on(poll_fn(|context| {
+            if crowd.running.get() == 0 {
+                return Poll::Ready(());
+            }
+            crowd.waker.set(Some(context.waker().clone()));
+            Poll::Pending
+        }));
+        crowd.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Lets what is under way come to rest: the server's last write-backs, buffers that it posts again.
+    pub fn rest(&self) {
+        self.world.block_on(self.world.observer().sleep(50_000));
+    }
+
+    /// What the server's port did.
+    pub fn server_counts(&self) -> Counts {
+        self.server_meter.counts()
+    }
+
+    /// Nanoseconds that the server's core worked.
+    pub fn server_busy_ns(&self) -> Nanoseconds {
+        self.server.core_busy_ns()
+    }
+
+    /// What the persistent medium did, its buffer written out.
+    pub fn medium_counts(&self) -> MediumCounts {
+        self.module.drain();
+        self.module.counts()
+    }
+}
+
+impl SceneClient {
+    /// What its port did.
+    pub fn counts(&self) -> Counts {
+        self.meter.counts()
+    }
+
+    /// Nanoseconds that its core worked.
+    pub fn busy_ns(&self) -> Nanoseconds {
+        self.process.core_busy_ns()
+    }
+
+    /// Its clock and its tasks.
+    pub fn runtime(&self) -> Rc<dyn Runtime> {
+        self.process.runtime()
+    }
+}
+
+/// Tasks that somebody waits for.
+#[derive(Default)]
+struct Crowd {
+    running: Cell<u32>,
+    failure: RefCell<Option<StoreError>>,
+    waker: Cell<Option<Waker>>,
+}
+
+async fn serve(process: &Process, meter: Rc<Meter>, module: &Rc<Module>) -> Result<(), StoreError> {
+    let (pool, _) = Pool::open(Rc::new(SimBacking::new(module)), OpenMode::Serve)?;
+    let port = process.port_on(Rc::new(Observed::new(process.open_device(), meter)), SERVER_COMPLETIONS)?;
+    let device = port.device().clone();
+    let (server, _) = Server::open(pool, port, process.runtime(), ServerOptions::default()).await?;
+    device.listen(ADDRESS)?;
+    server.run(&|| false).await
+}

@@ -1,0 +1,76 @@
+//! What each operation costs, compared with what it cost: `tests/costs.txt`.
+//!
+//! `STONECAST_WRITE_COSTS=1 cargo test --package stonecast-bench costs` writes the file anew; a commit that changes it says
+//! which costs changed, and why.
+
+use std::fs;
+use std::path::Path;
+
+use stonecast_bench::sim::{Cost, costs, print_costs};
+use stonecast_fabric_sim::Profile;
+
+const UPDATE: &str = "STONECAST_WRITE_COSTS";
+const EXPLANATION: &str = "\
+What one operation of the direct store costs, one at a time. Sizes are bytes, times nanoseconds of virtual time.
+
+trips     batches of work requests that the client posts and waits for
+requests  work requests of client + server
+doorbells of client + server, posting receive buffers again among them
+sent, fetched, answer     bytes of the client's WRITEs and SENDs, of its READs, of the server's SENDs
+lines, fences, syncs      cache lines that the server writes back, fences, syncs of files
+nvm, media                bytes that reach the persistent medium in lines, and that it writes in blocks
+server    CPU time of the server
+latency   from call to answer, without the client's own CPU time
+";
+
+fn everything() -> Vec<(Profile, Vec<Cost>)> {
+    Profile::ALL.into_iter().map(|profile| (profile, costs(&profile).expect("nothing fails here"))).collect()
+}
+
+#[test]
+fn operations_cost_what_they_did() {
+    let tables: Vec<String> = everything().iter().map(|(profile, costs)| print_costs(profile, costs)).collect();
+    let found = format!("{EXPLANATION}\n{}", tables.join("\n"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/costs.txt");
+    if std::env::var_os(UPDATE).is_some() {
+        fs::write(&path, found).expect("the folder of the tests can be written");
+        return;
+    }
+    let expected = fs::read_to_string(&path).expect("the file is a part of the sources");
+    for (found, expected) in found.lines().zip(expected.lines()) {
+        assert_eq!(found, expected, "\nif this is meant to be, write tests/costs.txt anew with {UPDATE}=1");
+    }
+    assert_eq!(found.lines().count(), expected.lines().count());
+}
+
+/// The promises of the design, whatever the profile: reads cost the server nothing, a write is one round trip that carries
+/// its data once, and the medium gets it once.
+#[test]
+fn reads_are_one_sided_and_writes_are_one_trip_with_one_copy() {
+    for (profile, costs) in everything() {
+        for cost in costs {
+            let what = format!("{}: {cost:?}", profile.name);
+            let record = (64 + 24 + cost.value_size as u64).next_multiple_of(64);
+            match cost.operation {
+                "get, there" | "get, absent" | "multi_get of 16" => {
+                    assert_eq!((cost.server_ns, cost.work_requests[1], cost.doorbells[1]), (0, 0, 0), "{what}");
+                    assert_eq!((cost.bytes[0], cost.nvm_bytes, cost.fences), (0, 0, 0), "{what}");
+                    // Bucket, then record; of long values the rest.
+                    let trips = if cost.operation == "get, absent" { 1 } else { 2 };
+                    assert!(cost.round_trips == trips || cost.value_size > 4096, "{what}");
+                }
+                "put, new" | "put, again" | "compare-and-put" => {
+                    assert_eq!((cost.round_trips, cost.work_requests, cost.bytes[1]), (1, [1, 1], 0), "{what}");
+                    assert_eq!(cost.bytes[0], record, "{what}");
+                    // The record once. Where the NIC's write bypasses the caches its stamp follows in a line of its own, and
+                    // NIC and core meet in the caches where nobody writes back.
+                    assert!(cost.nvm_bytes == record || cost.nvm_bytes == record + 64, "{what}");
+                    assert!(cost.fences <= 1 && cost.syncs == 0, "{what}");
+                }
+                "delete" => assert_eq!((cost.round_trips, cost.work_requests), (1, [1, 1]), "{what}"),
+                "delete, absent" | "compare-and-put, other version" => assert_eq!(cost.round_trips, 1, "{what}"),
+                other => panic!("nothing is said of {other}"),
+            }
+        }
+    }
+}
