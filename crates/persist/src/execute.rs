@@ -16,6 +16,7 @@
 //!   holds for a failed flush too.
 //! - What a crash leaves is finished by [`recover`] before anybody connects again.
 
+mod commit;
 mod halves;
 mod message;
 mod posting;
@@ -35,6 +36,7 @@ use crate::platform::{FlushKind, Platform};
 use crate::program::Program;
 use crate::step::Item;
 
+pub use commit::{Commit, NoCommit};
 use halves::Halves;
 pub use replay::{Layout, Replayed, recover};
 pub use requester::REQUESTER_COMPLETIONS;

@@ -62,6 +62,9 @@ pub enum StoreError {
     /// The server could not make the write durable.
     #[error("the server could not make the write durable; its outcome is unknown. See the server's messages")]
     NotPersisted,
+    /// No plan makes writes durable on what the pool declares.
+    #[error("cannot serve durable writes: {0}")]
+    NoPlan(#[from] stonecast_persist::execute::NoCommit),
     /// The fabric refused a call.
     #[error(transparent)]
     Device(#[from] DeviceError),

@@ -27,6 +27,7 @@ use stonecast_fabric::{
 };
 use stonecast_log::LogFormat;
 use stonecast_media::{Blob, Durability, Means, PersistentRegion, Pool, persist};
+use stonecast_persist::execute::Commit;
 
 use crate::error::StoreError;
 use crate::index::Index;
@@ -70,6 +71,8 @@ pub struct Server {
     options: ServerOptions,
     format: LogFormat,
     log: Rc<dyn PersistentRegion>,
+    /// What is done between the receipt of a write and its answer.
+    commit: Commit,
     log_region: MemoryRegion,
     index_region: MemoryRegion,
     srq: SharedReceiveQueue,
@@ -120,6 +123,7 @@ impl Server {
         let Recovered { format, index, space, next_sequence, live_bytes } = recovered;
         let device = port.device().clone();
         let log = pool.log();
+        let commit = Commit::choose(pool.platform(), pool.durability(), log.means())?;
         let log_region = device.register_persistent(log.clone(), Access::REMOTE_READ)?;
         let index_region = device.register(index.memory().clone(), Access::REMOTE_READ)?;
         let srq = device
@@ -132,6 +136,7 @@ impl Server {
             options,
             format,
             log,
+            commit,
             log_region,
             index_region,
             srq,

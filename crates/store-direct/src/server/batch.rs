@@ -19,7 +19,8 @@ use stonecast_log::{
     Condition, Draft, KEY_SIZE_MAX, Kind, RECORD_HEADER_SIZE, Record, RecordHeader, Stamp, UNIT_SIZE, VALUE_SIZE_MAX, check,
     record_size,
 };
-use stonecast_media::{MediaError, Persisted, Region, persist};
+use stonecast_media::{MediaError, Region};
+use stonecast_persist::Persisted;
 
 use super::{Server, State};
 use crate::error::StoreError;
@@ -101,11 +102,12 @@ impl Server {
         }
         self.decide(batch)?;
         if mutant!(PublishBeforeDurable) {
-            let unproven = persist(&*self.log, &[]).await.map_err(MediaError::from)?;
+            let unproven = self.commit.persist(&*self.log, &[]).await.map_err(MediaError::from)?;
             self.publish(batch, Some(&unproven));
         }
         if mutant!(AnswerBeforeDurable) {
-            self.answer_items(batch);
+            let unproven = self.commit.persist(&*self.log, &[]).await.map_err(MediaError::from)?;
+            self.answer_items(batch, Some(&unproven));
             self.send_all_answers();
         }
         let outcome = self.persist_batch(batch).await;
@@ -115,17 +117,19 @@ impl Server {
             // Refusals too may rest on writes of this batch that are not durable now.
             Err(_) => batch.writes.iter_mut().for_each(|write| write.verdict = Verdict::Failed),
         }
-        self.answer_items(batch);
+        self.answer_items(batch, outcome.as_ref().ok().and_then(Option::as_ref));
         self.finish_batch(batch)?;
         outcome.map(drop)
     }
 
-    /// Queues what clients are owed, in the order of their requests.
-    fn answer_items(&self, batch: &mut Batch) {
+    /// Queues what clients are owed, in the order of their requests. Takes the proof that what is done is durable.
+    fn answer_items(&self, batch: &mut Batch, persisted: Option<&Persisted>) {
         for item in std::mem::take(&mut batch.items) {
             match item.what {
                 What::Write(index) => {
                     let Write { verdict, version, .. } = batch.writes[index];
+                    let proven = persisted.is_some() || mutant!(TombstoneLeftOut);
+                    assert!(proven || verdict != Verdict::Done, "what is acknowledged was persisted");
                     self.answer(item.qp, &Answer::Verdict { verdict, version });
                 }
                 What::Answer(answer) => self.answer(item.qp, &answer),
@@ -472,7 +476,7 @@ impl Server {
             leave_out(&mut batch.spans, self.format.segment_size);
         }
         let start = self.runtime.now();
-        let persisted = persist(&*self.log, &batch.spans).await.map_err(MediaError::from)?;
+        let persisted = self.commit.persist(&*self.log, &batch.spans).await.map_err(MediaError::from)?;
         let took = self.runtime.now() - start;
         let state = &mut *self.state.borrow_mut();
         state.persist_ns = took;

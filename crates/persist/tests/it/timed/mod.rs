@@ -7,7 +7,8 @@
 mod log;
 mod stage;
 
-use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
+use stonecast_media::{Ddio, DeclaredPlatform, Durability, Means, PersistenceDomain, ReceiveBuffers};
+use stonecast_persist::execute::Commit;
 use stonecast_persist::{
     FlushKind, Operation, Platform, Program, Scenario, Step, Transport, Update, plan_for, published_platforms, scenarios,
 };
@@ -128,5 +129,27 @@ fn without_traffic_one_step_of_the_published_plans_seems_to_be_for_nothing() {
             && (scenario.operation, scenario.update) == (Operation::Write, Update::Compound { large: false });
         let expected = if atomic { vec![Step::Flush] } else { Vec::new() };
         assert_eq!(without_effect(&scenario, 1, 0), expected, "{}", name(&scenario));
+    }
+}
+
+/// What servers do that decide on each update themselves. Needs the write-back where caches are lost.
+#[test]
+fn what_a_server_commits_survives_on_every_platform_on_which_it_can_be_chosen() {
+    for (persistence_domain, means) in [
+        (PersistenceDomain::PageFile, Means::FileSync),
+        (PersistenceDomain::Dmp, Means::WriteBack),
+        (PersistenceDomain::Mhp, Means::Fence),
+        (PersistenceDomain::Wsp, Means::Fence),
+    ] {
+        for ddio in [Ddio::On, Ddio::Off] {
+            let declared = DeclaredPlatform { persistence_domain, ddio, receive_buffers: ReceiveBuffers::Dram };
+            let commit = Commit::choose(declared, Durability::Power, means).unwrap();
+            let platform = Platform::of(declared);
+            let scenario = Scenario { platform, operation: Operation::WriteImmediate, update: Update::Single };
+            for seed in 0..SEEDS {
+                let outcome = run_once(&scenario, commit.program(), seed, STALL_NS_MAX);
+                assert!(matches!(outcome, Outcome::Sound { .. }), "{}: {outcome:?}", name(&scenario));
+            }
+        }
     }
 }
