@@ -3,8 +3,11 @@
 //! ```text
 //!   profile.toml ── Profile ── Platform ┐
 //!                           Operation   ├─ plan ──▶ Plan = steps of requester and responder, and their cost
-//!                           Update      ┘              │
-//!                                          execute ──▶ Persisted, on any provider
+//!                           Update      ┘            │
+//!                                                    ├─ litmus::prove   sound, and each step necessary: every state, every crash
+//!                                                    ├─ litmus::walk    where everything is at each step
+//!                                                    ├─ execute         Persisted, on any provider
+//!   search::Searcher ── the cheapest sound program ──┘  compared with the tables that were published
 //! ```
 //!
 //! Invariants: everything but [`execute`] is a pure function of its arguments; a [`Plan`] is made by the planner alone; a
@@ -12,11 +15,14 @@
 #![forbid(unsafe_code)]
 
 pub mod execute;
+pub mod litmus;
 mod plan;
 mod platform;
 mod profile;
 mod program;
+mod published;
 mod scenario;
+pub mod search;
 mod step;
 mod words;
 
@@ -25,5 +31,6 @@ pub use plan::{NoPlan, Plan, plan, plan_for};
 pub use platform::{Axis, Contradiction, FlushKind, Platform, Transport};
 pub use profile::Profile;
 pub use program::{Cost, Program};
+pub use published::published;
 pub use scenario::{Operation, Scenario, Update, published_platforms, scenarios};
 pub use step::{Awaited, Item, Message, Party, Step, UnknownStep};

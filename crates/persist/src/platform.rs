@@ -60,8 +60,8 @@ pub struct Platform {
     pub atomic_write: bool,
     /// Whether PCIe may reorder inbound writes (`IBV_ACCESS_RELAXED_ORDERING`).
     pub relaxed_ordering: bool,
-    /// Whether what the NIC has accepted survives a power cut and a reset of the NIC. Only whole-system persistence
-    /// can include NIC buffers, and it need not.
+    /// Whether the NIC delivers what it has accepted even across a reset of the NIC. Whole-system persistence covers power
+    /// cuts; a reset is another matter, and a plan may rely on NIC buffers only where both do no harm.
     pub trusted_nic_buffers: bool,
 }
 
@@ -145,7 +145,7 @@ impl Platform {
             Err(Contradiction { axis, value, other_axis, other_value, reason, allowed })
         };
         if self.trusted_nic_buffers && self.persistence != Wsp {
-            let reason = "NIC buffers survive a power cut only where the whole system does";
+            let reason = "NIC buffers survive only where the whole system does";
             return contradiction(Axis::TrustedNicBuffers, Axis::Persistence, reason, "trusted_nic_buffers = false");
         }
         if self.receive_buffers == ReceiveBuffers::Pm && matches!(self.persistence, Volatile | PageFile) {

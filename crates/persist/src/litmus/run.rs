@@ -1,0 +1,233 @@
+//! Runs for people: what happened, where every piece of data was after each event, and what a power cut would have left.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::step::{Item, Message, Party, Step};
+use crate::words::words;
+
+use super::machine::{Crash, Damage, Event, Fate, Machine, Stage, State};
+
+/// Where a piece of data is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// Not sent, or not copied, yet.
+    Nowhere,
+    /// In the requester's send queue or on the wire.
+    Network,
+    /// In a buffer of the responder's NIC.
+    Nic,
+    /// In the I/O controller, visible.
+    IoController,
+    /// In a cache; on a page file, in the page cache.
+    Cache,
+    /// In the memory controller or the DIMM; on a page file, synced.
+    Controller,
+    /// In a receive buffer in DRAM.
+    Dram,
+    /// Forgotten by a NIC that was reset.
+    Lost,
+}
+
+words! { Place, "place", "nowhere, network, nic, io-controller, cache, controller, dram or lost",
+    Nowhere = "nowhere";
+    Network = "network";
+    Nic = "nic";
+    IoController = "io-controller";
+    Cache = "cache";
+    Controller = "controller";
+    Dram = "dram";
+    Lost = "lost";
+}
+
+/// What a power cut at a moment does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Survival {
+    /// It is gone.
+    Lost,
+    /// Nobody knows: a cache may have been written back early.
+    Either,
+    /// It is there after recovery.
+    Kept,
+}
+
+words! { Survival, "survival", "lost, either or kept",
+    Lost = "lost";
+    Either = "either";
+    Kept = "kept";
+}
+
+/// A piece of data at a moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Piece {
+    /// `a` or `b` at its place, or `message(...)` in a receive buffer.
+    pub name: String,
+    /// Where it is.
+    pub place: Place,
+    /// What a power cut would do to it now.
+    pub survival: Survival,
+}
+
+/// An event and the state after it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Frame {
+    /// What happened: the name of a step, or a sentence about hardware.
+    pub event: String,
+    /// Who did it; nobody's hands are those of hardware.
+    #[serde(skip)]
+    pub party: Option<Party>,
+    /// Where everything is now.
+    pub pieces: Vec<Piece>,
+    /// Whether the requester takes the update for durable now.
+    pub concluded: bool,
+    /// What recovery would find of `a` and `b`, had power failed now.
+    pub survivals: Vec<Survival>,
+}
+
+/// A power cut that ends a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PowerCut {
+    /// The pieces that are kept.
+    pub kept: Vec<String>,
+    /// The promise that it breaks.
+    pub broken: String,
+    #[serde(skip)]
+    damage: Option<Damage>,
+}
+
+impl PowerCut {
+    /// The promise that it breaks.
+    pub fn damage(&self) -> Option<Damage> {
+        self.damage
+    }
+}
+
+/// A run from the start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Run {
+    /// The start, then every event.
+    pub frames: Vec<Frame>,
+    /// How it ends, if with a power cut.
+    pub power_cut: Option<PowerCut>,
+}
+
+impl Run {
+    pub(super) fn new(machine: &Machine, events: &[Event], crash: Option<Crash>) -> Self {
+        let mut state = State::START;
+        let mut frames = vec![frame(machine, state, "start".to_owned(), None)];
+        for event in events {
+            let party = match event {
+                Event::Step(step) => Some(step.party()),
+                _ => None,
+            };
+            let told = tell(machine, *event);
+            machine.successors(state, |possible, next| {
+                if possible == *event {
+                    state = next;
+                }
+            });
+            frames.push(frame(machine, state, told, party));
+        }
+        let power_cut = crash.map(|crash| {
+            let names = pieces(machine, state);
+            let kept =
+                names.iter().filter(|(line, _)| crash.kept >> line & 1 == 1).map(|(_, piece)| piece.name.clone()).collect();
+            PowerCut { kept, broken: crash.damage.to_string(), damage: Some(crash.damage) }
+        });
+        Self { frames, power_cut }
+    }
+
+    /// One line for each event, and one for the power cut.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.frames[1..].iter().map(|frame| frame.event.clone()).collect();
+        if let Some(cut) = &self.power_cut {
+            let kept = if cut.kept.is_empty() { "nothing".to_owned() } else { cut.kept.join(", ") };
+            lines.push(format!("power cut: {kept} survives; {}", cut.broken));
+        }
+        lines
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lost(item) => write!(formatter, "the requester has concluded and {item} is lost"),
+            Self::Reordered => formatter.write_str("b survives without a"),
+        }
+    }
+}
+
+fn frame(machine: &Machine, state: State, event: String, party: Option<Party>) -> Frame {
+    let items: &[Item] = if machine.is_compound() { &[Item::A, Item::B] } else { &[Item::A] };
+    Frame {
+        event,
+        party,
+        pieces: pieces(machine, state).into_iter().map(|(_, piece)| piece).collect(),
+        concluded: machine.has_concluded(state),
+        survivals: items.iter().map(|item| survival(machine.fate_of(state, *item))).collect(),
+    }
+}
+
+/// The pieces of data of a program, each with its bit in [`Crash::kept`].
+fn pieces(machine: &Machine, state: State) -> Vec<(usize, Piece)> {
+    let mut pieces = Vec::new();
+    for (op, post) in machine.posted.iter().enumerate() {
+        let in_dram = post.is_message() && machine.fate_in_memory(op) == Fate::Lost;
+        let name = match post.step {
+            Step::Send(message @ (Message::Value(_) | Message::Both)) => format!("message({message})"),
+            _ => match post.target() {
+                Some(item) => item.to_string(),
+                None => continue,
+            },
+        };
+        let survival = survival(machine.fate(state, op));
+        pieces.push((op, Piece { name, place: place(state.stage(op), in_dram), survival }));
+    }
+    for item in [Item::A, Item::B] {
+        if machine.copies(item) {
+            let stage = state.copy(item);
+            let piece = Piece { name: item.to_string(), place: place(stage, false), survival: survival(machine.fate_at(stage)) };
+            pieces.push((machine.posted.len() + item as usize, piece));
+        }
+    }
+    pieces
+}
+
+fn place(stage: Stage, in_dram: bool) -> Place {
+    match stage {
+        Stage::Unposted => Place::Nowhere,
+        Stage::Queued => Place::Network,
+        Stage::Nic => Place::Nic,
+        Stage::Lost => Place::Lost,
+        _ if in_dram => Place::Dram,
+        Stage::Visible => Place::IoController,
+        Stage::Cache => Place::Cache,
+        Stage::Controller => Place::Controller,
+    }
+}
+
+fn survival(fate: Fate) -> Survival {
+    match fate {
+        Fate::Lost => Survival::Lost,
+        Fate::Either => Survival::Either,
+        Fate::Kept => Survival::Kept,
+    }
+}
+
+/// An event as a sentence.
+fn tell(machine: &Machine, event: Event) -> String {
+    let name = |op: usize| {
+        let step = machine.posted[op].step.to_string();
+        step.trim_start_matches("rq.").to_owned()
+    };
+    match event {
+        Event::Step(step) => step.to_string(),
+        Event::Arrives(op) => format!("{} reaches the responder's NIC", name(op)),
+        Event::TakesEffect(op) if machine.posted[op].step == Step::Flush => "flush is answered".to_owned(),
+        Event::TakesEffect(op) => format!("{} becomes visible", name(op)),
+        Event::Drains(op) if machine.inbound_to_cache() => format!("{} moves into the cache", name(op)),
+        Event::Drains(op) => format!("{} moves into the memory controller", name(op)),
+        Event::Reset => "the responder's NIC resets".to_owned(),
+    }
+}

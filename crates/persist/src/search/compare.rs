@@ -1,0 +1,50 @@
+//! What the search found against what was published.
+
+use crate::litmus::{Run, Verdict, check};
+use crate::program::Program;
+use crate::published::published;
+use crate::scenario::Scenario;
+
+use super::{Scope, Searcher};
+
+/// How the search's result relates to the published program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// Both cost the same.
+    Same,
+    /// The search found a cheaper one.
+    Cheaper,
+    /// The published program breaks its promise in this run.
+    PublishedUnsound(Run),
+}
+
+/// One scenario, looked up and searched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// What the tables say.
+    pub published: Program,
+    /// The cheapest sound program.
+    pub found: Program,
+    /// How they differ.
+    pub difference: Difference,
+}
+
+/// Searches a scenario of the taxonomy and compares. `None` for other scenarios, and where no program is sound.
+///
+/// # Panics
+/// If the search missed a sound published program that is cheaper than what it found: it would be broken.
+pub fn compare(searcher: &mut Searcher, scenario: &Scenario, scope: Scope) -> Option<Comparison> {
+    let published = published(scenario)?;
+    let found = searcher.cheapest(&scenario.platform, scenario.operation, scenario.update, scope)?;
+    let difference = match check(&scenario.platform, &published, scenario.update) {
+        Verdict::Broken(run) | Verdict::Stuck(run) => Difference::PublishedUnsound(run),
+        Verdict::Sound { .. } if found.cost() == published.cost() => Difference::Same,
+        Verdict::Sound { .. } => {
+            assert!(found.cost() < published.cost(), "the search missed {published}, which is cheaper than {found}");
+            Difference::Cheaper
+        }
+    };
+    Some(Comparison { scenario: *scenario, published, found, difference })
+}

@@ -1,0 +1,291 @@
+//! The programs that the search looks at.
+//!
+//! All programs over the steps of requester and responder, up to [`LENGTH_MAX`] steps, in which each value is carried once.
+//! Not enumerated are programs that another one beats or equals in cost and promises no less:
+//!
+//! - A requester that ends without a wait: nothing that it posted last is known to have happened, so those posts go.
+//! - Two waits in a row for completions, or for acknowledgements: both come in order, the later one is enough.
+//! - A flush right behind a flush, and a second notice of the same value.
+//! - A notice of a value that its own message announces; a notice before its value (then its name is only a label); a notice
+//!   that nobody receives.
+//! - `b` written straight to its place ahead of `a`: a crash between the two arrivals breaks the order.
+//! - Responder's steps before its first receive: they may all run before anything has arrived. After its last
+//!   acknowledgement: they may never run. Acknowledgements that nobody waits for, waits for those that nobody sends.
+//! - Receives out of the order of posting: messages come in order, so the one that was posted earlier is there.
+//! - A second write-back of a value: if the first is certain to find it, the second has nothing to do; if it is not, in the
+//!   worst case the first did nothing. The same for copies. Copies of values that no message holds.
+//! - Write-backs where everything visible survives.
+
+use crate::program::{Program, delivers};
+use crate::step::{Awaited, Item, Message, Step};
+
+/// Steps of the longest published program.
+pub(super) const LENGTH_MAX: usize = 12;
+
+/// What a requester does, and what that demands of a responder.
+#[derive(Clone, Debug)]
+pub(super) struct Requester {
+    pub steps: Vec<Step>,
+    pub round_trips: u32,
+    pub acks: usize,
+    pub operations: u32,
+}
+
+impl Requester {
+    /// What the responder can receive, in the order of posting.
+    fn messages(&self) -> Vec<Message> {
+        let message = |step: &Step| match step {
+            Step::Send(message) => Some(*message),
+            Step::WriteImmediate(item) => Some(Message::Address(*item)),
+            _ => None,
+        };
+        self.steps.iter().filter_map(message).collect()
+    }
+
+    fn is_carried_by_message(&self, item: Item) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Send(Message::Both)) || *step == Step::Send(Message::Value(item)))
+    }
+
+    /// Whether every notice is received by `responder`.
+    fn notices_are_received(&self, responder: &[Step]) -> bool {
+        let notices = self.steps.iter().filter(|step| matches!(step, Step::Send(Message::Address(_))));
+        notices
+            .clone()
+            .all(|notice| responder.iter().any(|step| matches!(step, Step::Receive(message) if delivers(*notice, *message))))
+    }
+}
+
+/// Every requester's program for one choice of carriers.
+pub(super) fn requesters(carriers: &[Step]) -> Vec<Requester> {
+    let mut found = Vec::new();
+    let mut extend = Extend { carriers, found: &mut found, posts: Vec::new() };
+    extend.posts();
+    found
+}
+
+struct Extend<'a> {
+    carriers: &'a [Step],
+    found: &'a mut Vec<Requester>,
+    posts: Vec<Step>,
+}
+
+impl Extend<'_> {
+    /// Chooses the next carrier or notice, and completes the program at each point where all values are carried.
+    fn posts(&mut self) {
+        if self.carriers.iter().all(|carrier| self.posts.contains(carrier)) {
+            let posts = self.posts.clone();
+            self.flushes_and_waits(&posts, &mut Vec::new(), &mut Progress::default());
+        }
+        let mut choices: Vec<Step> = self.carriers.to_vec();
+        choices.extend(self.carriers.iter().filter_map(|carrier| match carrier {
+            Step::Write(item) | Step::WriteAtomic(item) if self.posts.contains(carrier) => {
+                Some(Step::Send(Message::Address(*item)))
+            }
+            _ => None,
+        }));
+        for choice in choices {
+            if self.posts.contains(&choice) || !self.may_follow(choice) {
+                continue;
+            }
+            self.posts.push(choice);
+            self.posts();
+            self.posts.pop();
+        }
+    }
+
+    /// A value `b` that goes straight to its place follows the carrier of `a`.
+    fn may_follow(&self, choice: Step) -> bool {
+        let straight = matches!(choice, Step::Write(Item::B) | Step::WriteImmediate(Item::B) | Step::WriteAtomic(Item::B));
+        !straight || self.posts.iter().any(|post| self.carriers.first() == Some(post))
+    }
+
+    /// Puts a flush, waits, both or nothing behind each post.
+    fn flushes_and_waits(&mut self, posts: &[Step], steps: &mut Vec<Step>, progress: &mut Progress) {
+        let Some((post, rest)) = posts.split_first() else {
+            self.found.push(Requester {
+                steps: steps.clone(),
+                round_trips: progress.round_trips,
+                acks: progress.acks,
+                operations: steps.iter().filter(|step| step.is_post()).count() as u32,
+            });
+            return;
+        };
+        for flush in [false, true] {
+            for (awaits, receives) in [(false, false), (true, false), (false, true), (true, true)] {
+                if rest.is_empty() && !awaits && !receives {
+                    continue;
+                }
+                let (length, before) = (steps.len(), progress.clone());
+                steps.push(*post);
+                progress.completion = completion(*post).or(progress.completion);
+                if flush {
+                    steps.push(Step::Flush);
+                    progress.completion = Some(Awaited::Flush);
+                }
+                let mut is_possible = true;
+                if awaits {
+                    match progress.completion.take() {
+                        Some(awaited) => steps.push(Step::Await(awaited)),
+                        None => is_possible = false,
+                    }
+                }
+                if receives {
+                    steps.push(Step::ReceiveAck);
+                    progress.acks += 1;
+                }
+                progress.round_trips += u32::from(awaits || receives);
+                if is_possible && steps.len() + rest.len() <= LENGTH_MAX {
+                    self.flushes_and_waits(rest, steps, progress);
+                }
+                steps.truncate(length);
+                *progress = before;
+            }
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct Progress {
+    round_trips: u32,
+    acks: usize,
+    /// The latest completion that can be awaited and has not been.
+    completion: Option<Awaited>,
+}
+
+fn completion(post: Step) -> Option<Awaited> {
+    match post {
+        Step::Write(item) => Some(Awaited::Write(item)),
+        Step::WriteImmediate(item) => Some(Awaited::WriteImmediate(item)),
+        Step::Send(message) => Some(Awaited::Send(message)),
+        _ => None,
+    }
+}
+
+/// Every responder's program of `length` steps for a requester.
+pub(super) fn responders(requester: &Requester, items: &[Item], writes_back: bool, length: usize) -> Vec<Vec<Step>> {
+    if length == 0 {
+        return if requester.acks == 0 && requester.notices_are_received(&[]) { vec![Vec::new()] } else { Vec::new() };
+    }
+    let mut found = Vec::new();
+    if requester.acks > 0 && requester.steps.len() + length <= LENGTH_MAX {
+        let messages = requester.messages();
+        let copied: Vec<Item> = items.iter().copied().filter(|item| requester.is_carried_by_message(*item)).collect();
+        let written_back = if writes_back { items } else { &[] };
+        let mut choose =
+            Choose { length, acks: requester.acks, messages: &messages, copied: &copied, written_back, found: &mut found };
+        choose.step(&mut Vec::new(), 0, 0);
+        found.retain(|steps| requester.notices_are_received(steps));
+    }
+    found
+}
+
+struct Choose<'a> {
+    length: usize,
+    acks: usize,
+    messages: &'a [Message],
+    copied: &'a [Item],
+    written_back: &'a [Item],
+    found: &'a mut Vec<Vec<Step>>,
+}
+
+impl Choose<'_> {
+    fn step(&mut self, steps: &mut Vec<Step>, next_message: usize, acks: usize) {
+        if self.acks - acks > self.length - steps.len() {
+            return;
+        }
+        if steps.len() == self.length {
+            if steps.last() == Some(&Step::SendAck) {
+                self.found.push(steps.clone());
+            }
+            return;
+        }
+        for message in next_message..self.messages.len() {
+            self.with(steps, Step::Receive(self.messages[message]), message + 1, acks);
+        }
+        if steps.is_empty() {
+            return;
+        }
+        for (items, step) in [(self.copied, Step::Copy as fn(Item) -> Step), (self.written_back, Step::WriteBack)] {
+            for item in items {
+                if !steps.contains(&step(*item)) {
+                    self.with(steps, step(*item), next_message, acks);
+                }
+            }
+        }
+        if acks < self.acks && steps.last() != Some(&Step::SendAck) {
+            self.with(steps, Step::SendAck, next_message, acks + 1);
+        }
+    }
+
+    fn with(&mut self, steps: &mut Vec<Step>, step: Step, next_message: usize, acks: usize) {
+        steps.push(step);
+        self.step(steps, next_message, acks);
+        steps.pop();
+    }
+}
+
+/// The two sides in an order in which people read them: each of the responder's runs up to an acknowledgement stands
+/// before the wait that it ends.
+pub(super) fn interleaved(requester: &[Step], responder: &[Step]) -> Program {
+    let mut steps = Vec::with_capacity(requester.len() + responder.len());
+    let mut rest = responder;
+    for step in requester {
+        if *step == Step::ReceiveAck {
+            let end = rest.iter().position(|step| *step == Step::SendAck).map_or(rest.len(), |ack| ack + 1);
+            steps.extend(&rest[..end]);
+            rest = &rest[end..];
+        }
+        steps.push(*step);
+    }
+    steps.extend(rest);
+    Program::new(steps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_write_has_few_one_sided_programs() {
+        let all = requesters(&[Step::Write(Item::A)]);
+        let one_sided: Vec<String> = all
+            .iter()
+            .filter(|requester| requester.acks == 0 && requester.messages().is_empty())
+            .map(|requester| interleaved(&requester.steps, &[]).to_string())
+            .collect();
+        assert_eq!(one_sided, ["rq.write(a) rq.await(write(a))", "rq.write(a) rq.flush rq.await(flush)"]);
+    }
+
+    #[test]
+    fn a_responder_starts_with_a_receive_and_ends_with_the_acknowledgement_that_is_waited_for() {
+        let steps: Vec<Step> = [Step::Send(Message::Value(Item::A)), Step::ReceiveAck].into();
+        let requester = Requester { steps, round_trips: 1, acks: 1, operations: 1 };
+        let programs: Vec<String> = responders(&requester, &[Item::A], true, 4)
+            .iter()
+            .map(|steps| interleaved(&requester.steps, steps).to_string())
+            .collect();
+        assert_eq!(
+            programs,
+            [
+                "rq.send(a) rsp.receive(a) rsp.copy(a) rsp.write_back(a) rsp.send(ack) rq.receive(ack)",
+                "rq.send(a) rsp.receive(a) rsp.write_back(a) rsp.copy(a) rsp.send(ack) rq.receive(ack)",
+            ]
+        );
+        assert!(responders(&requester, &[Item::A], true, 0).is_empty(), "nobody would acknowledge");
+    }
+
+    #[test]
+    fn the_longest_published_program_is_in_the_space() {
+        let all = requesters(&[Step::Write(Item::A), Step::Write(Item::B)]);
+        let twice: Vec<Step> = "rq.write(a) rq.send(&a) rq.receive(ack) rq.write(b) rq.send(&b) rq.receive(ack)"
+            .parse::<Program>()
+            .unwrap()
+            .steps()
+            .to_vec();
+        let requester = all.iter().find(|requester| requester.steps == twice).expect("the requester is enumerated");
+        let responder = "rsp.receive(&a) rsp.write_back(a) rsp.send(ack) rsp.receive(&b) rsp.write_back(b) rsp.send(ack)";
+        let responder = responder.parse::<Program>().unwrap().steps().to_vec();
+        assert!(responders(requester, &[Item::A, Item::B], true, 6).contains(&responder));
+        assert_eq!(requester.round_trips, 2);
+    }
+}
