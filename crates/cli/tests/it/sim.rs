@@ -42,6 +42,20 @@ fn one_seed_is_told_in_full_with_the_command_that_replays_it() {
     assert!(stonecast(["sim", "store-abacus"]).refusal(2).contains("store-direct"));
 }
 
+#[test]
+fn the_classes_of_faults_are_forty_and_each_says_why_if_it_cannot_be_reached() {
+    let output = stonecast(["sim", "--faults", "--json"]);
+    let classes: Vec<serde_json::Value> =
+        output.text().lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    assert_eq!(classes.len(), 40);
+    for (number, class) in (1..).zip(&classes) {
+        assert_eq!(class["number"], number);
+        assert_eq!(class["reachable"].as_bool(), Some(class["why_not"].is_null()), "{class}");
+    }
+    assert_eq!(stonecast(["sim", "--faults"]).text().lines().count(), 40);
+    assert!(stonecast(["sim"]).refusal(2).contains("<SCENARIO>"));
+}
+
 /// The canary breaks in every run. Needs the exit status, the search, and a replay command that means what it says.
 #[test]
 fn a_failure_is_status_1_and_comes_with_the_shortest_schedule_and_its_replay() {

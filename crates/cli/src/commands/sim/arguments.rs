@@ -8,8 +8,11 @@ use stonecast_check::{Adjustment, SCENARIOS, fault_names};
 #[derive(Debug, Args)]
 pub struct Sim {
     /// What to run.
-    #[arg(value_parser = scenarios())]
-    pub scenario: String,
+    #[arg(value_parser = scenarios(), required_unless_present = "faults")]
+    pub scenario: Option<String>,
+    /// Prints what can be made to fail, and runs nothing.
+    #[arg(long, conflicts_with = "scenario")]
+    pub faults: bool,
     /// The first seed [default: one that nobody has seen, which is printed].
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
@@ -19,7 +22,7 @@ pub struct Sim {
     /// Runs at the same time [default: one for each processor].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// Prints one JSON object for each seed.
+    /// Prints one JSON object for each seed, or for each class of faults.
     #[arg(long)]
     pub json: bool,
     /// Does not search for the shortest schedule that fails.
@@ -115,7 +118,10 @@ mod tests {
         for adjustment in [Adjustment::default(), all] {
             let command = replay("store-direct", 17, &adjustment);
             let parsed = Alone::try_parse_from(command.split(' ').skip(1)).expect("what is printed can be typed").sim;
-            assert_eq!((parsed.adjustment(), parsed.seed, &*parsed.scenario), (adjustment, Some(17), "store-direct"));
+            assert_eq!(
+                (parsed.adjustment(), parsed.seed, parsed.scenario.as_deref()),
+                (adjustment, Some(17), Some("store-direct"))
+            );
         }
     }
 }

@@ -4,11 +4,13 @@
 //!   one seed      everything about it                     text.rs
 //!   many seeds    failing ones, then the sum              text.rs  campaign.rs
 //!   --json        one line for each seed, in their order; words for people go to stderr
+//!   --faults      what can be made to fail                classes.rs
 //!   a failure     the first one is made as small as it can be, and told as a timeline
 //! ```
 
 mod arguments;
 mod campaign;
+mod classes;
 mod text;
 
 use std::hash::{BuildHasher, RandomState};
@@ -25,7 +27,8 @@ use crate::progress::Progress;
 
 /// See the module documentation.
 pub fn run(flags: &Sim) -> Result<(), Failure> {
-    let scenario = scenario(&flags.scenario).expect("the command line takes no other name");
+    let Some(name) = &flags.scenario else { return classes::print(flags.json) };
+    let scenario = scenario(name).expect("the command line takes no other name");
     let adjustment = flags.adjustment();
     // Small enough to be read by everybody's JSON.
     let first = flags.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
