@@ -43,7 +43,7 @@ pub use directory::{DirectoryBacking, Keeping, Place, examine};
 pub use error::{MediaError, PersistError};
 pub use futex::{FutexWait, FutexWord};
 pub use mapped_region::{MappedRegion, Sealing, Writable};
-pub use persist::{Means, PersistState, Persisted, PersistentRegion, persist};
+pub use persist::{Means, PersistCounts, PersistState, Persisted, PersistentRegion, persist};
 pub use platform::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers, UnknownName};
 pub use pool::{
     CAPACITY_MAX, OpenMode, Pool, PoolOptions, Repair, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,

@@ -34,6 +34,17 @@ impl Persisted {
     }
 }
 
+/// What making bytes durable took, since the region was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PersistCounts {
+    /// Cache lines written back.
+    pub write_backs: u64,
+    /// Fences.
+    pub fences: u64,
+    /// Syncs of files.
+    pub syncs: u64,
+}
+
 /// Where a pending persist is kept between polls. Opaque to callers.
 pub type PersistState = Option<u64>;
 
@@ -41,6 +52,9 @@ pub type PersistState = Option<u64>;
 pub trait PersistentRegion: Region {
     /// What `poll_persist` does.
     fn means(&self) -> Means;
+
+    /// What `poll_persist` took so far.
+    fn persist_counts(&self) -> PersistCounts;
 
     /// Makes the bytes that `spans` held at the first poll durable. Real media do the work in the first poll and
     /// block; the simulated medium lets virtual time pass. A file syncs more than was asked.

@@ -1,5 +1,6 @@
 //! A mapped file together with the means of making its bytes durable.
 
+use std::cell::Cell;
 use std::sync::atomic::{Ordering, fence};
 use std::task::{Context, Poll};
 
@@ -8,7 +9,7 @@ use stonecast_base::{Nanoseconds, Span};
 use crate::file_sync::FileSync;
 use crate::mapped_region::{MappedRegion, Writable};
 use crate::write_back::{Processor, store_fence, write_back};
-use crate::{Means, PersistError, PersistState, Persisted, PersistentRegion, Region, Share};
+use crate::{Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region, Share};
 
 /// A means with what it needs.
 #[derive(Debug)]
@@ -24,19 +25,34 @@ pub(crate) enum Mechanism {
 pub(crate) struct PersistentMapping {
     memory: MappedRegion,
     mechanism: Mechanism,
+    counts: Cell<PersistCounts>,
 }
 
 impl PersistentMapping {
     pub fn new(memory: MappedRegion, mechanism: Mechanism) -> Self {
-        Self { memory, mechanism }
+        Self { memory, mechanism, counts: Cell::default() }
     }
 
     /// Syncs the file; for [`Means::FileSync`] alone.
     pub fn sync_all(&self) -> Result<(), PersistError> {
         match &self.mechanism {
-            Mechanism::FileSync(file) => file.sync(),
+            Mechanism::FileSync(file) => self.sync(file),
             other => unreachable!("{other:?} does not sync files"),
         }
+    }
+
+    fn sync(&self, file: &FileSync) -> Result<(), PersistError> {
+        self.count(PersistCounts { write_backs: 0, fences: 0, syncs: 1 });
+        file.sync()
+    }
+
+    fn count(&self, more: PersistCounts) {
+        let PersistCounts { write_backs, fences, syncs } = self.counts.get();
+        self.counts.set(PersistCounts {
+            write_backs: write_backs + more.write_backs,
+            fences: fences + more.fences,
+            syncs: syncs + more.syncs,
+        });
     }
 
     fn make_durable(&self, spans: &[Span]) -> Result<(), PersistError> {
@@ -46,9 +62,15 @@ impl PersistentMapping {
         }
         match &self.mechanism {
             Mechanism::FileSync(file) if spans.is_empty() && !file.is_poisoned() => {}
-            Mechanism::FileSync(file) => file.sync()?,
-            Mechanism::WriteBack(processor) => write_back(processor, self.memory.address(0, 0), spans),
-            Mechanism::Fence => store_fence(),
+            Mechanism::FileSync(file) => self.sync(file)?,
+            Mechanism::WriteBack(processor) => {
+                let write_backs = write_back(processor, self.memory.address(0, 0), spans);
+                self.count(PersistCounts { write_backs, fences: 1, syncs: 0 });
+            }
+            Mechanism::Fence => {
+                store_fence();
+                self.count(PersistCounts { write_backs: 0, fences: 1, syncs: 0 });
+            }
             // Stored bytes belong to the kernel once they are visible to another processor. Nothing may be moved across
             // this point by the compiler; the processor keeps the order of stores by itself.
             Mechanism::Process => fence(Ordering::Release),
@@ -65,6 +87,10 @@ impl PersistentRegion for PersistentMapping {
             Mechanism::Fence => Means::Fence,
             Mechanism::Process => Means::Process,
         }
+    }
+
+    fn persist_counts(&self) -> PersistCounts {
+        self.counts.get()
     }
 
     fn poll_persist(

@@ -19,19 +19,23 @@ pub(crate) trait Instructions {
     fn fence(&self);
 }
 
-/// Writes back each line that `spans` touch of memory that starts at `start`, aligned to lines; then fences.
-pub(crate) fn write_back(instructions: &impl Instructions, start: *const u8, spans: &[Span]) {
+/// Writes back each line that `spans` touch of memory that starts at `start`, aligned to lines; then fences. Returns how many
+/// lines.
+pub(crate) fn write_back(instructions: &impl Instructions, start: *const u8, spans: &[Span]) -> u64 {
+    let mut count = 0;
     let mut last = None;
     for span in spans.iter().filter(|span| span.size > 0) {
         let lines = span.widen(LINE_SIZE as u64);
         for offset in (lines.offset..lines.offset + lines.size).step_by(LINE_SIZE) {
             if last != Some(offset) {
                 instructions.write_back_line(start.wrapping_add(offset as usize));
+                count += 1;
             }
             last = Some(offset);
         }
     }
     instructions.fence();
+    count
 }
 
 /// The instruction that writes one line back, best first.

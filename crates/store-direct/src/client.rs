@@ -11,6 +11,7 @@
 //! gives the operation up, not back: a write that was sent takes its course.
 
 mod extents;
+mod meter;
 mod pending;
 mod read;
 mod scan;
@@ -30,10 +31,12 @@ use zerocopy::IntoBytes as _;
 
 use crate::error::StoreError;
 use crate::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, STAGING_SIZE};
-use crate::protocol::{Answer, Hello, Request, Welcome, next_answer};
+use crate::metrics::{ClientPath, Metrics, PAGES};
+use crate::protocol::{Answer, COUNTERS, Hello, Request, Welcome, next_answer};
 use crate::stat::Stat;
 
 use extents::Extents;
+use meter::Meter;
 use pending::Pending;
 use turns::Turns;
 
@@ -62,6 +65,7 @@ struct Inner {
     pending: RefCell<Pending>,
     extents: RefCell<Extents>,
     turns: Turns,
+    meter: Meter,
     closed: Cell<bool>,
 }
 
@@ -75,6 +79,16 @@ pub const CLIENT_COMPLETIONS: u32 = 4 * IN_FLIGHT_MAX as u32;
 impl Client {
     /// Connects to the server at `address`. The port must not be used for anything else.
     pub async fn connect(port: Rc<Port>, runtime: Rc<dyn Runtime>, address: &str) -> Result<Self, StoreError> {
+        Self::connect_as(ClientPath::OneSided, port, runtime, address).await
+    }
+
+    /// Like `connect`; what this client does is counted under `path`.
+    pub async fn connect_as(
+        path: ClientPath,
+        port: Rc<Port>,
+        runtime: Rc<dyn Runtime>,
+        address: &str,
+    ) -> Result<Self, StoreError> {
         let device = port.device().clone();
         let receives = device.allocate((IN_FLIGHT_MAX * ANSWER_SIZE_MAX) as u64, Access::NONE)?;
         let staging = device.allocate(STAGING_SIZE, Access::NONE)?;
@@ -89,7 +103,7 @@ impl Client {
         })?;
         let all: Vec<ReceiveRequest> = (0..IN_FLIGHT_MAX as u64).map(|index| receive_request(receives, index)).collect();
         device.post_receive(ReceiveQueue::Own(qp), &all)?;
-        device.connect(qp, address, Hello::new().as_bytes())?;
+        device.connect(qp, address, Hello::new(path).as_bytes())?;
         let refused = |reason: String| StoreError::Refused { address: address.to_owned(), reason };
         let welcome = loop {
             port.activity().await;
@@ -127,6 +141,7 @@ impl Client {
             pending: RefCell::new(Pending::new(ring_size)),
             extents: RefCell::new(Extents::new(&welcome)),
             turns: Turns::default(),
+            meter: Meter::default(),
             closed: Cell::new(false),
         });
         inner.runtime.spawn(Box::pin(take_answers(inner.port.clone(), Rc::downgrade(&inner))));
@@ -135,8 +150,22 @@ impl Client {
 
     /// The server's report of itself.
     pub async fn stat(&self) -> Result<Stat, StoreError> {
-        match self.inner.request(Request::Stat).await? {
-            Answer::Stat(words) => Ok(Stat::from_words(&words)),
+        self.page(0).await.map(|words| Stat::from_words(&words))
+    }
+
+    /// Everything that the server counts, what this client has done included.
+    pub async fn metrics(&self) -> Result<Metrics, StoreError> {
+        self.report().await?;
+        let mut pages = [[0; COUNTERS]; PAGES as usize];
+        for (number, page) in (0..).zip(&mut pages) {
+            *page = self.page(number).await?;
+        }
+        Ok(Metrics::from_pages(&pages))
+    }
+
+    async fn page(&self, page: u8) -> Result<[u64; COUNTERS], StoreError> {
+        match self.inner.request(Request::Stat { page }).await? {
+            Answer::Stat(words) => Ok(words),
             _ => Err(StoreError::Protocol { what: "the answer to a stat request is no report" }),
         }
     }
@@ -144,6 +173,8 @@ impl Client {
     /// Gives back what the client holds and disconnects. Dropping the client disconnects too; what it held is then taken
     /// back by the server.
     pub async fn close(self) {
+        // Where the server is gone nobody wants to know.
+        let _ = self.report().await;
         let leases = self.inner.extents.borrow_mut().take_all();
         for slot in leases {
             // Where the server is gone there is nothing to give back to.

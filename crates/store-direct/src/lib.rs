@@ -20,6 +20,7 @@ mod client;
 mod error;
 mod index;
 pub mod limits;
+mod metrics;
 mod protocol;
 mod rebuild;
 mod recovery;
@@ -32,6 +33,7 @@ mod word;
 
 pub use client::{CLIENT_COMPLETIONS, Client, Entries, Entry, Values, Written, Yardstick};
 pub use error::{Effect, StoreError};
+pub use metrics::{ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound, latency_bucket};
 pub use recovery::RecoveryReport;
 pub use server::{ClientPolicy, Server, ServerOptions};
 pub use stat::Stat;

@@ -9,7 +9,8 @@ use stonecast_log::Condition;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::limits::{ANSWER_SIZE_MAX, PROTOCOL_VERSION};
+use crate::limits::{ANSWER_SIZE_MAX, PROTOCOL_VERSION, REQUEST_SIZE_MAX};
+use crate::metrics::{ClientPath, PAGES, REPORT_SIZE};
 
 /// First bytes of what both sides say when they connect.
 const MAGIC: [u8; 8] = *b"stonecdk";
@@ -20,12 +21,19 @@ const MAGIC: [u8; 8] = *b"stonecdk";
 pub(crate) struct Hello {
     magic: [u8; 8],
     version: U32,
-    reserved: [u8; 4],
+    path: u8,
+    reserved: [u8; 3],
 }
 
 impl Hello {
-    pub fn new() -> Self {
-        Self { magic: MAGIC, version: U32::new(PROTOCOL_VERSION), reserved: [0; 4] }
+    pub fn new(path: ClientPath) -> Self {
+        Self { magic: MAGIC, version: U32::new(PROTOCOL_VERSION), path: path as u8, reserved: [0; 3] }
+    }
+
+    /// How the client of a hello that is not refused comes to the store. What it says changes what is counted where.
+    pub fn path(private_data: &[u8]) -> ClientPath {
+        let said = Self::read_from_bytes(private_data).map(|hello| hello.path);
+        ClientPath::ALL.into_iter().find(|&path| said == Ok(path as u8)).unwrap_or_default()
     }
 
     /// The reason to refuse, for people, if there is one.
@@ -89,8 +97,10 @@ pub(crate) enum Request<'a> {
     Release(Release),
     /// Delete `key`.
     Delete { condition: Condition, token: u64, key: &'a [u8] },
-    /// Report the store's counters.
-    Stat,
+    /// Report a page of the store's counters.
+    Stat { page: u8 },
+    /// What the client has done, see [`crate::metrics`].
+    Report(&'a [u8]),
 }
 
 /// See [`Request::Release`].
@@ -114,6 +124,7 @@ struct RequestHeader {
 
 const REQUEST_HEADER_SIZE: usize = size_of::<RequestHeader>();
 const _: () = assert!(REQUEST_HEADER_SIZE == 24);
+const _: () = assert!(REQUEST_HEADER_SIZE + REPORT_SIZE <= REQUEST_SIZE_MAX);
 
 impl<'a> Request<'a> {
     pub fn encode(&self, into: &mut Vec<u8>) {
@@ -139,7 +150,15 @@ impl<'a> Request<'a> {
                 header.size = U32::new(key.len() as u32);
                 tail = key;
             }
-            Self::Stat => header.kind = 4,
+            Self::Stat { page } => {
+                header.kind = 4;
+                header.detail = page;
+            }
+            Self::Report(bytes) => {
+                header.kind = 5;
+                header.size = U32::new(bytes.len() as u32);
+                tail = bytes;
+            }
         }
         into.clear();
         into.extend_from_slice(header.as_bytes());
@@ -159,7 +178,8 @@ impl<'a> Request<'a> {
                 };
                 Some(Self::Delete { condition, token: header.token.get(), key: tail })
             }
-            4 if tail.is_empty() => Some(Self::Stat),
+            4 if tail.is_empty() && header.detail < PAGES => Some(Self::Stat { page: header.detail }),
+            5 if tail.len() == header.size.get() as usize => Some(Self::Report(tail)),
             _ => None,
         }
     }
@@ -322,7 +342,8 @@ mod tests {
             Request::Release(Release { slot: 3 }),
             Request::Delete { condition: Condition::Version(9), token: 4, key: b"k" },
             Request::Delete { condition: Condition::None, token: 0, key: &[7; 1024] },
-            Request::Stat,
+            Request::Stat { page: 3 },
+            Request::Report(&[7; REPORT_SIZE]),
         ] {
             request.encode(&mut bytes);
             assert_eq!(Request::parse(&bytes), Some(request));
@@ -338,7 +359,7 @@ mod tests {
             let size = random.random_range(0..64);
             let mut bytes: Vec<u8> = (0..size).map(|_| random.random()).collect();
             if let Some(first) = bytes.first_mut() {
-                *first %= 6;
+                *first %= 7;
             }
             let _ = Request::parse(&bytes);
             let mut rest = bytes.as_slice();

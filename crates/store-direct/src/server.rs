@@ -26,12 +26,13 @@ use stonecast_fabric::{
     SharedReceiveQueueOptions,
 };
 use stonecast_log::LogFormat;
-use stonecast_media::{Blob, Durability, Means, PersistentRegion, Pool, persist};
+use stonecast_media::{Blob, Durability, Means, PersistCounts, PersistentRegion, Pool, persist};
 use stonecast_persist::execute::Commit;
 
 use crate::error::StoreError;
 use crate::index::Index;
 use crate::limits::{REQUEST_SIZE_MAX, SERVER_RECEIVES};
+use crate::metrics::{ClientPath, Metrics, PathMetrics};
 use crate::recovery::{self, Recovered, RecoveryReport};
 use crate::space::Space;
 use crate::stat::{Counters, Stat};
@@ -100,6 +101,8 @@ struct State {
     /// Written, but not yet part of a persist: headers of newly taken segments.
     unpersisted: Vec<Span>,
     counters: Counters,
+    /// By path.
+    paths: [PathMetrics; ClientPath::ALL.len()],
     /// What a batch and a persist took lately, to decide how long waiting for company pays.
     last_batch: usize,
     persist_ns: Nanoseconds,
@@ -152,6 +155,7 @@ impl Server {
                 own_delete: None,
                 unpersisted: Vec::new(),
                 counters: Counters::default(),
+                paths: Default::default(),
                 last_batch: 0,
                 persist_ns: 0,
             }),
@@ -234,6 +238,18 @@ impl Server {
         }
     }
 
+    /// Everything that the server counts.
+    pub fn metrics(&self) -> Metrics {
+        let state = self.state.borrow();
+        let mut paths = state.paths;
+        state.sessions.values().for_each(|session| paths[session.path as usize].clients += 1);
+        let [one_sided, gateway] = paths;
+        let leases = state.sessions.values().map(|session| session.leases.iter().flatten().count() as u64).sum();
+        drop(state);
+        let PersistCounts { write_backs, fences, syncs } = self.log.persist_counts();
+        Metrics { stat: self.stat(), one_sided, gateway, leases, write_backs, fences, syncs }
+    }
+
     /// Waits for arrivals or events, a short while at most so that a stop is seen.
     async fn wait(&self) {
         let mut activity = pin!(self.port.activity());
@@ -254,7 +270,7 @@ impl Server {
                 ConnectionEvent::Request { request, peer, private_data } => {
                     let answer = match protocol::Hello::refusal(&private_data) {
                         Some(reason) => self.port.device().reject(request, &reason),
-                        None => self.accept(request, &peer),
+                        None => self.accept(request, &peer, protocol::Hello::path(&private_data)),
                     };
                     // A client that vanished meanwhile needs no answer.
                     drop(answer);

@@ -1,7 +1,6 @@
 //! Counters of a server, as it counts them and as a client sees them.
 
 use crate::protocol::COUNTERS;
-use crate::server::Server;
 
 /// What a server has done since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,9 +107,9 @@ impl Stat {
     }
 }
 
-impl Server {
-    pub(crate) fn counters(&self) -> [u64; COUNTERS] {
-        let stat = self.stat();
+impl Stat {
+    pub(crate) fn words(&self) -> [u64; COUNTERS] {
+        let stat = self;
         let mut words = [0; COUNTERS];
         let values = [
             stat.keys,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::cell::Cell;
 
 use stonecast_base::{LINE_SIZE, Nanoseconds, Span, mutant};
-use stonecast_media::{Means, PersistError, PersistState, Persisted, PersistentRegion, Region};
+use stonecast_media::{Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region};
 
 use crate::cache::Latencies;
 use crate::persistent::module::Module;
@@ -88,6 +88,11 @@ fn outside(offset: u64, size: usize, limit: u64) -> ! {
 impl PersistentRegion for PersistentMemory {
     fn means(&self) -> Means {
         self.means
+    }
+
+    fn persist_counts(&self) -> PersistCounts {
+        let counts = self.module.counts();
+        PersistCounts { write_backs: counts.write_backs, fences: counts.fences, syncs: counts.syncs }
     }
 
     fn poll_persist(

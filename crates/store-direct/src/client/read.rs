@@ -12,6 +12,7 @@ use stonecast_base::{Corruption, LINE_SIZE, mutant};
 use stonecast_fabric::{Access, LocalSpan, ReadInto, RemoteAddress, Rkey, Status};
 use stonecast_log::{Condition, RECORD_HEADER_SIZE, RecordHeader, check_read};
 
+use super::meter::Call;
 use super::write::check_key;
 use super::{Client, Inner};
 use crate::error::StoreError;
@@ -62,6 +63,13 @@ impl Client {
     /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent (then `value` holds
     /// nothing of meaning). What is returned is durable, and was the key's value at some moment during the call.
     pub async fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
+        let start = self.inner.begin_call();
+        let result = self.find(key, value).await;
+        self.inner.end_call(Call::Read(1), start);
+        result
+    }
+
+    async fn find(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
         check_key(key)?;
         let inner = &*self.inner;
         inner.check_open()?;
@@ -78,6 +86,13 @@ impl Client {
 
     /// Reads the values of `keys`, all with two doorbells. Each key is read as by `get`; together they are no snapshot.
     pub async fn multi_get(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
+        let start = self.inner.begin_call();
+        let result = self.find_all(keys, values).await;
+        self.inner.end_call(Call::Read(keys.len()), start);
+        result
+    }
+
+    async fn find_all(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
         let inner = &*self.inner;
         inner.check_open()?;
         keys.iter().try_for_each(|key| check_key(key))?;
@@ -132,7 +147,7 @@ impl Client {
         }
         for index in alone {
             let mut value = Vec::new();
-            if let Some(version) = self.get(keys[index], &mut value).await? {
+            if let Some(version) = self.find(keys[index], &mut value).await? {
                 let start = values.bytes.len();
                 values.bytes.extend_from_slice(&value);
                 values.found[index] = Some((start..values.bytes.len(), version));
@@ -266,6 +281,7 @@ impl Inner {
     /// Executes READs with one doorbell. Each is at most `SCRATCH_SIZE` long.
     #[inline]
     pub(super) async fn read(&self, reads: &mut [ReadInto<'_>]) -> Result<(), StoreError> {
+        self.meter.note_reads(reads.iter().map(|read| read.into.len()).sum());
         let status = match self.port.device().read_now(self.qp, reads) {
             Some(status) => {
                 self.port.take_turn().await;

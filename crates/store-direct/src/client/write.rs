@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use stonecast_fabric::{DeviceError, LocalSpan, Operation};
 use stonecast_log::{Condition, Draft, KEY_SIZE_MAX, Kind, VALUE_SIZE_MAX, record_size};
 
+use super::meter::Call;
 use super::pending::{Ended, Ticket};
 use super::{Client, Inner};
 use crate::error::StoreError;
@@ -45,6 +46,13 @@ impl Client {
     /// Like `put`, if `condition` holds at the moment of the write. Of two concurrent writes that name the same version
     /// one is done.
     pub async fn put_if(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Written, StoreError> {
+        let start = self.inner.begin_call();
+        let result = self.store(key, value, condition).await;
+        self.inner.end_call(Call::Write, start);
+        result
+    }
+
+    async fn store(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Written, StoreError> {
         check_key(key)?;
         let max = self.inner.value_size_max(key.len());
         if value.len() > max {
@@ -73,6 +81,13 @@ impl Client {
 
     /// Removes `key` if `condition` holds. `None`: there was nothing to remove.
     pub async fn delete_if(&self, key: &[u8], condition: Condition) -> Result<Option<Written>, StoreError> {
+        let start = self.inner.begin_call();
+        let result = self.remove(key, condition).await;
+        self.inner.end_call(Call::Write, start);
+        result
+    }
+
+    async fn remove(&self, key: &[u8], condition: Condition) -> Result<Option<Written>, StoreError> {
         check_key(key)?;
         for _ in 0..BUSY_RETRIES_MAX {
             match self.inner.request(Request::Delete { condition, token: 0, key }).await? {
@@ -174,6 +189,7 @@ impl Inner {
     }
 
     fn send(&self, ticket: Ticket, operation: Operation) -> Result<(), StoreError> {
+        self.meter.note_round_trip();
         self.port.post(self.qp, [operation]).map_err(|error| {
             self.pending.borrow_mut().cancel(ticket);
             match error {

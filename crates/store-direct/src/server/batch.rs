@@ -25,6 +25,7 @@ use stonecast_persist::Persisted;
 use super::{Server, State};
 use crate::error::StoreError;
 use crate::limits::{BATCH_BYTES_MAX, BATCH_MAX, STAGING_SIZE};
+use crate::metrics::{ClientPath, Report};
 use crate::protocol::{Answer, Request, Verdict, split_immediate};
 use crate::rebuild::resident;
 use crate::space::{Purpose, Taken};
@@ -47,6 +48,7 @@ pub(super) struct Batch {
 /// What a client is owed, in the order of its requests.
 struct Item {
     qp: QueuePair,
+    path: ClientPath,
     what: What,
 }
 
@@ -113,7 +115,10 @@ impl Server {
         let outcome = self.persist_batch(batch).await;
         match &outcome {
             Ok(_) if mutant!(PublishBeforeDurable) => {}
-            Ok(persisted) => self.publish(batch, persisted.as_ref()),
+            Ok(persisted) => {
+                self.publish(batch, persisted.as_ref());
+                self.count_by_path(batch);
+            }
             // Refusals too may rest on writes of this batch that are not durable now.
             Err(_) => batch.writes.iter_mut().for_each(|write| write.verdict = Verdict::Failed),
         }
@@ -188,17 +193,16 @@ impl Server {
 
     fn take_arrival(&self, batch: &mut Batch, arrival: &Received) {
         let qp = arrival.qp;
-        if !self.state.borrow().sessions.contains_key(&qp) {
-            return;
-        }
+        let path = self.state.borrow().sessions.get(&qp).map(|session| session.path);
+        let Some(path) = path else { return };
         let what = match arrival.opcode {
             Opcode::ReceiveWriteWithImmediate => match self.take_record(batch, arrival) {
                 Some(write) => batch.push(write),
                 None => What::Answer(Answer::Verdict { verdict: Verdict::Invalid, version: 0 }),
             },
-            _ => self.take_message(batch, arrival),
+            _ => self.take_message(batch, arrival, path),
         };
-        batch.items.push(Item { qp, what });
+        batch.items.push(Item { qp, path, what });
     }
 
     /// Copies and checks a record that a client wrote. `None`: it broke the rules.
@@ -264,7 +268,7 @@ impl Server {
         })
     }
 
-    fn take_message(&self, batch: &mut Batch, arrival: &Received) -> What {
+    fn take_message(&self, batch: &mut Batch, arrival: &Received, path: ClientPath) -> What {
         let invalid = What::Answer(Answer::Verdict { verdict: Verdict::Invalid, version: 0 });
         let memory = self.port.device().memory(self.receive_region);
         let receive = self.receive_request(arrival.wr_id).local;
@@ -274,7 +278,14 @@ impl Server {
         match Request::parse(&batch.record) {
             Some(Request::Lease { size }) => What::Answer(self.grant_lease(arrival.qp, size)),
             Some(Request::Release(release)) => What::Release(release.slot),
-            Some(Request::Stat) => What::Answer(Answer::Stat(self.counters())),
+            Some(Request::Stat { page }) => What::Answer(Answer::Stat(self.metrics().page(page))),
+            Some(Request::Report(bytes)) => match Report::parse(bytes) {
+                Some(report) => {
+                    self.state.borrow_mut().paths[path as usize].take_report(&report);
+                    What::Answer(Answer::Verdict { verdict: Verdict::Done, version: 0 })
+                }
+                None => invalid,
+            },
             Some(Request::Delete { condition, token, key }) if (1..=KEY_SIZE_MAX).contains(&key.len()) => {
                 let start = batch.bytes.len();
                 batch.bytes.extend_from_slice(key);
@@ -519,7 +530,9 @@ impl Server {
             }
         }
         counters.batches += 1;
-        counters.refused += batch.writes.iter().filter(|write| write.verdict != Verdict::Done).count() as u64;
+        // One that has to be asked for again is not decided.
+        let is_refused = |write: &&Write| !matches!(write.verdict, Verdict::Done | Verdict::Busy);
+        counters.refused += batch.writes.iter().filter(is_refused).count() as u64;
     }
 }
 
@@ -543,6 +556,27 @@ fn unchecked(bytes: &[u8]) -> Option<Record<'_>> {
     let value = RECORD_HEADER_SIZE + header.key_size();
     let key = bytes.get(RECORD_HEADER_SIZE..value)?;
     Some(Record { header, key, value: bytes.get(value..value + header.value_size())? })
+}
+
+impl Server {
+    /// Counts what was done under the path that its client came by.
+    fn count_by_path(&self, batch: &Batch) {
+        let paths = &mut self.state.borrow_mut().paths;
+        for item in &batch.items {
+            let What::Write(index) = item.what else { continue };
+            let Write { verdict, kind, key, value, .. } = &batch.writes[index];
+            let path = &mut paths[item.path as usize];
+            match (verdict, kind) {
+                (Verdict::Done, Kind::Put) => path.puts += 1,
+                (Verdict::Done, Kind::Delete) => path.deletes += 1,
+                (Verdict::Busy, _) => {}
+                _ => path.refused += 1,
+            }
+            if *verdict == Verdict::Done {
+                path.written_bytes += record_size(key.1 - key.0, value.1 - value.0);
+            }
+        }
+    }
 }
 
 impl Batch {

@@ -16,12 +16,15 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 
 use super::{ClientPolicy, Server};
 use crate::limits::{ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASES_PER_CLIENT, SERVER_RECEIVES, STAGING_SIZE};
+use crate::metrics::ClientPath;
 use crate::protocol::{Answer, AnswerWriter, Grant, Verdict, Welcome};
 use crate::space::{Purpose, Taken};
 
 /// One connected client.
 pub(super) struct Session {
     pub leases: [Option<Lease>; LEASES_PER_CLIENT],
+    /// How the client comes here.
+    pub path: ClientPath,
     /// Where a copying client writes its records.
     pub staging: Option<MemoryRegion>,
     answers: MemoryRegion,
@@ -54,14 +57,14 @@ const RNR_RETRY_COUNT: u32 = 100;
 const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
 
 impl Server {
-    pub(super) fn accept(&self, request: ConnectionRequest, peer: &PeerIdentity) -> Result<(), DeviceError> {
+    pub(super) fn accept(&self, request: ConnectionRequest, peer: &PeerIdentity, path: ClientPath) -> Result<(), DeviceError> {
         let device = self.port.device();
         if self.state.borrow().sessions.len() >= CLIENTS_MAX {
             return device.reject(request, &format!("the server has {CLIENTS_MAX} clients already, its limit"));
         }
         let copying = self.options.clients == ClientPolicy::Copying || !peer.same_user;
         let mut made = Made::default();
-        match self.welcome(request, copying, &mut made) {
+        match self.welcome(request, copying, path, &mut made) {
             Ok(session) => {
                 let qp = made.qp.expect("an accepted client has a queue pair");
                 self.state.borrow_mut().sessions.insert(qp, session);
@@ -77,7 +80,13 @@ impl Server {
     }
 
     /// Makes what a client needs and accepts it. `made` tells what there is to undo after an error.
-    fn welcome(&self, request: ConnectionRequest, copying: bool, made: &mut Made) -> Result<Session, DeviceError> {
+    fn welcome(
+        &self,
+        request: ConnectionRequest,
+        copying: bool,
+        path: ClientPath,
+        made: &mut Made,
+    ) -> Result<Session, DeviceError> {
         let device = self.port.device();
         let answers = device.allocate((IN_FLIGHT_MAX * ANSWER_SIZE_MAX) as u64, Access::NONE)?;
         made.regions.push(answers);
@@ -113,6 +122,7 @@ impl Server {
         device.accept(request, qp, welcome.as_bytes())?;
         Ok(Session {
             leases: [None; LEASES_PER_CLIENT],
+            path,
             staging,
             answers,
             next_answer: 0,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use stonecast_base::Span;
 use stonecast_fabric::{Access, LocalSpan, RemoteAddress, Status};
-use stonecast_media::{Means, PersistError, PersistState, Persisted, PersistentRegion, Region};
+use stonecast_media::{Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region};
 
 use super::{Fault, Key, Net};
 
@@ -93,6 +93,11 @@ impl Memory {
 impl PersistentRegion for Memory {
     fn means(&self) -> Means {
         Means::Process
+    }
+
+    fn persist_counts(&self) -> PersistCounts {
+        // Nothing has to be done for what survives no power loss.
+        PersistCounts::default()
     }
 
     fn poll_persist(&self, _: &[Span], _: &mut PersistState, _: &mut Context<'_>) -> Poll<Result<Persisted, PersistError>> {

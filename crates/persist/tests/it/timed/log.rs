@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Span;
-use stonecast_media::{Means, PersistError, PersistState, Persisted, PersistentRegion, Region};
+use stonecast_media::{Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region};
 use stonecast_persist::execute::{Layout, recover};
 
 /// See the module documentation.
@@ -124,6 +124,10 @@ impl Region for Plain {
 impl PersistentRegion for Plain {
     fn means(&self) -> Means {
         Means::Fence
+    }
+
+    fn persist_counts(&self) -> PersistCounts {
+        PersistCounts::default()
     }
 
     fn poll_persist(&self, _: &[Span], _: &mut PersistState, _: &mut Context<'_>) -> Poll<Result<Persisted, PersistError>> {

@@ -1,0 +1,331 @@
+//! What was done with a store and how, by each of the two ways to it.
+//!
+//! ```text
+//!   one-sided client --reads, round trips, times: a report at intervals--> server <--asks-- whoever wants to know
+//!   gateway          --the same-------------------------------------------^
+//!   the server itself counts writes, their bytes, and what made them durable
+//! ```
+//!
+//! A read does not pass the server, so nobody but the client can count it. Each client counts in memory of its own, takes
+//! the time of one call in [`SAMPLE`], and tells the server at most ten times a second, when it is about to do something
+//! anyway, and when it closes: a read costs two additions more. So what is reported lacks what clients did in the last
+//! tenth of a second of their activity, and all that a client did since its last report if it was killed. Clients are
+//! believed: a client that lies spoils these numbers and nothing else.
+
+use stonecast_base::Nanoseconds;
+
+use crate::protocol::COUNTERS;
+use crate::stat::Stat;
+
+/// One call in so many is timed.
+pub const SAMPLE: u32 = 64;
+
+/// How a client comes to the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientPath {
+    /// It uses the store's memory itself.
+    #[default]
+    OneSided,
+    /// It does so for others, who came to a gateway.
+    Gateway,
+}
+
+impl ClientPath {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::OneSided, Self::Gateway];
+
+    /// As a label.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OneSided => "one-sided",
+            Self::Gateway => "gateway",
+        }
+    }
+}
+
+/// Buckets of a histogram of times: up to 250 ns, up to 500 ns, and so on to half a second; and one for all above.
+pub const LATENCY_BUCKETS: usize = 23;
+const SMALLEST_NS: Nanoseconds = 250;
+
+/// Which bucket a time belongs to.
+pub fn latency_bucket(time: Nanoseconds) -> usize {
+    let steps = time.saturating_sub(1) / SMALLEST_NS;
+    ((u64::BITS - steps.leading_zeros()) as usize).min(LATENCY_BUCKETS - 1)
+}
+
+/// The largest time of a bucket in nanoseconds; `None`: there is none.
+pub fn latency_bound(bucket: usize) -> Option<Nanoseconds> {
+    (bucket < LATENCY_BUCKETS - 1).then_some(SMALLEST_NS << bucket)
+}
+
+/// How long calls took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    /// Sum of all times.
+    pub sum_ns: u64,
+    /// Count of each bucket.
+    pub buckets: [u64; LATENCY_BUCKETS],
+}
+
+const _: () = assert!(LATENCY_BUCKETS < COUNTERS, "a histogram with its sum is one page");
+
+impl Latencies {
+    /// Notes one call.
+    pub fn note(&mut self, time: Nanoseconds) {
+        self.sum_ns = self.sum_ns.saturating_add(time);
+        self.buckets[latency_bucket(time)] += 1;
+    }
+
+    /// Adds those of another.
+    pub fn add(&mut self, other: &Self) {
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.buckets.iter_mut().zip(other.buckets).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+    }
+
+    /// How many calls.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// A time that `share` of the calls did not exceed: the bound of a bucket; `None` without calls, or above all bounds.
+    pub fn quantile(&self, share: f64) -> Option<Nanoseconds> {
+        let wanted = ((self.count() as f64 * share).ceil() as u64).max(1);
+        let mut sum = 0;
+        let bucket = self.buckets.iter().position(|count| {
+            sum += count;
+            sum >= wanted
+        });
+        bucket.and_then(latency_bound)
+    }
+
+    fn from_words(words: &[u64]) -> Self {
+        Self { sum_ns: words[0], buckets: std::array::from_fn(|index| words[1 + index]) }
+    }
+
+    fn words(&self) -> impl Iterator<Item = u64> {
+        std::iter::once(self.sum_ns).chain(self.buckets)
+    }
+}
+
+/// What clients of one path did since the server was started. Bytes and round trips are those of the fabric.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathMetrics {
+    /// Connected now.
+    pub clients: u64,
+    /// Keys read, as reported.
+    pub reads: u64,
+    /// Bytes that READs brought, index included, as reported.
+    pub read_bytes: u64,
+    /// Round trips: READs with one doorbell, or a request and its answer; as reported.
+    pub round_trips: u64,
+    /// Puts done.
+    pub puts: u64,
+    /// Deletes done.
+    pub deletes: u64,
+    /// Writes refused: conflict, absent, no space, invalid.
+    pub refused: u64,
+    /// Bytes of the records that were written.
+    pub written_bytes: u64,
+    /// Times of reads, one call in [`SAMPLE`], as reported.
+    pub read_latencies: Latencies,
+    /// Times of writes, likewise.
+    pub write_latencies: Latencies,
+}
+
+/// A server's report of everything that it counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// What it holds.
+    pub stat: Stat,
+    /// Clients that use the store's memory themselves.
+    pub one_sided: PathMetrics,
+    /// Gateways.
+    pub gateway: PathMetrics,
+    /// Leases of extents that clients hold.
+    pub leases: u64,
+    /// Cache lines written back, since the pool was opened.
+    pub write_backs: u64,
+    /// Fences, likewise.
+    pub fences: u64,
+    /// Syncs of files, likewise.
+    pub syncs: u64,
+}
+
+/// Numbers in what a client reports: reads, bytes, round trips, and two histograms.
+const REPORT_WORDS: usize = 3 + 2 * (1 + LATENCY_BUCKETS);
+/// Bytes of it.
+pub(crate) const REPORT_SIZE: usize = REPORT_WORDS * 8;
+/// More than a client can have done since its last report: a number above it is none.
+const REPORTED_MAX: u64 = 1 << 48;
+
+/// What a client did since its last report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Report {
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub round_trips: u64,
+    pub read_latencies: Latencies,
+    pub write_latencies: Latencies,
+}
+
+impl Report {
+    pub fn encode(&self) -> Vec<u8> {
+        let first = [self.reads, self.read_bytes, self.round_trips];
+        let words = first.into_iter().chain(self.read_latencies.words()).chain(self.write_latencies.words());
+        words.flat_map(u64::to_le_bytes).collect()
+    }
+
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let words: [u64; REPORT_WORDS] =
+            words.iter().map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>().try_into().ok()?;
+        if !rest.is_empty() || words.iter().any(|word| *word > REPORTED_MAX) {
+            return None;
+        }
+        let (reads, writes) = words[3..].split_at(1 + LATENCY_BUCKETS);
+        Some(Self {
+            reads: words[0],
+            read_bytes: words[1],
+            round_trips: words[2],
+            read_latencies: Latencies::from_words(reads),
+            write_latencies: Latencies::from_words(writes),
+        })
+    }
+}
+
+impl PathMetrics {
+    pub(crate) fn take_report(&mut self, report: &Report) {
+        self.reads = self.reads.saturating_add(report.reads);
+        self.read_bytes = self.read_bytes.saturating_add(report.read_bytes);
+        self.round_trips = self.round_trips.saturating_add(report.round_trips);
+        self.read_latencies.add(&report.read_latencies);
+        self.write_latencies.add(&report.write_latencies);
+    }
+}
+
+/// Pages of a report: the server's state, all counts, and four histograms.
+pub(crate) const PAGES: u8 = 6;
+/// Numbers about each path on the second page.
+const PATH_WORDS: usize = 8;
+
+impl Metrics {
+    /// Page number `page`, below [`PAGES`].
+    pub(crate) fn page(&self, page: u8) -> [u64; COUNTERS] {
+        let histogram = |latencies: &Latencies| latencies.words().collect::<Vec<_>>();
+        let words = match page {
+            0 => return self.stat.words(),
+            1 => [&self.one_sided, &self.gateway]
+                .into_iter()
+                .flat_map(|path| {
+                    [
+                        path.clients,
+                        path.reads,
+                        path.read_bytes,
+                        path.round_trips,
+                        path.puts,
+                        path.deletes,
+                        path.refused,
+                        path.written_bytes,
+                    ]
+                })
+                .chain([self.leases, self.write_backs, self.fences, self.syncs])
+                .collect(),
+            2 => histogram(&self.one_sided.read_latencies),
+            3 => histogram(&self.one_sided.write_latencies),
+            4 => histogram(&self.gateway.read_latencies),
+            _ => histogram(&self.gateway.write_latencies),
+        };
+        let mut all = [0; COUNTERS];
+        all[..words.len()].copy_from_slice(&words);
+        all
+    }
+
+    pub(crate) fn from_pages(pages: &[[u64; COUNTERS]; PAGES as usize]) -> Self {
+        let [state, counts, one_sided_reads, one_sided_writes, gateway_reads, gateway_writes] = pages;
+        let path = |first: usize, reads: &[u64], writes: &[u64]| PathMetrics {
+            clients: counts[first],
+            reads: counts[first + 1],
+            read_bytes: counts[first + 2],
+            round_trips: counts[first + 3],
+            puts: counts[first + 4],
+            deletes: counts[first + 5],
+            refused: counts[first + 6],
+            written_bytes: counts[first + 7],
+            read_latencies: Latencies::from_words(reads),
+            write_latencies: Latencies::from_words(writes),
+        };
+        let rest = 2 * PATH_WORDS;
+        Self {
+            stat: Stat::from_words(state),
+            one_sided: path(0, one_sided_reads, one_sided_writes),
+            gateway: path(PATH_WORDS, gateway_reads, gateway_writes),
+            leases: counts[rest],
+            write_backs: counts[rest + 1],
+            fences: counts[rest + 2],
+            syncs: counts[rest + 3],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_lies_at_or_below_the_bound_of_its_bucket_and_above_the_one_before() {
+        for time in [0, 1, 249, 250, 251, 500, 501, 1_000_000, 524_288_000, 1_048_576_000, 1_048_576_001, u64::MAX] {
+            let bucket = latency_bucket(time);
+            assert!(latency_bound(bucket).is_none_or(|bound| time <= bound), "{time}");
+            assert!(bucket == 0 || latency_bound(bucket - 1).is_some_and(|bound| time > bound), "{time}");
+        }
+    }
+
+    #[test]
+    fn a_quantile_is_the_bound_that_so_many_calls_did_not_exceed() {
+        let mut latencies = Latencies::default();
+        assert_eq!(latencies.quantile(0.5), None);
+        [100, 100, 600, 100_000_000_000].into_iter().for_each(|time| latencies.note(time));
+        assert_eq!((latencies.quantile(0.5), latencies.quantile(0.75), latencies.quantile(1.0)), (Some(250), Some(1000), None));
+    }
+
+    fn latencies(seed: u64) -> Latencies {
+        Latencies { sum_ns: seed, buckets: std::array::from_fn(|index| seed + index as u64) }
+    }
+
+    #[test]
+    fn reports_and_pages_survive_the_wire() {
+        let report =
+            Report { reads: 1, read_bytes: 2, round_trips: 3, read_latencies: latencies(100), write_latencies: latencies(200) };
+        let mut bytes = report.encode();
+        assert_eq!(bytes.len(), REPORT_SIZE);
+        assert_eq!(Report::parse(&bytes), Some(report));
+        assert_eq!(Report::parse(&bytes[1..]), None);
+        assert_eq!(Report::parse(&bytes[8..]), None);
+        // Needs the bound: a client that lies this much would stop the counters for good.
+        bytes[7] = 0xff;
+        assert_eq!(Report::parse(&bytes), None);
+        let path = |seed| PathMetrics {
+            clients: seed,
+            reads: seed + 1,
+            read_bytes: seed + 2,
+            round_trips: seed + 3,
+            puts: seed + 4,
+            deletes: seed + 5,
+            refused: seed + 6,
+            written_bytes: seed + 7,
+            read_latencies: latencies(seed + 10),
+            write_latencies: latencies(seed + 50),
+        };
+        let metrics = Metrics {
+            stat: Stat { keys: 9, ..Stat::default() },
+            one_sided: path(1000),
+            gateway: path(2000),
+            leases: 1,
+            write_backs: 2,
+            fences: 3,
+            syncs: 4,
+        };
+        let pages = std::array::from_fn(|page| metrics.page(page as u8));
+        assert_eq!(Metrics::from_pages(&pages), metrics);
+    }
+}

@@ -1,0 +1,92 @@
+//! What is counted, of whom, and what it costs.
+
+use stonecast_media::Durability;
+use stonecast_store_direct::{Client, ClientPath, Condition, Metrics, Values};
+
+use crate::fabric::on_every_provider;
+use crate::world::World;
+
+async fn gateway(world: &World) -> Client {
+    let (port, runtime) = world.port();
+    Client::connect_as(ClientPath::Gateway, port, runtime, &world.address()).await.unwrap()
+}
+
+/// Needs the path in what a client says when it connects, the reports, and the one before a client closes.
+#[test]
+fn both_paths_are_told_apart_and_everything_that_a_client_did_is_known_once_it_closed() {
+    on_every_provider(|| {
+        World::default().run(async |world| {
+            let (one_sided, gateway, observer) = (world.client().await, gateway(world).await, world.client().await);
+            let mut value = Vec::new();
+            for _ in 0..3 {
+                one_sided.put(b"a", b"12345").await.unwrap();
+            }
+            one_sided.get(b"a", &mut value).await.unwrap();
+            one_sided.get(b"nothing", &mut value).await.unwrap();
+            gateway.put(b"b", b"1").await.unwrap();
+            gateway.put_if(b"b", b"2", Condition::Absent).await.unwrap();
+            assert!(gateway.delete(b"b").await.unwrap());
+            gateway.multi_get(&[b"a", b"b", b"c"], &mut Values::default()).await.unwrap();
+            let before = observer.metrics().await.unwrap();
+            assert_eq!((before.one_sided.clients, before.gateway.clients), (2, 1));
+            assert_eq!(before.one_sided.reads, 0, "reads pass no server, and these are not reported yet");
+            gateway.report().await.unwrap();
+            assert_eq!(observer.metrics().await.unwrap().gateway.reads, 3);
+            one_sided.close().await;
+            let Metrics { one_sided, gateway, stat, leases, .. } = observer.metrics().await.unwrap();
+            assert_eq!((one_sided.reads, one_sided.puts, one_sided.deletes, one_sided.refused), (2, 3, 0, 0));
+            assert_eq!((gateway.reads, gateway.puts, gateway.deletes, gateway.refused), (3, 1, 1, 1));
+            assert_eq!((stat.puts, stat.deletes, stat.refused), (4, 1, 1), "the sums are what they were");
+            // A record: header of 64 bytes, key and value, in units of 64 bytes.
+            assert_eq!((one_sided.written_bytes, gateway.written_bytes), (3 * 128, 2 * 128));
+            // A bucket of 64 bytes for each key, and the one record that is there.
+            assert_eq!((one_sided.read_bytes, gateway.read_bytes), (64 + 128 + 64, 3 * 64 + 128));
+            assert_eq!(leases, 1, "the gateway's; the other was given back");
+            assert!(one_sided.round_trips >= 3 + 3, "three puts, two READs of one get and one of the other");
+        });
+    });
+}
+
+/// Needs every 64th call to be timed, and to report while a client goes on.
+#[test]
+fn a_client_that_goes_on_reports_and_times_some_of_its_calls() {
+    on_every_provider(|| {
+        World::default().run(async |world| {
+            let (client, observer) = (world.client().await, world.client().await);
+            client.put(b"a", b"1").await.unwrap();
+            let (mut value, mut calls, mut seen) = (Vec::new(), 1, Metrics::default());
+            while seen.one_sided.reads < 1000 {
+                // Longer than the time between two reports.
+                world.runtime().sleep(110_000_000).await;
+                for _ in 0..640 {
+                    client.get(b"a", &mut value).await.unwrap();
+                }
+                calls += 640;
+                world.runtime().sleep(10_000_000).await;
+                seen = observer.metrics().await.unwrap();
+                assert!(calls < 64_000, "reads are reported while they go on");
+            }
+            client.close().await;
+            let metrics = observer.metrics().await.unwrap().one_sided;
+            assert_eq!((metrics.reads, metrics.puts), (calls - 1, 1));
+            assert_eq!(metrics.read_latencies.count(), calls / 64);
+            assert!(metrics.read_latencies.sum_ns > 0 && metrics.read_latencies.quantile(0.5).is_some());
+        });
+    });
+}
+
+/// Needs the counts where bytes are made durable.
+#[test]
+fn what_makes_writes_durable_is_counted() {
+    World { durability: Durability::Power, ..World::default() }.run(async |world| {
+        let client = world.client().await;
+        let before = client.metrics().await.unwrap();
+        for _ in 0..5 {
+            client.put(b"a", b"1").await.unwrap();
+        }
+        let after = client.metrics().await.unwrap();
+        assert_eq!(after.stat.persists - before.stat.persists, 5);
+        assert_eq!(after.syncs - before.syncs, 5, "one by one, each has a sync of its own");
+        assert_eq!((after.write_backs, after.fences), (0, 0), "a file is synced as a whole");
+    });
+}
