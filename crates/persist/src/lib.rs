@@ -29,7 +29,7 @@ mod words;
 pub use execute::Persisted;
 pub use plan::{NoPlan, Plan, plan, plan_for};
 pub use platform::{Axis, Contradiction, FlushKind, Platform, Transport};
-pub use profile::Profile;
+pub use profile::{Declaration, Profile, ProfileError};
 pub use program::{Cost, Program};
 pub use published::published;
 pub use scenario::{Operation, Scenario, Update, published_platforms, scenarios};

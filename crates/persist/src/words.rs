@@ -24,10 +24,8 @@ macro_rules! words {
             type Err = stonecast_media::UnknownName;
 
             fn from_str(name: &str) -> Result<Self, stonecast_media::UnknownName> {
-                match name {
-                    $($name => Ok(Self::$variant),)+
-                    _ => Err(stonecast_media::UnknownName { what: $what, found: name.to_owned(), allowed: $allowed }),
-                }
+                let refused = || stonecast_media::UnknownName { what: $what, found: name.to_owned(), allowed: $allowed };
+                Self::ALL.iter().copied().find(|choice| choice.to_string() == name).ok_or_else(refused)
             }
         }
 

@@ -1,0 +1,45 @@
+//! What can be wrong with a profile.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::platform::Contradiction;
+
+/// Why there is no profile. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// The file cannot be read.
+    #[error("cannot read the profile {}: {source}; give the path of a profile or one of the names {shipped}", path.display())]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// The profiles that need no file.
+        shipped: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A line is not what a profile may hold: syntax, an unknown key, a missing one, a value that does not exist.
+    #[error("{origin}:{line}:{column}: {problem}")]
+    Invalid {
+        /// The file.
+        origin: String,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What is wrong, and what is allowed.
+        problem: String,
+    },
+    /// Two lines cannot both be true.
+    #[error("{origin}:{line}:{column}: {contradiction}")]
+    Contradiction {
+        /// The file.
+        origin: String,
+        /// Line of the axis to change, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What contradicts what.
+        contradiction: Contradiction,
+    },
+}
