@@ -176,6 +176,19 @@ faults! {
 const _: () = assert!(Fault::CLASSES.len() == 40);
 
 impl Fault {
+    /// The table of `docs/simulator.md`.
+    pub fn table() -> String {
+        let row = |class: &FaultClass| {
+            let reach = match class.reach {
+                Reach::Direct => "yes".to_owned(),
+                Reach::NotYet(reason) => format!("not yet: {reason}"),
+            };
+            format!("| {} | `{}` | {} | {} | {reach} |\n", class.number, class.name, class.what, class.unit)
+        };
+        let heading = "| | class | what happens | its field counts | reached |\n| ---: | --- | --- | --- | --- |\n";
+        std::iter::once(heading.to_owned()).chain(Self::CLASSES.iter().map(row)).collect()
+    }
+
     /// What is known of it.
     pub fn class(self) -> &'static FaultClass {
         &Self::CLASSES[self as usize]

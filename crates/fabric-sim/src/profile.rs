@@ -164,19 +164,45 @@ impl Profile {
         Self::ALL.into_iter().find(|profile| profile.name == name)
     }
 
-    /// The tables of `docs/simulator.md`.
+    /// The tables of `docs/simulator.md`: the machines, their numbers beside each other, and where each number comes from.
     pub fn tables() -> String {
-        let mut text = String::new();
+        let mut text = String::from("| machines | |\n| --- | --- |\n");
         for profile in Self::ALL {
-            writeln!(text, "### {}\n\n{}\n", profile.name, profile.summary).expect("a String takes everything");
-            text += "| number | value | meaning | source |\n| --- | --- | --- | --- |\n";
-            for Figure { name, unit, meaning, value, source } in profile.figures() {
-                writeln!(text, "| `{name}` | {value} {unit} | {meaning} | {source} |").expect("a String takes everything");
+            line(&mut text, format_args!("| `{}` | {} |", profile.name, profile.summary));
+        }
+        let names: Vec<String> = Self::ALL.iter().map(|profile| format!("`{}`", profile.name)).collect();
+        line(&mut text, format_args!("\n| number | unit | {} | meaning |", names.join(" | ")));
+        line(&mut text, format_args!("| --- | --- |{} --- |", " ---: |".repeat(names.len())));
+        let columns: Vec<Vec<Figure>> = Self::ALL.iter().map(Self::figures).collect();
+        for (row, figure) in columns[0].iter().enumerate() {
+            let values: Vec<String> = columns.iter().map(|column| column[row].value.to_string()).collect();
+            line(
+                &mut text,
+                format_args!("| `{}` | {} | {} | {} |", figure.name, figure.unit, values.join(" | "), figure.meaning),
+            );
+        }
+        text.push_str("\n| number | of | source |\n| --- | --- | --- |\n");
+        for row in 0..columns[0].len() {
+            let mut sources: Vec<&str> = columns.iter().map(|column| column[row].source).collect();
+            sources.sort_unstable();
+            sources.dedup();
+            for source in sources {
+                let of: Vec<&str> = Self::ALL
+                    .iter()
+                    .zip(&columns)
+                    .filter(|(_, column)| column[row].source == source)
+                    .map(|(of, _)| of.name)
+                    .collect();
+                let of = if of.len() == Self::ALL.len() { "all".to_owned() } else { of.join(", ") };
+                line(&mut text, format_args!("| `{}` | {of} | {source} |", columns[0][row].name));
             }
-            text.push('\n');
         }
         text
     }
+}
+
+fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
+    writeln!(text, "{content}").expect("a String takes everything");
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ pub(super) const PROFILE: Profile = SHEET.profile();
 
 pub(super) const SHEET: Sheet = Sheet {
     name: "connectx4-taxonomy",
-    summary: "Xeon E5-2600, 48 GB DRAM, ConnectX-4 at 100 Gb/s; persistent memory is DRAM (taxonomy, section 4).",
+    summary: "Two Xeon E5-2600, 48 GB, ConnectX-4 at 100 Gb/s; persistent memory is DRAM (taxonomy, section 4).",
     cpu_post_ns: (147, BREAKING_BAND_POST),
     cpu_work_request_ns: (28, BREAKING_BAND_SETUP),
     cpu_poll_ns: (20, BREAKING_BAND_POLL),
@@ -27,12 +27,15 @@ pub(super) const SHEET: Sheet = Sheet {
     nic_inline_bytes: (64, "what Rowan's artefact sends inline (published-systems.md, 1.2)"),
     nic_non_posted_max: (16, "`max_qp_rd_atom` of the mlx4 and mlx5 drivers †"),
     nic_give_up_ns: (536_870_912, "timeout 14 (67 ms), retry_cnt 7, as in Rowan's artefact (published-systems.md, 1.2)"),
-    wire_ns: (133, "switch 108 ns (Breaking Band †) and 5 m of cable at 5 ns/m"),
+    wire_ns: (133, "one switch (an SB7700: taxonomy, section 4) at 108 ns (Breaking Band †) and 5 m of cable at 5 ns/m"),
     pcie_read_ns: (515, BREAKING_BAND_READ),
     pcie_write_ns: (378, BREAKING_BAND_WRITE),
     pcie_byte_ps: (64, "PCIe 3.0 x16: 15.75 GB/s"),
     cm_message_ns: (100_000, ASSUMED_CM),
-    dram_read_ns: (101, "random loads of DRAM: Izraelevitz et al., arXiv 1903.05714 †"),
+    dram_read_ns: (
+        101,
+        "random loads of DRAM: Izraelevitz et al., arXiv 1903.05714 †; a third of Optane's (published-systems.md, 2)",
+    ),
     media_read_ns: (101, "DRAM stands for persistent memory (taxonomy, section 4)"),
     media_write_ns: (57, "store, clwb, sfence to DRAM: Izraelevitz et al. †"),
     media_read_byte_ps: (20, "4 channels of DDR3-1600: 51.2 GB/s"),

@@ -1,6 +1,7 @@
 //! Tests of the simulated world as its users see it.
 
 mod contract;
+mod document;
 mod persistence;
 mod pool;
 mod support;
