@@ -21,6 +21,7 @@ mod platform;
 mod profile;
 mod program;
 mod published;
+mod reasons;
 mod scenario;
 pub mod search;
 mod step;

@@ -119,9 +119,9 @@ pub fn plan_for(platform: &Platform, operation: Operation, update: Update) -> Re
 
 /// `a`, then `b`, both written to their places.
 fn both_written(platform: &Platform, operation: Operation, large: bool) -> Vec<Step> {
-    let in_order = arrival_persists(platform) || (saves_caches(platform) && !platform.relaxed_ordering);
+    let in_order = platform.trusted_nic_buffers || (saves_caches(platform) && !platform.relaxed_ordering);
     let flush_persists = flush_persists(platform, operation);
-    if in_order && (arrival_persists(platform) || flush_persists) {
+    if in_order && flush_persists {
         // The wait for `b` covers `a`.
         return [vec![post(operation, A)], written(platform, operation, B)].concat();
     }
@@ -164,7 +164,9 @@ fn message_of(platform: &Platform, message: Message, items: &[Item]) -> Vec<Step
         steps.extend([Step::Flush, Step::Await(Awaited::Flush)]);
     } else {
         steps.push(Step::Receive(message));
-        for item in items {
+        // A message that has been received is visible; where that is enough, it need not be copied before the answer.
+        let is_durable = lies_in_pm && saves_caches(platform);
+        for item in items.iter().filter(|_| !is_durable) {
             steps.push(Step::Copy(*item));
             // Before the next copy: caches may evict `b` first.
             if !saves_caches(platform) {
@@ -183,7 +185,7 @@ fn post(operation: Operation, item: Item) -> Step {
     }
 }
 
-/// Whether an operation is durable once its completion says that the responder's NIC has it.
+/// Whether an operation is durable once it has completed: the responder's NIC has it, and loses nothing.
 fn arrival_persists(platform: &Platform) -> bool {
     platform.trusted_nic_buffers && platform.transport == Transport::InfiniBand
 }
@@ -195,6 +197,10 @@ fn saves_caches(platform: &Platform) -> bool {
 
 /// Whether what `operation` wrote is durable once a flush behind it has completed.
 fn flush_persists(platform: &Platform, operation: Operation) -> bool {
+    // Every flush is answered after what was posted before it has arrived.
+    if platform.trusted_nic_buffers {
+        return true;
+    }
     let covered = match platform.flush {
         FlushKind::Read => !platform.relaxed_ordering,
         // The standard names WRITE, atomics and ATOMIC_WRITE, not SEND.

@@ -254,7 +254,8 @@ impl Machine {
         let first = if self.has(Rule::CompletionsInOrder) { 0 } else { op };
         (first..=op).all(|op| {
             let stage = state.stage(op);
-            if self.posted[op].non_posted || !self.has(Rule::CompletionBeforePlacement) {
+            // Of ATOMIC_WRITE, too, no more is taken for granted than that the NIC has it.
+            if self.posted[op].is_flush() || !self.has(Rule::CompletionBeforePlacement) {
                 return stage >= Stage::Visible && stage != Stage::Lost;
             }
             // A NIC that resets has acknowledged what it forgets.
@@ -301,7 +302,7 @@ impl Machine {
     fn may_take_effect(&self, state: State, op: usize) -> bool {
         let post = &self.posted[op];
         if post.is_flush() {
-            return self.non_posted_are_done(state, op) && self.flush_may_answer(state, op);
+            return self.flushes_are_answered(state, op) && self.flush_may_answer(state, op);
         }
         let in_order = self.has(Rule::PostedInOrder) && !(self.hardware.relaxed && self.has(Rule::RelaxedWritesPass));
         if in_order && !self.earlier_are_placed(state, op) {
@@ -318,6 +319,10 @@ impl Machine {
 
     fn non_posted_are_done(&self, state: State, op: usize) -> bool {
         (0..op).all(|earlier| !self.posted[earlier].non_posted || is_placed(state, earlier))
+    }
+
+    fn flushes_are_answered(&self, state: State, op: usize) -> bool {
+        (0..op).all(|earlier| !self.posted[earlier].is_flush() || is_placed(state, earlier))
     }
 
     fn flush_may_answer(&self, state: State, flush: usize) -> bool {

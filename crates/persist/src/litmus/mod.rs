@@ -18,6 +18,7 @@
 //! the medium itself. The death of processes is: a party may stop for ever after each step, and what is visible then is one of
 //! the outcomes of a power cut.
 
+mod assumptions;
 mod explore;
 mod machine;
 mod rules;
@@ -35,6 +36,7 @@ use crate::step::Step;
 use explore::{Found, breadth_first, shortest_conclusion};
 use machine::Machine;
 
+pub use assumptions::{Assumption, assumptions};
 pub(crate) use explore::Scratch;
 pub use machine::Damage;
 pub(crate) use rules::Hardware;

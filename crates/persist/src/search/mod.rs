@@ -4,6 +4,8 @@
 //! of the responder, then work requests) and asks the litmus model. The first sound one is the cheapest. What is left
 //! out of the enumeration, and why nothing is lost by it, is said in `space.rs`.
 
+#[cfg(test)]
+mod brute_force;
 mod compare;
 mod space;
 

@@ -1,6 +1,7 @@
 //! Tests of the planner as its users see it.
 
 mod litmus;
+mod matrix;
 mod profile;
 mod published;
 mod search;
