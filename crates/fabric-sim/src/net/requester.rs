@@ -6,6 +6,7 @@ use super::completion::{completion, opcode};
 use super::{Net, Posted, Qp, Stage, is_non_posted, local_span};
 use crate::faults::Fault;
 use crate::machine::Transport;
+use crate::profile::Profile;
 use crate::queue::Event;
 
 impl Net {
@@ -67,8 +68,9 @@ impl Net {
         let (context, sequence, turn) = (qp.context, qp.next, qp.turn);
         let request = qp.send.get((sequence - qp.base) as usize)?.request;
         let non_posted = is_non_posted(&request.operation);
-        let profile = *self.profile_of(context);
-        if request.fence && qp.non_posted > 0 || non_posted && qp.non_posted >= profile.nic_non_posted_max {
+        // A profile with its sources is large: its numbers are looked up, it is not copied for each message.
+        let &Profile { nic_non_posted_max, nic_inline_bytes, pcie_read_ns, pcie_write_ns, .. } = self.profile_of(context);
+        if request.fence && qp.non_posted > 0 || non_posted && qp.non_posted >= nic_non_posted_max {
             return None;
         }
         let peer = qp.peer.expect("a connected queue pair has a peer");
@@ -86,7 +88,7 @@ impl Net {
         qp.next += 1;
         qp.non_posted += u64::from(non_posted);
         let size = self.messages[message as usize].payload.len() as u64;
-        let fetched = if size > profile.nic_inline_bytes { now + profile.pcie_read_ns } else { now };
+        let fetched = if size > nic_inline_bytes { now + pcie_read_ns } else { now };
         let leaves = fetched + self.outbound_stall(context);
         let sent = self.depart(context, leaves, size);
         let arrival = sent + self.travel(context, to);
@@ -107,7 +109,7 @@ impl Net {
         self.time.push(arrival, Event::Arrive(message));
         if !non_posted && self.transport_of(context) == Transport::Iwarp {
             self.messages[message as usize].uses += 1;
-            self.time.push(fetched + profile.pcie_write_ns, Event::Acknowledge(message));
+            self.time.push(fetched + pcie_write_ns, Event::Acknowledge(message));
         }
         Some(())
     }
