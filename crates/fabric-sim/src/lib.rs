@@ -38,7 +38,7 @@ mod world;
 pub use clock::LocalClock;
 pub use device::SimDevice;
 pub use faults::{Fault, FaultClass, Faults, Reach};
-pub use machine::{Features, Transport};
+pub use machine::{Features, RootPort, Transport};
 pub use persistent::{Fate, MediumCounts, Module, SimBacking, Survivor, Wreck};
 pub use profile::Profile;
 pub use world::{Machine, MachineOptions, Process, World};

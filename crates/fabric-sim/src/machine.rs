@@ -24,6 +24,16 @@ pub enum Transport {
     Iwarp,
 }
 
+/// The root port through which a NIC reaches memory: a setting of the machine for each of its NICs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RootPort {
+    /// Whether writes go into the last-level cache; `None`: as the machine's platform says.
+    pub ddio: Option<Ddio>,
+    /// Writes may pass each other on their way to memory, and a READ pushes none of them out. A completion still comes after
+    /// the data that it tells of.
+    pub relaxed_ordering: bool,
+}
+
 /// What the NIC of a machine can do beyond what all can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Features {

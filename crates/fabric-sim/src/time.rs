@@ -12,6 +12,7 @@ use std::task::Waker;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::Timer;
+use stonecast_media::Ddio;
 
 use crate::cache::{Cache, Latencies};
 use crate::queue::{Event, Queue};
@@ -30,6 +31,8 @@ pub(crate) struct Time {
     next_space: Cell<u32>,
     /// When what a NIC does to memory at this moment is in the memory controller; `None`: no NIC is at it.
     nic: Cell<Option<Nanoseconds>>,
+    /// Whether the NIC that is at it writes into the last-level cache; `None`: as its machine does.
+    nic_ddio: Cell<Option<Ddio>>,
     /// The memory that a NIC touched.
     touched: Cell<Option<u32>>,
     /// Somebody read a line that cannot be read.
@@ -138,6 +141,19 @@ impl Time {
         self.nic.set(Some(self.now()));
         let result = access();
         (result, self.nic.take().expect("set above"))
+    }
+
+    /// As [`Time::as_nic`], through a root port with a setting of its own.
+    pub fn as_nic_with<T>(&self, ddio: Option<Ddio>, access: impl FnOnce() -> T) -> (T, Nanoseconds) {
+        self.nic_ddio.set(ddio);
+        let result = self.as_nic(access);
+        self.nic_ddio.set(None);
+        result
+    }
+
+    /// Whether the NIC that accesses memory writes into the last-level cache; `None`: as its machine does.
+    pub fn nic_ddio(&self) -> Option<Ddio> {
+        self.nic_ddio.get()
     }
 
     /// Whether memory is accessed by a NIC at this moment.

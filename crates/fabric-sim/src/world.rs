@@ -14,7 +14,7 @@ use crate::clock::LocalClock;
 use crate::device::SimDevice;
 use crate::executor::{Executor, ThreadOptions, ThreadRuntime};
 use crate::faults::{Fault, FaultState, Faults};
-use crate::machine::{COMMON_PLATFORM, Features, Transport};
+use crate::machine::{COMMON_PLATFORM, Features, RootPort, Transport};
 use crate::net::Net;
 use crate::persistent::{Module, Survivor, Wreck};
 use crate::profile::Profile;
@@ -358,6 +358,11 @@ impl Shared {
 impl Process {
     /// Opens the NIC of its machine: a device of its own, to which nothing of its other devices means anything.
     pub fn open_device(&self) -> Rc<SimDevice> {
+        self.open_device_at(RootPort::default())
+    }
+
+    /// As [`Process::open_device`], a NIC in another slot of the machine: at a root port with settings of its own.
+    pub fn open_device_at(&self, root_port: RootPort) -> Rc<SimDevice> {
         let shared = &self.shared;
         let options = shared.machines.borrow()[self.machine.0 as usize].options;
         let Features { multi_packet, memory_windows, flush_global, flush_persistent, atomic_write } = options.features;
@@ -371,7 +376,7 @@ impl Process {
             flush_persistent,
             atomic_write,
         });
-        let context = shared.net.borrow_mut().add_context(self.machine.0, self.thread, capabilities.clone());
+        let context = shared.net.borrow_mut().add_context(self.machine.0, self.thread, capabilities.clone(), root_port);
         self.contexts.borrow_mut().push(context);
         Rc::new(SimDevice {
             net: shared.net.clone(),

@@ -46,7 +46,7 @@ use stonecast_fabric::{
 use stonecast_media::{PersistentRegion, Region};
 
 use crate::faults::FaultState;
-use crate::machine::Transport;
+use crate::machine::{RootPort, Transport};
 use crate::persistent::Module;
 use crate::profile::Profile;
 use crate::time::Time;
@@ -105,6 +105,8 @@ pub(crate) struct Machine {
 /// What one process holds of a NIC.
 pub(crate) struct Context {
     pub machine: u32,
+    /// How it reaches memory.
+    pub root_port: RootPort,
     /// The thread that looks when something arrives.
     pub thread: u32,
     pub capabilities: Rc<Capabilities>,
@@ -305,9 +307,10 @@ impl Net {
     }
 
     /// Opens the NIC of `machine` for a process.
-    pub fn add_context(&mut self, machine: u32, thread: u32, capabilities: Rc<Capabilities>) -> u32 {
+    pub fn add_context(&mut self, machine: u32, thread: u32, capabilities: Rc<Capabilities>, root_port: RootPort) -> u32 {
         self.contexts.push(Context {
             machine,
+            root_port,
             thread,
             capabilities,
             regions: Vec::new(),

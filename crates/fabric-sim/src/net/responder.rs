@@ -153,8 +153,12 @@ impl Net {
         let takes = if self.faults.strikes(Fault::ScatteredPlacement) { self.scatter(index, part_ns) } else { takes };
         let delay = if self.faults.strikes(Fault::ReadOnOtherQueuePair) { self.delay(index) } else { 0 };
         let lands = self.messages[index as usize].landing.is_some();
+        // A completion comes behind the data that it tells of, and all data before it.
+        let passes = self.is_relaxed(context) && !lands;
+        let detour = if passes { self.draw(RELAXED_NS_MAX) } else { 0 };
         let qp = self.qp(to).expect("it accepted");
-        let mut start = qp.placed.max(at + write_ns + stall + delay);
+        let before = if passes { 0 } else { qp.placed };
+        let mut start = before.max(at + write_ns + stall + delay + detour);
         let overtakes = qp.executed > start;
         if overtakes {
             self.faults.hit(Fault::PostedOvertakes);
@@ -164,10 +168,22 @@ impl Net {
             queue.place_after(start + takes);
         }
         let qp = self.qp(to).expect("it accepted");
-        qp.placed = start + takes;
+        qp.placed = qp.placed.max(start + takes);
         qp.placing.push_back(index);
         self.messages[index as usize].uses += 1;
         self.time.push(start, Event::Place(index));
+    }
+
+    /// Whether writes of `context` may pass each other on their way to memory.
+    fn is_relaxed(&self, context: u32) -> bool {
+        self.contexts[context as usize].root_port.relaxed_ordering
+    }
+
+    /// Whether message `index` of `context` reads without pushing out what was written before it.
+    fn reads_past_writes(&self, context: u32, index: u32) -> bool {
+        use Operation::{CompareAndSwap, FetchAndAdd, Read};
+        let operation = &self.messages[index as usize].operation;
+        self.is_relaxed(context) && matches!(operation, Read { .. } | CompareAndSwap { .. } | FetchAndAdd { .. })
     }
 
     /// Decides when an accepted non-posted message takes effect: after everything that arrived here before it. An
@@ -191,8 +207,10 @@ impl Net {
         let message = &self.messages[index as usize];
         let reads = self.registered(context, message.region).filter(|_| !writes);
         let medium_ns = reads.map_or(0, |region| region.memory.read_cost(size));
+        let pushes_nothing = self.reads_past_writes(context, index);
         let qp = self.qp(to).expect("it accepted");
-        let start = (at + bus_ns + stall + medium_ns + delay).max(qp.placed).max(qp.executed);
+        let placed = if pushes_nothing { 0 } else { qp.placed };
+        let start = (at + bus_ns + stall + medium_ns + delay).max(placed).max(qp.executed);
         qp.executed = start + takes;
         qp.executing.push_back(index);
         self.time.push(start, Event::Place(index));
@@ -281,9 +299,11 @@ impl Net {
         let to = self.messages[index as usize].to;
         let Some(context) = self.qp(to).map(|qp| qp.context) else { return self.release_message(index) };
         if self.place_part(index, context) {
+            let relaxed = self.is_relaxed(context);
             let placing = &mut self.qp(to).expect("just looked up").placing;
-            let first = placing.pop_front();
-            assert_eq!(first, Some(index), "messages of a queue pair are placed in order");
+            let place = placing.iter().position(|other| *other == index).expect("it was to be placed");
+            assert!(place == 0 || relaxed, "messages of a queue pair are placed in order");
+            placing.remove(place);
             self.finish_placing(index);
             self.release_message(index);
         } else {
@@ -358,6 +378,7 @@ impl Net {
             return self.place_scattered(index, context);
         }
         let mtu = self.profile_of(context).nic_mtu_bytes;
+        let ddio = self.contexts[context as usize].root_port.ddio;
         let message = &self.messages[index as usize];
         let (done, size) = (message.done, message.payload.len() as u64);
         let end = part_end(message.offset, u64::from(done), size, mtu);
@@ -367,7 +388,7 @@ impl Net {
             && let Some(registered) = self.registered(context, message.region)
         {
             let write = || registered.memory.write(message.offset + u64::from(done), &message.payload[part]);
-            let ((), settled) = self.time.as_nic(write);
+            let ((), settled) = self.time.as_nic_with(ddio, write);
             let to = message.to;
             let (region, start) = (message.region, message.offset + u64::from(done));
             if let Some(qp) = self.qp(to) {
@@ -386,6 +407,7 @@ impl Net {
         let lines = message.scattered.as_mut().expect("the caller looked");
         let now: Vec<u32> = lines.drain(..lines.len().min(scattered_step(count) as usize)).collect();
         let last = lines.is_empty();
+        let ddio = self.contexts[context as usize].root_port.ddio;
         let message = &self.messages[index as usize];
         let to = message.to;
         let mut latest = 0;
@@ -393,7 +415,7 @@ impl Net {
             for line in now {
                 let part = line_of(message, line);
                 let at = message.offset + part.start as u64;
-                let ((), settled) = self.time.as_nic(|| registered.memory.write(at, &message.payload[part]));
+                let ((), settled) = self.time.as_nic_with(ddio, || registered.memory.write(at, &message.payload[part]));
                 latest = latest.max(settled);
             }
         }
@@ -440,9 +462,10 @@ impl Net {
         // A fetch pushes what was written before it out of the NIC and the bus, as far as that gets by itself: to the memory
         // controller where DDIO is off. It waits once; what is placed meanwhile came later. A write pushes nothing.
         let now = self.time.now();
+        let pushes_nothing = self.reads_past_writes(context, index);
         if !matches!(self.messages[index as usize].operation, Operation::AtomicWrite { .. }) {
             let qp = self.qp(to).expect("just looked up");
-            let settled = qp.settled;
+            let settled = if pushes_nothing { 0 } else { qp.settled };
             qp.executed = qp.executed.max(settled);
             let message = &mut self.messages[index as usize];
             if !std::mem::replace(&mut message.waited, true) && settled > now {
@@ -503,7 +526,8 @@ impl Net {
         let persistent = registered.persistent.clone();
         let mut last = true;
         let mut torn = false;
-        let ((), settled) = self.time.as_nic(|| match operation {
+        let ddio = self.contexts[context as usize].root_port.ddio;
+        let ((), settled) = self.time.as_nic_with(ddio, || match operation {
             Operation::Read { local, .. } => {
                 let whole = part_end(offset, u64::from(done), local.size.into(), mtu);
                 let end = grain.map_or(whole, |grain| u64::from(done + grain).min(local.size.into()));
@@ -574,6 +598,8 @@ fn scattered_step(count: u32) -> u32 {
 const TORN_PAUSE_NS: Nanoseconds = 300;
 /// Longest time that a message is kept inside a NIC.
 const DELAY_NS_MAX: Nanoseconds = 50_000;
+/// How much later than another a write may be in memory where they may pass each other: a few bus transactions.
+const RELAXED_NS_MAX: Nanoseconds = 2_000;
 
 /// Time from one part of a message to the next.
 fn part_ns(profile: &crate::profile::Profile) -> Nanoseconds {

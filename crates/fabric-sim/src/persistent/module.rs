@@ -228,7 +228,7 @@ impl Module {
         if self.caches_are_saved() {
             content.note_dirty(offset, bytes.len(), now);
         }
-        let ddio = self.platform.ddio == Ddio::On;
+        let ddio = self.time.nic_ddio().unwrap_or(self.platform.ddio) == Ddio::On;
         let mut latest = now;
         match self.platform.persistence_domain {
             PersistenceDomain::Volatile | PersistenceDomain::Wsp => {}

@@ -3,7 +3,7 @@
 
 use stonecast_base::Span;
 use stonecast_fabric::{FlushPlacement, Operation, Status};
-use stonecast_fabric_sim::{Fate, Features, MachineOptions, Profile, Transport};
+use stonecast_fabric_sim::{Fate, Features, MachineOptions, Profile, RootPort, Transport};
 use stonecast_media::{Ddio, PersistenceDomain, persist};
 
 use crate::support::{LOG_SIZE, Stage, platform};
@@ -128,6 +128,49 @@ fn a_failed_sync_poisons_what_was_opened() {
         assert!(stage.world.block_on(persist(&*stage.log, &[Span::new(0, 8)])).is_err());
     }
     assert_eq!(stage.after_power_cut(0, 8)[0], [0; 8]);
+}
+
+fn port_stage(root_port: RootPort, ddio: Ddio, seed: u64) -> Stage {
+    let platform = platform(PersistenceDomain::Dmp, ddio);
+    let options = MachineOptions { platform, features: Features::ALL, ..MachineOptions::new(Profile::MODERN) };
+    Stage::behind(root_port, seed, options)
+}
+
+/// Needs the root port's own setting: judged by the machine's, the same READ proves the opposite.
+#[test]
+fn ddio_is_a_matter_of_the_root_port() {
+    for (machine, port, certain) in [(Ddio::On, Ddio::Off, true), (Ddio::Off, Ddio::On, false)] {
+        let stage = port_stage(RootPort { ddio: Some(port), ..RootPort::default() }, machine, 3);
+        assert_eq!(stage.submit(&[stage.write(0, 64, 7), stage.read(512)]), Status::Success);
+        assert_eq!(stage.after_power_cut(0, 64)[0] == [7; 64], certain, "machine {machine:?}, port {port:?}");
+    }
+}
+
+/// With relaxed ordering a later write may be seen before an earlier one, and a READ proves nothing. A flush still waits
+/// for everything. Needs the missing waits behind [`RootPort::relaxed_ordering`].
+#[test]
+fn relaxed_ordering_lets_writes_pass_each_other_and_reads_prove_nothing() {
+    let (mut passed, mut unproven) = (0, 0);
+    for relaxed_ordering in [false, true] {
+        for seed in 0..20 {
+            let stage = port_stage(RootPort { relaxed_ordering, ..RootPort::default() }, Ddio::Off, seed);
+            stage.port.post(stage.qp, [stage.write(0, 64, 1), stage.write(64, 64, 1)]).unwrap();
+            let mut overtaken = false;
+            while stage.world.step() {
+                overtaken |= stage.log.load(64) != 0 && stage.log.load(0) == 0;
+            }
+            assert_eq!((stage.log.load(0), stage.log.load(64)), (0x0101_0101_0101_0101, 0x0101_0101_0101_0101));
+            assert_eq!(stage.submit(&[stage.write(128, 64, 7), stage.read(512)]), Status::Success);
+            let proven = stage.after_power_cut(128, 64)[0] == [7; 64];
+            assert!(relaxed_ordering || proven && !overtaken, "strictly ordered: seed {seed}");
+            passed += u64::from(overtaken);
+            unproven += u64::from(!proven);
+            let flush = Operation::Flush { remote: stage.at(192), size: 64, placement: FlushPlacement::Persistent };
+            assert_eq!(stage.submit(&[stage.write(192, 64, 7), flush]), Status::Success);
+            assert_eq!(stage.after_power_cut(192, 64)[0], [7; 64]);
+        }
+    }
+    assert!(passed > 2 && unproven > 2, "{passed} of 20 overtaken, {unproven} unproven");
 }
 
 /// Each line by itself gets as far as it gets, and its last store may be torn between words, not inside one.

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use stonecast_fabric::{
     Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions, RemoteAddress, Status,
 };
-use stonecast_fabric_sim::{Fate, Features, Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, World};
+use stonecast_fabric_sim::{
+    Fate, Features, Machine, MachineOptions, Module, Process, Profile, RootPort, SimBacking, Survivor, World,
+};
 use stonecast_media::{
     Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain, PersistentRegion, ReceiveBuffers,
 };
@@ -37,6 +39,11 @@ impl Stage {
     }
 
     pub fn of(seed: u64, options: MachineOptions) -> Self {
+        Self::behind(RootPort::default(), seed, options)
+    }
+
+    /// The server's NIC is at `root_port`.
+    pub fn behind(root_port: RootPort, seed: u64, options: MachineOptions) -> Self {
         let world = World::new(seed);
         let platform = options.platform;
         let (machine, other) = (world.machine(options), world.machine(options));
@@ -48,7 +55,8 @@ impl Stage {
         };
         let log = SimBacking::new(&module).open_log(LogOptions { capacity: LOG_SIZE, platform, durability }).unwrap();
         let access = Access::REMOTE_READ.and(Access::REMOTE_WRITE).and(Access::REMOTE_ATOMIC).and(Access::REMOTE_FLUSH);
-        let (port, server_port) = (client.port(256).unwrap(), server.port(256).unwrap());
+        let port = client.port(256).unwrap();
+        let server_port = server.port_on(server.open_device_at(root_port), 256).unwrap();
         let (client, serving) = (port.device().clone(), server_port.device().clone());
         let remote = serving.register_persistent(log.clone(), access).unwrap();
         serving.listen("sim:server").unwrap();
