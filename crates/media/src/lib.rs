@@ -49,4 +49,4 @@ pub use pool::{
     CAPACITY_MAX, OpenMode, Pool, PoolOptions, Repair, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
     SEGMENT_SIZE_MIN, header_table,
 };
-pub use region::{Region, Share};
+pub use region::{MappedPlace, Region, Share};

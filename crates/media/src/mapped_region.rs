@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{FileType, MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
@@ -12,7 +13,7 @@ use stonecast_base::{LINE_SIZE, Span};
 use crate::copy::{copy_in, copy_out};
 use crate::futex::FutexWord;
 use crate::mapping::Mapping;
-use crate::{Region, Share};
+use crate::{MappedPlace, Region, Share};
 
 /// Whether a mapping allows stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -231,6 +232,10 @@ impl Region for MappedRegion {
         for line in 0..lines as usize {
             prefetch_line(start.wrapping_add(line * LINE_SIZE));
         }
+    }
+
+    fn mapped_at(&self) -> Option<MappedPlace<'_>> {
+        NonNull::new(self.mapping.start()).map(|address| MappedPlace::new(address, self.size, self.writable))
     }
 
     fn share(&self) -> Option<Share<'_>> {

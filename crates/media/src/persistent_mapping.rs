@@ -9,7 +9,7 @@ use stonecast_base::{Nanoseconds, Span};
 use crate::file_sync::FileSync;
 use crate::mapped_region::{MappedRegion, Writable};
 use crate::write_back::{Processor, store_fence, write_back};
-use crate::{Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region, Share};
+use crate::{MappedPlace, Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region, Share};
 
 /// A means with what it needs.
 #[derive(Debug)]
@@ -127,6 +127,9 @@ impl Region for PersistentMapping {
     }
     fn prefetch(&self, offset: u64, size: u64) {
         self.memory.prefetch(offset, size);
+    }
+    fn mapped_at(&self) -> Option<MappedPlace<'_>> {
+        self.memory.mapped_at()
     }
     fn share(&self) -> Option<Share<'_>> {
         self.memory.share()

@@ -1,8 +1,12 @@
 //! Bytes that another party may read or write at any time.
 
+use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
 
 use stonecast_base::Nanoseconds;
+
+use crate::Writable;
 
 /// A fixed number of bytes that a network card, another process or another thread may touch at any time.
 ///
@@ -35,10 +39,45 @@ pub trait Region {
     fn share(&self) -> Option<Share<'_>> {
         None
     }
+    /// Where the bytes lie in this process, the same for the life of the region; `None` where they are no mapping of it.
+    fn mapped_at(&self) -> Option<MappedPlace<'_>> {
+        None
+    }
     /// Time that the medium needs to read `size` bytes; 0 on real media, where it passes by itself.
     fn read_cost(&self, size: u64) -> Nanoseconds {
         let _ = size;
         0
+    }
+}
+
+/// The bytes of a mapping, for hardware that finds memory by address. Only a mapping makes one, so that what it names is
+/// no other memory of this program. Nobody reads or writes through it: the processor has the region for that.
+#[derive(Clone, Copy, Debug)]
+pub struct MappedPlace<'a> {
+    address: NonNull<u8>,
+    size: u64,
+    writable: Writable,
+    mapping: PhantomData<&'a ()>,
+}
+
+impl MappedPlace<'_> {
+    pub(crate) fn new(address: NonNull<u8>, size: u64, writable: Writable) -> Self {
+        Self { address, size, writable, mapping: PhantomData }
+    }
+
+    /// The first byte.
+    pub fn address(&self) -> NonNull<u8> {
+        self.address
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether the mapping allows stores.
+    pub fn writable(&self) -> Writable {
+        self.writable
     }
 }
 
