@@ -200,6 +200,39 @@ macro_rules! contract_tests {
     };
 }
 
+/// Like [`contract_tests`], for a provider that a machine may lack: `$world` maps the name of a promise to a
+/// `Result<Rc<dyn World>, String>`. Each promise that finds no world is reported as not run, with the reason.
+#[macro_export]
+macro_rules! contract_tests_if_available {
+    ($provider:expr, $world:expr) => {
+        $crate::__contract_list! { __contract_available_test_functions ($provider, $world) }
+
+        #[test]
+        fn contract_summary() {
+            $crate::contract::report::summarize_if_available($provider, $world("contract_summary"));
+        }
+    };
+}
+
+/// The tests of [`contract_tests_if_available`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __contract_available_test_functions {
+    ($available:tt $($group:ident { $($name:ident: [$($need:ident),*],)* })*) => {
+        $crate::__contract_available_test_functions! { @flat $available $($($name)*)* }
+    };
+    (@flat $available:tt $($name:ident)*) => {
+        $( $crate::__contract_available_test_functions! { @one $available $name } )*
+    };
+    (@one ($provider:expr, $world:expr) $name:ident) => {
+        #[test]
+        fn $name() {
+            let name = stringify!($name);
+            $crate::contract::report::test_if_available($provider, name, $world(name));
+        }
+    };
+}
+
 /// The tests of [`contract_tests`].
 #[doc(hidden)]
 #[macro_export]

@@ -11,13 +11,39 @@ const NOT_RUN_VARIABLE: &str = "STONECAST_NOT_RUN";
 
 /// The body of one test.
 pub fn test(name: &str, world: Rc<dyn World>) {
-    let Outcome::NotRun { device, reason } = check(name, world) else { return };
+    if let Outcome::NotRun { device, reason } = check(name, world) {
+        note(&device, name, reason);
+    }
+}
+
+/// The body of one test of a provider that this machine may lack.
+pub fn test_if_available(provider: &str, name: &str, world: Result<Rc<dyn World>, String>) {
+    match world {
+        Ok(world) => test(name, world),
+        Err(reason) => note(provider, name, &reason),
+    }
+}
+
+/// Writes down that a promise could not be checked.
+fn note(device: &str, name: &str, reason: &str) {
     println!("not run: {name} ({reason})");
     let Some(path) = std::env::var_os(NOT_RUN_VARIABLE) else { return };
     let mut file = OpenOptions::new().append(true).create(true).open(&path).expect("the list of tests not run can be opened");
     let line = format!("contract of {device}: {name}\t{reason}\n");
     // One write, so that lines of several tests do not mix.
     file.write_all(line.as_bytes()).expect("the list of tests not run can be appended to");
+}
+
+/// The same as [`summarize`] for a provider that this machine may lack.
+pub fn summarize_if_available(provider: &str, world: Result<Rc<dyn World>, String>) {
+    match world {
+        Ok(world) => summarize(world),
+        Err(reason) => {
+            let text = format!("contract of {provider}: none of {} promises checked ({reason})\n", cases().len());
+            // A closed stderr must not turn into a broken promise.
+            let _ = std::io::stderr().write_all(text.as_bytes());
+        }
+    }
 }
 
 /// Says on stderr, past the test harness, how many promises can be checked on `world`, and which cannot, by name.
