@@ -17,5 +17,16 @@
 //! - A dead peer is found by its lease, not by the retries of the transport.
 
 mod address;
+pub mod control;
+#[cfg(feature = "verbs")]
+mod device;
+mod path;
+#[cfg(any(feature = "verbs", test))]
+mod retries;
+#[cfg(feature = "verbs")]
+mod verbs;
 
 pub use address::ControlAddress;
+#[cfg(feature = "verbs")]
+pub use device::{VerbsDevice, VerbsOptions};
+pub use path::{Endpoint, Gid, Transport};

@@ -1,0 +1,111 @@
+//! Completion queues as programs see them, and what the NIC's completions mean.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use stonecast_fabric::{Opcode, Status, WorkCompletion};
+
+use crate::verbs::completion::CompletionQueue;
+
+/// A completion queue of the NIC, and completions that were taken from it or made here but not yet asked for.
+pub(super) struct CompletionQueueState {
+    pub hardware: Rc<CompletionQueue>,
+    pub taken: VecDeque<WorkCompletion>,
+}
+
+/// What the identifier of a work request says when it comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ticket {
+    /// Position of a send in its queue pair.
+    Send(u64),
+    /// Position of a receive in its queue pair.
+    Receive(u64),
+    /// Slot of a shared receive queue: which queue, which slot.
+    Shared(u32, u32),
+    /// A binding that the device itself posted.
+    Binding,
+}
+
+const KIND_SHIFT: u32 = 62;
+const POSITION: u64 = (1 << KIND_SHIFT) - 1;
+/// Slots of one shared receive queue fit into as many bits.
+const SLOT_BITS: u32 = 24;
+
+impl Ticket {
+    /// Most slots of a shared receive queue.
+    pub const SLOTS_MAX: u32 = 1 << SLOT_BITS;
+
+    pub fn encode(self) -> u64 {
+        match self {
+            Ticket::Send(position) => position & POSITION,
+            Ticket::Receive(position) => 1 << KIND_SHIFT | position & POSITION,
+            Ticket::Shared(queue, slot) => 2 << KIND_SHIFT | u64::from(queue) << SLOT_BITS | u64::from(slot),
+            Ticket::Binding => 3 << KIND_SHIFT,
+        }
+    }
+
+    pub fn decode(wr_id: u64) -> Self {
+        let rest = wr_id & POSITION;
+        match wr_id >> KIND_SHIFT {
+            0 => Ticket::Send(rest),
+            1 => Ticket::Receive(rest),
+            2 => Ticket::Shared((rest >> SLOT_BITS) as u32, (rest as u32) & (Self::SLOTS_MAX - 1)),
+            _ => Ticket::Binding,
+        }
+    }
+}
+
+/// What a status of the NIC means.
+pub(super) fn status_of(code: u32) -> Status {
+    use rdma_mummy_sys::ibv_wc_status as status;
+    match code {
+        status::IBV_WC_SUCCESS => Status::Success,
+        status::IBV_WC_LOC_LEN_ERR => Status::LocalLength,
+        status::IBV_WC_LOC_PROT_ERR
+        | status::IBV_WC_LOC_ACCESS_ERR
+        | status::IBV_WC_LOC_QP_OP_ERR
+        | status::IBV_WC_MW_BIND_ERR => Status::LocalProtection,
+        status::IBV_WC_WR_FLUSH_ERR => Status::WorkRequestFlushed,
+        status::IBV_WC_REM_INV_REQ_ERR | status::IBV_WC_REM_INV_RD_REQ_ERR => Status::RemoteInvalidRequest,
+        status::IBV_WC_REM_ACCESS_ERR => Status::RemoteAccess,
+        status::IBV_WC_RETRY_EXC_ERR | status::IBV_WC_RESP_TIMEOUT_ERR => Status::RetryExceeded,
+        status::IBV_WC_RNR_RETRY_EXC_ERR => Status::RnrRetryExceeded,
+        _ => Status::RemoteOperation,
+    }
+}
+
+/// What arrived, by the number that the NIC gives.
+pub(super) fn arrival_of(code: u32) -> Opcode {
+    if code == rdma_mummy_sys::ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM {
+        Opcode::ReceiveWriteWithImmediate
+    } else {
+        Opcode::Receive
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_come_back_as_they_went() {
+        for ticket in [
+            Ticket::Send(0),
+            Ticket::Send(POSITION),
+            Ticket::Receive(7),
+            Ticket::Shared(0, 0),
+            Ticket::Shared(u32::MAX, Ticket::SLOTS_MAX - 1),
+            Ticket::Binding,
+        ] {
+            assert_eq!(Ticket::decode(ticket.encode()), ticket);
+        }
+    }
+
+    #[test]
+    fn a_status_that_nobody_knows_is_no_success() {
+        for code in [1, 18, 19, 21, 99, u32::MAX] {
+            assert_ne!(status_of(code), Status::Success);
+        }
+        assert_eq!(status_of(0), Status::Success);
+    }
+}

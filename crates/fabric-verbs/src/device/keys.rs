@@ -1,0 +1,224 @@
+//! Regions, windows, and the keys that open them.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use stonecast_base::Span;
+use stonecast_fabric::{Access, DeviceError, MemoryRegion, QueuePair, Rkey};
+use stonecast_media::{MappedRegion, Region, Sealing};
+
+use super::completions::Ticket;
+use super::queue_pair::Phase;
+use super::region::{Grants, RegionState, WindowState, address_for};
+use super::{State, quirks};
+use crate::verbs::memory::Window;
+use crate::verbs::posting::{Posting, Stamp};
+
+/// What a key opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyUse {
+    Region(u32),
+    Window(u32),
+}
+
+/// Keys that ended, as far back as keys are remembered.
+#[derive(Default)]
+pub(super) struct EndedKeys {
+    known: BTreeSet<u32>,
+    order: VecDeque<u32>,
+}
+
+/// How many ended keys are remembered. A peer that kept an older one has lost its connection long since.
+const ENDED_KEYS_MAX: usize = 1 << 16;
+/// How often another key is asked for when the device gives one that ended before.
+const KEY_ATTEMPTS: usize = 64;
+/// How long a binding may take: it is done by the own NIC, behind what was posted before.
+const BINDING_PATIENCE: Duration = Duration::from_secs(2);
+
+impl EndedKeys {
+    fn insert(&mut self, key: u32) {
+        if self.known.insert(key) {
+            self.order.push_back(key);
+        }
+        if self.order.len() > ENDED_KEYS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
+    }
+
+    fn contains(&self, key: u32) -> bool {
+        self.known.contains(&key)
+    }
+}
+
+fn system(doing: &'static str) -> impl Fn(io::Error) -> DeviceError {
+    move |source| DeviceError::System { doing, source }
+}
+
+impl State {
+    pub(super) fn allocate(&mut self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError> {
+        let memory = MappedRegion::create_memory("stonecast-verbs", size, Sealing::None).map_err(system("allocating memory"))?;
+        self.add_region(Rc::new(memory), access, false)
+    }
+
+    pub(super) fn add_region(
+        &mut self,
+        memory: Rc<dyn Region>,
+        access: Access,
+        persistent: bool,
+    ) -> Result<MemoryRegion, DeviceError> {
+        let address = address_for(self.next_address, &*memory)?;
+        let grants = Grants {
+            windows: self.extra.windows,
+            flush_global: self.extra.flush && self.facts.flush_global,
+            flush_persistent: self.has_flush_persistent,
+        };
+        let make = || RegionState::new(&self.domain, memory.clone(), address, access, persistent, grants);
+        let region = self.with_fresh_key(make, RegionState::rkey)?;
+        let (rkey, size) = (region.rkey(), region.size);
+        self.next_address = address + size;
+        let index = self.regions.insert(region);
+        self.keys.insert(rkey, KeyUse::Region(index));
+        Ok(MemoryRegion { index, address, size, rkey: Rkey(rkey) })
+    }
+
+    /// Makes something with a key until the key is one that did not end before.
+    fn with_fresh_key<T>(&self, make: impl Fn() -> Result<T, DeviceError>, key_of: impl Fn(&T) -> u32) -> Result<T, DeviceError> {
+        // Held until the end, so that the device does not give the same key again.
+        let mut unsuitable = Vec::new();
+        while unsuitable.len() < KEY_ATTEMPTS {
+            let made = make()?;
+            if !self.ended_keys.contains(key_of(&made)) {
+                return Ok(made);
+            }
+            unsuitable.push(made);
+        }
+        Err(DeviceError::Limit { what: "keys that were never used", limit: ENDED_KEYS_MAX as u64 })
+    }
+
+    pub(super) fn deregister(&mut self, region: MemoryRegion) -> Result<(), DeviceError> {
+        let state = self.regions.get_mut(region.index)?;
+        if state.is_open() {
+            return Err(DeviceError::Malformed { reason: "a region whose key still opens it" });
+        }
+        if state.window_count > 0 {
+            return Err(DeviceError::Malformed { reason: "a region with windows" });
+        }
+        state.end().map_err(system("ending a registration"))?;
+        self.regions.remove(region.index)?;
+        self.end_key(region.rkey.0);
+        Ok(())
+    }
+
+    fn end_key(&mut self, key: u32) {
+        self.keys.remove(&key);
+        self.ended_keys.insert(key);
+    }
+
+    pub(super) fn invalidate(&mut self, rkey: Rkey) -> Result<(), DeviceError> {
+        match self.keys.get(&rkey.0) {
+            // It ended before, or opens nothing: there is nothing to end.
+            None => Ok(()),
+            Some(&KeyUse::Window(window)) => self.end_window(window),
+            Some(&KeyUse::Region(index)) => {
+                let region = self.regions.get_mut(index)?;
+                if region.is_open() {
+                    region.close().map_err(system("ending the registration for peers"))?;
+                    self.end_key(rkey.0);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends a window. When this has returned `Ok`, its key opens nothing any more.
+    pub(super) fn end_window(&mut self, handle: u32) -> Result<(), DeviceError> {
+        let window = self.windows.get_mut(handle)?;
+        window.end().map_err(system("ending a memory window"))?;
+        let window = self.windows.remove(handle)?;
+        if let Ok(region) = self.regions.get_mut(window.region) {
+            region.window_count -= 1;
+        }
+        if let Ok(qp) = self.qps.get_mut(window.qp) {
+            qp.unbound.retain(|unbound| *unbound != handle);
+        }
+        self.end_key(window.window.rkey());
+        Ok(())
+    }
+
+    pub(super) fn bind_window(
+        &mut self,
+        qp: QueuePair,
+        region: MemoryRegion,
+        span: Span,
+        access: Access,
+    ) -> Result<Rkey, DeviceError> {
+        if !self.extra.windows {
+            return Err(DeviceError::Unsupported { device: self.name.clone(), capability: "memory windows" });
+        }
+        let phase = self.qps.get(qp.0)?.phase;
+        if !self.regions.get(region.index)?.holds(span) || span.size == 0 {
+            return Err(DeviceError::Malformed { reason: "a window that is empty or leaves its region" });
+        }
+        let exact = self.regions.get_mut(region.index)?.for_window(span, quirks::windows_need_own_registration(&self.facts))?;
+        let make = || Window::new(&self.domain).map_err(system("making a memory window"));
+        let window = self.with_fresh_key(make, Window::rkey)?;
+        let rkey = window.rkey();
+        let handle = self.windows.insert(WindowState { window, exact, region: region.index, qp: qp.0, span, access });
+        self.regions.get_mut(region.index)?.window_count += 1;
+        self.keys.insert(rkey, KeyUse::Window(handle));
+        let bound = match phase {
+            Phase::Accepted(_) | Phase::Connected(_) => self.bind(handle),
+            // The key is known before the binding; the peer learns it when it is accepted, and that is after the binding.
+            Phase::Fresh | Phase::Calling(_) => {
+                self.qps.get_mut(qp.0)?.unbound.push(handle);
+                Ok(())
+            }
+            Phase::Failed => Err(DeviceError::Malformed { reason: "a window for a queue pair that has failed" }),
+        };
+        if let Err(error) = bound {
+            self.end_window(handle)?;
+            return Err(error);
+        }
+        Ok(Rkey(rkey))
+    }
+
+    /// Binds the windows that waited for the connection of `qp`.
+    pub(super) fn bind_waiting(&mut self, qp: u32) -> Result<(), DeviceError> {
+        let waiting = std::mem::take(&mut self.qps.get_mut(qp)?.unbound);
+        waiting.into_iter().try_for_each(|handle| self.bind(handle))
+    }
+
+    /// Lets the NIC bind a window, and waits until it has.
+    fn bind(&mut self, handle: u32) -> Result<(), DeviceError> {
+        let window = self.windows.get(handle)?;
+        let (qp, span, access) = (window.qp, window.span, window.access);
+        let region = self.regions.get_mut(window.region)?;
+        let bound = Span::new(region.address + span.offset, span.size);
+        let registration = match &window.exact {
+            Some(exact) => exact,
+            None => region.local()?,
+        };
+        let state = self.qps.get(qp)?;
+        let mut posting = Posting::begin(&state.hardware);
+        let stamp = Stamp { wr_id: Ticket::Binding.encode(), signalled: true, fence: false };
+        posting.bind(stamp, &window.window, registration, bound, access);
+        posting.commit().map_err(system("binding a memory window"))?;
+        let cq = state.options.send_cq.0;
+        let deadline = Instant::now() + BINDING_PATIENCE;
+        loop {
+            match self.collect(cq, usize::MAX) {
+                Some(true) => return Ok(()),
+                Some(false) => return Err(DeviceError::Malformed { reason: "a window that the device does not bind" }),
+                None if Instant::now() > deadline => {
+                    let source = io::Error::from(io::ErrorKind::TimedOut);
+                    return Err(DeviceError::System { doing: "waiting until a memory window is bound", source });
+                }
+                None => std::hint::spin_loop(),
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The device: all state of one thread, and the boundary that programs see.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `mod.rs` | the device and its state |
+//! | `open.rs`, `options.rs` | opening, and what the device turns out to be able to do |
+//! | `region.rs`, `keys.rs` | registered memory, windows, the end of keys |
+//! | `queue_pair.rs`, `posting.rs` | what is posted and how |
+//! | `completions.rs`, `progress.rs` | what the NIC and the control plane say |
+//! | `connecting.rs` | how connections begin and end |
+//! | `quirks.rs` | where devices differ from the specification |
+//! | `park.rs` | falling asleep |
+
+mod completions;
+mod connecting;
+mod keys;
+mod open;
+mod options;
+mod park;
+mod posting;
+mod progress;
+mod queue_pair;
+mod quirks;
+mod receives;
+mod region;
+mod table;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Instant;
+
+use stonecast_base::Span;
+use stonecast_fabric::{
+    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, MemoryRegion, QueuePair,
+    QueuePairOptions, ReceiveQueue, ReceiveRequest, Rkey, SharedReceiveQueue, SharedReceiveQueueOptions, WorkCompletion,
+    WorkRequest,
+};
+use stonecast_media::{PersistentRegion, Region};
+
+use crate::control::{ControlPlane, LinkId, PeerProfile};
+use crate::verbs::completion::CompletionChannel;
+use crate::verbs::context::{Context, Facts};
+use crate::verbs::memory::ProtectionDomain;
+use crate::verbs::port::Port;
+use crate::verbs::queue_pair::{ExtraOperations, Retransmission};
+use completions::CompletionQueueState;
+use connecting::PendingRequest;
+use keys::KeyUse;
+use queue_pair::QueuePairState;
+use receives::SharedQueueState;
+use region::{RegionState, WindowState};
+use table::Table;
+
+pub use options::VerbsOptions;
+
+/// A device over libibverbs. Belongs to one thread; the thread of its control plane lives as long as it does.
+///
+/// Addresses are `verbs:HOST:PORT`: where the control plane listens, a TCP port.
+pub struct VerbsDevice {
+    capabilities: Capabilities,
+    start: Instant,
+    state: RefCell<State>,
+}
+
+/// Everything that the device's thread changes. The objects of the library are freed in the order of the fields: queue
+/// pairs and windows before what they were made from.
+struct State {
+    control: ControlPlane,
+    windows: Table<WindowState>,
+    qps: Table<QueuePairState>,
+    regions: Table<RegionState>,
+    cqs: Table<CompletionQueueState>,
+    srqs: Table<SharedQueueState>,
+    /// Queue pairs by the numbers that the NIC gave them.
+    by_number: BTreeMap<u32, u32>,
+    /// Queue pairs by their connections.
+    by_link: BTreeMap<LinkId, u32>,
+    /// Requests of peers that wait for an answer of the program.
+    requests: BTreeMap<LinkId, PendingRequest>,
+    keys: BTreeMap<u32, KeyUse>,
+    /// Keys that were given out and ended; none of them is given out again.
+    ended_keys: keys::EndedKeys,
+    events: VecDeque<ConnectionEvent>,
+    next_address: u64,
+    /// Calls since the events of the device were looked at.
+    polls: u32,
+    /// Set once [`VerbsDevice::abandon`] was called.
+    abandoned: bool,
+    domain: Rc<ProtectionDomain>,
+    channel: Rc<CompletionChannel>,
+    context: Context,
+    port: Port,
+    facts: Facts,
+    extra: ExtraOperations,
+    retransmission: Retransmission,
+    name: String,
+    send_size_max: u32,
+    has_flush_persistent: bool,
+}
+
+impl VerbsDevice {
+    /// Opens a device and starts its control plane.
+    pub fn open(options: VerbsOptions) -> Result<Rc<Self>, DeviceError> {
+        let (capabilities, state) = State::open(options)?;
+        Ok(Rc::new(Self { capabilities, start: Instant::now(), state: RefCell::new(state) }))
+    }
+
+    /// The names of this machine's devices; an error where libibverbs or the kernel's side of it is missing.
+    pub fn names() -> Result<Vec<String>, DeviceError> {
+        crate::verbs::context::device_names()
+    }
+
+    /// What the peer of a connected queue pair declared of its platform.
+    pub fn peer_profile(&self, qp: QueuePair) -> Option<PeerProfile> {
+        self.state.borrow().qps.get(qp.0).ok()?.peer.map(|(_, profile)| profile)
+    }
+
+    /// Ends everything as the death of this process would, without a goodbye. For tests of what runs above: no peer can
+    /// tell the difference.
+    pub fn abandon(&self) {
+        self.state.borrow_mut().abandon();
+    }
+}
+
+impl Device for VerbsDevice {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn allocate(&self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError> {
+        self.state.borrow_mut().allocate(size, access)
+    }
+
+    fn register(&self, memory: Rc<dyn Region>, access: Access) -> Result<MemoryRegion, DeviceError> {
+        self.state.borrow_mut().add_region(memory, access, false)
+    }
+
+    fn register_persistent(&self, memory: Rc<dyn PersistentRegion>, access: Access) -> Result<MemoryRegion, DeviceError> {
+        self.state.borrow_mut().add_region(memory, access, true)
+    }
+
+    fn deregister(&self, region: MemoryRegion) -> Result<(), DeviceError> {
+        self.state.borrow_mut().deregister(region)
+    }
+
+    fn memory(&self, region: MemoryRegion) -> Rc<dyn Region> {
+        self.state.borrow().regions.get(region.index).expect("the region is registered here").memory.clone()
+    }
+
+    fn bind_window(
+        &self,
+        qp: QueuePair,
+        region: MemoryRegion,
+        offset: u64,
+        size: u64,
+        access: Access,
+    ) -> Result<Rkey, DeviceError> {
+        self.state.borrow_mut().bind_window(qp, region, Span::new(offset, size), access)
+    }
+
+    fn poll_invalidate(&self, rkey: Rkey, _context: &mut TaskContext<'_>) -> Poll<Result<(), DeviceError>> {
+        // The system's call returns when the NIC has forgotten the key, so there is nothing to wait for afterwards.
+        Poll::Ready(self.state.borrow_mut().invalidate(rkey))
+    }
+
+    fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {
+        self.state.borrow_mut().create_completion_queue(capacity)
+    }
+
+    fn create_shared_receive_queue(&self, options: SharedReceiveQueueOptions) -> Result<SharedReceiveQueue, DeviceError> {
+        self.state.borrow_mut().create_shared_receive_queue(options)
+    }
+
+    fn create_queue_pair(&self, options: QueuePairOptions) -> Result<QueuePair, DeviceError> {
+        self.state.borrow_mut().create_queue_pair(options)
+    }
+
+    fn destroy_queue_pair(&self, qp: QueuePair) -> Result<(), DeviceError> {
+        self.state.borrow_mut().destroy_queue_pair(qp)
+    }
+
+    fn listen(&self, address: &str) -> Result<(), DeviceError> {
+        let address = address.parse()?;
+        self.state.borrow().control.listen(&address).map(drop)
+    }
+
+    fn connect(&self, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError> {
+        self.state.borrow_mut().connect(qp, address, private_data)
+    }
+
+    fn accept(&self, request: ConnectionRequest, qp: QueuePair, private_data: &[u8]) -> Result<(), DeviceError> {
+        self.state.borrow_mut().accept(request, qp, private_data)
+    }
+
+    fn reject(&self, request: ConnectionRequest, reason: &str) -> Result<(), DeviceError> {
+        self.state.borrow_mut().reject(request, reason)
+    }
+
+    fn disconnect(&self, qp: QueuePair) -> Result<(), DeviceError> {
+        self.state.borrow_mut().disconnect(qp)
+    }
+
+    fn poll_connection(&self) -> Option<ConnectionEvent> {
+        let state = &mut *self.state.borrow_mut();
+        state.progress();
+        state.events.pop_front()
+    }
+
+    fn post_send(&self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError> {
+        self.state.borrow_mut().post_send(qp, requests)
+    }
+
+    fn post_receive(&self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+        self.state.borrow_mut().post_receive(queue, requests)
+    }
+
+    fn poll(&self, cq: CompletionQueue, limit: usize, into: &mut Vec<WorkCompletion>) -> usize {
+        let state = &mut *self.state.borrow_mut();
+        state.progress();
+        state.take_completions(cq.0, limit, into)
+    }
+}

@@ -1,0 +1,118 @@
+//! Opening a device, and finding out what it can really do.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::rc::Rc;
+
+use stonecast_fabric::{Capabilities, DeviceError};
+
+use super::table::Table;
+use super::{State, VerbsOptions, keys};
+use crate::control::{ControlOptions, ControlPlane, PRIVATE_DATA_SIZE_MAX, PeerProfile};
+use crate::verbs::completion::{CompletionChannel, CompletionQueue};
+use crate::verbs::context::{Context, Facts};
+use crate::verbs::memory::ProtectionDomain;
+use crate::verbs::port::Port;
+use crate::verbs::queue_pair::{ExtraOperations, QueuePair, Retransmission, Wanted};
+
+/// Longest SEND. Devices take much longer ones; every receive buffer would have to be as long.
+const SEND_SIZE_MAX: u32 = 16 << 20;
+/// Addresses of regions begin here: far from 0, which must stay no address at all.
+const FIRST_ADDRESS: u64 = 1 << 40;
+
+impl State {
+    pub(super) fn open(options: VerbsOptions) -> Result<(Capabilities, Self), DeviceError> {
+        if options.retransmission_timeout > 31 || !(1..=6).contains(&options.retransmission_count) {
+            return Err(DeviceError::Malformed { reason: "a retransmission timeout above 31, or retries that are not 1 to 6" });
+        }
+        let context = Context::open(options.device.as_deref())?;
+        let facts = context.facts()?;
+        if facts.reads_in_max == 0 || facts.reads_out_max == 0 {
+            return Err(DeviceError::Unsupported { device: context.name().into(), capability: "RDMA READ" });
+        }
+        let port = Port::of(&context, options.port, options.gid_index)?;
+        let system = |doing| move |source| DeviceError::System { doing, source };
+        let domain = ProtectionDomain::new(&context).map_err(system("making a protection domain"))?;
+        let channel = CompletionChannel::new(&context).map_err(system("making a completion channel"))?;
+        let extra = find_operations(&domain, &channel, facts).map_err(system("making a queue pair to see what it can do"))?;
+        let name = format!("verbs:{}", context.name());
+        let capabilities = Capabilities {
+            name: name.clone(),
+            send_size_max: port.message_size_max.min(SEND_SIZE_MAX),
+            private_data_size_max: PRIVATE_DATA_SIZE_MAX,
+            // No library that is open to all makes such queues for reliable connections.
+            multi_packet: false,
+            memory_windows: extra.windows,
+            flush_global: extra.flush && facts.flush_global,
+            flush_persistent: extra.flush && facts.flush_persistent,
+            atomic_write: extra.atomic_write,
+        };
+        let profile = PeerProfile {
+            platform: options.platform,
+            transport: port.transport,
+            flush_global: capabilities.flush_global,
+            flush_persistent: capabilities.flush_persistent,
+            atomic_write: capabilities.atomic_write,
+        };
+        let control = ControlPlane::start(ControlOptions {
+            keys: options.keys,
+            terms: options.terms,
+            profile,
+            back_off: options.back_off,
+            handshake_patience: options.handshake_patience,
+            strangers_max: options.strangers_max,
+            log: options.log,
+        });
+        let state = Self {
+            control: control.map_err(system("starting the control plane"))?,
+            windows: Table::new("memory window"),
+            qps: Table::new("queue pair"),
+            regions: Table::new("memory region"),
+            cqs: Table::new("completion queue"),
+            srqs: Table::new("shared receive queue"),
+            by_number: BTreeMap::new(),
+            by_link: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            ended_keys: keys::EndedKeys::default(),
+            events: VecDeque::new(),
+            next_address: FIRST_ADDRESS,
+            polls: 0,
+            abandoned: false,
+            domain,
+            channel,
+            context,
+            port,
+            facts,
+            extra,
+            retransmission: Retransmission {
+                timeout_code: options.retransmission_timeout,
+                retry_count: options.retransmission_count,
+            },
+            name,
+            send_size_max: capabilities.send_size_max,
+            has_flush_persistent: capabilities.flush_persistent,
+        };
+        Ok((capabilities, state))
+    }
+}
+
+/// Makes queue pairs that can do less and less until one can be made: a device's claim is not enough, the library must be
+/// able to post the operation.
+fn find_operations(domain: &Rc<ProtectionDomain>, channel: &Rc<CompletionChannel>, facts: Facts) -> io::Result<ExtraOperations> {
+    let cq = CompletionQueue::new(channel, 16, 0)?;
+    let flush = facts.flush_global || facts.flush_persistent;
+    let all = ExtraOperations { windows: facts.windows, flush, atomic_write: facts.atomic_write };
+    let none = ExtraOperations { windows: false, flush: false, atomic_write: false };
+    let candidates =
+        [all, ExtraOperations { atomic_write: false, ..all }, ExtraOperations { windows: all.windows, ..none }, none];
+    let mut last = None;
+    for extra in candidates {
+        let wanted = Wanted { domain, send_cq: &cq, receive_cq: &cq, shared: None, send_capacity: 4, receive_capacity: 4, extra };
+        match QueuePair::new(&wanted) {
+            Ok(_made) => return Ok(extra),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.expect("every candidate failed"))
+}

@@ -1,0 +1,61 @@
+//! Falling asleep when there is nothing to do.
+//!
+//! The completion queues are armed, looked at once more, and then the thread sleeps on three descriptors: the completion
+//! channel, the bell of the control plane, the events of the device.
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::Park;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{State, VerbsDevice};
+
+impl Park for VerbsDevice {
+    fn now(&self) -> Nanoseconds {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn park(&self, timeout: Nanoseconds) {
+        if self.state.borrow_mut().has_work() {
+            return;
+        }
+        let state = self.state.borrow();
+        let timeout = Timespec { tv_sec: (timeout / 1_000_000_000) as i64, tv_nsec: (timeout % 1_000_000_000) as i64 };
+        let mut sources = [
+            PollFd::from_borrowed_fd(state.channel.descriptor(), PollFlags::IN),
+            PollFd::from_borrowed_fd(state.control.bell(), PollFlags::IN),
+            PollFd::from_borrowed_fd(state.context.event_descriptor(), PollFlags::IN),
+        ];
+        // An interrupted sleep is a short one, which a park may be.
+        let _ = poll(&mut sources, Some(&timeout));
+        let device_event = !sources[2].revents().is_empty();
+        state.channel.drain();
+        drop(state);
+        if device_event {
+            self.state.borrow_mut().hear_device();
+        }
+    }
+}
+
+impl State {
+    /// Arms every completion queue, and says whether there is something to do already.
+    fn has_work(&mut self) -> bool {
+        self.control.silence();
+        if self.control.has_events() || !self.events.is_empty() {
+            return true;
+        }
+        let queues: Vec<u32> = self.cqs.iter().map(|(handle, _)| handle).collect();
+        for &cq in &queues {
+            let armed = self.cqs.get(cq).map(|queue| queue.hardware.arm());
+            if !matches!(armed, Ok(Ok(()))) {
+                // A queue that cannot announce itself must be looked at.
+                return true;
+            }
+        }
+        // Looked at after it was armed: what came before the arming announces nothing.
+        for &cq in &queues {
+            self.collect(cq, 1);
+        }
+        !self.events.is_empty() || self.cqs.iter().any(|(_, queue)| !queue.taken.is_empty())
+    }
+}

@@ -1,0 +1,204 @@
+//! A queue pair as programs see it: what is posted and not yet completed, in order.
+//!
+//! ```text
+//!   Fresh --connect--> Calling --accepted--> Connected --trouble, goodbye--> Failed
+//!     \---accept--> Accepted --ready--/
+//! ```
+//!
+//! The NIC reports neither which operation failed nor unsignalled successes, so what was posted is kept here until the
+//! completion of it, or of something behind it, comes. The last request of each batch is always signalled to the NIC.
+//!
+//! Once the queue pair has failed nothing is given to the NIC any more: what is posted then waits here behind what the
+//! NIC still has, and is flushed in its turn.
+
+use std::collections::VecDeque;
+
+use stonecast_fabric::{Opcode, Operation, Placement, QueuePair, QueuePairOptions, Status, WorkCompletion};
+
+use crate::control::{LinkId, PeerProfile};
+use crate::path::Endpoint;
+use crate::verbs::queue_pair::QueuePair as HardwareQueuePair;
+use crate::verbs::receive_queue::RawReceive;
+
+/// Where a queue pair is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Fresh,
+    Calling(LinkId),
+    Accepted(LinkId),
+    Connected(LinkId),
+    Failed,
+}
+
+/// A send on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Posted {
+    pub wr_id: u64,
+    pub opcode: Opcode,
+    pub signalled: bool,
+    /// Its local bytes are outside their region, so that it can only fail.
+    pub outside: bool,
+}
+
+/// A receive buffer that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buffer {
+    pub wr_id: u64,
+    pub raw: RawReceive,
+}
+
+/// Entries in posting order: first those that the NIC has, then those that it will never get.
+pub(super) struct Lane<T> {
+    entries: VecDeque<T>,
+    /// Position of the first entry since the queue pair was made.
+    first: u64,
+    /// How many of the entries the NIC has.
+    given: usize,
+}
+
+impl<T> Default for Lane<T> {
+    fn default() -> Self {
+        Self { entries: VecDeque::new(), first: 0, given: 0 }
+    }
+}
+
+impl<T> Lane<T> {
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Position of the next entry.
+    pub fn next(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    /// Adds an entry that the NIC has.
+    pub fn give(&mut self, entry: T) {
+        assert!(self.given == self.entries.len(), "nothing goes to the NIC behind what does not");
+        self.entries.push_back(entry);
+        self.given += 1;
+    }
+
+    /// Adds an entry that the NIC does not get.
+    pub fn keep(&mut self, entry: T) {
+        self.entries.push_back(entry);
+    }
+
+    /// Takes the entries up to `position`, which the NIC has completed: those before, and that itself.
+    pub fn complete(&mut self, position: u64) -> (Vec<T>, Option<T>) {
+        let before = position.saturating_sub(self.first).min(self.given as u64) as usize;
+        let passed: Vec<T> = self.entries.drain(..before).collect();
+        self.first += before as u64;
+        self.given -= before;
+        let done = if self.given > 0 && self.first == position { self.pop() } else { None };
+        (passed, done)
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        let entry = self.entries.pop_front()?;
+        self.first += 1;
+        self.given = self.given.saturating_sub(1);
+        Some(entry)
+    }
+
+    /// Takes the entries that the NIC will never get, once it has given back all others.
+    pub fn take_kept(&mut self) -> Vec<T> {
+        if self.given > 0 {
+            return Vec::new();
+        }
+        self.first += self.entries.len() as u64;
+        self.entries.drain(..).collect()
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter()
+    }
+}
+
+/// See the module documentation.
+pub(super) struct QueuePairState {
+    pub hardware: HardwareQueuePair,
+    pub options: QueuePairOptions,
+    pub phase: Phase,
+    pub sends: Lane<Posted>,
+    pub receives: Lane<Buffer>,
+    /// Sequence number of the first packet of the attempt that is on its way.
+    pub first_packet: u32,
+    pub peer: Option<(Endpoint, PeerProfile)>,
+    /// Windows that are to be bound when it is connected.
+    pub unbound: Vec<u32>,
+}
+
+/// Which opcode the completion of an operation has.
+pub(super) fn opcode_of(operation: &Operation) -> Opcode {
+    match operation {
+        Operation::Write { .. } | Operation::WriteWithImmediate { .. } => Opcode::Write,
+        Operation::Send { .. } => Opcode::Send,
+        Operation::Read { .. } => Opcode::Read,
+        Operation::CompareAndSwap { .. } => Opcode::CompareAndSwap,
+        Operation::FetchAndAdd { .. } => Opcode::FetchAndAdd,
+        Operation::Flush { .. } => Opcode::Flush,
+        Operation::AtomicWrite { .. } => Opcode::AtomicWrite,
+    }
+}
+
+/// A completion that carries no message.
+pub(super) fn completion(qp: u32, wr_id: u64, status: Status, opcode: Opcode) -> WorkCompletion {
+    WorkCompletion { wr_id, status, opcode, qp: QueuePair(qp), immediate: 0, placement: Placement { offset: 0, size: 0 } }
+}
+
+impl QueuePairState {
+    /// Completions of what was posted after the failure, as soon as the NIC has given back what was posted before.
+    pub fn flush_kept(&mut self, handle: u32) -> (Vec<WorkCompletion>, Vec<WorkCompletion>) {
+        let flushed = |wr_id, opcode| completion(handle, wr_id, Status::WorkRequestFlushed, opcode);
+        let sends = self.sends.take_kept().into_iter().map(|posted| flushed(posted.wr_id, posted.opcode)).collect();
+        let receives = self.receives.take_kept().into_iter().map(|buffer| flushed(buffer.wr_id, Opcode::Receive)).collect();
+        (sends, receives)
+    }
+
+    /// The connection that it has or is getting.
+    pub fn link(&self) -> Option<LinkId> {
+        match self.phase {
+            Phase::Calling(link) | Phase::Accepted(link) | Phase::Connected(link) => Some(link),
+            Phase::Fresh | Phase::Failed => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_completion_ends_everything_up_to_it() {
+        let mut lane = Lane::default();
+        (0..5).for_each(|number| lane.give(number));
+        assert_eq!(lane.complete(2), (vec![0, 1], Some(2)));
+        assert_eq!(lane.complete(2), (vec![], None), "what has ended does not end again");
+        assert_eq!(lane.complete(4), (vec![3], Some(4)));
+        assert_eq!((lane.len(), lane.next()), (0, 5));
+    }
+
+    #[test]
+    fn what_the_nic_never_gets_comes_after_what_it_has() {
+        let mut lane = Lane::default();
+        lane.give(0);
+        lane.give(1);
+        lane.keep(2);
+        assert_eq!(lane.take_kept(), Vec::<i32>::new());
+        assert_eq!(lane.complete(0), (vec![], Some(0)));
+        assert_eq!(lane.take_kept(), Vec::<i32>::new());
+        assert_eq!(lane.complete(1), (vec![], Some(1)));
+        assert_eq!(lane.take_kept(), [2]);
+        assert_eq!(lane.next(), 3);
+    }
+
+    #[test]
+    fn a_completion_of_something_never_given_takes_nothing() {
+        let mut lane = Lane::default();
+        lane.give(0);
+        lane.keep(1);
+        assert_eq!(lane.complete(1), (vec![0], None));
+        assert_eq!(lane.take_kept(), [1]);
+    }
+}

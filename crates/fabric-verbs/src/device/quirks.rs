@@ -1,0 +1,43 @@
+//! Where devices differ from the specification, and what is made of it.
+//!
+//! Soft-RoCE (Linux 6.12, rdma-core 56):
+//! - takes a memory window for the whole registration that it is bound to, instead of for its own bytes;
+//! - flushes a request whose local bytes are not registered like those behind it, instead of saying why;
+//! - answers a SEND that is longer than its buffer with *remote operation error*, and completes the buffer with *local
+//!   operation error*, instead of *invalid request* and *length*.
+//!
+//! Any device may complete a receive that it fetched for a WRITE_WITH_IMM which it then refused.
+
+use stonecast_fabric::{Opcode, Status};
+
+use super::completions::status_of;
+use super::queue_pair::Posted;
+use crate::verbs::context::Facts;
+
+/// Whether a window must have a registration of exactly its own bytes.
+pub(super) fn windows_need_own_registration(facts: &Facts) -> bool {
+    facts.is_soft_roce
+}
+
+/// How a send really ended. `failed`: something before it had failed already.
+pub(super) fn status_of_send(reported: Status, posted: &Posted, failed: bool, facts: &Facts) -> Status {
+    match reported {
+        Status::WorkRequestFlushed if posted.outside && !failed => Status::LocalProtection,
+        Status::RemoteOperation if facts.is_soft_roce && posted.opcode == Opcode::Send => Status::RemoteInvalidRequest,
+        other => other,
+    }
+}
+
+/// How a receive really ended: with a message, for want of room, or because its queue pair failed.
+pub(super) fn status_of_receive(code: u32, facts: &Facts) -> Status {
+    match status_of(code) {
+        _ if facts.is_soft_roce && code == rdma_mummy_sys::ibv_wc_status::IBV_WC_LOC_QP_OP_ERR => Status::LocalLength,
+        status if takes_no_buffer(status) => Status::WorkRequestFlushed,
+        status => status,
+    }
+}
+
+/// Whether a receive that ended so carries no message and no blame: the request that it was fetched for was refused.
+pub(super) fn takes_no_buffer(status: Status) -> bool {
+    matches!(status, Status::RemoteAccess | Status::RemoteInvalidRequest | Status::RemoteOperation)
+}

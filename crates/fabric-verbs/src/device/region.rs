@@ -1,0 +1,180 @@
+//! Registered memory: what the own NIC uses, what peers use, and the windows between.
+//!
+//! ```text
+//!   region      |<-------------------------------- size ------------------------------->|
+//!   local       registration for the own NIC and for windows; made when first needed
+//!   remote      registration for peers, with the region's key; ends when that is invalidated
+//!   windows           |<-- bound to one queue pair -->|
+//! ```
+//!
+//! Two registrations, because the key for peers must be able to end while the own NIC still uses the memory. The local
+//! one is made late, because memory that is only read by peers (a log that is a mapped file) cannot always be pinned for
+//! writing.
+
+use std::io;
+use std::rc::Rc;
+
+use stonecast_base::Span;
+use stonecast_fabric::{Access, DeviceError, LocalSpan};
+use stonecast_media::{Region, Writable};
+
+use crate::verbs::cause::{self, Wanted};
+use crate::verbs::memory::{ProtectionDomain, Registration, Rights, Window};
+use crate::verbs::posting::RawSpan;
+
+/// What the device grants, as far as it concerns memory.
+#[derive(Clone, Copy)]
+pub(super) struct Grants {
+    pub windows: bool,
+    pub flush_global: bool,
+    pub flush_persistent: bool,
+}
+
+/// See the module documentation.
+pub(super) struct RegionState {
+    pub memory: Rc<dyn Region>,
+    /// As peers name the first byte.
+    pub address: u64,
+    pub size: u64,
+    domain: Rc<ProtectionDomain>,
+    windows_possible: bool,
+    local: Option<Registration>,
+    remote: Option<Registration>,
+    /// Windows that are bound to it.
+    pub window_count: usize,
+}
+
+/// A window, and where it belongs.
+pub(super) struct WindowState {
+    pub window: Window,
+    /// Registration of exactly the window's bytes, where it needs one of its own.
+    pub exact: Option<Registration>,
+    pub region: u32,
+    pub qp: u32,
+    /// Bytes of the region.
+    pub span: Span,
+    pub access: Access,
+}
+
+impl WindowState {
+    /// Ends the window and what it was bound to. When this has returned `Ok`, its key opens nothing any more.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.window.end()?;
+        self.exact.as_mut().map_or(Ok(()), Registration::end)
+    }
+}
+
+/// Addresses of regions are apart by at least this, and equal to those of their memory modulo this, so that any size of
+/// page fits.
+const ADDRESS_GRAIN: u64 = 1 << 30;
+
+/// The first multiple of the grain from `next` on, at the place in it that `memory` has.
+pub(super) fn address_for(next: u64, memory: &dyn Region) -> Result<u64, DeviceError> {
+    let place = memory.mapped_at().ok_or_else(|| DeviceError::Registration {
+        reason: "this memory is no mapping of this process, so no RDMA device can reach it".into(),
+    })?;
+    Ok(next.next_multiple_of(ADDRESS_GRAIN) + place.address().addr().get() as u64 % ADDRESS_GRAIN)
+}
+
+impl RegionState {
+    pub fn new(
+        domain: &Rc<ProtectionDomain>,
+        memory: Rc<dyn Region>,
+        address: u64,
+        access: Access,
+        persistent: bool,
+        grants: Grants,
+    ) -> Result<Self, DeviceError> {
+        let size = memory.size();
+        let mut region = Self {
+            memory,
+            address,
+            size,
+            domain: domain.clone(),
+            windows_possible: grants.windows,
+            local: None,
+            remote: None,
+            window_count: 0,
+        };
+        if access == Access::NONE {
+            region.local()?;
+        } else {
+            let rights = Rights {
+                local_write: false,
+                bind: false,
+                remote: access,
+                flush_global: grants.flush_global,
+                flush_persistent: persistent && grants.flush_persistent,
+            };
+            region.remote = Some(region.register(rights)?);
+        }
+        Ok(region)
+    }
+
+    fn register(&self, rights: Rights) -> Result<Registration, DeviceError> {
+        self.register_span(Span::new(0, self.size), rights)
+    }
+
+    fn register_span(&self, span: Span, rights: Rights) -> Result<Registration, DeviceError> {
+        let wanted = Wanted { size: span.size, writable: rights.write(), flush_persistent: rights.flushes_persistently() };
+        Registration::new(&self.domain, self.memory.clone(), self.address, span, rights)
+            .map_err(|error| DeviceError::Registration { reason: cause::registration(&error, wanted) })
+    }
+
+    /// What a window on `span` is bound to: the registration for the own NIC, or, if it must be `exact`, one of the span
+    /// alone, which is then given back.
+    pub fn for_window(&mut self, span: Span, exact: bool) -> Result<Option<Registration>, DeviceError> {
+        if exact {
+            return self.register_span(span, Rights::local(true, true)).map(Some);
+        }
+        self.local().map(|_| None)
+    }
+
+    /// The registration for the own NIC.
+    pub fn local(&mut self) -> Result<&Registration, DeviceError> {
+        if self.local.is_none() {
+            let writable = self.memory.mapped_at().is_some_and(|place| place.writable() == Writable::Yes);
+            self.local = Some(self.register(Rights::local(writable, writable && self.windows_possible))?);
+        }
+        Ok(self.local.as_ref().expect("just made"))
+    }
+
+    /// The key by which peers name the region. Of a region for local use alone it opens nothing.
+    pub fn rkey(&self) -> u32 {
+        let registration = self.remote.as_ref().or(self.local.as_ref());
+        registration.expect("a region is registered in one way at least").rkey()
+    }
+
+    /// Whether the own key opens the region to peers.
+    pub fn is_open(&self) -> bool {
+        self.remote.is_some()
+    }
+
+    /// Ends what peers may do with the own key.
+    pub fn close(&mut self) -> io::Result<()> {
+        if let Some(remote) = &mut self.remote {
+            remote.end()?;
+            self.remote = None;
+        }
+        Ok(())
+    }
+
+    /// Ends the registration for the own NIC.
+    pub fn end(&mut self) -> io::Result<()> {
+        self.local.as_mut().map_or(Ok(()), Registration::end)
+    }
+
+    /// Whether `span` lies in the region.
+    pub fn holds(&self, span: Span) -> bool {
+        span.fits(self.size)
+    }
+
+    /// `local` in the terms of the NIC. Bytes outside the region become the first ones behind it, so that the NIC itself
+    /// refuses them, in the order in which they were posted.
+    pub fn raw(&mut self, local: LocalSpan) -> Result<RawSpan, DeviceError> {
+        let inside = self.holds(Span::new(local.offset, local.size.into()));
+        let offset = if inside { local.offset } else { self.size };
+        let address = self.address + offset;
+        Ok(RawSpan { address, size: local.size, lkey: self.local()?.lkey() })
+    }
+}

@@ -1,0 +1,80 @@
+//! Events of a device that nobody asked for: a completion queue that overran, a queue pair that failed, a device that is
+//! gone.
+
+use std::ffi::c_void;
+use std::mem::offset_of;
+use std::ptr;
+
+use rdma_mummy_sys as ibv;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::context::Context;
+
+/// What happened, in numbers that outlive the objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeviceEvent {
+    /// A completion queue lost completions; the number is the one that it was made with.
+    CompletionQueueOverrun(u32),
+    /// A queue pair failed as a responder, or for want of a reason that a completion could carry.
+    QueuePairFailed(u32),
+    /// The device is gone.
+    DeviceGone,
+    /// Anything else: nothing to do.
+    Other,
+}
+
+// Numbers of `enum ibv_event_type`; compared as numbers, because newer libraries report newer ones.
+const CQ_ERR: u32 = ibv::ibv_event_type::IBV_EVENT_CQ_ERR as u32;
+const QP_FATAL: u32 = ibv::ibv_event_type::IBV_EVENT_QP_FATAL as u32;
+const QP_REQ_ERR: u32 = ibv::ibv_event_type::IBV_EVENT_QP_REQ_ERR as u32;
+const QP_ACCESS_ERR: u32 = ibv::ibv_event_type::IBV_EVENT_QP_ACCESS_ERR as u32;
+const DEVICE_FATAL: u32 = ibv::ibv_event_type::IBV_EVENT_DEVICE_FATAL as u32;
+
+/// Takes one event, if there is one. Never blocks.
+pub(crate) fn next_event(context: &Context) -> Option<DeviceEvent> {
+    let mut ready = [PollFd::from_borrowed_fd(context.event_descriptor(), PollFlags::IN)];
+    if poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) != Ok(1) {
+        return None;
+    }
+    let mut event = RawEvent { element: ptr::null_mut(), kind: u32::MAX };
+    let place = (&raw mut event).cast::<ibv::ibv_async_event>();
+    // SAFETY: the context is open, and `event` has the layout of the library's structure (asserted). One thread alone
+    // takes events, so one that is announced is there.
+    if unsafe { ibv::ibv_get_async_event(context.raw(), place) } != 0 {
+        return None;
+    }
+    let found = match event.kind {
+        CQ_ERR => DeviceEvent::CompletionQueueOverrun(completion_queue_number(&event)),
+        QP_FATAL | QP_REQ_ERR | QP_ACCESS_ERR => DeviceEvent::QueuePairFailed(queue_pair_number(&event)),
+        DEVICE_FATAL => DeviceEvent::DeviceGone,
+        _ => DeviceEvent::Other,
+    };
+    // SAFETY: an event that was just taken and is acknowledged once; its object cannot be freed before that (manual page
+    // of `ibv_destroy_qp`), which is why it could be read above.
+    unsafe { ibv::ibv_ack_async_event(place) };
+    Some(found)
+}
+
+/// An event with its type as a number, because one that this library does not know must not become a Rust `enum`.
+#[repr(C)]
+struct RawEvent {
+    /// The object that the event is about; of which kind, the type says.
+    element: *mut c_void,
+    kind: u32,
+}
+
+const _: () = assert!(size_of::<RawEvent>() == size_of::<ibv::ibv_async_event>());
+const _: () = assert!(offset_of!(RawEvent, kind) == offset_of!(ibv::ibv_async_event, event_type));
+
+fn completion_queue_number(event: &RawEvent) -> u32 {
+    let cq = event.element.cast::<ibv::ibv_cq>();
+    // SAFETY: events of this type are about a completion queue, which lives until the event is acknowledged.
+    let number = unsafe { (*cq).cq_context };
+    number.addr() as u32
+}
+
+fn queue_pair_number(event: &RawEvent) -> u32 {
+    let qp = event.element.cast::<ibv::ibv_qp>();
+    // SAFETY: events of these types are about a queue pair, which lives until the event is acknowledged.
+    unsafe { (*qp).qp_num }
+}
