@@ -12,7 +12,7 @@ use stonecast_fabric::{BusyPoll, Device, Park, Port, Runtime};
 use stonecast_fabric_verbs::control::{BackOff, Key, KeyRing};
 use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 use stonecast_media::{
-    MappedPlace, MappedRegion, Means, PersistError, PersistState, Persisted, PersistentRegion, Region, Writable,
+    MappedPlace, MappedRegion, Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region, Writable,
 };
 
 /// Names the devices to test on.
@@ -165,6 +165,10 @@ impl Region for Dax {
 impl PersistentRegion for Dax {
     fn means(&self) -> Means {
         Means::WriteBack
+    }
+
+    fn persist_counts(&self) -> PersistCounts {
+        PersistCounts::default()
     }
 
     fn poll_persist(&self, _: &[Span], _: &mut PersistState, _: &mut Context<'_>) -> Poll<Result<Persisted, PersistError>> {
