@@ -1,5 +1,5 @@
-//! The index and the state of all segments, written when a pool is closed, so that the next opening scans only what was
-//! appended since.
+//! The index, the state of all segments and the remembered tokens, written when a pool is closed, so that the next opening
+//! scans only what was appended since.
 //!
 //! A checkpoint is a hint: it is checked whole (128-bit checksum, pool UUID) before one word of it is believed, and where
 //! it is absent, damaged or does not fit, the log is scanned instead. It stays useful after a crash, since segments only
@@ -10,11 +10,12 @@ use stonecast_log::{LogFormat, SegmentState};
 use zerocopy::byteorder::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::index::{BUCKET_WORDS, Index};
+use crate::index::{BUCKET_WORDS, INDEX_BITS_MAX, Index};
+use crate::outcomes::Outcomes;
 use crate::word::Word;
 
 const MAGIC: [u8; 8] = *b"stoneckp";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// No pool counts that far: at a thousand million commits a second it takes over two centuries.
 const SEQUENCE_LIMIT: u64 = 1 << 62;
 
@@ -31,6 +32,9 @@ struct Header {
     live_bytes: U64,
     segment_count: U64,
     bucket_count: U64,
+    outcome_count: U64,
+    /// See [`Outcomes::horizon`].
+    horizon: U64,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -52,6 +56,13 @@ struct Segment {
 struct Bucket {
     number: U64,
     words: [U64; 8],
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Outcome {
+    token: U64,
+    sequence: U64,
 }
 
 impl Segment {
@@ -85,13 +96,15 @@ impl Segment {
     }
 }
 
-const _: () = assert!(size_of::<Header>() == 80 && size_of::<Segment>() == 40 && size_of::<Bucket>() == 72);
+const _: () = assert!(size_of::<Header>() == 96 && size_of::<Segment>() == 40 && size_of::<Bucket>() == 72);
 
 /// What a checkpoint holds beside the index.
+#[derive(Default)]
 pub(crate) struct Checkpoint {
     pub segments: Vec<SegmentState>,
     pub sequence: u64,
     pub live_bytes: u64,
+    pub outcomes: Outcomes,
 }
 
 /// The bytes of a checkpoint.
@@ -99,6 +112,7 @@ pub(crate) fn encode<'a>(
     format: &LogFormat,
     index: &Index,
     segments: impl Iterator<Item = &'a SegmentState>,
+    outcomes: &Outcomes,
     sequence: u64,
     live_bytes: u64,
 ) -> Vec<u8> {
@@ -108,8 +122,13 @@ pub(crate) fn encode<'a>(
         bytes.extend_from_slice(Segment::from_state(state).as_bytes());
         segment_count += 1;
     }
+    let mut outcome_count = 0;
+    for (sequence, token) in outcomes.entries() {
+        bytes.extend_from_slice(Outcome { token: U64::new(token), sequence: U64::new(sequence) }.as_bytes());
+        outcome_count += 1;
+    }
     let mut bucket_count = 0;
-    index.for_each_bucket(|number, words| {
+    index.table().for_each_bucket(|number, words| {
         let bucket = Bucket { number: U64::new(number), words: words.map(U64::new) };
         bytes.extend_from_slice(bucket.as_bytes());
         bucket_count += 1;
@@ -118,12 +137,14 @@ pub(crate) fn encode<'a>(
         checksum: U128::new(0),
         magic: MAGIC,
         version: U32::new(VERSION),
-        index_bits: U32::new(index.bits()),
+        index_bits: U32::new(index.table().bits()),
         uuid: U128::new(format.uuid),
         sequence: U64::new(sequence),
         live_bytes: U64::new(live_bytes),
         segment_count: U64::new(segment_count),
         bucket_count: U64::new(bucket_count),
+        outcome_count: U64::new(outcome_count),
+        horizon: U64::new(outcomes.horizon()),
     };
     bytes[..size_of::<Header>()].copy_from_slice(header.as_bytes());
     header.checksum = U128::new(hash::xxh3_128(&bytes[size_of::<U128>()..]));
@@ -131,55 +152,90 @@ pub(crate) fn encode<'a>(
     bytes
 }
 
-/// Checks `bytes` and fills the empty `index` from them. On error the index is untouched.
-pub(crate) fn decode(bytes: &[u8], format: &LogFormat, index: &mut Index) -> Result<Checkpoint, Corruption> {
-    let damage = |what: &'static str, found: String, expected: String| Corruption {
-        what: what.into(),
-        file: "checkpoint".into(),
-        offset: 0,
-        found,
-        expected,
-    };
-    let Ok((header, rest)) = Header::read_from_prefix(bytes) else {
-        return Err(damage("checkpoint", format!("{} bytes", bytes.len()), format!("at least {} bytes", size_of::<Header>())));
-    };
-    let checksum = hash::xxh3_128(&bytes[size_of::<U128>()..]);
-    if header.checksum.get() != checksum && !mutant!(CheckpointNotChecked) || header.magic != MAGIC {
-        return Err(damage("checkpoint checksum", format!("{:#034x}", header.checksum.get()), format!("{checksum:#034x}")));
+/// A checkpoint that was checked whole.
+pub(crate) struct Image<'a> {
+    header: Header,
+    segments: &'a [Segment],
+    outcomes: &'a [Outcome],
+    buckets: &'a [Bucket],
+}
+
+impl<'a> Image<'a> {
+    /// Checks `bytes`.
+    pub fn parse(bytes: &'a [u8], format: &LogFormat) -> Result<Self, Corruption> {
+        let damage = |what: &'static str, found: String, expected: String| Corruption {
+            what: what.into(),
+            file: "checkpoint".into(),
+            offset: 0,
+            found,
+            expected,
+        };
+        let Ok((header, rest)) = Header::read_from_prefix(bytes) else {
+            return Err(damage(
+                "checkpoint",
+                format!("{} bytes", bytes.len()),
+                format!("at least {} bytes", size_of::<Header>()),
+            ));
+        };
+        let checksum = hash::xxh3_128(&bytes[size_of::<U128>()..]);
+        if header.checksum.get() != checksum && !mutant!(CheckpointNotChecked) || header.magic != MAGIC {
+            return Err(damage("checkpoint checksum", format!("{:#034x}", header.checksum.get()), format!("{checksum:#034x}")));
+        }
+        if header.version.get() != VERSION || header.uuid.get() != format.uuid || header.index_bits.get() > INDEX_BITS_MAX {
+            return Err(damage("checkpoint identity", "another pool or version".to_owned(), "this pool".to_owned()));
+        }
+        // The checksum holds, so what follows is what `encode` wrote; lengths are still checked, as a bug is no licence to
+        // read outside.
+        let parts = take::<Segment>(rest, header.segment_count.get()).and_then(|(segments, rest)| {
+            let (outcomes, rest) = take::<Outcome>(rest, header.outcome_count.get())?;
+            Some((segments, outcomes, <[Bucket]>::ref_from_bytes(rest).ok()?))
+        });
+        let Some((segments, outcomes, buckets)) = parts.filter(|(.., all)| all.len() as u64 == header.bucket_count.get()) else {
+            return Err(damage("checkpoint length", format!("{} bytes", bytes.len()), "whole segments and buckets".to_owned()));
+        };
+        if let Some(segment) = segments.iter().find(|segment| segment.number.get() >= format.segment_count) {
+            return Err(damage("checkpoint segment", segment.number.to_string(), format!("below {}", format.segment_count)));
+        }
+        let bits = header.index_bits.get();
+        if let Some(bucket) = buckets.iter().find(|bucket| bucket.number.get() >> bits != 0) {
+            return Err(damage("checkpoint bucket", bucket.number.to_string(), format!("below 2^{bits}")));
+        }
+        let capacity = format.segment_size * u64::from(format.segment_count);
+        let mut words = buckets.iter().flat_map(|bucket| &bucket.words[..BUCKET_WORDS as usize]).map(|word| Word(word.get()));
+        if let Some(word) = words.find(|&word| word != Word::EMPTY && word.position() >= capacity) {
+            return Err(damage("checkpoint word", format!("position {}", word.position()), format!("below {capacity}")));
+        }
+        if header.sequence.get() >= SEQUENCE_LIMIT {
+            return Err(damage("checkpoint sequence", header.sequence.get().to_string(), format!("below {SEQUENCE_LIMIT}")));
+        }
+        Ok(Self { header, segments, outcomes, buckets })
     }
-    if header.version.get() != VERSION || header.uuid.get() != format.uuid || header.index_bits.get() != index.bits() {
-        return Err(damage("checkpoint identity", "another pool or version".to_owned(), "this pool".to_owned()));
+
+    /// log2 of the buckets of the index that it was taken of.
+    pub fn index_bits(&self) -> u32 {
+        self.header.index_bits.get()
     }
-    // The checksum holds, so what follows is what `encode` wrote; lengths are still checked, as a bug is no licence to
-    // read outside.
-    let segments_size = usize::try_from(header.segment_count.get()).ok().and_then(|n| n.checked_mul(size_of::<Segment>()));
-    let split = segments_size.and_then(|size| rest.split_at_checked(size));
-    let parts = split.and_then(|(segments, buckets)| {
-        Some((<[Segment]>::ref_from_bytes(segments).ok()?, <[Bucket]>::ref_from_bytes(buckets).ok()?))
-    });
-    let Some((segments, buckets)) = parts.filter(|(_, buckets)| buckets.len() as u64 == header.bucket_count.get()) else {
-        return Err(damage("checkpoint length", format!("{} bytes", bytes.len()), "whole segments and buckets".to_owned()));
-    };
-    if let Some(segment) = segments.iter().find(|segment| segment.number.get() >= format.segment_count) {
-        return Err(damage("checkpoint segment", segment.number.to_string(), format!("below {}", format.segment_count)));
+
+    /// Fills the empty `index`, which has `index_bits`, and hands over the rest.
+    pub fn restore(&self, index: &mut Index) -> Checkpoint {
+        assert_eq!(index.table().bits(), self.index_bits());
+        for bucket in self.buckets {
+            index.restore_bucket(bucket.number.get(), &bucket.words.map(U64::get));
+        }
+        let mut outcomes = Outcomes::forgotten_up_to(self.header.horizon.get());
+        self.outcomes.iter().for_each(|outcome| outcomes.note(outcome.token.get(), outcome.sequence.get()));
+        Checkpoint {
+            segments: self.segments.iter().map(Segment::to_state).collect(),
+            sequence: self.header.sequence.get(),
+            live_bytes: self.header.live_bytes.get(),
+            outcomes,
+        }
     }
-    if let Some(bucket) = buckets.iter().find(|bucket| bucket.number.get() >> index.bits() != 0) {
-        return Err(damage("checkpoint bucket", bucket.number.to_string(), format!("below 2^{}", index.bits())));
-    }
-    let capacity = format.segment_size * u64::from(format.segment_count);
-    let words = buckets.iter().flat_map(|bucket| &bucket.words[..BUCKET_WORDS as usize]);
-    if let Some(word) = words.map(|word| Word(word.get())).find(|&word| word != Word::EMPTY && word.position() >= capacity) {
-        return Err(damage("checkpoint word", format!("position {}", word.position()), format!("below {capacity}")));
-    }
-    if header.sequence.get() >= SEQUENCE_LIMIT {
-        return Err(damage("checkpoint sequence", header.sequence.get().to_string(), format!("below {SEQUENCE_LIMIT}")));
-    }
-    for bucket in buckets {
-        index.restore_bucket(bucket.number.get(), &bucket.words.map(U64::get));
-    }
-    Ok(Checkpoint {
-        segments: segments.iter().map(Segment::to_state).collect(),
-        sequence: header.sequence.get(),
-        live_bytes: header.live_bytes.get(),
-    })
+}
+
+/// The first `count` values of `bytes`, and what follows them.
+fn take<T: FromBytes + KnownLayout + Immutable + Unaligned>(bytes: &[u8], count: u64) -> Option<(&[T], &[u8])> {
+    let size = usize::try_from(count).ok()?.checked_mul(size_of::<T>())?;
+    let (first, rest) = bytes.split_at_checked(size)?;
+    Some((<[T]>::ref_from_bytes(first).ok()?, rest))
 }

@@ -10,31 +10,31 @@
 //! A client belongs to one thread and may have many operations in flight: each method is a future. Dropping a future
 //! gives the operation up, not back: a write that was sent takes its course.
 
+mod access;
+mod connect;
 mod extents;
 mod meter;
 mod pending;
 mod read;
 mod scan;
+mod token;
 mod turns;
 mod write;
 mod yardstick;
 
 use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
-use stonecast_fabric::{
-    Access, ConnectionEvent, LocalSpan, MemoryRegion, Port, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Runtime,
-    Status,
-};
+use stonecast_fabric::{LocalSpan, MemoryRegion, Port, QueuePair, ReceiveQueue, ReceiveRequest, Runtime};
 use stonecast_log::LogFormat;
-use zerocopy::IntoBytes as _;
 
 use crate::error::StoreError;
-use crate::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, STAGING_SIZE};
-use crate::metrics::{ClientPath, Metrics, PAGES};
-use crate::protocol::{Answer, COUNTERS, Hello, Request, Welcome, next_answer};
-use crate::stat::Stat;
+use crate::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX};
+use crate::metrics::{Metrics, PAGES};
+use crate::protocol::{Accesses, Answer, Request, Welcome, next_answer};
+use crate::stat::{COUNTERS, Stat};
 
+use connect::Made;
 use extents::Extents;
 use meter::Meter;
 use pending::Pending;
@@ -42,6 +42,7 @@ use turns::Turns;
 
 pub use read::Values;
 pub use scan::{Entries, Entry};
+pub use token::Token;
 pub use write::Written;
 pub use yardstick::Yardstick;
 
@@ -57,97 +58,29 @@ struct Inner {
     qp: QueuePair,
     welcome: Welcome,
     format: LogFormat,
+    /// What the server has opened to this client.
+    access: Cell<Accesses>,
+    /// One asks for a newer index at a time.
+    adopting: Turns,
+    /// Cloned by every posted read of the present index, so that the last one of an earlier index is known.
+    index_in_use: RefCell<Rc<()>>,
     /// Free memory for READs that the provider cannot execute at once.
     scratch: RefCell<Vec<MemoryRegion>>,
-    /// Where records lie until they are written.
-    staging: MemoryRegion,
-    receives: MemoryRegion,
+    made: Made,
     pending: RefCell<Pending>,
     extents: RefCell<Extents>,
     turns: Turns,
     meter: Meter,
+    /// The latest version that the server has told.
+    latest: Cell<u64>,
+    tokens_made: Cell<u64>,
     closed: Cell<bool>,
 }
 
-/// RNR retries of requests. The server posts its receive buffers again before it polls, so a client that has to wait
-/// waits for a batch; a minute covers the slowest sync.
-const RNR_RETRY_COUNT: u32 = 60_000;
-const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
 /// Entries of the completion queues that a client's port needs.
 pub const CLIENT_COMPLETIONS: u32 = 4 * IN_FLIGHT_MAX as u32;
 
 impl Client {
-    /// Connects to the server at `address`. The port must not be used for anything else.
-    pub async fn connect(port: Rc<Port>, runtime: Rc<dyn Runtime>, address: &str) -> Result<Self, StoreError> {
-        Self::connect_as(ClientPath::OneSided, port, runtime, address).await
-    }
-
-    /// Like `connect`; what this client does is counted under `path`.
-    pub async fn connect_as(
-        path: ClientPath,
-        port: Rc<Port>,
-        runtime: Rc<dyn Runtime>,
-        address: &str,
-    ) -> Result<Self, StoreError> {
-        let device = port.device().clone();
-        let receives = device.allocate((IN_FLIGHT_MAX * ANSWER_SIZE_MAX) as u64, Access::NONE)?;
-        let staging = device.allocate(STAGING_SIZE, Access::NONE)?;
-        let qp = device.create_queue_pair(QueuePairOptions {
-            send_cq: port.send_cq(),
-            receive_cq: port.receive_cq(),
-            shared_receive_queue: None,
-            send_capacity: 2 * IN_FLIGHT_MAX as u32,
-            receive_capacity: IN_FLIGHT_MAX as u32,
-            rnr_retry_count: RNR_RETRY_COUNT,
-            rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
-        })?;
-        let all: Vec<ReceiveRequest> = (0..IN_FLIGHT_MAX as u64).map(|index| receive_request(receives, index)).collect();
-        device.post_receive(ReceiveQueue::Own(qp), &all)?;
-        device.connect(qp, address, Hello::new(path).as_bytes())?;
-        let refused = |reason: String| StoreError::Refused { address: address.to_owned(), reason };
-        let welcome = loop {
-            port.activity().await;
-            match port.take_event() {
-                Some(ConnectionEvent::Established { private_data, .. }) => {
-                    let welcome = Welcome::parse(&private_data);
-                    break welcome.ok_or_else(|| refused("the server speaks another protocol version".to_owned()))?;
-                }
-                Some(ConnectionEvent::Rejected { reason, .. }) => return Err(refused(reason)),
-                Some(ConnectionEvent::Disconnected { .. }) => return Err(refused("the server is gone".to_owned())),
-                _ => {}
-            }
-        };
-        let format = LogFormat {
-            uuid: u128::from_le_bytes(welcome.uuid),
-            tag_key: welcome.tag_key.get(),
-            secret: None,
-            segment_size: welcome.segment_size.get(),
-            segment_count: welcome.segment_count.get(),
-        };
-        // A copying client's ring is the server's staging memory, mirrored here.
-        let ring_size = match u64::from(welcome.staging_size.get()) {
-            0 => STAGING_SIZE,
-            remote => remote.min(STAGING_SIZE),
-        };
-        let inner = Rc::new(Inner {
-            port,
-            runtime,
-            qp,
-            welcome,
-            format,
-            scratch: RefCell::default(),
-            staging,
-            receives,
-            pending: RefCell::new(Pending::new(ring_size)),
-            extents: RefCell::new(Extents::new(&welcome)),
-            turns: Turns::default(),
-            meter: Meter::default(),
-            closed: Cell::new(false),
-        });
-        inner.runtime.spawn(Box::pin(take_answers(inner.port.clone(), Rc::downgrade(&inner))));
-        Ok(Self { inner })
-    }
-
     /// The server's report of itself.
     pub async fn stat(&self) -> Result<Stat, StoreError> {
         self.page(0).await.map(|words| Stat::from_words(&words))
@@ -190,38 +123,20 @@ fn receive_request(region: MemoryRegion, index: u64) -> ReceiveRequest {
     ReceiveRequest { wr_id: index, local: LocalSpan { region, offset: index * u64::from(size), size } }
 }
 
-/// Hands arriving answers to the operations that wait for them, until the client is dropped or the connection ends.
-async fn take_answers(port: Rc<Port>, inner: Weak<Inner>) {
-    let mut bytes = Vec::new();
-    loop {
-        port.activity().await;
-        let Some(inner) = inner.upgrade() else { return };
-        while let Some(received) = port.take_received() {
-            if received.status == Status::Success {
-                inner.take_message(received.wr_id, received.placement.size, &mut bytes);
-            } else {
-                inner.end();
-            }
-        }
-        while let Some(event) = port.take_event() {
-            if matches!(event, ConnectionEvent::Disconnected { .. }) {
-                inner.end();
-            }
-        }
-    }
-}
-
 impl Inner {
     fn take_message(&self, wr_id: u64, size: u32, bytes: &mut Vec<u8>) {
-        let request = receive_request(self.receives, wr_id);
+        let request = receive_request(self.made.receives, wr_id);
         bytes.resize(size.min(request.local.size) as usize, 0);
-        self.port.device().memory(self.receives).read(request.local.offset, bytes);
+        self.port.device().memory(self.made.receives).read(request.local.offset, bytes);
         // Posted again before the answers are handed out: whoever gets one may send the next request at once.
         if self.port.device().post_receive(ReceiveQueue::Own(self.qp), &[request]).is_err() {
             return self.end();
         }
         let mut rest = bytes.as_slice();
         while let Some(answer) = next_answer(&mut rest) {
+            if let Answer::Verdict { version, .. } = answer {
+                self.latest.set(self.latest.get().max(version));
+            }
             if !self.pending.borrow_mut().answer(answer) {
                 return self.end();
             }
@@ -247,8 +162,8 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let device = self.port.device();
-        let _ = device.disconnect(self.qp);
-        let _ = device.destroy_queue_pair(self.qp);
+        // Nothing reads into them any more once the queue pair is gone, which goes with `made`, after this.
+        self.made.regions.borrow_mut().append(&mut self.scratch.borrow_mut());
+        self.made.wake_listener();
     }
 }

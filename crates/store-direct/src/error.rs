@@ -9,7 +9,7 @@ use stonecast_media::MediaError;
 pub enum Effect {
     /// Nothing was done.
     None,
-    /// It may have been done, or may still be. Find out by reading, or retry with the same token.
+    /// It may have been done, or may still be. Find out by reading, or retry with the same [`crate::Token`].
     Unknown,
 }
 
@@ -36,6 +36,18 @@ pub enum StoreError {
     /// The pool is full.
     #[error("no space: the pool is full; reads and deletes go on. Export it into a pool with more --capacity")]
     NoSpace,
+    /// The index is full, and the server has no memory for a larger one.
+    #[error("the index is full and the server has no memory for a larger one; nothing was done, reads and deletes go on")]
+    IndexFull,
+    /// The medium failed to give space, for another reason than that it is full.
+    #[error("the server's medium failed to give space; nothing was done. Look for errors of the disk on the server's machine")]
+    SpaceFailed,
+    /// The server found that the request breaks the rules.
+    #[error("the server refused the request as invalid; nothing was done")]
+    Invalid,
+    /// The token is of a write so long ago that the server has forgotten what became of it.
+    #[error("the write was first sent too long ago: the server has forgotten its outcome. Find out by reading")]
+    Forgotten,
     /// Bytes that are not what they must be.
     #[error(transparent)]
     Corrupt(#[from] Corruption),
@@ -77,7 +89,9 @@ impl StoreError {
     /// What the failure means for the data.
     pub fn effect(&self) -> Effect {
         match self {
-            Self::Disconnected { unknown: true } | Self::NotPersisted | Self::Protocol { .. } => Effect::Unknown,
+            Self::Disconnected { unknown: true } | Self::NotPersisted | Self::Protocol { .. } | Self::Forgotten => {
+                Effect::Unknown
+            }
             _ => Effect::None,
         }
     }

@@ -14,8 +14,7 @@
 
 use stonecast_base::Nanoseconds;
 
-use crate::protocol::COUNTERS;
-use crate::stat::Stat;
+use crate::stat::{COUNTERS, Stat};
 
 /// One call in so many is timed.
 pub const SAMPLE: u32 = 64;

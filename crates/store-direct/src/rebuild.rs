@@ -10,32 +10,44 @@ use std::rc::Rc;
 
 use stonecast_base::mutant;
 use stonecast_log::{Found, Kind, LogFormat, RECORD_HEADER_SIZE, RecordHeader, Visitor};
-use stonecast_media::Region;
+use stonecast_media::{Backing, MediaError, Region};
 
-use crate::index::Index;
+use crate::checkpoint::Checkpoint;
+use crate::index::{Index, Table};
+use crate::outcomes::Outcomes;
 use crate::word::{KeyHash, Word};
 
 /// See the module documentation.
 pub(crate) struct Rebuild {
+    backing: Rc<dyn Backing>,
     log: Rc<dyn Region>,
     tag_key: u64,
     index: Index,
+    outcomes: Outcomes,
     tombstones: Vec<(KeyHash, u64)>,
     hashes: Vec<KeyHash>,
     sequence_max: u64,
     live_bytes: u64,
-    overflow: u64,
+    failure: Option<MediaError>,
 }
 
 /// What a rebuild made.
 pub(crate) struct Rebuilt {
     pub index: Index,
+    /// What became of the latest writes with tokens.
+    pub outcomes: Outcomes,
     /// Highest sequence number seen.
     pub sequence_max: u64,
     /// Bytes of the records that the index points to.
     pub live_bytes: u64,
-    /// Keys for which the index had no room.
-    pub overflow: u64,
+}
+
+/// A table that is so much larger than its keys need is made anew: readers find their way faster in a small one.
+const SPARE_BITS_MAX: u32 = 1;
+
+/// Fresh memory for an index of 2^`bits` buckets.
+pub(crate) fn index_memory(backing: &dyn Backing, bits: u32) -> Result<Rc<dyn Region>, MediaError> {
+    backing.volatile("stonecast-index", Table::size(bits))
 }
 
 /// What stands at a position of the log: enough to compare keys and versions.
@@ -55,26 +67,47 @@ pub(crate) fn resident(log: &dyn Region, position: u64, key: &[u8], scratch: &mu
 }
 
 impl Rebuild {
-    /// Continues from `index`, which holds what a checkpoint knew.
-    pub fn new(log: Rc<dyn Region>, format: &LogFormat, index: Index, sequence_max: u64, live_bytes: u64) -> Self {
-        let tag_key = format.tag_key;
-        Self { log, tag_key, index, tombstones: Vec::new(), hashes: Vec::new(), sequence_max, live_bytes, overflow: 0 }
+    /// Continues from `index`, which holds what `checkpoint` knew.
+    pub fn new(backing: Rc<dyn Backing>, log: Rc<dyn Region>, format: &LogFormat, index: Index, checkpoint: Checkpoint) -> Self {
+        let Checkpoint { sequence, live_bytes, outcomes, segments: _ } = checkpoint;
+        Self {
+            backing,
+            log,
+            tag_key: format.tag_key,
+            index,
+            outcomes,
+            tombstones: Vec::new(),
+            hashes: Vec::new(),
+            sequence_max: sequence,
+            live_bytes,
+            failure: None,
+        }
     }
 
     /// Takes the deletes out and hands the index over.
-    pub fn finish(mut self) -> Rebuilt {
+    pub fn finish(mut self) -> Result<Rebuilt, MediaError> {
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
+        }
         for (hash, position) in std::mem::take(&mut self.tombstones) {
             // A tombstone that lost against a later put is no longer pointed to.
-            if let Some((place, _)) = self.index.find(hash, |word| word.position() == position || mutant!(TombstoneWinsAlways)) {
-                self.index.remove(hash, place);
+            if let Some(found) = self.index.find(hash, |word| word.position() == position || mutant!(TombstoneWinsAlways)) {
+                self.index.remove(hash, found);
             }
         }
-        Rebuilt { index: self.index, sequence_max: self.sequence_max, live_bytes: self.live_bytes, overflow: self.overflow }
+        let bits = Index::bits_for(self.index.len());
+        if self.index.table().bits() > bits + SPARE_BITS_MAX {
+            let memory = index_memory(&*self.backing, bits)?;
+            self.index.move_to(memory, bits, &*self.log, self.tag_key);
+        }
+        let Self { index, outcomes, sequence_max, live_bytes, .. } = self;
+        Ok(Rebuilt { index, outcomes, sequence_max, live_bytes })
     }
 
     fn insert(&mut self, found: &Found<'_>, hash: KeyHash, scratch: &mut Vec<u8>) {
         let header = &found.header;
         self.sequence_max = self.sequence_max.max(header.sequence());
+        self.outcomes.note(header.token(), header.sequence());
         let word = Word::new(found.position, header.generation(), hash, header.size());
         let log = &*self.log;
         let mut old = None;
@@ -86,25 +119,37 @@ impl Rebuild {
             _ => false,
         });
         match (place, old) {
-            (Some((place, _)), Some(old)) => {
+            (Some(place), Some(old)) => {
                 if (old.sequence() >= header.sequence()) != mutant!(OlderVersionRecovered) {
                     return;
                 }
                 if old.kind() == Kind::Put {
                     self.live_bytes = self.live_bytes.saturating_sub(old.size());
                 }
-                self.index.replace(place, word);
+                self.index.replace(hash, place, word);
             }
-            _ if self.index.len() < self.index.capacity() => self.index.insert(hash, word),
             _ => {
-                self.overflow += 1;
-                return;
+                if let Err(failure) = self.make_room() {
+                    self.failure = Some(failure);
+                    return;
+                }
+                self.index.insert(hash, word);
             }
         }
         match header.kind() {
             Kind::Put => self.live_bytes += header.size(),
             Kind::Delete => self.tombstones.push((hash, found.position)),
         }
+    }
+
+    /// Sees to it that the index has room for one more key. Deleted keys take room until everything was seen.
+    fn make_room(&mut self) -> Result<(), MediaError> {
+        if self.index.len() >= self.index.capacity() {
+            let bits = self.index.table().bits() + 1;
+            let memory = index_memory(&*self.backing, bits)?;
+            self.index.move_to(memory, bits, &*self.log, self.tag_key);
+        }
+        Ok(())
     }
 }
 
@@ -121,7 +166,10 @@ impl Visitor for Rebuild {
         }
         let mut scratch = Vec::new();
         for (&hash, found) in hashes.iter().zip(batch) {
-            self.insert(found, hash, &mut scratch);
+            // Whatever comes after a failure is only looked at for its own damage.
+            if self.failure.is_none() {
+                self.insert(found, hash, &mut scratch);
+            }
         }
         self.hashes = hashes;
     }

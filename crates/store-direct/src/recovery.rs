@@ -10,10 +10,11 @@ use stonecast_base::{Corruption, Span, mutant};
 use stonecast_log::{LogFormat, ScanPolicy, Secret, SegmentState, SegmentVerdict, scan_segment};
 use stonecast_media::{Blob, Durability, MediaError, Pool, persist};
 
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{Checkpoint, Image};
 use crate::error::StoreError;
 use crate::index::Index;
-use crate::rebuild::{Rebuild, Rebuilt};
+use crate::outcomes::Outcomes;
+use crate::rebuild::{Rebuild, Rebuilt, index_memory};
 use crate::space::Space;
 
 /// What recovery found and did, for messages.
@@ -42,6 +43,7 @@ pub(crate) struct Recovered {
     pub format: LogFormat,
     pub index: Index,
     pub space: Space,
+    pub outcomes: Outcomes,
     pub next_sequence: u64,
     pub live_bytes: u64,
 }
@@ -61,18 +63,9 @@ pub(crate) fn format_of(pool: &Pool) -> LogFormat {
 pub(crate) async fn recover(pool: &Pool) -> Result<(Recovered, RecoveryReport), StoreError> {
     let format = format_of(pool);
     let log = pool.log();
-    let mut bits = Index::bits_for(pool.capacity());
-    let (rebuilt, segments, mut report) = loop {
-        let attempt = scan(pool, &format, bits)?;
-        // Deleted keys take room until the scan is complete, so more may be needed than while serving.
-        if attempt.0.overflow == 0 {
-            break attempt;
-        }
-        bits += 1;
-    };
-    let Rebuilt { index, sequence_max, live_bytes, .. } = rebuilt;
+    let (rebuilt, mut segments, mut report) = scan(pool, &format)?;
+    let Rebuilt { index, outcomes, sequence_max, live_bytes } = rebuilt;
     report.keys = index.len();
-    let mut segments = segments;
     // After the death of a process alone, what was found may never have been persisted; a seal must not cover that.
     let unsealed: Vec<Span> = segments.iter().filter_map(|state| state.unsealed(&format)).collect();
     let unsealed = if mutant!(FoundNotPersisted) { Vec::new() } else { unsealed };
@@ -88,6 +81,7 @@ pub(crate) async fn recover(pool: &Pool) -> Result<(Recovered, RecoveryReport), 
             format,
             index,
             space,
+            outcomes,
             next_sequence: sequence_max + lost_versions + u64::from(!mutant!(VersionGivenTwice)),
             live_bytes,
         },
@@ -103,36 +97,49 @@ fn was_unsynced(pool: &Pool) -> bool {
 /// More versions than a run can have told before a power cut took them: a thousand million commits.
 const LOST_VERSIONS: u64 = 1 << 30;
 
-fn scan(pool: &Pool, format: &LogFormat, bits: u32) -> Result<(Rebuilt, Vec<SegmentState>, RecoveryReport), StoreError> {
+/// Bytes of the log that a key takes at least, as a guess from which the index starts: where keys take more, its table is
+/// made anew afterwards.
+const BYTES_PER_KEY: u64 = 256;
+
+/// Whether any of `occupied` touches a segment.
+pub(crate) fn is_occupied(occupied: &[Span], format: &LogFormat, number: u32) -> bool {
+    let start = format.position(number, 0);
+    occupied.iter().any(|span| span.offset < start + format.segment_size && span.offset + span.size > start)
+}
+
+fn scan(pool: &Pool, format: &LogFormat) -> Result<(Rebuilt, Vec<SegmentState>, RecoveryReport), StoreError> {
     let backing = pool.backing();
     let log = pool.log();
     let mut report = RecoveryReport::default();
-    let mut index = Index::new(backing.volatile("index", Index::size(bits))?, bits);
     let unsynced = was_unsynced(pool);
-    let mut checkpoint = None;
     if unsynced {
         // Nor may a later opening in this power cycle believe it.
         let _durable = backing.store(Blob::Checkpoint, &[])?;
     }
-    if !unsynced && let Some(bytes) = backing.load(Blob::Checkpoint)?.filter(|bytes| !bytes.is_empty()) {
-        match checkpoint::decode(&bytes, format, &mut index) {
-            Ok(found) => checkpoint = Some(found),
-            Err(damage) => report.repairs.push(damage),
+    let bytes = if unsynced { None } else { backing.load(Blob::Checkpoint)?.filter(|bytes| !bytes.is_empty()) };
+    let image = bytes.as_deref().and_then(|bytes| match Image::parse(bytes, format) {
+        Ok(image) => Some(image),
+        Err(damage) => {
+            report.repairs.push(damage);
+            None
         }
-    }
-    report.used_checkpoint = checkpoint.is_some();
-    let Checkpoint { segments: known, sequence, live_bytes } =
-        checkpoint.unwrap_or(Checkpoint { segments: Vec::new(), sequence: 0, live_bytes: 0 });
-    let mut rebuild = Rebuild::new(log.clone(), format, index, sequence, live_bytes);
-    let policy = ScanPolicy { tolerate_missing: unsynced };
+    });
     let occupied = backing.occupied()?;
+    let bits = match &image {
+        Some(image) => image.index_bits(),
+        None => Index::bits_for(occupied.iter().map(|span| span.size).sum::<u64>() / BYTES_PER_KEY),
+    };
+    let mut index = Index::new(index_memory(&*backing, bits)?, bits);
+    report.used_checkpoint = image.is_some();
+    let mut checkpoint = image.map_or_else(Checkpoint::default, |image| image.restore(&mut index));
+    let known = std::mem::take(&mut checkpoint.segments);
+    let mut rebuild = Rebuild::new(backing.clone(), log.clone(), format, index, checkpoint);
+    let policy = ScanPolicy { tolerate_missing: unsynced };
     let name = backing.name();
     let mut segments = Vec::new();
     for number in 0..format.segment_count {
         let from = known.iter().find(|state| state.number == number);
-        let start = u64::from(number) * format.segment_size;
-        let empty = !occupied.iter().any(|span| span.offset < start + format.segment_size && span.offset + span.size > start);
-        if empty && from.is_none() {
+        if from.is_none() && !is_occupied(&occupied, format, number) {
             continue;
         }
         if mutant!(StaleCheckpointBelieved)
@@ -153,5 +160,5 @@ fn scan(pool: &Pool, format: &LogFormat, bits: u32) -> Result<(Rebuilt, Vec<Segm
             }
         }
     }
-    Ok((rebuild.finish(), segments, report))
+    Ok((rebuild.finish()?, segments, report))
 }

@@ -10,7 +10,10 @@
 //! One task does everything in turn, so between two batches the state is at rest: index, segments and log agree.
 
 mod batch;
+mod decide;
+mod growth;
 mod peek;
+mod publish;
 mod session;
 
 use std::cell::{Cell, RefCell};
@@ -30,15 +33,17 @@ use stonecast_media::{Blob, Durability, Means, PersistCounts, PersistentRegion, 
 use stonecast_persist::execute::Commit;
 
 use crate::error::StoreError;
-use crate::index::Index;
+use crate::index::{Index, Table};
 use crate::limits::{REQUEST_SIZE_MAX, SERVER_RECEIVES};
 use crate::metrics::{ClientPath, Metrics, PathMetrics};
+use crate::outcomes::Outcomes;
 use crate::recovery::{self, Recovered, RecoveryReport};
 use crate::space::Space;
 use crate::stat::{Counters, Stat};
 use crate::{checkpoint, protocol};
 
 use batch::Batch;
+use growth::SharedTable;
 use session::Session;
 
 /// Who may write into the log.
@@ -75,7 +80,6 @@ pub struct Server {
     /// What is done between the receipt of a write and its answer.
     commit: Commit,
     log_region: MemoryRegion,
-    index_region: MemoryRegion,
     srq: SharedReceiveQueue,
     receive_region: MemoryRegion,
     pool: Pool,
@@ -90,6 +94,13 @@ pub struct Server {
 /// What changes while serving.
 struct State {
     index: Index,
+    /// The tables that clients may read, the current one last.
+    tables: Vec<SharedTable>,
+    /// No larger index is made before: there was no memory for one.
+    growth_pause_until: Nanoseconds,
+    outcomes: Outcomes,
+    /// Connections accepted so far.
+    sessions_begun: u64,
     space: Space,
     next_sequence: u64,
     live_bytes: u64,
@@ -112,6 +123,8 @@ struct State {
 const RETIRE_LOOK_NS: Nanoseconds = 20_000;
 /// How often an idle server looks whether it should stop.
 const STOP_CHECK_NS: Nanoseconds = 20_000_000;
+/// How long an idle server leaves a growing index alone: the rest of the processor is for others.
+const GROWTH_PAUSE_NS: Nanoseconds = 20_000;
 
 impl Server {
     /// Recovers the pool and makes it ready to serve. Nothing is visible to clients before it returns; a crash inside
@@ -123,12 +136,13 @@ impl Server {
         options: ServerOptions,
     ) -> Result<(Self, RecoveryReport), StoreError> {
         let (recovered, report) = recovery::recover(&pool).await?;
-        let Recovered { format, index, space, next_sequence, live_bytes } = recovered;
+        let Recovered { format, index, space, outcomes, next_sequence, live_bytes } = recovered;
         let device = port.device().clone();
         let log = pool.log();
         let commit = Commit::choose(pool.platform(), pool.durability(), log.means())?;
-        let log_region = device.register_persistent(log.clone(), Access::REMOTE_READ)?;
-        let index_region = device.register(index.memory().clone(), Access::REMOTE_READ)?;
+        // Opened by windows alone, to one client each.
+        let log_region = device.register_persistent(log.clone(), Access::NONE)?;
+        let table = SharedTable { number: 0, region: device.register(index.table().memory().clone(), Access::NONE)? };
         let srq = device
             .create_shared_receive_queue(SharedReceiveQueueOptions { capacity: SERVER_RECEIVES, multi_packet_stride: None })?;
         let receive_region = device.allocate(u64::from(SERVER_RECEIVES) * REQUEST_SIZE_MAX as u64, Access::NONE)?;
@@ -141,12 +155,15 @@ impl Server {
             log,
             commit,
             log_region,
-            index_region,
             srq,
             receive_region,
             pool,
             state: RefCell::new(State {
                 index,
+                tables: vec![table],
+                growth_pause_until: 0,
+                outcomes,
+                sessions_begun: 0,
                 space,
                 next_sequence,
                 live_bytes,
@@ -181,8 +198,11 @@ impl Server {
             self.take_events();
             self.take_revoked();
             if let Err(error) = self.serve_batch(&mut batch).await {
+                // Nobody will answer who waits, however long this value lives.
+                self.end_all_sessions();
                 break Err(error);
             }
+            self.tend_index(batch.operations());
         };
         self.serving.set(false);
         result
@@ -191,10 +211,7 @@ impl Server {
     /// Ends a server in good order: all connections end, what is written is sealed, the index is kept for the next
     /// opening. A crash inside costs only the checkpoint.
     pub async fn close(self) -> Result<(), StoreError> {
-        let sessions: Vec<QueuePair> = self.state.borrow().sessions.keys().copied().collect();
-        for qp in sessions {
-            self.end_session(qp);
-        }
+        self.end_all_sessions();
         while self.retiring.get() > 0 {
             self.runtime.sleep(RETIRE_LOOK_NS).await;
         }
@@ -204,7 +221,14 @@ impl Server {
         let mut spans = state.unpersisted;
         spans.extend(space.seal_all(&*self.log));
         let _durable = persist(&*self.log, &spans).await.map_err(stonecast_media::MediaError::from)?;
-        let bytes = checkpoint::encode(&self.format, &state.index, space.states(), state.next_sequence - 1, state.live_bytes);
+        let bytes = checkpoint::encode(
+            &self.format,
+            &state.index,
+            space.states(),
+            &state.outcomes,
+            state.next_sequence - 1,
+            state.live_bytes,
+        );
         let _kept = self.pool.backing().store(Blob::Checkpoint, &bytes)?;
         self.pool.close()?;
         Ok(())
@@ -235,6 +259,9 @@ impl Server {
             segment_size: self.format.segment_size,
             power: self.pool.durability() == Durability::Power,
             process: self.options.process.into(),
+            index_bytes: Table::size(state.index.table().bits()),
+            index_growths: state.counters.index_growths,
+            space_failures: state.counters.space_failures,
         }
     }
 
@@ -250,10 +277,11 @@ impl Server {
         Metrics { stat: self.stat(), one_sided, gateway, leases, write_backs, fences, syncs }
     }
 
-    /// Waits for arrivals or events, a short while at most so that a stop is seen.
+    /// Waits for arrivals or events, a short while at most so that a stop is seen, and hardly at all while the index grows.
     async fn wait(&self) {
+        let pause_ns = if self.state.borrow().index.is_growing() { GROWTH_PAUSE_NS } else { STOP_CHECK_NS };
         let mut activity = pin!(self.port.activity());
-        let mut pause = pin!(self.runtime.sleep(STOP_CHECK_NS));
+        let mut pause = pin!(self.runtime.sleep(pause_ns));
         std::future::poll_fn(|context| {
             if activity.as_mut().poll(context).is_ready() || pause.as_mut().poll(context).is_ready() {
                 Poll::Ready(())

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! A segment has one appender at a time: a client's lease, or the server itself. The last free segments are reserved for
-//! deletes, so that a full pool can still forget. A reserve that deletes have begun to use is a partial segment after the
-//! next opening; so where fewer segments are free than the reserve is large, puts leave as many of the emptiest partial
-//! segments alone.
+//! deletes, so that a full pool can still forget; some of them have their space on the medium before a put takes any other,
+//! so that a full file system can, too. A reserve that deletes have begun to use is a partial segment after the next
+//! opening; so where fewer segments are free than the reserve is large, puts leave as many of the emptiest partial segments
+//! alone.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -18,7 +19,7 @@ use stonecast_base::Span;
 use stonecast_log::{LogFormat, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
 use stonecast_media::{Backing, MediaError, PersistentRegion, Prepared};
 
-use crate::limits::reserved_segments;
+use crate::limits::{RESERVE_PREPARED_MAX, reserved_segments};
 
 /// A partial segment with less room than this share is not worth a lease of its own; it is closed.
 const WORTHWHILE_SHARE: u32 = 16;
@@ -80,16 +81,6 @@ impl Space {
         space
     }
 
-    /// Units in a segment.
-    pub fn units(&self) -> u32 {
-        (self.format.segment_size / UNIT_SIZE) as u32
-    }
-
-    /// Byte position of a unit.
-    pub fn position(&self, number: u32, unit: u32) -> u64 {
-        u64::from(number) * self.format.segment_size + u64::from(unit) * UNIT_SIZE
-    }
-
     /// The state of a segment in use.
     pub fn state(&mut self, number: u32) -> &mut SegmentState {
         self.segments[number as usize].as_mut().expect("a taken segment has a state")
@@ -102,7 +93,7 @@ impl Space {
 
     /// Units left in a taken segment.
     pub fn room(&self, number: u32) -> u32 {
-        self.units() - self.segments[number as usize].as_ref().map_or(SEGMENT_HEADER_UNITS, |state| state.end)
+        self.format.segment_units() - self.segments[number as usize].as_ref().map_or(SEGMENT_HEADER_UNITS, |state| state.end)
     }
 
     /// Takes a segment with room for `units` more units.
@@ -121,28 +112,36 @@ impl Space {
         // The partial segment with the most room: small remainders are left to small requests.
         let partial = self.partial.iter().rev().nth(kept as usize).copied().filter(|&(room, _)| room >= units);
         if let Some((room, number)) = partial
-            && (!may_use_free || room >= self.units() / 4)
+            && (!may_use_free || room >= self.format.segment_units() / 4)
         {
             return self.take_partial(room, number);
         }
         if !may_use_free {
             return Ok(Taken::NoSpace);
         }
-        let number = *self.free.front().expect("more than the reserve is free");
-        match self.prepare(number) {
-            Ok(Prepared::Ready) => {
-                self.free.pop_front();
+        // Puts leave the reserve alone and see to it that it has its space; deletes take it from the back.
+        let number = match purpose {
+            Purpose::Put => self.free.front(),
+            Purpose::Delete => self.free.back(),
+        };
+        let number = *number.expect("more than the reserve is free");
+        let ready = match purpose {
+            Purpose::Put => self.prepare_reserve(),
+            Purpose::Delete => Ok(Prepared::Ready),
+        };
+        let instead = match ready.and_then(|ready| Ok((ready, self.prepare(number)?))) {
+            Ok((Prepared::Ready, Prepared::Ready)) => {
+                self.free.retain(|&free| free != number);
                 self.segments[number as usize] = Some(SegmentState::fresh(number, 1));
                 self.taken += 1;
                 self.prepare_ahead();
-                Ok(Taken::Segment { number, fresh: true })
+                return Ok(Taken::Segment { number, fresh: true });
             }
-            Ok(Prepared::Pending) => partial.map_or(Ok(Taken::Pending), |(room, number)| self.take_partial(room, number)),
-            Err(MediaError::NoSpace { .. }) => {
-                partial.map_or(Ok(Taken::NoSpace), |(room, number)| self.take_partial(room, number))
-            }
-            Err(error) => Err(error),
-        }
+            Ok(_) => Taken::Pending,
+            Err(MediaError::NoSpace { .. }) => Taken::NoSpace,
+            Err(error) => return Err(error),
+        };
+        partial.map_or(Ok(instead), |(room, number)| self.take_partial(room, number))
     }
 
     /// Takes the rest of a segment. Its space is prepared again: a copy of the pool may have holes there.
@@ -175,10 +174,23 @@ impl Space {
 
     /// Starts preparing the next free segments, so that whoever needs one finds it ready.
     pub fn prepare_ahead(&self) {
+        // A failure shows when the segment is really needed.
+        let _ = self.prepare_reserve();
         for &number in self.free.iter().take(2) {
-            // A failure shows when the segment is really needed.
             let _ = self.prepare(number);
         }
+    }
+
+    /// Gives the reserve its space on the medium, or as much of it as is kept ready.
+    fn prepare_reserve(&self) -> Result<Prepared, MediaError> {
+        let reserve = (reserved_segments(self.format.segment_count) as usize).min(RESERVE_PREPARED_MAX);
+        let mut ready = Prepared::Ready;
+        for &number in self.free.iter().rev().take(reserve) {
+            if self.prepare(number)? == Prepared::Pending {
+                ready = Prepared::Pending;
+            }
+        }
+        Ok(ready)
     }
 
     /// Seals every segment that has records above its seal, all of them durable, and returns what the caller must
@@ -203,7 +215,7 @@ impl Space {
     /// Puts a segment with room enough for another appender among the partial ones. Whether it had.
     fn shelve(&mut self, number: u32) -> bool {
         let room = self.room(number);
-        room >= self.units() / WORTHWHILE_SHARE && self.partial.insert((room, number))
+        room >= self.format.segment_units() / WORTHWHILE_SHARE && self.partial.insert((room, number))
     }
 
     fn reserve_for(&self, purpose: Purpose) -> u32 {
@@ -214,6 +226,6 @@ impl Space {
     }
 
     fn prepare(&self, number: u32) -> Result<Prepared, MediaError> {
-        self.backing.prepare(Span::new(self.position(number, 0), self.format.segment_size))
+        self.backing.prepare(Span::new(self.format.position(number, 0), self.format.segment_size))
     }
 }

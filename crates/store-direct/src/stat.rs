@@ -1,7 +1,5 @@
 //! Counters of a server, as it counts them and as a client sees them.
 
-use crate::protocol::COUNTERS;
-
 /// What a server has done since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
@@ -10,130 +8,127 @@ pub(crate) struct Counters {
     pub refused: u64,
     pub batches: u64,
     pub persists: u64,
+    pub space_failures: u64,
+    pub index_growths: u64,
 }
 
-/// A server's report of itself. Sizes are bytes; counts of operations are since the server was started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stat {
-    /// Keys present.
-    pub keys: u64,
-    /// Keys that the index takes.
-    pub keys_max: u64,
-    /// Bytes of the records of present keys.
-    pub live_bytes: u64,
-    /// Bytes of the log that are in use.
-    pub used_bytes: u64,
-    /// Bytes of the whole log.
-    pub capacity_bytes: u64,
-    /// Segments never used.
-    pub segments_free: u64,
-    /// Segments with room that nobody appends to.
-    pub segments_partial: u64,
-    /// Segments somebody appends to.
-    pub segments_taken: u64,
-    /// Segments without room.
-    pub segments_full: u64,
-    /// Connected clients, this one included.
-    pub clients: u64,
-    /// Openings of the pool.
-    pub epoch: u64,
-    /// Commit sequence number of the latest write.
-    pub sequence: u64,
-    /// Puts done.
-    pub puts: u64,
-    /// Deletes done.
-    pub deletes: u64,
-    /// Writes refused: conflict, absent, no space, invalid.
-    pub refused: u64,
-    /// Batches served.
-    pub batches: u64,
-    /// Persists: fences or syncs.
-    pub persists: u64,
-    /// Bytes of a segment.
-    pub segment_size: u64,
-    /// Whether power loss is survived.
-    pub power: bool,
-    /// Process number of the server, where it has one.
-    pub process: u64,
+/// A field of a report as it travels.
+trait Number: Copy {
+    fn to_word(self) -> u64;
+    fn from_word(word: u64) -> Self;
 }
 
-impl Stat {
-    pub(crate) fn from_words(words: &[u64; COUNTERS]) -> Self {
-        let [
-            keys,
-            keys_max,
-            live_bytes,
-            used_bytes,
-            capacity_bytes,
-            segments_free,
-            segments_partial,
-            segments_taken,
-            segments_full,
-            clients,
-            epoch,
-            sequence,
-            puts,
-            deletes,
-            refused,
-            batches,
-            persists,
-            segment_size,
-            power,
-            process,
-            ..,
-        ] = *words;
-        Self {
-            keys,
-            keys_max,
-            live_bytes,
-            used_bytes,
-            capacity_bytes,
-            segments_free,
-            segments_partial,
-            segments_taken,
-            segments_full,
-            clients,
-            epoch,
-            sequence,
-            puts,
-            deletes,
-            refused,
-            batches,
-            persists,
-            segment_size,
-            power: power != 0,
-            process,
-        }
+impl Number for u64 {
+    fn to_word(self) -> u64 {
+        self
+    }
+    fn from_word(word: u64) -> Self {
+        word
     }
 }
 
-impl Stat {
-    pub(crate) fn words(&self) -> [u64; COUNTERS] {
-        let stat = self;
-        let mut words = [0; COUNTERS];
-        let values = [
-            stat.keys,
-            stat.keys_max,
-            stat.live_bytes,
-            stat.used_bytes,
-            stat.capacity_bytes,
-            stat.segments_free,
-            stat.segments_partial,
-            stat.segments_taken,
-            stat.segments_full,
-            stat.clients,
-            stat.epoch,
-            stat.sequence,
-            stat.puts,
-            stat.deletes,
-            stat.refused,
-            stat.batches,
-            stat.persists,
-            stat.segment_size,
-            stat.power.into(),
-            stat.process,
-        ];
-        words[..values.len()].copy_from_slice(&values);
-        words
+impl Number for bool {
+    fn to_word(self) -> u64 {
+        self.into()
+    }
+    fn from_word(word: u64) -> Self {
+        word != 0
+    }
+}
+
+macro_rules! stat {
+    ($($(#[$meta:meta])* $name:ident: $type:ty,)+) => {
+        /// A server's report of itself. Sizes are bytes; counts of operations are since the server was started.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Stat {
+            $($(#[$meta])* pub $name: $type,)+
+        }
+
+        /// The fields in the order in which they travel.
+        pub(crate) const STAT_NAMES: [&str; [$(stringify!($name)),+].len()] = [$(stringify!($name)),+];
+
+        impl Stat {
+            pub(crate) fn from_words(words: &[u64; COUNTERS]) -> Self {
+                let mut words = words.iter();
+                // Fields are evaluated in the order in which they are written.
+                Self { $($name: Number::from_word(*words.next().expect("a word for each field")),)+ }
+            }
+
+            pub(crate) fn words(&self) -> [u64; COUNTERS] {
+                let mut words = [0; COUNTERS];
+                words.iter_mut().zip([$(self.$name.to_word()),+]).for_each(|(word, field)| *word = field);
+                words
+            }
+        }
+    };
+}
+
+/// Words of a page of a report.
+pub(crate) const COUNTERS: usize = 24;
+const _: () = assert!(STAT_NAMES.len() <= COUNTERS);
+
+stat! {
+    /// Keys present.
+    keys: u64,
+    /// Keys that the index takes before it grows.
+    keys_max: u64,
+    /// Bytes of the records of present keys.
+    live_bytes: u64,
+    /// Bytes of the log that are in use.
+    used_bytes: u64,
+    /// Bytes of the whole log.
+    capacity_bytes: u64,
+    /// Segments never used.
+    segments_free: u64,
+    /// Segments with room that nobody appends to.
+    segments_partial: u64,
+    /// Segments somebody appends to.
+    segments_taken: u64,
+    /// Segments without room.
+    segments_full: u64,
+    /// Connected clients, this one included.
+    clients: u64,
+    /// Openings of the pool.
+    epoch: u64,
+    /// Commit sequence number of the latest write.
+    sequence: u64,
+    /// Puts done.
+    puts: u64,
+    /// Deletes done.
+    deletes: u64,
+    /// Writes refused: conflict, absent, no space, invalid.
+    refused: u64,
+    /// Batches served.
+    batches: u64,
+    /// Persists: fences or syncs.
+    persists: u64,
+    /// Bytes of a segment.
+    segment_size: u64,
+    /// Whether power loss is survived.
+    power: bool,
+    /// Process number of the server, where it has one.
+    process: u64,
+    /// Bytes of the index.
+    index_bytes: u64,
+    /// How often the index has grown.
+    index_growths: u64,
+    /// How often the medium failed to give space for another reason than that it is full.
+    space_failures: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_survives_the_wire_field_by_field() {
+        let words = std::array::from_fn(|index| match STAT_NAMES.get(index) {
+            Some(&"power") => 1,
+            Some(_) => index as u64 + 100,
+            None => 0,
+        });
+        let stat = Stat::from_words(&words);
+        assert_eq!(stat.words(), words);
+        assert_eq!((stat.keys, stat.keys_max, stat.power), (100, 101, true));
     }
 }

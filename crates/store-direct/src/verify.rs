@@ -4,11 +4,11 @@ use stonecast_base::Corruption;
 use stonecast_log::{Finding, ScanPolicy, SegmentVerdict, scan_segment, walk_segment};
 use stonecast_media::{Blob, Durability, Pool};
 
-use crate::checkpoint;
+use crate::checkpoint::{Checkpoint, Image};
 use crate::error::StoreError;
 use crate::index::Index;
-use crate::rebuild::Rebuild;
-use crate::recovery::format_of;
+use crate::rebuild::{Rebuild, index_memory};
+use crate::recovery::{format_of, is_occupied};
 
 /// What a check found.
 #[derive(Clone, Debug, Default)]
@@ -39,48 +39,37 @@ pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verific
     let backing = pool.backing();
     let occupied = backing.occupied()?;
     let mut result = Verification::default();
-    let mut bits = Index::bits_for(pool.capacity());
     let policy = ScanPolicy { tolerate_missing: pool.durability() == Durability::Process && !pool.same_power_cycle() };
-    loop {
-        result = Verification { harmless: result.harmless, ..Verification::default() };
-        let index = Index::new(backing.volatile("verify", Index::size(bits))?, bits);
-        let mut rebuild = Rebuild::new(log.clone(), &format, index, 0, 0);
-        for number in 0..format.segment_count {
-            progress(u64::from(number) * format.segment_size, pool.capacity());
-            let start = u64::from(number) * format.segment_size;
-            if !occupied.iter().any(|span| span.offset < start + format.segment_size && span.offset + span.size > start) {
-                continue;
+    let bits = Index::bits_for(0);
+    let index = Index::new(index_memory(&*backing, bits)?, bits);
+    let mut rebuild = Rebuild::new(backing.clone(), log.clone(), &format, index, Checkpoint::default());
+    for number in 0..format.segment_count {
+        progress(format.position(number, 0), pool.capacity());
+        if !is_occupied(&occupied, &format, number) {
+            continue;
+        }
+        match scan_segment(&*log, &format, &backing.name(), number, None, policy, &mut rebuild) {
+            Ok(SegmentVerdict::Free { .. }) => {}
+            Ok(SegmentVerdict::Used(_, report)) => {
+                result.segments += 1;
+                result.records += report.records;
+                result.bytes += report.bytes_scanned;
+                result.torn.extend(report.torn_tail);
             }
-            match scan_segment(&*log, &format, &backing.name(), number, None, policy, &mut rebuild) {
-                Ok(SegmentVerdict::Free { .. }) => {}
-                Ok(SegmentVerdict::Used(_, report)) => {
-                    result.segments += 1;
-                    result.records += report.records;
-                    result.bytes += report.bytes_scanned;
-                    result.torn.extend(report.torn_tail);
-                }
-                Err(_) => {
-                    result.segments += 1;
-                    collect(pool, number, &mut result);
-                }
+            Err(_) => {
+                result.segments += 1;
+                collect(pool, number, &mut result);
             }
         }
-        let rebuilt = rebuild.finish();
-        if rebuilt.overflow == 0 {
-            result.keys = rebuilt.index.len();
-            result.live_bytes = rebuilt.live_bytes;
-            break;
-        }
-        bits += 1;
     }
+    let rebuilt = rebuild.finish()?;
+    result.keys = rebuilt.index.len();
+    result.live_bytes = rebuilt.live_bytes;
     progress(pool.capacity(), pool.capacity());
-    if let Some(bytes) = backing.load(Blob::Checkpoint)?.filter(|bytes| !bytes.is_empty()) {
-        // Decoding fills an index; one of the size that the checkpoint was made for is needed only to be thrown away.
-        let bits = Index::bits_for(pool.capacity());
-        let mut index = Index::new(backing.volatile("verify", Index::size(bits))?, bits);
-        if let Err(damage) = checkpoint::decode(&bytes, &format, &mut index) {
-            result.harmless.push(damage);
-        }
+    if let Some(bytes) = backing.load(Blob::Checkpoint)?.filter(|bytes| !bytes.is_empty())
+        && let Err(damage) = Image::parse(&bytes, &format)
+    {
+        result.harmless.push(damage);
     }
     Ok(result)
 }

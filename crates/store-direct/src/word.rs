@@ -60,6 +60,12 @@ impl Word {
         u64::from(CLASS_LINES[(self.0 >> 60) as usize]) * LINE_SIZE as u64
     }
 
+    /// A hash that the word matches and whose home is `bucket` of 2^`bits`: all that is known without the key.
+    pub fn hash_of_bucket(self, bucket: u64, bits: u32) -> KeyHash {
+        let top = if bits == 0 { 0 } else { bucket << (64 - bits) };
+        KeyHash(top | u64::from((self.0 >> (LOCATION_BITS + GENERATION_BITS)) as u16))
+    }
+
     /// Whether the word can belong to a key with this hash.
     pub fn matches(self, hash: KeyHash) -> bool {
         (self.0 >> (LOCATION_BITS + GENERATION_BITS)) as u16 == hash.fingerprint() && self.0 != 0

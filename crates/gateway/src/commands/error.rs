@@ -94,7 +94,7 @@ impl From<StoreError> for CommandError {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let code = match (&error, error.effect()) {
-            (StoreError::NoSpace, _) => "OOM",
+            (StoreError::NoSpace | StoreError::IndexFull, _) => "OOM",
             // Clients take ERR for "not done". This was perhaps done.
             (_, Effect::Unknown) => "UNKNOWN",
             _ => "ERR",

@@ -4,16 +4,19 @@
 //! used up, so that no put waits for a lease. A copying client has one piece of staging memory instead.
 
 use stonecast_fabric::{RemoteAddress, Rkey};
-use stonecast_log::UNIT_SIZE;
+use stonecast_log::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
 
-use crate::protocol::{Grant, Welcome};
+use crate::protocol::{Accesses, Grant, Welcome};
 use crate::staging::staging_position;
 
 /// See the module documentation.
 pub(super) struct Extents {
-    staging: Option<RemoteAddress>,
-    /// Bytes of a segment.
-    segment_size: u64,
+    format: LogFormat,
+    /// Whether records go to staging memory.
+    copies: bool,
+    staging: RemoteAddress,
+    /// Remote address of the log.
+    log_address: u64,
     current: Option<Extent>,
     next: Option<Extent>,
     leasing: bool,
@@ -37,24 +40,46 @@ pub(super) struct Spot {
 
 impl Extents {
     pub fn new(welcome: &Welcome) -> Self {
-        let staging = RemoteAddress { address: welcome.staging_address.get(), rkey: Rkey(welcome.staging_rkey.get()) };
         Self {
-            staging: (welcome.staging_size.get() != 0).then_some(staging),
-            segment_size: welcome.segment_size.get(),
+            format: welcome.format(),
+            copies: welcome.staging_size.get() != 0,
+            staging: RemoteAddress { address: 0, rkey: Rkey(0) },
+            log_address: 0,
             current: None,
             next: None,
             leasing: false,
         }
     }
 
+    /// Takes note of where log and staging memory are. Before the first record is placed.
+    pub fn open(&mut self, access: &Accesses) {
+        self.staging = RemoteAddress { address: access.staging_address, rkey: Rkey(access.staging_rkey) };
+        self.log_address = access.log_address;
+    }
+
+    /// What is wrong with a lease for a record of `size` bytes, if anything: no place that is made from it may lie outside
+    /// its segment, and a lease that does not help would be asked for again for ever.
+    pub fn fault(&self, grant: &Grant, size: u64) -> Option<&'static str> {
+        let units = self.format.segment_units();
+        if self.copies {
+            return Some("the server leases an extent to a client that copies");
+        }
+        if grant.segment >= self.format.segment_count || !(SEGMENT_HEADER_UNITS..=units).contains(&grant.start) {
+            return Some("the server leases what is no extent of the log");
+        }
+        let room = u64::from(units - grant.start) * UNIT_SIZE;
+        (room < size).then_some("the server leases less room than was asked for")
+    }
+
     /// The place of a record of `size` bytes whose bytes lie at `ring_offset` of the staging ring. `None`: lease first.
     pub fn place(&mut self, size: u64, ring_offset: u64) -> Option<Spot> {
-        if let Some(staging) = self.staging {
+        if self.copies {
+            let staging = self.staging;
             let unit = (ring_offset / UNIT_SIZE) as u32;
             let remote = RemoteAddress { address: staging.address + ring_offset, rkey: staging.rkey };
             return Some(Spot { slot: 0, unit, position: staging_position(unit), generation: 0, remote });
         }
-        let segment_size = self.segment_size;
+        let segment_size = self.format.segment_size;
         let extent = self.current.as_mut()?;
         let (grant, unit) = (extent.grant, extent.unit);
         let start = u64::from(unit) * UNIT_SIZE;
@@ -62,18 +87,19 @@ impl Extents {
             return None;
         }
         extent.unit += (size / UNIT_SIZE) as u32;
+        let position = self.format.position(grant.segment, unit);
         Some(Spot {
             slot: grant.slot,
             unit,
-            position: u64::from(grant.segment) * segment_size + start,
+            position,
             generation: grant.generation,
-            remote: RemoteAddress { address: grant.address + start, rkey: Rkey(grant.rkey) },
+            remote: RemoteAddress { address: self.log_address + position, rkey: Rkey(grant.rkey) },
         })
     }
 
     /// Whether a record of `size` bytes has a place without a lease.
     pub fn has_room(&self, size: u64) -> bool {
-        self.staging.is_some() || self.current.as_ref().is_some_and(|extent| self.room(extent) >= size)
+        self.copies || self.current.as_ref().is_some_and(|extent| self.room(extent) >= size)
     }
 
     /// Goes over to the extent leased ahead if that has room, and returns the slot of the one to give back.
@@ -87,8 +113,8 @@ impl Extents {
 
     /// Whether it is time to lease ahead.
     pub fn should_lease_ahead(&self) -> bool {
-        let low = self.current.as_ref().is_some_and(|extent| self.room(extent) < self.segment_size / 2);
-        self.staging.is_none() && !self.leasing && self.next.is_none() && low
+        let low = self.current.as_ref().is_some_and(|extent| self.room(extent) < self.format.segment_size / 2);
+        !self.copies && !self.leasing && self.next.is_none() && low
     }
 
     /// Marks a lease request as under way. False if one is already.
@@ -113,6 +139,6 @@ impl Extents {
     }
 
     fn room(&self, extent: &Extent) -> u64 {
-        self.segment_size - u64::from(extent.unit) * UNIT_SIZE
+        self.format.segment_size - u64::from(extent.unit) * UNIT_SIZE
     }
 }

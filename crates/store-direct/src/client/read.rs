@@ -6,6 +6,7 @@
 //! word is old (read it again) or the record is damaged (the word has not changed).
 
 use std::ops::Range;
+use std::rc::Rc;
 
 use smallvec::SmallVec;
 use stonecast_base::{Corruption, LINE_SIZE, mutant};
@@ -16,7 +17,7 @@ use super::meter::Call;
 use super::write::check_key;
 use super::{Client, Inner};
 use crate::error::StoreError;
-use crate::index::BUCKET_WORDS;
+use crate::index::{BUCKET_WORDS, CONTROL_OFFSET, MOVED};
 use crate::limits::READ_RETRIES_MAX;
 use crate::protocol::Request;
 use crate::word::{KeyHash, Word};
@@ -32,6 +33,17 @@ enum Fetched {
     OtherKey,
     /// Nothing that checks.
     Fault(String),
+}
+
+/// What a look-up led to.
+enum Looked {
+    /// The key's version; its value is in the buffer.
+    Found(u64),
+    Absent,
+    /// Something changed meanwhile: look again.
+    Changed,
+    /// This index is not the one that counts any more.
+    Moved(u32),
 }
 
 /// Values of [`Client::multi_get`]. Reuse one to save allocations.
@@ -77,8 +89,10 @@ impl Client {
         let mut last_fault = None;
         for _ in 0..READ_RETRIES_MAX {
             match inner.look_up(hash, key, value, &mut last_fault).await? {
-                Some(found) => return Ok(found),
-                None => continue,
+                Looked::Found(version) => return Ok(Some(version)),
+                Looked::Absent => return Ok(None),
+                Looked::Changed => {}
+                Looked::Moved(table) => self.inner.adopt_index(table).await?,
             }
         }
         Err(StoreError::Protocol { what: "a record keeps changing while it is read" })
@@ -97,20 +111,22 @@ impl Client {
         inner.check_open()?;
         keys.iter().try_for_each(|key| check_key(key))?;
         let hashes: SmallVec<[KeyHash; 32]> = keys.iter().map(|key| KeyHash::of(inner.format.tag_key, key)).collect();
+        let access = inner.access.get();
         values.found.clear();
         values.buckets.resize(keys.len() * LINE_SIZE, 0);
         let mut reads: SmallVec<[ReadInto<'_>; 32]> = hashes
             .iter()
             .zip(values.buckets.chunks_exact_mut(LINE_SIZE))
-            .map(|(hash, into)| ReadInto { remote: inner.index_address(hash.bucket(inner.welcome.index_bits.get())), into })
+            .map(|(hash, into)| ReadInto { remote: inner.index_address(hash.bucket(access.index_bits)), into })
             .collect();
         inner.read(&mut reads).await?;
         drop(reads);
         // The first word that may be the key's; a key that is not behind it is looked up alone.
+        // So is one whose bucket has moved.
         let words: SmallVec<[Option<Word>; 32]> = hashes
             .iter()
             .zip(values.buckets.chunks_exact(LINE_SIZE))
-            .map(|(&hash, bucket)| words_of(bucket).find(|word| word.matches(hash)))
+            .map(|(&hash, bucket)| words_of(bucket).find(|word| word.matches(hash) && control(bucket) & MOVED == 0))
             .collect();
         let sizes: SmallVec<[usize; 32]> = words.iter().map(|word| word.map_or(0, |word| inner.first_read_size(word))).collect();
         let total: usize = sizes.iter().sum();
@@ -131,13 +147,13 @@ impl Client {
         for (index, ((word, &size), key)) in words.iter().zip(&sizes).zip(keys).enumerate() {
             let bytes = &values.bytes[start..start + size];
             let record = word.and_then(|word| check_read(&inner.format, word.position(), word.generation_low(), bytes).ok());
-            let control = values.buckets[index * LINE_SIZE + BUCKET_WORDS as usize * 8..][..8] != [0; 8];
+            let control = control(&values.buckets[index * LINE_SIZE..]);
             values.found.push(match record {
                 Some(record) if record.key == *key && record.header.sequence() != 0 => {
                     let value = start + RECORD_HEADER_SIZE + key.len();
                     Some((value..value + record.value.len(), record.header.sequence()))
                 }
-                None if word.is_none() && !control => None,
+                None if word.is_none() && control == 0 => None,
                 _ => {
                     alone.push(index);
                     None
@@ -162,41 +178,51 @@ fn words_of(bucket: &[u8]) -> impl Iterator<Item = Word> {
     bucket.as_chunks::<8>().0.iter().take(BUCKET_WORDS as usize).map(|bytes| Word(u64::from_le_bytes(*bytes)))
 }
 
+/// The control word of a bucket.
+#[inline]
+pub(super) fn control(bucket: &[u8]) -> u64 {
+    let bytes = &bucket[CONTROL_OFFSET as usize..];
+    u64::from_le_bytes(*bytes.first_chunk().expect("a bucket is a whole line"))
+}
+
 impl Inner {
-    /// One look-up. `None`: something changed meanwhile, look again.
+    /// One look-up.
     async fn look_up(
         &self,
         hash: KeyHash,
         key: &[u8],
         value: &mut Vec<u8>,
         last_fault: &mut Option<Word>,
-    ) -> Result<Option<Option<u64>>, StoreError> {
-        let bits = self.welcome.index_bits.get();
-        let home = hash.bucket(bits);
+    ) -> Result<Looked, StoreError> {
+        let access = self.access.get();
+        let home = hash.bucket(access.index_bits);
         let mut bucket = home;
         loop {
             let mut line = [0; LINE_SIZE];
             self.read(&mut [ReadInto { remote: self.index_address(bucket), into: &mut line }]).await?;
+            let control = control(&line);
+            if control & MOVED != 0 || self.access.get().table != access.table {
+                return Ok(Looked::Moved(access.table));
+            }
             for word in words_of(&line).filter(|word| word.matches(hash)) {
                 match self.fetch(word, key, value).await? {
-                    Fetched::Found(version) => return Ok(Some(Some(version))),
+                    Fetched::Found(version) => return Ok(Looked::Found(version)),
                     Fetched::OtherKey => {}
                     // Seen twice in a row behind an unchanged word, it is no race.
                     Fetched::Fault(_) if mutant!(ReaderRepairs) => {
                         self.request(Request::Delete { condition: Condition::None, token: 0, key }).await?;
-                        return Ok(None);
+                        return Ok(Looked::Changed);
                     }
                     Fetched::Fault(found) if *last_fault == Some(word) => return Err(self.damage(word, found)),
                     Fetched::Fault(_) => {
                         *last_fault = Some(word);
-                        return Ok(None);
+                        return Ok(Looked::Changed);
                     }
                 }
             }
-            let control = line[BUCKET_WORDS as usize * 8..] != [0; 8];
-            bucket = (bucket + 1) & ((1 << bits) - 1);
-            if !control || bucket == home {
-                return Ok(Some(None));
+            bucket = (bucket + 1) & ((1 << access.index_bits) - 1);
+            if control == 0 || bucket == home {
+                return Ok(Looked::Absent);
             }
         }
     }
@@ -259,13 +285,15 @@ impl Inner {
 
     /// The remote address of a bucket.
     pub(super) fn index_address(&self, bucket: u64) -> RemoteAddress {
-        let address = self.welcome.index_address.get() + bucket * LINE_SIZE as u64;
-        RemoteAddress { address, rkey: Rkey(self.welcome.index_rkey.get()) }
+        let access = self.access.get();
+        let address = access.index_address + bucket * LINE_SIZE as u64;
+        RemoteAddress { address, rkey: Rkey(access.index_rkey) }
     }
 
     /// The remote address of a byte of the log.
     pub(super) fn log_address(&self, position: u64) -> RemoteAddress {
-        RemoteAddress { address: self.welcome.log_address.get() + position, rkey: Rkey(self.welcome.log_rkey.get()) }
+        let access = self.access.get();
+        RemoteAddress { address: access.log_address + position, rkey: Rkey(access.log_rkey) }
     }
 
     /// Reads a long piece of the log.
@@ -297,6 +325,8 @@ impl Inner {
     }
 
     async fn read_through_scratch(&self, reads: &mut [ReadInto<'_>]) -> Result<Status, StoreError> {
+        // Reads of the index that are on their way keep it open.
+        let _in_use = Rc::clone(&self.index_in_use.borrow());
         let mut start = 0;
         while start < reads.len() {
             let mut size = 0;

@@ -46,19 +46,31 @@ impl Client {
     /// Like `put`, if `condition` holds at the moment of the write. Of two concurrent writes that name the same version
     /// one is done.
     pub async fn put_if(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Written, StoreError> {
+        self.put_named(0, key, value, condition).await
+    }
+
+    pub(super) fn check_sizes(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        check_key(key)?;
+        let max = self.inner.value_size_max(key.len());
+        if value.len() > max { Err(StoreError::ValueSize { size: value.len(), max }) } else { Ok(()) }
+    }
+
+    pub(super) async fn put_named(
+        &self,
+        token: u64,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition,
+    ) -> Result<Written, StoreError> {
         let start = self.inner.begin_call();
-        let result = self.store(key, value, condition).await;
+        let result = self.store(token, key, value, condition).await;
         self.inner.end_call(Call::Write, start);
         result
     }
 
-    async fn store(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Written, StoreError> {
-        check_key(key)?;
-        let max = self.inner.value_size_max(key.len());
-        if value.len() > max {
-            return Err(StoreError::ValueSize { size: value.len(), max });
-        }
-        let draft = Draft { kind: Kind::Put, condition, token: 0, key, value };
+    async fn store(&self, token: u64, key: &[u8], value: &[u8], condition: Condition) -> Result<Written, StoreError> {
+        self.check_sizes(key, value)?;
+        let draft = Draft { kind: Kind::Put, condition, token, key, value };
         for _ in 0..BUSY_RETRIES_MAX {
             match self.inner.put_record(&draft).await? {
                 (Verdict::Done, version) => return Ok(Written::Done(version)),
@@ -79,18 +91,23 @@ impl Client {
         }
     }
 
-    /// Removes `key` if `condition` holds. `None`: there was nothing to remove.
+    /// Removes `key` if `condition` holds. `None`: there was nothing to remove. With [`Condition::Absent`] nothing is ever
+    /// removed: a key that is there is a conflict.
     pub async fn delete_if(&self, key: &[u8], condition: Condition) -> Result<Option<Written>, StoreError> {
+        self.delete_named(0, key, condition).await
+    }
+
+    pub(super) async fn delete_named(&self, token: u64, key: &[u8], condition: Condition) -> Result<Option<Written>, StoreError> {
         let start = self.inner.begin_call();
-        let result = self.remove(key, condition).await;
+        let result = self.remove(token, key, condition).await;
         self.inner.end_call(Call::Write, start);
         result
     }
 
-    async fn remove(&self, key: &[u8], condition: Condition) -> Result<Option<Written>, StoreError> {
+    async fn remove(&self, token: u64, key: &[u8], condition: Condition) -> Result<Option<Written>, StoreError> {
         check_key(key)?;
         for _ in 0..BUSY_RETRIES_MAX {
-            match self.inner.request(Request::Delete { condition, token: 0, key }).await? {
+            match self.inner.request(Request::Delete { condition, token, key }).await? {
                 Answer::Verdict { verdict: Verdict::Done, version } => return Ok(Some(Written::Done(version))),
                 Answer::Verdict { verdict: Verdict::Absent, .. } => return Ok(None),
                 Answer::Verdict { verdict: Verdict::Conflict, version } => {
@@ -109,7 +126,9 @@ fn failure(verdict: Verdict) -> StoreError {
     match verdict {
         Verdict::NoSpace => StoreError::NoSpace,
         Verdict::Failed => StoreError::NotPersisted,
-        Verdict::Invalid => StoreError::Protocol { what: "the server found the request invalid" },
+        Verdict::Invalid => StoreError::Invalid,
+        Verdict::IndexFull => StoreError::IndexFull,
+        Verdict::SpaceFailed => StoreError::SpaceFailed,
         _ => StoreError::Protocol { what: "the verdict does not fit the request" },
     }
 }
@@ -154,8 +173,8 @@ impl Inner {
             let spot = self.extents.borrow_mut().place(size, offset).expect("there is room, it was just looked at");
             let mut record = Vec::with_capacity(size as usize);
             draft.encode(&self.format, spot.position, spot.generation, self.welcome.epoch.get(), &mut record);
-            self.port.device().memory(self.staging).write(offset, &record);
-            let local = LocalSpan { region: self.staging, offset, size: size as u32 };
+            self.port.device().memory(self.made.staging).write(offset, &record);
+            let local = LocalSpan { region: self.made.staging, offset, size: size as u32 };
             let operation =
                 Operation::WriteWithImmediate { local, remote: spot.remote, immediate: immediate(spot.slot, spot.unit) };
             self.send(ticket, operation)?;
@@ -182,8 +201,8 @@ impl Inner {
         }
         self.check_open()?;
         let (ticket, offset) = self.pending.borrow_mut().begin(size).expect("there is room, it was just looked at");
-        self.port.device().memory(self.staging).write(offset, &bytes);
-        let local = LocalSpan { region: self.staging, offset, size: bytes.len() as u32 };
+        self.port.device().memory(self.made.staging).write(offset, &bytes);
+        let local = LocalSpan { region: self.made.staging, offset, size: bytes.len() as u32 };
         self.send(ticket, Operation::Send { local })?;
         (Answered { inner: self, ticket }).await.map_err(|Ended| StoreError::Disconnected { unknown: true })
     }
@@ -246,6 +265,9 @@ impl Inner {
         drop(guard);
         match answer {
             Answer::Lease(grant) => {
+                if let Some(what) = self.extents.borrow().fault(&grant, size) {
+                    return Err(StoreError::Protocol { what });
+                }
                 let displaced = self.extents.borrow_mut().put_next(grant);
                 if let Some(slot) = displaced {
                     self.release(slot).await?;
@@ -253,7 +275,7 @@ impl Inner {
                 Ok(None)
             }
             Answer::Verdict { verdict, .. } => Ok(Some(verdict)),
-            Answer::Stat(_) => Err(StoreError::Protocol { what: "the answer to a lease request is a report" }),
+            _ => Err(StoreError::Protocol { what: "the answer to a lease request is none" }),
         }
     }
 

@@ -8,6 +8,9 @@
 //!   answer    in the order of arrival
 //! ```
 //!
+//! While a sync of a file is waited for to be worth its time, what arrives is decided as it comes; when it is done, the
+//! first operations are published and answered before the rest, so that their clients send while the server works.
+//!
 //! A crash before `persist` is done leaves records that nobody was told of; recovery keeps those that are whole. A crash
 //! after it leaves records that recovery finds.
 //!
@@ -16,19 +19,17 @@
 use stonecast_base::{Span, mutant};
 use stonecast_fabric::{Opcode, QueuePair, ReceiveQueue, ReceiveRequest, Received, Status};
 use stonecast_log::{
-    Condition, Draft, KEY_SIZE_MAX, Kind, RECORD_HEADER_SIZE, Record, RecordHeader, Stamp, UNIT_SIZE, VALUE_SIZE_MAX, check,
-    record_size,
+    Condition, KEY_SIZE_MAX, Kind, RECORD_HEADER_SIZE, Record, RecordHeader, UNIT_SIZE, VALUE_SIZE_MAX, check, record_size,
 };
 use stonecast_media::{MediaError, Region};
 use stonecast_persist::Persisted;
 
-use super::{Server, State};
+use super::Server;
 use crate::error::StoreError;
 use crate::limits::{BATCH_BYTES_MAX, BATCH_MAX, STAGING_SIZE};
 use crate::metrics::{ClientPath, Report};
+use crate::outcomes::Outcome;
 use crate::protocol::{Answer, Request, Verdict, split_immediate};
-use crate::rebuild::resident;
-use crate::space::{Purpose, Taken};
 use crate::staging::staging_position;
 use crate::word::{KeyHash, Word};
 
@@ -37,11 +38,15 @@ use crate::word::{KeyHash, Word};
 pub(super) struct Batch {
     arrivals: Vec<Received>,
     items: Vec<Item>,
-    writes: Vec<Write>,
+    pub writes: Vec<Write>,
+    /// How many of `writes` are decided.
+    pub decided: usize,
+    /// Keys that what is decided adds to the index, those that it takes out subtracted; at most, while there is room for all.
+    pub inserted: i64,
     /// Copies of the arrived records, and keys of deletes.
-    bytes: Vec<u8>,
-    record: Vec<u8>,
-    spans: Vec<Span>,
+    pub bytes: Vec<u8>,
+    pub record: Vec<u8>,
+    pub spans: Vec<Span>,
     reposts: Vec<ReceiveRequest>,
 }
 
@@ -56,40 +61,59 @@ enum What {
     Write(usize),
     Answer(Answer),
     Release(u8),
+    /// Asked of the writes before it: token, and the latest version that the client knew.
+    Outcome(u64, u64),
 }
 
 /// A put or delete on its way.
-struct Write {
-    source: Source,
-    kind: Kind,
-    condition: Condition,
-    token: u64,
-    hash: KeyHash,
+pub(super) struct Write {
+    pub source: Source,
+    pub kind: Kind,
+    pub condition: Condition,
+    pub token: u64,
+    pub hash: KeyHash,
     /// Key and value in `Batch::bytes`.
-    key: (usize, usize),
-    value: (usize, usize),
-    verdict: Verdict,
+    pub key: (usize, usize),
+    pub value: (usize, usize),
+    pub verdict: Verdict,
     /// The new version if done, the present one after a conflict.
-    version: u64,
+    pub version: u64,
     /// Where the record is, once stamped.
-    word: Word,
-    segment: u32,
+    pub word: Word,
+    pub segment: u32,
 }
 
 /// Where the record comes from.
-enum Source {
+pub(super) enum Source {
     /// It lies in the log already.
-    Placed { segment: u32, unit: u32, generation: u32, size: u64, tag: u64 },
+    Placed(Placed),
     /// The server has to write it.
     Copied,
+}
+
+/// A record that lies in the log, whole and not stamped.
+#[derive(Clone, Copy)]
+pub(super) struct Placed {
+    pub segment: u32,
+    pub unit: u32,
+    pub generation: u32,
+    pub size: u64,
+    pub tag: u64,
+}
+
+/// What is done with a batch when its persist has ended: both, but for mutants.
+#[derive(Clone, Copy)]
+struct Conclusion {
+    publishes: bool,
+    answers: bool,
 }
 
 /// How long arrivals may pause before a batch is taken for complete.
 const QUIET_NS: u64 = 6_000;
 /// Length of one look while waiting for company.
-const LOOK_NS: u64 = 2_000;
-/// Longest wait for company, as a share of what a persist takes: the wait must cost less than it saves.
-const WAIT_SHARE: u64 = 3;
+const LOOK_NS: u64 = 500;
+/// Operations that are published and answered before those that follow them: their clients go on meanwhile.
+const ANSWERED_TOGETHER: usize = 32;
 
 impl Server {
     /// Serves what has arrived. See the module documentation.
@@ -99,57 +123,76 @@ impl Server {
         if batch.items.is_empty() {
             return self.finish_batch(batch);
         }
-        if self.syncs_files() {
+        self.decide(batch);
+        if self.syncs_files() && !batch.spans.is_empty() {
             self.wait_for_company(batch).await;
         }
-        self.decide(batch)?;
-        if mutant!(PublishBeforeDurable) {
+        if mutant!(PublishBeforeDurable) || mutant!(AnswerBeforeDurable) {
             let unproven = self.commit.persist(&*self.log, &[]).await.map_err(MediaError::from)?;
-            self.publish(batch, Some(&unproven));
-        }
-        if mutant!(AnswerBeforeDurable) {
-            let unproven = self.commit.persist(&*self.log, &[]).await.map_err(MediaError::from)?;
-            self.answer_items(batch, Some(&unproven));
-            self.send_all_answers();
+            let early = Conclusion { publishes: mutant!(PublishBeforeDurable), answers: mutant!(AnswerBeforeDurable) };
+            self.conclude(batch, Ok(Some(&unproven)), early);
         }
         let outcome = self.persist_batch(batch).await;
-        match &outcome {
-            Ok(_) if mutant!(PublishBeforeDurable) => {}
-            Ok(persisted) => {
-                self.publish(batch, persisted.as_ref());
-                self.count_by_path(batch);
-            }
+        if outcome.is_err() {
             // Refusals too may rest on writes of this batch that are not durable now.
-            Err(_) => batch.writes.iter_mut().for_each(|write| write.verdict = Verdict::Failed),
+            batch.writes.iter_mut().for_each(|write| write.verdict = Verdict::Failed);
         }
-        self.answer_items(batch, outcome.as_ref().ok().and_then(Option::as_ref));
+        let all = Conclusion { publishes: !mutant!(PublishBeforeDurable), answers: !mutant!(AnswerBeforeDurable) };
+        self.conclude(batch, outcome.as_ref().map(Option::as_ref).map_err(drop), all);
+        self.state.borrow_mut().counters.batches += 1;
         self.finish_batch(batch)?;
         outcome.map(drop)
     }
 
-    /// Queues what clients are owed, in the order of their requests. Takes the proof that what is done is durable.
-    fn answer_items(&self, batch: &mut Batch, persisted: Option<&Persisted>) {
-        for item in std::mem::take(&mut batch.items) {
-            match item.what {
-                What::Write(index) => {
-                    let Write { verdict, version, .. } = batch.writes[index];
-                    let proven = persisted.is_some() || mutant!(TombstoneLeftOut);
-                    assert!(proven || verdict != Verdict::Done, "what is acknowledged was persisted");
-                    self.answer(item.qp, &Answer::Verdict { verdict, version });
-                }
-                What::Answer(answer) => self.answer(item.qp, &answer),
-                What::Release(slot) => {
-                    self.release(item.qp, slot);
-                    self.answer(item.qp, &Answer::Verdict { verdict: Verdict::Done, version: 0 });
-                }
+    /// Publishes and answers, in the order of arrival. Takes the proof that what is done is durable; `None`: nothing is done.
+    fn conclude(&self, batch: &mut Batch, persisted: Result<Option<&Persisted>, ()>, conclusion: Conclusion) {
+        let mut published = 0;
+        let items = std::mem::take(&mut batch.items);
+        for group in items.chunks(ANSWERED_TOGETHER) {
+            let writes = group.iter().filter(|item| matches!(item.what, What::Write(_))).count();
+            if conclusion.publishes {
+                self.publish(batch, published..published + writes, persisted.unwrap_or(None));
+            }
+            published += writes;
+            if conclusion.answers {
+                group.iter().for_each(|item| self.settle(batch, item, persisted));
+                self.send_answers_of_all();
             }
         }
+        batch.items = items;
+    }
+
+    /// Queues what a client is owed.
+    fn settle(&self, batch: &Batch, item: &Item, persisted: Result<Option<&Persisted>, ()>) {
+        let verdict = |verdict, version| Answer::Verdict { verdict, version };
+        let answer = match item.what {
+            What::Write(index) => {
+                let write = &batch.writes[index];
+                let proven = matches!(persisted, Ok(Some(_))) || mutant!(TombstoneLeftOut);
+                assert!(proven || write.verdict != Verdict::Done, "what is acknowledged was persisted");
+                self.count_by_path(item.path, write);
+                verdict(write.verdict, write.version)
+            }
+            What::Answer(answer) => answer,
+            What::Release(slot) => {
+                self.release(item.qp, slot);
+                verdict(Verdict::Done, 0)
+            }
+            What::Outcome(..) if persisted.is_err() => verdict(Verdict::Failed, 0),
+            What::Outcome(token, since) => match self.state.borrow().outcomes.find(token, since) {
+                Outcome::Done(version) => verdict(Verdict::Done, version),
+                Outcome::NotDone => verdict(Verdict::NotDone, 0),
+                Outcome::Forgotten => verdict(Verdict::Forgotten, 0),
+            },
+        };
+        self.answer(item.qp, &answer);
     }
 
     /// Reposts the receive buffers, sends the answers, ends clients that do not take theirs.
     fn finish_batch(&self, batch: &mut Batch) -> Result<(), StoreError> {
         self.port.device().post_receive(ReceiveQueue::Shared(self.srq), &batch.reposts)?;
-        for qp in self.send_all_answers() {
+        self.send_answers_of_all();
+        for qp in self.stuck_clients() {
             self.end_session(qp);
         }
         Ok(())
@@ -183,7 +226,7 @@ impl Server {
             let state = self.state.borrow();
             let lease = state.sessions.get(&arrival.qp).and_then(|session| *session.leases.get(usize::from(slot))?);
             if let Some(lease) = lease {
-                let position = state.space.position(lease.segment, unit);
+                let position = self.format.position(lease.segment, unit);
                 if Span::new(position, arrival.placement.size.into()).fits(self.log.size()) {
                     self.log.prefetch(position, u64::from(arrival.placement.size).min(1024));
                 }
@@ -228,7 +271,7 @@ impl Server {
                 let allowed =
                     (unit >= segment.end || mutant!(PublishedPlaceTakenAgain)) && end <= self.format.segment_size / UNIT_SIZE;
                 let generation = segment.generation;
-                let position = state.space.position(lease.segment, unit);
+                let position = self.format.position(lease.segment, unit);
                 (allowed.then_some(position)?, generation, Some(lease.segment), &*self.log)
             }
         };
@@ -250,7 +293,7 @@ impl Server {
         let key_start = start + RECORD_HEADER_SIZE;
         let value_start = key_start + record.key.len();
         let source = match segment {
-            Some(segment) => Source::Placed { segment, unit, generation, size, tag: record.header.tag() },
+            Some(segment) => Source::Placed(Placed { segment, unit, generation, size, tag: record.header.tag() }),
             None => Source::Copied,
         };
         Some(Write {
@@ -286,6 +329,16 @@ impl Server {
                 }
                 None => invalid,
             },
+            Some(Request::Access) => What::Answer(self.grant_access(arrival.qp)),
+            Some(Request::LeaveIndex { table }) => {
+                self.leave_index(arrival.qp, table);
+                What::Answer(Answer::Verdict { verdict: Verdict::Done, version: 0 })
+            }
+            Some(Request::Outcome { token, since, session }) => {
+                // What the first attempt sent and is not among the writes before this is lost with its connection.
+                self.end_session_called(session, arrival.qp);
+                What::Outcome(token, since)
+            }
             Some(Request::Delete { condition, token, key }) if (1..=KEY_SIZE_MAX).contains(&key.len()) => {
                 let start = batch.bytes.len();
                 batch.bytes.extend_from_slice(key);
@@ -309,7 +362,9 @@ impl Server {
         }
     }
 
-    /// Before a sync that many will share: waits while others keep arriving, at most a share of what the sync takes.
+    /// Before a sync that many will share: waits while others keep arriving, at most as long as the sync takes. Clients that
+    /// keep a number of writes in flight send the next ones when they have their answers; whoever comes too late for this
+    /// sync waits for two.
     async fn wait_for_company(&self, batch: &mut Batch) {
         let (expected, persist_ns) = {
             let state = self.state.borrow();
@@ -317,236 +372,35 @@ impl Server {
         };
         let start = self.runtime.now();
         let mut quiet_since = start;
-        while batch.items.len() < expected && batch.items.len() < BATCH_MAX {
+        while batch.items.len() < expected && batch.items.len() < BATCH_MAX && self.is_roomy(batch) {
             let now = self.runtime.now();
-            if now - start > persist_ns / WAIT_SHARE || now - quiet_since > QUIET_NS {
+            if now - start > persist_ns || now - quiet_since > QUIET_NS {
                 break;
             }
             self.runtime.sleep(LOOK_NS).await;
             if self.gather(batch) {
+                self.decide(batch);
                 quiet_since = self.runtime.now();
             }
         }
     }
-
-    /// Decides each write in order and stamps those that are to be done.
-    fn decide(&self, batch: &mut Batch) -> Result<(), StoreError> {
-        let state = &mut *self.state.borrow_mut();
-        for write in &batch.writes {
-            state.index.prefetch(write.hash);
-        }
-        for write in &batch.writes {
-            for word in state.index.candidates(write.hash) {
-                self.log.prefetch(word.position(), (RECORD_HEADER_SIZE + write.key.1 - write.key.0) as u64);
-            }
-        }
-        // While the index has room for the whole batch, an unconditional put needs no look at what is there.
-        let roomy = state.index.len() + (batch.writes.len() as u64) < state.index.capacity();
-        for index in 0..batch.writes.len() {
-            let (earlier, rest) = batch.writes.split_at_mut(index);
-            let write = &mut rest[0];
-            let key = &batch.bytes[write.key.0..write.key.1];
-            if write.kind == Kind::Delete || write.condition != Condition::None || !roomy {
-                let present = self.present_version(state, earlier, &batch.bytes, write.hash, key, &mut batch.record);
-                write.verdict = match (write.condition, present) {
-                    _ if write.kind == Kind::Delete && present.is_none() => Verdict::Absent,
-                    _ if mutant!(ConditionIgnored) => Verdict::Done,
-                    (Condition::Version(version), Some(present)) if version == present => Verdict::Done,
-                    (Condition::Version(_), _) | (Condition::Absent, Some(_)) => Verdict::Conflict,
-                    _ => Verdict::Done,
-                };
-                write.version = present.unwrap_or(0);
-                let inserts =
-                    |writes: &[Write]| writes.iter().filter(|w| w.verdict == Verdict::Done && w.kind == Kind::Put).count();
-                if write.verdict == Verdict::Done
-                    && write.kind == Kind::Put
-                    && present.is_none()
-                    && state.index.len() + inserts(earlier) as u64 >= state.index.capacity()
-                {
-                    write.verdict = Verdict::NoSpace;
-                }
-                if write.verdict != Verdict::Done {
-                    continue;
-                }
-            }
-            if write.kind == Kind::Delete && mutant!(TombstoneLeftOut) {
-                continue;
-            }
-            let value = &batch.bytes[write.value.0..write.value.1];
-            let draft = Draft { kind: write.kind, condition: write.condition, token: write.token, key, value };
-            let placed = match write.source {
-                Source::Placed { segment, unit, generation, size, tag } => Ok((segment, unit, generation, size, tag)),
-                Source::Copied => self.append(state, &draft, &mut batch.record)?,
-            };
-            let (number, unit, generation, size, tag) = match placed {
-                Ok(placed) => placed,
-                Err(verdict) => {
-                    write.verdict = verdict;
-                    continue;
-                }
-            };
-            let position = state.space.position(number, unit);
-            let segment = state.space.state(number);
-            if mutant!(PublishedPlaceTakenAgain) {
-                segment.end = segment.end.min(unit);
-            }
-            if unit < segment.end {
-                // Two records of one batch claim the same place: the client breaks the rules.
-                write.verdict = Verdict::Invalid;
-                continue;
-            }
-            let stamp = Stamp { sequence: state.next_sequence, previous: segment.last, durable: segment.durable };
-            let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag, size);
-            segment.note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
-            write.version = state.next_sequence;
-            write.word = Word::new(position, generation, write.hash, size);
-            write.segment = number;
-            state.next_sequence += 1;
-            batch.spans.push(Span::new(position, size));
-        }
-        Ok(())
-    }
-
-    /// The key's version if everything decided so far were published.
-    fn present_version(
-        &self,
-        state: &State,
-        earlier: &[Write],
-        bytes: &[u8],
-        hash: KeyHash,
-        key: &[u8],
-        scratch: &mut Vec<u8>,
-    ) -> Option<u64> {
-        let same =
-            |write: &&Write| write.verdict == Verdict::Done && write.hash == hash && bytes[write.key.0..write.key.1] == *key;
-        if let Some(write) = earlier.iter().rev().find(same) {
-            return (write.kind == Kind::Put).then_some(write.version);
-        }
-        let mut version = None;
-        state.index.find(hash, |word| {
-            let resident = resident(&*self.log, word.position(), key, scratch).filter(|resident| resident.same_key);
-            version = resident.map(|resident| resident.header.sequence());
-            version.is_some()
-        });
-        version
-    }
-
-    /// Writes a record into a segment of the server's own.
-    #[allow(clippy::type_complexity, reason = "the five facts of a placed record, used once")]
-    fn append(
-        &self,
-        state: &mut State,
-        draft: &Draft<'_>,
-        record: &mut Vec<u8>,
-    ) -> Result<Result<(u32, u32, u32, u64, u64), Verdict>, StoreError> {
-        let size = record_size(draft.key.len(), draft.value.len());
-        let units = (size / UNIT_SIZE) as u32;
-        let purpose = if draft.kind == Kind::Delete { Purpose::Delete } else { Purpose::Put };
-        let own = if purpose == Purpose::Delete { state.own_delete } else { state.own_put };
-        let number = match own.filter(|&number| state.space.room(number) >= units) {
-            Some(number) => number,
-            None => {
-                if let Some(number) = own {
-                    state.unpersisted.extend(state.space.give_back(number, &*self.log));
-                }
-                let taken = state.space.take(units, purpose);
-                let owner = if purpose == Purpose::Delete { &mut state.own_delete } else { &mut state.own_put };
-                *owner = None;
-                match taken? {
-                    Taken::Segment { number, fresh } => {
-                        *owner = Some(number);
-                        if fresh {
-                            let span = state.space.state(number).write_header(&*self.log, &self.format);
-                            state.unpersisted.push(span);
-                        }
-                        number
-                    }
-                    Taken::Pending => return Ok(Err(Verdict::Busy)),
-                    Taken::NoSpace => return Ok(Err(Verdict::NoSpace)),
-                }
-            }
-        };
-        let (unit, generation) = {
-            let segment = state.space.state(number);
-            (segment.end, segment.generation)
-        };
-        let position = state.space.position(number, unit);
-        draft.encode(&self.format, position, generation, self.pool.epoch(), record);
-        self.log.write(position, record);
-        let tag = u64::from_le_bytes(record[..8].try_into().expect("a record starts with its tag"));
-        Ok(Ok((number, unit, generation, size, tag)))
-    }
-
-    async fn persist_batch(&self, batch: &mut Batch) -> Result<Option<Persisted>, StoreError> {
-        if batch.spans.is_empty() {
-            return Ok(None);
-        }
-        {
-            let state = &mut *self.state.borrow_mut();
-            batch.spans.append(&mut state.unpersisted);
-            leave_out(&mut batch.spans, self.format.segment_size);
-        }
-        let start = self.runtime.now();
-        let persisted = self.commit.persist(&*self.log, &batch.spans).await.map_err(MediaError::from)?;
-        let took = self.runtime.now() - start;
-        let state = &mut *self.state.borrow_mut();
-        state.persist_ns = took;
-        state.last_batch = batch.items.len().max(state.last_batch * 7 / 8);
-        state.counters.persists += 1;
-        Ok(Some(persisted))
-    }
-
-    /// Stores the index words. Takes the proof that what they point to is durable.
-    fn publish(&self, batch: &mut Batch, persisted: Option<&Persisted>) {
-        let state = &mut *self.state.borrow_mut();
-        let State { index, space, live_bytes, counters, .. } = state;
-        for write in batch.writes.iter().filter(|write| write.verdict == Verdict::Done) {
-            assert!(persisted.is_some() || mutant!(TombstoneLeftOut), "what is published was persisted");
-            if !mutant!(TombstoneLeftOut) || write.kind == Kind::Put {
-                space.state(write.segment).note_durable();
-            }
-            let key = &batch.bytes[write.key.0..write.key.1];
-            let mut old_size = 0;
-            let place = index.find(write.hash, |word| {
-                let found = resident(&*self.log, word.position(), key, &mut batch.record).filter(|resident| resident.same_key);
-                old_size = found.as_ref().map_or(0, |resident| resident.header.size());
-                found.is_some()
-            });
-            match (write.kind, place) {
-                (Kind::Put, Some((place, _))) => index.replace(place, write.word),
-                (Kind::Put, None) => index.insert(write.hash, write.word),
-                (Kind::Delete, Some((place, _))) => index.remove(write.hash, place),
-                // It was there when this was decided. Only a client that overwrites published records of the log, which it
-                // must not, makes it vanish; the server outlives that.
-                (Kind::Delete, None) => {}
-            }
-            *live_bytes = live_bytes.saturating_sub(old_size);
-            match write.kind {
-                Kind::Put => {
-                    *live_bytes += record_size(key.len(), write.value.1 - write.value.0);
-                    counters.puts += 1;
-                }
-                Kind::Delete => counters.deletes += 1,
-            }
-        }
-        counters.batches += 1;
-        // One that has to be asked for again is not decided.
-        let is_refused = |write: &&Write| !matches!(write.verdict, Verdict::Done | Verdict::Busy);
-        counters.refused += batch.writes.iter().filter(is_refused).count() as u64;
-    }
 }
 
-/// What the mutants of a batch leave out of a persist; nothing without them.
-fn leave_out(spans: &mut Vec<Span>, segment_size: u64) {
-    let is_header = |span: &Span| span.offset.is_multiple_of(segment_size);
-    if mutant!(RecordNotWrittenBack) {
-        spans.retain(is_header);
-    }
-    if mutant!(SegmentHeaderNotWrittenBack) {
-        spans.retain(|span| !is_header(span));
-    }
-    if mutant!(LastLineNotWrittenBack) {
-        spans.iter_mut().filter(|span| span.size > UNIT_SIZE && !is_header(span)).for_each(|span| span.size -= UNIT_SIZE);
+impl Server {
+    /// Counts what was done under the path that its client came by.
+    fn count_by_path(&self, path: ClientPath, write: &Write) {
+        let Write { verdict, kind, key, value, .. } = write;
+        let path = &mut self.state.borrow_mut().paths[path as usize];
+        match (verdict, kind) {
+            (Verdict::Done, Kind::Put) => path.puts += 1,
+            (Verdict::Done, Kind::Delete) => path.deletes += 1,
+            // One that has to be asked for again is not decided.
+            (Verdict::Busy, _) => {}
+            _ => path.refused += 1,
+        }
+        if *verdict == Verdict::Done {
+            path.written_bytes += record_size(key.1 - key.0, value.1 - value.0);
+        }
     }
 }
 
@@ -558,34 +412,20 @@ fn unchecked(bytes: &[u8]) -> Option<Record<'_>> {
     Some(Record { header, key, value: bytes.get(value..value + header.value_size())? })
 }
 
-impl Server {
-    /// Counts what was done under the path that its client came by.
-    fn count_by_path(&self, batch: &Batch) {
-        let paths = &mut self.state.borrow_mut().paths;
-        for item in &batch.items {
-            let What::Write(index) = item.what else { continue };
-            let Write { verdict, kind, key, value, .. } = &batch.writes[index];
-            let path = &mut paths[item.path as usize];
-            match (verdict, kind) {
-                (Verdict::Done, Kind::Put) => path.puts += 1,
-                (Verdict::Done, Kind::Delete) => path.deletes += 1,
-                (Verdict::Busy, _) => {}
-                _ => path.refused += 1,
-            }
-            if *verdict == Verdict::Done {
-                path.written_bytes += record_size(key.1 - key.0, value.1 - value.0);
-            }
-        }
-    }
-}
-
 impl Batch {
     fn clear(&mut self) {
         self.items.clear();
         self.writes.clear();
+        self.decided = 0;
+        self.inserted = 0;
         self.bytes.clear();
         self.spans.clear();
         self.reposts.clear();
+    }
+
+    /// Operations in it.
+    pub fn operations(&self) -> usize {
+        self.items.len()
     }
 
     fn push(&mut self, write: Write) -> What {

@@ -1,4 +1,7 @@
-//! Connections of clients and what they hold: leases of extents, or staging memory.
+//! Connections of clients and what they hold: windows to read index and log through, leases of extents or staging memory.
+//!
+//! Every right of a client is a memory window of its own queue pair, so that it ends with the client and with nobody else.
+//! Reading ends at once; what may be written needs more care:
 //!
 //! A lease opens one segment to one queue pair through a memory window. It ends when the client gives it back or is gone.
 //! Its key is invalidated first, and only when the fabric says that nothing can arrive through it any more may the rest
@@ -6,7 +9,7 @@
 //! write), the segment is left alone for good: its records stay readable, its rest is wasted until the pool is opened
 //! again.
 
-use stonecast_base::{LINE_SIZE, mutant};
+use stonecast_base::{LINE_SIZE, hash, mutant};
 use stonecast_fabric::{
     Access, ConnectionRequest, DeviceError, LocalSpan, MemoryRegion, Operation, PeerIdentity, QueuePair, QueuePairOptions, Rkey,
 };
@@ -14,17 +17,23 @@ use stonecast_log::{SEGMENT_HEADER_UNITS, UNIT_SIZE};
 use zerocopy::IntoBytes as _;
 use zerocopy::byteorder::little_endian::{U32, U64};
 
-use super::{ClientPolicy, Server};
+use super::{ClientPolicy, Server, State};
 use crate::limits::{ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASES_PER_CLIENT, SERVER_RECEIVES, STAGING_SIZE};
 use crate::metrics::ClientPath;
-use crate::protocol::{Answer, AnswerWriter, Grant, Verdict, Welcome};
+use crate::protocol::{Accesses, Answer, AnswerWriter, Grant, Verdict, Welcome};
 use crate::space::{Purpose, Taken};
 
 /// One connected client.
 pub(super) struct Session {
-    pub leases: [Option<Lease>; LEASES_PER_CLIENT],
+    /// See [`Welcome::session`].
+    id: u64,
     /// How the client comes here.
     pub path: ClientPath,
+    /// Windows on the index, by the number of the table.
+    pub index_windows: Vec<(u32, Rkey)>,
+    log_window: Option<Rkey>,
+    staging_window: Option<Rkey>,
+    pub leases: [Option<Lease>; LEASES_PER_CLIENT],
     /// Where a copying client writes its records.
     pub staging: Option<MemoryRegion>,
     answers: MemoryRegion,
@@ -39,6 +48,17 @@ pub(super) struct Session {
 pub(super) struct Lease {
     pub segment: u32,
     rkey: Rkey,
+}
+
+/// What ends when a client, or a right of it, ends.
+#[derive(Default)]
+pub(super) struct Retired {
+    pub qp: Option<QueuePair>,
+    /// Windows that were read through.
+    pub windows: Vec<Rkey>,
+    pub leases: Vec<Lease>,
+    /// Memory that goes with the client.
+    pub regions: Vec<MemoryRegion>,
 }
 
 /// What was made for a client that is being accepted.
@@ -73,7 +93,7 @@ impl Server {
             Err(error) => {
                 // What was made for the client goes again; a client that hears no reason would wait.
                 let _ = device.reject(request, &format!("the server cannot take another client: {error}"));
-                self.retire(made.qp, Vec::new(), made.regions);
+                self.retire(Retired { qp: made.qp, regions: made.regions, ..Retired::default() });
                 Err(error)
             }
         }
@@ -102,27 +122,24 @@ impl Server {
             rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
         })?;
         made.qp = Some(qp);
+        let id = self.new_session_id();
         let mut welcome = Welcome::new();
-        if let Some(region) = staging {
-            let rkey = device.bind_window(qp, region, 0, region.size, Access::REMOTE_WRITE)?;
-            welcome.staging_address = U64::new(region.address);
-            welcome.staging_rkey = U32::new(rkey.0);
-            welcome.staging_size = U32::new(region.size as u32);
-        }
-        welcome.index_bits = U32::new(self.state.borrow().index.bits());
+        welcome.epoch = U32::new(self.pool.epoch());
         welcome.uuid = self.format.uuid.to_le_bytes();
         welcome.segment_size = U64::new(self.format.segment_size);
         welcome.segment_count = U32::new(self.format.segment_count);
-        welcome.epoch = U32::new(self.pool.epoch());
+        welcome.staging_size = U32::new(staging.map_or(0, |region| region.size as u32));
         welcome.tag_key = U64::new(self.format.tag_key);
-        welcome.index_address = U64::new(self.index_region.address);
-        welcome.index_rkey = U32::new(self.index_region.rkey.0);
-        welcome.log_address = U64::new(self.log_region.address);
-        welcome.log_rkey = U32::new(self.log_region.rkey.0);
+        welcome.sequence = U64::new(self.state.borrow().next_sequence - 1);
+        welcome.session = U64::new(id);
         device.accept(request, qp, welcome.as_bytes())?;
         Ok(Session {
-            leases: [None; LEASES_PER_CLIENT],
+            id,
             path,
+            index_windows: Vec::new(),
+            log_window: None,
+            staging_window: None,
+            leases: [None; LEASES_PER_CLIENT],
             staging,
             answers,
             next_answer: 0,
@@ -131,22 +148,113 @@ impl Server {
         })
     }
 
+    /// A number that names a connection and that nobody else can guess.
+    fn new_session_id(&self) -> u64 {
+        let state = &mut *self.state.borrow_mut();
+        state.sessions_begun += 1;
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&u64::from(self.pool.epoch()).to_le_bytes());
+        bytes[8..].copy_from_slice(&state.sessions_begun.to_le_bytes());
+        hash::siphash24(self.pool.secret(), &bytes)
+    }
+
+    /// Opens index, log and staging memory, as they are now, to the client of `qp`.
+    pub(super) fn grant_access(&self, qp: QueuePair) -> Answer {
+        let state = &mut *self.state.borrow_mut();
+        let State { sessions, tables, index, .. } = state;
+        let Some(session) = sessions.get_mut(&qp) else {
+            return Answer::Verdict { verdict: Verdict::Invalid, version: 0 };
+        };
+        let table = tables.last().expect("there is always a table");
+        let device = self.port.device();
+        let window = |region: MemoryRegion, access| device.bind_window(qp, region, 0, region.size, access);
+        let mut bound = || {
+            let index_rkey = match session.index_windows.iter().find(|(number, _)| *number == table.number) {
+                Some(&(_, rkey)) => rkey,
+                None => {
+                    let rkey = window(table.region, Access::REMOTE_READ)?;
+                    session.index_windows.push((table.number, rkey));
+                    rkey
+                }
+            };
+            let log_rkey = match session.log_window {
+                Some(rkey) => rkey,
+                None => *session.log_window.insert(window(self.log_region, Access::REMOTE_READ)?),
+            };
+            let staging_rkey = match (session.staging_window, session.staging) {
+                (None, Some(region)) => *session.staging_window.insert(window(region, Access::REMOTE_WRITE)?),
+                (known, _) => known.unwrap_or(Rkey(0)),
+            };
+            Ok::<_, DeviceError>(Accesses {
+                table: table.number,
+                index_bits: index.table().bits(),
+                index_address: table.region.address,
+                log_address: self.log_region.address,
+                staging_address: session.staging.map_or(0, |region| region.address),
+                index_rkey: index_rkey.0,
+                log_rkey: log_rkey.0,
+                staging_rkey: staging_rkey.0,
+            })
+        };
+        match bound() {
+            Ok(accesses) => Answer::Access(accesses),
+            // The device has no more windows now; others may give theirs back.
+            Err(_) => Answer::Verdict { verdict: Verdict::Busy, version: 0 },
+        }
+    }
+
+    /// The client of `qp` reads index `table` no more.
+    pub(super) fn leave_index(&self, qp: QueuePair, table: u32) {
+        let state = &mut *self.state.borrow_mut();
+        let Some(session) = state.sessions.get_mut(&qp) else { return };
+        let left = session.index_windows.iter().position(|&(number, _)| number == table);
+        if let Some((_, rkey)) = left.map(|index| session.index_windows.swap_remove(index)) {
+            self.retire(Retired { windows: vec![rkey], ..Retired::default() });
+        }
+    }
+
+    /// Ends the connection that is called `id`, unless it is that of `qp` itself. Nothing that is still on its way through
+    /// it is looked at afterwards.
+    pub(super) fn end_session_called(&self, id: u64, qp: QueuePair) {
+        let state = self.state.borrow();
+        let named = state.sessions.iter().find(|(_, session)| session.id == id).map(|(&qp, _)| qp);
+        drop(state);
+        if let Some(named) = named.filter(|&named| named != qp) {
+            self.end_session(named);
+        }
+    }
+
     /// Takes back everything that the client of `qp` holds.
     pub(super) fn end_session(&self, qp: QueuePair) {
         let Some(session) = self.state.borrow_mut().sessions.remove(&qp) else { return };
-        let regions = session.staging.into_iter().chain([session.answers]).collect();
-        self.retire(Some(qp), session.leases.into_iter().flatten().collect(), regions);
+        self.retire(Retired {
+            qp: Some(qp),
+            windows: session.index_windows.iter().map(|&(_, rkey)| rkey).chain(session.log_window).collect(),
+            leases: session.leases.into_iter().flatten().collect(),
+            regions: session.staging.into_iter().chain([session.answers]).collect(),
+        });
+    }
+
+    /// Ends all connections: whoever waits for an answer is told that none will come.
+    pub(super) fn end_all_sessions(&self) {
+        let all: Vec<QueuePair> = self.state.borrow().sessions.keys().copied().collect();
+        all.into_iter().for_each(|qp| self.end_session(qp));
     }
 
     /// Revokes and frees beside the server's task: a revocation waits for a client that may be stopped in the middle of a
     /// write, and nobody else shall wait with it.
-    fn retire(&self, qp: Option<QueuePair>, leases: Vec<Lease>, regions: Vec<MemoryRegion>) {
+    fn retire(&self, retired: Retired) {
+        let Retired { qp, windows, leases, regions } = retired;
         let (port, revoked, retiring) = (self.port.clone(), self.revoked.clone(), self.retiring.clone());
         retiring.set(retiring.get() + 1);
         self.runtime.spawn(Box::pin(async move {
             let device = port.device();
             if let Some(qp) = qp {
                 let _ = device.disconnect(qp);
+            }
+            // Reading is over first: nobody can be in the way of that.
+            for rkey in windows {
+                let _ = port.invalidate(rkey).await;
             }
             if mutant!(LeaseNotRevoked) {
                 revoked.borrow_mut().extend(leases.iter().map(|lease| lease.segment));
@@ -195,19 +303,23 @@ impl Server {
         };
         let Some(slot) = session.leases.iter().position(Option::is_none) else { return refuse(Verdict::Invalid) };
         let units = size.div_ceil(UNIT_SIZE as u32);
-        if units > state.space.units() - SEGMENT_HEADER_UNITS {
+        if units > self.format.segment_units() - SEGMENT_HEADER_UNITS {
             return refuse(Verdict::Invalid);
         }
         let (number, fresh) = match state.space.take(units, Purpose::Put) {
             Ok(Taken::Segment { number, fresh }) => (number, fresh),
             Ok(Taken::Pending) => return refuse(Verdict::Busy),
-            Ok(Taken::NoSpace) | Err(_) => return refuse(Verdict::NoSpace),
+            Ok(Taken::NoSpace) => return refuse(Verdict::NoSpace),
+            Err(_) => {
+                state.counters.space_failures += 1;
+                return refuse(Verdict::SpaceFailed);
+            }
         };
         if fresh {
             let span = state.space.state(number).write_header(&*self.log, &self.format);
             state.unpersisted.push(span);
         }
-        let position = state.space.position(number, 0);
+        let position = self.format.position(number, 0);
         // The window opens what nobody has written yet, and nothing below.
         let first = u64::from(state.space.state(number).end) * UNIT_SIZE;
         let (offset, size) = (position + first, self.format.segment_size - first);
@@ -222,7 +334,6 @@ impl Server {
             segment: number,
             generation: segment.generation,
             start: segment.end,
-            address: self.log_region.address + position,
             rkey: rkey.0,
         })
     }
@@ -234,7 +345,7 @@ impl Server {
             state.sessions.get_mut(&qp).and_then(|session| session.leases.get_mut(usize::from(slot))?.take())
         };
         if let Some(lease) = lease {
-            self.retire(None, vec![lease], Vec::new());
+            self.retire(Retired { leases: vec![lease], ..Retired::default() });
         }
     }
 
@@ -249,11 +360,14 @@ impl Server {
     }
 
     /// Sends what is queued for every client.
-    pub(super) fn send_all_answers(&self) -> Vec<QueuePair> {
+    pub(super) fn send_answers_of_all(&self) {
         let state = &mut *self.state.borrow_mut();
-        for (&qp, session) in &mut state.sessions {
-            self.send_answers(qp, session);
-        }
+        state.sessions.iter_mut().for_each(|(&qp, session)| self.send_answers(qp, session));
+    }
+
+    /// Clients that do not take their answers.
+    pub(super) fn stuck_clients(&self) -> Vec<QueuePair> {
+        let state = self.state.borrow();
         state.sessions.iter().filter(|(_, session)| session.stuck).map(|(&qp, _)| qp).collect()
     }
 

@@ -183,7 +183,7 @@ fn a_peer_that_sends_garbage_is_answered_invalid_and_disturbs_nobody() {
                     device.post_receive(ReceiveQueue::Own(qp), &[ReceiveRequest { wr_id: n, local }]).unwrap();
                 }
                 let mut hello = b"stonecdk".to_vec();
-                hello.extend_from_slice(&1u32.to_le_bytes());
+                hello.extend_from_slice(&stonecast_store_direct::limits::PROTOCOL_VERSION.to_le_bytes());
                 hello.extend_from_slice(&[0; 4]);
                 device.connect(qp, &world.address(), &hello).unwrap();
                 port.activity().await;

@@ -1,0 +1,59 @@
+//! What the server has opened to this client, and going over to a newer index.
+//!
+//! A bucket that is marked as moved sends its reader here. The old index is given back once no read of it is on its way.
+
+use std::rc::Rc;
+
+use super::Inner;
+use crate::error::StoreError;
+use crate::limits::READ_RETRIES_MAX;
+use crate::protocol::{Accesses, Answer, Request, Verdict};
+
+/// Pause before asking again for rights that the server has none of now.
+const BUSY_PAUSE_NS: u64 = 1_000_000;
+/// How often it is looked whether the reads of an old index are through.
+const LEAVE_LOOK_NS: u64 = 1_000_000;
+
+impl Inner {
+    /// Asks for access, and checks what the server says.
+    pub(super) async fn ask_access(&self) -> Result<Accesses, StoreError> {
+        for _ in 0..READ_RETRIES_MAX {
+            match self.request(Request::Access).await? {
+                Answer::Access(accesses) => {
+                    let log_size = self.format.segment_size * u64::from(self.format.segment_count);
+                    return match accesses.fault(log_size, self.welcome.staging_size.get().into()) {
+                        Some(what) => Err(StoreError::Protocol { what }),
+                        None => Ok(accesses),
+                    };
+                }
+                Answer::Verdict { verdict: Verdict::Busy, .. } => self.runtime.sleep(BUSY_PAUSE_NS).await,
+                _ => break,
+            }
+        }
+        Err(StoreError::Protocol { what: "the server gives no access" })
+    }
+
+    /// Goes over to the index that the server has now, because a bucket of index `seen` was marked as moved.
+    pub(super) async fn adopt_index(self: &Rc<Self>, seen: u32) -> Result<(), StoreError> {
+        let _turn = self.adopting.take().await;
+        if self.access.get().table != seen {
+            // Somebody else was faster.
+            return Ok(());
+        }
+        let access = self.ask_access().await?;
+        if access.table == seen {
+            return Err(StoreError::Protocol { what: "the server has moved its index nowhere" });
+        }
+        self.access.set(access);
+        let old = self.index_in_use.replace(Rc::default());
+        let inner = self.clone();
+        self.runtime.spawn(Box::pin(async move {
+            while Rc::strong_count(&old) > 1 {
+                inner.runtime.sleep(LEAVE_LOOK_NS).await;
+            }
+            // Where the server is gone there is nothing to give back to.
+            let _ = inner.request(Request::LeaveIndex { table: seen }).await;
+        }));
+        Ok(())
+    }
+}

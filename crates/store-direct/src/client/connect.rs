@@ -1,0 +1,189 @@
+//! Connecting, and the task that takes what arrives.
+//!
+//! ```text
+//!   memory, queue pair -> connect -> welcome, checked -> access, checked -> client
+//! ```
+//!
+//! What was made on the way is undone when it fails, and when the last handle of the client goes: a port serves any number
+//! of clients one after the other.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::{Rc, Weak};
+use std::task::{Poll, Waker};
+
+use stonecast_fabric::{
+    Access, ConnectionEvent, MemoryRegion, Port, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Runtime, Status,
+};
+use zerocopy::IntoBytes as _;
+
+use super::{Client, Extents, Inner, Meter, Pending, Turns, receive_request};
+use crate::error::StoreError;
+use crate::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, STAGING_SIZE};
+use crate::metrics::ClientPath;
+use crate::protocol::{Accesses, Hello, Welcome};
+
+/// RNR retries of requests. The server posts its receive buffers again before it polls, so a client that has to wait
+/// waits for a batch; a minute covers the slowest sync.
+const RNR_RETRY_COUNT: u32 = 60_000;
+const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
+
+/// What a client has made on its device. Undone when dropped.
+pub(super) struct Made {
+    port: Rc<Port>,
+    qp: Option<QueuePair>,
+    /// All memory of the client.
+    pub regions: RefCell<Vec<MemoryRegion>>,
+    pub receives: MemoryRegion,
+    /// Where records lie until they are written.
+    pub staging: MemoryRegion,
+    /// The task that takes what arrives, while it waits.
+    listener: Rc<Cell<Option<Waker>>>,
+}
+
+impl Made {
+    fn new(port: Rc<Port>) -> Result<Self, StoreError> {
+        let device = port.device().clone();
+        let receives = device.allocate((IN_FLIGHT_MAX * ANSWER_SIZE_MAX) as u64, Access::NONE)?;
+        let regions = RefCell::new(vec![receives]);
+        let mut made = Self { port, qp: None, regions, receives, staging: receives, listener: Rc::default() };
+        made.staging = device.allocate(STAGING_SIZE, Access::NONE)?;
+        made.regions.borrow_mut().push(made.staging);
+        let qp = device.create_queue_pair(QueuePairOptions {
+            send_cq: made.port.send_cq(),
+            receive_cq: made.port.receive_cq(),
+            shared_receive_queue: None,
+            send_capacity: 2 * IN_FLIGHT_MAX as u32,
+            receive_capacity: IN_FLIGHT_MAX as u32,
+            rnr_retry_count: RNR_RETRY_COUNT,
+            rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
+        })?;
+        made.qp = Some(qp);
+        let all: Vec<ReceiveRequest> = (0..IN_FLIGHT_MAX as u64).map(|index| receive_request(receives, index)).collect();
+        device.post_receive(ReceiveQueue::Own(qp), &all)?;
+        Ok(made)
+    }
+
+    /// Lets the task that takes what arrives look whether it is still needed.
+    pub fn wake_listener(&self) {
+        if let Some(waker) = self.listener.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // What a provider cannot free now it frees when the device is dropped.
+        if let Some(qp) = self.qp {
+            let _ = self.port.device().disconnect(qp);
+            let _ = self.port.destroy_queue_pair(qp);
+        }
+        for &region in self.regions.borrow().iter() {
+            let _ = self.port.device().deregister(region);
+        }
+    }
+}
+
+impl Client {
+    /// Connects to the server at `address`. The port must not be used for anything else as long as the client lives.
+    pub async fn connect(port: Rc<Port>, runtime: Rc<dyn Runtime>, address: &str) -> Result<Self, StoreError> {
+        Self::connect_as(ClientPath::OneSided, port, runtime, address).await
+    }
+
+    /// Like `connect`; what this client does is counted under `path`.
+    pub async fn connect_as(
+        path: ClientPath,
+        port: Rc<Port>,
+        runtime: Rc<dyn Runtime>,
+        address: &str,
+    ) -> Result<Self, StoreError> {
+        let made = Made::new(port.clone())?;
+        let qp = made.qp.expect("just made");
+        port.device().connect(qp, address, Hello::new(path).as_bytes())?;
+        let welcome = welcome(&port, qp, address).await?;
+        // A copying client's ring is the server's staging memory, mirrored here.
+        let ring_size = match u64::from(welcome.staging_size.get()) {
+            0 => STAGING_SIZE,
+            remote => remote,
+        };
+        let inner = Rc::new(Inner {
+            runtime: runtime.clone(),
+            qp,
+            welcome,
+            format: welcome.format(),
+            access: Cell::new(Accesses::default()),
+            adopting: Turns::default(),
+            index_in_use: RefCell::default(),
+            scratch: RefCell::default(),
+            pending: RefCell::new(Pending::new(ring_size)),
+            extents: RefCell::new(Extents::new(&welcome)),
+            turns: Turns::default(),
+            meter: Meter::default(),
+            latest: Cell::new(welcome.sequence.get()),
+            tokens_made: Cell::new(0),
+            closed: Cell::new(false),
+            port: port.clone(),
+            made,
+        });
+        runtime.spawn(Box::pin(take_answers(port, inner.made.listener.clone(), Rc::downgrade(&inner))));
+        let access = inner.ask_access().await?;
+        inner.access.set(access);
+        inner.extents.borrow_mut().open(&access);
+        Ok(Self { inner })
+    }
+}
+
+/// What the server says when it accepts.
+async fn welcome(port: &Port, qp: QueuePair, address: &str) -> Result<Welcome, StoreError> {
+    let refused = |reason: String| StoreError::Refused { address: address.to_owned(), reason };
+    loop {
+        port.activity().await;
+        match port.take_event() {
+            Some(ConnectionEvent::Established { qp: of, private_data }) if of == qp => {
+                return Welcome::parse(&private_data).map_err(|what| StoreError::Protocol { what });
+            }
+            Some(ConnectionEvent::Rejected { qp: of, reason }) if of == qp => return Err(refused(reason)),
+            Some(ConnectionEvent::Disconnected { qp: of, .. }) if of == qp => {
+                return Err(refused("the server is gone".to_owned()));
+            }
+            // Of a client that used the port before.
+            _ => {}
+        }
+    }
+}
+
+/// Hands arriving answers to the operations that wait for them, until the client is dropped.
+async fn take_answers(port: Rc<Port>, listener: Rc<Cell<Option<Waker>>>, client: Weak<Inner>) {
+    let mut bytes = Vec::new();
+    loop {
+        {
+            let mut activity = pin!(port.activity());
+            poll_fn(|context| match activity.as_mut().poll(context) {
+                Poll::Pending if client.strong_count() > 0 => {
+                    listener.set(Some(context.waker().clone()));
+                    Poll::Pending
+                }
+                _ => Poll::Ready(()),
+            })
+            .await;
+        }
+        let Some(inner) = client.upgrade() else { return };
+        while let Some(received) = port.take_received() {
+            if received.qp != inner.qp {
+                continue;
+            }
+            if received.status == Status::Success {
+                inner.take_message(received.wr_id, received.placement.size, &mut bytes);
+            } else {
+                inner.end();
+            }
+        }
+        while let Some(event) = port.take_event() {
+            if matches!(event, ConnectionEvent::Disconnected { qp, .. } if qp == inner.qp) {
+                inner.end();
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The index as its only writer, the server, sees it: a table that clients read one-sided, and its growth while they do.
+//!
+//! ```text
+//!              nearly full            all copied                all marked
+//!   one table ------------> copying  ------------>  marking   ------------> one table, twice as large
+//!               readers use  old          old, or new where marked     new
+//!               changes go   to old, and to new                        to new, after the old home is marked
+//!               to           where copied
+//! ```
+//!
+//! *Copying*: the old table stays whole and current; what was copied is kept equal. *Marking*: the new one is whole and
+//! current; a reader that finds a bucket of the old one marked asks the server for the new one. Before a key changes, its
+//! home bucket in the old table is marked. So a reader that found no mark began before the change, and what it found was
+//! true at some moment during its call, also that a key is absent.
+//!
+//! Both go on in small steps between batches, in proportion to what is written, so that nobody waits for them.
+//!
+//! Top bits of the hash choose the bucket: a bucket's keys go to its two children in the larger table, but for those that
+//! an overflow has carried on. The hash of a key is not in its word; it is made from the key in the log.
+
+mod table;
+
+use std::rc::Rc;
+
+use stonecast_base::LINE_SIZE;
+use stonecast_log::{RECORD_HEADER_SIZE, RecordHeader};
+use stonecast_media::Region;
+
+use crate::word::{KeyHash, Word};
+
+pub(crate) use table::{BUCKET_WORDS, CONTROL_OFFSET, MOVED, Place, Table};
+
+/// log2 of the most buckets: a word for each unit of the largest log and some to spare.
+pub(crate) const INDEX_BITS_MAX: u32 = 33;
+/// log2 of the fewest buckets: a page of memory.
+const INDEX_BITS_MIN: u32 = 6;
+/// Share of words that may be taken: beyond it chains of full buckets grow long.
+const LOAD_MAX_PERCENT: u64 = 85;
+/// Share of words from which on a larger table is made. Between this and the most lie more keys than come while it is.
+const LOAD_GROW_PERCENT: u64 = 70;
+/// Share of words that a table made for a known number of keys has taken.
+const LOAD_START_PERCENT: u64 = 60;
+/// Buckets whose keys are fetched from the log together.
+const BUCKETS_PER_FETCH: u64 = 16;
+/// Bytes of a record that are fetched ahead for its hash: header and most keys.
+const FETCH_SIZE: u64 = 2 * LINE_SIZE as u64;
+
+/// See the module documentation.
+pub(crate) struct Index {
+    table: Table,
+    len: u64,
+    growth: Growth,
+}
+
+/// How far a growth is. The numbers are buckets of the old table.
+enum Growth {
+    None,
+    Copying { new: Table, copied: u64 },
+    Marking { old: Table, marked: u64 },
+}
+
+/// What a step of a growth has ended.
+pub(crate) enum Step {
+    /// Nothing yet.
+    Continues,
+    /// The copying: the index has another table now.
+    Switched,
+    /// The marking: no reader starts with the old table any more.
+    Ended,
+}
+
+/// The hash of the key of the record at `position`. `None` where no record is. `scratch` is reused.
+pub(crate) fn hash_at(log: &dyn Region, tag_key: u64, position: u64, scratch: &mut Vec<u8>) -> Option<KeyHash> {
+    let mut header = [0; RECORD_HEADER_SIZE];
+    if position.checked_add(header.len() as u64)? > log.size() {
+        return None;
+    }
+    log.read(position, &mut header);
+    let key_size = RecordHeader::parse(&header).ok()?.key_size();
+    let start = position + header.len() as u64;
+    if key_size as u64 > log.size() - start {
+        return None;
+    }
+    scratch.resize(key_size, 0);
+    log.read(start, scratch);
+    Some(KeyHash::of(tag_key, scratch))
+}
+
+impl Index {
+    /// log2 of the number of buckets for `keys` keys.
+    pub fn bits_for(keys: u64) -> u32 {
+        let buckets = keys.saturating_mul(100).div_ceil(BUCKET_WORDS * LOAD_START_PERCENT).max(1);
+        buckets.next_power_of_two().trailing_zeros().clamp(INDEX_BITS_MIN, INDEX_BITS_MAX)
+    }
+
+    /// An empty index in zeroed `memory`.
+    pub fn new(memory: Rc<dyn Region>, bits: u32) -> Self {
+        Self { table: Table::new(memory, bits), len: 0, growth: Growth::None }
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Number of keys that it takes without growing further.
+    pub fn capacity(&self) -> u64 {
+        self.table.words() * LOAD_MAX_PERCENT / 100
+    }
+
+    /// The table that is current.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Hints that `hash` will be looked up.
+    pub fn prefetch(&self, hash: KeyHash) {
+        self.table.prefetch(hash);
+    }
+
+    /// The words in the home bucket that may belong to `hash`, for prefetching what they point to.
+    pub fn candidates(&self, hash: KeyHash) -> impl Iterator<Item = Word> {
+        self.table.candidates(hash)
+    }
+
+    /// Finds the word of the key with `hash` for which `is_key` holds.
+    pub fn find(&self, hash: KeyHash, is_key: impl FnMut(Word) -> bool) -> Option<(Place, Word)> {
+        self.table.find(hash, is_key)
+    }
+
+    /// Replaces `old`, which was found at `place`: the key's next version.
+    pub fn replace(&self, hash: KeyHash, (place, old): (Place, Word), word: Word) {
+        self.before_change(hash);
+        self.table.store(place, word);
+        if let Some(new) = self.copy_of(place)
+            && let Some((place, _)) = new.find(hash, |found| found == old)
+        {
+            new.store(place, word);
+        }
+    }
+
+    /// Adds the word of a key that is not in the index. The caller has seen to it that `len` is below `capacity`.
+    pub fn insert(&mut self, hash: KeyHash, word: Word) {
+        self.before_change(hash);
+        let place = self.table.insert(hash, word);
+        if let Some(new) = self.copy_of(place) {
+            new.insert(hash, word);
+        }
+        self.len += 1;
+    }
+
+    /// Removes `old`, which was found at `place`: its key was deleted.
+    pub fn remove(&mut self, hash: KeyHash, (place, old): (Place, Word)) {
+        self.before_change(hash);
+        self.table.remove(hash, place);
+        if let Some(new) = self.copy_of(place)
+            && let Some((place, _)) = new.find(hash, |found| found == old)
+        {
+            new.remove(hash, place);
+        }
+        self.len -= 1;
+    }
+
+    /// Stores a bucket of a checkpoint into an index that nobody reads yet.
+    pub fn restore_bucket(&mut self, bucket: u64, words: &[u64; 8]) {
+        self.table.restore_bucket(bucket, words);
+        self.len += words[..BUCKET_WORDS as usize].iter().filter(|&&word| word != Word::EMPTY.0).count() as u64;
+    }
+
+    /// log2 of the buckets of the table to grow into, when it is time to.
+    pub fn wants(&self) -> Option<u32> {
+        self.larger().filter(|_| self.len >= self.table.words() * LOAD_GROW_PERCENT / 100)
+    }
+
+    /// log2 of the buckets of the table to grow into, if it can grow now.
+    pub fn larger(&self) -> Option<u32> {
+        let can = self.table.bits() < INDEX_BITS_MAX && matches!(self.growth, Growth::None);
+        can.then(|| self.table.bits() + 1)
+    }
+
+    /// Begins to grow into zeroed `memory`, of the size that [`Index::larger`] names.
+    pub fn begin_growth(&mut self, memory: Rc<dyn Region>) {
+        assert!(matches!(self.growth, Growth::None), "one growth at a time");
+        self.growth = Growth::Copying { new: Table::new(memory, self.table.bits() + 1), copied: 0 };
+    }
+
+    /// Whether a growth is going on.
+    pub fn is_growing(&self) -> bool {
+        !matches!(self.growth, Growth::None)
+    }
+
+    /// Goes on with a growth by about `buckets` buckets.
+    pub fn step(&mut self, buckets: u64, log: &dyn Region, tag_key: u64) -> Step {
+        match &mut self.growth {
+            Growth::None => Step::Ended,
+            Growth::Copying { new, copied } => {
+                let end = copied.saturating_add(buckets).min(self.table.buckets());
+                copy(&self.table, *copied..end, new, log, tag_key);
+                *copied = end;
+                if end < self.table.buckets() {
+                    return Step::Continues;
+                }
+                let Growth::Copying { new, .. } = std::mem::replace(&mut self.growth, Growth::None) else { unreachable!() };
+                let old = std::mem::replace(&mut self.table, new);
+                self.growth = Growth::Marking { old, marked: 0 };
+                Step::Switched
+            }
+            Growth::Marking { old, marked } => {
+                // A mark is one store to a line: far less work than copying a bucket.
+                let end = marked.saturating_add(buckets.saturating_mul(8)).min(old.buckets());
+                (*marked..end).for_each(|bucket| old.mark_moved(bucket));
+                *marked = end;
+                if end < old.buckets() {
+                    return Step::Continues;
+                }
+                self.growth = Growth::None;
+                Step::Ended
+            }
+        }
+    }
+
+    /// Puts everything into the empty table in zeroed `memory`, while nobody reads.
+    pub fn move_to(&mut self, memory: Rc<dyn Region>, bits: u32, log: &dyn Region, tag_key: u64) {
+        assert!(!self.is_growing(), "while growing, tables change step by step");
+        let new = Table::new(memory, bits);
+        copy(&self.table, 0..self.table.buckets(), &new, log, tag_key);
+        self.table = new;
+    }
+
+    /// The larger table, where it has what is at `place`.
+    fn copy_of(&self, place: Place) -> Option<&Table> {
+        match &self.growth {
+            Growth::Copying { new, copied } if place.bucket < *copied => Some(new),
+            _ => None,
+        }
+    }
+
+    /// Readers of the old table that begin from now on are sent to the new one.
+    fn before_change(&self, hash: KeyHash) {
+        if let Growth::Marking { old, .. } = &self.growth {
+            old.mark_moved(hash.bucket(old.bits()));
+        }
+    }
+}
+
+/// Copies the words of `buckets` into another table.
+///
+/// Where no key can be read any more (only a client that overwrites its own published records, which it must not, does
+/// that) the word goes to where a key of its bucket would be looked for, so that its damage is still found and told.
+fn copy(from: &Table, buckets: std::ops::Range<u64>, to: &Table, log: &dyn Region, tag_key: u64) {
+    let mut scratch = Vec::new();
+    let mut start = buckets.start;
+    while start < buckets.end {
+        let end = (start + BUCKETS_PER_FETCH).min(buckets.end);
+        let words = || (start..end).flat_map(|bucket| from.words_of(bucket).map(move |word| (bucket, word)));
+        let used = || words().filter(|&(_, word)| word != Word::EMPTY);
+        for (_, word) in used() {
+            let size = FETCH_SIZE.min(log.size().saturating_sub(word.position()));
+            log.prefetch(word.position().min(log.size() - size), size);
+        }
+        for (bucket, word) in used() {
+            match hash_at(log, tag_key, word.position(), &mut scratch).filter(|&hash| word.matches(hash)) {
+                Some(hash) => {
+                    to.insert(hash, word);
+                }
+                None => {
+                    to.insert(word.hash_of_bucket(bucket, from.bits()), word);
+                }
+            }
+        }
+        start = end;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! One table of the index: buckets of one cache line in memory that clients read one-sided.
+//!
+//! ```text
+//!   bucket b:  | word | word | word | word | word | word | word | control |     64 bytes
+//!   control    bit 63: moved; the rest: words whose home is at or before this bucket and that lie after it
+//! ```
+//!
+//! A key's word is in its home bucket or, if that was full, in a later one (wrapping around). A reader goes on to the next
+//! bucket while the count is not 0. Where a bucket is marked as moved, nothing in it counts any more: another table has it.
+//!
+//! Invariants: one word per key; a word stays where it is until its key is deleted; each change that readers see is one
+//! 8-byte store; a word is stored after what it points to is persisted, and the count grows before a word is stored
+//! beyond and shrinks after it is gone.
+//!
+//! The memory is volatile: a crash leaves nothing, recovery fills a fresh table.
+
+use std::rc::Rc;
+
+use stonecast_base::LINE_SIZE;
+use stonecast_media::Region;
+
+use crate::word::{KeyHash, Word};
+
+/// Words of a bucket that hold keys.
+pub(crate) const BUCKET_WORDS: u64 = 7;
+/// Byte offset of the control word in its bucket.
+pub(crate) const CONTROL_OFFSET: u64 = BUCKET_WORDS * 8;
+/// Set in the control word of a bucket that another table has taken over.
+pub(crate) const MOVED: u64 = 1 << 63;
+
+/// See the module documentation.
+pub(crate) struct Table {
+    memory: Rc<dyn Region>,
+    bits: u32,
+}
+
+/// Where a word lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub bucket: u64,
+    slot: u64,
+}
+
+impl Place {
+    fn offset(self) -> u64 {
+        self.bucket * LINE_SIZE as u64 + self.slot * 8
+    }
+}
+
+impl Table {
+    /// Bytes of a table of 2^`bits` buckets.
+    pub fn size(bits: u32) -> u64 {
+        (1 << bits) * LINE_SIZE as u64
+    }
+
+    /// An empty table in zeroed `memory`.
+    pub fn new(memory: Rc<dyn Region>, bits: u32) -> Self {
+        assert_eq!(memory.size(), Self::size(bits));
+        Self { memory, bits }
+    }
+
+    /// log2 of the number of buckets.
+    pub fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// Number of buckets.
+    pub fn buckets(&self) -> u64 {
+        1 << self.bits
+    }
+
+    /// Number of words for keys.
+    pub fn words(&self) -> u64 {
+        self.buckets() * BUCKET_WORDS
+    }
+
+    /// The memory that clients read.
+    pub fn memory(&self) -> &Rc<dyn Region> {
+        &self.memory
+    }
+
+    /// Hints that `hash` will be looked up.
+    pub fn prefetch(&self, hash: KeyHash) {
+        self.memory.prefetch(hash.bucket(self.bits) * LINE_SIZE as u64, LINE_SIZE as u64);
+    }
+
+    /// The words in the home bucket that may belong to `hash`, for prefetching what they point to.
+    pub fn candidates(&self, hash: KeyHash) -> impl Iterator<Item = Word> {
+        self.words_of(hash.bucket(self.bits)).filter(move |word| word.matches(hash))
+    }
+
+    /// The words of a bucket, empty ones too.
+    pub fn words_of(&self, bucket: u64) -> impl Iterator<Item = Word> {
+        let base = bucket * LINE_SIZE as u64;
+        (0..BUCKET_WORDS).map(move |slot| Word(self.memory.load(base + slot * 8)))
+    }
+
+    /// Finds the word of the key with `hash` for which `is_key` holds.
+    pub fn find(&self, hash: KeyHash, mut is_key: impl FnMut(Word) -> bool) -> Option<(Place, Word)> {
+        for bucket in self.from_home(hash) {
+            let found = self.words_of(bucket).enumerate().find(|&(_, word)| word.matches(hash) && is_key(word));
+            if let Some((slot, word)) = found {
+                return Some((Place { bucket, slot: slot as u64 }, word));
+            }
+            if self.control(bucket) & !MOVED == 0 {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Stores `word` at `place`.
+    pub fn store(&self, place: Place, word: Word) {
+        self.memory.store(place.offset(), word.0);
+    }
+
+    /// Adds the word of a key that is not in the table. The caller has seen to it that there is a free word.
+    pub fn insert(&self, hash: KeyHash, word: Word) -> Place {
+        for bucket in self.from_home(hash) {
+            let free = self.words_of(bucket).position(|word| word == Word::EMPTY);
+            if let Some(slot) = free {
+                let place = Place { bucket, slot: slot as u64 };
+                self.from_home(hash).take_while(|&passed| passed != bucket).for_each(|passed| self.add_to_control(passed, 1));
+                self.store(place, word);
+                return place;
+            }
+        }
+        panic!("a table below its capacity has a free word");
+    }
+
+    /// Removes the word of a deleted key.
+    pub fn remove(&self, hash: KeyHash, place: Place) {
+        self.store(place, Word::EMPTY);
+        for passed in self.from_home(hash).take_while(|&passed| passed != place.bucket) {
+            self.add_to_control(passed, u64::MAX);
+        }
+    }
+
+    /// Tells readers that another table has what `bucket` had.
+    pub fn mark_moved(&self, bucket: u64) {
+        let offset = bucket * LINE_SIZE as u64 + CONTROL_OFFSET;
+        self.memory.store(offset, self.memory.load(offset) | MOVED);
+    }
+
+    /// Calls `visit` with the number and the eight words of each bucket that is not all zero.
+    pub fn for_each_bucket(&self, mut visit: impl FnMut(u64, &[u64; 8])) {
+        let mut bytes = [0; LINE_SIZE];
+        for bucket in 0..self.buckets() {
+            self.memory.read(bucket * LINE_SIZE as u64, &mut bytes);
+            let mut words = [0; 8];
+            words.iter_mut().zip(bytes.as_chunks::<8>().0).for_each(|(word, bytes)| *word = u64::from_le_bytes(*bytes));
+            if words != [0; 8] {
+                visit(bucket, &words);
+            }
+        }
+    }
+
+    /// Stores a bucket of a checkpoint into a table that nobody reads yet.
+    pub fn restore_bucket(&self, bucket: u64, words: &[u64; 8]) {
+        for (slot, &word) in words.iter().enumerate() {
+            self.memory.store(bucket * LINE_SIZE as u64 + slot as u64 * 8, word);
+        }
+    }
+
+    /// All buckets, from the home of `hash` on, around.
+    fn from_home(&self, hash: KeyHash) -> impl Iterator<Item = u64> {
+        let (home, buckets) = (hash.bucket(self.bits), self.buckets());
+        (0..buckets).map(move |step| (home + step) & (buckets - 1))
+    }
+
+    fn control(&self, bucket: u64) -> u64 {
+        self.memory.load(bucket * LINE_SIZE as u64 + CONTROL_OFFSET)
+    }
+
+    fn add_to_control(&self, bucket: u64, add: u64) {
+        let control = self.control(bucket);
+        let count = (control & !MOVED).wrapping_add(add);
+        assert!(count <= 1 << 40, "the count of bucket {bucket} went below zero");
+        self.memory.store(bucket * LINE_SIZE as u64 + CONTROL_OFFSET, control & MOVED | count);
+    }
+}

@@ -1,0 +1,299 @@
+//! What a server answers. A message holds one or more answers, in order: per answer a tag byte and a body of the size that
+//! the tag says.
+
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, IntoBytes as _};
+
+use super::layout::message;
+use crate::index::INDEX_BITS_MAX;
+use crate::limits::{ANSWER_SIZE_MAX, LEASES_PER_CLIENT};
+use crate::stat::COUNTERS;
+
+/// How an operation ended at the server. The first column is the tag byte.
+macro_rules! verdicts {
+    ($($number:literal $name:ident: $body:literal, $meaning:literal;)+) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        pub(crate) enum Verdict { $(#[doc = $meaning] $name = $number,)+ }
+
+        impl Verdict {
+            pub(crate) const ALL: &[Self] = &[$(Self::$name,)+];
+        }
+
+        /// Tag, body and meaning of each verdict, for the page of the format.
+        #[cfg(test)]
+        pub(crate) const VERDICTS: &[(u8, &str, &str)] = &[$(($number, $body, $meaning),)+];
+    };
+}
+
+verdicts! {
+    0 Done: "version", "done: durable and visible";
+    1 Conflict: "present version; 0: absent", "conflict: the condition did not hold, nothing was done";
+    2 Absent: "0", "absent: nothing to delete";
+    3 NoSpace: "0", "no space: nothing was done";
+    4 Invalid: "0", "invalid: the request broke the rules, nothing was done";
+    5 Busy: "0", "busy: space is being prepared, nothing was done";
+    6 Failed: "0", "failed: it could not be made durable; unknown";
+    7 IndexFull: "0", "index full: there is no memory for a larger one, nothing was done";
+    8 SpaceFailed: "0", "the medium failed to give space: nothing was done";
+    9 NotDone: "0", "outcome: it was not done, and will not be";
+    10 Forgotten: "0", "outcome: too many writes with tokens were done since; unknown";
+}
+
+impl Verdict {
+    fn parse(value: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(value)).copied()
+    }
+}
+
+/// Tags of the other answers.
+pub(crate) const TAG_LEASE: u8 = 0x40;
+pub(crate) const TAG_STAT: u8 = 0x41;
+pub(crate) const TAG_ACCESS: u8 = 0x42;
+
+message! {
+    /// A lease as it travels.
+    LeaseBody, LEASE:
+    slot: U32, "slot, 0 to 3";
+    segment: U32, "number of the segment";
+    generation: U32, "generation of the segment";
+    start: U32, "first free unit of the segment";
+    rkey: U32, "rkey, write-only, from that unit to the end of the segment";
+}
+
+message! {
+    /// Where a client reads, and where it stages, as it travels.
+    AccessBody, ACCESS:
+    table: U32, "number of the index";
+    index_bits: U32, "log2 of its buckets";
+    index_address: U64, "remote address of the index";
+    log_address: U64, "remote address of the log";
+    staging_address: U64, "remote address of the staging memory; 0: none";
+    index_rkey: U32, "rkey of the index, read-only";
+    log_rkey: U32, "rkey of the log, read-only";
+    staging_rkey: U32, "rkey of the staging memory, write-only; 0: none";
+}
+
+/// A lease as the client gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub slot: u8,
+    pub segment: u32,
+    pub generation: u32,
+    /// First free 64-byte unit of the segment.
+    pub start: u32,
+    pub rkey: u32,
+}
+
+/// What a client may touch, but for its leases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Accesses {
+    /// Number of the index: another one is another index.
+    pub table: u32,
+    /// log2 of the number of buckets.
+    pub index_bits: u32,
+    pub index_address: u64,
+    pub log_address: u64,
+    pub staging_address: u64,
+    pub index_rkey: u32,
+    pub log_rkey: u32,
+    pub staging_rkey: u32,
+}
+
+/// One answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Verdict { verdict: Verdict, version: u64 },
+    Lease(Grant),
+    Stat([u64; COUNTERS]),
+    Access(Accesses),
+}
+
+/// Frames several answers into one message.
+#[derive(Default)]
+pub(crate) struct AnswerWriter {
+    bytes: Vec<u8>,
+}
+
+impl AnswerWriter {
+    /// Adds an answer; false if the message is full, then it must be sent first.
+    #[must_use]
+    pub fn push(&mut self, answer: &Answer) -> bool {
+        let size = 1 + match answer {
+            Answer::Verdict { .. } => 8,
+            Answer::Lease(_) => size_of::<LeaseBody>(),
+            Answer::Stat(_) => COUNTERS * 8,
+            Answer::Access(_) => size_of::<AccessBody>(),
+        };
+        if self.bytes.len() + size > ANSWER_SIZE_MAX {
+            return false;
+        }
+        match answer {
+            Answer::Verdict { verdict, version } => {
+                self.bytes.push(*verdict as u8);
+                self.bytes.extend_from_slice(&version.to_le_bytes());
+            }
+            Answer::Lease(Grant { slot, segment, generation, start, rkey }) => {
+                let body = LeaseBody {
+                    slot: U32::new((*slot).into()),
+                    segment: U32::new(*segment),
+                    generation: U32::new(*generation),
+                    start: U32::new(*start),
+                    rkey: U32::new(*rkey),
+                };
+                self.bytes.push(TAG_LEASE);
+                self.bytes.extend_from_slice(body.as_bytes());
+            }
+            Answer::Stat(words) => {
+                self.bytes.push(TAG_STAT);
+                words.iter().for_each(|word| self.bytes.extend_from_slice(&word.to_le_bytes()));
+            }
+            Answer::Access(accesses) => {
+                self.bytes.push(TAG_ACCESS);
+                self.bytes.extend_from_slice(AccessBody::from(accesses).as_bytes());
+            }
+        }
+        true
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+}
+
+/// Takes the next answer off `bytes`; `None` at the end or where the bytes make no sense (then `bytes` is not empty).
+pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
+    let (&tag, rest) = bytes.split_first()?;
+    let (answer, rest) = match tag {
+        TAG_LEASE => {
+            let (body, rest) = LeaseBody::read_from_prefix(rest).ok()?;
+            let slot = u8::try_from(body.slot.get()).ok().filter(|&slot| usize::from(slot) < LEASES_PER_CLIENT)?;
+            let LeaseBody { segment, generation, start, rkey, .. } = body;
+            let grant =
+                Grant { slot, segment: segment.get(), generation: generation.get(), start: start.get(), rkey: rkey.get() };
+            (Answer::Lease(grant), rest)
+        }
+        TAG_STAT => {
+            let (words, rest) = <[U64; COUNTERS]>::read_from_prefix(rest).ok()?;
+            (Answer::Stat(words.map(U64::get)), rest)
+        }
+        TAG_ACCESS => {
+            let (body, rest) = AccessBody::read_from_prefix(rest).ok()?;
+            (Answer::Access(Accesses::from(&body)), rest)
+        }
+        verdict => {
+            let (version, rest) = U64::read_from_prefix(rest).ok()?;
+            (Answer::Verdict { verdict: Verdict::parse(verdict)?, version: version.get() }, rest)
+        }
+    };
+    *bytes = rest;
+    Some(answer)
+}
+
+impl From<&Accesses> for AccessBody {
+    fn from(accesses: &Accesses) -> Self {
+        Self {
+            table: U32::new(accesses.table),
+            index_bits: U32::new(accesses.index_bits),
+            index_address: U64::new(accesses.index_address),
+            log_address: U64::new(accesses.log_address),
+            staging_address: U64::new(accesses.staging_address),
+            index_rkey: U32::new(accesses.index_rkey),
+            log_rkey: U32::new(accesses.log_rkey),
+            staging_rkey: U32::new(accesses.staging_rkey),
+        }
+    }
+}
+
+impl From<&AccessBody> for Accesses {
+    fn from(body: &AccessBody) -> Self {
+        Self {
+            table: body.table.get(),
+            index_bits: body.index_bits.get(),
+            index_address: body.index_address.get(),
+            log_address: body.log_address.get(),
+            staging_address: body.staging_address.get(),
+            index_rkey: body.index_rkey.get(),
+            log_rkey: body.log_rkey.get(),
+            staging_rkey: body.staging_rkey.get(),
+        }
+    }
+}
+
+impl Accesses {
+    /// What is wrong with it, if anything: every address that a client calculates from it stays in the range of its type.
+    pub fn fault(&self, log_size: u64, staging_size: u64) -> Option<&'static str> {
+        let fits = |address: u64, size: u64| address.is_multiple_of(64) && address.checked_add(size).is_some();
+        if self.index_bits > INDEX_BITS_MAX {
+            return Some("the server names an index larger than any");
+        }
+        let index_size = crate::index::Table::size(self.index_bits);
+        let places = [(self.index_address, index_size), (self.log_address, log_size), (self.staging_address, staging_size)];
+        let all = places.iter().all(|&(address, size)| fits(address, size));
+        (!all).then_some("the server names memory at an address that it cannot have")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_survive_the_wire_in_order() {
+        let accesses = Accesses {
+            table: 1,
+            index_bits: 2,
+            index_address: 3 << 33,
+            log_address: 4 << 33,
+            staging_address: 5 << 33,
+            index_rkey: 6,
+            log_rkey: 7,
+            staging_rkey: 8,
+        };
+        let answers = [
+            Answer::Verdict { verdict: Verdict::Done, version: 1 << 40 },
+            Answer::Lease(Grant { slot: 2, segment: 3, generation: 4, start: 5, rkey: 7 }),
+            Answer::Stat(std::array::from_fn(|i| i as u64)),
+            Answer::Access(accesses),
+            Answer::Verdict { verdict: Verdict::Forgotten, version: 0 },
+        ];
+        let mut writer = AnswerWriter::default();
+        assert!(answers.iter().all(|answer| writer.push(answer)));
+        let mut bytes = writer.bytes();
+        let back: Vec<Answer> = std::iter::from_fn(|| next_answer(&mut bytes)).collect();
+        assert_eq!(back, answers);
+        assert!(bytes.is_empty());
+    }
+
+    #[test]
+    fn a_message_of_answers_never_exceeds_the_receive_buffer() {
+        let mut writer = AnswerWriter::default();
+        while writer.push(&Answer::Verdict { verdict: Verdict::Done, version: 1 }) {}
+        assert!(writer.bytes().len() <= ANSWER_SIZE_MAX);
+    }
+
+    /// Needs both checks of `fault`.
+    #[test]
+    fn memory_that_no_server_has_is_a_fault() {
+        let sane = Accesses { index_bits: 10, index_address: 1 << 20, log_address: 1 << 30, ..Accesses::default() };
+        assert_eq!(sane.fault(1 << 30, 0), None);
+        for bits in [INDEX_BITS_MAX + 1, 63, 64, u32::MAX] {
+            assert!(Accesses { index_bits: bits, ..sane }.fault(1 << 30, 0).is_some());
+        }
+        assert!(Accesses { log_address: u64::MAX - 63, ..sane }.fault(1 << 30, 0).is_some());
+        assert!(Accesses { index_address: 7, ..sane }.fault(1 << 30, 0).is_some());
+        assert!(Accesses { staging_address: u64::MAX & !63, ..sane }.fault(1 << 30, 4096).is_some());
+    }
+
+    #[test]
+    fn a_verdict_is_found_under_its_number() {
+        for &verdict in Verdict::ALL {
+            assert_eq!(Verdict::parse(verdict as u8), Some(verdict));
+        }
+        assert_eq!(Verdict::parse(Verdict::ALL.len() as u8), None);
+    }
+}

@@ -1,0 +1,49 @@
+//! The messages between client and server. Little-endian, fixed layouts; `docs/formats/protocol.md` has the tables.
+//!
+//! Each request gets exactly one answer, and the answers of a connection come in the order of its
+//! requests (a WRITE_WITH_IMM into leased or staging memory is a request too). So an answer names no request.
+//!
+//! Whatever arrives is unchecked bytes until one of the `parse` functions here has accepted it.
+
+mod answer;
+mod connect;
+mod layout;
+mod request;
+#[cfg(test)]
+mod tables;
+
+pub(crate) use answer::{Accesses, Answer, AnswerWriter, Grant, Verdict, next_answer};
+pub(crate) use connect::{Hello, Welcome};
+pub(crate) use request::{Release, Request};
+
+/// The immediate of a write: lease slot and unit.
+pub(crate) fn immediate(slot: u8, unit: u32) -> u32 {
+    assert!(unit < 1 << 24, "a segment has fewer than 2^24 units");
+    u32::from(slot) << 24 | unit
+}
+
+/// What an immediate names.
+pub(crate) fn split_immediate(immediate: u32) -> (u8, u32) {
+    ((immediate >> 24) as u8, immediate & 0xff_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_are_a_message_or_none_and_never_a_panic() {
+        let mut random = stonecast_base::random_from_seed(1);
+        for _ in 0..100_000 {
+            use rand::RngExt as _;
+            let size = random.random_range(0..96);
+            let mut bytes: Vec<u8> = (0..size).map(|_| random.random()).collect();
+            if let Some(first) = bytes.first_mut() {
+                *first %= 12;
+            }
+            let _ = (Request::parse(&bytes), Hello::refusal(&bytes), Welcome::parse(&bytes));
+            let mut rest = bytes.as_slice();
+            while next_answer(&mut rest).is_some() {}
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What a client asks for by SEND.
+
+use stonecast_log::Condition;
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
+
+use super::layout::message;
+use crate::limits::REQUEST_SIZE_MAX;
+use crate::metrics::{PAGES, REPORT_SIZE};
+
+/// A request that is sent as a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request<'a> {
+    /// Lease an extent with room for at least `size` bytes.
+    Lease { size: u32 },
+    /// Give a lease back.
+    Release(Release),
+    /// Delete `key`.
+    Delete { condition: Condition, token: u64, key: &'a [u8] },
+    /// Report a page of the store's counters.
+    Stat { page: u8 },
+    /// What the client has done, see [`crate::metrics`].
+    Report(&'a [u8]),
+    /// Open index, log and staging memory as they are now.
+    Access,
+    /// Index number `table` is read no more.
+    LeaveIndex { table: u32 },
+    /// What became of the write with `token`, which was sent through `session` when the latest version that its client
+    /// knew was `since`. That session is ended, so that the answer stays true.
+    Outcome { token: u64, since: u64, session: u64 },
+}
+
+/// See [`Request::Release`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Release {
+    pub slot: u8,
+}
+
+message! {
+    /// Every request starts with it; behind it comes the key of a delete, or a report.
+    RequestHeader, REQUEST:
+    kind: u8, "kind";
+    detail: u8, "release: lease slot; delete: condition (0 none, 1 version, 2 absent); ask for a report: its page, 0 to 5";
+    reserved: [u8; 2], "zero";
+    size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of what follows; leave index: its number";
+    token: U64, "delete, outcome: token";
+    number: U64, "delete: version that the condition names; outcome: latest version that the client knew";
+    session: U64, "outcome: session of the first attempt";
+}
+
+/// The kinds and their names, in the order of their numbers, from 1.
+#[cfg(test)]
+pub(crate) const KINDS: [&str; 8] =
+    ["lease", "release", "delete", "ask for a report", "report", "access", "leave index", "outcome"];
+
+const _: () = assert!(size_of::<RequestHeader>() + REPORT_SIZE <= REQUEST_SIZE_MAX);
+
+impl<'a> Request<'a> {
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        let mut header = RequestHeader::new_zeroed();
+        let mut tail: &[u8] = &[];
+        match *self {
+            Self::Lease { size } => {
+                header.kind = 1;
+                header.size = U32::new(size);
+            }
+            Self::Release(release) => {
+                header.kind = 2;
+                header.detail = release.slot;
+            }
+            Self::Delete { condition, token, key } => {
+                header.kind = 3;
+                (header.detail, header.number) = match condition {
+                    Condition::None => (0, U64::ZERO),
+                    Condition::Version(version) => (1, U64::new(version)),
+                    Condition::Absent => (2, U64::ZERO),
+                };
+                header.token = U64::new(token);
+                header.size = U32::new(key.len() as u32);
+                tail = key;
+            }
+            Self::Stat { page } => {
+                header.kind = 4;
+                header.detail = page;
+            }
+            Self::Report(bytes) => {
+                header.kind = 5;
+                header.size = U32::new(bytes.len() as u32);
+                tail = bytes;
+            }
+            Self::Access => header.kind = 6,
+            Self::LeaveIndex { table } => {
+                header.kind = 7;
+                header.size = U32::new(table);
+            }
+            Self::Outcome { token, since, session } => {
+                header.kind = 8;
+                header.token = U64::new(token);
+                header.number = U64::new(since);
+                header.session = U64::new(session);
+            }
+        }
+        into.clear();
+        into.extend_from_slice(header.as_bytes());
+        into.extend_from_slice(tail);
+    }
+
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let (header, tail) = RequestHeader::read_from_prefix(bytes).ok()?;
+        match header.kind {
+            1 if tail.is_empty() => Some(Self::Lease { size: header.size.get() }),
+            2 if tail.is_empty() => Some(Self::Release(Release { slot: header.detail })),
+            3 if tail.len() == header.size.get() as usize => {
+                let condition = match header.detail {
+                    0 => Condition::None,
+                    1 => Condition::Version(header.number.get()),
+                    2 => Condition::Absent,
+                    _ => return None,
+                };
+                Some(Self::Delete { condition, token: header.token.get(), key: tail })
+            }
+            4 if tail.is_empty() && header.detail < PAGES => Some(Self::Stat { page: header.detail }),
+            5 if tail.len() == header.size.get() as usize => Some(Self::Report(tail)),
+            6 if tail.is_empty() => Some(Self::Access),
+            7 if tail.is_empty() => Some(Self::LeaveIndex { table: header.size.get() }),
+            8 if tail.is_empty() => {
+                Some(Self::Outcome { token: header.token.get(), since: header.number.get(), session: header.session.get() })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_survive_the_wire_each_under_the_number_of_its_name() {
+        let mut bytes = Vec::new();
+        for (kind, request) in [
+            (1, Request::Lease { size: 77 }),
+            (2, Request::Release(Release { slot: 3 })),
+            (3, Request::Delete { condition: Condition::Version(9), token: 4, key: b"k" }),
+            (3, Request::Delete { condition: Condition::None, token: 0, key: &[7; 1024] }),
+            (3, Request::Delete { condition: Condition::Absent, token: 0, key: b"k" }),
+            (4, Request::Stat { page: 3 }),
+            (5, Request::Report(&[7; REPORT_SIZE])),
+            (6, Request::Access),
+            (7, Request::LeaveIndex { table: 5 }),
+            (8, Request::Outcome { token: 1, since: 2, session: 3 }),
+        ] {
+            request.encode(&mut bytes);
+            assert!(bytes[0] == kind && usize::from(kind) <= KINDS.len());
+            assert_eq!(Request::parse(&bytes), Some(request));
+            assert_eq!(Request::parse(&bytes[..bytes.len() - 1]), None, "a cut request is no request");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Deciding writes in their order, and stamping those that are to be done.
+
+use stonecast_base::{Span, mutant};
+use stonecast_log::{Condition, Draft, Kind, RECORD_HEADER_SIZE, Stamp, UNIT_SIZE, record_size};
+
+use super::batch::{Batch, Placed, Source, Write};
+use super::{Server, State};
+use crate::protocol::Verdict;
+use crate::rebuild::resident;
+use crate::space::{Purpose, Taken};
+use crate::word::{KeyHash, Word};
+
+impl Server {
+    /// Whether the index takes everything in `batch` whatever is there already.
+    pub(super) fn is_roomy(&self, batch: &Batch) -> bool {
+        let index = &self.state.borrow().index;
+        index.len() + (batch.writes.len() as u64) < index.capacity()
+    }
+
+    /// Decides the writes that are not decided yet, in order, and stamps those that are to be done.
+    pub(super) fn decide(&self, batch: &mut Batch) {
+        let state = &mut *self.state.borrow_mut();
+        let writes = &batch.writes[batch.decided..];
+        writes.iter().for_each(|write| state.index.prefetch(write.hash));
+        for write in writes {
+            for word in state.index.candidates(write.hash) {
+                self.log.prefetch(word.position(), (RECORD_HEADER_SIZE + write.key.1 - write.key.0) as u64);
+            }
+        }
+        self.make_room(state, batch.writes.len() as u64);
+        // While the index has room for the whole batch, an unconditional put needs no look at what is there.
+        let roomy = state.index.len() + (batch.writes.len() as u64) < state.index.capacity();
+        for index in batch.decided..batch.writes.len() {
+            let (earlier, rest) = batch.writes.split_at_mut(index);
+            let write = &mut rest[0];
+            let key = &batch.bytes[write.key.0..write.key.1];
+            let mut adds = write.kind == Kind::Put;
+            if write.kind == Kind::Delete || write.condition != Condition::None || !roomy {
+                let present = self.present_version(state, earlier, &batch.bytes, write.hash, key, &mut batch.record);
+                adds &= present.is_none();
+                write.version = present.unwrap_or(0);
+                write.verdict = match (write.condition, present) {
+                    _ if write.kind == Kind::Delete && present.is_none() => Verdict::Absent,
+                    _ if mutant!(ConditionIgnored) => Verdict::Done,
+                    (Condition::Version(version), Some(present)) if version == present => Verdict::Done,
+                    (Condition::Version(_), _) | (Condition::Absent, Some(_)) => Verdict::Conflict,
+                    _ if adds && state.index.len() as i64 + batch.inserted >= state.index.capacity() as i64 => Verdict::IndexFull,
+                    _ => Verdict::Done,
+                };
+                if write.verdict != Verdict::Done {
+                    continue;
+                }
+            }
+            if write.kind == Kind::Delete && mutant!(TombstoneLeftOut) {
+                continue;
+            }
+            let value = &batch.bytes[write.value.0..write.value.1];
+            let draft = Draft { kind: write.kind, condition: write.condition, token: write.token, key, value };
+            let placed = match write.source {
+                Source::Placed(placed) => Ok(placed),
+                Source::Copied => self.append(state, &draft, &mut batch.record),
+            };
+            match placed.and_then(|placed| self.stamp(state, write, placed)) {
+                Ok(span) => batch.spans.push(span),
+                Err(verdict) => {
+                    write.verdict = verdict;
+                    continue;
+                }
+            }
+            batch.inserted += i64::from(adds) - i64::from(write.kind == Kind::Delete);
+        }
+        batch.decided = batch.writes.len();
+    }
+
+    /// Stamps the record of `write`. Returns the bytes to persist.
+    fn stamp(&self, state: &mut State, write: &mut Write, placed: Placed) -> Result<Span, Verdict> {
+        let Placed { segment: number, unit, generation, size, tag } = placed;
+        let position = self.format.position(number, unit);
+        let segment = state.space.state(number);
+        if mutant!(PublishedPlaceTakenAgain) {
+            segment.end = segment.end.min(unit);
+        }
+        if unit < segment.end {
+            // Two records of one batch claim the same place: the client breaks the rules.
+            return Err(Verdict::Invalid);
+        }
+        let stamp = Stamp { sequence: state.next_sequence, previous: segment.last, durable: segment.durable };
+        let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag, size);
+        segment.note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
+        state.outcomes.note(write.token, state.next_sequence);
+        write.version = state.next_sequence;
+        write.word = Word::new(position, generation, write.hash, size);
+        write.segment = number;
+        state.next_sequence += 1;
+        Ok(Span::new(position, size))
+    }
+
+    /// The key's version if everything decided so far were published.
+    fn present_version(
+        &self,
+        state: &State,
+        earlier: &[Write],
+        bytes: &[u8],
+        hash: KeyHash,
+        key: &[u8],
+        scratch: &mut Vec<u8>,
+    ) -> Option<u64> {
+        let same =
+            |write: &&Write| write.verdict == Verdict::Done && write.hash == hash && bytes[write.key.0..write.key.1] == *key;
+        if let Some(write) = earlier.iter().rev().find(same) {
+            return (write.kind == Kind::Put).then_some(write.version);
+        }
+        let mut version = None;
+        state.index.find(hash, |word| {
+            let resident = resident(&*self.log, word.position(), key, scratch).filter(|resident| resident.same_key);
+            version = resident.map(|resident| resident.header.sequence());
+            version.is_some()
+        });
+        version
+    }
+
+    /// Writes a record into a segment of the server's own.
+    fn append(&self, state: &mut State, draft: &Draft<'_>, record: &mut Vec<u8>) -> Result<Placed, Verdict> {
+        let size = record_size(draft.key.len(), draft.value.len());
+        let units = (size / UNIT_SIZE) as u32;
+        let purpose = if draft.kind == Kind::Delete { Purpose::Delete } else { Purpose::Put };
+        let own = if purpose == Purpose::Delete { state.own_delete } else { state.own_put };
+        let segment = match own.filter(|&number| state.space.room(number) >= units) {
+            Some(number) => number,
+            None => self.take_own(state, units, purpose)?,
+        };
+        let (unit, generation) = {
+            let segment = state.space.state(segment);
+            (segment.end, segment.generation)
+        };
+        let position = self.format.position(segment, unit);
+        draft.encode(&self.format, position, generation, self.pool.epoch(), record);
+        self.log.write(position, record);
+        let tag = u64::from_le_bytes(*record.first_chunk().expect("a record starts with its tag"));
+        Ok(Placed { segment, unit, generation, size, tag })
+    }
+
+    /// Goes over to a segment of the server's own with room for `units`.
+    fn take_own(&self, state: &mut State, units: u32, purpose: Purpose) -> Result<u32, Verdict> {
+        let owner = if purpose == Purpose::Delete { &mut state.own_delete } else { &mut state.own_put };
+        if let Some(number) = owner.take() {
+            state.unpersisted.extend(state.space.give_back(number, &*self.log));
+        }
+        match state.space.take(units, purpose) {
+            Ok(Taken::Segment { number, fresh }) => {
+                *owner = Some(number);
+                if fresh {
+                    let span = state.space.state(number).write_header(&*self.log, &self.format);
+                    state.unpersisted.push(span);
+                }
+                Ok(number)
+            }
+            Ok(Taken::Pending) => Err(Verdict::Busy),
+            Ok(Taken::NoSpace) => Err(Verdict::NoSpace),
+            // Nothing was written, and nothing that was is in doubt: whoever asked is told, everybody else is served.
+            Err(_) => {
+                state.counters.space_failures += 1;
+                Err(Verdict::SpaceFailed)
+            }
+        }
+    }
+}

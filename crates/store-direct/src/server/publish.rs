@@ -1,0 +1,90 @@
+//! Making a batch durable, and then visible.
+
+use std::ops::Range;
+
+use stonecast_base::{Span, mutant};
+use stonecast_log::{Kind, UNIT_SIZE, record_size};
+use stonecast_media::MediaError;
+use stonecast_persist::Persisted;
+
+use super::batch::Batch;
+use super::{Server, State};
+use crate::error::StoreError;
+use crate::protocol::Verdict;
+use crate::rebuild::resident;
+
+impl Server {
+    /// Makes durable what the batch has stamped, with one persist. `None`: there is nothing.
+    pub(super) async fn persist_batch(&self, batch: &mut Batch) -> Result<Option<Persisted>, StoreError> {
+        if batch.spans.is_empty() {
+            return Ok(None);
+        }
+        {
+            let state = &mut *self.state.borrow_mut();
+            batch.spans.append(&mut state.unpersisted);
+            leave_out(&mut batch.spans, self.format.segment_size);
+        }
+        let start = self.runtime.now();
+        let persisted = self.commit.persist(&*self.log, &batch.spans).await.map_err(MediaError::from)?;
+        let took = self.runtime.now() - start;
+        let state = &mut *self.state.borrow_mut();
+        state.persist_ns = took;
+        state.last_batch = batch.operations().max(state.last_batch * 7 / 8);
+        state.counters.persists += 1;
+        Ok(Some(persisted))
+    }
+
+    /// Stores the index words of some writes. Takes the proof that what they point to is durable.
+    pub(super) fn publish(&self, batch: &mut Batch, writes: Range<usize>, persisted: Option<&Persisted>) {
+        let state = &mut *self.state.borrow_mut();
+        let State { index, space, live_bytes, counters, .. } = state;
+        for write in &batch.writes[writes] {
+            if write.verdict != Verdict::Done {
+                // One that has to be asked for again is not decided.
+                counters.refused += u64::from(write.verdict != Verdict::Busy);
+                continue;
+            }
+            assert!(persisted.is_some() || mutant!(TombstoneLeftOut), "what is published was persisted");
+            if !mutant!(TombstoneLeftOut) || write.kind == Kind::Put {
+                space.state(write.segment).note_durable();
+            }
+            let key = &batch.bytes[write.key.0..write.key.1];
+            let mut old_size = 0;
+            let found = index.find(write.hash, |word| {
+                let found = resident(&*self.log, word.position(), key, &mut batch.record).filter(|resident| resident.same_key);
+                old_size = found.as_ref().map_or(0, |resident| resident.header.size());
+                found.is_some()
+            });
+            match (write.kind, found) {
+                (Kind::Put, Some(found)) => index.replace(write.hash, found, write.word),
+                (Kind::Put, None) => index.insert(write.hash, write.word),
+                (Kind::Delete, Some(found)) => index.remove(write.hash, found),
+                // It was there when this was decided. Only a client that overwrites published records of the log, which it
+                // must not, makes it vanish; the server outlives that.
+                (Kind::Delete, None) => {}
+            }
+            *live_bytes = live_bytes.saturating_sub(old_size);
+            match write.kind {
+                Kind::Put => {
+                    *live_bytes += record_size(key.len(), write.value.1 - write.value.0);
+                    counters.puts += 1;
+                }
+                Kind::Delete => counters.deletes += 1,
+            }
+        }
+    }
+}
+
+/// What the mutants of a batch leave out of a persist; nothing without them.
+fn leave_out(spans: &mut Vec<Span>, segment_size: u64) {
+    let is_header = |span: &Span| span.offset.is_multiple_of(segment_size);
+    if mutant!(RecordNotWrittenBack) {
+        spans.retain(is_header);
+    }
+    if mutant!(SegmentHeaderNotWrittenBack) {
+        spans.retain(|span| !is_header(span));
+    }
+    if mutant!(LastLineNotWrittenBack) {
+        spans.iter_mut().filter(|span| span.size > UNIT_SIZE && !is_header(span)).for_each(|span| span.size -= UNIT_SIZE);
+    }
+}
