@@ -97,7 +97,7 @@ impl Table {
 
     /// Finds the word of the key with `hash` for which `is_key` holds.
     pub fn find(&self, hash: KeyHash, mut is_key: impl FnMut(Word) -> bool) -> Option<(Place, Word)> {
-        for bucket in self.from_home(hash) {
+        for bucket in self.buckets_for(hash) {
             let found = self.words_of(bucket).enumerate().find(|&(_, word)| word.matches(hash) && is_key(word));
             if let Some((slot, word)) = found {
                 return Some((Place { bucket, slot: slot as u64 }, word));
@@ -116,11 +116,11 @@ impl Table {
 
     /// Adds the word of a key that is not in the table. The caller has seen to it that there is a free word.
     pub fn insert(&self, hash: KeyHash, word: Word) -> Place {
-        for bucket in self.from_home(hash) {
+        for bucket in self.buckets_for(hash) {
             let free = self.words_of(bucket).position(|word| word == Word::EMPTY);
             if let Some(slot) = free {
                 let place = Place { bucket, slot: slot as u64 };
-                self.from_home(hash).take_while(|&passed| passed != bucket).for_each(|passed| self.add_to_control(passed, 1));
+                self.buckets_for(hash).take_while(|&passed| passed != bucket).for_each(|passed| self.add_to_control(passed, 1));
                 self.store(place, word);
                 return place;
             }
@@ -131,7 +131,7 @@ impl Table {
     /// Removes the word of a deleted key.
     pub fn remove(&self, hash: KeyHash, place: Place) {
         self.store(place, Word::EMPTY);
-        for passed in self.from_home(hash).take_while(|&passed| passed != place.bucket) {
+        for passed in self.buckets_for(hash).take_while(|&passed| passed != place.bucket) {
             self.add_to_control(passed, u64::MAX);
         }
     }
@@ -163,7 +163,7 @@ impl Table {
     }
 
     /// All buckets, from the home of `hash` on, around.
-    fn from_home(&self, hash: KeyHash) -> impl Iterator<Item = u64> {
+    fn buckets_for(&self, hash: KeyHash) -> impl Iterator<Item = u64> {
         let (home, buckets) = (hash.bucket(self.bits), self.buckets());
         (0..buckets).map(move |step| (home + step) & (buckets - 1))
     }
