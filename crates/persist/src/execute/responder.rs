@@ -277,7 +277,7 @@ impl Responder {
                 None => {
                     let held = self.with(qp, |session| std::mem::take(&mut session.held)).unwrap_or_default();
                     for buffer in held {
-                        self.give_back(buffer).await?;
+                        self.put_away(buffer).await?;
                     }
                     // A program that waits for nothing runs when the session begins, and again with each arrival, of which
                     // it takes no notice.
@@ -328,6 +328,20 @@ impl Responder {
             // It does not take its answers.
             Err(_) => self.end(qp).await,
         }
+    }
+
+    /// Posts a persistent buffer again after its update was answered. Where receiving alone makes it durable, the requester
+    /// relies on the message itself, which is put to its place first.
+    async fn put_away(&self, buffer: u64) -> Result<(), ExecuteError> {
+        if self.halves.responder.iter().all(|step| matches!(step, Step::Receive(_) | Step::SendAck)) {
+            let span = self.buffer(buffer);
+            let mut bytes = vec![0; span.size as usize];
+            self.region.read(span.offset, &mut bytes);
+            if let Some(message) = message::parse(&bytes).filter(|message| self.is_sound(message)) {
+                finish(&*self.region, &self.layout, &bytes, &message).await?;
+            }
+        }
+        self.give_back(buffer).await
     }
 
     /// Posts a persistent buffer again, with nothing in it that a recovery would take for a message.

@@ -16,7 +16,7 @@
 //!   worst case the first did nothing. The same for copies. Copies of values that no message holds.
 //! - Write-backs where everything visible survives.
 
-use crate::program::{Program, delivers};
+use crate::program::{Program, completion_of, delivers};
 use crate::step::{Awaited, Item, Message, Step};
 
 /// Steps of the longest published program.
@@ -117,7 +117,7 @@ impl Extend<'_> {
                 }
                 let (length, before) = (steps.len(), progress.clone());
                 steps.push(*post);
-                progress.completion = completion(*post).or(progress.completion);
+                progress.completion = completion_of(*post).or(progress.completion);
                 if flush {
                     steps.push(Step::Flush);
                     progress.completion = Some(Awaited::Flush);
@@ -150,15 +150,6 @@ struct Progress {
     acks: usize,
     /// The latest completion that can be awaited and has not been.
     completion: Option<Awaited>,
-}
-
-fn completion(post: Step) -> Option<Awaited> {
-    match post {
-        Step::Write(item) => Some(Awaited::Write(item)),
-        Step::WriteImmediate(item) => Some(Awaited::WriteImmediate(item)),
-        Step::Send(message) => Some(Awaited::Send(message)),
-        _ => None,
-    }
 }
 
 /// Every responder's program of `length` steps for a requester.

@@ -2,6 +2,7 @@
 
 mod litmus;
 mod matrix;
+mod page;
 mod profile;
 mod published;
 mod search;
