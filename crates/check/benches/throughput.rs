@@ -1,8 +1,9 @@
 //! How fast runs go: `cargo bench --package stonecast-check [--bench throughput] -- SCENARIO FIRST_SEED SEEDS`.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use stonecast_check::{run, scenario};
+use stonecast_check::{fault_names, run, scenario};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
@@ -11,9 +12,11 @@ fn main() {
     let (first, count): (u64, u64) = (number(1, 0), number(2, 20));
     let scenario = scenario(name).expect("there is such a scenario");
     let start = Instant::now();
+    let mut hits: BTreeMap<&str, u64> = BTreeMap::new();
     let (mut events, mut operations, mut states, mut violations) = (0, 0, 0, 0);
     for seed in first..first + count {
         let report = run(scenario, seed);
+        report.faults_hit.iter().for_each(|(name, count)| *hits.entry(name).or_default() += count);
         (events, operations, states) = (events + report.events, operations + report.operations, states + report.crash_states);
         for violation in &report.violations {
             violations += 1;
@@ -27,4 +30,6 @@ fn main() {
         events as f64 / seconds,
         states as f64 / seconds
     );
+    let missed: Vec<&str> = fault_names().iter().copied().filter(|name| !hits.contains_key(name)).collect();
+    println!("{} of {} kinds of faults hit: {hits:?}; not hit: {missed:?}", hits.len(), fault_names().len());
 }

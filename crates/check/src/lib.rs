@@ -3,7 +3,10 @@
 //! ```text
 //!   run(scenario, seed) -> Report
 //!     setup     what the seed means                          direct/setup.rs
-//!     drive     world, clients, server, ends                 direct/{drive,client,host}.rs
+//!     drive     world, clients, server                       direct/{drive,client,host}.rs
+//!       mishaps, visitors   what happens to them             direct/{mishaps,visitors,raw}.rs
+//!       progress            healed, everybody gets on        direct/progress.rs
+//!       damage              a medium that breaks its word    direct/damage.rs
 //!       explorer   power cut at a moment -> states           direct/explorer.rs  fates.rs
 //!         lab        recovery of one state                   direct/lab.rs
 //!     oracles   what must hold                               oracles/
@@ -67,7 +70,7 @@ pub fn scenario(name: &str) -> Option<&'static Scenario> {
 
 /// Everything that can be made to happen in a run, by the names under which a report counts it.
 pub fn fault_names() -> &'static [&'static str] {
-    direct::FAULTS
+    stonecast_fabric_sim::Fault::REACHABLE
 }
 
 /// Runs `scenario` from `seed`.

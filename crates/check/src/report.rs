@@ -69,10 +69,6 @@ impl Report {
         Self { violations, ..Self::new(scenario.name, seed) }
     }
 
-    pub(crate) fn hit(&mut self, fault: &'static str) {
-        *self.faults_hit.entry(fault).or_default() += 1;
-    }
-
     pub(crate) fn note(&mut self, violation: Violation) {
         self.violations.push(violation);
     }

@@ -189,6 +189,9 @@ impl Fault {
         std::iter::once(heading.to_owned()).chain(Self::CLASSES.iter().map(row)).collect()
     }
 
+    /// The names of the classes that can come about.
+    pub const REACHABLE: &'static [&'static str] = &REACHABLE;
+
     /// What is known of it.
     pub fn class(self) -> &'static FaultClass {
         &Self::CLASSES[self as usize]
@@ -209,6 +212,15 @@ impl Faults {
         faults
     }
 
+    /// Lets the classes never strike whose name is `left_out`.
+    pub fn leave_out(&mut self, left_out: impl Fn(&'static str) -> bool) {
+        for (class, field) in Fault::CLASSES.iter().zip(self.fields()) {
+            if left_out(class.name) {
+                *field = 0;
+            }
+        }
+    }
+
     /// The classes that may strike, by name.
     pub fn enabled(&self) -> Vec<&'static str> {
         let mut copy = *self;
@@ -216,6 +228,29 @@ impl Faults {
         Fault::CLASSES.iter().zip(fields).filter(|(_, rate)| **rate > 0).map(|(class, _)| class.name).collect()
     }
 }
+
+const REACHABLE_COUNT: usize = {
+    let mut count = 0;
+    let mut index = 0;
+    while index < Fault::CLASSES.len() {
+        count += matches!(Fault::CLASSES[index].reach, Reach::Direct) as usize;
+        index += 1;
+    }
+    count
+};
+
+const REACHABLE: [&str; REACHABLE_COUNT] = {
+    let mut names = [""; REACHABLE_COUNT];
+    let (mut count, mut index) = (0, 0);
+    while index < Fault::CLASSES.len() {
+        if matches!(Fault::CLASSES[index].reach, Reach::Direct) {
+            names[count] = Fault::CLASSES[index].name;
+            count += 1;
+        }
+        index += 1;
+    }
+    names
+};
 
 /// A number between both, small ones more often.
 fn skewed(random: &mut Random, low: u64, high: u64) -> u64 {

@@ -1,7 +1,7 @@
 //! A client of the run: connects, works off its part of the script, connects again when the server is gone.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
@@ -9,7 +9,7 @@ use std::task::Poll;
 use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric::Runtime;
-use stonecast_fabric_sim::Process;
+use stonecast_fabric_sim::{Fault, Process};
 use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, Condition, Effect, StoreError, Written};
 
 use crate::direct::setup::Setup;
@@ -34,6 +34,8 @@ pub(crate) struct Work {
     pub violations: RefCell<Vec<Violation>>,
     /// Answers that said that there is no room.
     pub refusals: Cell<u64>,
+    /// Faults that came about in clients and visitors.
+    hits: RefCell<BTreeMap<&'static str, u64>>,
 }
 
 impl Work {
@@ -48,14 +50,25 @@ impl Work {
             next_value: Cell::new(1),
             violations: RefCell::default(),
             refusals: Cell::new(0),
+            hits: RefCell::default(),
         })
     }
 
-    fn fresh_value(&self) -> ValueId {
+    pub fn fresh_value(&self) -> ValueId {
         ValueId(self.next_value.replace(self.next_value.get() + 1))
     }
 
-    fn note(&self, violation: Violation) {
+    /// Counts a fault.
+    pub fn hit(&self, fault: Fault) {
+        *self.hits.borrow_mut().entry(fault.class().name).or_default() += 1;
+    }
+
+    /// The faults that were counted.
+    pub fn hits(&self) -> BTreeMap<&'static str, u64> {
+        self.hits.borrow().clone()
+    }
+
+    pub fn note(&self, violation: Violation) {
         self.violations.borrow_mut().push(violation);
     }
 }
@@ -63,14 +76,15 @@ impl Work {
 /// One client's life. `seed` tells it from the others.
 pub(crate) async fn live(work: Rc<Work>, process: Process, number: u32, seed: u64) {
     let runtime = process.runtime();
+    let unknown = Rc::new(RefCell::new(Vec::new()));
     while work.left.get() > 0 {
         let Ok(port) = process.port(CLIENT_COMPLETIONS) else { return };
         match Client::connect(port, runtime.clone(), ADDRESS).await {
             Ok(client) => {
                 let lanes = (0..work.setup.lanes).map(|lane| {
-                    let (work, client) = (work.clone(), client.clone());
+                    let (work, client, unknown) = (work.clone(), client.clone(), unknown.clone());
                     let random = random_from_seed(seed ^ u64::from(lane) << 32 ^ work.left.get());
-                    Box::pin(run_lane(work, client, number, random)) as Pin<Box<dyn Future<Output = ()>>>
+                    Box::pin(run_lane(work, client, unknown, number, random)) as Pin<Box<dyn Future<Output = ()>>>
                 });
                 all(lanes.collect()).await;
                 if work.left.get() == 0 {
@@ -92,12 +106,21 @@ async fn all(mut futures: Vec<Pin<Box<dyn Future<Output = ()>>>>) {
 }
 
 /// One operation after the other, until the script or the connection ends.
-async fn run_lane(work: Rc<Work>, client: Client, number: u32, mut random: Random) {
+async fn run_lane(work: Rc<Work>, client: Client, unknown: Rc<RefCell<Vec<(u32, Call)>>>, number: u32, mut random: Random) {
     let mut versions = HashMap::new();
     while work.left.get() > 0 {
         work.left.set(work.left.get() - 1);
-        let key = pick_key(&work.setup, &mut random);
-        let call = pick_call(&work, &mut random, versions.get(&key).copied());
+        let again = unknown.borrow_mut().pop();
+        let (key, call) = match again {
+            Some(again) => {
+                work.hit(Fault::RepeatedWrite);
+                again
+            }
+            None => {
+                let key = pick_key(&work.setup, &mut random);
+                (key, pick_call(&work, &mut random, versions.get(&key).copied()))
+            }
+        };
         let id = work.history.borrow_mut().call(number, key, call);
         let size = pick_size(&work.setup, &mut random);
         let result = execute(&work, &client, key, call, size).await;
@@ -115,6 +138,10 @@ async fn run_lane(work: Rc<Work>, client: Client, number: u32, mut random: Rando
             None => _ = versions.remove(&key),
         }
         work.history.borrow_mut().answer(id, answer);
+        let repeats = answer == Answer::Unknown && call != Call::Get;
+        if repeats && random.random_range(0..100) < work.setup.faults.repeated_write_percent {
+            unknown.borrow_mut().push((key, call));
+        }
         if !goes_on {
             return;
         }
@@ -122,7 +149,7 @@ async fn run_lane(work: Rc<Work>, client: Client, number: u32, mut random: Rando
 }
 
 /// What an error says of the operation, and whether the connection can still be used.
-fn judge_error(work: &Work, error: &StoreError) -> (Answer, bool) {
+pub(crate) fn judge_error(work: &Work, error: &StoreError) -> (Answer, bool) {
     match error {
         StoreError::Disconnected { .. } | StoreError::Device(_) => {}
         StoreError::NoSpace => {
@@ -130,13 +157,15 @@ fn judge_error(work: &Work, error: &StoreError) -> (Answer, bool) {
             return (Answer::Refused, true);
         }
         StoreError::NotPersisted => {}
+        // What a client cannot register it does without, and tries again.
+        StoreError::Refused { .. } => {}
         other => work.note(Violation::new("clients see no errors but those of their surroundings", other.to_string())),
     }
     let answer = if error.effect() == Effect::None { Answer::Refused } else { Answer::Unknown };
     (answer, false)
 }
 
-async fn execute(work: &Work, client: &Client, key: u32, call: Call, size: usize) -> Result<Answer, StoreError> {
+pub(crate) async fn execute(work: &Work, client: &Client, key: u32, call: Call, size: usize) -> Result<Answer, StoreError> {
     let name = &work.keys[key as usize];
     let mut bytes = Vec::new();
     match call {

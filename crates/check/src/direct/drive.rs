@@ -2,52 +2,51 @@
 //! the history in the end.
 
 use std::cell::Cell;
+use std::pin::Pin;
 use std::rc::Rc;
 
 use rand::RngExt as _;
 use stonecast_base::{Nanoseconds, Random, random_from_seed};
-use stonecast_fabric_sim::{Fate, Process, World};
+use stonecast_fabric_sim::{Fate, Fault, Machine, Process, World};
+use stonecast_media::PersistenceDomain;
 
 use crate::direct::client::{self, Work};
+use crate::direct::damage::{Damage, Image};
 use crate::direct::explorer::Explorer;
 use crate::direct::host::{self, Host};
 use crate::direct::keys;
 use crate::direct::lab::Lab;
+use crate::direct::mishaps::{self, Mishap};
+use crate::direct::progress::{self, PROGRESS_NS};
 use crate::direct::setup::Setup;
+use crate::direct::visitors;
 use crate::oracles::acknowledged::Allowed;
 use crate::oracles::linearizability;
 use crate::report::Report;
 use crate::timeline::Notes;
+use crate::values::ValueId;
 use crate::violation::Violation;
 
 /// How long a machine or process is gone.
 const DOWN_NS: Nanoseconds = 300_000;
 /// Events of a run at most: one that takes longer makes no progress.
 const EVENTS_MAX: u64 = 20_000_000;
-
-/// What can happen, as reports call it.
-pub(crate) const SERVER_KILLED: &str = "server_killed";
-pub(crate) const POWER_CUT: &str = "power_cut";
-pub(crate) const CLIENT_KILLED: &str = "client_killed";
-/// All of it.
-pub(crate) const FAULTS: &[&str] = &[SERVER_KILLED, POWER_CUT, CLIENT_KILLED];
-
-/// Somebody's end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Server,
-    Power,
-    Client,
-}
+/// How long things may go wrong: whoever is not done by then must be done soon after everything is healed.
+const SAFETY_NS: Nanoseconds = 20_000_000_000;
 
 struct Run {
     world: World,
     work: Rc<Work>,
     host: Host,
-    clients: Vec<(Process, Rc<Cell<bool>>)>,
+    clients: Vec<Resident>,
     random: Random,
-    /// Ends to come: after so many answers.
-    ends: Vec<(u64, End)>,
+    /// Mishaps to come: after so many answers.
+    mishaps: Vec<(u64, Mishap)>,
+    damage: Damage,
+    /// How far clocks were set forward.
+    jumps: u64,
+    /// Nothing goes wrong any more, and everybody must have got on by then.
+    healed_until: Option<Nanoseconds>,
     /// When the server starts again.
     restart_at: Option<Nanoseconds>,
     explorer: Explorer,
@@ -61,11 +60,22 @@ struct Run {
     report: Report,
 }
 
+/// How far a clock is set forward.
+const JUMP_NS: u64 = 20_000_000_000;
+
+/// A client and where it runs.
+struct Resident {
+    machine: Machine,
+    process: Process,
+    done: Rc<Cell<bool>>,
+}
+
 /// Runs `setup`.
 pub(crate) fn run(scenario: &'static str, setup: &Setup, canary: bool) -> Report {
     let mut run = Run::new(scenario, setup);
     run.canary = canary;
     run.work_off();
+    run.get_on();
     run.finish();
     run.report
 }
@@ -78,13 +88,9 @@ impl Run {
         let work = Work::new(setup.clone(), names);
         let mut host = Host::new(&world, setup);
         host.start(&world);
-        let kinds = [(End::Server, setup.server_kills), (End::Power, setup.power_cuts), (End::Client, setup.client_kills)];
-        let mut ends: Vec<(u64, End)> = Vec::new();
-        for (end, count) in kinds {
-            ends.extend((0..count).map(|_| (random.random_range(1..setup.operations.max(2)), end)));
-        }
-        ends.sort_by_key(|(after, _)| std::cmp::Reverse(*after));
-        let lab = Rc::new(Lab::new(setup.machine, setup.keys));
+        let mishaps = mishaps::schedule(&setup.faults, setup.operations, &mut random);
+        let lab = Rc::new(Lab::new(setup.machine, setup.keys, setup.pool.segment_size));
+        let damage = Damage::new(lab.clone(), setup.faults);
         let explorer = Explorer::new(lab, setup.effort, random.random());
         let mut run = Self {
             world,
@@ -92,7 +98,10 @@ impl Run {
             host,
             clients: Vec::new(),
             random,
-            ends,
+            mishaps,
+            damage,
+            jumps: 0,
+            healed_until: None,
             restart_at: None,
             explorer,
             allowed: Allowed::default(),
@@ -102,30 +111,83 @@ impl Run {
             notes: Notes::default(),
             report: Report { sizes: setup.sizes(), options: setup.describe(), ..Report::new(scenario, setup.seed) },
         };
+        run.world.set_faults(setup.faults);
+        run.host.set_clock(mishaps::clock(&run.world, &setup.faults, &mut run.random));
         (0..setup.clients).for_each(|number| run.start_client(number));
         run
     }
 
     fn start_client(&mut self, number: u32) {
-        let process = self.world.process(self.world.machine(self.work.setup.machine));
+        let known = self.clients.get(number as usize).map(|client| client.machine);
+        let machine = known.unwrap_or_else(|| self.world.machine(self.work.setup.machine));
+        let process = self.world.process(machine);
+        process.set_clock(mishaps::clock(&self.world, &self.work.setup.faults, &mut self.random));
         let done = Rc::new(Cell::new(false));
         let (work, life, told, seed) = (self.work.clone(), process.clone(), done.clone(), self.random.random());
         process.runtime().spawn(Box::pin(async move {
             client::live(work, life, number, seed).await;
             told.set(true);
         }));
+        let client = Resident { machine, process, done };
         match self.clients.get_mut(number as usize) {
-            Some(slot) => *slot = (process, done),
-            None => self.clients.push((process, done)),
+            Some(slot) => *slot = client,
+            None => self.clients.push(client),
         }
     }
 
-    /// Lets everything happen until all clients are done.
+    /// Lets everything happen until all clients are done, and heals everything when that takes long.
     fn work_off(&mut self) {
-        while !self.clients.iter().all(|(_, done)| done.get()) && self.go_on() {
-            self.end_somebody();
+        while !self.clients.iter().all(|client| client.done.get()) && self.go_on() {
+            if self.healed_until.is_none() && self.world.now() > SAFETY_NS {
+                self.heal();
+            }
+            self.bring_about();
             self.look_at_crash();
         }
+        self.heal();
+    }
+
+    /// From now on nothing goes wrong.
+    fn heal(&mut self) {
+        if self.healed_until.is_none() {
+            self.world.heal();
+            self.host.module.limit_space(u64::MAX);
+            self.mishaps.clear();
+            self.mark("everything is healed".to_owned());
+        }
+        self.healed_until = Some(self.world.now() + PROGRESS_NS);
+    }
+
+    /// Demands progress of everybody, and that what is held by nobody comes back.
+    fn get_on(&mut self) {
+        if !self.report.violations.is_empty() {
+            return;
+        }
+        let mut waiting = Vec::new();
+        for (number, client) in (0..).zip(&self.clients) {
+            let done = Rc::new(Cell::new(false));
+            let future = progress::get_on(self.work.clone(), client.process.clone(), number, done.clone());
+            client.process.runtime().spawn(Box::pin(future));
+            waiting.push(done);
+        }
+        while !waiting.iter().all(|done| done.get()) && self.go_on() {}
+        self.healed_until = Some(self.world.now() + PROGRESS_NS);
+        self.visit_alone(|process, done| Box::pin(progress::wait_for_leases(process, done)));
+        if self.report.violations.is_empty() {
+            self.damage_live();
+        }
+        if self.report.violations.is_empty() {
+            self.damage_trail();
+        }
+    }
+
+    /// Runs one more process, on a machine of its own, until it is done.
+    fn visit_alone(&mut self, visit: impl FnOnce(Process, Rc<Cell<bool>>) -> Pin<Box<dyn Future<Output = ()>>>) {
+        let process = self.world.process(self.world.machine(self.work.setup.machine));
+        let done = Rc::new(Cell::new(false));
+        process.runtime().spawn(visit(process.clone(), done.clone()));
+        while !done.get() && self.go_on() {}
+        process.kill();
     }
 
     /// Lets the next thing happen; false when the run is over because of what went wrong.
@@ -135,13 +197,19 @@ impl Run {
             self.host.start(&self.world);
             self.mark("the server starts again".to_owned());
         }
-        let stuck = !self.world.step() || self.world.events() > EVENTS_MAX;
+        let late = self.healed_until.is_some_and(|until| self.world.now() > until);
+        let stuck = !self.world.step() || self.world.events() > EVENTS_MAX || late;
         if stuck {
-            self.report
-                .note(Violation::new("what is asked for is answered", format!("stuck after {} events", self.world.events())));
+            let when = if late { " although everything is healed" } else { "" };
+            let text = format!("stuck after {} events{when}", self.world.events());
+            self.report.note(Violation::new("what is asked for is answered", text));
         }
         if let Some(ended) = self.host.ended() {
-            self.report.violations.extend(host::judge_end(&ended));
+            self.report.violations.extend(host::judge_end(&ended, &self.work.setup.faults));
+            if let Err(error) = &ended {
+                self.work.history.borrow_mut().crash();
+                self.mark(format!("the server ends: {error}"));
+            }
             self.restart_later();
         }
         self.notes.pass(self.work.history.borrow().now(), self.world.now(), self.world.events());
@@ -164,43 +232,114 @@ impl Run {
         observer.spawn(Box::pin(async move { sleeper.sleep_until(at).await }));
     }
 
-    fn end_somebody(&mut self) {
+    /// Brings about what is due.
+    fn bring_about(&mut self) {
         let answers = self.work.history.borrow().answers();
-        let Some((_, end)) = self.ends.pop_if(|(after, _)| *after <= answers) else { return };
-        match end {
-            End::Client => {
-                let number = self.random.random_range(0..self.clients.len());
-                self.clients[number].0.kill();
+        let Some((_, mishap)) = self.mishaps.pop_if(|(after, _)| *after <= answers) else { return };
+        let needs_server =
+            matches!(mishap, Mishap::ServerKilled | Mishap::PowerCut | Mishap::WarmReset | Mishap::HostHung | Mishap::SyncFails);
+        if needs_server && !self.host.is_running() {
+            // It is down already: later.
+            return self.mishaps.push((answers + 10, mishap));
+        }
+        let number = self.random.random_range(0..self.clients.len());
+        match mishap {
+            Mishap::ClientKilled => {
+                self.clients[number].process.kill();
                 // What it had under way may still be done, by the server that goes on.
                 self.start_client(number as u32);
                 self.mark(format!("client {number} is killed, and starts again"));
-                self.report.hit(CLIENT_KILLED);
+                self.world.hit(Fault::ProcessKilled);
             }
-            End::Server if self.host.is_running() => {
+            Mishap::ServerKilled => {
                 self.host.kill();
                 self.work.history.borrow_mut().crash();
                 self.mark("the server is killed".to_owned());
                 self.restart_later();
-                self.report.hit(SERVER_KILLED);
+                self.world.hit(Fault::ProcessKilled);
             }
-            End::Power if self.host.is_running() => {
-                let wreck = self.world.wreck(self.host.machine, &self.host.module);
-                let fates: Vec<Fate> = (0..wreck.undecided())
-                    .map(|unit| {
-                        let stores = self.random.random_range(0..=wreck.stores(unit));
-                        let torn: u8 = if self.random.random_bool(0.3) { self.random.random() } else { 0 };
-                        Fate { stores, torn }
-                    })
-                    .collect();
-                self.host.cut_power(&self.world, wreck.survivor(&fates));
-                self.work.history.borrow_mut().crash();
-                self.mark(format!("the power of the server is cut; {}", wreck.describe(&fates)));
-                self.restart_later();
-                self.report.hit(POWER_CUT);
+            Mishap::PowerCut => self.cut_power(Fault::PowerCut),
+            Mishap::WarmReset => self.cut_power(Fault::WarmReset),
+            Mishap::Partition => {
+                let clients: Vec<Machine> = self.clients.iter().map(|client| client.machine).collect();
+                let what = mishaps::partition(&self.world, self.host.machine, &clients, &mut self.random);
+                self.mark(format!("a partition {what}"));
             }
-            // It is down already: later.
-            End::Server | End::Power => self.ends.push((answers + 10, end)),
+            Mishap::NicReset => {
+                let server = self.random.random();
+                let machine = if server { self.host.machine } else { self.clients[number].machine };
+                self.world.reset_nic(machine);
+                self.mark(format!(
+                    "the NIC of {} is reset",
+                    if server { "the server".into() } else { format!("client {number}") }
+                ));
+            }
+            Mishap::SlowNic => {
+                let server = self.random.random();
+                let machine = if server { self.host.machine } else { self.clients[number].machine };
+                self.world.slow_nic(machine, self.work.setup.faults.slow_nic_factor, mishaps::duration_ns(&mut self.random));
+            }
+            Mishap::HostHung => {
+                let duration = mishaps::duration_ns(&mut self.random);
+                self.host.process().expect("it runs").pause(duration);
+                self.mark(format!("the server stands still for {duration} ns"));
+            }
+            Mishap::ClientPaused => {
+                let duration = 1_000_000 + mishaps::duration_ns(&mut self.random);
+                self.clients[number].process.pause(duration);
+                self.clients[number].process.break_peers();
+                self.world.hit(Fault::PauseBeyondLease);
+                self.mark(format!("client {number} stands still for {duration} ns, and the server takes it for dead"));
+            }
+            Mishap::ClockJump => {
+                self.jumps += 1;
+                let mut clock = mishaps::clock(&self.world, &self.work.setup.faults, &mut self.random);
+                clock.ahead_ns += self.jumps * JUMP_NS;
+                match self.random.random() {
+                    true => self.host.set_clock(clock),
+                    false => self.clients[number].process.set_clock(clock),
+                }
+            }
+            Mishap::FullMedium => {
+                self.host.module.limit_space(0);
+                self.mark("the medium is full".to_owned());
+            }
+            Mishap::SyncFails => {
+                if self.work.setup.machine.platform.persistence_domain == PersistenceDomain::PageFile {
+                    self.host.module.fail_next_sync();
+                    self.world.hit(Fault::LostWrite);
+                    self.mark("the next sync fails".to_owned());
+                }
+            }
+            Mishap::Visit(visitor) => {
+                let process = self.world.process(self.world.machine(self.work.setup.machine));
+                let visit = visitors::visit(self.work.clone(), process.clone(), visitor, self.random.random());
+                process.runtime().spawn(Box::pin(visit));
+                self.mark(format!("{visitor:?} comes"));
+            }
         }
+    }
+
+    /// The power of the server's machine fails, or the machine is reset without its caches being written back.
+    fn cut_power(&mut self, fault: Fault) {
+        let wreck = self.world.wreck(self.host.machine, &self.host.module);
+        let torn_percent = self.work.setup.faults.torn_writes_percent;
+        let fates: Vec<Fate> = (0..wreck.undecided())
+            .map(|unit| {
+                let stores = self.random.random_range(0..=wreck.stores(unit));
+                let torn: u8 = if self.random.random_range(0..100) < torn_percent { self.random.random() } else { 0 };
+                Fate { stores, torn }
+            })
+            .collect();
+        if fates.iter().any(|fate| fate.torn != 0) {
+            self.world.hit(Fault::TornWrite);
+        }
+        self.host.cut_power(&self.world, wreck.survivor(&fates));
+        self.work.history.borrow_mut().crash();
+        let what = if fault == Fault::PowerCut { "the power of the server is cut" } else { "the machine of the server is reset" };
+        self.mark(format!("{what}; {}", wreck.describe(&fates)));
+        self.restart_later();
+        self.world.hit(fault);
     }
 
     /// Looks at what a power cut now would leave, at as many moments as the setup wants, spread over the run.
@@ -225,6 +364,9 @@ impl Run {
             self.allowed.demand_newest(&self.work.history.borrow());
         }
         let wreck = self.world.wreck(self.host.machine, &self.host.module);
+        self.world.hit(Fault::PowerCut);
+        let harmed = self.damage.after_crash(&self.work, &wreck.everything(), &mut self.random);
+        self.report.violations.extend(harmed);
         if let Some(finding) = self.explorer.explore(&wreck, &self.allowed) {
             let left = wreck.describe(&finding.fates);
             self.mark(format!("if the power of the server is cut here: {left}; then {}", finding.violation));
@@ -257,18 +399,92 @@ impl Run {
         self.report.hash = self.world.hash();
         self.report.events = self.world.events();
         self.report.operations = history.operations().len() as u64;
-        self.report.crash_states = self.explorer.states;
+        self.report.crash_states = self.explorer.states + self.damage.states;
+        self.report.faults_hit = self.world.fault_hits();
+        for (name, count) in self.work.hits() {
+            *self.report.faults_hit.entry(name).or_default() += count;
+        }
+        for (fault, count) in [(Fault::RecoveryCrash, self.explorer.cut), (Fault::TornWrite, self.explorer.torn)] {
+            *self.report.faults_hit.entry(fault.class().name).or_default() += count;
+        }
+        if self.work.refusals.get() > 0 {
+            *self.report.faults_hit.entry(Fault::AllocationFailure.class().name).or_default() += self.work.refusals.get();
+        }
+        self.report.faults_hit.retain(|_, count| *count > 0);
     }
 
     fn read_everything(&mut self) {
-        let process = self.world.process(self.world.machine(self.work.setup.machine));
-        let done = Rc::new(Cell::new(false));
-        let (work, reader, told, runtime) = (self.work.clone(), process.clone(), done.clone(), process.runtime());
-        process.runtime().spawn(Box::pin(async move {
-            client::read_all(work, reader, runtime).await;
-            told.set(true);
-        }));
-        while !done.get() && self.go_on() {}
+        let work = self.work.clone();
+        self.visit_alone(move |process, done| {
+            Box::pin(async move {
+                client::read_all(work, process.clone(), process.runtime()).await;
+                done.set(true);
+            })
+        });
+    }
+
+    /// Damages records under the server that serves them, lets clients read them, and puts them right again.
+    fn damage_live(&mut self) {
+        let faults = self.work.setup.faults;
+        let kinds = [faults.flipped_bits, faults.misdirected_writes + faults.stale_lines, faults.poisoned_lines];
+        if kinds == [0; 3] || !self.host.is_running() {
+            return;
+        }
+        self.allowed.update(&self.work.history.borrow());
+        let present: Vec<(u32, ValueId)> = (0..self.work.setup.keys)
+            .filter_map(|key| match *self.allowed.of_key(key) {
+                [value] if value != ValueId::ABSENT => Some((key, value)),
+                _ => None,
+            })
+            .collect();
+        let module = self.host.module.clone();
+        let image = Image::read(module.touched(), |offset, into| module.look(offset, into));
+        let places: Vec<(u32, ValueId, u64)> =
+            present.iter().filter_map(|&(key, value)| Some((key, value, image.find(key, value)?))).collect();
+        let Some(&(key, value, place)) = places.get(self.random.random_range(0..places.len().max(1))) else { return };
+        // A block of a few lines, inside the segment.
+        let segment_size = self.work.setup.pool.segment_size;
+        let size = 512.min(segment_size - place % segment_size) as usize;
+        let before = image.bytes(place, size);
+        let kind = (0..3).map(|turn| (turn + self.random.random_range(0..3)) % 3).find(|&kind| kinds[kind] > 0);
+        match kind {
+            Some(0) => {
+                let at = 64 + keys::name(key).len() as u64 + self.random.random_range(0..8);
+                let mut byte = image.bytes(place + at, 1);
+                byte[0] ^= 1 << self.random.random_range(0..8);
+                module.corrupt(place + at, &byte);
+                self.world.hit(Fault::BitFlip);
+            }
+            Some(1) => {
+                let other = places[self.random.random_range(0..places.len())].2;
+                if other == place {
+                    return;
+                }
+                module.corrupt(place, &image.bytes(other, size));
+                self.world.hit(Fault::MisdirectedWrite);
+            }
+            Some(_) => module.poison(place, 64),
+            None => return,
+        }
+        self.mark(format!("the record of key {key} at {place} is damaged"));
+        let work = self.work.clone();
+        self.visit_alone(move |process, done| Box::pin(progress::read_damaged(work, process, vec![(key, value)], done)));
+        module.corrupt(place, &before);
+        module.cure();
+        self.mark("it is as it was".to_owned());
+    }
+
+    /// Damages what nothing but its successors vouches for.
+    fn damage_trail(&mut self) {
+        let trail = Rc::new(Cell::new(Vec::new()));
+        let (work, laid) = (self.work.clone(), trail.clone());
+        self.visit_alone(move |process, done| Box::pin(progress::lay_trail(work, process, laid, done)));
+        if !self.report.violations.is_empty() || !self.host.is_running() {
+            return;
+        }
+        let cut = self.world.wreck(self.host.machine, &self.host.module).everything();
+        let found = self.damage.of_trail(&self.work, &cut, &trail.take(), &mut self.random);
+        self.report.violations.extend(found);
     }
 
     /// A store that is closed and opened again has what it had.
@@ -283,6 +499,10 @@ impl Run {
         let wreck = self.world.wreck(self.host.machine, &self.host.module);
         if let Some(finding) = self.explorer.explore(&wreck, &self.allowed) {
             self.report.note(Violation::new(finding.violation.oracle, format!("{} (after closing)", finding.violation.found)));
+        }
+        if self.report.violations.is_empty() {
+            let found = self.damage.after_close(&self.work, &wreck.everything(), &mut self.random);
+            self.report.violations.extend(found);
         }
     }
 }

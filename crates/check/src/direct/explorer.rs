@@ -20,8 +20,8 @@ pub(crate) struct Effort {
     pub states: u64,
     /// States of a power cut during a recovery, for each recovery that is cut.
     pub states_again: u64,
-    /// Of so many recoveries one is cut.
-    pub cut_one_in: u32,
+    /// Of a hundred recoveries so many are cut.
+    pub cut_percent: u64,
 }
 
 /// See the module documentation.
@@ -33,6 +33,8 @@ pub(crate) struct Explorer {
     pub states: u64,
     /// Recoveries that were cut.
     pub cut: u64,
+    /// States with torn stores.
+    pub torn: u64,
 }
 
 /// What is wrong, and after which fates of the undecided lines.
@@ -43,7 +45,7 @@ pub(crate) struct Finding {
 
 impl Explorer {
     pub fn new(lab: Rc<Lab>, effort: Effort, seed: u64) -> Self {
-        Self { lab, effort, random: random_from_seed(seed), states: 0, cut: 0 }
+        Self { lab, effort, random: random_from_seed(seed), states: 0, cut: 0, torn: 0 }
     }
 
     /// Looks at the states of `wreck`, in which each key may have what is `allowed`.
@@ -77,7 +79,8 @@ impl Explorer {
     }
 
     fn look(&mut self, wreck: &Wreck, fates: &[Fate], allowed: &Allowed) -> Result<(), Violation> {
-        if self.random.random_range(0..self.effort.cut_one_in.max(1)) == 0 {
+        self.torn += u64::from(fates.iter().any(|fate| fate.torn != 0));
+        if self.random.random_range(0..100) < self.effort.cut_percent {
             return self.look_twice(wreck, fates, allowed);
         }
         self.states += 1;
@@ -96,7 +99,7 @@ impl Explorer {
         }
         let mut wrecks = vec![bench.world.wreck(bench.machine, &bench.module)];
         while bench.outcome().is_none() {
-            assert!(bench.world.step(), "a recovery ends or waits for something");
+            assert!(bench.step(), "a recovery ends or waits for something");
             wrecks.push(bench.world.wreck(bench.machine, &bench.module));
         }
         let first = match bench.outcome().expect("just looked") {

@@ -3,11 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use stonecast_fabric_sim::{Machine, Module, Process, SimBacking, Survivor, World};
+use stonecast_fabric_sim::{Faults, LocalClock, Machine, Module, Process, SimBacking, Survivor, World};
 use stonecast_media::{OpenMode, Pool};
 use stonecast_store_direct::{Server, ServerOptions, StoreError};
 
 use crate::direct::client::ADDRESS;
+use crate::direct::damage::Damage;
 use crate::direct::setup::Setup;
 use crate::violation::Violation;
 
@@ -17,6 +18,7 @@ pub(crate) struct Host {
     pub module: Rc<Module>,
     options: ServerOptions,
     running: Option<Running>,
+    clock: LocalClock,
 }
 
 struct Running {
@@ -30,17 +32,21 @@ impl Host {
     pub fn new(world: &World, setup: &Setup) -> Self {
         let machine = world.machine(setup.machine);
         let module = world.module(machine, Survivor::default());
+        if Damage::remembers(&setup.faults) {
+            module.remember();
+        }
         let backing = Rc::new(SimBacking::new(&module));
         let pool = Pool::create(backing, setup.pool.clone()).expect("what the machine has is declared");
         drop(pool);
         let options = ServerOptions { clients: setup.policy, ..ServerOptions::default() };
-        Self { machine, module, options, running: None }
+        Self { machine, module, options, running: None, clock: LocalClock::default() }
     }
 
     /// Starts a server.
     pub fn start(&mut self, world: &World) {
         assert!(self.running.is_none(), "one server at a time");
         let process = world.process(self.machine);
+        process.set_clock(self.clock);
         let running = Running { process: process.clone(), stop: Rc::new(Cell::new(false)), ended: Rc::new(RefCell::new(None)) };
         let (stop, ended) = (running.stop.clone(), running.ended.clone());
         let (module, options) = (self.module.clone(), self.options);
@@ -49,6 +55,19 @@ impl Host {
             *ended.borrow_mut() = Some(result);
         }));
         self.running = Some(running);
+    }
+
+    /// The process that serves.
+    pub fn process(&self) -> Option<&Process> {
+        self.running.as_ref().map(|running| &running.process)
+    }
+
+    /// Replaces the clock of this server and those after it.
+    pub fn set_clock(&mut self, clock: LocalClock) {
+        self.clock = clock;
+        if let Some(process) = self.process() {
+            process.set_clock(clock);
+        }
     }
 
     /// Whether a server was started and not ended.
@@ -66,7 +85,9 @@ impl Host {
     /// How the server ended, if it did by itself.
     pub fn ended(&mut self) -> Option<Result<(), StoreError>> {
         let ended = self.running.as_ref()?.ended.borrow_mut().take()?;
-        self.running = None;
+        // What it left of its process goes, too: its device listens.
+        let running = self.running.take().expect("just looked");
+        running.process.kill();
         Some(ended)
     }
 
@@ -95,8 +116,17 @@ async fn serve(process: &Process, module: &Rc<Module>, options: ServerOptions, s
     server.close().await
 }
 
-/// What an end of a server that nobody asked for means.
-pub(crate) fn judge_end(ended: &Result<(), StoreError>) -> Option<Violation> {
+/// What an end of a server that nobody asked for means. One whose memory cannot be registered or whose medium reports an
+/// error ends, and says why.
+pub(crate) fn judge_end(ended: &Result<(), StoreError>, faults: &Faults) -> Option<Violation> {
     let error = ended.as_ref().err()?;
+    let excused = match error {
+        StoreError::Device(_) => faults.allocation_failures_per_thousand > 0,
+        StoreError::Media(_) => faults.lost_writes > 0,
+        _ => false,
+    };
+    if excused {
+        return None;
+    }
     Some(Violation::new("a server goes on while its surroundings are sound", error.to_string()))
 }

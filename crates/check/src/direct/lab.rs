@@ -17,7 +17,11 @@ use crate::violation::Violation;
 pub(crate) struct Lab {
     pub options: MachineOptions,
     pub keys: Vec<Vec<u8>>,
+    pub segment_size: u64,
 }
+
+/// Says that a store refuses what a crash left.
+pub(crate) const REFUSED: &str = "every crash can be recovered";
 
 /// What a recovery found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,15 +42,16 @@ pub(crate) struct Bench {
 
 impl Lab {
     /// A lab for wrecks of machines of `options`, of stores that know `keys` keys.
-    pub fn new(options: MachineOptions, keys: u32) -> Self {
-        Self { options: MachineOptions { cores: 1, ..options }, keys: (0..keys).map(keys::name).collect() }
+    pub fn new(options: MachineOptions, keys: u32, segment_size: u64) -> Self {
+        let keys = (0..keys).map(keys::name).collect();
+        Self { options: MachineOptions { cores: 1, ..options }, keys, segment_size }
     }
 
     /// Recovers what survived, and looks at every key.
     pub fn recover(self: &Rc<Self>, survivor: Survivor) -> Result<Contents, Violation> {
         let bench = self.begin(survivor);
         while bench.outcome().is_none() {
-            assert!(bench.world.step(), "a recovery ends or waits for something");
+            assert!(bench.step(), "a recovery ends or waits for something");
         }
         bench.outcome().expect("just looked")
     }
@@ -68,7 +73,7 @@ impl Lab {
     }
 
     async fn open(&self, process: &Process, backing: Rc<SimBacking>) -> Result<Contents, Violation> {
-        let refused = |error: StoreError| Violation::new("every crash can be recovered", error.to_string());
+        let refused = |error: StoreError| Violation::new(REFUSED, error.to_string());
         let (pool, _) = Pool::open(backing, OpenMode::Serve).map_err(|error| refused(error.into()))?;
         let segments = u64::from(pool.segment_count());
         let port = process.port(65_536).expect("completion queues");
@@ -103,6 +108,16 @@ impl Lab {
 }
 
 impl Bench {
+    /// Lets the next thing happen. A process that reads what cannot be read is ended by its system.
+    pub fn step(&self) -> bool {
+        let more = self.world.step();
+        if self.world.machine_checks() > 0 && self.outcome.borrow().is_none() {
+            let text = "its process ended by reading memory that cannot be read".to_owned();
+            *self.outcome.borrow_mut() = Some(Err(Violation::new(REFUSED, text)));
+        }
+        more
+    }
+
     /// How the recovery ended, if it did.
     pub fn outcome(&self) -> Option<Result<Contents, Violation>> {
         self.outcome.borrow().clone()

@@ -2,12 +2,11 @@
 
 use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
-use stonecast_fabric_sim::{Features, MachineOptions, Profile};
+use stonecast_fabric_sim::{Faults, Features, MachineOptions, Profile};
 use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, PoolOptions, ReceiveBuffers};
 use stonecast_store_direct::ClientPolicy;
 
 use crate::adjustment::Adjustment;
-use crate::direct::drive::{CLIENT_KILLED, POWER_CUT, SERVER_KILLED};
 use crate::direct::explorer::Effort;
 use crate::report::Sizes;
 
@@ -30,14 +29,15 @@ pub(crate) struct Setup {
     /// Of a hundred operations, so many are gets, and so many deletes.
     pub gets_percent: u32,
     pub deletes_percent: u32,
-    /// Ends of the server, of its machine's power, and of clients, in the course of the run.
-    pub server_kills: u32,
-    pub power_cuts: u32,
-    pub client_kills: u32,
+    /// What goes wrong, and how often.
+    pub faults: Faults,
     /// Moments at which to look at what a power cut would leave.
     pub crash_points: u32,
     pub effort: Effort,
 }
+
+/// A class of faults is in a run with this chance, in a hundred.
+const SWARM_PERCENT: u32 = 30;
 
 /// Smallest segments: recovery reads them whole.
 const SEGMENT_SIZE: u64 = 256 << 10;
@@ -49,9 +49,14 @@ impl Setup {
         let platform = platform(random);
         let profile = Profile::ALL[random.random_range(0..Profile::ALL.len())];
         let segments = random.random_range(12..24);
+        let faults = Faults::swarm(&mut random_from_seed(seed ^ 0x5741_524d), SWARM_PERCENT);
+        let truth = match faults.undeclared_ddio_flag {
+            0 => platform,
+            _ => DeclaredPlatform { ddio: Ddio::On, ..platform },
+        };
         Self {
             seed,
-            machine: machine(profile, platform),
+            machine: machine(profile, truth),
             pool: pool(seed, platform, segments),
             policy: if random.random_bool(0.75) { ClientPolicy::Trusted } else { ClientPolicy::Copying },
             clients: random.random_range(3..6),
@@ -61,11 +66,9 @@ impl Setup {
             value_size_max: [64, 200, 1000, 9000][random.random_range(0..4)],
             gets_percent: random.random_range(20..70),
             deletes_percent: random.random_range(5..15),
-            server_kills: random.random_range(0..3),
-            power_cuts: random.random_range(0..3),
-            client_kills: random.random_range(0..3),
+            faults,
             crash_points: 10,
-            effort: Effort { states: 40, states_again: 4, cut_one_in: 10 },
+            effort: Effort { states: 40, states_again: 4, cut_percent: faults.recovery_crashes_percent.max(10) },
         }
     }
 
@@ -79,11 +82,14 @@ impl Setup {
             operations: 8,
             value_size_max: 200,
             gets_percent: 10,
-            server_kills: seed.is_multiple_of(5).into(),
-            power_cuts: seed.is_multiple_of(7).into(),
-            client_kills: 0,
+            faults: Faults {
+                process_kills: seed.is_multiple_of(5).into(),
+                power_cuts: seed.is_multiple_of(7).into(),
+                torn_writes_percent: 30,
+                ..Faults::default()
+            },
             crash_points: u32::MAX,
-            effort: Effort { states: fates_max(), states_again: 10, cut_one_in: 8 },
+            effort: Effort { states: fates_max(), states_again: 10, cut_percent: 12 },
             pool: pool(seed, full.pool.platform, 6),
             ..full
         }
@@ -100,11 +106,8 @@ impl Setup {
             value_size_max: [64, 200, 1000][random.random_range(0..3)],
             gets_percent: random.random_range(10..50),
             deletes_percent: random.random_range(5..25),
-            server_kills: random.random_range(0..3),
-            power_cuts: random.random_range(0..3),
-            client_kills: random.random_range(0..3),
             crash_points: 8,
-            effort: Effort { states: 60, states_again: 8, cut_one_in: 6 },
+            effort: Effort { states: 60, states_again: 8, cut_percent: 16 },
             pool: pool(seed, full.pool.platform, random.random_range(5..9)),
             ..full
         }
@@ -118,9 +121,7 @@ impl Setup {
         self.clients = Adjustment::at_most(adjustment.clients, self.clients).max(1);
         self.lanes = Adjustment::at_most(adjustment.lanes, self.lanes).max(1);
         self.keys = Adjustment::at_most(adjustment.keys, self.keys).max(1);
-        let counts =
-            [(SERVER_KILLED, &mut self.server_kills), (POWER_CUT, &mut self.power_cuts), (CLIENT_KILLED, &mut self.client_kills)];
-        counts.into_iter().filter(|(name, _)| adjustment.without.contains(name)).for_each(|(_, count)| *count = 0);
+        self.faults.leave_out(|name| adjustment.without.contains(name));
         if adjustment.every_moment {
             self.crash_points = u32::MAX;
         }
@@ -141,6 +142,7 @@ impl Setup {
             ("clients are", format!("{:?}", self.policy)),
             ("segments", format!("{} of {} KiB", self.pool.capacity / self.pool.segment_size, self.pool.segment_size >> 10)),
             ("longest value", format!("{} bytes", self.value_size_max)),
+            ("what goes wrong", self.faults.enabled().join(", ")),
             ("gets, deletes", format!("{} %, {} %", self.gets_percent, self.deletes_percent)),
         ]
     }

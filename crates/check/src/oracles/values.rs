@@ -4,7 +4,8 @@ use crate::history::{Call, History};
 use crate::values::{ValueId, decode};
 use crate::violation::Violation;
 
-const ORACLE: &str = "no value is torn or invented";
+/// What it is called.
+pub const ORACLE: &str = "no value is torn or invented";
 
 /// Which value `bytes`, found at `key`, are.
 pub fn identify(key: u32, bytes: &[u8]) -> Result<ValueId, Violation> {

@@ -132,6 +132,12 @@ impl Wreck {
         }
     }
 
+    /// What is left when everything survived.
+    pub fn everything(&self) -> Survivor {
+        let all: Vec<Fate> = (0..self.undecided()).map(|unit| Fate { stores: self.stores(unit), torn: 0 }).collect();
+        self.survivor(&all)
+    }
+
     /// What is left when the units met `fates`, in their order.
     pub fn survivor(&self, fates: &[Fate]) -> Survivor {
         assert_eq!(fates.len(), self.units.len(), "each unit meets one fate");

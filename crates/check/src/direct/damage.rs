@@ -1,0 +1,216 @@
+//! What a store does with a medium that breaks its word: bits flip, blocks land in the wrong place, lines are lost or cannot
+//! be read. It may say so and serve nothing. It may serve what was there. It may not serve anything else.
+//!
+//! ```text
+//!   while it serves      a record under it is damaged      every read: the value, or an error
+//!   after a power cut    in what nothing sealed yet        recovery: what was there, or an error
+//!   after it was closed  anywhere                          recovery: what was there, or an error
+//!   at any crash point   anything                          no value that nobody wrote to that key
+//! ```
+
+use std::rc::Rc;
+
+use rand::RngExt as _;
+use stonecast_base::{Random, Span};
+use stonecast_fabric_sim::{Fault, Faults, Survivor};
+use stonecast_media::Blob;
+
+use crate::direct::client::Work;
+use crate::direct::keys;
+use crate::direct::lab::{Contents, Lab, REFUSED};
+use crate::oracles::values;
+use crate::values::{ValueId, encode};
+use crate::violation::Violation;
+
+const ORACLE: &str = "damage is never served";
+
+/// Looks at damaged media.
+pub(crate) struct Damage {
+    lab: Rc<Lab>,
+    faults: Faults,
+    pub states: u64,
+}
+
+/// The ways in which the content of a medium changes.
+const KINDS: [Fault; 5] = [Fault::BitFlip, Fault::MisdirectedWrite, Fault::LostWrite, Fault::StaleContent, Fault::Poison];
+
+impl Damage {
+    pub fn new(lab: Rc<Lab>, faults: Faults) -> Self {
+        Self { lab, faults, states: 0 }
+    }
+
+    /// Whether any line's former content is needed.
+    pub fn remembers(faults: &Faults) -> bool {
+        faults.adr_failure_percent + faults.lost_writes + faults.stale_lines > 0
+    }
+
+    /// At a crash point: what survived is also damaged. Whatever recovery finds, somebody wrote it to that key.
+    pub fn after_crash(&mut self, work: &Work, survivor: &Survivor, random: &mut Random) -> Option<Violation> {
+        let mut damaged = survivor.clone();
+        if self.faults.adr_failure_percent > 0 && random.random_range(0..100) < self.faults.adr_failure_percent {
+            if damaged.lose_queue(random) > 0 {
+                work.hit(Fault::AdrFailure);
+            }
+        } else {
+            self.harm(work, &mut damaged, random)?;
+        }
+        let contents = self.recover(damaged).ok().flatten()?;
+        let history = work.history.borrow();
+        let mut judged = contents.values().map(|(key, value)| values::judge(&history, key, value));
+        judged.find_map(Result::err)
+    }
+
+    /// After the store was closed: what is damaged now is noticed, or does no harm.
+    pub fn after_close(&mut self, work: &Work, closed: &Survivor, random: &mut Random) -> Option<Violation> {
+        let expected = match self.recover(closed.clone()) {
+            Ok(Some(contents)) => contents,
+            Ok(None) => return Some(Violation::new(ORACLE, "a closed pool is refused".to_owned())),
+            Err(violation) => return Some(violation),
+        };
+        for round in 0..ROUNDS {
+            let mut damaged = closed.clone();
+            let mut any = self.harm(work, &mut damaged, random).is_some();
+            if self.faults.flipped_bits > 0 && round % 3 == 0 {
+                let blob = [Blob::Checkpoint, Blob::HeaderFirst, Blob::HeaderSecond][random.random_range(0..3)];
+                any |= damaged.flip_bit_of(blob, random);
+            }
+            if any && let Some(violation) = self.same_or_refused(damaged, &expected, "of a pool that was closed") {
+                return Some(violation);
+            }
+        }
+        None
+    }
+
+    /// After a power cut that took nothing: the records of `trail`, written one after the other by one client, are above
+    /// every seal. All but the last have a successor that says that they were durable.
+    pub fn of_trail(&mut self, work: &Work, cut: &Survivor, trail: &[(u32, ValueId)], random: &mut Random) -> Option<Violation> {
+        if !KINDS.iter().any(|&kind| self.faults.rate(kind) > 0) {
+            return None;
+        }
+        let expected = match self.recover(cut.clone()) {
+            Ok(Some(contents)) => contents,
+            Ok(None) => return Some(Violation::new(ORACLE, "a pool after a power cut is refused".to_owned())),
+            Err(violation) => return Some(violation),
+        };
+        let image = Image::of(cut);
+        let places: Vec<Option<u64>> = trail.iter().map(|&(key, value)| image.find(key, value)).collect();
+        let segment_size = self.lab.segment_size;
+        let segment = |place: u64| place / segment_size;
+        for pair in places.windows(2) {
+            let [Some(place), Some(next)] = *pair else { continue };
+            if segment(place) != segment(next) || next < place {
+                continue;
+            }
+            let mut damaged = cut.clone();
+            match random.random_range(0..3) {
+                0 => damaged.write(place, &[0; 64]),
+                1 => damaged.write(place, &image.bytes(next, 64)),
+                _ => {
+                    let mut byte = image.bytes(place + random.random_range(64..72), 1);
+                    byte[0] ^= 1 << random.random_range(0..8);
+                    damaged.write(place + 64, &byte);
+                }
+            }
+            if let Some(violation) = self.same_or_refused(damaged, &expected, "that others behind it vouch for") {
+                return Some(violation);
+            }
+        }
+        work.hit(Fault::LostWrite);
+        None
+    }
+
+    /// Damages `survivor` in one of the ways that this run has; `None`: it has none, or nothing changed.
+    fn harm(&self, work: &Work, survivor: &mut Survivor, random: &mut Random) -> Option<()> {
+        let kinds: Vec<Fault> = KINDS.into_iter().filter(|&kind| self.faults.rate(kind) > 0).collect();
+        let kind = *kinds.get(random.random_range(0..kinds.len().max(1)))?;
+        let mut any = false;
+        for _ in 0..random.random_range(1..=self.faults.rate(kind)) {
+            any |= match kind {
+                Fault::BitFlip => survivor.flip_bit(random).is_some(),
+                Fault::MisdirectedWrite => survivor.misdirect(random),
+                Fault::LostWrite => survivor.bring_back(false, random),
+                Fault::StaleContent => survivor.bring_back(true, random),
+                _ => survivor.poison_line(random),
+            };
+        }
+        if any && kind != Fault::Poison {
+            work.hit(kind);
+        }
+        any.then_some(())
+    }
+
+    fn same_or_refused(&mut self, damaged: Survivor, expected: &Contents, what: &str) -> Option<Violation> {
+        let contents = match self.recover(damaged) {
+            Ok(contents) => contents?,
+            Err(violation) => return Some(violation),
+        };
+        let differs = expected.values().zip(contents.values()).find(|(before, after)| before != after);
+        differs.map(|(before, after)| Violation::new(ORACLE, format!("after damage {what} {before:?} became {after:?}")))
+    }
+
+    /// What is found; `None`: the store said that it cannot, or could not even read.
+    fn recover(&mut self, survivor: Survivor) -> Result<Option<Contents>, Violation> {
+        self.states += 1;
+        match self.lab.recover(survivor) {
+            Ok(contents) => Ok(Some(contents)),
+            Err(violation) if violation.oracle == REFUSED => Ok(None),
+            Err(violation) => Err(violation),
+        }
+    }
+}
+
+/// Damaged pools that are looked at after each closing.
+const ROUNDS: u32 = 6;
+
+/// The bytes of a log, to look for records in.
+pub(crate) struct Image {
+    parts: Vec<(u64, Vec<u8>)>,
+}
+
+impl Image {
+    pub fn of(survivor: &Survivor) -> Self {
+        Self::read(survivor.touched(), |offset, into| survivor.read(offset, into))
+    }
+
+    /// What `read` gives of `spans`.
+    pub fn read(spans: Vec<Span>, read: impl Fn(u64, &mut [u8])) -> Self {
+        let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
+        for span in spans {
+            let mut bytes = vec![0; span.size as usize];
+            read(span.offset, &mut bytes);
+            match parts.last_mut().filter(|(offset, before)| offset + before.len() as u64 == span.offset) {
+                Some((_, before)) => before.extend_from_slice(&bytes),
+                None => parts.push((span.offset, bytes)),
+            }
+        }
+        Self { parts }
+    }
+
+    /// Where the record of `value` under `key` begins, whose header, key and first words stand there whole and stamped.
+    pub fn find(&self, key: u32, value: ValueId) -> Option<u64> {
+        let name = keys::name(key);
+        let mut head = Vec::new();
+        encode(value, crate::values::VALUE_SIZE_MIN, &mut head);
+        let needle = [name.as_slice(), &head[..4]].concat();
+        self.parts.iter().find_map(|(offset, bytes)| {
+            let starts = (0..bytes.len().saturating_sub(64 + needle.len())).step_by(64);
+            let stamped = |at: usize| bytes[at + 16..at + 24] != [0; 8];
+            let mut found = starts.filter(|&at| bytes[at + 64..].starts_with(&needle) && stamped(at));
+            found.next_back().map(|at| offset + at as u64)
+        })
+    }
+
+    /// Some bytes of it; zeros where nobody wrote.
+    pub fn bytes(&self, offset: u64, size: usize) -> Vec<u8> {
+        let mut found = vec![0; size];
+        for (start, bytes) in &self.parts {
+            for (at, byte) in found.iter_mut().enumerate() {
+                let position = offset + at as u64;
+                if position >= *start && position < start + bytes.len() as u64 {
+                    *byte = bytes[(position - start) as usize];
+                }
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,107 @@
+//! What a run brings about by itself, beside what hardware draws: ends, pauses, partitions, visitors. Each comes after so
+//! many answers as the seed says.
+
+use rand::RngExt as _;
+use stonecast_base::{Nanoseconds, Random};
+use stonecast_fabric_sim::{Fault, Faults, LocalClock, Machine, World};
+
+use crate::direct::visitors::Visitor;
+
+/// Something that happens at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mishap {
+    ServerKilled,
+    ClientKilled,
+    PowerCut,
+    WarmReset,
+    Partition,
+    NicReset,
+    SlowNic,
+    HostHung,
+    ClientPaused,
+    ClockJump,
+    FullMedium,
+    SyncFails,
+    Visit(Visitor),
+}
+
+/// The mishaps of a run of `operations` operations: after so many answers each, the last ones first.
+pub(crate) fn schedule(faults: &Faults, operations: u64, random: &mut Random) -> Vec<(u64, Mishap)> {
+    let mut mishaps = Vec::new();
+    let mut add = |count: u64, mishap: &mut dyn FnMut(&mut Random) -> Mishap| {
+        for _ in 0..count {
+            let after = random.random_range(1..operations.max(2));
+            mishaps.push((after, mishap(random)));
+        }
+    };
+    let once = |rate: u64| u64::from(rate > 0);
+    add(faults.process_kills, &mut |random| if random.random() { Mishap::ServerKilled } else { Mishap::ClientKilled });
+    add(faults.power_cuts, &mut |_| Mishap::PowerCut);
+    add(faults.warm_resets, &mut |_| Mishap::WarmReset);
+    add(faults.partitions, &mut |_| Mishap::Partition);
+    add(faults.nic_resets, &mut |_| Mishap::NicReset);
+    add(once(faults.slow_nic_factor) * 2, &mut |_| Mishap::SlowNic);
+    add(faults.host_pauses, &mut |_| Mishap::HostHung);
+    add(faults.client_pauses, &mut |_| Mishap::ClientPaused);
+    add(once(faults.clock_drift_ppm) * 2, &mut |_| Mishap::ClockJump);
+    add(once(faults.allocation_failures_per_thousand), &mut |_| Mishap::FullMedium);
+    add(once(faults.lost_writes), &mut |_| Mishap::SyncFails);
+    add(once(faults.connection_lost_per_million), &mut |_| Mishap::Visit(Visitor::Crowd));
+    add(faults.revoked_access_attempts, &mut |_| Mishap::Visit(Visitor::Evicted));
+    add(faults.other_version_clients, &mut |_| Mishap::Visit(Visitor::OtherVersion));
+    add(faults.hostile_clients, &mut |_| Mishap::Visit(Visitor::Hostile));
+    mishaps.sort_by_key(|(after, _)| std::cmp::Reverse(*after));
+    mishaps
+}
+
+/// How long something lasts: shorter than a round trip, or longer than anybody is patient.
+pub(crate) fn duration_ns(random: &mut Random) -> Nanoseconds {
+    const LONGEST: [Nanoseconds; 4] = [20_000, 1_000_000, 50_000_000, 1_500_000_000];
+    let longest = LONGEST[random.random_range(0..4)];
+    random.random_range(1000..longest)
+}
+
+/// Puts a partition between `server` and `clients`. What kind it is.
+pub(crate) fn partition(world: &World, server: Machine, clients: &[Machine], random: &mut Random) -> &'static str {
+    let client = clients[random.random_range(0..clients.len())];
+    let duration = duration_ns(random);
+    match random.random_range(0..5) {
+        0 => {
+            world.block(Some(server), Some(client), 0, duration);
+            world.block(Some(client), Some(server), 0, duration);
+            "both ways between the server and a client"
+        }
+        1 => {
+            world.block(Some(server), Some(client), 0, duration);
+            "from the server to a client"
+        }
+        2 => {
+            world.block(Some(client), Some(server), 0, duration);
+            "from a client to the server"
+        }
+        3 => {
+            world.block(Some(server), None, 0, duration);
+            world.block(None, Some(server), 0, duration);
+            "around the server"
+        }
+        _ => {
+            // One link after the other clogs, and frees in another order.
+            for &client in clients {
+                let (pause, lasts) = (duration_ns(random), duration_ns(random));
+                world.block(Some(client), Some(server), pause, lasts);
+                world.block(Some(server), Some(client), pause / 2, lasts);
+            }
+            "of one link after the other"
+        }
+    }
+}
+
+/// A clock that is off as `faults` says.
+pub(crate) fn clock(world: &World, faults: &Faults, random: &mut Random) -> LocalClock {
+    if faults.clock_drift_ppm == 0 {
+        return LocalClock::default();
+    }
+    world.hit(Fault::ClockDrift);
+    let most = faults.clock_drift_ppm as i64;
+    LocalClock { ahead_ns: random.random_range(0..10_000_000_000), drift_ppm: random.random_range(-most..=most) }
+}

@@ -1,0 +1,118 @@
+//! After healing everybody gets on: each client has operations done in bounded time, and what dead clients held comes back.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric_sim::Process;
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client};
+
+use crate::direct::client::{ADDRESS, Work, execute, judge_error};
+use crate::history::{Answer, Call};
+use crate::values::ValueId;
+use crate::violation::Violation;
+
+/// What everybody must have got on with after healing: longer than a NIC waits for a dead peer, several times.
+pub(crate) const PROGRESS_NS: Nanoseconds = 10_000_000_000;
+const RETRY_NS: Nanoseconds = 1_000_000;
+/// Operations that each client must get done.
+const OPERATIONS: u32 = 4;
+/// Writes of the trail.
+const TRAIL: u32 = 6;
+
+/// Has some operations done, in a connection of its own; tells `done` at the end.
+pub(crate) async fn get_on(work: Rc<Work>, process: Process, number: u32, done: Rc<Cell<bool>>) {
+    let mut left = OPERATIONS;
+    while left > 0 {
+        let Some(client) = connect(&process).await else { continue };
+        while left > 0 {
+            let key = (number + left) % work.setup.keys;
+            let call = match left % 4 {
+                0 => Call::Put(work.fresh_value()),
+                1 => Call::Delete,
+                _ => Call::Get,
+            };
+            let id = work.history.borrow_mut().call(number, key, call);
+            let (answer, goes_on) = match execute(&work, &client, key, call, 64).await {
+                Ok(answer) => (answer, true),
+                Err(error) => judge_error(&work, &error),
+            };
+            work.history.borrow_mut().answer(id, answer);
+            if !goes_on {
+                break;
+            }
+            left -= 1;
+        }
+        if left == 0 {
+            client.close().await;
+        }
+    }
+    done.set(true);
+}
+
+/// Waits until nobody but this client holds anything, as the server tells.
+pub(crate) async fn wait_for_leases(process: Process, done: Rc<Cell<bool>>) {
+    loop {
+        let Some(client) = connect(&process).await else { continue };
+        loop {
+            let Ok(stat) = client.stat().await else { break };
+            // The server itself appends to two segments.
+            if stat.clients == 1 && stat.segments_taken <= 2 {
+                client.close().await;
+                return done.set(true);
+            }
+            process.runtime().sleep(RETRY_NS).await;
+        }
+    }
+}
+
+/// Writes one record after the other, each after the answer to the one before. Keys and values are those that are there.
+pub(crate) async fn lay_trail(work: Rc<Work>, process: Process, trail: Rc<Cell<Vec<(u32, ValueId)>>>, done: Rc<Cell<bool>>) {
+    let Some(client) = connect(&process).await else { return done.set(true) };
+    let mut laid = Vec::new();
+    for key in 0..TRAIL.min(work.setup.keys) {
+        let value = work.fresh_value();
+        let id = work.history.borrow_mut().call(u32::MAX, key, Call::Put(value));
+        let (answer, goes_on) = match execute(&work, &client, key, Call::Put(value), 72).await {
+            Ok(answer) => (answer, true),
+            Err(error) => judge_error(&work, &error),
+        };
+        work.history.borrow_mut().answer(id, answer);
+        if matches!(answer, Answer::Stored(_)) {
+            laid.push((key, value));
+        }
+        if !goes_on {
+            break;
+        }
+    }
+    trail.set(laid);
+    done.set(true);
+}
+
+/// Reads every key while its record is damaged: the value, or an error; twice, since the first reader may change something.
+pub(crate) async fn read_damaged(work: Rc<Work>, process: Process, damaged: Vec<(u32, ValueId)>, done: Rc<Cell<bool>>) {
+    for (key, value) in damaged {
+        for _ in 0..2 {
+            let Some(client) = connect(&process).await else { continue };
+            let mut bytes = Vec::new();
+            let found = client.get(&work.keys[key as usize], &mut bytes).await;
+            if let Ok(found) = found {
+                let read = found.and_then(|_| crate::values::decode(&bytes)).unwrap_or(ValueId::ABSENT);
+                if read != value {
+                    let text = format!("key {key} has {value:?}, its record is damaged, and a client reads {read:?}");
+                    work.note(Violation::new("damage is never served", text));
+                }
+            }
+        }
+    }
+    done.set(true);
+}
+
+async fn connect(process: &Process) -> Option<Client> {
+    let port = process.port(CLIENT_COMPLETIONS).ok()?;
+    let client = Client::connect(port, process.runtime(), ADDRESS).await.ok();
+    if client.is_none() {
+        process.runtime().sleep(RETRY_NS).await;
+    }
+    client
+}
