@@ -61,8 +61,6 @@ mutants! {
     TagNotCheckedByServer in "store-direct", "E6";
     /// The server takes records of another epoch.
     EpochNotChecked in "store-direct", "epochs fence";
-    /// The server takes a record below the end of its segment, where published ones lie.
-    PublishedPlaceTakenAgain in "store-direct", "E9";
     /// Conditions of writes are not looked at.
     ConditionIgnored in "store-direct", "conditional writes";
     /// Deletes take the word out of the index and leave no tombstone.

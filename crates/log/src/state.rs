@@ -16,10 +16,13 @@
 use stonecast_base::{Span, mutant};
 use stonecast_media::Region;
 
-use crate::format::{LogFormat, SEGMENT_HEADER_UNITS};
+use crate::format::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
 use crate::seal::Seal;
 use crate::segment::{self, HeaderFound};
-use crate::stamp;
+use crate::stamp::{self, may_be_stamped};
+
+/// Units that are looked at together.
+const WINDOW_UNITS: usize = 64;
 
 /// See the module documentation. The fields are what a checkpoint keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +109,22 @@ impl SegmentState {
         (self.end != self.seal_end).then(|| format.span(self.number, self.seal_end, self.end))
     }
 
+    /// Takes away what looks like a stamp above the end. Looks at many units at once: most have none.
+    fn clear_remains(&self, region: &dyn Region, format: &LogFormat) {
+        let mut window = [0; WINDOW_UNITS * UNIT_SIZE as usize];
+        let units = format.segment_units();
+        for first in (self.end..units).step_by(WINDOW_UNITS) {
+            let count = WINDOW_UNITS.min((units - first) as usize);
+            let bytes = &mut window[..count * UNIT_SIZE as usize];
+            region.read(format.position(self.number, first), bytes);
+            for (line, unit) in bytes.as_chunks().0.iter().zip(first..) {
+                if may_be_stamped(line) {
+                    stamp::clear(region, format.position(self.number, unit));
+                }
+            }
+        }
+    }
+
     /// Ends recovery of this segment: repairs its header, takes away what looks like a stamp above the end, and seals
     /// what was accepted. Returns what the caller must persist before anybody writes to the segment. Idempotent: a crash
     /// inside, or before it is durable, leaves a segment of which a scan finds the same.
@@ -119,9 +138,7 @@ impl SegmentState {
         if segment::read(region, format, self.number) != (HeaderFound::Valid { generation: self.generation, both: true }) {
             self.write_header(region, format);
         }
-        for unit in self.end..format.segment_units() {
-            stamp::clear(region, format.position(self.number, unit));
-        }
+        self.clear_remains(region, format);
         self.durable = self.end;
         if self.needs_seal() && !mutant!(SealSkipped) {
             self.seal(region, format);

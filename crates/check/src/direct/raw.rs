@@ -17,9 +17,8 @@ const ANSWER_SIZE: u64 = 1024;
 const RECEIVES: u64 = 8;
 /// Bytes that can be sent.
 const SEND_SIZE: u64 = 1 << 16;
-/// What a client says first, and the version of its messages.
+/// What a client says first.
 const MAGIC: &[u8; 8] = b"stonecdk";
-pub(crate) const VERSION: u32 = 1;
 
 /// See the module documentation.
 pub(crate) struct Raw {

@@ -8,9 +8,10 @@ use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric::{Operation, Status};
 use stonecast_fabric_sim::{Fault, Process};
 use stonecast_log::{Condition, Draft, Kind};
+use stonecast_store_direct::limits::PROTOCOL_VERSION as VERSION;
 
 use crate::direct::client::Work;
-use crate::direct::raw::{NoConnection, Raw, VERSION, request};
+use crate::direct::raw::{NoConnection, Raw, request};
 use crate::violation::Violation;
 
 /// Answer of the server: the request broke the rules.

@@ -3,6 +3,8 @@
 //! A client that may write the log holds an extent, the rest of a segment, and leases the next one before the first is
 //! used up, so that no put waits for a lease. A copying client has one piece of staging memory instead.
 
+use std::task::{Context, Poll, Waker};
+
 use stonecast_fabric::{RemoteAddress, Rkey};
 use stonecast_log::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
 
@@ -20,6 +22,8 @@ pub(super) struct Extents {
     current: Option<Extent>,
     next: Option<Extent>,
     leasing: bool,
+    /// Whom to wake when it is over.
+    waiting: Vec<Waker>,
 }
 
 struct Extent {
@@ -48,6 +52,7 @@ impl Extents {
             current: None,
             next: None,
             leasing: false,
+            waiting: Vec::new(),
         }
     }
 
@@ -123,8 +128,20 @@ impl Extents {
     }
 
     /// Ends what `begin_leasing` began.
-    pub fn end_leasing(&mut self) {
+    /// Returns whom to wake when nothing is borrowed.
+    #[must_use = "somebody waits"]
+    pub fn end_leasing(&mut self) -> Vec<Waker> {
         self.leasing = false;
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Waits until no lease request is under way.
+    pub fn poll_leased(&mut self, context: &Context<'_>) -> Poll<()> {
+        if !self.leasing {
+            return Poll::Ready(());
+        }
+        self.waiting.push(context.waker().clone());
+        Poll::Pending
     }
 
     /// Keeps a new extent as the next one; returns the slot of one that it displaces.

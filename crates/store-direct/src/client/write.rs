@@ -2,10 +2,10 @@
 //! durable and visible.
 
 use std::cell::RefCell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use stonecast_fabric::{DeviceError, LocalSpan, Operation};
 use stonecast_log::{Condition, Draft, KEY_SIZE_MAX, Kind, VALUE_SIZE_MAX, record_size};
@@ -230,23 +230,27 @@ impl Inner {
         }
         if !self.extents.borrow_mut().begin_leasing() {
             // Somebody else is at it.
-            self.runtime.sleep(LEASE_LOOK_NS).await;
+            poll_fn(|context| self.extents.borrow_mut().poll_leased(context)).await;
             return Ok(None);
         }
         // In a task of its own: a put that is given up while its lease is under way must not lose the lease.
-        let result = Rc::new(RefCell::new(None));
+        let result = Rc::new(RefCell::new((None, None::<Waker>)));
         let (inner, place) = (self.clone(), result.clone());
         self.runtime.spawn(Box::pin(async move {
             let outcome = inner.lease_next(size).await;
-            *place.borrow_mut() = Some(outcome);
+            let waker = {
+                let place = &mut *place.borrow_mut();
+                place.0 = Some(outcome);
+                place.1.take()
+            };
+            waker.into_iter().for_each(Waker::wake);
         }));
-        loop {
-            let outcome = result.borrow_mut().take();
-            match outcome {
-                Some(outcome) => return outcome,
-                None => self.runtime.sleep(LEASE_LOOK_NS).await,
-            }
-        }
+        poll_fn(|context| {
+            let place = &mut *result.borrow_mut();
+            place.1 = Some(context.waker().clone());
+            place.0.take().map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 
     /// Gives an extent back beside the caller.
@@ -308,15 +312,13 @@ impl Inner {
     }
 }
 
-/// How often a task looks whether another one's lease request is done.
-const LEASE_LOOK_NS: u64 = 5_000;
-
 /// Ends the leasing however the request ends, also when its future is dropped.
 struct Leasing<'a>(&'a Inner);
 
 impl Drop for Leasing<'_> {
     fn drop(&mut self) {
-        self.0.extents.borrow_mut().end_leasing();
+        let waiting = self.0.extents.borrow_mut().end_leasing();
+        waiting.into_iter().for_each(Waker::wake);
     }
 }
 

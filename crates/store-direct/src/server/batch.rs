@@ -268,8 +268,7 @@ impl Server {
                 let end = u64::from(unit).checked_add(size.div_ceil(UNIT_SIZE))?;
                 // Below the segment's end lie published records: nobody may write there any more.
                 let segment = state.space.state(lease.segment);
-                let allowed =
-                    (unit >= segment.end || mutant!(PublishedPlaceTakenAgain)) && end <= self.format.segment_size / UNIT_SIZE;
+                let allowed = unit >= segment.end && end <= self.format.segment_size / UNIT_SIZE;
                 let generation = segment.generation;
                 let position = self.format.position(lease.segment, unit);
                 (allowed.then_some(position)?, generation, Some(lease.segment), &*self.log)

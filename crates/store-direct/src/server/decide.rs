@@ -77,9 +77,6 @@ impl Server {
         let Placed { segment: number, unit, generation, size, tag } = placed;
         let position = self.format.position(number, unit);
         let segment = state.space.state(number);
-        if mutant!(PublishedPlaceTakenAgain) {
-            segment.end = segment.end.min(unit);
-        }
         if unit < segment.end {
             // Two records of one batch claim the same place: the client breaks the rules.
             return Err(Verdict::Invalid);
