@@ -13,6 +13,7 @@ mod latency;
 mod measured;
 mod noise;
 pub mod peers;
+pub mod remotelog;
 mod result;
 pub mod sim;
 

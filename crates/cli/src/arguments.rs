@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
-use crate::commands::Sim;
+use crate::commands::{Remotelog, Sim};
 use crate::values::{Address, Fabric, Size};
 
 pub use gateway::GatewayFlags;
@@ -265,6 +265,13 @@ Example: reads alone, half updates with sixteen in flight on a durable pool, the
   stonecast bench ycsb --workload a --in-flight 16 --durability power
   stonecast bench ycsb --workload a --fabric sim:connectx5-rowan --clients 8")]
     Ycsb(Box<Ycsb>),
+    /// Appends to a log in remote memory, made durable in each of the ways that platforms ask for.
+    #[command(after_help = "\
+Example: a table of all published scenarios, the figure of it, and what the disk under the current folder does
+  stonecast bench remotelog
+  stonecast bench remotelog --figure remotelog.svg
+  stonecast bench remotelog --fabric shm --appends 200")]
+    Remotelog(Remotelog),
 }
 
 /// `bench ycsb`.

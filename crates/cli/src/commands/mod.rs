@@ -4,6 +4,7 @@ mod export;
 mod import;
 mod key_value;
 mod offline;
+mod remotelog;
 mod serve;
 mod sim;
 mod sim_ycsb;
@@ -12,6 +13,7 @@ mod ycsb;
 
 use std::path::PathBuf;
 
+pub use remotelog::Remotelog;
 pub use sim::Sim;
 
 use crate::arguments::{Arguments, Bench, Command, Connection};
@@ -37,5 +39,6 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Verify(flags) => offline::verify(&flags),
         Command::Sim(flags) => sim::run(&flags),
         Command::Bench(Bench::Ycsb(flags)) => ycsb::run(&flags),
+        Command::Bench(Bench::Remotelog(flags)) => remotelog::run(&flags),
     }
 }

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::support::{Place, Server, command, run, stonecast};
 
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 13] = [
     &[],
     &["serve"],
     &["put"],
@@ -19,6 +19,7 @@ const COMMANDS: [&[&str]; 12] = [
     &["verify"],
     &["sim"],
     &["bench", "ycsb"],
+    &["bench", "remotelog"],
 ];
 
 fn server(place: &Place) -> Server {

@@ -12,6 +12,7 @@ mod idle;
 mod interface;
 mod kill;
 mod refusals;
+mod remotelog;
 mod round_trip;
 mod sim;
 mod transfer;

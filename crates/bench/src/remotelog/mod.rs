@@ -1,0 +1,118 @@
+//! REMOTELOG: records of 64 bytes appended to a log in remote memory, each append as durable as the plan for the platform
+//! makes it (taxonomy of remote persistence, section 4).
+//!
+//! ```text
+//!   log.rs      the log, and how its tail is found      sim.rs, shm.rs  where appends are measured
+//!   anchors.rs  what was published, beside ours         figure.rs       bars like those of the publication
+//!   page.rs     docs/figures/remotelog.md
+//! ```
+//!
+//! One append at a time; its latency runs from the call until the requester holds the proof that it is persisted. At the end
+//! the log is read as a recovering server would read it, and must hold every append.
+
+mod anchors;
+mod figure;
+mod log;
+mod page;
+mod shm;
+mod sim;
+
+use std::path::Path;
+
+use serde::Serialize;
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::DeviceError;
+use stonecast_fabric_sim::Profile;
+use stonecast_media::MediaError;
+use stonecast_persist::execute::ExecuteError;
+use stonecast_persist::{NoPlan, Plan, Scenario, plan_for, scenarios};
+
+pub use anchors::{Anchor, anchors};
+pub use figure::svg;
+pub use page::{page, table};
+
+/// Appends before the first one that counts: caches, connections and buffers are warm then.
+const WARM_UP: u64 = 100;
+
+/// Why a log could not be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum RemotelogError {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The medium failed.
+    #[error(transparent)]
+    Media(#[from] MediaError),
+    /// An append failed.
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
+    /// There is nothing to execute.
+    #[error(transparent)]
+    NoPlan(#[from] NoPlan),
+    /// A call of the operating system failed.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was attempted.
+        doing: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The log does not hold what was acknowledged.
+    #[error("the log holds {found} records, and {appended} were acknowledged")]
+    LogBroken {
+        /// Up to which record it is whole.
+        found: u64,
+        /// How many were acknowledged.
+        appended: u64,
+    },
+}
+
+/// The appends of one scenario.
+#[derive(Clone, Debug, Serialize)]
+pub struct Measurement {
+    /// Where: `sim:PROFILE` or `shm`.
+    pub fabric: String,
+    /// The plan, with its scenario.
+    #[serde(flatten)]
+    pub plan: Plan,
+    /// Appends that were measured.
+    pub appends: u64,
+    /// Mean latency of an append.
+    pub latency_ns_mean: f64,
+    /// Median latency.
+    pub latency_ns_p50: Nanoseconds,
+    /// 99 of 100 appends take no longer.
+    pub latency_ns_p99: Nanoseconds,
+}
+
+impl Measurement {
+    fn new(fabric: &str, plan: Plan, mut times: Vec<Nanoseconds>) -> Self {
+        times.sort_unstable();
+        let at = |share: usize| times[(times.len() - 1) * share / 100];
+        Self {
+            fabric: fabric.to_owned(),
+            plan,
+            appends: times.len() as u64,
+            latency_ns_mean: times.iter().sum::<u64>() as f64 / times.len() as f64,
+            latency_ns_p50: at(50),
+            latency_ns_p99: at(99),
+        }
+    }
+}
+
+/// Measures `appends` appends, at least one, of each of the 72 published scenarios on machines of `profile`, in virtual time.
+pub fn measure_simulated(profile: Profile, appends: u64) -> Result<Vec<Measurement>, RemotelogError> {
+    let fabric = format!("sim:{}", profile.name);
+    let measure = |scenario: Scenario| {
+        let plan = plan_for(&scenario.platform, scenario.operation, scenario.update)?;
+        let times = sim::measure(&plan, profile, appends)?;
+        Ok(Measurement::new(&fabric, plan, times))
+    };
+    scenarios().into_iter().map(measure).collect()
+}
+
+/// Measures `appends` appends, at least one, of every operation and update over shared memory, into a file below `folder` that
+/// is synced: what this host executes for real.
+pub fn measure_shared_memory(folder: &Path, appends: u64) -> Result<Vec<Measurement>, RemotelogError> {
+    shm::measure_all(folder, appends)
+}
