@@ -1,7 +1,7 @@
 //! What the model takes for true of hardware: one rule, one sentence, one switch.
 //!
 //! Freedoms are what hardware may do and a plan must survive; promises are what hardware keeps and a plan may use. The
-//! model can run without any one of them: [`witnesses`](super::witnesses) names for each a program whose verdict changes.
+//! model can run without any one of them: [`witnesses`](super::witnesses()) names for each a program whose verdict changes.
 
 use crate::platform::{FlushKind, Platform, Transport};
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
