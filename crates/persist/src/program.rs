@@ -197,5 +197,11 @@ mod tests {
                 "rq.write_imm(a) rsp.receive(&a) rq.await(write_imm(a)) rq.write_imm(b) rsp.receive(&b) rsp.send(ack) rq.receive(ack)"
             )
         );
+        assert_eq!(
+            plan.without(6),
+            program(
+                "rq.write_imm(a) rsp.receive(&a) rsp.send(ack) rq.receive(ack) rq.write_imm(b) rsp.receive(&b) rq.await(write_imm(b))"
+            )
+        );
     }
 }
