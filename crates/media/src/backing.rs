@@ -50,6 +50,17 @@ pub trait Backing {
     /// For messages: the file that holds a blob, and the offset of the blob in it.
     fn locate(&self, blob: Blob) -> (String, u64);
 
+    /// The largest log of whole segments that a place of fixed size has room for; `None` where only the medium's free
+    /// space limits it.
+    fn capacity_max(&self, _segment_size: u64) -> Option<u64> {
+        None
+    }
+
+    /// The process that serves the pool now, where the backing can tell. Asked by who inspects.
+    fn in_use_by(&self) -> Option<u32> {
+        None
+    }
+
     /// Opens the log: its full capacity, of which only prepared spans may be written. Unprepared bytes read as zero.
     /// While no header was ever stored, the log is created; afterwards it must be there, with exactly that length.
     ///
@@ -69,7 +80,7 @@ pub trait Backing {
 
     /// Replaces a blob, durably where the medium is. A crash leaves the old or the new bytes, for header copies
     /// possibly torn ones (that is why there are two). The very first header appears whole or not at all, once both
-    /// copies were stored.
+    /// copies were stored. Where a checkpoint has no room in a place of fixed size, an empty one takes its place.
     fn store(&self, blob: Blob, bytes: &[u8]) -> Result<Persisted, MediaError>;
 
     /// Fresh zeroed volatile memory that clients may map but, where the system can enforce it, never write.

@@ -75,15 +75,10 @@ impl DirectoryBacking {
     }
 
     /// Opens a directory to look at the pool in it, changing nothing, also while a server has it; see
-    /// [`DirectoryBacking::in_use_by`].
+    /// [`Backing::in_use_by`].
     pub fn inspect(directory: &Path) -> Result<Self, MediaError> {
         let backing = Self::new(directory, None)?;
         if backing.blobs.have_header()? { Ok(backing) } else { Err(MediaError::NotFound { path: directory.to_owned() }) }
-    }
-
-    /// The process that serves the pool now.
-    pub fn in_use_by(&self) -> Option<u32> {
-        lock::holder(&self.directory.join("lock"))
     }
 
     fn locked(directory: &Path) -> Result<Self, MediaError> {
@@ -163,6 +158,10 @@ impl Backing for DirectoryBacking {
         self.directory.clone()
     }
 
+    fn in_use_by(&self) -> Option<u32> {
+        lock::holder(&self.directory.join("lock"))
+    }
+
     fn locate(&self, blob: Blob) -> (String, u64) {
         let (path, offset) = self.blobs.locate(blob);
         (path.display().to_string(), offset)
@@ -211,7 +210,7 @@ impl Backing for DirectoryBacking {
 }
 
 /// The kernel's random number of this start of the machine.
-fn boot_identifier() -> Result<u128, MediaError> {
+pub(crate) fn boot_identifier() -> Result<u128, MediaError> {
     let path = Path::new("/proc/sys/kernel/random/boot_id");
     let text = std::fs::read_to_string(path).map_err(failed("reading", path))?;
     let uuid = text.trim().parse::<Uuid>().map_err(std::io::Error::other).map_err(failed("reading", path))?;

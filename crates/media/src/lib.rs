@@ -4,7 +4,7 @@
 //! ```text
 //!   Pool (header, secrets, geometry, checks)          one type, for every medium
 //!     | asks
-//!   Backing (log, space, blobs, volatile memory)      a directory of files, a simulated device
+//!   Backing (log, space, blobs, volatile memory)      a directory of files, a device, a simulated medium
 //!     | hands out
 //!   PersistentRegion: Region + persist                ordinary file, DAX mapping, declared battery, volatile
 //! ```
@@ -21,6 +21,8 @@ compile_error!("Stonecast runs on Linux on x86-64: copies and write-back are wri
 
 mod backing;
 mod copy;
+mod detected_domain;
+mod device;
 mod directory;
 mod error;
 mod file_sync;
@@ -30,6 +32,7 @@ mod mapping;
 mod means;
 #[cfg(test)]
 mod not_run;
+mod open;
 mod persist;
 mod persistent_mapping;
 mod platform;
@@ -39,10 +42,13 @@ mod span_set;
 mod write_back;
 
 pub use backing::{Backing, Blob, LogOptions, Prepared};
+pub use detected_domain::{DetectedDomain, detect_domain};
+pub use device::DeviceBacking;
 pub use directory::{DirectoryBacking, Keeping, Place, examine};
 pub use error::{MediaError, PersistError};
 pub use futex::{FutexWait, FutexWord};
 pub use mapped_region::{MappedRegion, Sealing, Writable};
+pub use open::{create_backing, inspect_backing, open_backing};
 pub use persist::{Means, PersistCounts, PersistState, Persisted, PersistentRegion, persist};
 pub use platform::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers, UnknownName};
 pub use pool::{

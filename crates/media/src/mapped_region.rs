@@ -11,6 +11,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
 use stonecast_base::{LINE_SIZE, Span};
 
 use crate::copy::{copy_in, copy_out};
+use crate::device::alignment_of;
 use crate::futex::FutexWord;
 use crate::mapping::Mapping;
 use crate::{MappedPlace, Region, Share};
@@ -37,12 +38,14 @@ pub enum Sealing {
 /// Real memory that others may map too.
 ///
 /// ```text
-///   mapping   |<------------------------ whole pages ------------------------>|
-///   region    |<-- size bytes, from the first byte of the mapping -->|
+///   mapping   |<----------------- whole pages, or whole units of a device ----------------->|
+///   region    |<- lead ->|<-- size bytes -->|                          no lead but on devices
 /// ```
 #[derive(Debug)]
 pub struct MappedRegion {
     mapping: Mapping,
+    /// Bytes of the mapping before the region.
+    lead: usize,
     size: u64,
     writable: Writable,
     file: OwnedFd,
@@ -68,7 +71,8 @@ impl MappedRegion {
         Ok(region)
     }
 
-    /// Maps `size` bytes from `file_offset` of `file`, a multiple of the page size. The file must have them already: a
+    /// Maps `size` bytes from `file_offset` of `file`, a multiple of the page size; of a device that is mapped in larger
+    /// units, everything in the units that they touch is mapped with them. The file must have the bytes already: a
     /// page behind its end would kill who touches it. Where the file comes from a stranger, see
     /// [`MappedRegion::cannot_shrink`].
     pub fn map(file: OwnedFd, file_offset: u64, size: u64, writable: Writable) -> io::Result<Self> {
@@ -87,10 +91,21 @@ impl MappedRegion {
             Writable::Yes => ProtFlags::READ | ProtFlags::WRITE,
             Writable::No => ProtFlags::READ,
         };
-        let mapping = Mapping::new(file.as_fd(), file_offset, size, protection, flags)?;
+        let page = rustix::param::page_size() as u64;
+        let grain = match FileType::from_raw_mode(status.st_mode) {
+            FileType::CharacterDevice => alignment_of(&file).unwrap_or(page).max(page),
+            _ => page,
+        };
+        if !file_offset.is_multiple_of(page) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let lead = file_offset % grain;
+        let whole = size.checked_add(lead).filter(|_| size > 0).ok_or(io::ErrorKind::InvalidInput)?;
+        let mapping = Mapping::new(file.as_fd(), file_offset - lead, whole, grain, protection, flags)?;
+        let lead = lead as usize;
         // Only memory files have seals; for any other file the question itself is an error.
         let seals = fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
-        Ok(Self { mapping, size, writable, file, file_offset, seals })
+        Ok(Self { mapping, lead, size, writable, file, file_offset, seals })
     }
 
     /// Whether the system forbids everybody to shorten the file, so that touching this region can never fail.
@@ -152,8 +167,9 @@ impl MappedRegion {
 
     fn advise(&self, span: Span, advice: Advice) {
         let span = span.widen(rustix::param::page_size() as u64);
-        assert!(span.fits(self.mapping.length() as u64), "{span:?} is not in a region of {} bytes", self.size);
-        let start = self.mapping.start().wrapping_add(span.offset as usize).cast();
+        let room = (self.mapping.length() - self.lead) as u64;
+        assert!(span.fits(room), "{span:?} is not in a region of {} bytes", self.size);
+        let start = self.mapping.start().wrapping_add(self.lead + span.offset as usize).cast();
         // SAFETY: the pages lie in the mapping (asserted), which lives as long as `self`. The advices that this file
         // names change no content.
         let _hint = unsafe { madvise(start, span.size as usize, advice) };
@@ -163,7 +179,7 @@ impl MappedRegion {
     #[inline]
     pub(crate) fn address(&self, offset: u64, size: u64) -> *mut u8 {
         assert!(Span::new(offset, size).fits(self.size), "{size} bytes at {offset} are not in a region of {} bytes", self.size);
-        self.mapping.start().wrapping_add(offset as usize)
+        self.mapping.start().wrapping_add(self.lead + offset as usize)
     }
 
     #[inline]

@@ -25,18 +25,28 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `size` bytes, rounded up to whole pages, from `file_offset` of `file`. `flags` beside the kind of sharing:
-    /// `MapFlags::SHARED`, or `MapFlags::SHARED_VALIDATE | MapFlags::SYNC`.
-    pub fn new(file: BorrowedFd<'_>, file_offset: u64, size: u64, protection: ProtFlags, flags: MapFlags) -> io::Result<Self> {
+    /// Maps `size` bytes, rounded up to whole grains, from `file_offset` of `file`, a multiple of the grain. `flags` are the
+    /// kind of sharing: `MapFlags::SHARED`, or `MapFlags::SHARED_VALIDATE | MapFlags::SYNC`. `grain` is the page size, but
+    /// for devices that are mapped in larger units; for those the kernel chooses an address that fits.
+    pub fn new(
+        file: BorrowedFd<'_>,
+        file_offset: u64,
+        size: u64,
+        grain: u64,
+        protection: ProtFlags,
+        flags: MapFlags,
+    ) -> io::Result<Self> {
         let page = rustix::param::page_size();
         let unusable = || io::Error::from(io::ErrorKind::InvalidInput);
-        let length = usize::try_from(size).ok().filter(|size| *size > 0).and_then(|size| size.checked_next_multiple_of(page));
+        let length = usize::try_from(grain).ok().and_then(|grain| usize::try_from(size).ok()?.checked_next_multiple_of(grain));
+        let length = length.filter(|_| size > 0);
         let length = length.filter(|length| *length <= isize::MAX as usize).ok_or_else(unusable)?;
         let offset_in_large_page = usize::try_from(file_offset % LARGE_PAGE as u64).map_err(|_| unusable())?;
         if !offset_in_large_page.is_multiple_of(page) || file_offset.checked_add(length as u64).is_none() {
             return Err(unusable());
         }
-        let place = if length < LARGE_PAGE { None } else { Some(Self::reserve(length, offset_in_large_page)?) };
+        let place =
+            if length < LARGE_PAGE || grain > page as u64 { None } else { Some(Self::reserve(length, offset_in_large_page)?) };
         let (at, flags) = match &place {
             None => (ptr::null_mut(), flags),
             Some(reserved) => (reserved.start.as_ptr(), flags | MapFlags::FIXED),

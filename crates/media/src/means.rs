@@ -1,6 +1,6 @@
 //! Which means make bytes durable: what the operator declares, held against what the medium is.
 
-use crate::{DeclaredPlatform, Durability, Means, PersistenceDomain};
+use crate::{DeclaredPlatform, DetectedDomain, Durability, Means, PersistenceDomain};
 
 /// What was found out about the place of a pool, without trusting anybody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub(crate) struct Medium {
     pub kind: MediumKind,
     /// Whether the processor can write cache lines back.
     pub can_write_back: bool,
+    /// What the kernel says that the memory under it keeps; `None` where it is none or nobody knows which.
+    pub domain: Option<DetectedDomain>,
 }
 
 /// How a file system keeps bytes, as far as durability depends on it.
@@ -22,6 +24,8 @@ pub(crate) enum MediumKind {
     CopyOnWrite,
     /// Mapped persistent memory (`MAP_SYNC` succeeded).
     Dax,
+    /// A device of persistent memory, without any file system.
+    Device,
     /// In pages, cached in memory.
     Pages,
 }
@@ -45,9 +49,22 @@ pub(crate) fn choose_means(medium: Medium, platform: DeclaredPlatform, durabilit
              turn copy-on-write off for the directory (chattr +C) and make or copy the files of the pool anew"
         )),
         (MediumKind::Pages | MediumKind::Dax, PersistenceDomain::PageFile) => Ok(Means::FileSync),
-        (MediumKind::Dax, PersistenceDomain::Dmp) if medium.can_write_back => Ok(Means::WriteBack),
-        (MediumKind::Dax, PersistenceDomain::Dmp) => Err("this processor cannot write cache lines back".to_owned()),
-        (MediumKind::Dax, PersistenceDomain::Mhp | PersistenceDomain::Wsp) => Ok(Means::Fence),
+        (MediumKind::Device, PersistenceDomain::PageFile) => {
+            Err("it is a device and has no pages to sync; declare dmp, or mhp where the platform saves its caches".to_owned())
+        }
+        (MediumKind::Dax | MediumKind::Device, PersistenceDomain::Dmp) if medium.can_write_back => Ok(Means::WriteBack),
+        (MediumKind::Dax | MediumKind::Device, PersistenceDomain::Dmp) => {
+            Err("this processor cannot write cache lines back".to_owned())
+        }
+        // The firmware knows better than a declaration that caches survive. Of a battery it knows nothing.
+        (MediumKind::Dax | MediumKind::Device, PersistenceDomain::Mhp)
+            if medium.domain == Some(DetectedDomain::MemoryController) =>
+        {
+            Err("its platform is declared mhp, but the kernel says that its persistence domain is memory_controller: stores that \
+                 are still in a cache would be lost; declare dmp"
+                .to_owned())
+        }
+        (MediumKind::Dax | MediumKind::Device, PersistenceDomain::Mhp | PersistenceDomain::Wsp) => Ok(Means::Fence),
         (
             MediumKind::Pages | MediumKind::CopyOnWrite,
             PersistenceDomain::Dmp | PersistenceDomain::Mhp | PersistenceDomain::Wsp,
@@ -64,12 +81,13 @@ mod tests {
     use crate::{Ddio, ReceiveBuffers};
 
     fn choose(kind: MediumKind, domain: PersistenceDomain, durability: Durability) -> Result<Means, String> {
-        let medium = Medium { file_system: "testfs", kind, can_write_back: true };
+        let medium = Medium { file_system: "testfs", kind, can_write_back: true, domain: None };
         let platform = DeclaredPlatform { persistence_domain: domain, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram };
         choose_means(medium, platform, durability)
     }
 
-    const KINDS: [MediumKind; 4] = [MediumKind::Volatile, MediumKind::CopyOnWrite, MediumKind::Dax, MediumKind::Pages];
+    const KINDS: [MediumKind; 5] =
+        [MediumKind::Volatile, MediumKind::CopyOnWrite, MediumKind::Dax, MediumKind::Device, MediumKind::Pages];
 
     #[test]
     fn a_pool_that_promises_to_survive_processes_only_needs_nothing() {
@@ -83,7 +101,7 @@ mod tests {
     /// The whole table: what is not in it is refused.
     #[test]
     fn power_is_promised_only_where_the_declared_domain_is_really_there() {
-        use MediumKind::{Dax, Pages};
+        use MediumKind::{Dax, Device, Pages};
         use PersistenceDomain::{Dmp, Mhp, PageFile, Wsp};
         let promised = [
             ((Pages, PageFile), Means::FileSync),
@@ -91,6 +109,9 @@ mod tests {
             ((Dax, Dmp), Means::WriteBack),
             ((Dax, Mhp), Means::Fence),
             ((Dax, Wsp), Means::Fence),
+            ((Device, Dmp), Means::WriteBack),
+            ((Device, Mhp), Means::Fence),
+            ((Device, Wsp), Means::Fence),
         ];
         for kind in KINDS {
             for domain in PersistenceDomain::ALL {
@@ -108,9 +129,28 @@ mod tests {
         assert!(refused.contains("testfs") && refused.contains("after a restart"), "{refused}");
     }
 
+    /// Needs the look at what the kernel says: a wrong declaration loses what is still in a cache.
+    #[test]
+    fn caches_are_not_believed_to_survive_where_the_kernel_says_that_they_do_not() {
+        for kind in [MediumKind::Dax, MediumKind::Device] {
+            let choose = |said, domain| {
+                let medium = Medium { file_system: "testfs", kind, can_write_back: true, domain: Some(said) };
+                let platform =
+                    DeclaredPlatform { persistence_domain: domain, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram };
+                choose_means(medium, platform, Durability::Power)
+            };
+            let refused = choose(DetectedDomain::MemoryController, PersistenceDomain::Mhp).unwrap_err();
+            assert!(refused.contains("memory_controller") && refused.contains("declare dmp"), "{refused}");
+            assert_eq!(choose(DetectedDomain::MemoryController, PersistenceDomain::Wsp), Ok(Means::Fence));
+            assert_eq!(choose(DetectedDomain::CpuCache, PersistenceDomain::Mhp), Ok(Means::Fence));
+            assert_eq!(choose(DetectedDomain::CpuCache, PersistenceDomain::Dmp), Ok(Means::WriteBack));
+            assert_eq!(choose(DetectedDomain::Unsaid, PersistenceDomain::Mhp), Ok(Means::Fence));
+        }
+    }
+
     #[test]
     fn without_a_write_back_instruction_dax_is_not_enough() {
-        let medium = Medium { file_system: "testfs", kind: MediumKind::Dax, can_write_back: false };
+        let medium = Medium { file_system: "testfs", kind: MediumKind::Dax, can_write_back: false, domain: None };
         let platform =
             DeclaredPlatform { persistence_domain: PersistenceDomain::Dmp, ddio: Ddio::Off, receive_buffers: ReceiveBuffers::Pm };
         assert!(choose_means(medium, platform, Durability::Power).is_err());

@@ -55,7 +55,8 @@ impl PersistentMapping {
         });
     }
 
-    fn make_durable(&self, spans: &[Span]) -> Result<(), PersistError> {
+    /// Makes `spans` durable now; see [`PersistentRegion::poll_persist`].
+    pub fn make_durable(&self, spans: &[Span]) -> Result<(), PersistError> {
         assert!(self.memory.writable() == Writable::Yes, "a region that is only inspected has nothing to persist");
         for span in spans {
             assert!(span.fits(self.memory.size()), "{span:?} is not in a region of {} bytes", self.memory.size());

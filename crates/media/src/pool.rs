@@ -28,6 +28,7 @@ use uuid::Uuid;
 use crate::pool::header::{Header, NoHeader, Place};
 use crate::{Backing, Blob, DeclaredPlatform, Durability, LogOptions, MediaError, PersistentRegion};
 
+pub(crate) use layout::MAGIC as HEADER_MAGIC;
 pub use layout::header_table;
 
 /// Smallest segment, in bytes: less would spend its space on headers and its time on leases.

@@ -8,6 +8,7 @@ use std::os::fd::AsFd as _;
 use rustix::fs::{IFlags, fstatfs, ioctl_getflags, ioctl_setflags};
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::detected_domain::domain_under;
 use crate::mapping::Mapping;
 use crate::means::{Medium, MediumKind};
 use crate::write_back::Processor;
@@ -47,7 +48,8 @@ pub(super) fn detect(log: &File) -> io::Result<Medium> {
     if kind == MediumKind::Pages && maps_persistent_memory(log) {
         kind = MediumKind::Dax;
     }
-    Ok(Medium { file_system, kind, can_write_back: Processor::detect().is_some() })
+    let domain = if kind == MediumKind::Dax { domain_under(log) } else { None };
+    Ok(Medium { file_system, kind, can_write_back: Processor::detect().is_some(), domain })
 }
 
 /// Turns copy-on-write off for an empty file, where that exists. What came of it [`detect`] sees.
@@ -66,7 +68,7 @@ fn magic(file: &File) -> io::Result<u64> {
 
 fn maps_persistent_memory(log: &File) -> bool {
     let page = rustix::param::page_size() as u64;
-    Mapping::new(log.as_fd(), 0, page, ProtFlags::READ | ProtFlags::WRITE, DIRECT).is_ok()
+    Mapping::new(log.as_fd(), 0, page, page, ProtFlags::READ | ProtFlags::WRITE, DIRECT).is_ok()
 }
 
 #[cfg(test)]

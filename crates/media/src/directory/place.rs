@@ -1,14 +1,16 @@
-//! What can be said of a directory before a pool is made in it.
+//! What can be said of a directory or a device before a pool is made in it.
 
 use std::fs::File;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, ftruncate, open};
 
-use crate::MediaError;
+use crate::device::{DEVICE_NAME, Facts, is_device};
 use crate::directory::medium::detect;
 use crate::error::failed;
 use crate::means::MediumKind;
+use crate::write_back::Processor;
+use crate::{DetectedDomain, MediaError};
 
 /// How a file system keeps bytes, as far as durability depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +21,11 @@ pub enum Keeping {
     CopyOnWrite,
     /// In pages, cached in memory.
     Pages,
-    /// In mapped persistent memory: `MAP_SYNC` succeeded on a file there.
+    /// In mapped persistent memory: `MAP_SYNC` succeeded on a file there, or it is a device of it.
     Direct,
 }
 
-/// What the kernel answered about a directory. Nothing here is inferred from names.
+/// What the kernel answered about a place. Nothing here is inferred from names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Type of the file system ("ext4"), or "this file system" for one that is not known here.
@@ -32,10 +34,18 @@ pub struct Place {
     pub keeping: Keeping,
     /// Whether the processor has an instruction that writes cache lines back.
     pub can_write_back: bool,
+    /// What the kernel says that the memory under it keeps; `None` where it is none, or the kernel does not say which.
+    pub domain: Option<DetectedDomain>,
 }
 
-/// Looks at `directory`: makes a file without a name in it, maps it, and lets it go.
+/// Looks at `directory`: makes a file without a name in it, maps it, and lets it go. Of a device only what the kernel says
+/// is looked at.
 pub fn examine(directory: &Path) -> Result<Place, MediaError> {
+    if is_device(directory) {
+        let can_write_back = Processor::detect().is_some();
+        let domain = Some(Facts::of(directory)?.domain);
+        return Ok(Place { file_system: DEVICE_NAME, keeping: Keeping::Direct, can_write_back, domain });
+    }
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let file = open(directory, flags, Mode::RUSR | Mode::WUSR).map_err(failed("making a file in", directory))?;
     ftruncate(&file, rustix::param::page_size() as u64).map_err(failed("growing a file in", directory))?;
@@ -44,9 +54,9 @@ pub fn examine(directory: &Path) -> Result<Place, MediaError> {
         MediumKind::Volatile => Keeping::Volatile,
         MediumKind::CopyOnWrite => Keeping::CopyOnWrite,
         MediumKind::Pages => Keeping::Pages,
-        MediumKind::Dax => Keeping::Direct,
+        MediumKind::Dax | MediumKind::Device => Keeping::Direct,
     };
-    Ok(Place { file_system: medium.file_system, keeping, can_write_back: medium.can_write_back })
+    Ok(Place { file_system: medium.file_system, keeping, can_write_back: medium.can_write_back, domain: medium.domain })
 }
 
 #[cfg(test)]
@@ -59,6 +69,12 @@ mod tests {
         let place = examine(directory.path()).unwrap();
         assert_ne!(place.keeping, Keeping::Direct, "tests do not run on persistent memory");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_device_that_is_no_persistent_memory_is_an_error_with_its_name() {
+        let error = examine(Path::new("/dev/null")).unwrap_err().to_string();
+        assert!(error.contains("/dev/null"), "{error}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::directory::HEADER_COPY_SIZE;
 
 /// First bytes of every pool header, of any version.
-pub(super) const MAGIC: [u8; 8] = *b"stonpool";
+pub(crate) const MAGIC: [u8; 8] = *b"stonpool";
 /// The newest format that this program reads and the one that it writes.
 pub(super) const VERSION: u32 = 1;
 

@@ -4,5 +4,6 @@ mod damage;
 mod full_medium;
 #[path = "../../src/not_run.rs"]
 mod not_run;
+mod persistent_memory;
 mod pool;
 mod support;

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use stonecast_base::Span;
 use stonecast_media::{
-    Blob, CAPACITY_MAX, DirectoryBacking, Durability, Means, MediaError, PersistenceDomain, SEGMENT_SIZE_MAX, persist,
+    Backing as _, Blob, CAPACITY_MAX, DirectoryBacking, Durability, Means, MediaError, PersistenceDomain, SEGMENT_SIZE_MAX,
+    persist,
 };
 
 use crate::not_run::not_run;

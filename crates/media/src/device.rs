@@ -1,0 +1,305 @@
+//! A pool on a device that *is* persistent memory: a character device of persistent memory (`/dev/dax0.0`), mapped whole.
+//!
+//! ```text
+//!   0            header, first copy                 4096
+//!   4 KiB        header, second copy                4096
+//!   8 KiB        device record                      64       state of the device, process that serves
+//!   64 KiB       prepared map                       512 KiB  one bit for 256 KiB of log
+//!   2 MiB        log                                capacity
+//!   2 MiB + capacity                                checkpoint, two slots of equal size, to the end of the device
+//! ```
+//!
+//! There is no file system: no names, no holes, no `write`. So what a directory gets from it is here:
+//! - *Creation is whole or not at all*: the state in the device record is one word, *pool* only when everything before it
+//!   was written back. A crash leaves *creating*, which the next creation starts over.
+//! - *Unprepared bytes read as zero*: the log is cleared when the pool is created, at the speed of memory. What was
+//!   prepared since is kept in the prepared map, so that a restart looks at nothing else.
+//! - *A checkpoint is replaced whole*: it goes into the slot that holds the older one ([`slots`]).
+//! - *Locks* are those of the device's inode: a lock of an open file description for the server, and `flock` on the
+//!   description that is mapped, which all clients share.
+//!
+//! Everything but the log is written back line by line, whatever the pool's means are: it is little, and rarely written.
+
+mod facts;
+mod lock;
+mod metadata;
+mod slots;
+
+use std::cell::{OnceCell, RefCell};
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::mm::MapFlags;
+use stonecast_base::{MIB, Span};
+
+use crate::device::lock::Lock;
+use crate::device::metadata::{METADATA_SIZE, Metadata, State};
+use crate::device::slots::Slots;
+use crate::directory::boot_identifier;
+use crate::error::failed;
+use crate::mapped_region::{MappedRegion, Sealing, Writable};
+use crate::means::{Medium, MediumKind, choose_means};
+use crate::persistent_mapping::{Mechanism, PersistentMapping};
+use crate::write_back::Processor;
+use crate::{Backing, Blob, LogOptions, Means, MediaError, Persisted, PersistentRegion, Prepared, Region};
+
+pub(crate) use facts::{Facts, alignment_of, is_device};
+
+/// What messages call the kind of place.
+pub(crate) const DEVICE_NAME: &str = "a device of persistent memory";
+
+/// This share of a device is left for checkpoints where nobody says how large the log is.
+const CHECKPOINT_SHARE: u64 = 16;
+
+/// A device that holds a pool, or is to hold one. One value per process that serves it.
+#[derive(Debug)]
+pub struct DeviceBacking {
+    path: PathBuf,
+    facts: Facts,
+    metadata: Metadata,
+    power_cycle: u128,
+    log: OnceCell<Log>,
+    /// `None`: this process inspects.
+    lock: Option<Lock>,
+    /// The first header copy of a pool that is being created, until the second one comes.
+    first_copy_stored: RefCell<bool>,
+}
+
+#[derive(Debug)]
+struct Log {
+    region: Rc<PersistentMapping>,
+    slots: Slots,
+    earlier_writers_are_gone: bool,
+}
+
+impl DeviceBacking {
+    /// Takes a device for a new pool. It must hold none, and nothing else either.
+    pub fn create(path: &Path) -> Result<Self, MediaError> {
+        let backing = Self::new(path, Facts::of(path)?, true)?;
+        backing.check_creatable()?;
+        Ok(backing)
+    }
+
+    /// Opens a device to serve the pool on it.
+    pub fn open(path: &Path) -> Result<Self, MediaError> {
+        let facts = Facts::of(path)?;
+        // Before anything is locked or noted: the device may have nothing to do with pools.
+        Self::new(path, facts, false)?.check_has_pool()?;
+        let backing = Self::new(path, facts, true)?;
+        backing.check_has_pool()?;
+        Ok(backing)
+    }
+
+    /// Opens a device to look at the pool on it, changing nothing, also while a server has it.
+    pub fn inspect(path: &Path) -> Result<Self, MediaError> {
+        let backing = Self::new(path, Facts::of(path)?, false)?;
+        backing.check_has_pool()?;
+        Ok(backing)
+    }
+
+    fn new(path: &Path, facts: Facts, serve: bool) -> Result<Self, MediaError> {
+        if facts.size < 2 * METADATA_SIZE {
+            let reason = "it is smaller than 4 MiB";
+            return Err(MediaError::Unsuitable { path: path.to_owned(), reason });
+        }
+        let metadata = Metadata::new(map(path, 0, METADATA_SIZE, serve)?);
+        let lock = if serve { Some(Lock::acquire(path, &metadata)?) } else { None };
+        let power_cycle = boot_identifier()?;
+        let first_copy_stored = RefCell::new(false);
+        Ok(Self { path: path.to_owned(), facts, metadata, power_cycle, log: OnceCell::new(), lock, first_copy_stored })
+    }
+
+    fn check_has_pool(&self) -> Result<(), MediaError> {
+        match self.metadata.state() {
+            State::Pool => Ok(()),
+            State::Creating | State::Empty | State::Foreign => Err(MediaError::NotFound { path: self.path.clone() }),
+        }
+    }
+
+    fn check_creatable(&self) -> Result<(), MediaError> {
+        match self.metadata.state() {
+            State::Pool => Err(MediaError::Exists { path: self.path.clone() }),
+            // What a crash during a creation left is nobody's.
+            State::Creating | State::Empty => Ok(()),
+            State::Foreign => Err(MediaError::Unsuitable {
+                path: self.path.clone(),
+                reason: "it holds data that are no pool; if nobody needs them, clear its first 2 MiB (daxio --zero)",
+            }),
+        }
+    }
+
+    fn opened_log(&self) -> &Log {
+        self.log.get().expect("the pool opens the log first")
+    }
+
+    /// The means of the pool, or why it cannot have any.
+    fn means(&self, options: LogOptions) -> Result<Means, MediaError> {
+        let medium = Medium {
+            file_system: DEVICE_NAME,
+            kind: MediumKind::Device,
+            can_write_back: Processor::detect().is_some(),
+            domain: Some(self.facts.domain),
+        };
+        choose_means(medium, options.platform, options.durability)
+            .map_err(|reason| MediaError::CannotPromise { path: self.path.clone(), reason })
+    }
+
+    fn serve_log(&self, options: LogOptions) -> Result<Log, MediaError> {
+        let mechanism = match self.means(options)? {
+            Means::WriteBack => {
+                let processor = Processor::detect().expect("the means was chosen because the processor has the instruction");
+                Mechanism::WriteBack(processor)
+            }
+            Means::Fence => Mechanism::Fence,
+            Means::Process => Mechanism::Process,
+            Means::FileSync => unreachable!("a device is never synced"),
+        };
+        let file = open(&self.path, true)?;
+        // As with the log of a directory: clients that map the device through this description share its lock, and the
+        // kernel keeps it until the last mapping is gone.
+        let earlier_writers_are_gone = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        flock(&file, FlockOperation::NonBlockingLockShared).map_err(failed("locking", &self.path))?;
+        let memory = MappedRegion::map(file.into(), METADATA_SIZE, options.capacity, Writable::Yes);
+        let region = Rc::new(PersistentMapping::new(memory.map_err(failed("mapping", &self.path))?, mechanism));
+        let fresh = self.metadata.state() != State::Pool;
+        if fresh {
+            self.metadata.set_state(State::Creating);
+            self.metadata.note_process(std::process::id());
+            self.metadata.clear();
+            clear(&region);
+        }
+        let slots = self.slots(options.capacity, true)?;
+        if fresh {
+            slots.clear();
+        }
+        Ok(Log { region, slots, earlier_writers_are_gone })
+    }
+
+    fn inspect_log(&self, options: LogOptions) -> Result<Log, MediaError> {
+        let region =
+            Rc::new(PersistentMapping::new(map(&self.path, METADATA_SIZE, options.capacity, false)?, Mechanism::Process));
+        Ok(Log { region, slots: self.slots(options.capacity, false)?, earlier_writers_are_gone: true })
+    }
+
+    fn slots(&self, capacity: u64, serve: bool) -> Result<Slots, MediaError> {
+        let offset = METADATA_SIZE + capacity;
+        Ok(Slots::new(map(&self.path, offset, self.facts.size - offset, serve)?))
+    }
+}
+
+impl Backing for DeviceBacking {
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn place(&self) -> PathBuf {
+        self.path.clone()
+    }
+
+    fn capacity_max(&self, segment_size: u64) -> Option<u64> {
+        let room = self.facts.size.saturating_sub(METADATA_SIZE);
+        let room = room - room / CHECKPOINT_SHARE;
+        Some(room - room.checked_rem(segment_size).unwrap_or(0))
+    }
+
+    fn in_use_by(&self) -> Option<u32> {
+        lock::holder(&self.path, &self.metadata)
+    }
+
+    fn locate(&self, blob: Blob) -> (String, u64) {
+        let offset = match blob {
+            Blob::HeaderFirst | Blob::HeaderSecond => metadata::header_offset(blob),
+            Blob::Checkpoint => self.log.get().map_or(0, |log| METADATA_SIZE + log.region.size()),
+        };
+        (self.name(), offset)
+    }
+
+    fn open_log(&self, options: LogOptions) -> Result<Rc<dyn PersistentRegion>, MediaError> {
+        assert!(self.log.get().is_none(), "the log is opened once");
+        let room = self.facts.size.saturating_sub(METADATA_SIZE + Slots::SIZE_MIN);
+        if options.capacity > room {
+            return Err(MediaError::NoSpace { path: self.path.clone(), size: options.capacity });
+        }
+        let log = if self.lock.is_some() { self.serve_log(options)? } else { self.inspect_log(options)? };
+        let region = Rc::clone(&log.region);
+        self.log.set(log).expect("nobody else opens it meanwhile");
+        Ok(region)
+    }
+
+    fn prepare(&self, span: Span) -> Result<Prepared, MediaError> {
+        assert!(self.lock.is_some(), "who only inspects prepares nothing");
+        let size = self.opened_log().region.size();
+        assert!(span.fits(size), "{span:?} is not in a log of {size} bytes");
+        self.metadata.mark_prepared(span);
+        Ok(Prepared::Ready)
+    }
+
+    fn occupied(&self) -> Result<Vec<Span>, MediaError> {
+        Ok(self.metadata.prepared(self.opened_log().region.size()))
+    }
+
+    fn load(&self, blob: Blob) -> Result<Option<Vec<u8>>, MediaError> {
+        Ok(match blob {
+            Blob::Checkpoint => self.opened_log().slots.load(),
+            Blob::HeaderFirst | Blob::HeaderSecond if self.metadata.state() == State::Pool => Some(self.metadata.header(blob)),
+            Blob::HeaderFirst | Blob::HeaderSecond => None,
+        })
+    }
+
+    fn store(&self, blob: Blob, bytes: &[u8]) -> Result<Persisted, MediaError> {
+        assert!(self.lock.is_some(), "who only inspects stores nothing");
+        if blob == Blob::Checkpoint {
+            self.opened_log().slots.store(bytes);
+            return Ok(Persisted::assertion());
+        }
+        self.metadata.set_header(blob, bytes);
+        if self.metadata.state() == State::Creating {
+            let first_was_stored = self.first_copy_stored.replace(true);
+            if first_was_stored {
+                self.metadata.set_state(State::Pool);
+            }
+        }
+        Ok(Persisted::assertion())
+    }
+
+    fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
+        let memory = MappedRegion::create_memory(name, size, Sealing::FutureWrite);
+        Ok(Rc::new(memory.map_err(failed("creating memory for", Path::new(name)))?))
+    }
+
+    fn earlier_writers_are_gone(&self) -> bool {
+        self.opened_log().earlier_writers_are_gone
+    }
+
+    fn power_cycle(&self) -> u128 {
+        self.power_cycle
+    }
+}
+
+fn open(path: &Path, writable: bool) -> Result<File, MediaError> {
+    OpenOptions::new().read(true).write(writable).open(path).map_err(failed("opening", path))
+}
+
+fn map(path: &Path, offset: u64, size: u64, writable: bool) -> Result<MappedRegion, MediaError> {
+    let file = open(path, writable)?;
+    let access = if writable { Writable::Yes } else { Writable::No };
+    MappedRegion::map_with(file.into(), offset, size, access, MapFlags::SHARED).map_err(failed("mapping", path))
+}
+
+/// Fills a log with zeros, whatever was there, and makes them durable.
+fn clear(log: &PersistentMapping) {
+    let zeros = vec![0; MIB as usize];
+    let mut offset = 0;
+    while offset < log.size() {
+        let size = (log.size() - offset).min(MIB);
+        log.write(offset, &zeros[..size as usize]);
+        let done = log.make_durable(&[Span::new(offset, size)]);
+        done.expect("memory cannot fail to take stores");
+        offset += size;
+    }
+}
+
+#[cfg(test)]
+mod tests;
