@@ -39,9 +39,10 @@ pub struct Arguments {
 pub enum Command {
     /// Serves a pool until SIGTERM or SIGINT; a second signal stops at once.
     #[command(after_help = "\
-Example: serve a pool of 8 GiB on an ordinary disk; one in volatile memory; one to Redis clients, with metrics
+Example: serve a pool of 8 GiB on an ordinary disk; one in volatile memory; one on a device of persistent memory; one to Redis clients, with metrics
   stonecast serve --data /srv/stonecast --capacity 8GiB
   stonecast serve --data /dev/shm/cache --durability process
+  stonecast serve --data /dev/dax0.0 --listen shm:./socket
   stonecast serve --resp 127.0.0.1:6380 --admin 127.0.0.1:9180
 
 An address that other machines reach needs a password or TLS
@@ -129,7 +130,7 @@ pub struct Connection {
 /// `serve`.
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// Folder of the pool, created if it is not there [default: ./stonecast-data].
+    /// Folder of the pool, created if it is not there, or device of persistent memory [default: ./stonecast-data].
     #[arg(long, value_name = "DIR", env = "STONECAST_DATA")]
     pub data: Option<PathBuf>,
     /// Where to listen, shm:PATH; may be given more than once [default: shm:DIR/socket].
@@ -138,7 +139,8 @@ pub struct Serve {
     /// What acknowledged writes survive; for a pool that exists, what it was created with [default: power].
     #[arg(long, value_enum, env = "STONECAST_DURABILITY")]
     pub durability: Option<DurabilityArgument>,
-    /// What the memory under the pool survives; declared at creation, never guessed [default: page-file].
+    /// What the memory under the pool survives; declared at creation, never guessed [default: page-file, for a device what
+    /// the kernel says of it].
     #[arg(long, value_enum, env = "STONECAST_PLATFORM")]
     pub platform: Option<PlatformArgument>,
     /// Size of a new pool, such as 512MiB or 8GiB [default: 1GiB].
@@ -245,7 +247,7 @@ pub struct Stat {
 /// `inspect` and `verify`.
 #[derive(Debug, Args)]
 pub struct Offline {
-    /// Folder of the pool.
+    /// Folder of the pool, or device of persistent memory.
     #[arg(value_name = "DIR")]
     pub data: PathBuf,
     /// Prints JSON, one object a line.

@@ -1,6 +1,7 @@
 //! Values that are typed on the command line or written in the configuration file.
 
 use std::fmt;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,10 +17,19 @@ pub enum Address {
 }
 
 impl Address {
-    /// The socket of the pool in `data`, where nothing else was said.
+    /// The socket of the pool in `data`, where nothing else was said: in its folder, or, for a device, which has none,
+    /// under the device's name in `/run`.
     pub fn of_pool(data: &Path) -> Self {
-        Self::SharedMemory(data.join("socket"))
+        match data.file_name().filter(|_| is_device(data)) {
+            Some(name) => Self::SharedMemory(Path::new("/run").join(format!("stonecast-{}", name.display()))),
+            None => Self::SharedMemory(data.join("socket")),
+        }
     }
+}
+
+/// Whether a pool at `data` is one on a device.
+pub fn is_device(data: &Path) -> bool {
+    std::fs::metadata(data).is_ok_and(|status| status.file_type().is_char_device())
 }
 
 impl FromStr for Address {

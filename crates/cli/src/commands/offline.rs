@@ -1,11 +1,9 @@
 //! `inspect` and `verify`: a pool without a server, read and never changed.
 
-use std::rc::Rc;
-
 use serde::Serialize;
 use stonecast_base::Corruption;
 use stonecast_log::{Finding, LogFormat, Secret, SegmentVerdict, UNIT_SIZE, walk_segment};
-use stonecast_media::{DirectoryBacking, MediaError, OpenMode, Pool};
+use stonecast_media::{MediaError, OpenMode, Pool, inspect_backing};
 use stonecast_store_direct::verify as verify_pool;
 
 use crate::arguments::Offline;
@@ -71,9 +69,9 @@ struct Summary {
 
 /// Shows a pool.
 pub fn inspect(flags: &Offline) -> Result<(), Failure> {
-    let backing = DirectoryBacking::inspect(&flags.data)?;
+    let backing = inspect_backing(&flags.data)?;
     let served_by = backing.in_use_by();
-    let (pool, _) = Pool::open(Rc::new(backing), OpenMode::Inspect)?;
+    let (pool, _) = Pool::open(backing, OpenMode::Inspect)?;
     let checked = verify_pool(&pool, &mut |_, _| {})?;
     let report = PoolReport {
         uuid: pool.uuid().to_string(),
@@ -161,14 +159,14 @@ fn rows(report: &PoolReport) -> Vec<(&'static str, String)> {
 
 /// Checks a pool.
 pub fn verify(flags: &Offline) -> Result<(), Failure> {
-    let backing = DirectoryBacking::inspect(&flags.data)?;
+    let backing = inspect_backing(&flags.data)?;
     if let Some(process) = backing.in_use_by() {
         let data = flags.data.display();
         return Err(Failure::operation(format!(
             "{data} is in use by process {process}, which changes it; stop that server first"
         )));
     }
-    let (pool, repairable) = match Pool::open(Rc::new(backing), OpenMode::Inspect) {
+    let (pool, repairable) = match Pool::open(backing, OpenMode::Inspect) {
         Ok(opened) => opened,
         Err(MediaError::Corrupt(damage)) => return stop_at(flags.json, &[damage]),
         Err(MediaError::HeaderLost { first, second }) => return stop_at(flags.json, &[first, second]),

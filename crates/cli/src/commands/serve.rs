@@ -12,8 +12,8 @@ use stonecast_fabric::{BusyPoll, Device, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_gateway::GatewayHandle;
 use stonecast_media::{
-    Backing, Ddio, DeclaredPlatform, DirectoryBacking, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions,
-    ReceiveBuffers, Repair, SEGMENT_SIZE_DEFAULT,
+    Backing, Ddio, DeclaredPlatform, DetectedDomain, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions,
+    ReceiveBuffers, Repair, SEGMENT_SIZE_DEFAULT, create_backing, detect_domain, open_backing,
 };
 use stonecast_store_direct::{ClientPolicy, RecoveryReport, Server, ServerOptions};
 
@@ -22,7 +22,7 @@ use crate::configuration::{CAPACITY, Serving};
 use crate::failure::Failure;
 use crate::output::{say, size};
 use crate::signals::Stop;
-use crate::values::Size;
+use crate::values::{Size, is_device};
 
 /// How long a server looks for work before it sleeps: longer than a client that has its answer takes to ask again, so
 /// that only a client that pauses pays for a wake-up.
@@ -91,38 +91,55 @@ fn addresses_of(gateway: &GatewayHandle) -> impl Iterator<Item = String> {
     resp.into_iter().chain(admin)
 }
 
-/// The pool in the folder, and what was repaired when it was opened.
+/// The pool in the folder or on the device, and what was repaired when it was opened.
 fn open_or_create(serving: &Serving) -> Result<(Pool, Vec<Repair>), Failure> {
-    let backing = match DirectoryBacking::open(&serving.data) {
+    let backing = match open_backing(&serving.data) {
         Ok(backing) => backing,
         Err(MediaError::NotFound { .. }) => {
-            let backing: Rc<dyn Backing> = Rc::new(DirectoryBacking::create(&serving.data)?);
-            return Ok((Pool::create(backing, options_of(serving)?)?, Vec::new()));
+            let backing = create_backing(&serving.data)?;
+            let options = options_of(serving, &*backing)?;
+            return Ok((Pool::create(backing, options)?, Vec::new()));
         }
         Err(error) => return Err(error.into()),
     };
-    let (pool, repairs) = Pool::open(Rc::new(backing), OpenMode::Serve)?;
+    let (pool, repairs) = Pool::open(backing, OpenMode::Serve)?;
     check_against(serving, &pool)?;
     Ok((pool, repairs))
 }
 
 /// What a new pool is made with.
-fn options_of(serving: &Serving) -> Result<PoolOptions, Failure> {
+fn options_of(serving: &Serving, backing: &dyn Backing) -> Result<PoolOptions, Failure> {
     let durability = durability_of(serving.durability.unwrap_or(DurabilityArgument::Power));
     let persistence_domain = match serving.platform {
         Some(platform) => domain_of(platform),
         None if durability == Durability::Process => PersistenceDomain::Volatile,
+        None if is_device(&serving.data) => detected(&serving.data)?,
         None => PersistenceDomain::PageFile,
     };
     let mut entropy = [0; 64];
     fs::File::open("/dev/urandom")?.read_exact(&mut entropy)?;
     let segment_size = serving.segment_size.map_or(SEGMENT_SIZE_DEFAULT, |size| size.0);
     Ok(PoolOptions {
-        capacity: whole_segments(serving.capacity.unwrap_or(CAPACITY), segment_size),
+        capacity: match (serving.capacity, backing.capacity_max(segment_size)) {
+            (None, Some(capacity)) => capacity,
+            (said, _) => whole_segments(said.unwrap_or(CAPACITY), segment_size),
+        },
         segment_size,
         platform: DeclaredPlatform { persistence_domain, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram },
         durability,
         entropy,
+    })
+}
+
+/// What the kernel says of the device, where nobody declares it.
+fn detected(device: &Path) -> Result<PersistenceDomain, Failure> {
+    let said = detect_domain(device).and_then(DetectedDomain::declared);
+    said.ok_or_else(|| {
+        Failure::operation(format!(
+            "the kernel does not say what {} keeps when the power goes; say it with --platform (dmp: what was written back, \
+             mhp: caches too, wsp: everything)",
+            device.display()
+        ))
     })
 }
 

@@ -11,6 +11,7 @@ mod gateway;
 mod idle;
 mod interface;
 mod kill;
+mod power_cuts;
 mod refusals;
 mod remotelog;
 mod round_trip;

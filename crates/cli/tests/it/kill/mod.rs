@@ -17,9 +17,9 @@
 //! key wins, one that forgets tombstones, sequence numbers that start again. What power loss takes is for tests on a
 //! medium that can lose it.
 
-mod model;
+pub mod model;
 mod notes;
-mod work;
+pub mod work;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -214,7 +215,12 @@ impl Server {
 
     /// The socket itself.
     pub fn socket(&self) -> PathBuf {
-        self.data.join("socket")
+        // A device has no folder for it.
+        let is_device = std::fs::metadata(&self.data).is_ok_and(|status| status.file_type().is_char_device());
+        match self.data.file_name().filter(|_| is_device) {
+            Some(name) => Path::new("/run").join(format!("stonecast-{}", name.display())),
+            None => self.data.join("socket"),
+        }
     }
 
     /// Runs a client command against it.

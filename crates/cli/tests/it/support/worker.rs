@@ -16,7 +16,7 @@ pub fn as_worker() -> Option<String> {
 pub fn start_worker(test: &str, work: &str, words: &Path) -> Worker {
     let words = std::fs::OpenOptions::new().create(true).append(true).open(words).expect("the file for words opens");
     let mut command = Command::new(std::env::current_exe().expect("a test knows its program"));
-    command.args(["--exact", test, "--nocapture"]).env(WORK, work);
+    command.args(["--exact", test, "--nocapture", "--include-ignored"]).env(WORK, work);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(words).spawn().expect("the test binary starts");
     Worker { child }
 }
