@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use crate::metadata::Metadata;
 use crate::step::{cargo, check, tests};
 use crate::tally::{NotRunFile, Outcome, Tally, minutes};
-use crate::{debian, doc_tables, layers, source_rules};
+use crate::{debian, doc_tables, guest, layers, source_rules};
 
 /// The package with the binary, whose integration tests start real processes.
 const BINARY_PACKAGE: &str = "stonecast";
@@ -53,6 +53,7 @@ const STEPS: &[Step] = &[
     },
     Step { name: "fuzz", what: "hostile bytes at the decoder of the gateway, for a minute", run: fuzz },
     Step { name: "end-to-end", what: "real processes, killed and restarted, release build", run: end_to_end },
+    Step { name: "guest", what: "persistent memory and power cuts in an emulated machine", run: in_a_guest },
 ];
 
 /// Prints the names of the steps.
@@ -194,6 +195,10 @@ fn end_to_end(at: &Surroundings) -> Result<Outcome> {
     debian::ensure_package_lists();
     debian::ensure_program("redis-benchmark", "redis-tools");
     tests(at.cargo(&["test", "--release", "--package", BINARY_PACKAGE, "--locked", "--no-fail-fast"]), &at.not_run)
+}
+
+fn in_a_guest(at: &Surroundings) -> Result<Outcome> {
+    guest::outcome(&at.metadata, &guest::Options::default())
 }
 
 impl Surroundings {

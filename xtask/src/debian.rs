@@ -44,6 +44,12 @@ fn has_libclang() -> bool {
     })
 }
 
+/// Whether this machine runs Debian: other distributions have other packages and other keys.
+pub fn is_debian() -> bool {
+    let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    text.lines().any(|line| line == "ID=debian")
+}
+
 fn runs(program: &str) -> bool {
     let status = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())

@@ -9,12 +9,14 @@
 //! | `metadata.rs` | the workspace as `cargo metadata` tells it |
 //! | `layers.rs` | which crate may name which |
 //! | `source_rules.rs`, `lexer.rs` | what source text may not contain, and where |
+//! | `guest/` | jobs in an emulated machine: persistent memory, real verbs, power cuts |
 //! | `doc_tables.rs` | tables of the documentation that are printed from facts |
 #![forbid(unsafe_code)]
 
 mod ci;
 mod debian;
 mod doc_tables;
+mod guest;
 mod layers;
 mod lexer;
 mod metadata;
@@ -54,6 +56,24 @@ enum Command {
     },
     /// Runs real Redis clients against the gateway, each installed in a pinned version.
     Conformance,
+    /// Runs what needs a machine of its own in an emulated one: persistent memory, real verbs, power cuts.
+    Guest {
+        /// Only these jobs.
+        #[arg(long, value_name = "NAME")]
+        only: Vec<String>,
+        /// How often the power is cut.
+        #[arg(long, value_name = "COUNT")]
+        cuts: Option<u32>,
+        /// Where the moments of power cuts come from [default: the clock].
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Builds programs with the dev profile: sooner built, slower.
+        #[arg(long)]
+        dev: bool,
+        /// Takes the programs that the last run left.
+        #[arg(long)]
+        no_build: bool,
+    },
     /// Checks which crate names which, and what source text may not contain.
     Layers,
     /// Checks the tables of the documentation that are printed from facts.
@@ -86,6 +106,7 @@ fn run(command: Command) -> Result<bool> {
         Command::Ci { steps, list: false } => ci::run(&steps),
         Command::Bench { arguments } => ci::bench(&arguments),
         Command::Conformance => ci::run(&["conformance".to_owned()]),
+        Command::Guest { only, cuts, seed, dev, no_build } => guest::run(&guest::Options { cuts, only, seed, dev, no_build }),
         Command::Layers => {
             let findings = ci::layer_findings()?;
             findings.iter().for_each(|finding| eprintln!("{finding}"));

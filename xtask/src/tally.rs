@@ -106,8 +106,14 @@ impl Tally {
             let counts = format!("{} passed, {} failed", outcome.passed, outcome.failed);
             report += &format!("{verdict}  {step:<12} {:>8}  {counts}\n", minutes(*time));
         }
-        let not_run: Vec<_> = self.steps.iter().flat_map(|(_, _, outcome)| &outcome.not_run).collect();
         report += &format!("\ntotal time {}\n", minutes(self.steps.iter().map(|(_, time, _)| *time).sum()));
+        report + &self.closing()
+    }
+
+    /// What was not run, and the closing line.
+    pub fn closing(&self) -> String {
+        let mut report = String::new();
+        let not_run: Vec<_> = self.steps.iter().flat_map(|(_, _, outcome)| &outcome.not_run).collect();
         if !not_run.is_empty() {
             report += &format!("\n{} not run on this machine:\n", not_run.len());
             not_run.iter().for_each(|(name, reason)| report += &format!("not run: {name} ({reason})\n"));

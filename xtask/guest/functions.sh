@@ -1,0 +1,124 @@
+# What the scripts of jobs have at hand.
+
+# load NAME: loads a module of the kernel and all that it needs.
+load() {
+    [ -e "/modules/$1.order" ] || return 0
+    while read -r module; do
+        [ -e "/sys/module/$module" ] || insmod "/modules/$module.ko" || return 1
+    done <"/modules/$1.order"
+}
+
+# case_ NAME COMMAND...: one case, passed if the command succeeds. What it prints is shown if it does not.
+case_() {
+    name=$1
+    shift
+    if "$@" >/tmp/case.output 2>&1; then
+        echo "case passed: $name"
+    else
+        echo "case failed: $name (status $?): $*"
+        tail -n 40 /tmp/case.output
+    fi
+}
+
+# refused NAME TEXT COMMAND...: passes if the command fails and says TEXT.
+refused() {
+    name=$1
+    text=$2
+    shift 2
+    if "$@" >/tmp/case.output 2>&1; then
+        echo "case failed: $name: it was not refused: $*"
+    elif grep -q -e "$text" /tmp/case.output; then
+        echo "case passed: $name"
+    else
+        echo "case failed: $name: it does not say \"$text\": $*"
+        tail -n 40 /tmp/case.output
+    fi
+}
+
+# load_nvdimm: loads what persistent memory needs.
+load_nvdimm() {
+    load nfit && load nd_pmem && load dax_pmem && load device_dax
+}
+
+# devdax REGION: a namespace of the region that programs map directly, /dev/dax*. One that an earlier boot made is found.
+devdax() {
+    [ -e "/dev/dax$1.0" ] && return
+    ndctl create-namespace -f -e "namespace$1.0" -m devdax >/tmp/ndctl.output 2>&1 || {
+        cat /tmp/ndctl.output
+        return 1
+    }
+}
+
+# fsdax REGION TYPE FOLDER: a file system on a namespace of the region, mounted so that mappings are the memory itself.
+# One that an earlier boot made is found.
+fsdax() {
+    load "$2"
+    mkdir -p "$3"
+    if ! [ -e "/dev/pmem$1" ] || ! grep -q fsdax "/sys/bus/nd/devices/namespace$1.0/mode" 2>/dev/null; then
+        ndctl create-namespace -f -e "namespace$1.0" -m fsdax >/tmp/ndctl.output 2>&1 || {
+            cat /tmp/ndctl.output
+            return 1
+        }
+    fi
+    mount -t "$2" -o dax=always "/dev/pmem$1" "$3" 2>/dev/null && return
+    case $2 in
+    ext4) mkfs.ext4 -q -b 4096 "/dev/pmem$1" ;;
+    xfs) mkfs.xfs -q -f -m reflink=0 "/dev/pmem$1" ;;
+    esac
+    mount -t "$2" -o dax=always "/dev/pmem$1" "$3"
+}
+
+# await SECONDS COMMAND...: waits until the command succeeds.
+await() {
+    tries=$(($1 * 10))
+    shift
+    while ! "$@" >/dev/null 2>&1; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || return 1
+        usleep 100000
+    done
+}
+
+# The shell would take its own `ip`, which knows less.
+ip() {
+    /usr/bin/ip "$@"
+}
+
+# soft_roce: two soft-RoCE devices, rxe0 at 10.9.0.1 and rxe1 at 10.9.0.2, at the two ends of one link. The kernel would
+# hand a packet between two addresses of its own straight over; these rules make it go over the link, where it can be lost.
+soft_roce() {
+    load ib_uverbs && load rdma_ucm && load rdma_rxe && load veth || return 1
+    ip link add end0 address 02:00:00:00:00:01 type veth peer name end1 address 02:00:00:00:00:02
+    echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter
+    for end in end0 end1; do
+        echo 1 >/proc/sys/net/ipv4/conf/$end/accept_local
+        echo 0 >/proc/sys/net/ipv4/conf/$end/rp_filter
+    done
+    ip addr add 10.9.0.1/24 dev end0
+    ip addr add 10.9.0.2/24 dev end1
+    ip link set end0 up
+    ip link set end1 up
+    ip route add 10.9.0.2 dev end0 src 10.9.0.1 table 101
+    ip route add 10.9.0.1 dev end1 src 10.9.0.2 table 102
+    ip rule add pref 1 iif lo from 10.9.0.1 to 10.9.0.2 lookup 101
+    ip rule add pref 2 iif lo from 10.9.0.2 to 10.9.0.1 lookup 102
+    ip rule add pref 100 lookup local
+    ip rule del pref 0
+    rdma link add rxe0 type rxe netdev end0 && rdma link add rxe1 type rxe netdev end1
+}
+
+# packets END: how many the end of the link has sent.
+packets() {
+    cat "/sys/class/net/$1/statistics/tx_packets"
+}
+
+# lose END PERCENT: loses packets that the end of the link sends.
+lose() {
+    load sch_netem
+    /usr/sbin/tc qdisc replace dev "$1" root netem loss "$2%"
+}
+
+# lose_nothing END
+lose_nothing() {
+    /usr/sbin/tc qdisc del dev "$1" root
+}

@@ -1,0 +1,167 @@
+//! Power cuts: machines that are killed at random moments under load, and booted again on the same media.
+//!
+//! ```text
+//!   series    media of zeros, then up to SERIES cuts, then one more boot that only looks
+//!   boot      the guest verifies each pool, serves it, exports it, loads it           (test binary of stonecast, inside)
+//!   cut       SIGKILL to the machine, mostly under load, now and then while it recovers
+//!   judge     notes of all boots against the newest export                            (the same binary, on this machine)
+//! ```
+//!
+//! A machine has several pools at once (*sites*), each on a medium of its own kind, so one cut meets all of them.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::guest::Bench;
+use crate::guest::machine::{Machine, Persistence, Running, create_medium};
+use crate::tally::Outcome;
+
+/// Cuts before the media are made anew.
+const SERIES: u32 = 20;
+/// Longest boot until all sites are under load.
+const BOOT_MAX: Duration = Duration::from_secs(300);
+/// Load lasts up to this long before a cut.
+const LOAD_MAX_MS: u64 = 1500;
+/// A cut during recovery comes up to this long after its start.
+const RECOVERY_MAX_MS: u64 = 2500;
+/// One cut of this many comes during recovery.
+const RECOVERY_SHARE: u64 = 5;
+const SCRIPT: &str = include_str!("../../guest/cuts.sh");
+const JUDGE: &str = "power_cuts::every_acknowledged_write_is_there_after_power_cuts";
+
+/// A kind of power-cut job: its machine and its sites.
+pub struct Cuts {
+    /// Of the job, for folders and messages.
+    pub name: &'static str,
+    /// Names of the sites, as the script knows them.
+    pub sites: &'static [&'static str],
+    /// Sizes of the persistent memory modules.
+    pub modules_mib: &'static [u64],
+    /// Size of the disk.
+    pub disk_mib: u64,
+}
+
+impl Cuts {
+    /// Cuts the power `count` times.
+    pub fn run(&self, bench: &Bench, count: u32) -> Result<Outcome> {
+        println!(
+            "seed {}: `cargo xtask guest --only {} --cuts {count} --seed {0}` cuts at the same moments",
+            bench.seed, self.name
+        );
+        let mut random = Random(bench.seed);
+        let mut outcome = Outcome::default();
+        let mut left = count;
+        while left > 0 {
+            let cuts = left.min(SERIES);
+            self.series(bench, cuts, &mut random, &mut outcome)?;
+            left -= cuts;
+        }
+        Ok(outcome)
+    }
+
+    fn series(&self, bench: &Bench, cuts: u32, random: &mut Random, outcome: &mut Outcome) -> Result<()> {
+        let job = bench.job_folder(self.name)?;
+        let mut modules = Vec::new();
+        for (index, mib) in self.modules_mib.iter().enumerate() {
+            modules.push(job.join(format!("module-{index}")));
+            create_medium(&modules[index], *mib)?;
+        }
+        let disk = job.join("disk-image");
+        create_medium(&disk, self.disk_mib)?;
+        for site in self.sites {
+            fs::create_dir_all(job.join(site)).with_context(|| format!("creating the folder of {site}"))?;
+        }
+        let machine = Machine {
+            image: bench.image()?,
+            memory_mib: 768,
+            persistence: Persistence::MemoryController,
+            modules,
+            disk: Some(disk),
+            job: job.clone(),
+            programs: bench.programs.folder.clone(),
+        };
+        for boot in 0..=cuts {
+            let last = boot == cuts;
+            fs::write(job.join("script"), self.script(boot, last)).context("writing the script")?;
+            let mut running = machine.start()?;
+            let moment = if last {
+                let status = running.finish(BOOT_MAX)?;
+                if status != 0 {
+                    bail!("the last boot failed with status {status}");
+                }
+                "nothing cut".to_owned()
+            } else {
+                self.cut(&mut running, boot, random)?
+            };
+            for site in self.sites {
+                match judge(bench, &job.join(site), boot) {
+                    Ok(words) => {
+                        println!("case passed: {site}: boot {boot}, {moment}: {words}");
+                        outcome.passed += 1;
+                    }
+                    Err(error) => {
+                        println!("case failed: {site}: boot {boot}, {moment}: {error:#}");
+                        outcome.failed += 1;
+                    }
+                }
+            }
+            if outcome.failed > 0 {
+                bail!("what the cut left is kept in {}", job.display());
+            }
+        }
+        // What is left of a series that passed is of no use, and large.
+        let _best_effort = fs::remove_dir_all(&job);
+        Ok(())
+    }
+
+    /// Waits for the moment, and cuts. Says when it was.
+    fn cut(&self, running: &mut Running, boot: u32, random: &mut Random) -> Result<String> {
+        // The first boot has nothing to recover, and the second must have something.
+        let in_recovery = boot > 0 && random.below(RECOVERY_SHARE) == 0;
+        let (sign, wait_ms) =
+            if in_recovery { ("opening", random.below(RECOVERY_MAX_MS)) } else { ("loading", random.below(LOAD_MAX_MS)) };
+        for site in self.sites {
+            running.wait_for(&format!("{site}/{sign}-{boot}"), BOOT_MAX)?;
+        }
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        running.cut_power()?;
+        Ok(format!("cut {wait_ms} ms after {sign}, {:.1} s after power-on", running.uptime().as_secs_f64()))
+    }
+
+    fn script(&self, boot: u32, last: bool) -> String {
+        let last = if last { "export STONECAST_LAST_BOOT=1\n" } else { "" };
+        let sites = self.sites.join(" ");
+        format!(". /functions.sh\nexport STONECAST_BOOT={boot}\n{last}sites='{sites}'\n{SCRIPT}")
+    }
+}
+
+/// Compares what a site's newest boot found with what was said before. The judge's words.
+fn judge(bench: &Bench, site: &Path, boot: u32) -> Result<String> {
+    let mut command = Command::new(bench.programs.path("cli-it"));
+    command.args(["--exact", JUDGE, "--ignored", "--nocapture"]).stdin(Stdio::null());
+    command.env("STONECAST_SITE", site).env("STONECAST_BOOT", boot.to_string());
+    let output = command.output().context("starting the judge")?;
+    let words = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        bail!("{words}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let said = words.lines().find(|line| line.starts_with("boot "));
+    Ok(said.context("the judge compared nothing")?.to_owned())
+}
+
+/// Moments that follow from a seed (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}

@@ -1,0 +1,101 @@
+//! The jobs: a machine, a script, a limit.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::guest::Bench;
+use crate::guest::cuts::Cuts;
+use crate::guest::machine::{Machine, Persistence, create_medium};
+use crate::guest::programs::Set;
+use crate::guest::report::outcome_of;
+use crate::tally::Outcome;
+
+/// A job.
+pub struct Job {
+    pub name: &'static str,
+    pub what: &'static str,
+    /// What it runs.
+    pub programs: &'static [Set],
+    pub run: fn(&Bench) -> Result<Outcome>,
+}
+
+/// Every job, in the order in which they run.
+pub const JOBS: &[Job] = &[
+    Job {
+        name: "memory-controller",
+        what: "pools on persistent memory whose platform saves what the memory controller has",
+        programs: &[Set::Binary, Set::Tests],
+        run: |bench| bench.script("memory-controller", include_str!("../../guest/memory-controller.sh"), &MEMORY_CONTROLLER),
+    },
+    Job {
+        name: "cpu-cache",
+        what: "pools on persistent memory whose platform saves its caches too",
+        programs: &[Set::Binary, Set::Tests],
+        run: |bench| bench.script("cpu-cache", include_str!("../../guest/cpu-cache.sh"), &CPU_CACHE),
+    },
+    Job {
+        name: "unsaid",
+        what: "pools on persistent memory of which nobody says what survives",
+        programs: &[Set::Binary],
+        run: |bench| bench.script("unsaid", include_str!("../../guest/unsaid.sh"), &UNSAID),
+    },
+    Job {
+        name: "power-cuts",
+        what: "machines killed under load and booted again",
+        programs: &[Set::Binary],
+        run: |bench| CUTS.run(bench, bench.cuts),
+    },
+];
+
+const CUTS: Cuts =
+    Cuts { name: "power-cuts", sites: &["devdax", "dax-file-system", "disk"], modules_mib: &[128, 160], disk_mib: 160 };
+
+/// What a script's machine has.
+struct Hardware {
+    persistence: Persistence,
+    /// Sizes of its persistent memory modules.
+    modules_mib: &'static [u64],
+    limit: Duration,
+}
+
+const MEMORY_CONTROLLER: Hardware =
+    Hardware { persistence: Persistence::MemoryController, modules_mib: &[128, 256], limit: Duration::from_secs(240) };
+
+const CPU_CACHE: Hardware = Hardware { persistence: Persistence::CpuCache, ..MEMORY_CONTROLLER };
+
+const UNSAID: Hardware = Hardware { persistence: Persistence::Unsaid, modules_mib: &[64], limit: Duration::from_secs(120) };
+
+/// What the scripts know of pools.
+const POOLS: &str = include_str!("../../guest/pools.sh");
+
+impl Bench {
+    /// Runs a script on a machine of its own.
+    fn script(&self, name: &str, script: &str, hardware: &Hardware) -> Result<Outcome> {
+        let job = self.job_folder(name)?;
+        fs::write(job.join("script"), format!(". /functions.sh\n{POOLS}{script}")).context("writing the script")?;
+        let mut modules = Vec::new();
+        for (index, mib) in hardware.modules_mib.iter().enumerate() {
+            let path = job.join(format!("module-{index}"));
+            create_medium(&path, *mib)?;
+            modules.push(path);
+        }
+        let machine = Machine {
+            image: self.image()?,
+            memory_mib: 1024,
+            persistence: hardware.persistence,
+            modules: modules.clone(),
+            disk: None,
+            job: job.clone(),
+            programs: self.programs.folder.clone(),
+        };
+        let status = machine.start()?.finish(hardware.limit)?;
+        for module in modules {
+            // Only space is at stake.
+            let _best_effort = fs::remove_file(module);
+        }
+        let text = |name: &str| String::from_utf8_lossy(&fs::read(job.join(name)).unwrap_or_default()).into_owned();
+        Ok(outcome_of(&text("output"), &text("not-run"), status))
+    }
+}

@@ -1,0 +1,233 @@
+//! One guest machine: started, watched, and ended by itself, by its time limit, or by a power cut.
+//!
+//! The machine is emulated, so it runs wherever QEMU does. Its persistent memory is a file that it maps shared: what the
+//! guest stored there is in the host's memory at that moment, and stays when the process is killed. The folder of the
+//! boot is shared through a file protocol without a cache in the guest: a write of the guest has returned when the
+//! host's kernel has the bytes.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::guest::image::Image;
+
+const QEMU: &str = "qemu-system-x86_64";
+/// How often a running machine is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// The area at the end of a module in which its namespaces are described.
+const LABEL_SIZE: u64 = 2 << 20;
+
+/// What the firmware says that survives a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Persistence {
+    /// The memory controller and the modules.
+    MemoryController,
+    /// The processor's caches too.
+    CpuCache,
+    /// It says nothing.
+    Unsaid,
+}
+
+/// A machine to be.
+pub struct Machine {
+    /// What it boots.
+    pub image: Image,
+    /// Ordinary memory.
+    pub memory_mib: u32,
+    /// What its firmware says about its persistent memory.
+    pub persistence: Persistence,
+    /// Persistent memory modules; each is as large as its file.
+    pub modules: Vec<PathBuf>,
+    /// A disk without a cache of its own: what it says it has is in the host's memory.
+    pub disk: Option<PathBuf>,
+    /// The folder of this boot: `script` is run; `output`, `status` and `console` are left there.
+    pub job: PathBuf,
+    /// Files for the script, read only.
+    pub programs: PathBuf,
+}
+
+/// A machine that runs. Killed when dropped.
+pub struct Running {
+    child: Child,
+    job: PathBuf,
+    start: Instant,
+    shown: u64,
+    /// Held while the machine runs: emulating one takes all processors that small machines have.
+    _lock: File,
+}
+
+/// A file of `mib` MiB of zeros for a module, its labels included, or a disk.
+pub fn create_medium(path: &Path, mib: u64) -> Result<()> {
+    let file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
+    file.set_len((mib << 20) + LABEL_SIZE).with_context(|| format!("making room in {}", path.display()))
+}
+
+impl Machine {
+    /// Switches the machine on.
+    pub fn start(&self) -> Result<Running> {
+        let lock = lock()?;
+        for name in ["output", "status", "console", "not-run"] {
+            let _may_not_exist = fs::remove_file(self.job.join(name));
+        }
+        let words = File::create(self.job.join("qemu")).context("creating a file for what QEMU says")?;
+        let mut command = Command::new(QEMU);
+        command.args(self.arguments()?).stdin(Stdio::null()).stdout(Stdio::null()).stderr(words);
+        let child = command.spawn().with_context(|| format!("starting {QEMU}"))?;
+        Ok(Running { child, job: self.job.clone(), start: Instant::now(), shown: 0, _lock: lock })
+    }
+
+    fn arguments(&self) -> Result<Vec<String>> {
+        let said = match self.persistence {
+            Persistence::MemoryController => ",nvdimm-persistence=mem-ctrl",
+            Persistence::CpuCache => ",nvdimm-persistence=cpu",
+            Persistence::Unsaid => "",
+        };
+        let folder = |path: &Path| path.display().to_string();
+        let mut arguments = vec![
+            "-machine".to_owned(),
+            format!("pc,nvdimm=on{said}"),
+            "-accel".to_owned(),
+            "tcg".to_owned(),
+            "-cpu".to_owned(),
+            "max".to_owned(),
+            "-smp".to_owned(),
+            "2".to_owned(),
+            "-m".to_owned(),
+            format!("{}M,slots=4,maxmem=8G", self.memory_mib),
+            "-display".to_owned(),
+            "none".to_owned(),
+            "-monitor".to_owned(),
+            "none".to_owned(),
+            "-nic".to_owned(),
+            "none".to_owned(),
+            "-no-reboot".to_owned(),
+            "-serial".to_owned(),
+            format!("file:{}", folder(&self.job.join("console"))),
+            "-kernel".to_owned(),
+            folder(&self.image.kernel),
+            "-initrd".to_owned(),
+            folder(&self.image.initrd),
+            "-append".to_owned(),
+            "console=ttyS0 panic=-1 quiet mitigations=off nokaslr random.trust_cpu=on".to_owned(),
+            "-virtfs".to_owned(),
+            format!("local,path={},mount_tag=job,security_model=none", folder(&self.job)),
+            "-virtfs".to_owned(),
+            format!("local,path={},mount_tag=programs,security_model=none,readonly=on", folder(&self.programs)),
+        ];
+        for (index, path) in self.modules.iter().enumerate() {
+            let size = fs::metadata(path).with_context(|| format!("looking at {}", path.display()))?.len();
+            arguments.extend([
+                "-object".to_owned(),
+                format!("memory-backend-file,id=memory{index},share=on,mem-path={},size={size}", folder(path)),
+                "-device".to_owned(),
+                format!("nvdimm,id=nvdimm{index},memdev=memory{index},label-size={LABEL_SIZE}"),
+            ]);
+        }
+        if let Some(path) = &self.disk {
+            // Killing the machine leaves the host's page cache, so the disk need not wait for the host's own disk: what the
+            // guest wrote is kept, what is still in the guest's page cache is lost.
+            arguments.push("-drive".to_owned());
+            arguments.push(format!("file={},format=raw,if=virtio,cache=unsafe", folder(path)));
+        }
+        Ok(arguments)
+    }
+}
+
+impl Running {
+    /// Waits until the machine is off, showing what its script prints. Its script's exit status; an error if it was not
+    /// off within `limit`, or ended without one.
+    pub fn finish(mut self, limit: Duration) -> Result<i32> {
+        while self.child.try_wait().context("waiting for the guest")?.is_none() {
+            self.show()?;
+            if self.start.elapsed() > limit {
+                self.cut_power()?;
+                self.show()?;
+                bail!("the guest did not end within {} s; its console said:\n{}", limit.as_secs(), self.last_words());
+            }
+            sleep(LOOK);
+        }
+        self.show()?;
+        let status = fs::read_to_string(self.job.join("status")).unwrap_or_default();
+        match status.trim().parse() {
+            Ok(status) => Ok(status),
+            Err(_) => bail!("the guest ended without a status; its console said:\n{}", self.last_words()),
+        }
+    }
+
+    /// Waits until the script has made the file `name` in the folder of the boot.
+    pub fn wait_for(&mut self, name: &str, limit: Duration) -> Result<()> {
+        let path = self.job.join(name);
+        while !path.exists() {
+            if let Some(status) = self.child.try_wait().context("waiting for the guest")? {
+                bail!("the guest ended ({status}) before it made {name}; it said:\n{}", self.last_words());
+            }
+            if self.start.elapsed() > limit {
+                self.cut_power()?;
+                bail!("the guest did not make {name} within {} s; it said:\n{}", limit.as_secs(), self.last_words());
+            }
+            sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// How long the machine has been on.
+    pub fn uptime(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Takes the power: the machine ends at whatever instruction it is.
+    pub fn cut_power(&mut self) -> Result<()> {
+        self.child.kill().context("killing the guest")?;
+        self.child.wait().context("waiting for the killed guest")?;
+        Ok(())
+    }
+
+    /// Prints what the script has printed since the last time.
+    fn show(&mut self) -> Result<()> {
+        use std::io::{Seek as _, SeekFrom};
+        let Ok(mut file) = File::open(self.job.join("output")) else { return Ok(()) };
+        file.seek(SeekFrom::Start(self.shown)).context("reading the guest's output")?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).context("reading the guest's output")?;
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        self.shown += whole as u64;
+        String::from_utf8_lossy(&bytes[..whole]).lines().for_each(|line| println!("guest| {line}"));
+        Ok(())
+    }
+
+    /// The ends of everything that the guest and QEMU said.
+    fn last_words(&self) -> String {
+        let mut words = String::new();
+        for name in ["qemu", "console", "output"] {
+            let text = fs::read(self.job.join(name)).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text).replace('\r', "");
+            let lines: Vec<&str> = text.lines().collect();
+            for line in &lines[lines.len().saturating_sub(40)..] {
+                words += &format!("{name}: {line}\n");
+            }
+        }
+        words
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _may_have_ended = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Names the file that is locked while a guest runs; another one for those who share one with others.
+const LOCK_VARIABLE: &str = "STONECAST_GUEST_LOCK";
+
+fn lock() -> Result<File> {
+    let path = std::env::var_os(LOCK_VARIABLE).map_or_else(|| std::env::temp_dir().join("stonecast-guest.lock"), PathBuf::from);
+    let file = File::options().create(true).append(true).open(&path).with_context(|| format!("opening {}", path.display()))?;
+    file.lock().with_context(|| format!("locking {}", path.display()))?;
+    Ok(file)
+}

@@ -1,0 +1,154 @@
+//! `cargo xtask guest`: what needs a machine of its own, in one that is emulated.
+//!
+//! ```text
+//!   packages  what the guest is made of, from the distribution     image    kernel and first file system, cached
+//!   programs  what runs in it, from this workspace                 machine  one boot: started, watched, ended
+//!   jobs      scripts for the guest, and what they say             report   their cases, counted
+//!   cuts      power cuts: boot, load, kill, boot again, compare
+//! ```
+//!
+//! A machine that cannot run guests (another system, no root to install QEMU) says so for each job by name.
+
+mod archive;
+mod cuts;
+mod image;
+mod jobs;
+mod machine;
+mod modules;
+mod packages;
+mod programs;
+mod report;
+mod tools;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::debian;
+use crate::guest::image::Image;
+use crate::guest::jobs::JOBS;
+use crate::guest::programs::Programs;
+use crate::metadata::Metadata;
+use crate::tally::{NOT_RUN_VARIABLE, Outcome, Tally, minutes};
+
+/// What to run.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// How often the power is cut.
+    pub cuts: Option<u32>,
+    /// Only these jobs; all, if none is named.
+    pub only: Vec<String>,
+    /// Where power cuts take their moments from; from the clock if nobody says.
+    pub seed: Option<u64>,
+    /// Programs of the dev profile, which are built sooner and run slower.
+    pub dev: bool,
+    /// The programs that the last run left, whatever the sources are now.
+    pub no_build: bool,
+}
+
+/// What a job works with.
+pub struct Bench {
+    /// Everything that guests leave.
+    folder: PathBuf,
+    programs: Programs,
+    cuts: u32,
+    seed: u64,
+}
+
+/// Power cuts where nobody says how many.
+const CUTS: u32 = 20;
+
+/// Runs the jobs and prints what they come to; `false` if anything failed.
+pub fn run(options: &Options) -> Result<bool> {
+    let outcome = outcome(&Metadata::of_the_workspace()?, options)?;
+    if let Some(path) = std::env::var_os(NOT_RUN_VARIABLE) {
+        let mut file =
+            fs::File::options().append(true).create(true).open(path).context("opening the list of what was not run")?;
+        for (name, reason) in &outcome.not_run {
+            writeln!(file, "{name}\t{reason}").context("writing the list of what was not run")?;
+        }
+    }
+    let mut tally = Tally::default();
+    tally.add("guest", std::time::Duration::ZERO, outcome);
+    println!("{}", tally.closing());
+    Ok(tally.success())
+}
+
+/// Runs the jobs.
+pub fn outcome(metadata: &Metadata, options: &Options) -> Result<Outcome> {
+    if let Some(unknown) = options.only.iter().find(|name| JOBS.iter().all(|job| job.name != **name)) {
+        let names: Vec<_> = JOBS.iter().map(|job| job.name).collect();
+        bail!("there is no job {unknown}; there are {}", names.join(", "));
+    }
+    let chosen = || JOBS.iter().filter(|job| options.only.is_empty() || options.only.iter().any(|name| name == job.name));
+    if let Err(reason) = ensure_tools() {
+        let not_run = chosen().map(|job| (format!("guest: {}", job.name), reason.clone())).collect();
+        return Ok(Outcome { passed: 0, failed: 0, not_run });
+    }
+    let folder = metadata.target_directory.join("guest");
+    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    let mut sets = Vec::new();
+    for set in chosen().flat_map(|job| job.programs) {
+        if !sets.contains(set) {
+            sets.push(*set);
+        }
+    }
+    let programs = match options.no_build {
+        true => Programs::left_in(&folder)?,
+        false => Programs::build(metadata, &folder, &sets, !options.dev)?,
+    };
+    let seed = options.seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64));
+    let bench = Bench { folder, programs, cuts: options.cuts.unwrap_or(CUTS), seed };
+    let mut total = Outcome::default();
+    for job in chosen() {
+        println!("\n--- {}: {}", job.name, job.what);
+        let start = Instant::now();
+        let outcome = (job.run)(&bench).unwrap_or_else(|error| {
+            println!("case failed: {}: {error:#}", job.name);
+            Outcome { passed: 0, failed: 1, not_run: Vec::new() }
+        });
+        println!("--- {}: {} passed, {} failed, {}", job.name, outcome.passed, outcome.failed, minutes(start.elapsed()));
+        total.passed += outcome.passed;
+        total.failed += outcome.failed;
+        total.not_run.extend(outcome.not_run);
+    }
+    Ok(total)
+}
+
+/// Installs what builds and runs a guest; the reason if that is impossible here.
+fn ensure_tools() -> Result<(), String> {
+    if !debian::is_debian() {
+        return Err("only Debian has the packages that the guest is made of".to_owned());
+    }
+    for (program, package) in
+        [("qemu-system-x86_64", "qemu-system-x86"), ("xz", "xz-utils"), ("readelf", "binutils"), ("strip", "binutils")]
+    {
+        if !debian::ensure_program(program, package) {
+            return Err(format!("{program} is not installed, and apt-get could not install it"));
+        }
+    }
+    match Command::new("apt-get").arg("--version").output() {
+        Ok(output) if output.status.success() => Ok(()),
+        _ => Err("there is no apt-get".to_owned()),
+    }
+}
+
+impl Bench {
+    /// The newest guest.
+    fn image(&self) -> Result<Image> {
+        Image::newest(&self.folder)
+    }
+
+    /// An empty folder for the boots of the job `name`.
+    fn job_folder(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.folder.join("jobs").join(name);
+        let _may_not_exist = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        fs::write(folder.join("links"), &self.programs.links).context("writing the guest's links")?;
+        Ok(folder)
+    }
+}

@@ -1,0 +1,141 @@
+//! Programs of the workspace that run in the guest: built here, stripped, and put where the guest sees them.
+//!
+//! ```text
+//!   programs/stonecast       the binary, release build
+//!   programs/NAME            the test binary NAME of a package, as `cargo xtask ci` builds it
+//!   programs/links           where programs expect each other: names that the guest makes lead to /programs
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::guest::tools::{output_of, run};
+use crate::metadata::Metadata;
+use crate::step::cargo;
+
+/// Where a job may mount what tests shall take for the disk that the workspace is built on.
+const SCRATCH: &str = "/scratch";
+
+/// A set of programs that one call of cargo builds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Set {
+    /// The binary and its tests, release build as the end-to-end tests have it.
+    Binary,
+    /// Tests of the other packages.
+    Tests,
+}
+
+struct Build {
+    set: Set,
+    arguments: &'static [&'static str],
+    /// `(package, target, name in the guest)`.
+    wanted: &'static [(&'static str, &'static str, &'static str)],
+}
+
+const BUILDS: &[Build] = &[
+    Build {
+        set: Set::Binary,
+        arguments: &["test", "--package", "stonecast", "--locked", "--release"],
+        wanted: &[("stonecast", "stonecast", "stonecast"), ("stonecast", "it", "cli-it")],
+    },
+    Build {
+        set: Set::Tests,
+        arguments: &["test", "--workspace", "--exclude", "stonecast", "--locked"],
+        wanted: &[
+            ("stonecast-media", "stonecast_media", "media-unit"),
+            ("stonecast-media", "it", "media-it"),
+            ("stonecast-fabric-shm", "it", "fabric-shm-it"),
+            ("stonecast-store-direct", "it", "store-direct-it"),
+        ],
+    },
+];
+
+/// A program that cargo built, as it tells.
+#[derive(Deserialize)]
+struct Artifact {
+    package_id: String,
+    target: Target,
+    profile: Profile,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+    kind: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// Programs for the guest.
+pub struct Programs {
+    /// The folder that the guest sees.
+    pub folder: PathBuf,
+    /// Lines `target name` for the guest's links.
+    pub links: String,
+}
+
+impl Programs {
+    /// Builds those of `sets`, below `folder`. Without `release` the binary is the one of the dev profile.
+    pub fn build(metadata: &Metadata, folder: &Path, sets: &[Set], release: bool) -> Result<Self> {
+        let programs = folder.join("programs");
+        fs::create_dir_all(&programs).with_context(|| format!("creating {}", programs.display()))?;
+        let scratch = metadata.target_directory.join("tmp");
+        let mut links = format!("{SCRATCH} {}\n", scratch.display());
+        for build in BUILDS.iter().filter(|build| sets.contains(&build.set)) {
+            for (name, built) in made_by(metadata, build, release)? {
+                run(Command::new("strip").arg("-o").arg(programs.join(name)).arg(&built))?;
+                links += &format!("/programs/{name} {}\n", built.display());
+            }
+        }
+        fs::write(programs.join("links"), &links).context("writing the guest's links")?;
+        Ok(Self { folder: programs, links })
+    }
+
+    /// Takes those that an earlier call left below `folder`.
+    pub fn left_in(folder: &Path) -> Result<Self> {
+        let folder = folder.join("programs");
+        let links =
+            fs::read_to_string(folder.join("links")).context("no earlier run left programs; run it without --no-build")?;
+        Ok(Self { folder, links })
+    }
+
+    /// The program `name`. It runs on this machine, too.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+/// Runs a build; the wanted programs with their names in the guest.
+fn made_by(metadata: &Metadata, build: &Build, release: bool) -> Result<Vec<(&'static str, PathBuf)>> {
+    let arguments: Vec<&str> = build.arguments.iter().copied().filter(|argument| release || *argument != "--release").collect();
+    println!("$ cargo {} --no-run", arguments.join(" "));
+    let mut command = cargo(&metadata.workspace_root, &arguments);
+    command.args(["--no-run", "--message-format", "json-render-diagnostics"]);
+    let printed = output_of(&mut command)?;
+    let artifacts: Vec<Artifact> = printed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let mut made = Vec::new();
+    for (package, target, name) in build.wanted {
+        let is_it = |artifact: &&Artifact| {
+            // A binary is built twice: as itself, and as a test of itself.
+            let is_binary = artifact.target.kind.iter().any(|kind| kind == "bin");
+            let packages = [format!("/{package}#"), format!("#{package}@"), format!(" {package} ")];
+            let folder = format!("/{}#", package.strip_prefix("stonecast-").unwrap_or("cli"));
+            artifact.executable.is_some()
+                && artifact.target.name == *target
+                && artifact.profile.test != is_binary
+                && (artifact.package_id.contains(&folder) || packages.iter().any(|part| artifact.package_id.contains(part)))
+        };
+        let found: Vec<_> = artifacts.iter().filter(is_it).collect();
+        ensure!(found.len() == 1, "cargo built {} programs {target} of {package}, not one", found.len());
+        made.push((*name, found[0].executable.clone().expect("it has one")));
+    }
+    Ok(made)
+}
