@@ -3,7 +3,7 @@
 use stonecast_media::{PersistenceDomain, ReceiveBuffers};
 
 use crate::plan::Plan;
-use crate::platform::{FlushKind, Platform};
+use crate::platform::{FlushKind, Platform, Transport};
 use crate::step::{Awaited, Item, Message, Step};
 
 impl Plan {
@@ -19,7 +19,11 @@ fn reason(plan: &Plan, index: usize, step: Step) -> String {
     let follows = |wanted: fn(Step) -> bool| steps[index + 1..].iter().copied().any(wanted);
     match step {
         Step::Write(item) if follows(|step| matches!(step, Step::Flush | Step::Send(_))) => {
-            format!("puts {item} into its place; the completion would say only that the responder's NIC has it")
+            let says = match platform.transport {
+                Transport::InfiniBand => "the completion would say only that the responder's NIC has it",
+                Transport::Iwarp => "the completion would not even say that it was sent",
+            };
+            format!("puts {item} into its place; {says}")
         }
         Step::Write(item) => format!("puts {item} into its place, by way of a NIC that loses nothing"),
         Step::WriteImmediate(item) if plan.is_one_sided() => {

@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::machine::{Crash, Event, Machine, State};
+use super::machine::{Event, Machine, State};
+use super::survival::Crash;
 
 /// What an exploration found.
 pub(super) enum Found {

@@ -2,7 +2,7 @@
 //!
 //! Each piece of data is one cache line. That loses nothing: lines of an update take the same way independently of each
 //! other, so an update is damaged where one of its lines is, and `b` survives without `a` where one line of `b` does
-//! without one line of `a`; those two lines are the model's.
+//! without one line of `a`; those two lines are the model's. A test gives every long value two lines and compares.
 //!
 //! ```text
 //!   posted op   Unposted ▶ Queued ▶ Nic ▶ Visible ▶ Cache | Controller        Lost: a NIC reset took it
@@ -16,12 +16,14 @@
 //! A state is 64 bits: program counters, the stage of each operation, the copies' stages, and whether the NIC has reset.
 //! What an early eviction does is not an event: at a crash a line in a cache may have been written back or not.
 
+use std::ops::Range;
+
 use crate::platform::FlushKind;
 use crate::program::{Program, completes, delivers};
 use crate::scenario::Update;
 use crate::step::{Item, Message, Party, Step};
 
-use super::rules::{Hardware, Rule, Survives};
+use super::rules::{Hardware, Rule};
 
 /// Where an operation and its data are. The order is that of the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,13 +116,15 @@ pub(super) enum Event {
     Reset,
 }
 
-/// An operation that the requester posts.
+/// A line of an operation that the requester posts; short operations have one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Posted {
     pub step: Step,
+    /// Which line of the value.
+    pub line: usize,
     non_posted: bool,
     /// Its data may survive a crash: it lies in persistent memory.
-    persistent: bool,
+    pub persistent: bool,
 }
 
 impl Posted {
@@ -146,56 +150,67 @@ impl Posted {
         matches!(self.step, Step::Send(_))
     }
 
+    /// Whether it is an ATOMIC_WRITE.
+    pub fn is_atomic(&self) -> bool {
+        matches!(self.step, Step::WriteAtomic(_))
+    }
+
     fn is_flush(&self) -> bool {
         self.step == Step::Flush
     }
 }
 
-/// What a crash does to a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fate {
-    Lost,
-    Either,
-    Kept,
-}
-
 /// A program on a machine.
 pub(super) struct Machine {
-    hardware: Hardware,
+    pub hardware: Hardware,
     compound: bool,
     requester: Vec<Step>,
-    /// For each step of the requester that awaits a completion: of which operation.
-    awaited: Vec<Option<usize>>,
+    /// For each step of the requester that awaits a completion: of which operation, as its lines.
+    awaited: Vec<Option<Range<usize>>>,
     responder: Vec<Step>,
+    /// The lines of all operations, in the order of posting.
     pub posted: Vec<Posted>,
+    /// The lines of each operation.
+    pub operations: Vec<Range<usize>>,
+    /// Lines of a long value.
+    pub line_count: usize,
 }
 
 impl Machine {
     /// # Panics
     /// On more than 14 operations of the requester, or more than 15 steps of a party.
     pub fn new(hardware: Hardware, program: &Program, update: Update) -> Self {
+        Self::with_lines(hardware, program, update, 1)
+    }
+
+    /// The same where each value that may be long has `line_count` lines.
+    pub fn with_lines(hardware: Hardware, program: &Program, update: Update, line_count: usize) -> Self {
         let requester: Vec<Step> = program.of(Party::Requester).collect();
         let responder: Vec<Step> = program.of(Party::Responder).collect();
         let mut posted = Vec::new();
+        let mut operations: Vec<Range<usize>> = Vec::new();
         let mut awaited = Vec::with_capacity(requester.len());
         for step in &requester {
             if step.is_post() {
-                let persistent = match step {
-                    Step::Send(Message::Value(_) | Message::Both) => hardware.persistent_buffers,
-                    Step::Send(Message::Address(_)) | Step::Flush => false,
-                    _ => true,
+                let (persistent, lines) = match step {
+                    Step::Send(Message::Value(_) | Message::Both) => (hardware.persistent_buffers, line_count),
+                    Step::Send(Message::Address(_)) | Step::Flush => (false, 1),
+                    Step::WriteAtomic(_) => (true, 1),
+                    _ => (true, line_count),
                 };
                 let non_posted = matches!(step, Step::Flush | Step::WriteAtomic(_));
-                posted.push(Posted { step: *step, non_posted, persistent });
+                operations.push(posted.len()..posted.len() + lines);
+                posted.extend((0..lines).map(|line| Posted { step: *step, line, non_posted, persistent }));
             }
             awaited.push(match step {
-                Step::Await(awaited) => posted.iter().rposition(|post| completes(post.step, *awaited)),
+                Step::Await(awaited) => operations.iter().rfind(|lines| completes(posted[lines.start].step, *awaited)).cloned(),
                 _ => None,
             });
         }
         assert!(posted.len() <= OPERATIONS_MAX, "{} operations do not fit into a state", posted.len());
         assert!(requester.len().max(responder.len()) <= STEPS_MAX, "too many steps for a state: {program}");
-        Self { hardware, compound: update.is_compound(), requester, awaited, responder, posted }
+        let compound = update.is_compound();
+        Self { hardware, compound, requester, awaited, responder, posted, operations, line_count }
     }
 
     /// Whether the requester has concluded that the update is durable.
@@ -237,22 +252,22 @@ impl Machine {
     fn requester_step(&self, state: State, step: Step) -> Option<State> {
         let next = state.advanced(Party::Requester);
         if step.is_post() {
-            let op = self.requester[..state.requester()].iter().filter(|step| step.is_post()).count();
-            return Some(next.with_stage(op, Stage::Queued));
+            let earlier = self.requester[..state.requester()].iter().filter(|step| step.is_post()).count();
+            return Some(self.operations[earlier].clone().fold(next, |state, line| state.with_stage(line, Stage::Queued)));
         }
         let ends = if step == Step::ReceiveAck {
             let received = self.requester[..state.requester()].iter().filter(|step| **step == Step::ReceiveAck).count();
             let sent = self.responder[..state.responder()].iter().filter(|step| **step == Step::SendAck).count();
             sent > received
         } else {
-            self.awaited[state.requester()].is_some_and(|op| self.has_completed(state, op))
+            self.awaited[state.requester()].as_ref().is_some_and(|lines| self.has_completed(state, lines))
         };
         ends.then_some(next)
     }
 
-    fn has_completed(&self, state: State, op: usize) -> bool {
-        let first = if self.has(Rule::CompletionsInOrder) { 0 } else { op };
-        (first..=op).all(|op| {
+    fn has_completed(&self, state: State, lines: &Range<usize>) -> bool {
+        let first = if self.has(Rule::CompletionsInOrder) { 0 } else { lines.start };
+        (first..lines.end).all(|op| {
             let stage = state.stage(op);
             // Of ATOMIC_WRITE, too, no more is taken for granted than that the NIC has it.
             if self.posted[op].is_flush() || !self.has(Rule::CompletionBeforePlacement) {
@@ -267,14 +282,14 @@ impl Machine {
         let next = state.advanced(Party::Responder);
         match step {
             Step::Receive(message) => {
-                let op = self.posted.iter().position(|post| delivers(post.step, message))?;
-                let placed =
-                    is_placed(state, op) && (!self.has(Rule::ReceiveAfterPlacement) || self.earlier_are_placed(state, op));
-                placed.then_some(next)
+                let lines = self.operations.iter().find(|lines| delivers(self.posted[lines.start].step, message))?;
+                let earlier = !self.has(Rule::ReceiveAfterPlacement) || self.earlier_are_placed(state, lines.start);
+                (earlier && lines.clone().all(|line| is_placed(state, line))).then_some(next)
             }
             // Without a message there is nothing to copy, and the place keeps what it had.
             Step::Copy(item) => {
-                let arrived = self.posted.iter().enumerate().any(|(op, post)| post.holds(item) && is_placed(state, op));
+                let mut messages = self.operations.iter().filter(|lines| self.posted[lines.start].holds(item));
+                let arrived = messages.any(|lines| lines.clone().all(|line| is_placed(state, line)));
                 Some(if arrived { next.with_copy(item, Stage::Cache) } else { next })
             }
             Step::WriteBack(item) => Some(if self.has(Rule::WriteBackPersists) { self.written_back(next, item) } else { next }),
@@ -372,24 +387,8 @@ impl Machine {
         state
     }
 
-    fn has(&self, rule: Rule) -> bool {
+    pub fn has(&self, rule: Rule) -> bool {
         self.hardware.has(rule)
-    }
-
-    /// What a power cut does to the data of an operation.
-    pub fn fate(&self, state: State, op: usize) -> Fate {
-        if self.posted[op].persistent { self.fate_at(state.stage(op)) } else { Fate::Lost }
-    }
-
-    /// What a power cut does to the data of an operation that is in the memory of the responder for good.
-    pub fn fate_in_memory(&self, op: usize) -> Fate {
-        if self.posted[op].persistent { self.fate_at(Stage::Controller) } else { Fate::Lost }
-    }
-
-    /// What recovery finds of `item` after a power cut: the best that any line can do for it.
-    pub fn fate_of(&self, state: State, item: Item) -> Fate {
-        let posted = (0..self.posted.len()).filter(|op| self.restores(Line::Posted(*op), item)).map(|op| self.fate(state, op));
-        posted.chain([self.fate_at(state.copy(item))]).max().expect("there is at least the copy")
     }
 
     /// Whether there is a `b`.
@@ -406,100 +405,8 @@ impl Machine {
     pub fn inbound_to_cache(&self) -> bool {
         self.hardware.inbound_to_cache
     }
-
-    /// What a power cut does to a line of persistent memory.
-    pub fn fate_at(&self, stage: Stage) -> Fate {
-        let early = if self.has(Rule::EarlyEviction) { Fate::Either } else { Fate::Lost };
-        match (self.hardware.survives, stage) {
-            (Survives::Nothing, _) | (_, Stage::Unposted | Stage::Queued | Stage::Lost) => Fate::Lost,
-            (Survives::Everything, _) => Fate::Kept,
-            (_, Stage::Nic) => Fate::Lost,
-            (Survives::Visible, _) | (_, Stage::Controller) => Fate::Kept,
-            (Survives::Synced | Survives::Controller, Stage::Visible) => Fate::Lost,
-            (Survives::Synced | Survives::Controller, Stage::Cache) => early,
-        }
-    }
-
-    /// Counts the ways in which a power cut may end `state`, and returns one that breaks the promise.
-    pub fn crash(&self, state: State) -> (u64, Option<Crash>) {
-        // Lines whose fate is open; each way is a subset of them that survives.
-        let lines = || {
-            let posted = (0..self.posted.len()).map(|op| (Line::Posted(op), self.fate(state, op)));
-            let copies = [Item::A, Item::B].map(|item| (Line::Copy(item), self.fate_at(state.copy(item))));
-            posted.chain(copies)
-        };
-        let open = lines().filter(|(_, fate)| *fate == Fate::Either).count();
-        let mut broken = None;
-        for choice in 0..1_u64 << open {
-            let mut next_open = 0;
-            let mut survives = [false; 2];
-            let mut kept = 0_u32;
-            for (index, (line, fate)) in lines().enumerate() {
-                let is_kept = match fate {
-                    Fate::Lost => false,
-                    Fate::Kept => true,
-                    Fate::Either => {
-                        next_open += 1;
-                        choice >> (next_open - 1) & 1 == 1
-                    }
-                };
-                if is_kept {
-                    kept |= 1 << index;
-                    for item in [Item::A, Item::B] {
-                        survives[item as usize] |= self.restores(line, item);
-                    }
-                }
-            }
-            let concluded = self.has_concluded(state);
-            let damage = match survives {
-                [false, true] if self.compound => Some(Damage::Reordered),
-                [false, _] if concluded => Some(Damage::Lost(Item::A)),
-                [_, false] if concluded && self.compound => Some(Damage::Lost(Item::B)),
-                _ => None,
-            };
-            if let (Some(damage), None) = (damage, broken) {
-                broken = Some(Crash { damage, kept });
-            }
-        }
-        (1 << open, broken)
-    }
-
-    /// Whether a line that survives brings `item` back.
-    fn restores(&self, line: Line, item: Item) -> bool {
-        match line {
-            Line::Copy(copied) => copied == item,
-            Line::Posted(op) => {
-                let post = &self.posted[op];
-                post.target() == Some(item) || (post.holds(item) && self.has(Rule::RecoveryReplays))
-            }
-        }
-    }
 }
 
 fn is_placed(state: State, op: usize) -> bool {
     matches!(state.stage(op), Stage::Visible | Stage::Cache | Stage::Controller)
-}
-
-/// A line whose survival counts.
-#[derive(Clone, Copy)]
-enum Line {
-    Posted(usize),
-    Copy(Item),
-}
-
-/// How a promise is broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Damage {
-    /// The requester had concluded, and the update is gone.
-    Lost(Item),
-    /// `b` is there and `a` is not.
-    Reordered,
-}
-
-/// A power cut and what it leaves.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Crash {
-    pub damage: Damage,
-    /// One bit for the data of each operation, then one for each copy.
-    pub kept: u32,
 }

@@ -23,6 +23,9 @@ mod explore;
 mod machine;
 mod rules;
 mod run;
+mod survival;
+#[cfg(test)]
+mod two_lines;
 mod witnesses;
 
 use serde::Serialize;
@@ -38,10 +41,10 @@ use machine::Machine;
 
 pub use assumptions::{Assumption, assumptions};
 pub(crate) use explore::Scratch;
-pub use machine::Damage;
 pub(crate) use rules::Hardware;
 pub use rules::{Rule, Rules};
 pub use run::{Frame, Piece, Place, PowerCut, Run, Survival};
+pub use survival::Damage;
 pub use witnesses::{Witness, witnesses};
 
 /// What the model says of a program.

@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::step::{Item, Message, Party, Step};
 use crate::words::words;
 
-use super::machine::{Crash, Damage, Event, Fate, Machine, Stage, State};
+use super::machine::{Event, Machine, Stage, State};
+use super::survival::{Crash, Damage, Fate};
 
 /// Where a piece of data is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,0 +1,138 @@
+//! What a power cut leaves of a state, in every way that it may.
+//!
+//! Each line is lost, kept, or either: a cache may have written it back early. A way to crash is a choice of the open lines
+//! that survive. Recovery then applies the messages that are whole.
+
+use crate::step::Item;
+
+use super::machine::{Machine, Stage, State};
+use super::rules::{Rule, Survives};
+
+/// What a crash does to a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fate {
+    Lost,
+    Either,
+    Kept,
+}
+
+/// How a promise is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Damage {
+    /// The requester had concluded, and the update is gone.
+    Lost(Item),
+    /// `b` is there and `a` is not.
+    Reordered,
+}
+
+/// A power cut and what it leaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crash {
+    pub damage: Damage,
+    /// One bit for each line of each operation, then one for each line of the copies of `a` and of `b`.
+    pub kept: u32,
+}
+
+impl Machine {
+    /// What a power cut does to a line of an operation.
+    pub fn fate(&self, state: State, line: usize) -> Fate {
+        if self.posted[line].persistent { self.fate_at(state.stage(line)) } else { Fate::Lost }
+    }
+
+    /// What a power cut does to the data of an operation that is in the memory of the responder for good.
+    pub fn fate_in_memory(&self, line: usize) -> Fate {
+        if self.posted[line].persistent { self.fate_at(Stage::Controller) } else { Fate::Lost }
+    }
+
+    /// What a power cut does to a line of persistent memory.
+    pub fn fate_at(&self, stage: Stage) -> Fate {
+        let early = if self.has(Rule::EarlyEviction) { Fate::Either } else { Fate::Lost };
+        match (self.hardware.survives, stage) {
+            (Survives::Nothing, _) | (_, Stage::Unposted | Stage::Queued | Stage::Lost) => Fate::Lost,
+            (Survives::Everything, _) => Fate::Kept,
+            (_, Stage::Nic) => Fate::Lost,
+            (Survives::Visible, _) | (_, Stage::Controller) => Fate::Kept,
+            (Survives::Synced | Survives::Controller, Stage::Visible) => Fate::Lost,
+            (Survives::Synced | Survives::Controller, Stage::Cache) => early,
+        }
+    }
+
+    /// What recovery finds of `item` after a power cut: the best that its place or any message can do for it.
+    pub fn fate_of(&self, state: State, item: Item) -> Fate {
+        let brings = |line: &usize| {
+            let post = &self.posted[*line];
+            post.target() == Some(item) || (post.holds(item) && self.has(Rule::RecoveryReplays))
+        };
+        let posted = (0..self.posted.len()).filter(brings).map(|line| self.fate(state, line));
+        posted.chain([self.fate_at(state.copy(item))]).max().expect("there is at least the copy")
+    }
+
+    /// Counts the ways in which a power cut may end `state`, and returns one that breaks the promise.
+    pub fn crash(&self, state: State) -> (u64, Option<Crash>) {
+        let copies =
+            [Item::A, Item::B].into_iter().flat_map(|item| std::iter::repeat_n(self.fate_at(state.copy(item)), self.line_count));
+        let fates = (0..self.posted.len()).map(|line| self.fate(state, line)).chain(copies);
+        let (mut certain, mut open) = (0_u32, 0_u32);
+        for (bit, fate) in fates.enumerate() {
+            match fate {
+                Fate::Lost => {}
+                Fate::Either => open |= 1 << bit,
+                Fate::Kept => certain |= 1 << bit,
+            }
+        }
+        let mut broken = None;
+        // Every subset of the open lines, from all of them down to none.
+        let mut subset = open;
+        loop {
+            let kept = certain | subset;
+            if let Some(damage) = self.damage(state, kept) {
+                broken = Some(Crash { damage, kept });
+            }
+            if subset == 0 {
+                break;
+            }
+            subset = (subset - 1) & open;
+        }
+        (1 << open.count_ones(), broken)
+    }
+
+    /// The promise that is broken where the lines of `kept` survive.
+    fn damage(&self, state: State, kept: u32) -> Option<Damage> {
+        let (a, b) = (self.found(Item::A, kept), self.found(Item::B, kept));
+        let concluded = self.has_concluded(state);
+        if self.is_compound() && b.partly && !a.wholly {
+            Some(Damage::Reordered)
+        } else if concluded && !a.wholly {
+            Some(Damage::Lost(Item::A))
+        } else if concluded && self.is_compound() && !b.wholly {
+            Some(Damage::Lost(Item::B))
+        } else {
+            None
+        }
+    }
+
+    /// What recovery finds of `item`.
+    fn found(&self, item: Item, kept: u32) -> Found {
+        let has = |bit: usize| kept >> bit & 1 == 1;
+        let mut replayed = self.operations.iter().filter(|lines| self.posted[lines.start].holds(item));
+        if self.has(Rule::RecoveryReplays) && replayed.any(|lines| lines.clone().all(has)) {
+            return Found { partly: true, wholly: true };
+        }
+        let copy_start = self.posted.len() + item as usize * self.line_count;
+        // A value that ATOMIC_WRITE carries has one line.
+        let is_short = self.posted.iter().any(|post| post.target() == Some(item) && post.is_atomic());
+        let line_count = if is_short { 1 } else { self.line_count };
+        let line_is_there = |line: usize| {
+            let mut posted = self.posted.iter().enumerate();
+            has(copy_start + line) || posted.any(|(bit, post)| post.target() == Some(item) && post.line == line && has(bit))
+        };
+        let there = (0..line_count).filter(|line| line_is_there(*line)).count();
+        Found { partly: there > 0, wholly: there == line_count }
+    }
+}
+
+/// How much of a value is there.
+struct Found {
+    partly: bool,
+    wholly: bool,
+}
