@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
-use crate::commands::{Remotelog, Sim};
+use crate::commands::{Doctor, Litmus, Plan, Remotelog, Sim};
 use crate::values::{Address, Fabric, Size};
 
 pub use gateway::GatewayFlags;
@@ -114,6 +114,33 @@ Example: one seed in full, then two thousand seeds, one line of JSON each
   stonecast sim store-direct --seed 17
   stonecast sim store-direct --seed 0 --seeds 2000 --json")]
     Sim(Sim),
+    /// Shows which steps make a remote write durable on a platform, why each is there, and what is lost without it.
+    ///
+    /// Without selectors: the 72 scenarios of the published taxonomy. Each plan is proved on the spot.
+    #[command(after_help = "\
+Example: a platform by name, one scenario with a page to look at, all published plans for a program
+  stonecast plan --profile modern --operation write --update single
+  stonecast plan --persistence dmp --ddio off --receive-buffers dram --operation write --update compound --html plan.html
+  stonecast plan --json")]
+    Plan(Box<Plan>),
+    /// Proves plans in a model of everything that hardware may do: sound, and each of their steps needed.
+    ///
+    /// Takes the selectors of `plan`. Status 1 if a plan loses anything, or has a step that is not needed.
+    #[command(after_help = "\
+Example: everything that was published, and one platform with its counterexamples
+  stonecast litmus --all
+  stonecast litmus --profile eadr --json")]
+    Litmus(Box<Litmus>),
+    /// Shows what this machine lets one detect of how writes become durable, what must be declared, and the profile.
+    ///
+    /// Claims nothing that it did not see: what no file of the kernel says is listed as what must be declared, and assumed to
+    /// be what keeps plans sound.
+    #[command(after_help = "\
+Example: look, and plan for what was seen
+  stonecast doctor --data /mnt/pmem
+  stonecast doctor --write-profile this-machine.toml
+  stonecast plan --profile this-machine.toml")]
+    Doctor(Doctor),
     /// Measures.
     #[command(subcommand, arg_required_else_help = true)]
     Bench(Bench),

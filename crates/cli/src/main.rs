@@ -5,6 +5,7 @@
 //! | `arguments.rs`, `values.rs` | what can be typed |
 //! | `configuration.rs` | flag, environment, file, default: where a setting comes from |
 //! | `commands/` | one file for each command |
+//! | `doctor/` | facts about this machine, and what follows from them |
 //! | `session.rs` | a connection to a server, and the loop that drives it |
 //! | `ndjson.rs` | the exchange format |
 //! | `output.rs`, `progress.rs` | results to stdout, words to stderr |
@@ -18,6 +19,7 @@
 mod arguments;
 mod commands;
 mod configuration;
+mod doctor;
 mod failure;
 mod ndjson;
 mod output;

@@ -1,9 +1,12 @@
 //! One file for each command.
 
+mod doctor;
 mod export;
 mod import;
 mod key_value;
+mod litmus;
 mod offline;
+mod plan;
 mod remotelog;
 mod serve;
 mod sim;
@@ -13,6 +16,9 @@ mod ycsb;
 
 use std::path::PathBuf;
 
+pub use doctor::Doctor;
+pub use litmus::Litmus;
+pub use plan::Plan;
 pub use remotelog::Remotelog;
 pub use sim::Sim;
 
@@ -38,6 +44,9 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Inspect(flags) => offline::inspect(&flags),
         Command::Verify(flags) => offline::verify(&flags),
         Command::Sim(flags) => sim::run(&flags),
+        Command::Plan(flags) => plan::run(&flags),
+        Command::Litmus(flags) => litmus::run(&flags),
+        Command::Doctor(flags) => doctor::run(&flags),
         Command::Bench(Bench::Ycsb(flags)) => ycsb::run(&flags),
         Command::Bench(Bench::Remotelog(flags)) => remotelog::run(&flags),
     }

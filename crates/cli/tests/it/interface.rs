@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::support::{Place, Server, command, run, stonecast};
 
-const COMMANDS: [&[&str]; 13] = [
+const COMMANDS: [&[&str]; 16] = [
     &[],
     &["serve"],
     &["put"],
@@ -18,6 +18,9 @@ const COMMANDS: [&[&str]; 13] = [
     &["inspect"],
     &["verify"],
     &["sim"],
+    &["plan"],
+    &["litmus"],
+    &["doctor"],
     &["bench", "ycsb"],
     &["bench", "remotelog"],
 ];

@@ -6,11 +6,13 @@
 mod support;
 
 mod damage;
+mod doctor;
 mod full;
 mod gateway;
 mod idle;
 mod interface;
 mod kill;
+mod plan;
 mod power_cuts;
 mod refusals;
 mod remotelog;

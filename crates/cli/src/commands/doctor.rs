@@ -1,0 +1,52 @@
+//! `doctor`: what this machine lets one detect of how remote writes become durable, and what must be declared.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::doctor::{Conclusion, Facts, Root, text};
+use crate::failure::Failure;
+use crate::output;
+
+/// `doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Folder in which a pool would lie: its file system decides most.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub data: PathBuf,
+    /// Also writes the profile that follows into this file, for `plan --profile`.
+    #[arg(long, value_name = "FILE")]
+    pub write_profile: Option<PathBuf>,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Reads the files of the kernel below this folder instead of /.
+    #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
+    pub root: PathBuf,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    facts: &'a Facts,
+    #[serde(flatten)]
+    conclusion: &'a Conclusion,
+}
+
+/// See the module documentation.
+pub fn run(flags: &Doctor) -> Result<(), Failure> {
+    let facts = Facts::collect(&Root::at(&flags.root), &flags.data);
+    let conclusion = Conclusion::of(&facts);
+    if let Some(file) = &flags.write_profile {
+        let refuse = |error| Failure::operation(format!("cannot write {}: {error}", file.display()));
+        fs::write(file, &conclusion.text).map_err(refuse)?;
+    }
+    if flags.json {
+        output::json(&Report { facts: &facts, conclusion: &conclusion })
+    } else {
+        output::bytes(text(&facts, &conclusion).as_bytes())
+    }
+}

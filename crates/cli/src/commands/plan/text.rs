@@ -1,0 +1,152 @@
+//! A plan for people: two columns of steps, what they cost, why each is there, and what the plan assumes.
+//!
+//! ```text
+//!   write, compound, on dmp, DDIO off, receive buffers in dram
+//!      requester             responder
+//!   1  rq.write(a)                               puts a into its place ...
+//!   2  rq.flush                                  ...
+//! ```
+
+use std::fmt::Write as _;
+
+use stonecast_persist::litmus::{Assumption, Proof};
+use stonecast_persist::{Cost, Declaration, Party, Plan, Profile, Scenario, Update};
+
+/// Columns of a line.
+const WIDTH: usize = 110;
+/// Columns before the text of an item.
+const INDENT: &str = "       ";
+
+/// What is asked about, in words.
+pub fn title(scenario: &Scenario) -> String {
+    let Scenario { platform, operation, update } = scenario;
+    let update = match update {
+        Update::Single => "single update a",
+        Update::Compound { large: false } => "a, then b of at most 8 bytes",
+        Update::Compound { large: true } => "a, then b of any size",
+    };
+    let mut more = String::new();
+    if platform.transport != stonecast_persist::Transport::InfiniBand {
+        more += &format!(", {}", platform.transport);
+    }
+    if platform.flush != stonecast_persist::FlushKind::Read {
+        more += &format!(", {} flush", platform.flush);
+    }
+    if platform.relaxed_ordering {
+        more += ", relaxed ordering";
+    }
+    let persistence = platform.persistence;
+    format!(
+        "{operation}: {update}, on {persistence}, DDIO {}, receive buffers in {}{more}",
+        platform.ddio, platform.receive_buffers
+    )
+}
+
+/// A plan with its reasons.
+pub fn plan(plan: &Plan, proof: &Proof, assumptions: &[Assumption]) -> String {
+    let mut text = format!("{}\n\n", title(plan.scenario()));
+    let width = |party| plan.program().of(party).map(|step| step.to_string().len()).max().unwrap_or(0).max(9);
+    let (requester, responder) = (width(Party::Requester), width(Party::Responder));
+    put(&mut text, format_args!("     {:requester$}  {:responder$}", "requester", "responder"));
+    for (index, step) in plan.steps().iter().enumerate() {
+        let number = index + 1;
+        let (left, right) = match step.party() {
+            Party::Requester => (step.to_string(), String::new()),
+            Party::Responder => (String::new(), step.to_string()),
+        };
+        put(&mut text, format_args!("{number:>3}  {left:requester$}  {right:responder$}"));
+    }
+    put(&mut text, format_args!("\ncost: {}", cost(plan.cost())));
+    let proven = if proof.sound { "sound" } else { "NOT SOUND" };
+    put(
+        &mut text,
+        format_args!("proof: {proven} in all {} states and {} power cuts of the litmus model", proof.states, proof.crashes),
+    );
+    text += "\nwhy each step\n";
+    for (index, (reason, necessity)) in plan.reasons().iter().zip(&proof.necessary).enumerate() {
+        wrap(&mut text, &format!("{:>3}  {}: ", index + 1, necessity.step), reason);
+        match necessity.counterexample.as_slice() {
+            [] => wrap(&mut text, "     ", "without it nothing breaks"),
+            run => wrap(&mut text, "     ", &format!("without it: {}", run.join(", "))),
+        }
+    }
+    text += "\nwhat is assumed of the platform\n";
+    if assumptions.is_empty() {
+        wrap(&mut text, "     ", "nothing: the plan is sound whatever the platform is");
+    }
+    for assumption in assumptions {
+        let Assumption { axis, declared, otherwise, counterexample } = assumption;
+        let run = counterexample.join(", ");
+        wrap(&mut text, "     ", &format!("{axis} = {declared}; were it {otherwise}: {run}"));
+    }
+    text
+}
+
+/// Who declared what of a profile.
+pub fn declarations(profile: &Profile) -> String {
+    let mut text = format!("platform: {}", profile.name());
+    if !profile.summary().is_empty() {
+        text += &format!(", {}", profile.summary());
+    }
+    text.push('\n');
+    for Declaration { axis, port, value, by, evidence } in profile.declarations() {
+        let port = port.as_ref().map(|port| format!(" of {port}")).unwrap_or_default();
+        wrap(&mut text, "     ", &format!("{axis}{port} = {value}, says {by}: {evidence}"));
+    }
+    text.push('\n');
+    text
+}
+
+/// What a plan costs, in words.
+pub fn cost(cost: Cost) -> String {
+    let count = |number: u32, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let responder = match cost.responder_steps {
+        0 => "one-sided: the responder's processor has no part in it".to_owned(),
+        steps => format!("{} of the responder's processor", count(steps, "step")),
+    };
+    format!("{}, {responder}, {}", count(cost.round_trips, "round trip"), count(cost.operations, "work request"))
+}
+
+fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    let line = arguments.to_string();
+    writeln!(text, "{}", line.trim_end()).expect("a String takes everything");
+}
+
+/// Appends `words` behind `start`, further lines indented.
+fn wrap(text: &mut String, start: &str, words: &str) {
+    let mut line = start.to_owned();
+    let mut empty = true;
+    for word in words.split_whitespace() {
+        if !empty && line.chars().count() + word.chars().count() >= WIDTH {
+            put(text, format_args!("{line}"));
+            line = INDENT.to_owned();
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line += word;
+        empty = false;
+    }
+    put(text, format_args!("{line}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use stonecast_persist::litmus::{assumptions, prove};
+    use stonecast_persist::{plan_for, scenarios};
+
+    use super::*;
+
+    #[test]
+    fn every_published_plan_is_told_with_every_step_and_no_line_is_too_long() {
+        for scenario in scenarios() {
+            let planned = plan_for(&scenario.platform, scenario.operation, scenario.update).unwrap();
+            let text = plan(&planned, &prove(&planned), &assumptions(&planned));
+            assert!(text.lines().all(|line| line.chars().count() <= WIDTH + 20), "{text}");
+            assert_eq!(text.matches("without it: ").count(), planned.steps().len(), "{text}");
+            assert!(planned.steps().iter().all(|step| text.contains(&step.to_string())));
+            assert!(text.contains("proof: sound") && text.contains("power cut: "), "{text}");
+        }
+    }
+}

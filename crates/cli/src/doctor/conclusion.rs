@@ -1,0 +1,199 @@
+//! What follows from the facts: the platform profile of this machine, and what of it nobody could see.
+//!
+//! Whatever is not seen is answered so that plans stay sound: DDIO on, relaxed ordering on, no battery, no FLUSH. An
+//! operator who knows better declares it in the profile, with the evidence.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use stonecast_persist::{Axis, Profile, Transport};
+
+use crate::doctor::pci::RelaxedOrdering;
+use crate::doctor::{Facts, KeepingFact, Speaks};
+
+/// Something that the operator must declare, because no file of the kernel says it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Declaration {
+    /// Of which axis.
+    pub axis: Axis,
+    /// What is assumed while nobody declares it.
+    pub assumed: String,
+    /// Why it cannot be seen, and how to find out.
+    pub why: String,
+}
+
+/// See the module documentation.
+#[derive(Clone, Debug, Serialize)]
+pub struct Conclusion {
+    /// The platform, as far as it was seen.
+    pub profile: Profile,
+    /// What must be declared.
+    pub declare: Vec<Declaration>,
+    /// The profile as a file.
+    #[serde(skip)]
+    pub text: String,
+}
+
+/// An answer on one axis, and where it comes from.
+struct Answer {
+    axis: Axis,
+    value: String,
+    by: &'static str,
+    evidence: String,
+}
+
+const KERNEL: &str = "the kernel";
+const NOBODY: &str = "nobody";
+const STONECAST: &str = "stonecast";
+
+impl Conclusion {
+    /// What follows from `facts`.
+    pub fn of(facts: &Facts) -> Self {
+        let mut declare = Vec::new();
+        let mut must = |axis, assumed: &str, why: &str| {
+            declare.push(Declaration { axis, assumed: assumed.to_owned(), why: why.to_owned() });
+        };
+        let persistence = persistence(facts);
+        must(
+            Axis::Persistence,
+            &persistence.value,
+            "no file of the kernel can say wsp: declare it only for a machine whose battery or UPS carries processors, NICs and \
+             memory through a power cut, and that was tried",
+        );
+        must(
+            Axis::Ddio,
+            "unknown",
+            "no file of the kernel says where inbound writes of a port land. It is a setting of each PCIe root port, on some \
+             processors of the whole machine (firmware): declare off only where it was read from the registers of that port",
+        );
+        let no_device = facts.rdma_devices.is_empty();
+        if !no_device {
+            must(
+                Axis::Flush,
+                "read",
+                "capability bits are shown by the verbs library, not by files. Native FLUSH is in no NIC on the market; \
+                 soft-RoCE has it",
+            );
+            must(Axis::AtomicWrite, "false", "as for flush");
+            must(
+                Axis::TrustedNicBuffers,
+                "false",
+                "no file of the kernel says whether what a NIC has accepted survives a power cut",
+            );
+        }
+        let relaxed = relaxed_ordering(facts);
+        if relaxed.by == NOBODY {
+            must(
+                Axis::RelaxedOrdering,
+                &relaxed.value,
+                "the register is shown to administrators alone (run this as root); a NIC whose register allows it reorders \
+                 only writes to memory that was registered so, unless its firmware is told otherwise",
+            );
+        }
+        let answer =
+            |axis, value: &str, by, evidence: &str| Answer { axis, value: value.to_owned(), by, evidence: evidence.to_owned() };
+        let answers = [
+            persistence,
+            answer(Axis::Ddio, "unknown", NOBODY, "no file of the kernel says it"),
+            answer(Axis::ReceiveBuffers, "dram", STONECAST, "its receive buffers are volatile unless it is told otherwise"),
+            transport(facts),
+            answer(Axis::Flush, "read", NOBODY, "a READ is what every device has"),
+            answer(Axis::AtomicWrite, "false", NOBODY, "no file of the kernel says that a device has it"),
+            relaxed,
+            answer(Axis::TrustedNicBuffers, "false", NOBODY, "no file of the kernel says it"),
+        ];
+        let text = toml(facts, &answers);
+        let profile =
+            Profile::parse("this machine", &text).unwrap_or_else(|error| panic!("what was concluded is a profile: {error}"));
+        Self { profile, declare, text }
+    }
+}
+
+fn persistence(facts: &Facts) -> Answer {
+    let place = &facts.place;
+    let answer = |value: &str, by, evidence: String| Answer { axis: Axis::Persistence, value: value.to_owned(), by, evidence };
+    let file_system = place.file_system.unwrap_or("this file system");
+    let path = &place.path;
+    match place.keeping {
+        None => answer("volatile", NOBODY, format!("{path} could not be looked at")),
+        Some(KeepingFact::Volatile) => answer("volatile", KERNEL, format!("{path} lies on {file_system}")),
+        Some(KeepingFact::Pages | KeepingFact::CopyOnWrite) => {
+            answer("page-file", KERNEL, format!("{path} lies on {file_system}, which refuses MAP_SYNC"))
+        }
+        Some(KeepingFact::PersistentMemory) => {
+            let said: Vec<Option<&str>> =
+                facts.persistent_regions.iter().map(|region| region.persistence_domain.said()).collect();
+            let all = |domain: &str| !said.is_empty() && said.iter().all(|said| *said == Some(domain));
+            let mapped = format!("a file in {path} was mapped with MAP_SYNC");
+            if all("cpu_cache") {
+                return answer("mhp", KERNEL, format!("{mapped}, and every region says cpu_cache"));
+            }
+            let known = |said: &Option<&str>| matches!(said, Some("cpu_cache" | "memory_controller"));
+            if !said.is_empty() && said.iter().all(known) {
+                return answer("dmp", KERNEL, format!("{mapped}, and every region says memory_controller or cpu_cache"));
+            }
+            let evidence =
+                format!("{mapped}, but not every region says up to where stores survive; syncing files is sound on any");
+            answer("page-file", NOBODY, evidence)
+        }
+    }
+}
+
+fn transport(facts: &Facts) -> Answer {
+    let answer = |transport: Transport, by, evidence: &str| Answer {
+        axis: Axis::Transport,
+        value: transport.to_string(),
+        by,
+        evidence: evidence.to_owned(),
+    };
+    let speaks: Vec<Speaks> = facts.rdma_devices.iter().map(|device| device.speaks()).collect();
+    match speaks.as_slice() {
+        [] => answer(Transport::InfiniBand, STONECAST, "no RDMA device; a WRITE in shared memory completes when it is done"),
+        all if all.iter().all(|speaks| *speaks == Speaks::InfinibandOrRoce) => {
+            answer(Transport::InfiniBand, KERNEL, "every device is a channel adapter")
+        }
+        // What holds over iWARP holds over the others too.
+        all if all.contains(&Speaks::Iwarp) => answer(Transport::Iwarp, KERNEL, "a device is an RNIC, which speaks iWARP"),
+        _ => answer(Transport::Iwarp, NOBODY, "the kernel does not say what every device speaks; iWARP promises least"),
+    }
+}
+
+fn relaxed_ordering(facts: &Facts) -> Answer {
+    let answer = |value: bool, by, evidence: &str| Answer {
+        axis: Axis::RelaxedOrdering,
+        value: value.to_string(),
+        by,
+        evidence: evidence.to_owned(),
+    };
+    // A device made of software has no bus.
+    let on_bus = facts.rdma_devices.iter().filter(|device| device.pci_address.is_some());
+    let seen: Vec<RelaxedOrdering> = on_bus.map(|device| device.relaxed_ordering).collect();
+    match seen.as_slice() {
+        [] => answer(false, KERNEL, "no RDMA device writes through PCIe"),
+        all if all.iter().all(|seen| *seen == RelaxedOrdering::Disabled) => {
+            answer(false, KERNEL, "the device control register of every device forbids it")
+        }
+        all if all.contains(&RelaxedOrdering::NotSeen) => answer(true, NOBODY, "the register of a device was not shown"),
+        _ => answer(true, KERNEL, "the device control register of a device allows it"),
+    }
+}
+
+fn toml(facts: &Facts, answers: &[Answer]) -> String {
+    let quoted = |text: &str| toml::Value::from(text).to_string();
+    let mut text = String::new();
+    let place = facts.place.file_system.unwrap_or("unknown");
+    line(&mut text, format_args!("name = \"this-machine\""));
+    let summary =
+        format!("What stonecast doctor saw: {} on {place}, {} RDMA devices.", facts.place.path, facts.rdma_devices.len());
+    line(&mut text, format_args!("summary = {}", quoted(&summary)));
+    for Answer { axis, value, by, evidence } in answers {
+        let is_bare = matches!(value.as_str(), "true" | "false");
+        let value = if is_bare { value.clone() } else { quoted(value) };
+        line(&mut text, format_args!("\n[{axis}]\nvalue = {value}\nby = {}\nevidence = {}", quoted(by), quoted(evidence)));
+    }
+    text
+}
+
+fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    writeln!(text, "{arguments}").expect("a String takes everything");
+}

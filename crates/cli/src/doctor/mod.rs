@@ -1,0 +1,107 @@
+//! What this machine lets one detect of how remote writes become durable, and what it does not.
+//!
+//! ```text
+//!   root.rs       where facts are read: / or a folder that stands for it
+//!   memory.rs     persistent regions, CXL memory          rdma.rs, pci.rs   RDMA devices
+//!   processor.rs  write-back instructions                 conclusion.rs     what follows, what must be declared
+//!   report.rs     for people
+//! ```
+//!
+//! A fact is what a file of the kernel said. What no file says is not filled in: it is listed as what must be declared.
+
+mod conclusion;
+mod memory;
+mod pci;
+mod processor;
+mod rdma;
+mod report;
+mod root;
+
+use std::path::Path;
+
+use serde::Serialize;
+use stonecast_media::{Keeping, examine};
+
+pub use conclusion::Conclusion;
+pub use memory::{CxlMemory, PersistentRegion};
+pub use processor::Processor;
+pub use rdma::{RdmaDevice, Speaks};
+pub use report::text;
+pub use root::Root;
+
+/// Everything that was seen.
+#[derive(Clone, Debug, Serialize)]
+pub struct Facts {
+    /// Processor and kernel.
+    pub processor: Processor,
+    /// Regions of persistent memory.
+    pub persistent_regions: Vec<PersistentRegion>,
+    /// CXL memory devices with persistent capacity.
+    pub cxl_memories: Vec<CxlMemory>,
+    /// RDMA devices.
+    pub rdma_devices: Vec<RdmaDevice>,
+    /// The folder in which a pool would lie.
+    pub place: PlaceFacts,
+}
+
+/// What a folder is.
+#[derive(Clone, Debug, Serialize)]
+pub struct PlaceFacts {
+    /// Its path.
+    pub path: String,
+    /// Type of its file system; none where it could not be looked at.
+    pub file_system: Option<&'static str>,
+    /// How the file system keeps bytes.
+    pub keeping: Option<KeepingFact>,
+    /// Whether a file there can be mapped with `MAP_SYNC`, tried on one.
+    pub map_sync: Option<bool>,
+    /// Why it could not be looked at.
+    pub error: Option<String>,
+}
+
+/// [`Keeping`], for JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeepingFact {
+    /// In memory alone.
+    Volatile,
+    /// In pages; each overwrite goes to a new place.
+    CopyOnWrite,
+    /// In pages, cached in memory.
+    Pages,
+    /// In mapped persistent memory.
+    PersistentMemory,
+}
+
+impl Facts {
+    /// Looks at the machine whose files lie below `root`, and at `folder`.
+    pub fn collect(root: &Root, folder: &Path) -> Self {
+        Self {
+            processor: processor::processor(root),
+            persistent_regions: memory::persistent_regions(root),
+            cxl_memories: memory::cxl_memories(root),
+            rdma_devices: rdma::rdma_devices(root),
+            place: place(folder),
+        }
+    }
+}
+
+fn place(folder: &Path) -> PlaceFacts {
+    let path = folder.display().to_string();
+    match examine(folder) {
+        Ok(place) => {
+            let keeping = match place.keeping {
+                Keeping::Volatile => KeepingFact::Volatile,
+                Keeping::CopyOnWrite => KeepingFact::CopyOnWrite,
+                Keeping::Pages => KeepingFact::Pages,
+                Keeping::Direct => KeepingFact::PersistentMemory,
+            };
+            let map_sync = Some(place.keeping == Keeping::Direct);
+            PlaceFacts { path, file_system: Some(place.file_system), keeping: Some(keeping), map_sync, error: None }
+        }
+        Err(error) => PlaceFacts { path, file_system: None, keeping: None, map_sync: None, error: Some(error.to_string()) },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! `doctor`: what it sees in a made-up machine and in this one, and the profile that follows.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::support::{Place, stonecast};
+
+/// A machine with NVDIMMs that save no caches and a NIC whose registers nobody shows.
+fn machine(place: &Place) -> String {
+    let root = place.path().join("machine");
+    let file = |path: &str, content: &str| {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    };
+    file("proc/cpuinfo", "model name\t: A Processor\nflags\t: clflushopt clwb\n");
+    file("proc/sys/kernel/osrelease", "6.12.1\n");
+    file("sys/devices/ndbus0/provider", "ACPI.NFIT\n");
+    file("sys/devices/ndbus0/region0/persistence_domain", "memory_controller\n");
+    file("sys/devices/ndbus0/region0/size", "17179869184\n");
+    file("sys/class/infiniband/mlx5_0/node_type", "1: CA\n");
+    file("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
+    file("sys/devices/pci0000:3a/0000:3b:00.0/numa_node", "0\n");
+    fs::create_dir_all(root.join("sys/bus/nd/devices")).unwrap();
+    symlink(root.join("sys/devices/ndbus0/region0"), root.join("sys/bus/nd/devices/region0")).unwrap();
+    symlink(root.join("sys/devices/pci0000:3a/0000:3b:00.0"), root.join("sys/class/infiniband/mlx5_0/device")).unwrap();
+    root.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_made_up_machine_is_seen_and_nothing_that_it_does_not_show() {
+    let place = Place::on_disk();
+    let root = machine(&place);
+    let data = place.path().to_str().unwrap();
+    let report = stonecast(["doctor", "--json", "--root", &root, "--data", data]).json();
+    assert_eq!(report["processor"]["write_back"], serde_json::json!(["clwb", "clflushopt"]));
+    assert_eq!(report["persistent_regions"][0]["persistence_domain"], "memory_controller");
+    assert_eq!(report["persistent_regions"][0]["provider"], "ACPI.NFIT");
+    assert_eq!(report["rdma_devices"][0]["name"], "mlx5_0");
+    assert_eq!(report["rdma_devices"][0]["firmware"], serde_json::Value::Null);
+    assert_eq!(report["rdma_devices"][0]["relaxed_ordering"], "not-seen");
+    assert_eq!(report["place"]["map_sync"], false, "the folder is on a disk, whatever the machine has beside it");
+    assert_eq!(report["profile"]["platform"]["persistence"], "page-file");
+    assert_eq!(report["profile"]["platform"]["ddio"], true, "unknown means on");
+    let axes: Vec<&str> = report["declare"].as_array().unwrap().iter().map(|one| one["axis"].as_str().unwrap()).collect();
+    assert!(axes.contains(&"ddio") && axes.contains(&"relaxed_ordering") && axes.contains(&"persistence"), "{axes:?}");
+}
+
+/// Needs the profile to be one that `plan` reads: what the doctor concludes is what is planned for.
+#[test]
+fn the_profile_that_the_doctor_writes_is_one_that_is_planned_for() {
+    let place = Place::on_disk();
+    let data = place.path().to_str().unwrap();
+    let file = place.path().join("this-machine.toml");
+    let told = stonecast(["doctor", "--data", data, "--write-profile", file.to_str().unwrap()]);
+    for part in ["Persistent memory", "RDMA devices", "MAP_SYNC", "What must be declared", "[ddio]"] {
+        assert!(told.text().contains(part), "{part} is not in\n{}", told.text());
+    }
+    let planned = stonecast(["plan", "--profile", file.to_str().unwrap(), "--operation", "write", "--update", "single"]);
+    assert!(planned.text().contains("rsp.write_back(a)"), "a file is synced:\n{}", planned.text());
+    assert!(planned.text().contains("ddio = unknown, says nobody"), "{}", planned.text());
+}
+
+#[test]
+fn a_profile_that_cannot_be_written_is_an_error_with_its_name() {
+    let refused = stonecast(["doctor", "--write-profile", "/no/such/folder/profile.toml"]);
+    assert!(refused.refusal(1).contains("/no/such/folder/profile.toml"));
+}
