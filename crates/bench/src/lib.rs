@@ -8,12 +8,14 @@
 pub mod cpu_time;
 mod data_set;
 pub mod direct;
+pub mod erda;
 pub mod figures;
 mod latency;
 mod measured;
 mod noise;
 pub mod peers;
 pub mod remotelog;
+pub mod plot;
 mod result;
 pub mod sim;
 

@@ -7,6 +7,7 @@ mod gateway;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
@@ -301,6 +302,35 @@ Example: a table of all published scenarios, the figure of it, and what the disk
   stonecast bench remotelog --figure remotelog.svg
   stonecast bench remotelog --fabric shm --appends 200")]
     Remotelog(Remotelog),
+    /// Measures a figure of a paper again, every design of it on the same simulated machines.
+    ///
+    /// erda-14 ... erda-26 and erda-table1 are those of Erda's paper; erda is all of them. Virtual time: the same command
+    /// gives the same numbers.
+    #[command(after_help = "\
+Example: one figure as a table, one as JSON, all with pictures and the page of the documents
+  stonecast bench figure erda-14
+  stonecast bench figure erda-table1 --json
+  stonecast bench figure erda --out docs/figures")]
+    Figure(Figure),
+}
+
+/// `bench figure`.
+#[derive(Debug, Args)]
+pub struct Figure {
+    /// Which.
+    #[arg(value_name = "NAME", value_parser = figure_names())]
+    pub name: String,
+    /// Writes pictures (SVG), the points (JSON lines) and, for all figures of a paper, the page of the documents there.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Prints one JSON object for each point.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn figure_names() -> PossibleValuesParser {
+    let names = stonecast_bench::erda::FIGURES.into_iter().chain([stonecast_bench::erda::ALL]);
+    PossibleValuesParser::new(names)
 }
 
 /// `bench ycsb`.

@@ -2,6 +2,7 @@
 
 mod doctor;
 mod export;
+mod figure;
 mod import;
 mod key_value;
 mod litmus;
@@ -49,5 +50,6 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Doctor(flags) => doctor::run(&flags),
         Command::Bench(Bench::Ycsb(flags)) => ycsb::run(&flags),
         Command::Bench(Bench::Remotelog(flags)) => remotelog::run(&flags),
+        Command::Bench(Bench::Figure(flags)) => figure::run(&flags),
     }
 }

@@ -23,6 +23,8 @@ pub struct MediumCounts {
     pub fences: u64,
     /// Syncs of files.
     pub syncs: u64,
+    /// Bytes that cores and NICs stored, whether they have reached the medium or not.
+    pub bytes_stored: u64,
     /// Bytes that reached the medium, whole lines.
     pub bytes_received: u64,
     /// Bytes that the medium wrote, whole blocks.
@@ -37,6 +39,7 @@ impl std::ops::Sub for MediumCounts {
             write_backs: self.write_backs - earlier.write_backs,
             fences: self.fences - earlier.fences,
             syncs: self.syncs - earlier.syncs,
+            bytes_stored: self.bytes_stored - earlier.bytes_stored,
             bytes_received: self.bytes_received - earlier.bytes_received,
             bytes_written: self.bytes_written - earlier.bytes_written,
         }

@@ -216,6 +216,7 @@ impl Module {
     /// A core stores.
     pub(crate) fn store_from_core(&self, offset: u64, bytes: &[u8]) {
         let content = &mut *self.content.borrow_mut();
+        content.medium.counts.bytes_stored += bytes.len() as u64;
         content.visible.write(offset, bytes);
         if self.caches_are_saved() {
             content.note_dirty(offset, bytes.len(), self.time.now());
@@ -235,6 +236,7 @@ impl Module {
     pub(crate) fn store_from_nic(&self, offset: u64, bytes: &[u8]) -> Nanoseconds {
         let now = self.time.now();
         let content = &mut *self.content.borrow_mut();
+        content.medium.counts.bytes_stored += bytes.len() as u64;
         content.visible.write(offset, bytes);
         if self.caches_are_saved() {
             content.note_dirty(offset, bytes.len(), now);

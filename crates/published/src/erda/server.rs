@@ -37,8 +37,8 @@ impl Default for ErdaOptions {
 
 /// Receive buffers of the server.
 const RECEIVES: u32 = 512;
-/// How often an idle server looks whether it should stop.
-const STOP_CHECK_NS: Nanoseconds = 20_000_000;
+/// How often an idle server looks whether it should stop or clean.
+const STOP_CHECK_NS: Nanoseconds = 1_000_000;
 /// How long a cleaning server waits for arrivals.
 const CLEANING_LOOK_NS: Nanoseconds = 200;
 
@@ -111,7 +111,10 @@ impl ErdaServer {
 
     /// Asks for the log of `head` to be cleaned.
     pub fn ask_to_clean(&self, head: u8) {
-        self.state.borrow_mut().asked.push(head);
+        let asked = &mut self.state.borrow_mut().asked;
+        if !asked.contains(&head) {
+            asked.push(head);
+        }
     }
 
     /// What the cleaner does.

@@ -1,0 +1,321 @@
+//! One design with its clients in a simulated world, and what an operation of it costs.
+//!
+//! All clients are processes of one machine, as in the paper, each with a connection of its own and one operation at a time.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric_sim::{Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, World};
+use stonecast_media::{
+    Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, OpenMode, PersistenceDomain, PersistentRegion, Pool, PoolOptions,
+    ReceiveBuffers,
+};
+use stonecast_published::{BaselineClient, BaselineServer, ErdaClient, ErdaOptions, ErdaServer, Geometry, PublishedError, Scheme};
+use stonecast_store_direct::{Client, Server, ServerOptions, StoreError};
+
+const ADDRESS: &str = "sim:contest";
+/// Entries of the completion queues of a server.
+const SERVER_COMPLETIONS: u32 = 65_536;
+/// Hardware threads of the paper's machines: two processors of four cores with two threads each.
+const CORES: usize = 16;
+/// Bytes of a segment of the direct store.
+const SEGMENT_SIZE: u64 = 4 << 20;
+
+/// Who takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Design {
+    /// Erda as published.
+    ErdaPublished,
+    /// Its first baseline.
+    RedoLogging,
+    /// Its second baseline.
+    ReadAfterWrite,
+    /// The store of this project, durable in the declared persistence domain.
+    StoreDirect,
+}
+
+impl Design {
+    /// All of them, in the order of the figures.
+    pub const ALL: [Self; 4] = [Self::ErdaPublished, Self::RedoLogging, Self::ReadAfterWrite, Self::StoreDirect];
+
+    /// As the figures name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ErdaPublished => "erda-published",
+            Self::RedoLogging => "redo-logging",
+            Self::ReadAfterWrite => "read-after-write",
+            Self::StoreDirect => "store-direct",
+        }
+    }
+}
+
+/// A contest failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ContestError {
+    /// A published design.
+    #[error(transparent)]
+    Published(#[from] PublishedError),
+    /// The direct store.
+    #[error(transparent)]
+    Direct(#[from] StoreError),
+}
+
+/// What to build.
+#[derive(Clone, Copy, Debug)]
+pub struct ContestOptions {
+    /// Who.
+    pub design: Design,
+    /// On which machines.
+    pub profile: Profile,
+    /// Keys that will be stored, each of `key_size` bytes.
+    pub keys: u64,
+    /// Bytes of a key.
+    pub key_size: usize,
+    /// Bytes of a value.
+    pub value_size: usize,
+    /// Writes after those that store each key once: logs have room for them.
+    pub writes: u64,
+}
+
+/// See the module documentation.
+pub struct Contest {
+    world: World,
+    server: Process,
+    clients: Machine,
+    module: Rc<Module>,
+    geometry: Geometry,
+    options: ContestOptions,
+    erda: Option<Rc<ErdaServer>>,
+}
+
+/// A client of one of the designs.
+pub struct Contestant {
+    /// Its process.
+    pub process: Process,
+    kind: Kind,
+}
+
+enum Kind {
+    Erda(ErdaClient),
+    Baseline(BaselineClient),
+    Direct(Client),
+}
+
+/// Counters of the server at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Costs {
+    /// When.
+    pub now_ns: Nanoseconds,
+    /// CPU time of the server.
+    pub server_cpu_ns: Nanoseconds,
+    /// Bytes stored to persistent memory.
+    pub bytes_stored: u64,
+}
+
+/// An E5620 has no DDIO, and what its memory controllers have is declared to survive.
+fn platform() -> DeclaredPlatform {
+    DeclaredPlatform { persistence_domain: PersistenceDomain::Dmp, ddio: Ddio::Off, receive_buffers: ReceiveBuffers::Dram }
+}
+
+impl Contest {
+    /// A world with a server on fresh memory.
+    pub fn new(options: ContestOptions) -> Result<Self, ContestError> {
+        let world = World::new(1);
+        let machine_options = MachineOptions { platform: platform(), cores: CORES, ..MachineOptions::new(options.profile) };
+        let machine = world.machine(machine_options);
+        let module = world.module(machine, Survivor::default());
+        let server = world.process(machine);
+        let clients = world.machine(machine_options);
+        let geometry = Geometry::for_keys(options.key_size, options.value_size, options.keys, options.writes);
+        let mut contest = Self { world, server, clients, module, geometry, options, erda: None };
+        contest.serve()?;
+        Ok(contest)
+    }
+
+    fn memory(&self) -> Rc<dyn PersistentRegion> {
+        let log = LogOptions { capacity: self.geometry.size(), platform: platform(), durability: Durability::Power };
+        SimBacking::new(&self.module).open_log(log).expect("the platform is declared as it is")
+    }
+
+    fn serve(&mut self) -> Result<(), ContestError> {
+        let process = self.server.clone();
+        let scheme = match self.options.design {
+            Design::StoreDirect => {
+                self.serve_direct()?;
+                return Ok(());
+            }
+            Design::ErdaPublished => None,
+            Design::RedoLogging => Some(Scheme::RedoLogging),
+            Design::ReadAfterWrite => Some(Scheme::ReadAfterWrite),
+        };
+        let port = process.port(SERVER_COMPLETIONS).map_err(PublishedError::from)?;
+        let device = port.device().clone();
+        let (memory, runtime, geometry) = (self.memory(), process.runtime(), self.geometry);
+        match scheme {
+            None => {
+                // Cleaned when a figure asks for it.
+                let options = ErdaOptions { clean_at_percent: 100, ..ErdaOptions::default() };
+                let server = Rc::new(ErdaServer::open(memory, port, runtime, geometry, options)?);
+                self.erda = Some(server.clone());
+                let run = async move { server.run(&|| false).await.expect("a server that nothing disturbs goes on") };
+                process.runtime().spawn(Box::pin(run));
+            }
+            Some(scheme) => {
+                let server = BaselineServer::open(memory, port, runtime, geometry, scheme)?;
+                let run = async move { server.run(&|| false).await.expect("a server that nothing disturbs goes on") };
+                process.runtime().spawn(Box::pin(run));
+            }
+        }
+        device.listen(ADDRESS).map_err(PublishedError::from)?;
+        Ok(())
+    }
+
+    fn serve_direct(&self) -> Result<(), ContestError> {
+        let ContestOptions { keys, key_size, value_size, writes, .. } = self.options;
+        let records = SEGMENT_SIZE / (key_size + value_size + 128) as u64;
+        let segments = (keys + writes) / records + 64;
+        let options = PoolOptions {
+            capacity: segments * SEGMENT_SIZE,
+            segment_size: SEGMENT_SIZE,
+            platform: platform(),
+            durability: Durability::Power,
+            entropy: [7; 64],
+        };
+        let created = Pool::create(Rc::new(SimBacking::new(&self.module)), options).and_then(|pool| pool.close());
+        created.map_err(StoreError::from)?;
+        let (process, module) = (self.server.clone(), self.module.clone());
+        let ready = Rc::new(Cell::new(false));
+        let told = ready.clone();
+        self.server.runtime().spawn(Box::pin(async move {
+            let run = async {
+                let (pool, _) = Pool::open(Rc::new(SimBacking::new(&module)), OpenMode::Serve)?;
+                let port = process.port(SERVER_COMPLETIONS)?;
+                let device = port.device().clone();
+                let (server, _) = Server::open(pool, port, process.runtime(), ServerOptions::default()).await?;
+                device.listen(ADDRESS)?;
+                told.set(true);
+                server.run(&|| false).await
+            };
+            run.await.expect("a server that nothing disturbs goes on");
+        }));
+        while !ready.get() {
+            assert!(self.world.step(), "a server opens its pool or says why not");
+        }
+        Ok(())
+    }
+
+    /// Connects a client.
+    pub fn connect(&self) -> Result<Contestant, ContestError> {
+        let process = self.world.process(self.clients);
+        let kind = self.world.block_on(async {
+            let design = self.options.design;
+            Ok::<Kind, ContestError>(match design {
+                Design::StoreDirect => {
+                    let port = process.port(stonecast_store_direct::CLIENT_COMPLETIONS).map_err(StoreError::from)?;
+                    Kind::Direct(Client::connect(port, process.runtime(), ADDRESS).await?)
+                }
+                _ => {
+                    let port = process.port(stonecast_published::CLIENT_COMPLETIONS).map_err(PublishedError::from)?;
+                    match design {
+                        Design::ErdaPublished => {
+                            Kind::Erda(ErdaClient::connect(port, process.runtime(), ADDRESS, &self.geometry).await?)
+                        }
+                        Design::RedoLogging => Kind::Baseline(
+                            BaselineClient::connect(port, ADDRESS, Scheme::RedoLogging, &self.geometry).await?,
+                        ),
+                        _ => Kind::Baseline(BaselineClient::connect(port, ADDRESS, Scheme::ReadAfterWrite, &self.geometry).await?),
+                    }
+                }
+            })
+        })?;
+        Ok(Contestant { process, kind })
+    }
+
+    /// Runs a task for each of `contestants` until all have ended.
+    pub fn run<F>(&self, contestants: Vec<Contestant>, task: impl Fn(usize, Contestant) -> F) -> Result<Vec<Contestant>, ContestError>
+    where
+        F: Future<Output = Result<Contestant, ContestError>> + 'static,
+    {
+        let crowd = Rc::new(Crowd { running: Cell::new(contestants.len()), ..Crowd::default() });
+        for (number, contestant) in contestants.into_iter().enumerate() {
+            let (crowd, runtime) = (crowd.clone(), contestant.process.runtime());
+            let task = task(number, contestant);
+            runtime.spawn(Box::pin(async move {
+                let ended = task.await;
+                crowd.ended.borrow_mut().push((number, ended));
+                crowd.running.set(crowd.running.get() - 1);
+                crowd.waker.take().inspect(Waker::wake_by_ref);
+            }));
+        }
+        self.world.block_on(poll_fn(|context| {
+            if crowd.running.get() == 0 {
+                return Poll::Ready(());
+            }
+            crowd.waker.set(Some(context.waker().clone()));
+            Poll::Pending
+        }));
+        let mut ended = crowd.ended.take();
+        ended.sort_by_key(|(number, _)| *number);
+        ended.into_iter().map(|(_, ended)| ended).collect()
+    }
+
+    /// Lets what is under way come to rest: records that wait to be applied, buffers that are posted again.
+    pub fn rest(&self) {
+        self.world.block_on(self.world.observer().sleep(2_000_000));
+    }
+
+    /// The server's counters.
+    pub fn costs(&self) -> Costs {
+        Costs {
+            now_ns: self.world.now(),
+            server_cpu_ns: self.server.core_busy_ns(),
+            bytes_stored: self.module.counts().bytes_stored,
+        }
+    }
+
+    /// Erda's server, where there is one.
+    pub fn erda(&self) -> Option<&Rc<ErdaServer>> {
+        self.erda.as_ref()
+    }
+}
+
+#[derive(Default)]
+struct Crowd {
+    running: Cell<usize>,
+    ended: RefCell<Vec<(usize, Result<Contestant, ContestError>)>>,
+    waker: Cell<Option<Waker>>,
+}
+
+impl Contestant {
+    /// Looks up a key; whether it is there.
+    pub async fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, ContestError> {
+        Ok(match &mut self.kind {
+            Kind::Erda(client) => client.get(key, value).await?,
+            Kind::Baseline(client) => client.get(key, value).await?,
+            Kind::Direct(client) => client.get(key, value).await?.is_some(),
+        })
+    }
+
+    /// Stores a value.
+    pub async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), ContestError> {
+        match &mut self.kind {
+            Kind::Erda(client) => client.put(key, value).await?,
+            Kind::Baseline(client) => client.put(key, value).await?,
+            Kind::Direct(client) => drop(client.put(key, value).await?),
+        }
+        Ok(())
+    }
+
+    /// Removes a key.
+    pub async fn delete(&mut self, key: &[u8]) -> Result<(), ContestError> {
+        match &mut self.kind {
+            Kind::Erda(client) => drop(client.delete(key).await?),
+            Kind::Baseline(client) => client.delete(key).await?,
+            Kind::Direct(client) => drop(client.delete(key).await?),
+        }
+        Ok(())
+    }
+}

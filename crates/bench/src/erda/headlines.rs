@@ -1,0 +1,214 @@
+//! The headlines of Erda's paper: what it published, what is measured here, and why where the two differ.
+
+use std::fmt::Write as _;
+
+use super::contest::Design;
+use super::figures::Point;
+use super::run::KEY_SIZE;
+
+/// A number of the paper.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Headline {
+    /// What it says.
+    pub what: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// As published.
+    pub published: f64,
+    /// As measured here.
+    pub measured: f64,
+    /// Why they may differ.
+    pub why: &'static str,
+}
+
+/// Relative difference from which on a headline is explained.
+const TOLERANCE: f64 = 0.15;
+
+const LATENCY: &str = "The artefact waits with `usleep(2)` and on event channels, each tens of microseconds; here clients and server \
+                       poll, so an operation takes what NICs, PCIe and links take.";
+const LATENCY_RATIO: &str = "Beside waits of tens of microseconds a message to a sleeping server costs more than two READs. A server that \
+                             polls answers a message in one round trip, and two dependent READs are two.";
+const THROUGHPUT: &str = "Follows from the latencies: each thread has one operation under way. The baselines stop where the server's one core \
+                          is busy, Erda where its NIC is (reads) or that core (writes).";
+const CPU: &str = "The paper measures with `top`, which counts waiting, too; here it is the time in which the core works, polls that find \
+                   nothing left out. Applying records and answering reads costs the baselines more of that than Erda's look-ups.";
+const BYTES: &str = "The paper counts the 4 bytes of tag and offset that change; the 8-byte word is stored whole. Records of the baselines \
+                     say what they ask in 1 byte more.";
+
+const LATENCIES: [(&str, &str, [f64; 3]); 4] = [
+    ("erda-14", "YCSB C", [62.84, 92.7, 92.48]),
+    ("erda-15", "YCSB B", [62.76, 94.71, 94.25]),
+    ("erda-16", "YCSB A", [74.64, 100.0, 100.18]),
+    ("erda-17", "update-only", [102.1, 103.89, 105.47]),
+];
+const THROUGHPUTS: [(&str, &str, [f64; 3]); 3] = [
+    ("erda-18", "YCSB C", [96.35, 62.93, 63.28]),
+    ("erda-19", "YCSB B", [92.57, 61.78, 62.57]),
+    ("erda-20", "YCSB A", [79.77, 57.60, 58.32]),
+];
+const CPU_RATIOS: [(&str, &str, [f64; 2]); 3] =
+    [("b", "YCSB B", [20.09, 20.81]), ("a", "YCSB A", [1.89, 1.96]), ("update-only", "update-only", [1.17, 1.11])];
+const CPU_FIGURES: [&str; 4] = ["erda-22", "erda-23", "erda-24", "erda-25"];
+/// The value size at which the counts of bytes are compared.
+const TABLE_VALUE_SIZE: usize = 256;
+
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let values: Vec<f64> = values.collect();
+    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+}
+
+/// The headlines that `points` have figures for.
+pub fn headlines(points: &[Point]) -> Vec<Headline> {
+    let of = |figure: &str, design: Design| {
+        let (figure, series) = (figure.to_owned(), design.name());
+        points.iter().filter(move |point| point.figure == figure && point.series == series)
+    };
+    let published = &Design::ALL[..3];
+    let average = |figure: &str, design: Design| mean(of(figure, design).map(|point| point.y));
+    let mut all = Vec::new();
+    let mut push = |what: String, unit, published, measured, why| {
+        all.push(Headline { what, unit, published, measured, why });
+    };
+    for (figure, workload, numbers) in LATENCIES {
+        for (&design, number) in published.iter().zip(numbers) {
+            push(format!("latency, {workload}, {}", design.name()), "us", number, average(figure, design), LATENCY);
+        }
+        let ratio = average(figure, published[0]) / average(figure, published[1]);
+        push(format!("latency, {workload}, erda-published : redo-logging"), "", numbers[0] / numbers[1], ratio, LATENCY_RATIO);
+    }
+    for (figure, workload, numbers) in THROUGHPUTS {
+        for (&design, number) in published.iter().zip(numbers) {
+            push(format!("throughput, {workload}, {}", design.name()), "kop/s", number, average(figure, design), THROUGHPUT);
+        }
+    }
+    for (x, workload, numbers) in CPU_RATIOS {
+        let cpu = |design: Design| {
+            mean(CPU_FIGURES.iter().flat_map(|figure| of(figure, design)).filter(|point| point.x == x).map(|point| point.y))
+        };
+        for (&design, number) in published[1..].iter().zip(numbers) {
+            let what = format!("server CPU, {workload}, {} : erda-published", design.name());
+            push(what, "", number, cpu(design) / cpu(published[0]), CPU);
+        }
+    }
+    let (key, pair) = (KEY_SIZE as f64, (KEY_SIZE + TABLE_VALUE_SIZE) as f64);
+    let erda = [key + 10.0 + pair, 9.0 + pair, key + 9.0];
+    let baseline = [key + 12.0 + 2.0 * pair, 4.0 + 2.0 * pair, key + 8.0];
+    for (&design, counts) in published.iter().zip([erda, baseline, baseline]) {
+        for (operation, count) in ["create", "update", "delete"].iter().zip(counts) {
+            let x = format!("{operation} {TABLE_VALUE_SIZE}");
+            let measured = mean(of("erda-table1", design).filter(|point| point.x == x).map(|point| point.y));
+            push(format!("NVM bytes of a {operation}, {}", design.name()), "bytes", count, measured, BYTES);
+        }
+    }
+    all.retain(|headline| headline.measured.is_finite() && headline.measured > 0.0);
+    all
+}
+
+/// The page of the documents.
+pub fn page(points: &[Point]) -> String {
+    let mut text = String::from(
+        "# The figures of Erda, again\n\n\
+         Printed by `stonecast bench figure erda --out DIR`: Erda as published, its two baselines and `store-direct`, all in one\n\
+         simulated world of the machines of the paper (profile `connectx3-erda`, see `docs/simulator.md`). Virtual time: the same\n\
+         command gives the same numbers. 2,000 keys of 23 bytes; latencies of one client, throughput with values of 64 bytes.\n\
+         `erda-published` acknowledges what is not durable yet (`docs/design/0015-published-designs.md`); `store-direct` is durable here.\n\n\
+         ## Headlines of the paper\n\n\
+         | headline | published | measured here | why they differ by more than 15 % |\n| --- | --- | --- | --- |\n",
+    );
+    for headline in headlines(points) {
+        let Headline { what, unit, published, measured, why } = headline;
+        let differs = ((measured - published) / published).abs() > TOLERANCE;
+        let why = if differs { why } else { "" };
+        let line = format!("| {what} | {published:.2} {unit} | {measured:.2} {unit} | {why} |").replace("  ", " ").replace(" |  |", " | |");
+        writeln!(text, "{line}").expect("a String takes everything");
+    }
+    let mut figures: Vec<&str> = points.iter().map(|point| point.figure.as_str()).collect();
+    figures.dedup();
+    for figure in figures {
+        write!(text, "\n## {figure}\n\n{}\n\n", title(figure)).expect("a String takes everything");
+        table(&mut text, points.iter().filter(|point| point.figure == figure).collect());
+        if figure != "erda-table1" {
+            write!(text, "\n![{figure}]({figure}.svg)\n").expect("a String takes everything");
+        }
+    }
+    text
+}
+
+fn table(text: &mut String, points: Vec<&Point>) {
+    let places = places(&points);
+    let unit = points.first().map_or("", |point| point.unit);
+    writeln!(text, "| {unit} | {} |", places.join(" | ")).expect("a String takes everything");
+    writeln!(text, "| --- |{}", " --- |".repeat(places.len())).expect("a String takes everything");
+    for design in Design::ALL {
+        let cells: Vec<String> = places
+            .iter()
+            .map(|x| {
+                let point = points.iter().find(|point| point.series == design.name() && point.x == *x);
+                point.map_or("-".to_owned(), |point| format!("{:.2}", point.y))
+            })
+            .collect();
+        writeln!(text, "| {} | {} |", design.name(), cells.join(" | ")).expect("a String takes everything");
+    }
+}
+
+/// The places of the x axis, in the order in which they come first.
+pub(super) fn places(points: &[&Point]) -> Vec<String> {
+    let mut places: Vec<String> = Vec::new();
+    for point in points {
+        if !places.contains(&point.x) {
+            places.push(point.x.clone());
+        }
+    }
+    places
+}
+
+/// What a figure shows.
+pub(super) fn title(figure: &str) -> &'static str {
+    match figure {
+        "erda-14" => "Mean latency of YCSB C by value size in bytes",
+        "erda-15" => "Mean latency of YCSB B by value size in bytes",
+        "erda-16" => "Mean latency of YCSB A by value size in bytes",
+        "erda-17" => "Mean latency of update-only by value size in bytes",
+        "erda-18" => "Throughput of YCSB C by threads",
+        "erda-19" => "Throughput of YCSB B by threads",
+        "erda-20" => "Throughput of YCSB A by threads",
+        "erda-21" => "Throughput of update-only by threads",
+        "erda-22" => "CPU time of the server by workload, values of 16 bytes",
+        "erda-23" => "CPU time of the server by workload, values of 64 bytes",
+        "erda-24" => "CPU time of the server by workload, values of 256 bytes",
+        "erda-25" => "CPU time of the server by workload, values of 1024 bytes",
+        "erda-26" => "Mean latency while the log is cleaned and while it is not, values of 1024 bytes",
+        _ => "Bytes stored to persistent memory by operation and value size",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(figure: &str, design: Design, x: &str, y: f64) -> Point {
+        Point { figure: figure.to_owned(), series: design.name().to_owned(), x: x.to_owned(), y, unit: "us" }
+    }
+
+    #[test]
+    fn a_headline_is_explained_when_it_differs_and_only_then() {
+        let points = [point("erda-14", Design::ErdaPublished, "16", 60.0), point("erda-14", Design::RedoLogging, "16", 30.0)];
+        let page = page(&points);
+        let line = |what: &str| page.lines().find(|line| line.contains(what)).unwrap().to_owned();
+        assert!(!line("YCSB C, erda-published |").contains("usleep"));
+        assert!(line("YCSB C, redo-logging |").contains("usleep"));
+        assert!(line("erda-published : redo-logging").contains("2.00"));
+        assert!(!page.contains("NaN") && !page.contains("YCSB B"), "what was not measured is no headline");
+    }
+
+    #[test]
+    fn the_published_byte_counts_are_those_of_table_one() {
+        let points: Vec<Point> = ["create 256", "update 256", "delete 256"]
+            .iter()
+            .flat_map(|x| Design::ALL.map(|design| point("erda-table1", design, x, 1.0)))
+            .collect();
+        let counts: Vec<f64> = headlines(&points).iter().map(|headline| headline.published).collect();
+        assert_eq!(counts[..6], [312.0, 288.0, 32.0, 593.0, 562.0, 31.0]);
+        assert_eq!(counts[6..], counts[3..6]);
+    }
+}

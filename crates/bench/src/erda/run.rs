@@ -1,0 +1,189 @@
+//! Runs of the workloads of Erda's paper on one design.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+use stonecast_fabric_sim::Profile;
+use stonecast_published::ErdaServer;
+use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions, fnv_hash, value_of};
+
+use super::contest::{Contest, ContestError, ContestOptions, Contestant, Costs, Design};
+
+/// Bytes of a key: `user` and 19 digits.
+pub const KEY_SIZE: usize = 23;
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct RunOptions {
+    /// Who.
+    pub design: Design,
+    /// On which machines.
+    pub profile: Profile,
+    /// Which operations.
+    pub mix: Mix,
+    /// Bytes of a value.
+    pub value_size: usize,
+    /// Clients, one operation at a time each.
+    pub threads: u32,
+    /// Keys stored before.
+    pub keys: u64,
+    /// Operations of all clients together.
+    pub operations: u64,
+    /// Whether the log is cleaned meanwhile.
+    pub cleaning: bool,
+}
+
+/// What came out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Mean latency of an operation.
+    pub latency_us: f64,
+    /// Operations of all clients per second.
+    pub operations_per_s: f64,
+    /// CPU time of the server for each operation.
+    pub server_cpu_ns: f64,
+}
+
+/// The name of a key, all of one length.
+pub fn key_name(number: u64) -> Vec<u8> {
+    format!("user{:019}", fnv_hash(number)).into_bytes()
+}
+
+/// Loads, and measures a workload.
+pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
+    let contest = Contest::new(ContestOptions {
+        design: options.design,
+        profile: options.profile,
+        keys: options.keys,
+        key_size: KEY_SIZE,
+        value_size: options.value_size,
+        writes: 2 * options.operations,
+    })?;
+    let mut contestants = (0..options.threads).map(|_| contest.connect()).collect::<Result<Vec<_>, _>>()?;
+    let (keys, value_size) = (options.keys, options.value_size);
+    let loader = contestants.split_off(contestants.len() - 1);
+    contestants.extend(contest.run(loader, |_, contestant| load(contestant, keys, value_size))?);
+    let each = options.operations.div_ceil(options.threads.into());
+    let sequence = Rc::new(Sequence::new(SequenceOptions {
+        mix: options.mix,
+        distribution: Distribution::ScrambledZipfian,
+        keys,
+        length: (each * u64::from(options.threads)) as usize,
+        seed: 1,
+    }));
+    // Leases are taken and caches filled before anything is measured.
+    let warm_up = (each / 10).max(1);
+    let part = |number: usize, count: u64| Part {
+        sequence: sequence.clone(),
+        operations: number as u64 * each..number as u64 * each + count,
+        value_size,
+        latencies: Rc::default(),
+        cleaner: None,
+    };
+    let contestants = contest.run(contestants, |number, contestant| work(contestant, part(number, warm_up)))?;
+    contest.rest();
+    let cleaner = contest.erda().filter(|_| options.cleaning).cloned();
+    let latencies = Rc::<RefCell<Vec<u64>>>::default();
+    let before = contest.costs();
+    contest.run(contestants, |number, contestant| {
+        let part = Part { latencies: latencies.clone(), cleaner: cleaner.clone(), ..part(number, each) };
+        work(contestant, part)
+    })?;
+    let after = contest.costs();
+    let latencies = latencies.take();
+    assert!(!latencies.is_empty(), "a cleaner that is asked to clean begins");
+    let count = (each * u64::from(options.threads)) as f64;
+    Ok(Outcome {
+        latency_us: latencies.iter().sum::<u64>() as f64 / latencies.len() as f64 / 1e3,
+        operations_per_s: count * 1e9 / (after.now_ns - before.now_ns) as f64,
+        server_cpu_ns: (after.server_cpu_ns - before.server_cpu_ns) as f64 / count,
+    })
+}
+
+async fn load(mut contestant: Contestant, keys: u64, value_size: usize) -> Result<Contestant, ContestError> {
+    let mut value = vec![0; value_size];
+    for number in 0..keys {
+        value_of(1, number, &mut value);
+        contestant.put(&key_name(number), &value).await?;
+    }
+    Ok(contestant)
+}
+
+/// What one client does.
+struct Part {
+    sequence: Rc<Sequence>,
+    operations: Range<u64>,
+    value_size: usize,
+    /// Of every operation; with a cleaner, of those that began while it was at work.
+    latencies: Rc<RefCell<Vec<u64>>>,
+    /// Who is to clean all the time.
+    cleaner: Option<Rc<ErdaServer>>,
+}
+
+async fn work(mut contestant: Contestant, part: Part) -> Result<Contestant, ContestError> {
+    let runtime = contestant.process.runtime();
+    let (mut value, mut found) = (vec![0; part.value_size], Vec::new());
+    for index in part.operations {
+        let operation = &part.sequence.operations()[index as usize % part.sequence.operations().len()];
+        let key = key_name(operation.number());
+        let counts = part.cleaner.as_ref().is_none_or(|server| {
+            let running = server.cleaning().running;
+            if !running {
+                server.ask_to_clean(0);
+            }
+            running
+        });
+        let begin = runtime.now();
+        if operation.is_update() {
+            value_of(index, operation.number(), &mut value);
+            contestant.put(&key, &value).await?;
+        } else {
+            assert!(contestant.get(&key, &mut found).await?, "every key is loaded");
+        }
+        if counts {
+            part.latencies.borrow_mut().push(runtime.now() - begin);
+        }
+    }
+    Ok(contestant)
+}
+
+/// Bytes stored to persistent memory by a create, an update and a delete.
+pub fn bytes_stored(design: Design, profile: Profile, value_size: usize) -> Result<[f64; 3], ContestError> {
+    const COUNT: u64 = 100;
+    let options = ContestOptions { design, profile, keys: 2 * COUNT, key_size: KEY_SIZE, value_size, writes: 10 * COUNT };
+    let contest = Contest::new(options)?;
+    // The first writes take leases, and what comes with them.
+    let mut contestants = contest.run(vec![contest.connect()?], |_, contestant| put_all(contestant, COUNT..COUNT + 10, 0, value_size))?;
+    contest.rest();
+    let mut counts = [contest.costs(); 4];
+    for step in 0..3 {
+        contestants = contest.run(contestants, |_, mut contestant| async move {
+            if step < 2 {
+                return put_all(contestant, 0..COUNT, step, value_size).await;
+            }
+            for number in 0..COUNT {
+                contestant.delete(&key_name(number)).await?;
+            }
+            Ok(contestant)
+        })?;
+        contest.rest();
+        counts[step as usize + 1] = contest.costs();
+    }
+    let each = |from: &Costs, to: &Costs| (to.bytes_stored - from.bytes_stored) as f64 / COUNT as f64;
+    Ok(std::array::from_fn(|step| each(&counts[step], &counts[step + 1])))
+}
+
+async fn put_all(
+    mut contestant: Contestant,
+    keys: Range<u64>,
+    seed: u64,
+    value_size: usize,
+) -> Result<Contestant, ContestError> {
+    let mut value = vec![0; value_size];
+    for number in keys {
+        value_of(seed, number, &mut value);
+        contestant.put(&key_name(number), &value).await?;
+    }
+    Ok(contestant)
+}

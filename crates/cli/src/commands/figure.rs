@@ -1,0 +1,60 @@
+//! `bench figure`: figures of papers, measured again.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use anyhow::Context as _;
+use stonecast_bench::erda::{ALL, FIGURES, Point, Runs, Scale, chart, page, points};
+
+use crate::arguments::Figure;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::Progress;
+
+/// See the module documentation.
+pub fn run(flags: &Figure) -> Result<(), Failure> {
+    let names: Vec<&str> = if flags.name == ALL { FIGURES.to_vec() } else { vec![flags.name.as_str()] };
+    let progress = Progress::of_count("measuring", Some(names.len() as u64));
+    let (mut runs, mut all) = (Runs::default(), Vec::new());
+    for (done, name) in (1..).zip(&names) {
+        let measured = points(name, Scale::FULL, &mut runs)?;
+        if flags.json {
+            measured.iter().try_for_each(output::json)?;
+        }
+        all.extend(measured);
+        progress.set(done);
+    }
+    drop(progress);
+    if let Some(folder) = &flags.out {
+        write(folder, &names, &all).with_context(|| format!("cannot write to {}", folder.display()))?;
+    }
+    if flags.json { Ok(()) } else { output::bytes(table(&all).as_bytes()) }
+}
+
+fn write(folder: &Path, names: &[&str], all: &[Point]) -> anyhow::Result<()> {
+    fs::create_dir_all(folder)?;
+    for name in names {
+        if let Some(chart) = chart(name, all) {
+            fs::write(folder.join(name).with_extension("svg"), chart.svg()?)?;
+        }
+        let mut lines = Vec::new();
+        for point in all.iter().filter(|point| point.figure == *name) {
+            serde_json::to_writer(&mut lines, point)?;
+            writeln!(lines)?;
+        }
+        fs::write(folder.join(name).with_extension("jsonl"), lines)?;
+    }
+    if names.len() == FIGURES.len() {
+        fs::write(folder.join(ALL).with_extension("md"), page(all))?;
+    }
+    Ok(())
+}
+
+fn table(all: &[Point]) -> String {
+    let line = |point: &Point| {
+        let Point { figure, series, x, y, unit } = point;
+        format!("{figure:<12} {series:<18} {x:>20} {y:>12.2} {unit}\n")
+    };
+    all.iter().map(line).collect()
+}
