@@ -14,8 +14,8 @@ mod latency;
 mod measured;
 mod noise;
 pub mod peers;
-pub mod remotelog;
 pub mod plot;
+pub mod remotelog;
 mod result;
 pub mod sim;
 

@@ -10,10 +10,12 @@ use std::task::{Poll, Waker};
 use stonecast_base::Nanoseconds;
 use stonecast_fabric_sim::{Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, World};
 use stonecast_media::{
-    Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, OpenMode, PersistenceDomain, PersistentRegion, Pool, PoolOptions,
-    ReceiveBuffers,
+    Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, OpenMode, PersistenceDomain, PersistentRegion, Pool,
+    PoolOptions, ReceiveBuffers,
 };
-use stonecast_published::{BaselineClient, BaselineServer, ErdaClient, ErdaOptions, ErdaServer, Geometry, PublishedError, Scheme};
+use stonecast_published::{
+    BaselineClient, BaselineServer, ErdaClient, ErdaOptions, ErdaServer, Geometry, PublishedError, Scheme,
+};
 use stonecast_store_direct::{Client, Server, ServerOptions, StoreError};
 
 const ADDRESS: &str = "sim:contest";
@@ -223,10 +225,12 @@ impl Contest {
                         Design::ErdaPublished => {
                             Kind::Erda(ErdaClient::connect(port, process.runtime(), ADDRESS, &self.geometry).await?)
                         }
-                        Design::RedoLogging => Kind::Baseline(
-                            BaselineClient::connect(port, ADDRESS, Scheme::RedoLogging, &self.geometry).await?,
-                        ),
-                        _ => Kind::Baseline(BaselineClient::connect(port, ADDRESS, Scheme::ReadAfterWrite, &self.geometry).await?),
+                        Design::RedoLogging => {
+                            Kind::Baseline(BaselineClient::connect(port, ADDRESS, Scheme::RedoLogging, &self.geometry).await?)
+                        }
+                        _ => {
+                            Kind::Baseline(BaselineClient::connect(port, ADDRESS, Scheme::ReadAfterWrite, &self.geometry).await?)
+                        }
                     }
                 }
             })
@@ -235,7 +239,11 @@ impl Contest {
     }
 
     /// Runs a task for each of `contestants` until all have ended.
-    pub fn run<F>(&self, contestants: Vec<Contestant>, task: impl Fn(usize, Contestant) -> F) -> Result<Vec<Contestant>, ContestError>
+    pub fn run<F>(
+        &self,
+        contestants: Vec<Contestant>,
+        task: impl Fn(usize, Contestant) -> F,
+    ) -> Result<Vec<Contestant>, ContestError>
     where
         F: Future<Output = Result<Contestant, ContestError>> + 'static,
     {

@@ -11,8 +11,20 @@ use super::run::{Outcome, RunOptions, bytes_stored, workload};
 
 /// The names of all figures.
 pub const FIGURES: [&str; 14] = [
-    "erda-14", "erda-15", "erda-16", "erda-17", "erda-18", "erda-19", "erda-20", "erda-21", "erda-22", "erda-23", "erda-24",
-    "erda-25", "erda-26", "erda-table1",
+    "erda-14",
+    "erda-15",
+    "erda-16",
+    "erda-17",
+    "erda-18",
+    "erda-19",
+    "erda-20",
+    "erda-21",
+    "erda-22",
+    "erda-23",
+    "erda-24",
+    "erda-25",
+    "erda-26",
+    "erda-table1",
 ];
 
 /// The name for all of them.

@@ -119,7 +119,9 @@ pub fn page(points: &[Point]) -> String {
         let Headline { what, unit, published, measured, why } = headline;
         let differs = ((measured - published) / published).abs() > TOLERANCE;
         let why = if differs { why } else { "" };
-        let line = format!("| {what} | {published:.2} {unit} | {measured:.2} {unit} | {why} |").replace("  ", " ").replace(" |  |", " | |");
+        let line = format!("| {what} | {published:.2} {unit} | {measured:.2} {unit} | {why} |")
+            .replace("  ", " ")
+            .replace(" |  |", " | |");
         writeln!(text, "{line}").expect("a String takes everything");
     }
     let mut figures: Vec<&str> = points.iter().map(|point| point.figure.as_str()).collect();

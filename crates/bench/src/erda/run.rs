@@ -154,7 +154,8 @@ pub fn bytes_stored(design: Design, profile: Profile, value_size: usize) -> Resu
     let options = ContestOptions { design, profile, keys: 2 * COUNT, key_size: KEY_SIZE, value_size, writes: 10 * COUNT };
     let contest = Contest::new(options)?;
     // The first writes take leases, and what comes with them.
-    let mut contestants = contest.run(vec![contest.connect()?], |_, contestant| put_all(contestant, COUNT..COUNT + 10, 0, value_size))?;
+    let mut contestants =
+        contest.run(vec![contest.connect()?], |_, contestant| put_all(contestant, COUNT..COUNT + 10, 0, value_size))?;
     contest.rest();
     let mut counts = [contest.costs(); 4];
     for step in 0..3 {
@@ -174,12 +175,7 @@ pub fn bytes_stored(design: Design, profile: Profile, value_size: usize) -> Resu
     Ok(std::array::from_fn(|step| each(&counts[step], &counts[step + 1])))
 }
 
-async fn put_all(
-    mut contestant: Contestant,
-    keys: Range<u64>,
-    seed: u64,
-    value_size: usize,
-) -> Result<Contestant, ContestError> {
+async fn put_all(mut contestant: Contestant, keys: Range<u64>, seed: u64, value_size: usize) -> Result<Contestant, ContestError> {
     let mut value = vec![0; value_size];
     for number in keys {
         value_of(seed, number, &mut value);
