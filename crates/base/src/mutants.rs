@@ -37,8 +37,8 @@ macro_rules! mutants {
                 match self { $(Self::$name => $place,)+ }
             }
 
-            /// The flaw of a published design that it brings back (`E` of client-direct stores, `T` of persistence
-            /// recipes), or what it stands for.
+            /// The flaw of a published design that it brings back (`E` of client-direct stores, `R` of replicated
+            /// ones, `T` of persistence recipes), or what it stands for.
             pub const fn flaw(self) -> &'static str {
                 match self { $(Self::$name => $flaw,)+ }
             }
@@ -99,6 +99,10 @@ mutants! {
     FoundNotPersisted in "store-direct", "E5";
     /// What recovery settled is not persisted before the server opens.
     SettledNotPersisted in "store-direct", "E5";
+    /// A server does not remember which writes with tokens were done.
+    OutcomesNotNoted in "store-direct", "R8";
+    /// Recovery forgets which writes with tokens were done.
+    OutcomesNotRecovered in "store-direct", "R8";
     /// A recovered server gives out the last version again.
     VersionGivenTwice in "store-direct", "versions grow";
     /// The copy of the pool header that counts is written first.

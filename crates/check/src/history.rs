@@ -115,6 +115,13 @@ impl History {
         }
     }
 
+    /// Somebody asks once more for what was never answered: from now on it can be done again.
+    pub fn again(&mut self, id: OperationId) {
+        let operation = &mut self.operations[id.0];
+        assert_eq!(operation.answer, Answer::Unknown, "what was answered is not asked for again");
+        operation.answered = NEVER;
+    }
+
     /// The server is gone, and with it every operation that was under way: none of them can be done later.
     pub fn crash(&mut self) -> Moment {
         let now = self.tick();

@@ -10,10 +10,10 @@ use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric::Runtime;
 use stonecast_fabric_sim::{Fault, Process};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, Condition, Effect, StoreError, Written};
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, Condition, Effect, StoreError, Token, Written};
 
 use crate::direct::setup::Setup;
-use crate::history::{Answer, Call, Expected, History};
+use crate::history::{Answer, Call, Expected, History, OperationId};
 use crate::oracles::values;
 use crate::values::{VALUE_SIZE_MIN, ValueId, encode};
 use crate::violation::Violation;
@@ -105,25 +105,33 @@ async fn all(mut futures: Vec<Pin<Box<dyn Future<Output = ()>>>>) {
     .await;
 }
 
+/// A write of unknown outcome that is to be tried again.
+struct Unfinished {
+    id: OperationId,
+    key: u32,
+    call: Call,
+    size: usize,
+    token: Token,
+}
+
 /// One operation after the other, until the script or the connection ends.
-async fn run_lane(work: Rc<Work>, client: Client, unknown: Rc<RefCell<Vec<(u32, Call)>>>, number: u32, mut random: Random) {
+async fn run_lane(work: Rc<Work>, client: Client, unknown: Rc<RefCell<Vec<Unfinished>>>, number: u32, mut random: Random) {
     let mut versions = HashMap::new();
     while work.left.get() > 0 {
         work.left.set(work.left.get() - 1);
         let again = unknown.borrow_mut().pop();
-        let (key, call) = match again {
-            Some(again) => {
-                work.hit(Fault::RepeatedWrite);
-                again
-            }
-            None => {
-                let key = pick_key(&work.setup, &mut random);
-                (key, pick_call(&work, &mut random, versions.get(&key).copied()))
-            }
-        };
+        if let Some(again) = again {
+            work.hit(Fault::RepeatedWrite);
+            let Some(left) = repeat(&work, &client, again).await else { continue };
+            unknown.borrow_mut().push(left);
+            return;
+        }
+        let key = pick_key(&work.setup, &mut random);
+        let call = pick_call(&work, &mut random, versions.get(&key).copied());
         let id = work.history.borrow_mut().call(number, key, call);
         let size = pick_size(&work.setup, &mut random);
-        let result = execute(&work, &client, key, call, size).await;
+        let mut token = client.token();
+        let result = execute(&work, &client, &mut token, key, call, size).await;
         let (answer, goes_on) = match result {
             Ok(answer) => (answer, true),
             Err(error) => judge_error(&work, &error),
@@ -137,15 +145,33 @@ async fn run_lane(work: Rc<Work>, client: Client, unknown: Rc<RefCell<Vec<(u32, 
             Some(version) => _ = versions.insert(key, version),
             None => _ = versions.remove(&key),
         }
-        work.history.borrow_mut().answer(id, answer);
         let repeats = answer == Answer::Unknown && call != Call::Get;
         if repeats && random.random_range(0..100) < work.setup.faults.repeated_write_percent {
-            unknown.borrow_mut().push((key, call));
+            unknown.borrow_mut().push(Unfinished { id, key, call, size, token });
+        } else {
+            work.history.borrow_mut().answer(id, answer);
         }
         if !goes_on {
             return;
         }
     }
+}
+
+/// Tries a write of unknown outcome again, with its token: it takes effect once. What is left to be tried if that fails.
+async fn repeat(work: &Work, client: &Client, mut write: Unfinished) -> Option<Unfinished> {
+    work.history.borrow_mut().again(write.id);
+    let answer = match execute(work, client, &mut write.token, write.key, write.call, write.size).await {
+        Ok(answer) => answer,
+        Err(StoreError::Forgotten) => Answer::Unknown,
+        Err(StoreError::NoSpace) => Answer::Refused,
+        Err(error) => {
+            judge_error(work, &error);
+            // Whatever became of this attempt, that of the first is as unknown as before.
+            return Some(write);
+        }
+    };
+    work.history.borrow_mut().answer(write.id, answer);
+    None
 }
 
 /// What an error says of the operation, and whether the connection can still be used.
@@ -165,7 +191,14 @@ pub(crate) fn judge_error(work: &Work, error: &StoreError) -> (Answer, bool) {
     (answer, false)
 }
 
-pub(crate) async fn execute(work: &Work, client: &Client, key: u32, call: Call, size: usize) -> Result<Answer, StoreError> {
+pub(crate) async fn execute(
+    work: &Work,
+    client: &Client,
+    token: &mut Token,
+    key: u32,
+    call: Call,
+    size: usize,
+) -> Result<Answer, StoreError> {
     let name = &work.keys[key as usize];
     let mut bytes = Vec::new();
     match call {
@@ -183,7 +216,10 @@ pub(crate) async fn execute(work: &Work, client: &Client, key: u32, call: Call, 
         }
         Call::Put(value) => {
             encode(value, size, &mut bytes);
-            Ok(Answer::Stored(client.put(name, &bytes).await?))
+            Ok(match client.put_with(token, name, &bytes, Condition::None).await? {
+                Written::Done(version) => Answer::Stored(version),
+                Written::Conflict(_) => return Err(StoreError::Protocol { what: "an unconditional put cannot conflict" }),
+            })
         }
         Call::PutIf(value, expected) => {
             encode(value, size, &mut bytes);
@@ -191,12 +227,12 @@ pub(crate) async fn execute(work: &Work, client: &Client, key: u32, call: Call, 
                 Expected::Absent => Condition::Absent,
                 Expected::Version(version) => Condition::Version(version),
             };
-            Ok(match client.put_if(name, &bytes, condition).await? {
+            Ok(match client.put_with(token, name, &bytes, condition).await? {
                 Written::Done(version) => Answer::Stored(version),
                 Written::Conflict(present) => Answer::Conflict(present),
             })
         }
-        Call::Delete => Ok(Answer::Removed(client.delete(name).await?)),
+        Call::Delete => Ok(Answer::Removed(client.delete_with(token, name, Condition::None).await?.is_some())),
     }
 }
 
@@ -237,7 +273,7 @@ pub(crate) async fn read_all(work: Rc<Work>, process: Process, runtime: Rc<dyn R
     };
     for key in 0..work.setup.keys {
         let id = work.history.borrow_mut().call(u32::MAX, key, Call::Get);
-        let answer = match execute(&work, &client, key, Call::Get, 0).await {
+        let answer = match execute(&work, &client, &mut client.token(), key, Call::Get, 0).await {
             Ok(answer) => answer,
             Err(error) => {
                 work.note(Violation::new("in the end everything can be read", error.to_string()));

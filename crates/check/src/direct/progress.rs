@@ -33,7 +33,7 @@ pub(crate) async fn get_on(work: Rc<Work>, process: Process, number: u32, done: 
                 _ => Call::Get,
             };
             let id = work.history.borrow_mut().call(number, key, call);
-            let (answer, goes_on) = match execute(&work, &client, key, call, 64).await {
+            let (answer, goes_on) = match execute(&work, &client, &mut client.token(), key, call, 64).await {
                 Ok(answer) => (answer, true),
                 Err(error) => judge_error(&work, &error),
             };
@@ -73,7 +73,7 @@ pub(crate) async fn lay_trail(work: Rc<Work>, process: Process, trail: Rc<Cell<V
     for key in 0..TRAIL.min(work.setup.keys) {
         let value = work.fresh_value();
         let id = work.history.borrow_mut().call(u32::MAX, key, Call::Put(value));
-        let (answer, goes_on) = match execute(&work, &client, key, Call::Put(value), 72).await {
+        let (answer, goes_on) = match execute(&work, &client, &mut client.token(), key, Call::Put(value), 72).await {
             Ok(answer) => (answer, true),
             Err(error) => judge_error(&work, &error),
         };

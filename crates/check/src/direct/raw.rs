@@ -15,6 +15,9 @@ use crate::direct::client::ADDRESS;
 /// Bytes of a receive buffer: the longest answer.
 const ANSWER_SIZE: u64 = 1024;
 const RECEIVES: u64 = 8;
+/// Bytes of what answers tell of access, and of a lease.
+const ACCESS_SIZE: usize = 44;
+const LEASE_SIZE: usize = 20;
 /// Bytes that can be sent.
 const SEND_SIZE: u64 = 1 << 16;
 /// What a client says first.
@@ -25,6 +28,8 @@ pub(crate) struct Raw {
     pub port: Rc<Port>,
     pub qp: QueuePair,
     pub welcome: Vec<u8>,
+    /// What the server opens to everybody.
+    access: Vec<u8>,
     receives: MemoryRegion,
     sends: MemoryRegion,
 }
@@ -71,9 +76,16 @@ impl Raw {
         device.connect(qp, ADDRESS, hello).map_err(broken)?;
         loop {
             port.activity().await;
+            // Receive buffers of a queue pair that broke: nothing else arrives before the first request.
+            if port.take_received().is_some() {
+                return Err(NoConnection::Broken);
+            }
             match port.take_event() {
                 Some(ConnectionEvent::Established { private_data, .. }) => {
-                    return Ok(Self { port, qp, welcome: private_data, receives, sends });
+                    let mut raw = Self { port, qp, welcome: private_data, access: Vec::new(), receives, sends };
+                    raw.access = raw.send(&request(6, 0, 0, 0)).await.ok_or(NoConnection::Broken)?;
+                    let whole = raw.access.len() == 1 + ACCESS_SIZE && raw.access[0] == 0x42;
+                    return if whole { Ok(raw) } else { Err(NoConnection::Broken) };
                 }
                 Some(ConnectionEvent::Rejected { reason, .. }) => return Err(NoConnection::Refused(reason)),
                 Some(ConnectionEvent::Disconnected { .. }) => return Err(NoConnection::Broken),
@@ -88,10 +100,18 @@ impl Raw {
     }
 
     /// A number of the acceptance.
-    pub fn word(&self, offset: usize, size: usize) -> u64 {
-        let mut bytes = [0; 8];
-        bytes[..size].copy_from_slice(&self.welcome[offset..offset + size]);
-        u64::from_le_bytes(bytes)
+    fn word(&self, offset: usize, size: usize) -> u64 {
+        number(&self.welcome[offset..offset + size])
+    }
+
+    /// A number of the answer about access.
+    fn access(&self, offset: usize, size: usize) -> u64 {
+        number(&self.access[1 + offset..1 + offset + size])
+    }
+
+    /// Whether the client writes into staging memory, not into the log.
+    pub fn is_staged(&self) -> bool {
+        self.word(44, 4) > 0
     }
 
     /// What the server said of its log.
@@ -108,13 +128,13 @@ impl Raw {
 
     /// The server's epoch.
     pub fn epoch(&self) -> u32 {
-        self.word(44, 4) as u32
+        self.word(12, 4) as u32
     }
 
-    /// The index (64, 80) or the log (64 + 8, 84): read-only to everybody.
+    /// The log or the index: read-only to everybody.
     pub fn read_only(&self, log: bool) -> RemoteAddress {
-        let (address, rkey) = if log { (64, 84) } else { (56, 80) };
-        RemoteAddress { address: self.word(address, 8), rkey: Rkey(self.word(rkey, 4) as u32) }
+        let (address, rkey) = if log { (16, 36) } else { (8, 32) };
+        RemoteAddress { address: self.access(address, 8), rkey: Rkey(self.access(rkey, 4) as u32) }
     }
 
     /// Local memory with `bytes` in it.
@@ -156,22 +176,20 @@ impl Raw {
 
     /// A place for a record: leased, or in staging memory.
     pub async fn spot(&self, size: u32) -> Option<Spot> {
-        let staging = self.word(92, 4);
-        if staging > 0 {
-            let remote = RemoteAddress { address: self.word(72, 8), rkey: Rkey(self.word(88, 4) as u32) };
+        if self.is_staged() {
+            let remote = RemoteAddress { address: self.access(24, 8), rkey: Rkey(self.access(40, 4) as u32) };
             return Some(Spot { remote, position: 1 << 62, generation: 0, immediate: 0, slot: 0 });
         }
         let answer = self.send(&request(1, 0, size, 0)).await?;
-        let word = |offset: usize| u32::from_le_bytes(answer[1 + offset..5 + offset].try_into().expect("4 bytes"));
-        if answer.first() != Some(&0x40) || answer.len() < 29 {
+        if answer.first() != Some(&0x40) || answer.len() != 1 + LEASE_SIZE {
             return None;
         }
+        let word = |offset: usize| number(&answer[1 + offset..5 + offset]) as u32;
         let (slot, segment, generation, unit) = (word(0), word(4), word(8), word(12));
-        let base = u64::from_le_bytes(answer[21..29].try_into().expect("8 bytes"));
-        let start = u64::from(unit) * 64;
+        let position = u64::from(segment) * self.word(32, 8) + u64::from(unit) * 64;
         Some(Spot {
-            remote: RemoteAddress { address: base + start, rkey: Rkey(word(16)) },
-            position: u64::from(segment) * self.word(32, 8) + start,
+            remote: RemoteAddress { address: self.access(16, 8) + position, rkey: Rkey(word(16)) },
+            position,
             generation,
             immediate: slot << 24 | unit,
             slot: slot as u8,
@@ -201,6 +219,13 @@ pub(crate) fn request(kind: u8, detail: u8, size: u32, token: u64) -> Vec<u8> {
     let mut bytes = vec![kind, detail, 0, 0];
     bytes.extend_from_slice(&size.to_le_bytes());
     bytes.extend_from_slice(&token.to_le_bytes());
-    bytes.extend_from_slice(&[0; 8]);
+    bytes.extend_from_slice(&[0; 16]);
     bytes
+}
+
+/// A little-endian number.
+fn number(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
 }

@@ -82,7 +82,7 @@ async fn crowd(process: &Process) {
 /// Gives a lease back, and writes through its key later.
 async fn use_after_release(work: &Work, process: &Process) {
     let Ok(raw) = Raw::connect(process, &Raw::hello(VERSION)).await else { return };
-    let Some(spot) = raw.spot(256).await.filter(|_| raw.word(92, 4) == 0) else { return raw.close() };
+    let Some(spot) = raw.spot(256).await.filter(|_| !raw.is_staged()) else { return raw.close() };
     let runtime = process.runtime();
     let mut answered = raw.send(&request(2, spot.slot, 0, 0)).await.is_some();
     // The revocation runs beside the server's answers: two more, and it must be through.

@@ -15,8 +15,8 @@ pub struct Allowed {
 
 #[derive(Clone, Default)]
 struct Key {
-    /// What of the history was looked at: calls and answers.
-    seen: (usize, usize),
+    /// What of the history was looked at: calls, those that may still be done, answers.
+    seen: (usize, usize, usize),
     values: Vec<ValueId>,
 }
 
@@ -27,8 +27,9 @@ impl Allowed {
         for (number, key) in (0..).zip(&mut self.keys) {
             let calls = history.of_key(number).count();
             let open = history.of_key(number).filter(|operation| operation.answered == NEVER).count();
-            if key.values.is_empty() || key.seen != (calls, open) {
-                *key = Key { seen: (calls, open), values: values_after_crash(history, number) };
+            let answers = history.of_key(number).filter(|operation| operation.answer != Answer::Unknown).count();
+            if key.values.is_empty() || key.seen != (calls, open, answers) {
+                *key = Key { seen: (calls, open, answers), values: values_after_crash(history, number) };
             }
         }
     }
@@ -44,7 +45,7 @@ impl Allowed {
                 Call::Delete | Call::Get => ValueId::ABSENT,
             }];
             // To be worked out anew the next time.
-            key.seen = (usize::MAX, usize::MAX);
+            key.seen = (usize::MAX, usize::MAX, usize::MAX);
         }
     }
 

@@ -1,4 +1,5 @@
 //! Tests of the checks.
 
+mod connecting;
 mod determinism;
 mod failure;

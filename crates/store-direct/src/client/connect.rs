@@ -140,6 +140,12 @@ async fn welcome(port: &Port, qp: QueuePair, address: &str) -> Result<Welcome, S
     let refused = |reason: String| StoreError::Refused { address: address.to_owned(), reason };
     loop {
         port.activity().await;
+        // Before its first request nothing arrives for a client but the receive buffers of a queue pair that broke.
+        while let Some(received) = port.take_received() {
+            if received.qp == qp && received.status != Status::Success {
+                return Err(refused("the connection broke before it was made".to_owned()));
+            }
+        }
         match port.take_event() {
             Some(ConnectionEvent::Established { qp: of, private_data }) if of == qp => {
                 return Welcome::parse(&private_data).map_err(|what| StoreError::Protocol { what });
