@@ -18,6 +18,11 @@ fn main() {
         let report = run(scenario, seed);
         report.faults_hit.iter().for_each(|(name, count)| *hits.entry(name).or_default() += count);
         (events, operations, states) = (events + report.events, operations + report.operations, states + report.crash_states);
+        if count == 1 {
+            // A seed that is looked at alone tells its story.
+            report.options.iter().for_each(|(name, value)| println!("{name}: {value}"));
+            report.timeline.iter().for_each(|happening| println!("{happening}"));
+        }
         for violation in &report.violations {
             violations += 1;
             println!("{name} {seed}: {}", violation.to_string().chars().take(600).collect::<String>());

@@ -149,8 +149,10 @@ impl Inner {
     /// The connection is over: every operation that waits is told.
     fn end(&self) {
         if !self.closed.replace(true) {
-            // Disconnecting twice or too late is no harm.
+            // Disconnecting twice or too late is no harm. The queue pair goes too: a completion queue that overran delivers
+            // nothing any more for who waits for a READ.
             let _ = self.port.device().disconnect(self.qp);
+            let _ = self.port.destroy_queue_pair(self.qp);
             self.pending.borrow_mut().end();
         }
     }

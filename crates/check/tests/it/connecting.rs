@@ -1,10 +1,11 @@
-//! What a client does whose connection breaks before it is made.
+//! What a client does whose connection breaks before it is made, and whose completions get lost.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use stonecast_fabric_sim::{MachineOptions, Profile, World};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, StoreError};
+use stonecast_fabric_sim::{Faults, MachineOptions, Profile, SimBacking, Survivor, World};
+use stonecast_media::{Durability, Pool, PoolOptions};
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, Server, ServerOptions, StoreError};
 
 /// A queue pair that breaks while it connects gives its receive buffers back and no event. Needs the look at them in
 /// `welcome`: without it the client looks for an event for ever, and nothing else of its process runs.
@@ -33,4 +34,51 @@ fn a_client_whose_nic_is_reset_while_it_connects_is_refused() {
         }
     }
     assert!(matches!(*outcome.borrow(), Some(Err(StoreError::Refused { .. }))), "{:?}", outcome.borrow());
+}
+
+/// A completion queue that loses a completion breaks its queue pairs, and delivers nothing more for them. Needs the
+/// destruction of the queue pair when the connection is over: without it a READ waits for its completion for ever.
+#[test]
+fn a_read_whose_completion_is_lost_ends_with_the_connection() {
+    let world = World::new(1);
+    let [here, there] = [(); 2].map(|()| world.machine(MachineOptions::new(Profile::MODERN)));
+    let module = world.module(there, Survivor::default());
+    let options = PoolOptions {
+        capacity: 4 << 18,
+        segment_size: 1 << 18,
+        platform: MachineOptions::new(Profile::MODERN).platform,
+        durability: Durability::Power,
+        entropy: [7; 64],
+    };
+    let pool = Pool::create(Rc::new(SimBacking::new(&module)), options).unwrap();
+    let (server, process) = (world.process(there), world.process(here));
+    let serving = server.clone();
+    server.runtime().spawn(Box::pin(async move {
+        let port = serving.port(65_536).unwrap();
+        let device = port.device().clone();
+        let (server, _) = Server::open(pool, port, serving.runtime(), ServerOptions::default()).await.unwrap();
+        device.listen("sim:lossy").unwrap();
+        server.run(&|| false).await.unwrap();
+    }));
+    let (connected, outcome) = (Rc::new(RefCell::new(false)), Rc::new(RefCell::new(None)));
+    let (is_connected, told, client) = (connected.clone(), outcome.clone(), process.clone());
+    process.runtime().spawn(Box::pin(async move {
+        client.runtime().sleep(100_000_000).await;
+        let port = client.port(CLIENT_COMPLETIONS).unwrap();
+        let store = Client::connect(port, client.runtime(), "sim:lossy").await.unwrap();
+        *is_connected.borrow_mut() = true;
+        client.runtime().sleep(1_000_000).await;
+        *told.borrow_mut() = Some(store.get(b"key", &mut Vec::new()).await);
+    }));
+    while !*connected.borrow() {
+        assert!(world.step());
+    }
+    world.set_faults(Faults { completion_lost_per_million: 1_000_000, ..Faults::default() });
+    for _ in 0..10_000 {
+        if outcome.borrow().is_some() || !world.step() {
+            break;
+        }
+    }
+    assert!(matches!(*outcome.borrow(), Some(Err(StoreError::Disconnected { .. }))), "{:?}", outcome.borrow());
+    assert!(world.fault_hits()["completion_lost"] > 0);
 }
