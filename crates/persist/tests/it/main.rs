@@ -1,9 +1,14 @@
 //! Tests of the planner as its users see it.
 
+mod execution;
 mod litmus;
+#[path = "../../../fabric/tests/it/loopback/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the stories need only a part of the reference provider")]
+mod loopback;
 mod matrix;
 mod page;
 mod profile;
+mod providers;
 mod published;
 mod search;
 mod timed;

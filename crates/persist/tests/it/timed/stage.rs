@@ -1,17 +1,20 @@
 //! A requester and a responder on two simulated machines, with a log in the responder's persistent memory, and a look at what a
 //! power cut would leave after every event.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric_sim::{
-    Fate, Features, Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, Transport as Speaks, World, Wreck,
+    Fate, Features, Machine, MachineOptions, Module, Process, Profile, RootPort, SimBacking, Survivor, Transport as Speaks,
+    World, Wreck,
 };
 use stonecast_media::{Backing as _, Durability, LogOptions, PersistenceDomain, PersistentRegion, ReceiveBuffers};
-use stonecast_persist::execute::{Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Rehearsal, Responder};
-use stonecast_persist::{Platform, Program, Transport};
+use stonecast_persist::execute::{
+    ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Rehearsal, Responder, recover,
+};
+use stonecast_persist::{Platform, Program, Scenario, Transport, plan_for};
 
 use super::log::{Broken, Log};
 
@@ -64,6 +67,8 @@ struct Stage {
     acknowledged: Rc<Cell<u64>>,
     connected: Rc<Cell<bool>>,
     done: Rc<Cell<bool>>,
+    /// Why the requester gave up.
+    failure: Rc<RefCell<Option<ExecuteError>>>,
     _processes: [Process; 2],
 }
 
@@ -99,6 +104,70 @@ pub fn run(run: &Run<'_>) -> Outcome {
     panic!("{run:?} does not come to rest");
 }
 
+/// Runs the steps, cuts the power after every event once something was acknowledged, and cuts the recoveries from that after
+/// each of their own events. How many messages recoveries had to finish.
+pub fn cut_recoveries(run: &Run<'_>) -> Result<u64, Broken> {
+    let stage = Stage::new(run);
+    let log = Log { second_size: run.second_size };
+    let mut messages = 0;
+    while stage.world.step() {
+        let acknowledged = stage.acknowledged.get();
+        if acknowledged == 0 {
+            continue;
+        }
+        let wreck = stage.world.wreck(stage.machine, &stage.module);
+        let most = (0..wreck.undecided()).map(|unit| Fate { stores: wreck.stores(unit), torn: 0 }).collect::<Vec<_>>();
+        for fates in [vec![Fate::default(); wreck.undecided()], most] {
+            messages += cut_recovery(run, &stage.layout, wreck.survivor(&fates), &log, acknowledged)?;
+        }
+    }
+    Ok(messages)
+}
+
+/// Recovers from `survivor` on a machine of its own, and judges what a power cut after each event would leave.
+fn cut_recovery(run: &Run<'_>, layout: &Layout, survivor: Survivor, log: &Log, acknowledged: u64) -> Result<u64, Broken> {
+    let world = World::new(run.seed);
+    let profile = Profile::by_name("connectx4-taxonomy").expect("it is there");
+    let platform = run.platform.declared();
+    let machine = world.machine(MachineOptions { platform, ..MachineOptions::new(profile) });
+    let (process, module) = (world.process(machine), world.module(machine, survivor));
+    let options = LogOptions { capacity: CAPACITY, platform, durability: Durability::Power };
+    let region = SimBacking::new(&module).open_log(options).expect("the survivor is whole");
+    let (layout, messages) = (*layout, Rc::new(Cell::new(0)));
+    let counted = messages.clone();
+    process.runtime().spawn(Box::pin(async move {
+        counted.set(recover(&*region, &layout).await.expect("the medium does not fail").messages);
+    }));
+    while world.step() {
+        let wreck = world.wreck(machine, &module);
+        for fates in choices(&wreck) {
+            let mut image = vec![0; CAPACITY as usize];
+            wreck.survivor(&fates).read(0, &mut image);
+            log.judge(image, &layout, acknowledged)?;
+        }
+    }
+    Ok(messages.get())
+}
+
+/// Runs the plan of a scenario, cuts the power of the responder while the first update is under way, and returns what the
+/// requester is told.
+pub fn cut_during_the_update(scenario: &Scenario) -> ExecuteError {
+    let plan = plan_for(&scenario.platform, scenario.operation, scenario.update).expect("there is one");
+    let platform = scenario.platform;
+    let run = Run { platform, program: plan.program(), second_size: None, appends: 1, seed: 1, stall_ns_max: 0 };
+    let stage = Stage::new(&run);
+    while !stage.connected.get() {
+        assert!(stage.world.step(), "the sides connect");
+    }
+    // The doorbell has rung, and the answer is not yet there.
+    for _ in 0..2 {
+        assert!(stage.world.step() && !stage.done.get());
+    }
+    stage.world.cut_power(stage.machine);
+    while stage.world.step() {}
+    stage.failure.borrow_mut().take().expect("the requester learns that nobody answers")
+}
+
 impl Stage {
     fn new(run: &Run<'_>) -> Self {
         let world = World::new(run.seed);
@@ -126,7 +195,8 @@ impl Stage {
             receive_buffers: persistent.then_some(BUFFERS),
             buffer_size: BUFFER_SIZE,
         };
-        let port = server.port(RESPONDER_COMPLETIONS).expect("completion queues");
+        let root_port = RootPort { relaxed_ordering: run.platform.relaxed_ordering, ..RootPort::default() };
+        let port = server.port_on(server.open_device_at(root_port), RESPONDER_COMPLETIONS).expect("completion queues");
         port.device().listen("sim:responder").expect("nobody listens there yet");
         let responder =
             Responder::rehearsing(&port, region, layout, run.program, run.platform.flush).expect("the device has everything");
@@ -142,9 +212,11 @@ impl Stage {
             acknowledged: Rc::default(),
             connected: Rc::default(),
             done: Rc::default(),
+            failure: Rc::default(),
             _processes: [server, client.clone()],
         };
         let (acknowledged, connected, done) = (stage.acknowledged.clone(), stage.connected.clone(), stage.done.clone());
+        let failure = stage.failure.clone();
         let (program, flush, appends) = (run.program.clone(), run.platform.flush, run.appends);
         let log = Log { second_size: run.second_size };
         let port = client.port(REQUESTER_COMPLETIONS).expect("completion queues");
@@ -156,7 +228,8 @@ impl Stage {
                 let (record, tail) = (log.record(number), log.tail(number));
                 let payload = Payload::single(Log::place(number), &record);
                 let payload = if tail.is_empty() { payload } else { payload.then(0, &tail) };
-                if session.run(&payload).await.is_err() {
+                if let Err(error) = session.run(&payload).await {
+                    *failure.borrow_mut() = Some(error);
                     return;
                 }
                 acknowledged.set(number);

@@ -1,0 +1,98 @@
+//! The providers that plans are executed on: shared memory, and the reference provider of the contract suite.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use stonecast_fabric::contract::World as _;
+use stonecast_fabric::{BusyPoll, Park, Port};
+use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+
+use crate::loopback::{Fault, Flavour, LIBERAL, LoopbackWorld};
+
+/// Makes devices that reach each other.
+pub trait Provider {
+    /// Drives everything.
+    fn executor(&self) -> BusyPoll;
+    /// A port on a device of its own.
+    fn port(&self, capacity: u32) -> Rc<Port>;
+    /// Where the first device listens.
+    fn address(&self) -> String;
+}
+
+/// Both providers; `folder` is for what they put into files.
+pub fn providers(folder: &Path) -> Vec<(&'static str, Box<dyn Provider>)> {
+    vec![("reference", Box::new(Reference::new(LIBERAL))), ("shared memory", Box::new(SharedMemory::new(folder)))]
+}
+
+/// The reference provider.
+pub struct Reference {
+    world: Rc<LoopbackWorld>,
+    nodes: Cell<usize>,
+}
+
+impl Reference {
+    /// With devices of one flavour.
+    pub fn new(flavour: Flavour) -> Self {
+        Self { world: LoopbackWorld::new(flavour, Fault::Nothing), nodes: Cell::new(0) }
+    }
+}
+
+impl Provider for Reference {
+    fn executor(&self) -> BusyPoll {
+        self.world.executor().clone()
+    }
+
+    fn port(&self, _capacity: u32) -> Rc<Port> {
+        self.nodes.set(self.nodes.get() + 1);
+        self.world.node(self.nodes.get() - 1)
+    }
+
+    fn address(&self) -> String {
+        self.world.address(0)
+    }
+}
+
+struct SharedMemory {
+    executor: BusyPoll,
+    socket: PathBuf,
+}
+
+impl SharedMemory {
+    fn new(folder: &Path) -> Self {
+        Self { executor: BusyPoll::new(Rc::new(Awake(device())), 1_000_000), socket: folder.join("socket") }
+    }
+}
+
+/// Both devices are in one thread, so neither may put it to sleep while the other has work.
+struct Awake(Rc<ShmDevice>);
+
+impl Park for Awake {
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
+
+    fn park(&self, timeout: u64) {
+        self.0.park(timeout.min(20_000));
+    }
+}
+
+fn device() -> Rc<ShmDevice> {
+    ShmDevice::new(ShmOptions::default()).expect("a device")
+}
+
+impl Provider for SharedMemory {
+    fn executor(&self) -> BusyPoll {
+        self.executor.clone()
+    }
+
+    fn port(&self, capacity: u32) -> Rc<Port> {
+        let port = Rc::new(Port::new(device(), capacity).expect("a port"));
+        self.executor.add_port(&port);
+        port
+    }
+
+    fn address(&self) -> String {
+        format!("shm:{}", self.socket.display())
+    }
+}
