@@ -18,7 +18,7 @@ use crate::{debian, doc_tables, guest, layers, source_rules};
 const BINARY_PACKAGE: &str = "stonecast";
 
 /// Packages with a feature `verbs`.
-const VERBS_PACKAGES: [&str; 1] = ["stonecast-fabric-verbs"];
+const VERBS_PACKAGES: [&str; 2] = ["stonecast-fabric-verbs", BINARY_PACKAGE];
 
 /// The package with the gateway for Redis clients.
 const GATEWAY_PACKAGE: &str = "stonecast-gateway";

@@ -150,9 +150,27 @@ Example: look, and plan for what was seen
 /// Where the server is.
 #[derive(Debug, Args)]
 pub struct Connection {
-    /// Server to connect to, shm:PATH [default: where `serve` with the same settings listens, shm:./stonecast-data/socket].
+    /// Server to connect to, shm:PATH or verbs://HOST:PORT [default: where `serve` with the same settings listens,
+    /// shm:./stonecast-data/socket].
     #[arg(long, value_name = "URL", env = "STONECAST_CONNECT")]
     pub connect: Option<Address>,
+    #[command(flatten)]
+    pub verbs: VerbsFlags,
+}
+
+/// What addresses of the form verbs:HOST:PORT need.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "RDMA")]
+pub struct VerbsFlags {
+    /// Keys that prove who is who, a name and 64 hexadecimal digits a line; a client is whom the first line names.
+    #[arg(long, value_name = "FILE", env = "STONECAST_KEYS")]
+    pub keys: Option<PathBuf>,
+    /// RDMA device, as `rdma link` shows it [default: the first one].
+    #[arg(long, value_name = "NAME", env = "STONECAST_RDMA_DEVICE")]
+    pub rdma_device: Option<String>,
+    /// Entry of the device's table of addresses [default: RoCE v2, IPv4 if there is one].
+    #[arg(long, value_name = "INDEX", env = "STONECAST_GID_INDEX")]
+    pub gid_index: Option<u8>,
 }
 
 /// `serve`.
@@ -161,7 +179,7 @@ pub struct Serve {
     /// Folder of the pool, created if it is not there, or device of persistent memory [default: ./stonecast-data].
     #[arg(long, value_name = "DIR", env = "STONECAST_DATA")]
     pub data: Option<PathBuf>,
-    /// Where to listen, shm:PATH; may be given more than once [default: shm:DIR/socket].
+    /// Where to listen, shm:PATH or verbs:HOST:PORT; may be given more than once, of one kind [default: shm:DIR/socket].
     #[arg(long, value_name = "URL", env = "STONECAST_LISTEN")]
     pub listen: Vec<Address>,
     /// What acknowledged writes survive; for a pool that exists, what it was created with [default: power].
@@ -180,6 +198,8 @@ pub struct Serve {
     /// Who may write into the log [default: trusted].
     #[arg(long, value_enum, env = "STONECAST_CLIENTS")]
     pub clients: Option<ClientsArgument>,
+    #[command(flatten)]
+    pub verbs: VerbsFlags,
     #[command(flatten)]
     pub gateway: GatewayFlags,
     /// Written when the server is ready, with its process number in it.

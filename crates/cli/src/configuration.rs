@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use stonecast_gateway::{GatewayLimits, GatewayOptions, Password, TlsOptions};
 
-use crate::arguments::{ClientsArgument, Connection, DurabilityArgument, GatewayFlags, PlatformArgument, Serve};
+use crate::arguments::{ClientsArgument, Connection, DurabilityArgument, GatewayFlags, PlatformArgument, Serve, VerbsFlags};
 use crate::failure::Failure;
 use crate::values::{Address, Period, Size};
 
@@ -30,6 +30,9 @@ pub struct File {
     capacity: Option<Size>,
     segment_size: Option<Size>,
     clients: Option<ClientsArgument>,
+    keys: Option<PathBuf>,
+    rdma_device: Option<String>,
+    gid_index: Option<u8>,
     resp: Option<SocketAddr>,
     admin: Option<SocketAddr>,
     password_file: Option<PathBuf>,
@@ -63,8 +66,19 @@ pub struct Serving {
     pub segment_size: Option<Size>,
     /// Who may write into the log.
     pub clients: ClientsArgument,
+    /// What addresses of the form verbs:HOST:PORT need.
+    pub verbs: VerbsFlags,
     /// For Redis clients, metrics and health; `None`: nobody asked for them.
     pub gateway: Option<GatewayOptions>,
+}
+
+/// Where a server is, and what is needed to get there.
+#[derive(Debug)]
+pub struct Destination {
+    /// Where it listens.
+    pub address: Address,
+    /// What addresses of the form verbs:HOST:PORT need.
+    pub verbs: VerbsFlags,
 }
 
 impl File {
@@ -81,14 +95,25 @@ impl File {
     /// How to serve.
     pub fn serving(self, flags: &Serve) -> Result<Serving, Failure> {
         let mut gateway = self.gateway(&flags.gateway)?;
+        let verbs = self.verbs(&flags.verbs);
         let data = flags.data.clone().or(self.data).unwrap_or_else(|| DATA.into());
         let said = if flags.listen.is_empty() { self.listen.unwrap_or_default() } else { flags.listen.clone() };
         let listen = if said.is_empty() { vec![Address::of_pool(&data)] } else { said };
+        let kind = |address: &Address| matches!(address, Address::SharedMemory(_));
+        if listen.iter().any(|address| kind(address) != kind(&listen[0])) {
+            return Err(Failure::usage(
+                "a server listens at shm: addresses or at verbs: addresses; processes of this machine reach one at verbs: as well",
+            ));
+        }
         if let Some(gateway) = &mut gateway {
+            if !kind(&listen[0]) {
+                return Err(Failure::usage("--resp and --admin reach the store over shared memory; listen at shm:PATH"));
+            }
             gateway.store = listen[0].to_string();
         }
         Ok(Serving {
             listen,
+            verbs,
             durability: flags.durability.or(self.durability),
             platform: flags.platform.or(self.platform),
             capacity: flags.capacity.or(self.capacity),
@@ -139,11 +164,21 @@ impl File {
         Ok(Some(options))
     }
 
+    fn verbs(&self, flags: &VerbsFlags) -> VerbsFlags {
+        VerbsFlags {
+            keys: flags.keys.clone().or_else(|| self.keys.clone()),
+            rdma_device: flags.rdma_device.clone().or_else(|| self.rdma_device.clone()),
+            gid_index: flags.gid_index.or(self.gid_index),
+        }
+    }
+
     /// Where the server is. Without an address it is looked for where `serve` with the same settings listens.
-    pub fn connecting(self, flags: &Connection, data_variable: Option<PathBuf>) -> Address {
+    pub fn connecting(self, flags: &Connection, data_variable: Option<PathBuf>) -> Destination {
+        let verbs = self.verbs(&flags.verbs);
         let data = data_variable.or(self.data).unwrap_or_else(|| DATA.into());
         let listens = || self.listen.and_then(|listen| listen.into_iter().next());
-        flags.connect.clone().or(self.connect).or_else(listens).unwrap_or_else(|| Address::of_pool(&data))
+        let address = flags.connect.clone().or(self.connect).or_else(listens).unwrap_or_else(|| Address::of_pool(&data));
+        Destination { address, verbs }
     }
 }
 
@@ -169,6 +204,28 @@ mod tests {
         File::load(Some(file.path()))
     }
 
+    fn nowhere() -> Connection {
+        Connection { connect: None, verbs: VerbsFlags::default() }
+    }
+
+    #[test]
+    fn what_verbs_need_comes_from_flags_then_from_the_file() {
+        let text = "keys = '/k'\nrdma-device = 'rxe0'\ngid-index = 3\n";
+        let serving = file(text).unwrap().serving(&serve(&["--rdma-device", "mlx5_0"])).unwrap();
+        assert_eq!(serving.verbs.keys.as_deref(), Some(Path::new("/k")));
+        assert_eq!((serving.verbs.rdma_device.as_deref(), serving.verbs.gid_index), (Some("mlx5_0"), Some(3)));
+        assert_eq!(file(text).unwrap().connecting(&nowhere(), None).verbs.gid_index, Some(3));
+    }
+
+    #[cfg(feature = "verbs")]
+    #[test]
+    fn a_server_listens_at_addresses_of_one_kind_and_the_gateway_needs_shared_memory() {
+        let both = ["--listen", "shm:/a", "--listen", "verbs:127.0.0.1:1"];
+        assert!(File::default().serving(&serve(&both)).is_err_and(|failure| failure.status() == 2));
+        let gateway = ["--listen", "verbs:127.0.0.1:1", "--resp", "127.0.0.1:2"];
+        assert!(File::default().serving(&serve(&gateway)).is_err_and(|failure| failure.status() == 2));
+    }
+
     #[test]
     fn without_any_setting_the_defaults_hold() {
         let serving = File::default().serving(&serve(&[])).unwrap();
@@ -176,8 +233,8 @@ mod tests {
         assert_eq!(serving.data, Path::new("./stonecast-data"));
         assert_eq!(serving.listen, ["shm:./stonecast-data/socket".parse().unwrap()]);
         assert_eq!((serving.durability, serving.platform), (None, None));
-        let address = File::default().connecting(&Connection { connect: None }, None);
-        assert_eq!(address, serving.listen[0]);
+        let destination = File::default().connecting(&nowhere(), None);
+        assert_eq!(destination.address, serving.listen[0]);
     }
 
     #[test]
@@ -193,13 +250,16 @@ mod tests {
 
     #[test]
     fn clients_look_where_the_server_of_the_same_settings_listens() {
-        let none = Connection { connect: None };
-        assert_eq!(file("data = '/a'").unwrap().connecting(&none, None).to_string(), "shm:/a/socket");
-        assert_eq!(file("data = '/a'").unwrap().connecting(&none, Some("/b".into())).to_string(), "shm:/b/socket");
-        assert_eq!(file("listen = ['shm:/l']").unwrap().connecting(&none, None).to_string(), "shm:/l");
-        assert_eq!(file("listen = ['shm:/l']\nconnect = 'shm:/c'").unwrap().connecting(&none, None).to_string(), "shm:/c");
-        let flag = Connection { connect: Some("shm:/f".parse().unwrap()) };
-        assert_eq!(file("connect = 'shm:/c'").unwrap().connecting(&flag, None).to_string(), "shm:/f");
+        let none = nowhere();
+        assert_eq!(file("data = '/a'").unwrap().connecting(&none, None).address.to_string(), "shm:/a/socket");
+        assert_eq!(file("data = '/a'").unwrap().connecting(&none, Some("/b".into())).address.to_string(), "shm:/b/socket");
+        assert_eq!(file("listen = ['shm:/l']").unwrap().connecting(&none, None).address.to_string(), "shm:/l");
+        assert_eq!(
+            file("listen = ['shm:/l']\nconnect = 'shm:/c'").unwrap().connecting(&none, None).address.to_string(),
+            "shm:/c"
+        );
+        let flag = Connection { connect: Some("shm:/f".parse().unwrap()), ..nowhere() };
+        assert_eq!(file("connect = 'shm:/c'").unwrap().connecting(&flag, None).address.to_string(), "shm:/f");
     }
 
     #[test]
@@ -248,7 +308,7 @@ mod tests {
             ("durability = 'maybe'\n", ["line 1", "unknown variant `maybe`, expected `power` or `process`"]),
             ("\n\ncapacity = 'much'\n", ["line 3", "a size is a number of bytes"]),
             ("listen = 'shm:/x'\n", ["line 1", "expected a sequence"]),
-            ("connect = 'tcp:/x'\n", ["line 1", "an address is shm:PATH"]),
+            ("connect = 'tcp:/x'\n", ["line 1", "an address is shm:PATH or verbs:HOST:PORT"]),
             ("data = \n", ["line 1", ""]),
         ] {
             let message = file(text).expect_err(text).to_string();

@@ -6,6 +6,7 @@
 //! | `configuration.rs` | flag, environment, file, default: where a setting comes from |
 //! | `commands/` | one file for each command |
 //! | `doctor/` | facts about this machine, and what follows from them |
+//! | `fabric.rs` | the device behind an address |
 //! | `session.rs` | a connection to a server, and the loop that drives it |
 //! | `ndjson.rs` | the exchange format |
 //! | `output.rs`, `progress.rs` | results to stdout, words to stderr |
@@ -20,6 +21,7 @@ mod arguments;
 mod commands;
 mod configuration;
 mod doctor;
+mod fabric;
 mod failure;
 mod ndjson;
 mod output;

@@ -6,11 +6,11 @@ use std::task::Poll;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port};
-use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_store_direct::{CLIENT_COMPLETIONS, Client};
 
+use crate::configuration::Destination;
+use crate::fabric::{self, Opened};
 use crate::failure::Failure;
-use crate::values::Address;
 
 /// How long a client looks for its answer before it sleeps. A wake-up costs some ten microseconds, a sync a hundred:
 /// longer than this a command that runs once would only burn a core.
@@ -26,9 +26,10 @@ pub struct Session {
 
 impl Session {
     /// Connects.
-    pub fn open(address: &Address) -> Result<Self, Failure> {
-        let device = ShmDevice::new(ShmOptions::default())?;
-        let executor = BusyPoll::new(device.clone(), SPIN_NS);
+    pub fn open(destination: &Destination) -> Result<Self, Failure> {
+        let address = &destination.address;
+        let Opened { device, park } = fabric::open(address, &destination.verbs, None)?;
+        let executor = BusyPoll::new(park, SPIN_NS);
         let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
         executor.add_port(&port);
         let name = address.to_string();

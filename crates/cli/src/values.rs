@@ -14,7 +14,15 @@ use stonecast_fabric_sim::Profile;
 pub enum Address {
     /// A socket of this host; everything after the first message goes through shared memory.
     SharedMemory(PathBuf),
+    /// The control plane of a machine in the RDMA network.
+    #[cfg(feature = "verbs")]
+    Verbs(stonecast_fabric_verbs::ControlAddress),
 }
+
+/// What somebody is told whose build has no verbs.
+#[cfg(not(feature = "verbs"))]
+const NO_VERBS: &str = "this build speaks shared memory alone (shm:PATH); one that speaks to other machines over RDMA is made \
+     with `cargo build --release --features verbs`, which needs cmake and libclang (apt install cmake libclang-dev)";
 
 impl Address {
     /// The socket of the pool in `data`, where nothing else was said: in its folder, or, for a device, which has none,
@@ -39,16 +47,22 @@ impl FromStr for Address {
         match text.split_once(':') {
             Some(("shm", path)) if !path.is_empty() => Ok(Self::SharedMemory(path.into())),
             Some(("shm", _)) => Err("shm: needs a path after it, such as shm:./stonecast-data/socket".into()),
-            Some(("verbs", _)) => Err("this build speaks shared memory alone; use shm:PATH".into()),
-            _ => Err("an address is shm:PATH".into()),
+            #[cfg(feature = "verbs")]
+            Some(("verbs", _)) => text.parse().map(Self::Verbs).map_err(|error: stonecast_fabric::DeviceError| error.to_string()),
+            #[cfg(not(feature = "verbs"))]
+            Some(("verbs", _)) => Err(NO_VERBS.into()),
+            _ => Err("an address is shm:PATH or verbs:HOST:PORT".into()),
         }
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::SharedMemory(path) = self;
-        write!(formatter, "shm:{}", path.display())
+        match self {
+            Self::SharedMemory(path) => write!(formatter, "shm:{}", path.display()),
+            #[cfg(feature = "verbs")]
+            Self::Verbs(address) => address.fmt(formatter),
+        }
     }
 }
 
@@ -179,8 +193,27 @@ mod tests {
     fn addresses_say_what_is_wrong_with_them() {
         assert_eq!("shm:./a/b".parse(), Ok(Address::SharedMemory("./a/b".into())));
         assert_eq!("shm:./a/b".parse::<Address>().unwrap().to_string(), "shm:./a/b");
-        for (text, reason) in [("shm:", "needs a path"), ("verbs:host:1", "shared memory alone"), ("/tmp/socket", "shm:PATH")] {
+        for (text, reason) in [("shm:", "needs a path"), ("/tmp/socket", "shm:PATH")] {
             assert!(text.parse::<Address>().unwrap_err().contains(reason), "{text}");
         }
+    }
+
+    #[cfg(not(feature = "verbs"))]
+    #[test]
+    fn a_build_without_verbs_says_how_to_get_one_with_them() {
+        let refused = "verbs:host:1".parse::<Address>().unwrap_err();
+        assert!(
+            refused.contains("shm:PATH") && refused.contains("--features verbs") && refused.contains("libclang"),
+            "{refused}"
+        );
+    }
+
+    #[cfg(feature = "verbs")]
+    #[test]
+    fn addresses_of_other_machines_are_a_host_and_a_port() {
+        for text in ["verbs:host:1", "verbs://host:1"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), "verbs:host:1");
+        }
+        assert!("verbs:host".parse::<Address>().unwrap_err().contains("verbs:HOST:PORT"));
     }
 }

@@ -8,8 +8,7 @@ use std::time::Instant;
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::{BusyPoll, Device, Port};
-use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_fabric::{BusyPoll, Port};
 use stonecast_gateway::GatewayHandle;
 use stonecast_media::{
     Backing, Ddio, DeclaredPlatform, DetectedDomain, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions,
@@ -19,6 +18,7 @@ use stonecast_store_direct::{ClientPolicy, RecoveryReport, Server, ServerOptions
 
 use crate::arguments::{ClientsArgument, DurabilityArgument, PlatformArgument, Serve};
 use crate::configuration::{CAPACITY, Serving};
+use crate::fabric::{self, Opened};
 use crate::failure::Failure;
 use crate::output::{say, size};
 use crate::signals::Stop;
@@ -43,8 +43,8 @@ pub fn run(flags: &Serve, serving: &Serving) -> Result<(), Failure> {
     let (pool, repairs) = open_or_create(serving)?;
     repairs.iter().for_each(|repair| say(format_args!("repaired: {}", repair.corruption)));
 
-    let device = ShmDevice::new(ShmOptions::default())?;
-    let executor = BusyPoll::new(device.clone(), SPIN_NS);
+    let Opened { device, park } = fabric::open(&serving.listen[0], &serving.verbs, Some(pool.platform()))?;
+    let executor = BusyPoll::new(park, SPIN_NS);
     let port = Rc::new(Port::new(device.clone(), COMPLETIONS)?);
     executor.add_port(&port);
     let clients = match serving.clients {

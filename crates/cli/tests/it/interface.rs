@@ -64,7 +64,7 @@ fn wrong_usage_is_status_2_and_says_what_is_right() {
         (&["get", "a", "--loud"], "unexpected argument '--loud'"),
         (&["serve", "--durability", "maybe"], "[possible values: power, process]"),
         (&["serve", "--capacity", "much"], "a size is a number of bytes"),
-        (&["get", "a", "--connect", "verbs:host:1"], "use shm:PATH"),
+        (&["get", "a", "--connect", "verbs:host:1"], "cargo build --release --features verbs"),
         (&["put", "a", "b", "--if-absent", "--if-version", "1"], "cannot be used with"),
         (&["import", "--in-flight", "0"], "0 is not in 1..=256"),
         (&["bench", "ycsb", "--workload", "z"], "[possible values: a, b, c, update-only]"),

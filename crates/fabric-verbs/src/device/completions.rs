@@ -11,6 +11,27 @@ use crate::verbs::completion::CompletionQueue;
 pub(super) struct CompletionQueueState {
     pub hardware: Rc<CompletionQueue>,
     pub taken: VecDeque<WorkCompletion>,
+    /// Entries that may still be promised to queue pairs, where the device makes no queue as long as the program wanted.
+    pub unpromised: Option<u32>,
+    /// Shared receive queues whose buffers are promised already.
+    pub promised_shared: Vec<u32>,
+}
+
+impl CompletionQueueState {
+    /// Promises `count` entries; the error is how many there are.
+    pub fn promise(&mut self, count: u32) -> Result<(), u32> {
+        if let Some(unpromised) = &mut self.unpromised {
+            *unpromised = unpromised.checked_sub(count).ok_or(*unpromised)?;
+        }
+        Ok(())
+    }
+
+    /// Takes back a promise.
+    pub fn take_back(&mut self, count: u32) {
+        if let Some(unpromised) = &mut self.unpromised {
+            *unpromised += count;
+        }
+    }
 }
 
 /// What the identifier of a work request says when it comes back.

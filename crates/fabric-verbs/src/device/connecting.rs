@@ -80,6 +80,7 @@ impl State {
                 queue.taken.retain(|completion| completion.qp != qp);
             }
         }
+        self.take_back_completions(&options);
         self.events.retain(|event| !concerns(event, qp));
         Ok(())
     }

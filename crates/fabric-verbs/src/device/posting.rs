@@ -20,6 +20,17 @@ impl State {
         if options.send_capacity.saturating_add(OWN_REQUESTS).max(options.receive_capacity) > limit {
             return Err(DeviceError::Limit { what: "entries of a send or receive queue", limit: limit.into() });
         }
+        self.promise_completions(&options)?;
+        match self.make_queue_pair(options) {
+            Ok(qp) => Ok(qp),
+            Err(error) => {
+                self.take_back_completions(&options);
+                Err(error)
+            }
+        }
+    }
+
+    fn make_queue_pair(&mut self, options: QueuePairOptions) -> Result<QueuePair, DeviceError> {
         let shared = match options.shared_receive_queue {
             Some(srq) => Some(self.srqs.get(srq.0)?.hardware.clone()),
             None => None,
@@ -49,6 +60,45 @@ impl State {
         });
         self.by_number.insert(number, handle);
         Ok(QueuePair(handle))
+    }
+
+    /// Counts the completions that a queue pair may cause.
+    fn promise_completions(&mut self, options: &QueuePairOptions) -> Result<(), DeviceError> {
+        let full = |left: u32| DeviceError::Limit { what: "entries of a completion queue that are free", limit: left.into() };
+        self.cqs.get_mut(options.send_cq.0)?.promise(options.send_capacity).map_err(full)?;
+        let receives = match options.shared_receive_queue {
+            None => options.receive_capacity,
+            // Its buffers are there once, however many queue pairs take from it.
+            Some(srq) => {
+                let capacity = self.srqs.get(srq.0)?.capacity;
+                let queue = self.cqs.get_mut(options.receive_cq.0)?;
+                if queue.promised_shared.contains(&srq.0) {
+                    return Ok(());
+                }
+                queue.promised_shared.push(srq.0);
+                capacity
+            }
+        };
+        let promised = self.cqs.get_mut(options.receive_cq.0)?.promise(receives);
+        if let Err(left) = promised {
+            let queue = self.cqs.get_mut(options.receive_cq.0)?;
+            queue.promised_shared.retain(|shared| options.shared_receive_queue.is_none_or(|srq| srq.0 != *shared));
+            self.cqs.get_mut(options.send_cq.0)?.take_back(options.send_capacity);
+            return Err(full(left));
+        }
+        Ok(())
+    }
+
+    /// Undoes [`State::promise_completions`] for a queue pair that is gone. What a shared queue was promised stays its.
+    pub(super) fn take_back_completions(&mut self, options: &QueuePairOptions) {
+        if let Ok(queue) = self.cqs.get_mut(options.send_cq.0) {
+            queue.take_back(options.send_capacity);
+        }
+        if options.shared_receive_queue.is_none()
+            && let Ok(queue) = self.cqs.get_mut(options.receive_cq.0)
+        {
+            queue.take_back(options.receive_capacity);
+        }
     }
 
     pub(super) fn post_send(&mut self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError> {

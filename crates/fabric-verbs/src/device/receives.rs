@@ -18,7 +18,7 @@ use crate::verbs::receive_queue::{RawReceive, SharedReceiveQueue as HardwareQueu
 /// A shared receive queue, and whose buffers the NIC has.
 pub(super) struct SharedQueueState {
     pub hardware: Rc<HardwareQueue>,
-    capacity: u32,
+    pub capacity: u32,
     /// The buffers that are posted, by slot.
     slots: Vec<Option<Buffer>>,
     free: Vec<u32>,
@@ -47,13 +47,13 @@ const OWN_COMPLETIONS: u32 = 16;
 impl State {
     pub(super) fn create_completion_queue(&mut self, capacity: u32) -> Result<CompletionQueueHandle, DeviceError> {
         let limit = self.facts.completion_queue_depth_max;
-        let wanted = capacity.saturating_add(OWN_COMPLETIONS).min(limit);
-        if capacity > limit {
-            return Err(DeviceError::Limit { what: "entries of a completion queue", limit: limit.into() });
-        }
-        let hardware = CompletionQueue::new(&self.channel, wanted.max(1), self.cqs.next_handle())
+        let wanted = capacity.saturating_add(OWN_COMPLETIONS);
+        let hardware = CompletionQueue::new(&self.channel, wanted.min(limit).max(1), self.cqs.next_handle())
             .map_err(|source| DeviceError::System { doing: "making a completion queue", source })?;
-        Ok(CompletionQueueHandle(self.cqs.insert(CompletionQueueState { hardware, taken: Default::default() })))
+        // A shorter queue than was wanted must not overrun either, so the queue pairs that fit are counted.
+        let unpromised = (wanted > limit).then(|| limit.saturating_sub(OWN_COMPLETIONS));
+        let state = CompletionQueueState { hardware, taken: Default::default(), unpromised, promised_shared: Vec::new() };
+        Ok(CompletionQueueHandle(self.cqs.insert(state)))
     }
 
     pub(super) fn create_shared_receive_queue(
