@@ -276,7 +276,9 @@ impl Link {
         }
         self.wire.take(REPLY_SIZE);
         let frame = self.wire.take_frame()?.expect("it has arrived");
-        let Stage::Calling(call) = std::mem::replace(&mut self.stage, Stage::Leaving) else { unreachable!("the caller looked") };
+        // A call stays one until it has an answer, so that whoever asked for it hears how it ended.
+        let waiting = Stage::Waiting { profile: options.profile };
+        let Stage::Calling(call) = std::mem::replace(&mut self.stage, waiting) else { unreachable!("the caller looked") };
         let (initiator, offer) = *call;
         let (seal, welcome) = initiator.finish(&frame)?;
         let welcome = Welcome::decode(&welcome)?;
