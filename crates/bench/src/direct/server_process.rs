@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -27,6 +28,8 @@ pub struct ServerOptions {
     pub durability: &'static str,
     /// Bytes of the log.
     pub capacity: u64,
+    /// Whether Redis clients are served, too, at any free port.
+    pub resp: bool,
 }
 
 /// Why there is no server.
@@ -98,6 +101,13 @@ impl ServerProcess {
         format!("shm:{}", self.folder.path().join(POOL).join("socket").display())
     }
 
+    /// Where Redis clients connect, if they are served.
+    pub fn resp_address(&self) -> Option<SocketAddr> {
+        let said = fs::read_to_string(self.folder.path().join("said")).ok()?;
+        let (_, rest) = said.split_once("redis://")?;
+        rest.split([',', '\n']).next()?.parse().ok()
+    }
+
     /// The folder of its pool.
     pub fn pool(&self) -> PathBuf {
         self.folder.path().join(POOL)
@@ -158,6 +168,7 @@ fn spawn(options: &ServerOptions, folder: &Path) -> Result<Child, ServerProcessE
         .arg("--ready-file")
         .arg(ready)
         .args(["--durability", options.durability, "--capacity", &options.capacity.to_string()])
+        .args(if options.resp { &["--resp", "127.0.0.1:0"][..] } else { &[] })
         .args(["--exit-with-parent", &std::process::id().to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::null())

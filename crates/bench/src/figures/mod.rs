@@ -5,9 +5,11 @@
 //!   reads    one server, keys loaded once        limit, GET, idle, LMDB, redis, multi_get, 1 client, 2 clients; again
 //!   writes   one server a durability             PUT, redis; again
 //!   restart  a pool whose server was killed      recovery; again
+//!   gateway  redis-server and ours over TCP      GET, SET; again; memory and errors of many connections
 //! ```
 
 mod figure;
+mod gateway;
 mod plan;
 mod reads;
 mod report;
@@ -103,6 +105,9 @@ pub enum FiguresError {
     /// The client does not reach the store's memory, so nothing one-sided happens.
     #[error("the store's memory is not mapped by its client")]
     NotMapped,
+    /// The server was to serve Redis clients, and did not say where.
+    #[error("the server does not say where Redis clients connect")]
+    NoGateway,
     /// `only` names no figure.
     #[error("there is no figure {name}; there are: {}", DEFINITIONS.map(|definition| definition.name).join(", "))]
     NoSuchFigure {
@@ -121,6 +126,7 @@ pub fn run_figures(options: &FigureOptions, say: &mut dyn FnMut(&str)) -> Result
     reads::measure(&mut run)?;
     writes::measure(&mut run)?;
     restart::measure(&mut run)?;
+    gateway::measure(&mut run)?;
     let mut report = Report::default();
     for definition in DEFINITIONS.iter().filter(|definition| run.wants(&[definition])) {
         if let Some(reason) = run.missing.get(definition.name) {
@@ -222,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_server_that_cannot_be_started_ends_the_run_with_its_name() {
-        for name in ["get-limit", "put-redis", "restart-scan"] {
+        for name in ["get-limit", "put-redis", "restart-scan", "resp-get-1"] {
             let error = run_figures(&options(&[name]), &mut |_| {});
             // Where redis-server is not installed the figures that need it are not run, and no server is needed.
             match error {

@@ -56,8 +56,39 @@ pub const SERVER_MEMORY: Definition = Definition {
     direction: Direction::AtMost,
 };
 
+/// Through the gateway, one at a time.
+pub const RESP_GET_1: Definition = at_least("resp-get-1", "gateway: GET / redis-server, pipeline 1", 0.9);
+/// Through the gateway, some at a time.
+pub const RESP_GET_16: Definition = at_least("resp-get-16", "gateway: GET / redis-server, pipeline 16", 1.0);
+/// Through the gateway, many at a time.
+pub const RESP_GET_128: Definition = at_least("resp-get-128", "gateway: GET / redis-server, pipeline 128", 1.0);
+/// Writes through the gateway that survive processes.
+pub const RESP_SET_16: Definition =
+    at_least("resp-set-16", "gateway: SET process / redis-server no persistence, pipeline 16", 0.9);
+/// Durable writes through the gateway.
+pub const RESP_SET_DURABLE_16: Definition =
+    at_least("resp-set-durable-16", "gateway: SET power on a file / redis-server appendfsync always, pipeline 16", 1.2);
+/// What a connection costs that has nothing to do.
+pub const RESP_IDLE_MEMORY: Definition = Definition {
+    name: "resp-idle-memory",
+    what: "gateway: memory for each idle connection",
+    unit: "KiB",
+    judged: Judged::Ours,
+    target: Some(32.0),
+    direction: Direction::AtMost,
+};
+/// Whether many are served.
+pub const RESP_CONNECTIONS: Definition = Definition {
+    name: "resp-2000-connections",
+    what: "gateway: errors of 2,000 connections that pipeline 16 SETs and GETs at once",
+    unit: "errors",
+    judged: Judged::Ours,
+    target: Some(0.0),
+    direction: Direction::AtMost,
+};
+
 /// All of them, in the order of the table.
-pub const DEFINITIONS: [Definition; 12] = [
+pub const DEFINITIONS: [Definition; 19] = [
     GET_LIMIT,
     GET_OVERLAPPING,
     MULTI_GET,
@@ -70,6 +101,13 @@ pub const DEFINITIONS: [Definition; 12] = [
     PUT_DURABLE_128,
     RESTART_SCAN,
     SERVER_MEMORY,
+    RESP_GET_1,
+    RESP_GET_16,
+    RESP_GET_128,
+    RESP_SET_16,
+    RESP_SET_DURABLE_16,
+    RESP_IDLE_MEMORY,
+    RESP_CONNECTIONS,
 ];
 
 #[cfg(test)]

@@ -32,6 +32,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
         parent: options.memory_folder.clone(),
         durability: "process",
         capacity: capacity(options, 0),
+        resp: false,
     })?;
     let session = Session::open(&server.address())?;
     load(&session, options.data, |_| {})?;

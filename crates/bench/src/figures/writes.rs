@@ -76,6 +76,7 @@ fn compare(run: &mut Run<'_>, comparisons: &[Comparison], setup: &Setup<'_>) -> 
         parent: setup.folder.to_owned(),
         durability: setup.durability,
         capacity: capacity(options, setup.puts + WARM_UP_PUTS * comparisons.len() as u64),
+        resp: false,
     })?;
     let session = Session::open(&server.address())?;
     load(&session, options.data, |_| {})?;

@@ -3,7 +3,8 @@
 //! Requests are sent as `redis-benchmark -P` sends them: a batch with one write, then all of its replies. That is what
 //! serves Redis best: one system call at each end moves the whole batch, and with `appendfsync always` one sync serves it.
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -25,18 +26,64 @@ const READ_SIZE: usize = 256 << 10;
 
 /// See the module documentation.
 pub struct RedisConnection {
-    stream: UnixStream,
+    stream: Box<dyn Stream>,
     requests: Vec<u8>,
     replies: Vec<u8>,
     /// `replies[start..end]` has come and was not taken.
     start: usize,
     end: usize,
+    /// Room that a read is offered.
+    read_size: usize,
 }
+
+/// What bytes go through.
+trait Stream: Read + Write {}
+
+impl Stream for UnixStream {}
+impl Stream for TcpStream {}
 
 impl RedisConnection {
     pub(super) fn open(socket: &Path) -> Result<Self, PeerError> {
         let stream = UnixStream::connect(socket).map_err(PeerError::system("connecting to redis-server"))?;
-        Ok(Self { stream, requests: Vec::new(), replies: vec![0; READ_SIZE], start: 0, end: 0 })
+        Ok(Self::on(Box::new(stream), READ_SIZE))
+    }
+
+    /// Connects to any server that speaks the protocol.
+    pub fn open_tcp(address: SocketAddr) -> Result<Self, PeerError> {
+        Self::open_small(address, READ_SIZE)
+    }
+
+    /// Likewise; a read is offered `read_size` bytes.
+    pub fn open_small(address: SocketAddr, read_size: usize) -> Result<Self, PeerError> {
+        let stream = TcpStream::connect(address).map_err(PeerError::system("connecting over TCP"))?;
+        stream.set_nodelay(true).map_err(PeerError::system("connecting over TCP"))?;
+        Ok(Self::on(Box::new(stream), read_size))
+    }
+
+    fn on(stream: Box<dyn Stream>, read_size: usize) -> Self {
+        Self { stream, requests: Vec::new(), replies: vec![0; read_size], start: 0, end: 0, read_size }
+    }
+
+    /// Sends `count` times a SET and a GET of the same key, and takes no reply. `number` is this connection's.
+    pub fn set_and_get(&mut self, number: u64, round: u64, count: usize) -> Result<(), PeerError> {
+        self.requests.clear();
+        for index in 0..count {
+            let (key, value) = pair(number, round, index);
+            resp::encode_set(&key, &value, &mut self.requests);
+            resp::encode_get(&key, &mut self.requests);
+        }
+        self.send()
+    }
+
+    /// Takes the replies of `set_and_get`, and returns how many are wrong.
+    pub fn take_set_and_get(&mut self, number: u64, round: u64, count: usize) -> Result<u64, PeerError> {
+        let mut errors = 0;
+        for index in 0..count {
+            let (_, value) = pair(number, round, index);
+            errors += u64::from(!self.take_reply(|reply| matches!(reply, Reply::Simple(b"OK")))?);
+            errors += u64::from(!self.take_reply(|reply| reply == Reply::Bulk(&value))?);
+        }
+        Ok(errors)
     }
 
     pub(super) fn ping(&mut self) -> Result<(), PeerError> {
@@ -153,8 +200,8 @@ impl RedisConnection {
         self.replies.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
-        if self.replies.len() - self.end < READ_SIZE / 2 {
-            self.replies.resize(self.end + READ_SIZE, 0);
+        if self.replies.len() - self.end < self.read_size / 2 {
+            self.replies.resize(self.end + self.read_size, 0);
         }
         let count = self.stream.read(&mut self.replies[self.end..]).map_err(PeerError::system("reading from redis-server"))?;
         if count == 0 {
@@ -163,4 +210,9 @@ impl RedisConnection {
         self.end += count;
         Ok(())
     }
+}
+
+/// Key and value of a connection in a round.
+fn pair(number: u64, round: u64, index: usize) -> (Vec<u8>, Vec<u8>) {
+    (format!("{number}:{index}").into_bytes(), format!("{round}:{number}:{index}:{}", "x".repeat(80)).into_bytes())
 }

@@ -1,6 +1,7 @@
 //! A redis-server of our own: started on a Unix socket in a folder of its own, ended with this value.
 
 use std::io::{self, Read as _};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -28,6 +29,7 @@ pub enum RedisPersistence {
 pub struct RedisServer {
     child: Child,
     socket: PathBuf,
+    address: SocketAddr,
     _folder: TempDir,
 }
 
@@ -44,8 +46,12 @@ impl RedisServer {
                 &["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]
             }
         };
+        // Any free port: nothing else takes it in the moment until the server does.
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let address = address.map_err(PeerError::system("looking for a free port"))?;
         let child = Command::new(PROGRAM)
-            .args(["--port", "0", "--save", "", "--daemonize", "no", "--loglevel", "warning", "--unixsocketperm", "700"])
+            .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
+            .args(["--save", "", "--daemonize", "no", "--loglevel", "warning", "--unixsocketperm", "700"])
             .args(appending)
             .arg("--unixsocket")
             .arg(&socket)
@@ -59,7 +65,7 @@ impl RedisServer {
             io::ErrorKind::NotFound => PeerError::Missing { program: PROGRAM },
             _ => PeerError::System { doing: "starting redis-server", source },
         })?;
-        let mut server = Self { child, socket, _folder: folder };
+        let mut server = Self { child, socket, address, _folder: folder };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -67,6 +73,11 @@ impl RedisServer {
     /// Its process number.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Where it is reached over TCP.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// A new connection.

@@ -109,7 +109,8 @@ fn start_server(flags: &Ycsb, options: &YcsbOptions) -> Result<ServerProcess, Fa
     let parent =
         fs::canonicalize(parent).map_err(|error| Failure::operation(format!("cannot use {}: {error}", parent.display())))?;
     let capacity = capacity_for(options, flags.durability, &parent)?;
-    let server = ServerProcess::start(ServerOptions { program: std::env::current_exe()?, parent, durability, capacity })?;
+    let server =
+        ServerProcess::start(ServerOptions { program: std::env::current_exe()?, parent, durability, capacity, resp: false })?;
     clean_up_on_signals(server.pool())?;
     Ok(server)
 }
