@@ -8,6 +8,7 @@
 //! | `debian.rs` | what the tests need of the distribution |
 //! | `metadata.rs` | the workspace as `cargo metadata` tells it |
 //! | `layers.rs` | which crate may name which |
+//! | `packaging.rs` | binary, manual, completions, unit and example configuration in one folder |
 //! | `source_rules.rs`, `lexer.rs` | what source text may not contain, and where |
 //! | `guest/` | jobs in an emulated machine: persistent memory, real verbs, power cuts |
 //! | `doc_tables.rs` | tables of the documentation that are printed from facts |
@@ -20,6 +21,7 @@ mod guest;
 mod layers;
 mod lexer;
 mod metadata;
+mod packaging;
 mod source_rules;
 mod step;
 mod tally;
@@ -74,6 +76,8 @@ enum Command {
         #[arg(long)]
         no_build: bool,
     },
+    /// Builds what a package holds into target/packaging: binary, manual, completions, unit, example configuration.
+    Packaging,
     /// Checks which crate names which, and what source text may not contain.
     Layers,
     /// Checks the tables of the documentation that are printed from facts.
@@ -107,6 +111,7 @@ fn run(command: Command) -> Result<bool> {
         Command::Bench { arguments } => ci::bench(&arguments),
         Command::Conformance => ci::run(&["conformance".to_owned()]),
         Command::Guest { only, cuts, seed, dev, no_build } => guest::run(&guest::Options { cuts, only, seed, dev, no_build }),
+        Command::Packaging => packaging::run(),
         Command::Layers => {
             let findings = ci::layer_findings()?;
             findings.iter().for_each(|finding| eprintln!("{finding}"));

@@ -5,6 +5,7 @@
 mod gateway;
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
@@ -12,7 +13,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
 
 use crate::commands::{Doctor, Litmus, Plan, Remotelog, Sim};
-use crate::values::{Address, Fabric, Size};
+use crate::values::{Address, Fabric, Period, Size};
 
 pub use gateway::GatewayFlags;
 
@@ -87,11 +88,14 @@ Example: to a file (replaced only when all is written), and into another program
   stonecast export entries.ndjson
   stonecast export | gzip > entries.ndjson.gz")]
     Export(Export),
-    /// Shows what a running server holds and does.
+    /// Shows what a running server holds and does, by clients of its memory and through its gateway.
+    ///
+    /// Reads are what clients report: it lacks what each of them did in the last tenth of a second.
     #[command(after_help = "\
-Example:
+Example: once for people, as JSON for programs, and again and again with the gateway's part
   stonecast stat
-  stonecast stat --json")]
+  stonecast stat --json
+  stonecast stat --watch --admin 127.0.0.1:9180")]
     Stat(Stat),
     /// Shows a pool that nobody serves: header, segments, counts.
     #[command(after_help = "\
@@ -142,6 +146,18 @@ Example: look, and plan for what was seen
   stonecast doctor --write-profile this-machine.toml
   stonecast plan --profile this-machine.toml")]
     Doctor(Doctor),
+    /// Prints what makes a shell complete the commands and flags of this program.
+    #[command(after_help = "\
+Example: for bash, and for zsh
+  stonecast completions bash > /etc/bash_completion.d/stonecast
+  stonecast completions zsh > /usr/share/zsh/vendor-completions/_stonecast")]
+    Completions(Completions),
+    /// Writes the manual, a page for each command.
+    #[command(after_help = "\
+Example: into the system, and one page to look at
+  stonecast man /usr/share/man/man1
+  stonecast man | man -l -")]
+    Man(Man),
     /// Measures.
     #[command(subcommand, arg_required_else_help = true)]
     Bench(Bench),
@@ -200,14 +216,15 @@ pub struct Serve {
     pub clients: Option<ClientsArgument>,
     #[command(flatten)]
     pub verbs: VerbsFlags,
-    #[command(flatten)]
-    pub gateway: GatewayFlags,
     /// Written when the server is ready, with its process number in it.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
     /// Stops when the process with this number, which started it, is gone.
     #[arg(long, hide = true, value_name = "PROCESS")]
     pub exit_with_parent: Option<i32>,
+    // Last: its heading would be that of what follows.
+    #[command(flatten)]
+    pub gateway: GatewayFlags,
 }
 
 /// `put`.
@@ -288,6 +305,15 @@ pub struct Stat {
     /// Prints one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// Prints again and again, redrawn on a terminal, until it is interrupted.
+    #[arg(long)]
+    pub watch: bool,
+    /// How long to wait in between.
+    #[arg(long, value_name = "TIME", default_value = "1s", requires = "watch")]
+    pub every: Period,
+    /// Asks this address of `serve --admin`, too, for what only the gateway knows: connections, commands, their times.
+    #[arg(long, value_name = "ADDRESS", env = "STONECAST_ADMIN")]
+    pub admin: Option<SocketAddr>,
     #[command(flatten)]
     pub connection: Connection,
 }
@@ -301,6 +327,20 @@ pub struct Offline {
     /// Prints JSON, one object a line.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell.
+    pub shell: clap_complete::Shell,
+}
+
+/// `man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// Folder for all pages; without it the page of the program goes to stdout.
+    pub folder: Option<PathBuf>,
 }
 
 /// What to measure.
@@ -490,7 +530,7 @@ mod tests {
         }
         let command = Arguments::command();
         let leaves = leaves(&command);
-        assert_eq!(leaves.len(), 11);
+        assert_eq!(leaves.len(), 13);
         for leaf in leaves {
             let example = leaf.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(example.starts_with("Example:") && example.contains("  stonecast "), "{}", leaf.get_name());

@@ -92,6 +92,11 @@ impl File {
         })
     }
 
+    /// Where metrics and health are.
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
     /// How to serve.
     pub fn serving(self, flags: &Serve) -> Result<Serving, Failure> {
         let mut gateway = self.gateway(&flags.gateway)?;
@@ -299,6 +304,36 @@ mod tests {
             let failure = File::default().serving(&serve(flags)).expect_err(words);
             assert!(failure.to_string().contains(words) && failure.status() == 2, "{failure}");
         }
+    }
+
+    /// The example in `packaging`: what is commented out is there to be used, and shows the defaults.
+    #[test]
+    fn the_example_configuration_names_every_key_and_shows_the_defaults() {
+        let example = include_str!("../../../packaging/stonecast.toml");
+        let uncommented: String = example
+            .lines()
+            .map(|line| match line.strip_prefix("# ") {
+                Some(rest) if rest.split_once(" = ").is_some_and(|(key, _)| !key.contains(' ')) => format!("{rest}\n"),
+                _ => format!("{line}\n"),
+            })
+            .collect();
+        let keys: toml::Table = uncommented.parse().unwrap();
+        let missing = file("no-such-key = 1").unwrap_err().to_string();
+        let known: Vec<&str> = missing.split_once("expected one of ").unwrap().1.split('`').skip(1).step_by(2).collect();
+        assert!(known.len() > 20, "{missing}");
+        // `connect` is for clients; files of certificates and of the password are not there.
+        for key in known.into_iter().filter(|key| *key != "connect") {
+            assert!(keys.contains_key(key), "{key} is not in the example");
+        }
+        let without_files: String =
+            uncommented.lines().filter(|line| !line.contains("/etc/stonecast/")).map(|line| format!("{line}\n")).collect();
+        let all = file(&without_files).unwrap().serving(&serve(&[])).unwrap();
+        let as_it_is = file(example).unwrap().serving(&serve(&[])).unwrap();
+        let gateway = |serving: &Serving| serving.gateway.clone().expect("it is in the example");
+        assert_eq!(gateway(&all).limits, GatewayLimits::default());
+        assert_eq!(gateway(&all).threads, gateway(&as_it_is).threads);
+        assert_eq!((all.clients, all.platform), (as_it_is.clients, Some(PlatformArgument::PageFile)));
+        assert_eq!(all.segment_size.map(|size| size.0), Some(stonecast_media::SEGMENT_SIZE_DEFAULT));
     }
 
     #[test]

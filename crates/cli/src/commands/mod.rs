@@ -6,6 +6,7 @@ mod figure;
 mod import;
 mod key_value;
 mod litmus;
+mod manual;
 mod offline;
 mod plan;
 mod remotelog;
@@ -41,13 +42,18 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Delete(flags) => key_value::delete(&flags, connect(file, &flags.connection)?),
         Command::Import(flags) => import::run(&flags, || connect(file, &flags.connection)),
         Command::Export(flags) => export::run(&flags, connect(file, &flags.connection)?),
-        Command::Stat(flags) => stat::run(&flags, connect(file, &flags.connection)?),
+        Command::Stat(flags) => {
+            let admin = flags.admin.or(file.admin());
+            stat::run(&flags, connect(file, &flags.connection)?, admin)
+        }
         Command::Inspect(flags) => offline::inspect(&flags),
         Command::Verify(flags) => offline::verify(&flags),
         Command::Sim(flags) => sim::run(&flags),
         Command::Plan(flags) => plan::run(&flags),
         Command::Litmus(flags) => litmus::run(&flags),
         Command::Doctor(flags) => doctor::run(&flags),
+        Command::Completions(flags) => manual::completions(flags.shell),
+        Command::Man(flags) => manual::pages(flags.folder.as_deref()),
         Command::Bench(Bench::Ycsb(flags)) => ycsb::run(&flags),
         Command::Bench(Bench::Remotelog(flags)) => remotelog::run(&flags),
         Command::Bench(Bench::Figure(flags)) => figure::run(&flags),

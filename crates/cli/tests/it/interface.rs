@@ -21,6 +21,8 @@ const COMMANDS: [&[&str]; 16] = [
     &["plan"],
     &["litmus"],
     &["doctor"],
+    &["completions"],
+    &["man"],
     &["bench", "ycsb"],
     &["bench", "remotelog"],
 ];

@@ -12,6 +12,7 @@ mod gateway;
 mod idle;
 mod interface;
 mod kill;
+mod packaging;
 mod plan;
 mod power_cuts;
 mod refusals;
