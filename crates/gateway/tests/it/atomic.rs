@@ -84,6 +84,71 @@ fn what_was_taken_is_taken_once() {
     }
 }
 
+/// Needs the delete of GETDEL to name the version that was read. One-sided clients count up from 1, and each count is
+/// taken once: what is taken and what is left are all that was counted.
+#[test]
+fn what_is_taken_is_what_was_there_when_it_went() {
+    let world = World::start();
+    let store = world.store_address();
+    let rounds = 2000;
+    let taken: i64 = std::thread::scope(|scope| {
+        let counting = scope.spawn(move || {
+            crate::support::with_store_client(store, async |client| {
+                let (mut value, mut done) = (Vec::new(), 0);
+                while done < rounds {
+                    let version = client.get(b"counter", &mut value).await.unwrap();
+                    let number: i64 = version.map_or(0, |_| std::str::from_utf8(&value).unwrap().parse().unwrap());
+                    let condition = version.map_or(Condition::Absent, Condition::Version);
+                    let next = (number + 1).to_string();
+                    done += i64::from(matches!(
+                        client.put_if(b"counter", next.as_bytes(), condition).await.unwrap(),
+                        Written::Done(_)
+                    ));
+                }
+            });
+        });
+        let mut client = world.client();
+        let mut taken = 0;
+        while !counting.is_finished() {
+            if let Reply::Bulk(text) = client.words("GETDEL counter") {
+                taken += std::str::from_utf8(&text).unwrap().parse::<i64>().unwrap();
+            }
+        }
+        taken
+    });
+    let left = match world.client().words("GET counter") {
+        Reply::Bulk(text) => std::str::from_utf8(&text).unwrap().parse::<i64>().unwrap(),
+        _ => 0,
+    };
+    assert_eq!(taken + left, rounds);
+}
+
+/// Needs the write of SETNX to name the absence that was seen: a one-sided client may come between.
+#[test]
+fn of_a_gateway_and_a_one_sided_client_that_want_a_key_to_be_new_one_gets_it() {
+    let world = World::start();
+    let store = world.store_address();
+    let rounds = 1000;
+    std::thread::scope(|scope| {
+        let one_sided = scope.spawn(move || {
+            crate::support::with_store_client(store, async |client| {
+                let mut won = Vec::new();
+                for round in 0..rounds {
+                    let key = format!("lock:{round}");
+                    let written = client.put_if(key.as_bytes(), b"one-sided", Condition::Absent).await.unwrap();
+                    won.push(matches!(written, Written::Done(_)));
+                }
+                won
+            })
+        });
+        let mut client = world.client();
+        let won: Vec<bool> =
+            (0..rounds).map(|round| client.words(&format!("SETNX lock:{round} gateway")) == Reply::Integer(1)).collect();
+        let theirs = one_sided.join().unwrap();
+        assert!(won.iter().zip(&theirs).all(|(ours, theirs)| ours != theirs), "each key has one winner");
+    });
+}
+
 #[test]
 fn swapped_values_form_one_chain() {
     let world = World::start();

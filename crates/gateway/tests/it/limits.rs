@@ -62,6 +62,71 @@ fn a_client_that_takes_no_replies_is_cut_off_and_not_buffered_without_end() {
     wait_until("its memory is free", || info(&mut observer, "used_memory") < 1 << 20);
 }
 
+/// Needs the time to begin anew with each reply that is taken: slow is not stuck.
+#[test]
+fn a_client_that_takes_its_replies_slowly_but_steadily_is_not_cut_off() {
+    let mut options = options();
+    options.limits.output_size = 64 << 10;
+    options.limits.output_timeout = Duration::from_millis(600);
+    let world = World::with(options);
+    let mut slow = world.client();
+    slow.call([b"SET", &b"big"[..], &vec![b'x'; 1 << 20]]);
+    // More than the buffers of both sockets hold, so that some always waits in the gateway.
+    slow.send("GET big\r\n".repeat(24));
+    let start = Instant::now();
+    let mut taken = 0;
+    let mut piece = vec![0; 1 << 20];
+    while taken < 24 * (1 << 20) {
+        match std::io::Read::read(&mut slow.socket, &mut piece) {
+            Ok(size @ 1..) => taken += size,
+            other => panic!("cut off after {taken} bytes: {other:?}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(start.elapsed() > Duration::from_millis(600), "it took longer than nothing may be taken for");
+}
+
+/// Needs the bound over all connections to hold for replies, too: each alone is within its own.
+#[test]
+fn replies_that_many_do_not_take_share_a_bound() {
+    let mut options = options();
+    options.limits.memory_size = 8 << 20;
+    let world = World::with(options);
+    let mut observer = world.client();
+    observer.call([b"SET", &b"big"[..], &vec![b'x'; 100 << 10]]);
+    let mut slow: Vec<Client> = (0..20).map(|_| world.client()).collect();
+    slow.iter_mut().for_each(|client| client.send("GET big\r\n".repeat(300)));
+    let mut most = 0;
+    for _ in 0..50 {
+        most = most.max(info(&mut observer, "used_memory"));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Each may finish the piece of 32 values that it was at: without the bound, 30 MB each.
+    assert!(most > 8 << 20 && most < (8 << 20) + 21 * (8 << 20), "{most} bytes were held");
+    for client in &mut slow {
+        (0..300).for_each(|_| assert_eq!(client.reply().bytes().len(), 100 << 10));
+    }
+}
+
+/// Needs the time of a request to begin with it: a client that always has one under way is not slow.
+#[test]
+fn a_client_that_never_stops_sending_is_not_cut_off() {
+    let mut options = options();
+    options.limits.request_timeout = Duration::from_millis(300);
+    let world = World::with(options);
+    let mut busy = world.client();
+    let start = Instant::now();
+    let mut rest = b"*1\r\n".to_vec();
+    busy.send(&rest);
+    while start.elapsed() < Duration::from_secs(1) {
+        // The end of one request and the beginning of the next, so that one is always incomplete.
+        rest = b"$4\r\nPING\r\n*1\r\n".to_vec();
+        busy.send(&rest);
+        assert_eq!(busy.reply(), Reply::simple("PONG"));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Needs waiting replies to be no reason to stop reading as long as they are few: both sides would wait for each other.
 #[test]
 fn a_client_that_reads_only_after_it_has_sent_everything_is_served() {
@@ -171,6 +236,13 @@ fn requests_of_browsers_are_not_done() {
     let mut browser = world.client();
     browser.send("POST / HTTP/1.1\r\nHost: localhost\r\n\r\nSET k evil\r\n");
     assert!(browser.has_ended());
+    for request in ["POST /\r\nSET k evil\r\n", "PING\r\nhost: localhost\r\nSET k evil\r\n"] {
+        let mut browser = world.client();
+        browser.send(request);
+        while let Ok(Some(reply)) = browser.try_reply() {
+            assert_eq!(reply, Reply::simple("PONG"), "{request}");
+        }
+    }
     assert_eq!(world.client().words("GET k"), Reply::NoBulk);
 }
 
