@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stonecast_base::Nanoseconds;
+use stonecast_store_direct::{LATENCY_BUCKETS, Latencies, latency_bucket};
 
 use crate::commands::COMMAND_COUNT;
 
@@ -70,16 +71,8 @@ pub struct Counters {
     pub received_bytes: Count,
     /// Bytes of replies.
     pub sent_bytes: Count,
-    /// Keys read from the store.
-    pub keys_read: Count,
-    /// Values written to the store.
-    pub puts: Count,
-    /// Keys deleted from the store.
-    pub deletes: Count,
     /// Compare-and-writes that somebody else was faster than.
     pub conflicts: Count,
-    /// Round trips of the fabric: two for reads that go together, one for each write.
-    pub round_trips: Count,
     /// From the arrival of a batch to its replies, by kind of step.
     pub latencies: [Histogram; Kind::ALL.len()],
     /// Rounds of the thread's loop, to see that it is alive.
@@ -99,67 +92,29 @@ impl Default for Counters {
             wrong_passwords: Count::default(),
             received_bytes: Count::default(),
             sent_bytes: Count::default(),
-            keys_read: Count::default(),
-            puts: Count::default(),
-            deletes: Count::default(),
             conflicts: Count::default(),
-            round_trips: Count::default(),
             latencies: Default::default(),
             rounds: Count::default(),
         }
     }
 }
 
-/// Buckets of a histogram: up to 2 microseconds, up to 4, and so on to 16 seconds; and one for what took longer.
-pub const BUCKETS: usize = 25;
-const SMALLEST_NS: Nanoseconds = 2_000;
-
 /// How long things took.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    buckets: [Count; BUCKETS],
+    buckets: [Count; LATENCY_BUCKETS],
     sum_ns: Count,
 }
 
 impl Histogram {
     /// Notes that `count` things took so long.
     pub fn note(&self, duration: Nanoseconds, count: u64) {
-        self.buckets[bucket_of(duration)].add(count);
+        self.buckets[latency_bucket(duration)].add(count);
         self.sum_ns.add(duration.saturating_mul(count));
     }
 
-    /// Count of each bucket.
-    pub fn counts(&self) -> [u64; BUCKETS] {
-        std::array::from_fn(|index| self.buckets[index].get())
-    }
-
-    /// Sum of all durations.
-    pub fn sum_ns(&self) -> u64 {
-        self.sum_ns.get()
-    }
-}
-
-fn bucket_of(duration: Nanoseconds) -> usize {
-    let steps = duration.saturating_sub(1) / SMALLEST_NS;
-    ((u64::BITS - steps.leading_zeros()) as usize).min(BUCKETS - 1)
-}
-
-/// Upper bound of a bucket in seconds; infinite for the last.
-pub fn bucket_bound_seconds(index: usize) -> f64 {
-    if index == BUCKETS - 1 { f64::INFINITY } else { (SMALLEST_NS << index) as f64 / 1e9 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_duration_lies_at_or_below_the_bound_of_its_bucket_and_above_the_one_before() {
-        for duration in [0, 1, 1_999, 2_000, 2_001, 4_000, 4_001, 1_000_000, 16_777_216_000, 60_000_000_000, u64::MAX] {
-            let index = bucket_of(duration);
-            let seconds = duration as f64 / 1e9;
-            assert!(seconds <= bucket_bound_seconds(index), "{duration}");
-            assert!(index == 0 || seconds > bucket_bound_seconds(index - 1), "{duration}");
-        }
+    /// What was noted.
+    pub fn latencies(&self) -> Latencies {
+        Latencies { sum_ns: self.sum_ns.get(), buckets: std::array::from_fn(|index| self.buckets[index].get()) }
     }
 }

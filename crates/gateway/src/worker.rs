@@ -21,7 +21,7 @@ use rustls::ServerConfig;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Park, Port, Runtime};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, StoreError};
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientPath, StoreError};
 
 use crate::commands::{Context, Session, Store, UnderWay};
 use crate::connection::Connection;
@@ -84,7 +84,7 @@ async fn connect(
     in_flight: &Cell<usize>,
 ) -> Result<Client, GatewayError> {
     let _under_way = UnderWay::begin(in_flight);
-    let mut connected = pin!(Client::connect(port, runtime.clone(), store));
+    let mut connected = pin!(Client::connect_as(ClientPath::Gateway, port, runtime.clone(), store));
     let mut late = pin!(runtime.sleep(CONNECT_NS_MAX));
     let client = std::future::poll_fn(|context| match connected.as_mut().poll(context) {
         Poll::Ready(client) => Poll::Ready(Some(client)),
@@ -97,17 +97,29 @@ async fn connect(
 }
 
 /// Looks after the connections until the gateway is stopped or the store is gone.
-async fn watch(context: &Context) -> Result<(), GatewayError> {
+async fn watch(context: &Rc<Context>) -> Result<(), GatewayError> {
     loop {
         context.runtime.sleep(LOOK_NS).await;
         context.counters.rounds.add(1);
         context.guards.sweep(context.runtime.now());
+        report(context);
         if context.shared.is_stopping() {
             return Ok(());
         }
         if context.store.is_lost() {
             return Err(StoreError::Disconnected { unknown: false }.into());
         }
+    }
+}
+
+/// Tells the store what was done, beside everything else: the deadlines of connections wait for no store.
+fn report(context: &Rc<Context>) {
+    if !context.is_reporting.replace(true) {
+        let context = context.clone();
+        context.runtime.clone().spawn(Box::pin(async move {
+            context.store.report().await;
+            context.is_reporting.set(false);
+        }));
     }
 }
 

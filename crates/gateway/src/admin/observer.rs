@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, Stat, StoreError};
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientPath, Metrics, StoreError};
 
 use crate::error::GatewayError;
 use crate::shared::Shared;
@@ -44,17 +44,17 @@ impl Observer {
         Self { shared, link: RefCell::new(None), rounds: RefCell::new(rounds) }
     }
 
-    /// The store's report of itself, asked for now.
-    pub fn stat(&self) -> Result<Stat, GatewayError> {
+    /// The store's report of everything that it counts, asked for now.
+    pub fn metrics(&self) -> Result<Metrics, GatewayError> {
         let mut link = self.link.borrow_mut();
         let connected = match link.take() {
             Some(connected) => connected,
             None => Link::open(&self.shared.options.store)?,
         };
-        let stat = connected.stat()?;
+        let metrics = connected.metrics()?;
         // Kept only as long as it works: after an error the next question opens a new one.
         *link = Some(connected);
-        Ok(stat)
+        Ok(metrics)
     }
 
     /// Whether every thread goes round. To be called now and then.
@@ -76,12 +76,12 @@ impl Link {
         let executor = BusyPoll::new(device.clone(), SPIN_NS);
         let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
         executor.add_port(&port);
-        let client = within(&executor, Client::connect(port, executor.runtime(), store))??;
+        let client = within(&executor, Client::connect_as(ClientPath::Gateway, port, executor.runtime(), store))??;
         Ok(Self { executor, client })
     }
 
-    fn stat(&self) -> Result<Stat, GatewayError> {
-        Ok(within(&self.executor, self.client.stat())??)
+    fn metrics(&self) -> Result<Metrics, GatewayError> {
+        Ok(within(&self.executor, self.client.metrics())??)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `/metrics`: counters in the text format that Prometheus reads.
 //!
-//! Operations carry the label `path`: `gateway` came through here, `one-sided` came from clients that use the store's
-//! memory directly. Reads of the latter are counted by nobody: the server's processor takes no part in them.
+//! What was done to the store carries the label `path`: `gateway` came through here, `one-sided` from clients that use the
+//! store's memory themselves. Reads and round trips of both are what their clients reported, see `stonecast_store_direct`.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use stonecast_store_direct::Stat;
+use stonecast_store_direct::{ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound};
 
 use super::observer::Observer;
 use crate::commands::COMMANDS;
-use crate::counters::{BUCKETS, Counters, Kind, bucket_bound_seconds};
+use crate::counters::{Counters, Kind};
 
 /// What the answer's head says it is.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -37,10 +37,13 @@ struct Snapshot {
     connections: u64,
     buffer_bytes: u64,
     threads: Vec<std::sync::Arc<Counters>>,
-    stat: Option<Stat>,
+    store: Option<Metrics>,
 }
 
 type Labels<'a> = [(&'a str, &'a str)];
+
+/// One of the counts of a path.
+type PathCount = fn(&PathMetrics) -> u64;
 
 /// Writes metrics one by one.
 struct Sheet<'e>(DescriptorEncoder<'e>);
@@ -69,17 +72,31 @@ impl Sheet<'_> {
     }
 }
 
+impl Sheet<'_> {
+    /// One metric of times with several sets of labels.
+    fn histograms(&mut self, name: &str, help: &str, rows: &[(&Labels<'_>, &Latencies)]) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        let bound = |bucket| latency_bound(bucket).map_or(f64::INFINITY, |bound| bound as f64 / 1e9);
+        for (labels, latencies) in rows {
+            let buckets: Vec<(f64, u64)> = (0..LATENCY_BUCKETS).map(bound).zip(latencies.buckets).collect();
+            let sum = latencies.sum_ns as f64 / 1e9;
+            family.encode_family(labels)?.encode_histogram::<NoLabelSet>(sum, latencies.count(), &buckets, None)?;
+        }
+        Ok(())
+    }
+}
+
 impl Snapshot {
     fn take(observer: &Observer) -> Self {
         let shared = &observer.shared;
-        let stat = observer.stat().ok();
+        let store = observer.metrics().ok();
         Self {
-            is_ready: shared.is_ready() && stat.is_some(),
+            is_ready: shared.is_ready() && store.is_some(),
             uptime_seconds: shared.uptime().as_secs_f64(),
             connections: shared.connections() as u64,
             buffer_bytes: shared.memory.used() as u64,
             threads: shared.threads.clone(),
-            stat,
+            store,
         }
     }
 
@@ -112,7 +129,6 @@ impl Snapshot {
                 "Compare-and-writes that another client was faster than.",
                 count(|thread| thread.conflicts.get()),
             ),
-            ("gateway_round_trips", "Round trips to the store.", count(|thread| thread.round_trips.get())),
         ] {
             sheet.counter(name, help, value)?;
         }
@@ -126,43 +142,76 @@ impl Snapshot {
 
     fn write_latencies(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         let help = "From the arrival of a command to its reply, by what the command does to the store.";
-        let mut family = sheet.0.encode_descriptor("gateway_latency", help, Some(&Unit::Seconds), MetricType::Histogram)?;
-        for kind in Kind::ALL {
-            let mut buckets = [0; BUCKETS];
-            let mut sum_ns = 0;
-            for thread in &self.threads {
-                let histogram = &thread.latencies[kind as usize];
-                histogram.counts().iter().zip(&mut buckets).for_each(|(count, bucket)| *bucket += count);
-                sum_ns += histogram.sum_ns();
-            }
-            let count = buckets.iter().sum();
-            let buckets: Vec<(f64, u64)> = (0..BUCKETS).map(bucket_bound_seconds).zip(buckets).collect();
-            let labels = [("path", "gateway"), ("kind", kind.name())];
-            family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum_ns as f64 / 1e9, count, &buckets, None)?;
-        }
-        Ok(())
+        let all = Kind::ALL.map(|kind| {
+            let mut sum = Latencies::default();
+            self.threads.iter().for_each(|thread| sum.add(&thread.latencies[kind as usize].latencies()));
+            ([("path", "gateway"), ("kind", kind.name())], sum)
+        });
+        sheet.histograms("gateway_latency", help, &all.each_ref().map(|(labels, latencies)| (&labels[..], latencies)))
     }
 
-    fn write_store(&self, sheet: &mut Sheet<'_>, stat: &Stat) -> fmt::Result {
-        let (puts, deletes) = (self.sum(|thread| thread.puts.get()), self.sum(|thread| thread.deletes.get()));
-        let keys_read = self.sum(|thread| thread.keys_read.get());
-        let operation = |path, name| [("path", path), ("operation", name)];
-        sheet.family(
+    fn write_paths(&self, sheet: &mut Sheet<'_>, store: &Metrics) -> fmt::Result {
+        let paths = [(ClientPath::OneSided, &store.one_sided), (ClientPath::Gateway, &store.gateway)];
+        let by_operation = |name, help, operations: &[(&'static str, PathCount)], sheet: &mut Sheet<'_>| {
+            let rows: Vec<([(&str, &str); 2], u64)> = paths
+                .iter()
+                .flat_map(|(path, counts)| {
+                    operations
+                        .iter()
+                        .map(|(operation, count)| ([("path", path.name()), ("operation", *operation)], count(counts)))
+                })
+                .collect();
+            let rows: Vec<(&Labels<'_>, u64)> = rows.iter().map(|(labels, value)| (&labels[..], *value)).collect();
+            sheet.family(name, help, MetricType::Counter, &rows)
+        };
+        by_operation(
             "operations",
-            "Keys read, written and deleted; one-sided reads are not seen by anybody.",
-            MetricType::Counter,
+            "Keys read, put and deleted, and writes refused (conflict, absent, no space, invalid).",
             &[
-                (&operation("gateway", "read"), keys_read),
-                (&operation("gateway", "put"), puts),
-                (&operation("gateway", "delete"), deletes),
-                (&operation("one-sided", "put"), stat.puts.saturating_sub(puts)),
-                (&operation("one-sided", "delete"), stat.deletes.saturating_sub(deletes)),
+                ("read", |path| path.reads),
+                ("put", |path| path.puts),
+                ("delete", |path| path.deletes),
+                ("refused", |path| path.refused),
             ],
+            sheet,
         )?;
-        sheet.counter("store_batches", "Batches that the store committed.", stat.batches)?;
-        sheet.counter("store_persists", "Times that the store made something durable: fences or syncs.", stat.persists)?;
-        sheet.counter("store_refused", "Writes refused: conflict, absent, no space, invalid.", stat.refused)?;
-        sheet.counter("store_sequence", "Sequence number of the latest write.", stat.sequence)?;
+        by_operation(
+            "operation_bytes",
+            "Bytes that READs brought, index included, and bytes of records written.",
+            &[("read", |path| path.read_bytes), ("write", |path| path.written_bytes)],
+            sheet,
+        )?;
+        let labels = paths.map(|(path, _)| [("path", path.name())]);
+        let rows = [0, 1].map(|index| (&labels[index][..], paths[index].1.round_trips));
+        sheet.family("round_trips", "Round trips of the fabric.", MetricType::Counter, &rows)?;
+        let rows = [0, 1].map(|index| (&labels[index][..], paths[index].1.clients));
+        let help = "Connected clients; each thread of a gateway and its admin port are one.";
+        sheet.family("clients", help, MetricType::Gauge, &rows)?;
+        let help = format!("Time of calls of the store, as its clients take it: one call in {SAMPLE}.");
+        let rows: Vec<([(&str, &str); 2], &Latencies)> = paths
+            .iter()
+            .flat_map(|(path, counts)| {
+                let labels = |operation| [("path", path.name()), ("operation", operation)];
+                [(labels("read"), &counts.read_latencies), (labels("write"), &counts.write_latencies)]
+            })
+            .collect();
+        let rows: Vec<(&Labels<'_>, &Latencies)> = rows.iter().map(|(labels, latencies)| (&labels[..], *latencies)).collect();
+        sheet.histograms("latency", &help, &rows)
+    }
+
+    fn write_store(&self, sheet: &mut Sheet<'_>, store: &Metrics) -> fmt::Result {
+        self.write_paths(sheet, store)?;
+        let stat = &store.stat;
+        for (name, help, value) in [
+            ("store_batches", "Batches that the store committed.", stat.batches),
+            ("store_persists", "Times that a batch was made durable.", stat.persists),
+            ("store_write_backs", "Cache lines written back to persistent memory.", store.write_backs),
+            ("store_fences", "Fences after write-backs.", store.fences),
+            ("store_syncs", "Syncs of files.", store.syncs),
+            ("store_sequence", "Sequence number of the latest write.", stat.sequence),
+        ] {
+            sheet.counter(name, help, value)?;
+        }
         for (name, help, unit, value) in [
             ("store_keys", "Keys present.", None, stat.keys),
             ("store_keys_max", "Keys that the index takes.", None, stat.keys_max),
@@ -170,8 +219,7 @@ impl Snapshot {
             ("store_used", "Log in use.", Some(&Unit::Bytes), stat.used_bytes),
             ("store_capacity", "The whole log.", Some(&Unit::Bytes), stat.capacity_bytes),
             ("store_segment", "One segment.", Some(&Unit::Bytes), stat.segment_size),
-            ("store_clients", "Connected clients, threads of the gateway included.", None, stat.clients),
-            ("store_leases", "Segments that somebody appends to.", None, stat.segments_taken),
+            ("store_leases", "Extents of the log that clients may append to.", None, store.leases),
             ("store_epoch", "Openings of the pool.", None, stat.epoch),
             ("store_power_durable", "Whether acknowledged writes survive power loss.", None, stat.power.into()),
         ] {
@@ -195,8 +243,8 @@ impl Collector for Snapshot {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut sheet = Sheet(encoder);
         self.write_gateway(&mut sheet)?;
-        match &self.stat {
-            Some(stat) => self.write_store(&mut sheet, stat),
+        match &self.store {
+            Some(store) => self.write_store(&mut sheet, store),
             None => Ok(()),
         }
     }

@@ -146,7 +146,7 @@ impl Admin {
             "/status" => typed("application/json", format!("{}\n", status::json(&self.observer))),
             "/healthz" if self.observer.is_alive() => text(StatusCode::OK, "alive\n"),
             "/healthz" => text(StatusCode::SERVICE_UNAVAILABLE, "a thread of the gateway hangs\n"),
-            _ => match self.observer.stat() {
+            _ => match self.observer.metrics() {
                 Ok(_) if self.observer.shared.is_ready() => text(StatusCode::OK, "ready\n"),
                 Ok(_) => text(StatusCode::SERVICE_UNAVAILABLE, "the gateway is not connected to the store\n"),
                 Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n"),

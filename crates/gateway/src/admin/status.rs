@@ -1,18 +1,18 @@
 //! `/status`: everything as one JSON object.
 
 use serde_json::{Map, Value, json};
-use stonecast_store_direct::Stat;
+use stonecast_store_direct::{Latencies, Metrics, PathMetrics};
 
 use super::observer::Observer;
 use crate::commands::COMMANDS;
-use crate::counters::Counters;
+use crate::counters::{Counters, Kind};
 
 /// The object.
 pub fn json(observer: &Observer) -> Value {
     let shared = &observer.shared;
-    let store = match observer.stat() {
-        Ok(stat) => store_json(&stat),
-        Err(error) => json!({ "error": error.to_string() }),
+    let (store, paths) = match observer.metrics() {
+        Ok(metrics) => (store_json(&metrics), paths_json(&metrics)),
+        Err(error) => (json!({ "error": error.to_string() }), Value::Null),
     };
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -21,6 +21,7 @@ pub fn json(observer: &Observer) -> Value {
         "uptime_seconds": shared.uptime().as_secs(),
         "gateway": gateway_json(observer),
         "store": store,
+        "paths": paths,
     })
 }
 
@@ -30,6 +31,12 @@ fn gateway_json(observer: &Observer) -> Value {
     let commands = COMMANDS.iter().enumerate().filter_map(|(index, spec)| {
         let count: u64 = shared.threads.iter().map(|thread| thread.commands[index].get()).sum();
         (count > 0).then(|| (spec.name.to_owned(), json!(count)))
+    });
+    // From the arrival of a command to its reply.
+    let latencies = Kind::ALL.map(|kind| {
+        let mut all = Latencies::default();
+        shared.threads.iter().for_each(|thread| all.add(&thread.latencies[kind as usize].latencies()));
+        (kind.name().to_owned(), latency_json(&all))
     });
     json!({
         "resp": shared.resp.map(|resp| resp.to_string()),
@@ -44,16 +51,58 @@ fn gateway_json(observer: &Observer) -> Value {
         "commands": commands.collect::<Map<_, _>>(),
         "error_replies": sum(|thread| thread.failures.get()),
         "batches": sum(|thread| thread.batches.get()),
-        "keys_read": sum(|thread| thread.keys_read.get()),
-        "puts": sum(|thread| thread.puts.get()),
-        "deletes": sum(|thread| thread.deletes.get()),
         "conflicts": sum(|thread| thread.conflicts.get()),
-        "round_trips": sum(|thread| thread.round_trips.get()),
+        "latency": latencies.into_iter().collect::<Map<_, _>>(),
     })
 }
 
-fn store_json(stat: &Stat) -> Value {
+/// What was done by each of the two ways to the store, and what one operation took on average.
+fn paths_json(metrics: &Metrics) -> Value {
+    json!({ "one-sided": path_json(&metrics.one_sided), "gateway": path_json(&metrics.gateway) })
+}
+
+fn path_json(path: &PathMetrics) -> Value {
+    let writes = path.puts + path.deletes;
+    let per = |sum: u64, count: u64| (count > 0).then(|| sum as f64 / count as f64);
     json!({
+        "clients": path.clients,
+        "reads": path.reads,
+        "puts": path.puts,
+        "deletes": path.deletes,
+        "refused": path.refused,
+        "round_trips": path.round_trips,
+        "read_bytes": path.read_bytes,
+        "written_bytes": path.written_bytes,
+        "round_trips_per_operation": per(path.round_trips, path.reads + writes + path.refused),
+        "bytes_per_read": per(path.read_bytes, path.reads),
+        "bytes_per_write": per(path.written_bytes, writes),
+        "read_latency": latency_json(&path.read_latencies),
+        "write_latency": latency_json(&path.write_latencies),
+    })
+}
+
+/// In nanoseconds; the quantiles are bounds of buckets, each twice the one before.
+fn latency_json(latencies: &Latencies) -> Value {
+    json!({
+        "timed": latencies.count(),
+        "mean_ns": latencies.sum_ns.checked_div(latencies.count()),
+        "p50_ns": latencies.quantile(0.5),
+        "p99_ns": latencies.quantile(0.99),
+    })
+}
+
+fn store_json(metrics: &Metrics) -> Value {
+    let stat = &metrics.stat;
+    let writes = stat.puts + stat.deletes;
+    let per_write = |count: u64| (writes > 0).then(|| count as f64 / writes as f64);
+    json!({
+        "leases": metrics.leases,
+        "write_backs": metrics.write_backs,
+        "fences": metrics.fences,
+        "syncs": metrics.syncs,
+        "write_backs_per_write": per_write(metrics.write_backs),
+        "fences_per_write": per_write(metrics.fences),
+        "syncs_per_write": per_write(metrics.syncs),
         "durability": if stat.power { "power" } else { "process" },
         "keys": stat.keys,
         "keys_max": stat.keys_max,

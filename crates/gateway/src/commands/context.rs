@@ -1,6 +1,6 @@
 //! What the connections of one thread share.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -36,6 +36,8 @@ pub struct Context {
     pub stock: Stock,
     /// Deadlines of connections.
     pub guards: Rc<Guards>,
+    /// Whether the store is being told what was done.
+    pub is_reporting: Cell<bool>,
     /// Memory for values, for the next read.
     values: RefCell<Vec<Values>>,
     /// Memory for commands, for the next batch.
@@ -76,6 +78,7 @@ impl Context {
             scans: RefCell::default(),
             stock: Stock::default(),
             guards: Rc::default(),
+            is_reporting: Cell::new(false),
             values: RefCell::default(),
             scratch: RefCell::default(),
         }

@@ -238,6 +238,23 @@ mod tests {
         assert!(COMMANDS.iter().enumerate().all(|(index, spec)| spec.id as usize == index));
     }
 
+    /// The table in `docs/gateway.md` is this one.
+    #[test]
+    fn the_documentation_has_every_command() {
+        let page = include_str!("../../../../docs/gateway.md");
+        let (start, end) = ("<!-- printed from the table of commands -->\n", "<!-- end of the printed table -->");
+        let table = page.split_once(start).and_then(|(_, rest)| rest.split_once(end)).expect("the page has a table").0;
+        let row = |spec: &Spec| {
+            let count = spec.arity.unsigned_abs() - 1;
+            let more = if spec.arity < 0 { " or more" } else { "" };
+            let name = spec.name.to_uppercase();
+            format!("| `{name}` | {count}{more} | {} | {} |\n", spec.group.name(), spec.summary)
+        };
+        let head = "| command | arguments | about | what it does |\n| --- | --- | --- | --- |\n";
+        let printed: String = head.chars().chain(COMMANDS.iter().map(row).collect::<String>().chars()).collect();
+        assert!(table == printed, "the table in docs/gateway.md is to be:\n{printed}");
+    }
+
     #[test]
     fn arity_counts_the_name() {
         assert!(find(b"get").unwrap().accepts(2) && !find(b"get").unwrap().accepts(3));

@@ -45,7 +45,16 @@ fn metrics_count_what_was_done_and_tell_the_paths_apart() {
     client.pipeline(["SET a 1", "SET b 2", "GET a", "GET b", "GET c", "DEL a", "NONSENSE"]);
     world.with_store_client(async |store| {
         store.put(b"c", b"3").await.unwrap();
+        for _ in 0..130 {
+            store.get(b"c", &mut Vec::new()).await.unwrap();
+        }
     });
+    // The gateway tells the store at intervals what it did.
+    let counted = "stonecast_operations_total{path=\"gateway\",operation=\"read\"} 3\n";
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !get(admin, "/metrics").1.contains(counted) {
+        assert!(Instant::now() < deadline, "{}", get(admin, "/metrics").1);
+    }
     let (status, metrics) = get(admin, "/metrics");
     assert_eq!(status, 200);
     assert!(metrics.ends_with("# EOF\n"));
@@ -59,14 +68,30 @@ fn metrics_count_what_was_done_and_tell_the_paths_apart() {
         ("stonecast_operations_total{path=\"gateway\",operation=\"put\"}", 2.0),
         ("stonecast_operations_total{path=\"gateway\",operation=\"delete\"}", 1.0),
         ("stonecast_operations_total{path=\"one-sided\",operation=\"put\"}", 1.0),
+        ("stonecast_operations_total{path=\"one-sided\",operation=\"read\"}", 130.0),
+        ("stonecast_operation_bytes_total{path=\"one-sided\",operation=\"write\"}", 128.0),
+        ("stonecast_operation_bytes_total{path=\"one-sided\",operation=\"read\"}", 130.0 * 192.0),
+        ("stonecast_operation_bytes_total{path=\"gateway\",operation=\"write\"}", 3.0 * 128.0),
+        ("stonecast_latency_seconds_count{path=\"one-sided\",operation=\"read\"}", 2.0),
+        ("stonecast_clients{path=\"one-sided\"}", 0.0),
+        ("stonecast_clients{path=\"gateway\"}", 2.0),
+        ("stonecast_store_syncs_total", 0.0),
         ("stonecast_store_keys", 2.0),
         ("stonecast_gateway_latency_seconds_count{path=\"gateway\",kind=\"read\"}", 3.0),
         ("stonecast_gateway_latency_seconds_bucket{le=\"+Inf\",path=\"gateway\",kind=\"write\"}", 4.0),
     ] {
         assert_eq!(metric(&metrics, name), value, "{name}");
     }
+    for name in ["stonecast_round_trips_total{path=\"one-sided\"}", "stonecast_round_trips_total{path=\"gateway\"}"] {
+        assert!(metric(&metrics, name) >= 5.0, "{name}");
+    }
+    assert!(metric(&metrics, "stonecast_store_leases") >= 1.0);
     assert!(metric(&metrics, "stonecast_store_persists_total") >= 1.0);
     assert!(metric(&metrics, "stonecast_store_capacity_bytes") >= 1e6);
+    let page = include_str!("../../../../docs/gateway.md");
+    for name in metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
+        assert!(page.contains(&format!("`{name}`")), "{name} is in docs/gateway.md");
+    }
     for line in metrics.lines() {
         let is_comment = line.starts_with("# ");
         assert!(is_comment || line.rsplit_once(' ').is_some_and(|(_, value)| value.parse::<f64>().is_ok()), "{line}");
@@ -85,6 +110,8 @@ fn health_readiness_and_status_are_told() {
     assert_eq!(body["store"]["keys"], 1);
     assert_eq!(body["store"]["durability"], "process");
     assert_eq!(body["gateway"]["commands"]["set"], 1);
+    assert_eq!((&body["paths"]["gateway"]["puts"], &body["paths"]["one-sided"]["puts"]), (&Value::from(1), &Value::from(0)));
+    assert_eq!(body["paths"]["gateway"]["bytes_per_write"], 128.0);
     assert_eq!(get(admin, "/").0, 404);
     assert_eq!(ask(admin, "POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").0, 405);
     world.stop_store();

@@ -96,6 +96,45 @@ fn after_sigterm_what_was_acknowledged_is_there_and_everything_ends() {
 }
 
 #[test]
+fn stat_tells_both_paths_apart_and_goes_on_when_it_watches() {
+    let place = Place::in_volatile_memory();
+    let mut server = Server::start(&place.pool(), BOTH.into_iter().chain(["--durability", "process"]));
+    let (resp, admin) = (address(&mut server, "redis://"), address(&mut server, "http://").to_string());
+    let mut client = RespClient::connect(resp);
+    assert!(client.call("SET a 12345").is_ok());
+    assert_eq!(client.call("GET a"), Reply::bulk("12345"));
+    server.client(&["put", "b", "1"]).text();
+    server.client(&["get", "b"]).text();
+    server.client(&["get", "b"]).text();
+    // The gateway tells the server at intervals what it did.
+    let stat = loop {
+        let stat = server.client(&["stat", "--json", "--admin", &admin]).json();
+        if stat["gateway"]["reads"] == 1 {
+            break stat;
+        }
+    };
+    assert_eq!((&stat["one_sided"]["reads"], &stat["one_sided"]["puts"]), (&2.into(), &1.into()));
+    assert_eq!((&stat["gateway"]["puts"], &stat["gateway"]["written_bytes"]), (&1.into(), &128.into()));
+    assert_eq!(stat["admin"]["commands"]["set"], 1);
+    let text = server.client(&["stat", "--admin", &admin]);
+    let row = |name: &str| text.text().lines().find(|line| line.starts_with(name)).map(str::to_owned).expect("the row");
+    assert_eq!(row("keys read").split_whitespace().collect::<Vec<_>>(), ["keys", "read", "2", "1"]);
+    assert!(row("commands").contains("1 set") && row("connections").contains("1 of at most 10000"), "{}", text.text());
+    let mut watch = command();
+    watch.args(["stat", "--watch", "--every", "50ms", "--json", "--connect", &server.address()]);
+    let mut watch = watch.stdout(std::process::Stdio::piped()).spawn().expect("the binary starts");
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(watch.stdout.take().expect("a pipe")));
+    for line in lines.take(3) {
+        let stat: serde_json::Value = serde_json::from_str(&line.expect("a line")).expect("one object a line");
+        assert_eq!(stat["keys"], 2);
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&watch), Signal::INT).expect("it runs");
+    // Interrupted, or without a reader any more: it ends.
+    watch.wait().expect("a child can be waited for");
+    server.stop();
+}
+
+#[test]
 fn a_port_that_is_taken_or_not_safe_is_refused_with_a_reason() {
     let place = Place::in_volatile_memory();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");

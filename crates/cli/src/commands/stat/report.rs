@@ -1,0 +1,258 @@
+//! The report of a server: as JSON, and for people.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+use stonecast_store_direct::{Latencies, Metrics, PathMetrics};
+
+use crate::output;
+
+/// As `--json` prints it. Sizes are bytes; counts are since the server was started.
+#[derive(Serialize)]
+pub struct Report {
+    keys: u64,
+    keys_max: u64,
+    live_bytes: u64,
+    used_bytes: u64,
+    capacity_bytes: u64,
+    segment_size: u64,
+    segments_free: u64,
+    segments_partial: u64,
+    segments_taken: u64,
+    segments_full: u64,
+    clients: u64,
+    leases: u64,
+    epoch: u64,
+    version: u64,
+    puts: u64,
+    deletes: u64,
+    refused: u64,
+    batches: u64,
+    persists: u64,
+    write_backs: u64,
+    fences: u64,
+    syncs: u64,
+    durability: &'static str,
+    process: u64,
+    one_sided: PathReport,
+    gateway: PathReport,
+    /// What the gateway's admin port says, if it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admin: Option<Value>,
+}
+
+/// What clients of one path did.
+#[derive(Serialize)]
+struct PathReport {
+    clients: u64,
+    reads: u64,
+    puts: u64,
+    deletes: u64,
+    refused: u64,
+    round_trips: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+    read_latency: Times,
+    write_latency: Times,
+}
+
+/// Nanoseconds; the quantiles are bounds of buckets, each twice the one before.
+#[derive(Serialize)]
+struct Times {
+    timed: u64,
+    mean_ns: Option<u64>,
+    p50_ns: Option<u64>,
+    p99_ns: Option<u64>,
+}
+
+impl Report {
+    /// Of a server, and of its gateway if that was asked.
+    pub fn of(metrics: &Metrics, admin: Option<Value>) -> Self {
+        let stat = &metrics.stat;
+        Self {
+            keys: stat.keys,
+            keys_max: stat.keys_max,
+            live_bytes: stat.live_bytes,
+            used_bytes: stat.used_bytes,
+            capacity_bytes: stat.capacity_bytes,
+            segment_size: stat.segment_size,
+            segments_free: stat.segments_free,
+            segments_partial: stat.segments_partial,
+            segments_taken: stat.segments_taken,
+            segments_full: stat.segments_full,
+            clients: stat.clients,
+            leases: metrics.leases,
+            epoch: stat.epoch,
+            version: stat.sequence,
+            puts: stat.puts,
+            deletes: stat.deletes,
+            refused: stat.refused,
+            batches: stat.batches,
+            persists: stat.persists,
+            write_backs: metrics.write_backs,
+            fences: metrics.fences,
+            syncs: metrics.syncs,
+            durability: if stat.power { "power" } else { "process" },
+            process: stat.process,
+            one_sided: PathReport::of(&metrics.one_sided),
+            gateway: PathReport::of(&metrics.gateway),
+            admin,
+        }
+    }
+}
+
+impl PathReport {
+    fn of(path: &PathMetrics) -> Self {
+        Self {
+            clients: path.clients,
+            reads: path.reads,
+            puts: path.puts,
+            deletes: path.deletes,
+            refused: path.refused,
+            round_trips: path.round_trips,
+            read_bytes: path.read_bytes,
+            written_bytes: path.written_bytes,
+            read_latency: Times::of(&path.read_latencies),
+            write_latency: Times::of(&path.write_latencies),
+        }
+    }
+}
+
+impl Times {
+    fn of(latencies: &Latencies) -> Self {
+        Self {
+            timed: latencies.count(),
+            mean_ns: latencies.sum_ns.checked_div(latencies.count()),
+            p50_ns: latencies.quantile(0.5),
+            p99_ns: latencies.quantile(0.99),
+        }
+    }
+}
+
+/// For people. `before`: an earlier report and how old it is, to tell how much is done each second.
+pub fn text(metrics: &Metrics, before: Option<(&Metrics, Duration)>) -> String {
+    let rows = state_rows(metrics);
+    let width = rows.iter().map(|(name, _)| name.len()).chain([PATH_WIDTH]).max().unwrap_or(0);
+    let mut text: String = rows.iter().map(|(name, value)| format!("{name:<width$}  {value}\n")).collect();
+    let paths = [&metrics.one_sided, &metrics.gateway];
+    let earlier = before.map(|(metrics, age)| ([&metrics.one_sided, &metrics.gateway], age));
+    text += &format!("{:<width$}  {:>20} {:>20}\n", "", "one-sided", "gateway");
+    for (name, show) in PATH_ROWS {
+        let [one_sided, gateway] = [0, 1].map(|index| {
+            let earlier = earlier.map(|(paths, age)| (paths[index], age));
+            show(paths[index], earlier)
+        });
+        text += &format!("{name:<width$}  {one_sided:>20} {gateway:>20}\n");
+    }
+    text
+}
+
+fn state_rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
+    let stat = &metrics.stat;
+    let of = |part: u64, whole: u64| {
+        let percent = if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 };
+        format!("{} of {} ({percent:.1} %)", output::size(part), output::size(whole))
+    };
+    let per_write = |count: u64| match stat.puts + stat.deletes {
+        0 => String::new(),
+        writes => format!(" ({:.2} for each write)", count as f64 / writes as f64),
+    };
+    let durable = [(metrics.write_backs, "lines written back"), (metrics.fences, "fences"), (metrics.syncs, "syncs")];
+    let durable: Vec<String> = durable
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{count} {what}{}", per_write(*count)))
+        .collect();
+    vec![
+        ("keys", format!("{} of at most {}", stat.keys, stat.keys_max)),
+        ("log in use", of(stat.used_bytes, stat.capacity_bytes)),
+        ("of that live", of(stat.live_bytes, stat.used_bytes)),
+        (
+            "segments",
+            format!(
+                "{} free, {} in use, {} with room, {} full, of {}",
+                stat.segments_free,
+                stat.segments_taken,
+                stat.segments_partial,
+                stat.segments_full,
+                output::size(stat.segment_size)
+            ),
+        ),
+        ("version", stat.sequence.to_string()),
+        ("durability", if stat.power { "power" } else { "process" }.to_owned()),
+        ("clients", format!("{}, with {} leases", stat.clients, metrics.leases)),
+        ("writes", format!("{} puts, {} deletes, {} refused", stat.puts, stat.deletes, stat.refused)),
+        ("batches", format!("{}, made durable {} times", stat.batches, stat.persists)),
+        ("durable by", if durable.is_empty() { "nothing that has to be done".to_owned() } else { durable.join(", ") }),
+        ("server", format!("process {}, start number {} of this pool", stat.process, stat.epoch)),
+    ]
+}
+
+type Earlier<'a> = Option<(&'a PathMetrics, Duration)>;
+type Show = fn(&PathMetrics, Earlier<'_>) -> String;
+
+/// The longest name below.
+const PATH_WIDTH: usize = "bytes of a write".len();
+
+const PATH_ROWS: [(&str, Show); 10] = [
+    ("clients", |path, _| path.clients.to_string()),
+    ("keys read", |path, earlier| counted(path, earlier, |path| path.reads)),
+    ("puts", |path, earlier| counted(path, earlier, |path| path.puts)),
+    ("deletes", |path, earlier| counted(path, earlier, |path| path.deletes)),
+    ("refused", |path, earlier| counted(path, earlier, |path| path.refused)),
+    ("round trips", |path, earlier| counted(path, earlier, |path| path.round_trips)),
+    ("bytes of a read", |path, _| average(path.read_bytes, path.reads)),
+    ("bytes of a write", |path, _| average(path.written_bytes, path.puts + path.deletes)),
+    ("read, 50 / 99 %", |path, _| times(&path.read_latencies)),
+    ("write, 50 / 99 %", |path, _| times(&path.write_latencies)),
+];
+
+fn counted(path: &PathMetrics, earlier: Earlier<'_>, count: fn(&PathMetrics) -> u64) -> String {
+    let now = count(path);
+    match earlier {
+        None => now.to_string(),
+        Some((before, age)) => {
+            let rate = now.saturating_sub(count(before)) as f64 / age.as_secs_f64().max(1e-3);
+            format!("{now} ({rate:.0}/s)")
+        }
+    }
+}
+
+fn average(sum: u64, count: u64) -> String {
+    if count == 0 { "-".to_owned() } else { format!("{:.0}", sum as f64 / count as f64) }
+}
+
+fn times(latencies: &Latencies) -> String {
+    let shown = |share| match latencies.quantile(share) {
+        Some(time) => format!("{:.1}", time as f64 / 1e3),
+        None if latencies.count() == 0 => "-".to_owned(),
+        None => "long".to_owned(),
+    };
+    format!("{} / {} us", shown(0.5), shown(0.99))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_see_both_paths_and_how_fast_they_grow() {
+        let mut metrics = Metrics::default();
+        metrics.stat.puts = 4;
+        metrics.syncs = 2;
+        metrics.one_sided.reads = 100;
+        metrics.one_sided.read_bytes = 19_200;
+        metrics.gateway.puts = 4;
+        let mut later = metrics;
+        later.one_sided.reads = 300;
+        let once = text(&metrics, None);
+        assert!(once.contains("2 syncs (0.50 for each write)"), "{once}");
+        let row = |text: &str, name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+        assert_eq!(row(&once, "keys read").split_whitespace().collect::<Vec<_>>(), ["keys", "read", "100", "0"]);
+        assert_eq!(row(&once, "bytes of a read").split_whitespace().collect::<Vec<_>>()[4..], ["192", "-"]);
+        let again = text(&later, Some((&metrics, Duration::from_secs(2))));
+        let words = row(&again, "keys read");
+        assert!(words.contains("300 (100/s)") && words.ends_with("0 (0/s)"), "{words}");
+    }
+}
