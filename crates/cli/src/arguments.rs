@@ -530,7 +530,7 @@ mod tests {
         }
         let command = Arguments::command();
         let leaves = leaves(&command);
-        assert_eq!(leaves.len(), 13);
+        assert!(leaves.len() >= 13, "{}", leaves.len());
         for leaf in leaves {
             let example = leaf.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(example.starts_with("Example:") && example.contains("  stonecast "), "{}", leaf.get_name());
