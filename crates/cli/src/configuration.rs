@@ -114,7 +114,9 @@ impl File {
             if !kind(&listen[0]) {
                 return Err(Failure::usage("--resp and --admin reach the store over shared memory; listen at shm:PATH"));
             }
-            gateway.store = listen[0].to_string();
+            let own = listen.iter().find(|address| matches!(address, Address::SharedMemory(_)));
+            let own = own.ok_or_else(|| Failure::usage("the gateway needs an address shm:PATH in --listen, too, for itself"))?;
+            gateway.store = own.to_string();
         }
         Ok(Serving {
             listen,
