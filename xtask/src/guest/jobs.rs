@@ -42,6 +42,12 @@ pub const JOBS: &[Job] = &[
         run: |bench| bench.script("unsaid", include_str!("../../guest/unsaid.sh"), &UNSAID),
     },
     Job {
+        name: "verbs",
+        what: "the contract of the fabric over two soft-RoCE devices, with and without lost packets",
+        programs: &[Set::Verbs],
+        run: |bench| bench.script("verbs", include_str!("../../guest/verbs.sh"), &VERBS),
+    },
+    Job {
         name: "power-cuts",
         what: "machines killed under load and booted again",
         programs: &[Set::Binary],
@@ -66,6 +72,9 @@ const MEMORY_CONTROLLER: Hardware =
 const CPU_CACHE: Hardware = Hardware { persistence: Persistence::CpuCache, ..MEMORY_CONTROLLER };
 
 const UNSAID: Hardware = Hardware { persistence: Persistence::Unsaid, modules_mib: &[64], limit: Duration::from_secs(120) };
+
+const VERBS: Hardware =
+    Hardware { persistence: Persistence::MemoryController, modules_mib: &[128], limit: Duration::from_secs(300) };
 
 /// What the scripts know of pools.
 const POOLS: &str = include_str!("../../guest/pools.sh");

@@ -30,8 +30,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::debian;
 use crate::guest::image::Image;
-use crate::guest::jobs::JOBS;
-use crate::guest::programs::Programs;
+use crate::guest::jobs::{JOBS, Job};
+use crate::guest::programs::{Programs, Set};
 use crate::metadata::Metadata;
 use crate::tally::{NOT_RUN_VARIABLE, Outcome, Tally, minutes};
 
@@ -89,6 +89,13 @@ pub fn outcome(metadata: &Metadata, options: &Options) -> Result<Outcome> {
         let not_run = chosen().map(|job| (format!("guest: {}", job.name), reason.clone())).collect();
         return Ok(Outcome { passed: 0, failed: 0, not_run });
     }
+    let mut total = Outcome::default();
+    let can_build_verbs = !chosen().any(needs_verbs) || debian::ensure_verbs_toolchain();
+    for job in chosen().filter(|job| !can_build_verbs && needs_verbs(job)) {
+        let reason = "cmake and libclang are not installed, and apt-get could not install them";
+        total.not_run.push((format!("guest: {}", job.name), reason.to_owned()));
+    }
+    let chosen = || chosen().filter(|job| can_build_verbs || !needs_verbs(job));
     let folder = metadata.target_directory.join("guest");
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let mut sets = Vec::new();
@@ -103,7 +110,6 @@ pub fn outcome(metadata: &Metadata, options: &Options) -> Result<Outcome> {
     };
     let seed = options.seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64));
     let bench = Bench { folder, programs, cuts: options.cuts.unwrap_or(CUTS), seed };
-    let mut total = Outcome::default();
     for job in chosen() {
         println!("\n--- {}: {}", job.name, job.what);
         let start = Instant::now();
@@ -117,6 +123,11 @@ pub fn outcome(metadata: &Metadata, options: &Options) -> Result<Outcome> {
         total.not_run.extend(outcome.not_run);
     }
     Ok(total)
+}
+
+/// Whether a job's programs need a C toolchain.
+fn needs_verbs(job: &Job) -> bool {
+    job.programs.contains(&Set::Verbs)
 }
 
 /// Installs what builds and runs a guest; the reason if that is impossible here.

@@ -27,6 +27,8 @@ pub enum Set {
     Binary,
     /// Tests of the other packages.
     Tests,
+    /// Tests of verbs between machines, which need a C toolchain.
+    Verbs,
 }
 
 struct Build {
@@ -51,6 +53,11 @@ const BUILDS: &[Build] = &[
             ("stonecast-fabric-shm", "it", "fabric-shm-it"),
             ("stonecast-store-direct", "it", "store-direct-it"),
         ],
+    },
+    Build {
+        set: Set::Verbs,
+        arguments: &["test", "--package", "stonecast-fabric-verbs", "--features", "verbs", "--locked"],
+        wanted: &[("stonecast-fabric-verbs", "it", "fabric-verbs-it")],
     },
 ];
 

@@ -1,0 +1,39 @@
+# Real verbs: two soft-RoCE devices at the ends of one link, and persistent memory that both may flush.
+load_nvdimm
+case_ "a devdax namespace is made" devdax 0
+case_ "two soft-RoCE devices are made" soft_roce
+export STONECAST_RDMA_DEVICES=rxe0,rxe1 STONECAST_DAX=/dev/dax0.0
+
+before=$(packets end0)
+/programs/fabric-verbs-it --test-threads 1
+case_ "what one device sends to the other goes over the link" test "$(packets end0)" -gt $((before + 1000))
+
+# The yardstick, and the link by itself: READs of the tools that come with the drivers.
+read_latency() {
+    timeout 60 ib_read_lat -d rxe1 -x 1 -s "$1" -n 1000 -p 7777 >/dev/null 2>&1 &
+    usleep 500000
+    timeout 60 ib_read_lat -d rxe0 -x 1 -s "$1" -n 1000 -p 7777 10.9.0.2 2>/dev/null | tail -n 2 | head -n 1
+}
+case_ "READs of 64 bytes are measured over the link" read_latency 64
+cat /tmp/case.output
+
+# Lost packets. WRITE, READ and SEND are sent again by the devices; what the contract says of them stays true.
+recovers() {
+    case_ "with lost packets: $1" /programs/fabric-verbs-it --test-threads 1 --exact "contract::$1"
+}
+dropped() {
+    /usr/sbin/tc -s qdisc show dev "$1" | sed -n 's/.*dropped \([0-9]*\).*/\1/p' | head -n 1
+}
+lose end0 5
+lose end1 5
+recovers a_write_of_any_size_and_alignment_changes_exactly_its_bytes
+recovers a_read_of_any_size_and_alignment_brings_exactly_its_bytes
+recovers a_read_sees_every_earlier_write_of_its_queue_pair
+recovers a_write_is_visible_before_a_later_send_is_received
+recovers sends_arrive_in_posting_order
+recovers completions_come_in_posting_order
+for end in end0 end1; do
+    case_ "packets were lost that $end sent ($(dropped $end))" test "$(dropped $end)" -gt 0
+done
+lose_nothing end0
+lose_nothing end1
