@@ -31,7 +31,7 @@ for site in $sites; do
         fsdax 1 ext4 /dax || poweroff -f
         run_site dax-file-system /dax/pool --platform dmp --capacity 96MiB $small
         ;;
-    disk)
+    disk | unsynced)
         load virtio_blk && load ext4
         mkdir -p /disk
         # Barriers are on and nothing is written before somebody asks for it: what was not synced is lost with the machine.
@@ -39,7 +39,10 @@ for site in $sites; do
             { mkfs.ext4 -q -b 4096 /dev/vda && mount -t ext4 -o commit=600 /dev/vda /disk; } || poweroff -f
         echo 60000 >/proc/sys/vm/dirty_expire_centisecs
         echo 60000 >/proc/sys/vm/dirty_writeback_centisecs
-        run_site disk /disk/pool --capacity 96MiB $small
+        case $site in
+        disk) run_site disk /disk/pool --capacity 96MiB $small ;;
+        unsynced) run_site unsynced /disk/pool --durability process --capacity 96MiB $small ;;
+        esac
         ;;
     esac
 done

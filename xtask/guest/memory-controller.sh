@@ -5,13 +5,9 @@ platform=dmp
 case_ "the kernel says $domain" grep -q "^$domain$" /sys/bus/nd/devices/region0/persistence_domain
 case_ "a devdax namespace is made" devdax 0
 case_ "a file system is mounted for direct access" fsdax 1 ext4 /dax
-mount --bind /dax /scratch
 
 export STONECAST_DAX=/dev/dax0.0 STONECAST_DAX_FOLDER=/dax STONECAST_DAX_DOMAIN=$domain
-cp /programs/media-unit /programs/media-it /scratch
-/scratch/media-unit
-/scratch/media-it --include-ignored --skip ten_thousand
-rm /scratch/media-*
+/programs/media-it persistent_memory:: --ignored
 
 refused "a device whose caches are lost is not believed to save them" 'persistence domain is memory_controller' \
     $stonecast serve --data /dev/dax0.0 --platform mhp
@@ -22,3 +18,15 @@ life /dev/dax0.0
 life /dax/pool --platform dmp --capacity 64MiB
 platform=page-file
 life /dax/synced --platform page-file --capacity 32MiB
+
+# The store and its fabric on this kernel, and a workload on the device.
+mount --bind /dax /scratch
+/programs/store-direct-it basics
+/programs/fabric-shm-it contract
+export STONECAST_DATA=/dev/dax0.0
+case_ "the device is served for a workload" serve /dev/dax0.0
+case_ "YCSB: half updates, 4 in flight" says '"errors":0' \
+    $stonecast bench ycsb --workload a --keys 2000 --ops 4000 --in-flight 4 --json --connect shm:/run/stonecast-dax0.0
+cat /tmp/says.output
+case_ "YCSB: the server closes in good order" stop
+case_ "YCSB: the pool verifies" $stonecast verify /dev/dax0.0

@@ -43,6 +43,17 @@ pub struct Cuts {
     pub modules_mib: &'static [u64],
     /// Size of the disk.
     pub disk_mib: u64,
+    /// What is to be there after a cut.
+    pub expected: Expected,
+}
+
+/// What is to be there after a cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Every acknowledged write.
+    EverythingAcknowledged,
+    /// Less than that, from the second boot on.
+    Loss,
 }
 
 impl Cuts {
@@ -98,7 +109,8 @@ impl Cuts {
                 self.cut(&mut running, boot, random)?
             };
             for site in self.sites {
-                match judge(bench, &job.join(site), boot) {
+                let judged = judge(bench, &job.join(site), boot);
+                match if self.expected == Expected::Loss && boot > 0 { a_loss_in(judged) } else { judged } {
                     Ok(words) => {
                         println!("case passed: {site}: boot {boot}, {moment}: {words}");
                         outcome.passed += 1;
@@ -151,6 +163,17 @@ fn judge(bench: &Bench, site: &Path, boot: u32) -> Result<String> {
     }
     let said = words.lines().find(|line| line.starts_with("boot "));
     Ok(said.context("the judge compared nothing")?.to_owned())
+}
+
+/// Takes the verdict that an acknowledged write is gone for the right one, and everything else for a failure.
+fn a_loss_in(judged: Result<String>) -> Result<String> {
+    match judged {
+        Ok(words) => bail!("nothing was lost, so losses cannot be seen here: {words}"),
+        Err(error) => match format!("{error:#}").lines().find(|line| line.contains("last acknowledged")) {
+            Some(words) => Ok(format!("the loss was seen: {words}")),
+            None => Err(error.context("it failed for another reason than a loss")),
+        },
+    }
 }
 
 /// Moments that follow from a seed (splitmix64).

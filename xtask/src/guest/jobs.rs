@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::guest::Bench;
-use crate::guest::cuts::Cuts;
+use crate::guest::cuts::{Cuts, Expected};
 use crate::guest::machine::{Machine, Persistence, create_medium};
 use crate::guest::programs::Set;
 use crate::guest::report::outcome_of;
@@ -53,10 +53,25 @@ pub const JOBS: &[Job] = &[
         programs: &[Set::Binary],
         run: |bench| CUTS.run(bench, bench.cuts),
     },
+    Job {
+        name: "power-cuts-control",
+        what: "the same with a pool that syncs nothing: what it acknowledged must be lost, and the loss be seen",
+        programs: &[Set::Binary],
+        run: |bench| CONTROL.run(bench, 1),
+    },
 ];
 
-const CUTS: Cuts =
-    Cuts { name: "power-cuts", sites: &["devdax", "dax-file-system", "disk"], modules_mib: &[128, 160], disk_mib: 160 };
+const CUTS: Cuts = Cuts {
+    name: "power-cuts",
+    sites: &["devdax", "dax-file-system", "disk"],
+    modules_mib: &[128, 160],
+    disk_mib: 160,
+    expected: Expected::EverythingAcknowledged,
+};
+
+/// Whether power cuts can be seen at all: a pool that syncs nothing must lose what it acknowledged.
+const CONTROL: Cuts =
+    Cuts { name: "power-cuts-control", sites: &["unsynced"], modules_mib: &[], disk_mib: 160, expected: Expected::Loss };
 
 /// What a script's machine has.
 struct Hardware {
@@ -69,7 +84,12 @@ struct Hardware {
 const MEMORY_CONTROLLER: Hardware =
     Hardware { persistence: Persistence::MemoryController, modules_mib: &[128, 256], limit: Duration::from_secs(240) };
 
-const CPU_CACHE: Hardware = Hardware { persistence: Persistence::CpuCache, ..MEMORY_CONTROLLER };
+const CPU_CACHE: Hardware = Hardware {
+    persistence: Persistence::CpuCache,
+    // xfs wants 300 MiB at least.
+    modules_mib: &[128, 400],
+    ..MEMORY_CONTROLLER
+};
 
 const UNSAID: Hardware = Hardware { persistence: Persistence::Unsaid, modules_mib: &[64], limit: Duration::from_secs(120) };
 

@@ -48,7 +48,6 @@ const BUILDS: &[Build] = &[
         set: Set::Tests,
         arguments: &["test", "--workspace", "--exclude", "stonecast", "--locked"],
         wanted: &[
-            ("stonecast-media", "stonecast_media", "media-unit"),
             ("stonecast-media", "it", "media-it"),
             ("stonecast-fabric-shm", "it", "fabric-shm-it"),
             ("stonecast-store-direct", "it", "store-direct-it"),
