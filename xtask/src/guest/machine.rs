@@ -113,7 +113,8 @@ impl Machine {
             "-initrd".to_owned(),
             folder(&self.image.initrd),
             "-append".to_owned(),
-            "console=ttyS0 panic=-1 quiet mitigations=off nokaslr random.trust_cpu=on".to_owned(),
+            // Where the host is busy an interrupt of the timer may come late; the kernel would take it for a broken timer.
+            "console=ttyS0 panic=-1 quiet mitigations=off nokaslr no_timer_check nowatchdog random.trust_cpu=on".to_owned(),
             "-virtfs".to_owned(),
             format!("local,path={},mount_tag=job,security_model=none", folder(&self.job)),
             "-virtfs".to_owned(),
