@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use crate::metadata::Metadata;
 use crate::step::{cargo, check, tests};
 use crate::tally::{NotRunFile, Outcome, Tally, minutes};
-use crate::{debian, doc_tables, guest, layers, source_rules};
+use crate::{debian, doc_tables, guest, layers, mutants, source_rules};
 
 /// The package with the binary, whose integration tests start real processes.
 const BINARY_PACKAGE: &str = "stonecast";
@@ -44,6 +44,7 @@ const STEPS: &[Step] = &[
     Step { name: "doc-tables", what: "printed tables of the documentation are up to date", run: doc_tables },
     Step { name: "tests", what: "unit and integration tests of every crate", run: unit_tests },
     Step { name: "verbs", what: "lints and tests of the crates that the feature `verbs` changes", run: verbs },
+    Step { name: "mutants", what: "every seeded bug is found, and nothing in the store as it is", run: seeded_bugs },
     Step { name: "models", what: "loom: every interleaving of the rings in shared memory", run: models },
     Step { name: "docs", what: "rustdoc has nothing to say", run: docs },
     Step {
@@ -91,6 +92,11 @@ pub fn bench(arguments: &[String]) -> Result<bool> {
     let binary = cargo(&metadata.workspace_root, &["build", "--release", "--package", BINARY_PACKAGE]).status()?;
     let mut figures = cargo(&metadata.workspace_root, &["run", "--release", "--package", "stonecast-bench", "--"]);
     Ok(binary.success() && figures.args(arguments).status()?.success())
+}
+
+/// Runs the campaign that must find every seeded bug; `false` if it missed one.
+pub fn mutants(arguments: &[String]) -> Result<bool> {
+    mutants::run(&Metadata::of_the_workspace()?, arguments)
 }
 
 /// What stands where it may not, as sentences.
@@ -162,6 +168,14 @@ fn models(at: &Surroundings) -> Result<Outcome> {
         .env("CARGO_TARGET_DIR", at.metadata.target_directory.join("loom"))
         .env("CARGO_PROFILE_RELEASE_LTO", "off");
     tests(command, &at.not_run)
+}
+
+/// Also lints what the feature changes: nothing else is built with it.
+fn seeded_bugs(at: &Surroundings) -> Result<Outcome> {
+    let lint =
+        ["clippy", "--package", "stonecast-check", "--features", "mutants", "--all-targets", "--locked", "--", "-D", "warnings"];
+    let linted = at.cargo(&lint).status()?.success();
+    Ok(Outcome::of_check(mutants::run(&at.metadata, &[])? && linted))
 }
 
 fn docs(at: &Surroundings) -> Result<Outcome> {

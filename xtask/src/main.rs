@@ -7,6 +7,7 @@
 //! | `tally.rs` | what passed, what failed, what was not run |
 //! | `debian.rs` | what the tests need of the distribution |
 //! | `metadata.rs` | the workspace as `cargo metadata` tells it |
+//! | `mutants.rs` | the campaign that must find every seeded bug |
 //! | `layers.rs` | which crate may name which |
 //! | `packaging.rs` | binary, manual, completions, unit and example configuration in one folder |
 //! | `source_rules.rs`, `lexer.rs` | what source text may not contain, and where |
@@ -21,6 +22,7 @@ mod guest;
 mod layers;
 mod lexer;
 mod metadata;
+mod mutants;
 mod packaging;
 mod source_rules;
 mod step;
@@ -76,6 +78,13 @@ enum Command {
         #[arg(long)]
         no_build: bool,
     },
+    /// Plants one seeded bug after the other and runs seeds in the simulated world until an oracle objects: all must be
+    /// found, each within 10,000 seeds, and nothing in the store as it is.
+    Mutants {
+        /// Names of mutants (all, if none is), `--seeds N` at most.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Builds what a package holds into target/packaging: binary, manual, completions, unit, example configuration.
     Packaging,
     /// Checks which crate names which, and what source text may not contain.
@@ -111,6 +120,7 @@ fn run(command: Command) -> Result<bool> {
         Command::Bench { arguments } => ci::bench(&arguments),
         Command::Conformance => ci::run(&["conformance".to_owned()]),
         Command::Guest { only, cuts, seed, dev, no_build } => guest::run(&guest::Options { cuts, only, seed, dev, no_build }),
+        Command::Mutants { arguments } => ci::mutants(&arguments),
         Command::Packaging => packaging::run(),
         Command::Layers => {
             let findings = ci::layer_findings()?;

@@ -35,9 +35,8 @@ impl Net {
         let current = self.qp(from).is_some_and(|qp| qp.turn == turn);
         let open = |qp: &mut super::Qp| matches!(qp.stage, Stage::Accepted | Stage::Connected) && qp.peer == Some(from);
         if !current || !self.qp(to).is_some_and(open) {
-            // Who was not told that the other side is broken waits for an answer.
-            let silent = current && self.qp(to).is_some_and(|qp| qp.quiet || qp.mute);
-            return if silent { self.give_up_later(index) } else { self.release_message(index) };
+            // Nobody answers. Who is told earlier that the connection is over stops waiting then.
+            return if current { self.give_up_later(index) } else { self.release_message(index) };
         }
         if self.faults.strikes(Fault::HalfOpen) {
             self.faults.hit(Fault::HalfOpen);
@@ -452,7 +451,7 @@ impl Net {
             if let Some(key) = self.messages[index as usize].key.take() {
                 self.leave_key(key);
             }
-            return self.release_message(index);
+            return self.give_up_later(index);
         };
         // One before it may have to wait for memory longer than it seemed when this one arrived.
         if self.qp(to).expect("just looked up").executing.front() != Some(&index) {
