@@ -2,6 +2,7 @@
 
 mod contract;
 mod document;
+mod faults;
 mod persistence;
 mod pool;
 mod support;
