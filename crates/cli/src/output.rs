@@ -31,6 +31,30 @@ pub fn table(rows: &[(&str, String)]) -> Result<(), Failure> {
     bytes(lines.as_bytes())
 }
 
+/// Columns of a line of text.
+pub const WIDTH: usize = 110;
+
+/// Appends `words` behind `start`, in lines of [`WIDTH`] columns; further lines begin with `indent`.
+pub fn wrap(text: &mut String, indent: &str, start: &str, words: &str) {
+    let mut line = start.to_owned();
+    let mut empty = true;
+    for word in words.split_whitespace() {
+        if !empty && line.chars().count() + word.chars().count() >= WIDTH {
+            *text += line.trim_end();
+            text.push('\n');
+            line = indent.to_owned();
+            empty = true;
+        }
+        if !empty {
+            line.push(' ');
+        }
+        line += word;
+        empty = false;
+    }
+    *text += line.trim_end();
+    text.push('\n');
+}
+
 /// Says something to whoever watches: a line on stderr.
 pub fn say(message: impl Display) {
     // A closed stderr has nobody to tell.

@@ -17,6 +17,7 @@ mod rdma;
 mod report;
 mod root;
 
+use std::fs;
 use std::path::Path;
 
 use serde::Serialize;
@@ -87,7 +88,8 @@ impl Facts {
 }
 
 fn place(folder: &Path) -> PlaceFacts {
-    let path = folder.display().to_string();
+    // What is not there keeps the name that was typed.
+    let path = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).display().to_string();
     match examine(folder) {
         Ok(place) => {
             let keeping = match place.keeping {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::doctor::pci::RelaxedOrdering;
 use crate::doctor::{Conclusion, Facts, KeepingFact, RdmaDevice, Speaks};
+use crate::output::wrap;
 
 /// Everything that was seen, then everything that follows.
 pub fn text(facts: &Facts, conclusion: &Conclusion) -> String {
@@ -14,7 +15,8 @@ pub fn text(facts: &Facts, conclusion: &Conclusion) -> String {
     place(&mut text, facts);
     head(&mut text, "What must be declared, because nobody could see it");
     for declaration in &conclusion.declare {
-        item(&mut text, &format!("{} (assumed: {})", declaration.axis, declaration.assumed), &declaration.why);
+        let why = format!("assumed {}: {}", declaration.assumed, declaration.why);
+        item(&mut text, &declaration.axis.to_string(), &why);
     }
     head(&mut text, "The profile that follows (write it to a file with --write-profile FILE)");
     text.push('\n');
@@ -119,5 +121,5 @@ fn head(text: &mut String, title: &str) {
 }
 
 fn item(text: &mut String, name: &str, about: &str) {
-    writeln!(text, "  {name:<24} {about}").expect("a String takes everything");
+    wrap(text, &" ".repeat(27), &format!("  {name:<24} "), about);
 }

@@ -12,8 +12,8 @@ use std::fmt::Write as _;
 use stonecast_persist::litmus::{Assumption, Proof};
 use stonecast_persist::{Cost, Declaration, Party, Plan, Profile, Scenario, Update};
 
-/// Columns of a line.
-const WIDTH: usize = 110;
+use crate::output::wrap;
+
 /// Columns before the text of an item.
 const INDENT: &str = "       ";
 
@@ -64,20 +64,20 @@ pub fn plan(plan: &Plan, proof: &Proof, assumptions: &[Assumption]) -> String {
     );
     text += "\nwhy each step\n";
     for (index, (reason, necessity)) in plan.reasons().iter().zip(&proof.necessary).enumerate() {
-        wrap(&mut text, &format!("{:>3}  {}: ", index + 1, necessity.step), reason);
+        wrap(&mut text, INDENT, &format!("{:>3}  {}: ", index + 1, necessity.step), reason);
         match necessity.counterexample.as_slice() {
-            [] => wrap(&mut text, "     ", "without it nothing breaks"),
-            run => wrap(&mut text, "     ", &format!("without it: {}", run.join(", "))),
+            [] => wrap(&mut text, INDENT, "     ", "without it nothing breaks"),
+            run => wrap(&mut text, INDENT, "     ", &format!("without it: {}", run.join(", "))),
         }
     }
     text += "\nwhat is assumed of the platform\n";
     if assumptions.is_empty() {
-        wrap(&mut text, "     ", "nothing: the plan is sound whatever the platform is");
+        wrap(&mut text, INDENT, "     ", "nothing: the plan is sound whatever the platform is");
     }
     for assumption in assumptions {
         let Assumption { axis, declared, otherwise, counterexample } = assumption;
         let run = counterexample.join(", ");
-        wrap(&mut text, "     ", &format!("{axis} = {declared}; were it {otherwise}: {run}"));
+        wrap(&mut text, INDENT, "     ", &format!("{axis} = {declared}; were it {otherwise}: {run}"));
     }
     text
 }
@@ -91,7 +91,7 @@ pub fn declarations(profile: &Profile) -> String {
     text.push('\n');
     for Declaration { axis, port, value, by, evidence } in profile.declarations() {
         let port = port.as_ref().map(|port| format!(" of {port}")).unwrap_or_default();
-        wrap(&mut text, "     ", &format!("{axis}{port} = {value}, says {by}: {evidence}"));
+        wrap(&mut text, INDENT, "     ", &format!("{axis}{port} = {value}, says {by}: {evidence}"));
     }
     text.push('\n');
     text
@@ -112,25 +112,6 @@ fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     writeln!(text, "{}", line.trim_end()).expect("a String takes everything");
 }
 
-/// Appends `words` behind `start`, further lines indented.
-fn wrap(text: &mut String, start: &str, words: &str) {
-    let mut line = start.to_owned();
-    let mut empty = true;
-    for word in words.split_whitespace() {
-        if !empty && line.chars().count() + word.chars().count() >= WIDTH {
-            put(text, format_args!("{line}"));
-            line = INDENT.to_owned();
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line += word;
-        empty = false;
-    }
-    put(text, format_args!("{line}"));
-}
-
 #[cfg(test)]
 mod tests {
     use stonecast_persist::litmus::{assumptions, prove};
@@ -143,7 +124,7 @@ mod tests {
         for scenario in scenarios() {
             let planned = plan_for(&scenario.platform, scenario.operation, scenario.update).unwrap();
             let text = plan(&planned, &prove(&planned), &assumptions(&planned));
-            assert!(text.lines().all(|line| line.chars().count() <= WIDTH + 20), "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= crate::output::WIDTH + 20), "{text}");
             assert_eq!(text.matches("without it: ").count(), planned.steps().len(), "{text}");
             assert!(planned.steps().iter().all(|step| text.contains(&step.to_string())));
             assert!(text.contains("proof: sound") && text.contains("power cut: "), "{text}");
