@@ -197,7 +197,9 @@ impl Backing for DirectoryBacking {
 
     fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
         let memory = MappedRegion::create_memory(name, size, Sealing::FutureWrite);
-        Ok(Rc::new(memory.map_err(failed("creating memory for", Path::new(name)))?))
+        let memory = memory.map_err(failed("creating memory for", Path::new(name)))?;
+        memory.use_large_pages(Span::new(0, size));
+        Ok(Rc::new(memory))
     }
 
     fn earlier_writers_are_gone(&self) -> bool {

@@ -13,7 +13,7 @@ use stonecast_base::{LINE_SIZE, Span};
 use crate::copy::{copy_in, copy_out};
 use crate::device::alignment_of;
 use crate::futex::FutexWord;
-use crate::mapping::Mapping;
+use crate::mapping::{LARGE_PAGE, Mapping};
 use crate::{MappedPlace, Region, Share};
 
 /// Whether a mapping allows stores.
@@ -158,6 +158,29 @@ impl MappedRegion {
     pub fn populate_for_writing(&self, span: Span) {
         self.assert_writable();
         self.advise(span, Advice::LinuxPopulateWrite);
+    }
+
+    /// Brings `span` into large pages where the kernel has any to spare: as much of it as consists of whole ones in memory
+    /// files (memfd, tmpfs). Allocates what was not allocated yet; changes no content. A hint: without it everything works,
+    /// and random reads of much memory take up to half as long again.
+    ///
+    /// Needs no setting of the machine: asked for at once, large pages are given whatever the machine does by itself.
+    pub fn use_large_pages(&self, span: Span) {
+        self.assert_writable();
+        let inside = |start: u64| start + LARGE_PAGE as u64 <= span.offset + span.size;
+        let first = span.offset.next_multiple_of(LARGE_PAGE as u64);
+        for start in (first..).step_by(LARGE_PAGE).take_while(|&start| inside(start)) {
+            // A page that is not there at all is not made a large one.
+            self.word(start).fetch_add(0, Ordering::Relaxed);
+            let address = self.address(start, LARGE_PAGE as u64);
+            // SAFETY: the bytes lie in the mapping (asserted by `address`), which lives as long as `self`; the advice changes
+            // no content and no right, only which physical pages hold it.
+            let refused = unsafe { libc::madvise(address.cast(), LARGE_PAGE, libc::MADV_COLLAPSE) } != 0;
+            if refused {
+                // Old kernels, other file systems, or no memory in one piece: the rest would fare alike.
+                return;
+            }
+        }
     }
 
     /// Asks for large pages where the system gives them on request. Without effect elsewhere.

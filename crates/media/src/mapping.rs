@@ -8,7 +8,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 /// Bytes of a large page. A mapping that starts at a multiple of it, as its file offset does, can be shown by large
 /// pages where the kernel has them, which makes dependent random reads of a large pool 1.4 to 1.9 times as fast.
-const LARGE_PAGE: usize = 2 << 20;
+pub(crate) const LARGE_PAGE: usize = 2 << 20;
 
 /// Mapped memory, shared with everybody who maps the same file. Unmapped when dropped.
 #[derive(Debug)]

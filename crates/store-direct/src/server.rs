@@ -123,6 +123,8 @@ struct State {
 const RETIRE_LOOK_NS: Nanoseconds = 20_000;
 /// How often an idle server looks whether it should stop.
 const STOP_CHECK_NS: Nanoseconds = 20_000_000;
+/// How long clients have to take the last answers of a server that cannot go on.
+const LAST_ANSWERS_NS: Nanoseconds = 5_000_000;
 /// How long an idle server leaves a growing index alone: the rest of the processor is for others.
 const GROWTH_PAUSE_NS: Nanoseconds = 20_000;
 
@@ -198,7 +200,8 @@ impl Server {
             self.take_events();
             self.take_revoked();
             if let Err(error) = self.serve_batch(&mut batch).await {
-                // Nobody will answer who waits, however long this value lives.
+                // Nobody will answer who waits, however long this value lives. The last answers get there first.
+                self.runtime.sleep(LAST_ANSWERS_NS).await;
                 self.end_all_sessions();
                 break Err(error);
             }

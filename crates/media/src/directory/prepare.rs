@@ -32,6 +32,7 @@ use stonecast_base::{KIB, MIB, Span};
 
 use crate::directory::holes::holes;
 use crate::error::{failed, out_of_space};
+use crate::mapped_region::{MappedRegion, Writable};
 use crate::span_set::SpanSet;
 use crate::{MediaError, Prepared};
 
@@ -45,15 +46,17 @@ pub(super) struct Manner {
     /// After how many bytes to sync; `None` where nothing is ever synced. A sync of the log by anybody writes all zeros
     /// that are waiting, so few should ever wait.
     slice_size: Option<u64>,
+    /// Whether what was written is brought into large pages. Not where single lines are synced: a page is written whole.
+    large_pages: bool,
 }
 
 impl Manner {
     /// For a log that is made durable by syncing its file.
-    pub const FILE_SYNC: Self = Self { write_size: 4 * KIB, slice_size: Some(512 * KIB) };
+    pub const FILE_SYNC: Self = Self { write_size: 4 * KIB, slice_size: Some(512 * KIB), large_pages: false };
     /// For a log in persistent memory: the file system's metadata must be durable, nothing waits for zeros.
-    pub const DIRECT: Self = Self { write_size: MIB, slice_size: Some(MIB) };
+    pub const DIRECT: Self = Self { write_size: MIB, slice_size: Some(MIB), large_pages: false };
     /// For a log that survives processes only.
-    pub const PROCESS: Self = Self { write_size: MIB, slice_size: None };
+    pub const PROCESS: Self = Self { write_size: 2 * MIB, slice_size: None, large_pages: true };
 }
 
 /// What caller and thread share.
@@ -171,7 +174,19 @@ impl Shared {
                 return Ok(false);
             }
         }
+        if self.manner.large_pages {
+            self.use_large_pages(span);
+        }
         Ok(true)
+    }
+
+    /// Through a mapping of its own: which pages hold a file is the same for all that map it.
+    fn use_large_pages(&self, span: Span) {
+        // A hint: where the file cannot be mapped once more, its pages stay small.
+        let Ok(file) = self.file.try_clone() else { return };
+        if let Ok(mapped) = MappedRegion::map(file.into(), span.offset, span.size, Writable::Yes) {
+            mapped.use_large_pages(Span::new(0, span.size));
+        }
     }
 
     fn allocate(&self, hole: Span) -> Result<(), MediaError> {

@@ -233,3 +233,21 @@ fn the_writable_mapping_is_made_before_the_seal() {
         unsafe { mmap(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, region.file(), 0) };
     assert_eq!(other.unwrap_err(), Errno::PERM);
 }
+
+/// Beyond the whole large pages of the span nothing is touched, and what is there stays.
+#[test]
+fn memory_that_is_brought_into_large_pages_keeps_its_content_for_everybody() {
+    let size = 3 * LARGE_PAGE as u64 + 4096;
+    let region = memory(size, Sealing::FutureWrite);
+    let peer = MappedRegion::map(handed_on(&region), 0, size, Writable::No).unwrap();
+    let bytes: Vec<u8> = (0..size).map(|index| (index * 31 >> 4) as u8).collect();
+    region.write(0, &bytes);
+    region.use_large_pages(Span::new(4096, size - 4096));
+    let mut found = vec![0; size as usize];
+    for mapping in [&region, &peer] {
+        mapping.read(0, &mut found);
+        assert!(found == bytes);
+    }
+    region.store(LARGE_PAGE as u64, 7);
+    assert_eq!(peer.load(LARGE_PAGE as u64), 7);
+}

@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use stonecast_fabric::{
     Access, ConnectionEvent, MemoryRegion, Port, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Runtime, Status,
@@ -81,6 +81,8 @@ impl Drop for Made {
             let _ = self.port.destroy_queue_pair(qp);
         }
         for &region in self.regions.borrow().iter() {
+            // Its key opens nothing to anybody, so there is nothing to wait for.
+            let _ = self.port.device().poll_invalidate(region.rkey, &mut Context::from_waker(Waker::noop()));
             let _ = self.port.device().deregister(region);
         }
     }

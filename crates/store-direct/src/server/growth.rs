@@ -98,10 +98,20 @@ impl Server {
                 sessions.values().any(|session| session.index_windows.iter().any(|&(number, _)| number == table.number));
             let stays = table.number == current || is_read;
             if !stays {
-                // What a provider cannot free now it frees when the device is dropped.
-                let _ = self.port.device().deregister(table.region);
+                self.free(table.region);
             }
             stays
         });
+    }
+
+    /// Frees memory that no client can reach any more. Its own key opened nothing to anybody.
+    fn free(&self, region: MemoryRegion) {
+        let port = self.port.clone();
+        self.runtime.spawn(Box::pin(async move {
+            // What a provider cannot free now it frees when the device is dropped.
+            if port.invalidate(region.rkey).await.is_ok() {
+                let _ = port.device().deregister(region);
+            }
+        }));
     }
 }

@@ -276,9 +276,11 @@ impl Server {
                 }
                 // The queue pair goes first: with it go its windows, so that nothing can reach the memory that goes next.
                 // What a provider cannot free now it frees when the device is dropped.
-                let _ = device.destroy_queue_pair(qp);
+                // Through the port, which forgets what it has of this queue pair: its number may be given to the next client.
+                let _ = port.destroy_queue_pair(qp);
             }
             for region in regions {
+                let _ = port.invalidate(region.rkey).await;
                 let _ = device.deregister(region);
             }
             retiring.set(retiring.get() - 1);

@@ -15,6 +15,8 @@ pub trait Fabric {
     fn executor(&self) -> BusyPoll;
     fn port(&self, capacity: u32) -> Rc<Port>;
     fn address(&self) -> String;
+    /// A port, and an address that nobody listens at and that its device can.
+    fn listener(&self) -> (Rc<Port>, String);
 }
 
 /// Which provider a story runs on.
@@ -72,11 +74,17 @@ impl Fabric for Reference {
     fn address(&self) -> String {
         self.world.address(0)
     }
+
+    fn listener(&self) -> (Rc<Port>, String) {
+        let port = self.port(0);
+        (port, self.world.address(self.nodes.get() - 1))
+    }
 }
 
 struct SharedMemory {
     executor: BusyPoll,
     socket: PathBuf,
+    listeners: Cell<u32>,
     /// The device whose sleep the executor of this thread shares; the others are polled, so it never sleeps long.
     _clock: Rc<ShmDevice>,
 }
@@ -87,6 +95,7 @@ impl SharedMemory {
         Self {
             executor: BusyPoll::new(Rc::new(Awake(clock.clone())), 1_000_000),
             socket: directory.join("socket"),
+            listeners: Cell::new(0),
             _clock: clock,
         }
     }
@@ -122,5 +131,10 @@ impl Fabric for SharedMemory {
 
     fn address(&self) -> String {
         format!("shm:{}", self.socket.display())
+    }
+
+    fn listener(&self) -> (Rc<Port>, String) {
+        self.listeners.set(self.listeners.get() + 1);
+        (self.port(65_536), format!("shm:{}-{}", self.socket.display(), self.listeners.get()))
     }
 }

@@ -5,11 +5,18 @@ mod crash;
 mod damage;
 mod fabric;
 mod fencing;
+mod full_disk;
+mod growing;
+mod hostile_server;
 #[path = "../../../fabric/tests/it/loopback/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the stories need only a part of the reference provider")]
 mod loopback;
 mod metrics;
 mod order;
+mod port;
 mod reserve;
+mod rights;
 mod sharing;
+mod tokens;
+mod trouble;
 mod world;

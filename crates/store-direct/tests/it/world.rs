@@ -13,6 +13,7 @@ use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, RecoveryReport, Server,
 use tempfile::TempDir;
 
 use crate::fabric::{Fabric, Provider};
+use crate::trouble::{Trouble, TroubledBacking};
 
 /// See the module documentation.
 pub struct World {
@@ -25,6 +26,8 @@ pub struct World {
     pub fabric: RefCell<Option<Rc<dyn Fabric>>>,
     pub stop: Rc<Cell<bool>>,
     pub report: RefCell<RecoveryReport>,
+    /// What goes wrong with the medium.
+    pub trouble: Rc<Cell<Trouble>>,
     /// How the latest `run` of the server ended.
     pub ended: Rc<RefCell<Option<Result<(), StoreError>>>>,
 }
@@ -50,6 +53,7 @@ impl Default for World {
             fabric: RefCell::default(),
             stop: Rc::default(),
             report: RefCell::default(),
+            trouble: Rc::default(),
             ended: Rc::default(),
         }
     }
@@ -97,8 +101,19 @@ impl World {
             drop(Pool::create(backing, options)?);
         }
         let backing: Rc<dyn Backing> = Rc::new(DirectoryBacking::open(&path)?);
+        let backing = Rc::new(TroubledBacking::new(backing, self.trouble.clone()));
         let (pool, _) = Pool::open(backing, OpenMode::Serve)?;
         Ok(pool)
+    }
+
+    /// Opens the pool of an earlier story.
+    pub fn open_pool_for(&self, mode: OpenMode) -> Pool {
+        let path = self.pool_path();
+        let backing = match mode {
+            OpenMode::Serve => DirectoryBacking::open(&path),
+            OpenMode::Inspect => DirectoryBacking::inspect(&path),
+        };
+        Pool::open(Rc::new(backing.expect("there is a pool")), mode).expect("it opens").0
     }
 
     /// Runs `story` with a server beside it, then closes the server.
@@ -165,6 +180,11 @@ impl World {
     pub fn port(&self) -> (Rc<Port>, Rc<dyn Runtime>) {
         let fabric = self.fabric();
         (fabric.port(CLIENT_COMPLETIONS), fabric.executor().runtime())
+    }
+
+    /// A port, and an address where it may listen.
+    pub fn listener(&self) -> (Rc<Port>, String) {
+        self.fabric().listener()
     }
 
     pub fn runtime(&self) -> Rc<dyn Runtime> {

@@ -43,7 +43,9 @@ impl Net {
 
     /// Ends the connection of `qp` on both sides.
     pub(super) fn part(&mut self, node: usize, qp: u32, cause: DisconnectCause) {
-        let Some(peer) = self.nodes[node].qps.get(&qp).and_then(|qp| qp.peer) else { return };
+        // Once only: the peer's number may be that of another queue pair by now.
+        let pair = self.nodes[node].qps.get(&qp).filter(|pair| !pair.failed);
+        let Some(peer) = pair.and_then(|pair| pair.peer) else { return };
         self.end(node, qp, cause, Status::WorkRequestFlushed);
         self.end(peer.0, peer.1, cause, Status::WorkRequestFlushed);
     }

@@ -1,0 +1,147 @@
+//! A medium on which things go wrong when a story says so.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use stonecast_base::Span;
+use stonecast_media::{
+    Backing, Blob, LogOptions, Means, MediaError, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion,
+    Prepared, Region, Share,
+};
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trouble {
+    #[default]
+    None,
+    /// The file system is full: what has no space yet gets none.
+    Full,
+    /// The medium fails when it is asked for space.
+    SpaceBroken,
+    /// Nothing can be made durable.
+    SyncBroken,
+    /// There is no memory for a larger index.
+    NoMemory,
+}
+
+/// See the module documentation.
+pub struct TroubledBacking {
+    inner: Rc<dyn Backing>,
+    trouble: Rc<Cell<Trouble>>,
+    ready: RefCell<Vec<Span>>,
+}
+
+impl TroubledBacking {
+    pub fn new(inner: Rc<dyn Backing>, trouble: Rc<Cell<Trouble>>) -> Self {
+        Self { inner, trouble, ready: RefCell::default() }
+    }
+}
+
+impl Backing for TroubledBacking {
+    fn name(&self) -> String {
+        self.inner.name()
+    }
+    fn place(&self) -> PathBuf {
+        self.inner.place()
+    }
+    fn locate(&self, blob: Blob) -> (String, u64) {
+        self.inner.locate(blob)
+    }
+    fn open_log(&self, options: LogOptions) -> Result<Rc<dyn PersistentRegion>, MediaError> {
+        let inner = self.inner.open_log(options)?;
+        Ok(Rc::new(TroubledLog { inner, trouble: self.trouble.clone() }))
+    }
+    fn prepare(&self, span: Span) -> Result<Prepared, MediaError> {
+        if self.ready.borrow().contains(&span) {
+            return Ok(Prepared::Ready);
+        }
+        match self.trouble.get() {
+            Trouble::Full => return Err(MediaError::NoSpace { path: self.place(), size: span.size }),
+            Trouble::SpaceBroken => {
+                let source = std::io::Error::from_raw_os_error(5);
+                return Err(MediaError::Io { doing: "writing zeros to", path: self.place(), source });
+            }
+            _ => {}
+        }
+        let prepared = self.inner.prepare(span)?;
+        if prepared == Prepared::Ready {
+            self.ready.borrow_mut().push(span);
+        }
+        Ok(prepared)
+    }
+    fn occupied(&self) -> Result<Vec<Span>, MediaError> {
+        self.inner.occupied()
+    }
+    fn load(&self, blob: Blob) -> Result<Option<Vec<u8>>, MediaError> {
+        self.inner.load(blob)
+    }
+    fn store(&self, blob: Blob, bytes: &[u8]) -> Result<Persisted, MediaError> {
+        self.inner.store(blob, bytes)
+    }
+    fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
+        if self.trouble.get() == Trouble::NoMemory {
+            return Err(MediaError::NoSpace { path: name.into(), size });
+        }
+        self.inner.volatile(name, size)
+    }
+    fn earlier_writers_are_gone(&self) -> bool {
+        self.inner.earlier_writers_are_gone()
+    }
+    fn power_cycle(&self) -> u128 {
+        self.inner.power_cycle()
+    }
+}
+
+struct TroubledLog {
+    inner: Rc<dyn PersistentRegion>,
+    trouble: Rc<Cell<Trouble>>,
+}
+
+impl PersistentRegion for TroubledLog {
+    fn means(&self) -> Means {
+        self.inner.means()
+    }
+    fn persist_counts(&self) -> PersistCounts {
+        self.inner.persist_counts()
+    }
+    fn poll_persist(
+        &self,
+        spans: &[Span],
+        state: &mut PersistState,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Persisted, PersistError>> {
+        match self.trouble.get() {
+            Trouble::SyncBroken => Poll::Ready(Err(PersistError::Poisoned)),
+            _ => self.inner.poll_persist(spans, state, context),
+        }
+    }
+}
+
+impl Region for TroubledLog {
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+    fn read(&self, offset: u64, into: &mut [u8]) {
+        self.inner.read(offset, into);
+    }
+    fn write(&self, offset: u64, from: &[u8]) {
+        self.inner.write(offset, from);
+    }
+    fn load(&self, offset: u64) -> u64 {
+        self.inner.load(offset)
+    }
+    fn store(&self, offset: u64, value: u64) {
+        self.inner.store(offset, value);
+    }
+    fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
+        self.inner.compare_exchange(offset, current, new)
+    }
+    fn fetch_add(&self, offset: u64, add: u64) -> u64 {
+        self.inner.fetch_add(offset, add)
+    }
+    fn share(&self) -> Option<Share<'_>> {
+        self.inner.share()
+    }
+}
