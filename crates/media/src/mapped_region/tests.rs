@@ -240,7 +240,7 @@ fn memory_that_is_brought_into_large_pages_keeps_its_content_for_everybody() {
     let size = 3 * LARGE_PAGE as u64 + 4096;
     let region = memory(size, Sealing::FutureWrite);
     let peer = MappedRegion::map(handed_on(&region), 0, size, Writable::No).unwrap();
-    let bytes: Vec<u8> = (0..size).map(|index| (index * 31 >> 4) as u8).collect();
+    let bytes: Vec<u8> = (0..size).map(|index| ((index * 31) >> 4) as u8).collect();
     region.write(0, &bytes);
     region.use_large_pages(Span::new(4096, size - 4096));
     let mut found = vec![0; size as usize];
