@@ -2,6 +2,7 @@
 //! `STONECAST_RDMA_DEVICES` (several with commas between), and persistent memory for it (a devdax character device) in
 //! `STONECAST_DAX`. Without them it is reported as not run.
 
+mod append;
 #[cfg(feature = "verbs")]
 mod contract;
 mod control;

@@ -135,6 +135,13 @@ impl Dax {
     }
 }
 
+impl Dax {
+    /// Memory that is none, to see that it is refused.
+    pub fn of(memory: MappedRegion) -> Self {
+        Self(memory)
+    }
+}
+
 impl Region for Dax {
     fn size(&self) -> u64 {
         self.0.size()
