@@ -1,4 +1,5 @@
-//! The providers that the stories run on: shared memory, and the reference provider of the contract suite.
+//! The providers that the stories run on: shared memory, the reference provider of the contract suite, and with the
+//! feature `verbs` the RDMA device that `STONECAST_RDMA_DEVICES` names first.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -24,10 +25,21 @@ pub trait Fabric {
 pub enum Provider {
     Reference,
     SharedMemory,
+    #[cfg(feature = "verbs")]
+    Verbs,
 }
 
 impl Provider {
-    pub const ALL: [Self; 2] = [Self::Reference, Self::SharedMemory];
+    /// Every provider that this machine has.
+    pub fn all() -> Vec<Self> {
+        let mut all = vec![Self::Reference, Self::SharedMemory];
+        #[cfg(feature = "verbs")]
+        match verbs::device_name() {
+            Some(_) => all.push(Self::Verbs),
+            None => println!("not run: the stories on verbs (no RDMA device is named in STONECAST_RDMA_DEVICES)"),
+        }
+        all
+    }
 
     /// The provider of the story that runs; see `on_every_provider`.
     pub fn chosen() -> Self {
@@ -37,6 +49,8 @@ impl Provider {
     pub fn start(self, directory: &Path) -> Box<dyn Fabric> {
         match self {
             Self::SharedMemory => Box::new(SharedMemory::new(directory)),
+            #[cfg(feature = "verbs")]
+            Self::Verbs => Box::new(verbs::Verbs::new()),
             Self::Reference => Box::new(Reference { world: LoopbackWorld::new(LIBERAL, Fault::Nothing), nodes: Cell::new(0) }),
         }
     }
@@ -48,7 +62,7 @@ thread_local! {
 
 /// Tells `story` once on each provider.
 pub fn on_every_provider(story: impl Fn()) {
-    for provider in Provider::ALL {
+    for provider in Provider::all() {
         println!("on {provider:?}");
         CHOSEN.set(provider);
         story();
@@ -136,5 +150,58 @@ impl Fabric for SharedMemory {
     fn listener(&self) -> (Rc<Port>, String) {
         self.listeners.set(self.listeners.get() + 1);
         (self.port(65_536), format!("shm:{}-{}", self.socket.display(), self.listeners.get()))
+    }
+}
+
+#[cfg(feature = "verbs")]
+mod verbs {
+    use std::rc::Rc;
+
+    use stonecast_fabric::{BusyPoll, Port};
+    use stonecast_fabric_verbs::control::{Key, KeyRing};
+    use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
+
+    use super::{Awake, Fabric, device};
+
+    /// The RDMA device that the stories run on.
+    pub fn device_name() -> Option<String> {
+        let named = std::env::var("STONECAST_RDMA_DEVICES").ok()?;
+        named.split(',').map(str::trim).find(|name| !name.is_empty()).map(str::to_owned)
+    }
+
+    pub struct Verbs {
+        executor: BusyPoll,
+        address: String,
+    }
+
+    impl Verbs {
+        pub fn new() -> Self {
+            let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let address = format!("verbs:{}", free.local_addr().expect("it is bound"));
+            Self { executor: BusyPoll::new(Rc::new(Awake(device())), 1_000_000), address }
+        }
+    }
+
+    impl Fabric for Verbs {
+        fn executor(&self) -> BusyPoll {
+            self.executor.clone()
+        }
+
+        fn port(&self, capacity: u32) -> Rc<Port> {
+            let options = VerbsOptions {
+                device: device_name(),
+                keys: KeyRing::single("stories", Key::new([7; 32])),
+                log: std::sync::Arc::new(|line| println!("{line}")),
+                ..VerbsOptions::default()
+            };
+            let device = VerbsDevice::open(options).expect("the device that is named can be opened");
+            let port = Rc::new(Port::new(device, capacity).expect("a port"));
+            self.executor.add_port(&port);
+            port
+        }
+
+        fn address(&self) -> String {
+            self.address.clone()
+        }
     }
 }
