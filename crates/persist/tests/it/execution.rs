@@ -11,7 +11,7 @@ use stonecast_media::{
     Prepared, ReceiveBuffers,
 };
 use stonecast_persist::execute::{
-    Effect, ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Rehearsal, Requester, Responder,
+    Effect, ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Rehearsal, Requester, Responder, recover,
 };
 use stonecast_persist::{FlushKind, Operation, Plan, Platform, Program, Update, plan_for};
 
@@ -199,4 +199,43 @@ fn an_update_that_was_given_up_half_way_ends_the_session() {
         let refused = session.run(&Payload::single(64, &[8; 64])).await.err().unwrap();
         assert!(matches!(refused, ExecuteError::Spent) && refused.effect() == Effect::None, "{refused}");
     });
+}
+
+/// Needs the clearing before a persistent buffer is posted again: the messages of a session that is over would be finished
+/// once more after a crash, over what a later session wrote.
+#[test]
+fn a_recovery_finds_no_message_that_is_at_its_place_already() {
+    let folder = tempfile::tempdir().unwrap();
+    let provider = Reference::new(crate::loopback::PLAIN);
+    let region = region(folder.path(), Durability::Process);
+    let layout = Layout { receive_buffers: Some(Span::new(1 << 18, 16 * 256)), ..LAYOUT };
+    let program: Program = "rq.send(a) rq.flush rq.await(flush)".parse().unwrap();
+    let port = provider.port(RESPONDER_COMPLETIONS);
+    let responder = Rc::new(Responder::rehearsing(&port, region.clone(), layout, &program, FlushKind::Read).unwrap());
+    port.device().listen(&provider.address()).unwrap();
+    let (serving, executor) = (responder.clone(), provider.executor());
+    executor.runtime().spawn(Box::pin(async move {
+        let Err(error) = serving.serve().await;
+        panic!("the responder failed: {error}");
+    }));
+    let mut sent = 0;
+    for value in [[1; 64], [1; 64], [1; 64], [2; 64]].chunks(3) {
+        let port = provider.port(REQUESTER_COMPLETIONS);
+        executor.block_on(async {
+            let session = Rehearsal::connect(&port, &provider.address(), &program, FlushKind::Read, 512).await;
+            let mut session = session.unwrap();
+            for value in value {
+                let _concluded = session.run(&Payload::single(64, value)).await.unwrap();
+                sent += 1;
+            }
+            // The responder puts messages to their places behind the requester's back.
+            while responder.served() < sent || read(&*region, 64, 64) != value[0] {
+                executor.runtime().sleep(1_000).await;
+            }
+            executor.runtime().sleep(1_000_000).await;
+        });
+    }
+    let found = executor.block_on(recover(&*region, &layout)).unwrap();
+    assert_eq!((found.messages, found.misplaced), (0, 0));
+    assert_eq!(read(&*region, 64, 64), [2; 64]);
 }
