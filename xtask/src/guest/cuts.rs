@@ -68,7 +68,11 @@ impl Cuts {
         let mut left = count;
         while left > 0 {
             let cuts = left.min(SERIES);
-            self.series(bench, cuts, &mut random, &mut outcome)?;
+            if let Err(error) = self.series(bench, cuts, &mut random, &mut outcome) {
+                println!("case failed: {}: {error:#}", self.name);
+                outcome.failed += 1;
+                break;
+            }
             left -= cuts;
         }
         Ok(outcome)

@@ -19,6 +19,10 @@ use crate::guest::image::Image;
 const QEMU: &str = "qemu-system-x86_64";
 /// How often a running machine is looked at.
 const LOOK: Duration = Duration::from_millis(20);
+/// Longest time until the script runs.
+const START_MAX: Duration = Duration::from_secs(120);
+/// How often a machine is switched on until its script runs.
+const ATTEMPTS: u32 = 3;
 /// The area at the end of a module in which its namespaces are described.
 const LABEL_SIZE: u64 = 2 << 20;
 
@@ -68,8 +72,22 @@ pub fn create_medium(path: &Path, mib: u64) -> Result<()> {
 }
 
 impl Machine {
-    /// Switches the machine on.
+    /// Switches the machine on, and waits until its script runs. Emulation of two processors now and then breaks a kernel
+    /// that patches its own instructions while it starts; nothing has touched the media then, and it is switched on again.
     pub fn start(&self) -> Result<Running> {
+        let mut attempt = 1;
+        loop {
+            let mut running = self.power_on()?;
+            match running.wait_for("output", START_MAX) {
+                Ok(()) => return Ok(running),
+                Err(error) if attempt == ATTEMPTS => return Err(error),
+                Err(error) => println!("the guest's kernel did not get as far as its script, once more: {error:#}"),
+            }
+            attempt += 1;
+        }
+    }
+
+    fn power_on(&self) -> Result<Running> {
         let lock = lock()?;
         for name in ["output", "status", "console", "not-run"] {
             let _may_not_exist = fs::remove_file(self.job.join(name));
