@@ -105,6 +105,8 @@ impl ServerProcess {
     pub fn resp_address(&self) -> Option<SocketAddr> {
         let said = fs::read_to_string(self.folder.path().join("said")).ok()?;
         let (_, rest) = said.split_once("redis://")?;
+        // The end of the line, too: half of an address may be one.
+        rest.contains('\n').then_some(())?;
         rest.split([',', '\n']).next()?.parse().ok()
     }
 
@@ -115,7 +117,7 @@ impl ServerProcess {
 
     fn wait_until_ready(&mut self) -> Result<(), ServerProcessError> {
         let start = Instant::now();
-        while !self.folder.path().join(READY).exists() {
+        while !self.is_ready() {
             let ended = self.child.try_wait().map_err(system("looking at the server".to_owned()))?;
             if let Some(status) = ended {
                 return Err(ServerProcessError::Ended { status, said: self.said() });
@@ -127,6 +129,11 @@ impl ServerProcess {
             thread::sleep(LOOK_EVERY);
         }
         Ok(())
+    }
+
+    /// Whether it serves. Where Redis clients connect it says in words, right after the file.
+    fn is_ready(&self) -> bool {
+        self.folder.path().join(READY).exists() && (!self.options.resp || self.resp_address().is_some())
     }
 
     /// What it wrote to stderr, on one line.
