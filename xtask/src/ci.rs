@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use crate::metadata::Metadata;
 use crate::step::{cargo, check, tests};
 use crate::tally::{NotRunFile, Outcome, Tally, minutes};
-use crate::{debian, doc_tables, guest, layers, mutants, source_rules};
+use crate::{debian, doc_tables, guest, layers, mutants, sim, source_rules};
 
 /// The package with the binary, whose integration tests start real processes.
 const BINARY_PACKAGE: &str = "stonecast";
@@ -53,6 +53,7 @@ const STEPS: &[Step] = &[
         run: conformance,
     },
     Step { name: "fuzz", what: "hostile bytes at the decoder of the gateway, for a minute", run: fuzz },
+    Step { name: "simulate", what: "seeds, crash states, faults and determinism of the simulated world", run: simulate },
     Step { name: "end-to-end", what: "real processes, killed and restarted, release build", run: end_to_end },
     Step { name: "guest", what: "persistent memory and power cuts in an emulated machine", run: in_a_guest },
 ];
@@ -203,6 +204,11 @@ fn something(outcome: Outcome) -> Result<Outcome> {
         bail!("no test ran");
     }
     Ok(outcome)
+}
+
+fn simulate(at: &Surroundings) -> Result<Outcome> {
+    let (passed, failed) = sim::ci(&at.metadata)?;
+    Ok(Outcome { passed, failed, not_run: Vec::new() })
 }
 
 fn end_to_end(at: &Surroundings) -> Result<Outcome> {

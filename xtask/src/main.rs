@@ -12,6 +12,7 @@
 //! | `packaging.rs` | binary, manual, completions, unit and example configuration in one folder |
 //! | `source_rules.rs`, `lexer.rs` | what source text may not contain, and where |
 //! | `guest/` | jobs in an emulated machine: persistent memory, real verbs, power cuts |
+//! | `sim.rs` | campaigns in the simulated world |
 //! | `doc_tables.rs` | tables of the documentation that are printed from facts |
 #![forbid(unsafe_code)]
 
@@ -24,11 +25,13 @@ mod lexer;
 mod metadata;
 mod mutants;
 mod packaging;
+mod sim;
 mod source_rules;
 mod step;
 mod tally;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -87,6 +90,12 @@ enum Command {
     },
     /// Builds what a package holds into target/packaging: binary, manual, completions, unit, example configuration.
     Packaging,
+    /// Runs fresh seeds of the simulated world for a while. What fails is printed with the command that replays it.
+    Sim {
+        /// How long.
+        #[arg(long, value_name = "MINUTES", default_value_t = 10.0)]
+        minutes: f64,
+    },
     /// Checks which crate names which, and what source text may not contain.
     Layers,
     /// Checks the tables of the documentation that are printed from facts.
@@ -122,6 +131,7 @@ fn run(command: Command) -> Result<bool> {
         Command::Guest { only, cuts, seed, dev, no_build } => guest::run(&guest::Options { cuts, only, seed, dev, no_build }),
         Command::Mutants { arguments } => ci::mutants(&arguments),
         Command::Packaging => packaging::run(),
+        Command::Sim { minutes } => sim::campaign(Duration::try_from_secs_f64(minutes * 60.0)?),
         Command::Layers => {
             let findings = ci::layer_findings()?;
             findings.iter().for_each(|finding| eprintln!("{finding}"));

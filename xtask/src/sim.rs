@@ -1,0 +1,302 @@
+//! Campaigns in the simulated world: many seeds of many runs, by the release build of the binary that users run.
+//!
+//! ```text
+//!   ci            fixed seeds: full runs, crash states, each fault class hit, the same hash twice
+//!   --minutes N   fresh seeds until the time is over; a failure is printed with the command that replays it
+//! ```
+//!
+//! The binary uses every processor. Nothing here depends on how fast it is: a campaign of fixed seeds ends when it has done
+//! what is demanded.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+use crate::metadata::Metadata;
+use crate::step::cargo;
+use crate::tally::minutes;
+
+/// The scenario with several clients and a thousand operations.
+const FULL: &str = "store-direct";
+/// The scenario whose every moment is looked at.
+const CRASHES: &str = "store-direct-crashes";
+/// Full runs in each run of the whole test command.
+const FULL_SEEDS: u64 = 2000;
+/// Operations of a full run, at least.
+const FULL_OPERATIONS: u64 = 1000;
+/// States after power cuts that are recovered and judged in each run of the whole test command.
+const CRASH_STATES: u64 = 1_000_000;
+/// Seeds that are run twice.
+const TWICE_SEEDS: u64 = 100;
+/// Seeds of the scenario of crashes that are run at a time: about a hundred thousand states.
+const CRASH_SEEDS_AT_A_TIME: u64 = 4;
+/// Seeds of a longer campaign that are run at a time.
+const SEEDS_AT_A_TIME: u64 = 200;
+
+/// One run, as `stonecast sim --json` prints it.
+#[derive(Debug, Deserialize)]
+struct Run {
+    seed: u64,
+    hash: String,
+    events: u64,
+    operations: u64,
+    crash_states: u64,
+    faults_hit: BTreeMap<String, u64>,
+    violations: Vec<Violation>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Violation {
+    promise: String,
+    found: String,
+}
+
+/// A class of faults, as `stonecast sim --faults --json` prints it.
+#[derive(Debug, Deserialize)]
+struct Class {
+    name: String,
+    reachable: bool,
+    why_not: Option<String>,
+}
+
+/// What runs added up to.
+#[derive(Default)]
+struct Sum {
+    seeds: u64,
+    events: u64,
+    operations: u64,
+    crash_states: u64,
+    /// Hits, and seeds with a hit.
+    faults: BTreeMap<String, (u64, u64)>,
+    broken: u64,
+    hashes: BTreeMap<u64, String>,
+    time: Duration,
+}
+
+impl Sum {
+    fn add(&mut self, run: Run) {
+        self.seeds += 1;
+        self.events += run.events;
+        self.operations += run.operations;
+        self.crash_states += run.crash_states;
+        for (name, hits) in run.faults_hit.into_iter().filter(|(_, hits)| *hits > 0) {
+            let entry = self.faults.entry(name).or_default();
+            *entry = (entry.0 + hits, entry.1 + 1);
+        }
+        self.hashes.insert(run.seed, run.hash);
+        if !run.violations.is_empty() {
+            self.broken += 1;
+        }
+    }
+
+    fn tell(&self, scenario: &str) {
+        let seconds = self.time.as_secs_f64().max(1e-9);
+        println!(
+            "{scenario}: {} seeds in {}: {} events ({:.0}/s), {} operations, {} crash states ({:.0}/s), {} seeds broke a promise",
+            self.seeds,
+            minutes(self.time),
+            self.events,
+            self.events as f64 / seconds,
+            self.operations,
+            self.crash_states,
+            self.crash_states as f64 / seconds,
+            self.broken,
+        );
+    }
+}
+
+/// The release build of the binary.
+struct Binary {
+    path: PathBuf,
+}
+
+impl Binary {
+    fn build(metadata: &Metadata) -> Result<Self> {
+        build(&metadata.workspace_root)?;
+        Ok(Self { path: metadata.target_directory.join("release/stonecast") })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(arguments);
+        command
+    }
+
+    /// Runs `count` seeds from `first` on.
+    fn run(&self, scenario: &str, first: u64, count: u64, sum: &mut Sum) -> Result<()> {
+        let start = Instant::now();
+        let (seed, seeds) = (first.to_string(), count.to_string());
+        let mut child = self
+            .command(&["sim", scenario, "--seed", &seed, "--seeds", &seeds, "--json"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("starting stonecast sim")?;
+        let output = child.stdout.take().expect("stdout is a pipe");
+        let before = sum.seeds;
+        for line in BufReader::new(output).lines() {
+            let line = line.context("reading the output of stonecast sim")?;
+            let run: Run = serde_json::from_str(&line).with_context(|| format!("stonecast sim printed {line}"))?;
+            for Violation { promise, found } in &run.violations {
+                println!("BROKEN: {promise}: {found}\n  replay: stonecast sim {scenario} --seed {}", run.seed);
+            }
+            sum.add(run);
+        }
+        let broken = sum.broken > 0;
+        let status = child.wait().context("waiting for stonecast sim")?;
+        ensure!(sum.seeds - before == count, "stonecast sim ended early: {status}");
+        ensure!(status.success() || broken, "stonecast sim failed and named no broken promise: {status}");
+        sum.time += start.elapsed();
+        Ok(())
+    }
+
+    fn classes(&self) -> Result<Vec<Class>> {
+        let output = self.command(&["sim", "--faults", "--json"]).output().context("starting stonecast sim --faults")?;
+        ensure!(output.status.success(), "stonecast sim --faults failed");
+        let text = String::from_utf8(output.stdout).context("the output of stonecast sim --faults")?;
+        text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("a class: {line}"))).collect()
+    }
+}
+
+fn build(workspace: &Path) -> Result<()> {
+    let status = cargo(workspace, &["build", "--release", "--locked", "--package", "stonecast"]).status()?;
+    ensure!(status.success(), "the release build failed");
+    Ok(())
+}
+
+/// What every run of the whole test command demands. `(passed, failed)` checks.
+pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
+    let binary = Binary::build(metadata)?;
+    let mut checks = Checks::default();
+
+    let mut full = Sum::default();
+    binary.run(FULL, 0, FULL_SEEDS, &mut full)?;
+    full.tell(FULL);
+    checks.note("no seed breaks a promise", full.broken == 0);
+    checks.note("each seed has a thousand operations", full.operations >= FULL_SEEDS * FULL_OPERATIONS);
+
+    let mut crashes = Sum::default();
+    while full.crash_states + crashes.crash_states < CRASH_STATES && crashes.broken == 0 {
+        binary.run(CRASHES, crashes.seeds, CRASH_SEEDS_AT_A_TIME, &mut crashes)?;
+    }
+    crashes.tell(CRASHES);
+    checks.note("no state after a power cut breaks a promise", crashes.broken == 0);
+    checks.note("a million states after power cuts were judged", full.crash_states + crashes.crash_states >= CRASH_STATES);
+
+    let mut again = Sum::default();
+    binary.run(FULL, 0, TWICE_SEEDS, &mut again)?;
+    let same = again.hashes.iter().filter(|(seed, hash)| full.hashes.get(seed) == Some(hash)).count();
+    println!("{same} of {TWICE_SEEDS} seeds that were run twice have the same hash of events");
+    checks.note("the same seed is the same run", same as u64 == TWICE_SEEDS);
+
+    checks.note("every class of faults that can be reached was hit", coverage(&binary.classes()?, &full, &crashes));
+    speed(&binary)?;
+    Ok((checks.passed, checks.failed))
+}
+
+#[derive(Default)]
+struct Checks {
+    passed: u64,
+    failed: u64,
+}
+
+impl Checks {
+    fn note(&mut self, what: &str, holds: bool) {
+        println!("{}: {what}", if holds { "ok" } else { "FAILED" });
+        *(if holds { &mut self.passed } else { &mut self.failed }) += 1;
+    }
+}
+
+/// Prints how often each class was hit; whether each that can be reached was.
+fn coverage(classes: &[Class], full: &Sum, crashes: &Sum) -> bool {
+    let mut all = true;
+    for class in classes {
+        let of = |sum: &Sum| sum.faults.get(&class.name).copied().unwrap_or_default();
+        let (hits, seeds) = (of(full).0 + of(crashes).0, of(full).1 + of(crashes).1);
+        let verdict = match (hits, class.reachable) {
+            (0, true) => "NOT HIT".to_owned(),
+            (0, false) => format!("cannot be reached yet: {}", class.why_not.as_deref().unwrap_or("no reason given")),
+            _ => format!("{hits} times in {seeds} seeds"),
+        };
+        all &= hits > 0 || !class.reachable;
+        println!("  {:<28} {verdict}", class.name);
+    }
+    let hit = classes.iter().filter(|class| full.faults.contains_key(&class.name) || crashes.faults.contains_key(&class.name));
+    println!("{} of {} classes of faults were hit", hit.count(), classes.len());
+    all && !classes.is_empty()
+}
+
+/// How fast the world is, for the record: nothing is demanded of a machine that others use, too.
+fn speed(binary: &Binary) -> Result<()> {
+    #[derive(Deserialize)]
+    struct Result {
+        events: u64,
+    }
+    let fabric = ["--fabric", "sim:connectx5-rowan", "--workload", "a", "--clients", "8"];
+    let sizes = ["--keys", "20000", "--ops", "400000", "--json"];
+    let start = Instant::now();
+    let output = binary.command(&["bench", "ycsb"]).args(fabric).args(sizes).output().context("starting stonecast bench")?;
+    let seconds = start.elapsed().as_secs_f64();
+    if !output.status.success() {
+        bail!("stonecast bench ycsb failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let result: Result = serde_json::from_slice(&output.stdout).context("the output of stonecast bench")?;
+    let per_second = result.events as f64 / seconds;
+    println!("YCSB A, 8 clients: {} events in {seconds:.2} s on one core, {per_second:.0} events/s", result.events);
+    Ok(())
+}
+
+/// Runs fresh seeds of each scenario in turn until the time is over; `false` if one broke a promise.
+pub fn campaign(time: Duration) -> Result<bool> {
+    let metadata = Metadata::of_the_workspace()?;
+    let binary = Binary::build(&metadata)?;
+    // Small enough to be read by everybody's JSON, and far from the seeds of the whole test command.
+    let mut seed = RandomState::new().hash_one(0) >> 16;
+    println!("fresh seeds from {seed} on");
+    let start = Instant::now();
+    let (mut full, mut crashes) = (Sum::default(), Sum::default());
+    while start.elapsed() < time && full.broken + crashes.broken == 0 {
+        binary.run(FULL, seed, SEEDS_AT_A_TIME, &mut full)?;
+        seed += SEEDS_AT_A_TIME;
+        binary.run(CRASHES, seed, CRASH_SEEDS_AT_A_TIME, &mut crashes)?;
+        seed += CRASH_SEEDS_AT_A_TIME;
+        full.tell(FULL);
+        crashes.tell(CRASHES);
+    }
+    coverage(&binary.classes()?, &full, &crashes);
+    Ok(full.broken + crashes.broken == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(seed: u64, fault: &str) -> Run {
+        let line = format!(
+            "{{\"scenario\":\"s\",\"seed\":{seed},\"hash\":\"0f\",\"events\":5,\"operations\":3,\"crash_states\":2,\
+             \"faults_hit\":{{\"{fault}\":4,\"never\":0}},\"violations\":[]}}"
+        );
+        serde_json::from_str(&line).unwrap()
+    }
+
+    #[test]
+    fn a_class_that_can_be_reached_and_was_not_hit_fails_and_others_do_not() {
+        let mut sum = Sum::default();
+        sum.add(run(1, "a"));
+        sum.add(run(2, "a"));
+        assert_eq!((sum.seeds, sum.events, sum.operations, sum.crash_states), (2, 10, 6, 4));
+        assert_eq!(sum.faults["a"], (8, 2));
+        let class = |name: &str, reachable| Class { name: name.to_owned(), reachable, why_not: None };
+        let none = Sum::default();
+        assert!(coverage(&[class("a", true), class("b", false)], &sum, &none));
+        assert!(coverage(&[class("a", true)], &none, &sum));
+        assert!(!coverage(&[class("a", true), class("b", true)], &sum, &none));
+        assert!(!coverage(&[class("never", true)], &sum, &none));
+        assert!(!coverage(&[], &sum, &none));
+    }
+}
