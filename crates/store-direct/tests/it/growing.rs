@@ -12,8 +12,8 @@ use crate::fabric::on_every_provider;
 use crate::trouble::Trouble;
 use crate::world::{End, World, key};
 
-/// Readers look all the time for keys that are there, that come, and that never are. Needs: the marks that send readers to
-/// the new index, before a change (see `index`); a reader that heeds them.
+/// Readers look all the time for keys that are there, that come, and that never are. Needs a reader that heeds the marks of
+/// an index that has moved; that the marks are there in time, the tests of `index` show.
 #[test]
 fn readers_miss_nothing_and_find_nothing_that_is_not_there_while_the_index_grows() {
     on_every_provider(|| {

@@ -42,6 +42,7 @@ async fn serve(port: Rc<Port>, runtime: Rc<dyn Runtime>, mut random: Random) {
         device.post_receive(ReceiveQueue::Own(qp), &[ReceiveRequest { wr_id: n, local }]).unwrap();
     }
     device.accept(request, qp, &welcome(&mut random)).unwrap();
+    let mut is_first = true;
     for _ in 0..200 {
         let mut activity = std::pin::pin!(port.activity());
         let mut late = std::pin::pin!(runtime.sleep(2_000_000));
@@ -52,7 +53,7 @@ async fn serve(port: Rc<Port>, runtime: Rc<dyn Runtime>, mut random: Random) {
         .await;
         while port.take_event().is_some() {}
         while port.take_received().is_some() {
-            answer(&port, qp, memory, &mut random);
+            answer(&port, qp, memory, std::mem::take(&mut is_first), &mut random);
         }
     }
     device.disconnect(qp).unwrap();
@@ -77,19 +78,21 @@ fn welcome(random: &mut Random) -> Vec<u8> {
 }
 
 /// An answer with some tag and any numbers.
-fn answer(port: &Port, qp: QueuePair, memory: stonecast_fabric::MemoryRegion, random: &mut Random) {
+fn answer(port: &Port, qp: QueuePair, memory: stonecast_fabric::MemoryRegion, is_first: bool, random: &mut Random) {
     let small = |random: &mut Random| match random.random_range(0..4) {
         0 => random.random::<u32>(),
         1 => 0,
         _ => random.random_range(0..40),
     };
     let mut bytes = Vec::new();
-    match random.random_range(0..4) {
-        0 => {
+    // The first request is for access, and most of the others are for leases.
+    match random.random_range(0..10) {
+        kind if kind < if is_first { 1 } else { 6 } => {
             bytes.push(0x40);
-            (0..5).for_each(|_| bytes.extend_from_slice(&small(random).to_le_bytes()));
+            bytes.extend_from_slice(&random.random_range(0..5u32).to_le_bytes());
+            (0..4).for_each(|_| bytes.extend_from_slice(&small(random).to_le_bytes()));
         }
-        1 => {
+        9 => {
             bytes.push(random.random_range(0..12));
             bytes.extend_from_slice(&random.random::<u64>().to_le_bytes());
         }
@@ -117,7 +120,7 @@ fn a_client_of_a_hostile_server_ends_with_an_error_and_never_with_a_panic() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let mut connected = 0;
-            for seed in 0..60 {
+            for seed in 0..150 {
                 let (listener, address) = world.listener();
                 listener.device().listen(&address).unwrap();
                 world.runtime().spawn(Box::pin(serve(listener, world.runtime(), random_from_seed(seed))));
