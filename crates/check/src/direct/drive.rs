@@ -45,6 +45,10 @@ struct Run {
     damage: Damage,
     /// How far clocks were set forward.
     jumps: u64,
+    /// Stores at the last look at what is due, and how often that waited for one.
+    stores_before: u64,
+    waited: u32,
+    behind_a_store: bool,
     /// Nothing goes wrong any more, and everybody must have got on by then.
     healed_until: Option<Nanoseconds>,
     /// When the server starts again.
@@ -59,6 +63,9 @@ struct Run {
     notes: Notes,
     report: Report,
 }
+
+/// How many events the end of a server waits for a store.
+const WAITS_MAX: u32 = 500;
 
 /// How far a clock is set forward.
 const JUMP_NS: u64 = 20_000_000_000;
@@ -101,6 +108,9 @@ impl Run {
             mishaps,
             damage,
             jumps: 0,
+            stores_before: 0,
+            waited: 0,
+            behind_a_store: true,
             healed_until: None,
             restart_at: None,
             explorer,
@@ -238,6 +248,16 @@ impl Run {
         let Some((_, mishap)) = self.mishaps.pop_if(|(after, _)| *after <= answers) else { return };
         let needs_server =
             matches!(mishap, Mishap::ServerKilled | Mishap::PowerCut | Mishap::WarmReset | Mishap::HostHung | Mishap::SyncFails);
+        // Half of the ends come right behind a store: between a stamp and its persist is where it hurts.
+        let stores = self.host.module.stores();
+        let stored = std::mem::replace(&mut self.stores_before, stores) != stores;
+        let waits = matches!(mishap, Mishap::ServerKilled | Mishap::PowerCut) && self.behind_a_store && !stored;
+        if waits && self.waited < WAITS_MAX {
+            self.waited += 1;
+            return self.mishaps.push((answers, mishap));
+        }
+        self.waited = 0;
+        self.behind_a_store = self.random.random();
         if needs_server && !self.host.is_running() {
             // It is down already: later.
             return self.mishaps.push((answers + 10, mishap));

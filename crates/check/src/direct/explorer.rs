@@ -7,7 +7,7 @@ use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric_sim::{Fate, Wreck};
 
-use crate::direct::lab::{Contents, Lab};
+use crate::direct::lab::{Bench, Contents, Lab};
 use crate::fates;
 use crate::oracles::acknowledged::Allowed;
 use crate::oracles::idempotence;
@@ -103,7 +103,10 @@ impl Explorer {
             wrecks.push(bench.world.wreck(bench.machine, &bench.module));
         }
         let first = match bench.outcome().expect("just looked") {
-            Err(_) if bench.backing.power_was_cut() => None,
+            Err(_) if bench.backing.power_was_cut() => {
+                self.tear_again(&bench)?;
+                None
+            }
             Err(violation) => return Err(violation),
             Ok(contents) => {
                 judge(&contents, allowed)?;
@@ -119,6 +122,18 @@ impl Explorer {
             Some(first) => idempotence::judge(&first.keys, &contents.keys).map_or(Ok(()), Err),
             None => judge(contents, allowed),
         })
+    }
+
+    /// The power went in the middle of a header; it goes in the middle of the next one, too.
+    fn tear_again(&mut self, torn: &Bench) -> Result<(), Violation> {
+        self.states += 2;
+        let survivor = |bench: &Bench| bench.world.wreck(bench.machine, &bench.module).everything();
+        let second = self.lab.begin(survivor(torn));
+        second.backing.cut_power_after(self.random.random_range(0..2));
+        while second.outcome().is_none() {
+            assert!(second.step(), "a recovery ends or waits for something");
+        }
+        self.lab.recover(survivor(&second)).map(drop)
     }
 
     fn look_again(

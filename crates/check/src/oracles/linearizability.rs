@@ -388,6 +388,25 @@ mod tests {
         assert!(!judged(&[first, cut_off, after], Some(2)), "it comes back from the dead");
     }
 
+    /// Needs the count of the versions of a value: a write that is tried again with its token is one write.
+    #[test]
+    fn a_write_that_took_effect_twice_is_found_by_its_versions() {
+        let once = (put(1), 1, Answer::Stored(5), 4);
+        assert!(judged(&[once, (Call::Get, 5, got(1, 5), 6)], None));
+        assert!(!judged(&[once, (Call::Get, 5, got(1, 7), 6)], None));
+        assert!(judged(
+            &[(put(1), 1, Answer::Unknown, NEVER), (put(1), 2, Answer::Stored(7), 4), (Call::Get, 3, got(1, 5), 6)],
+            None
+        ));
+    }
+
+    /// Needs the comparison of the values of a version: each in its place looks right.
+    #[test]
+    fn a_version_that_was_given_to_two_values_is_found() {
+        assert!(judged(&[(put(1), 1, Answer::Stored(5), 2), (put(2), 3, Answer::Stored(6), 4)], None));
+        assert!(!judged(&[(put(1), 1, Answer::Stored(5), 2), (put(2), 3, Answer::Stored(5), 4)], None));
+    }
+
     #[test]
     fn conditions_are_judged_by_the_value_at_their_moment() {
         let first = (put(1), 1, Answer::Stored(5), 2);

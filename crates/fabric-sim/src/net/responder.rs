@@ -596,7 +596,7 @@ fn scattered_step(count: u32) -> u32 {
 /// Time from one piece of a torn READ to the next.
 const TORN_PAUSE_NS: Nanoseconds = 300;
 /// Longest time that a message is kept inside a NIC.
-const DELAY_NS_MAX: Nanoseconds = 50_000;
+const DELAY_NS_MAX: Nanoseconds = 200_000;
 /// How much later than another a write may be in memory where they may pass each other: a few bus transactions.
 const RELAXED_NS_MAX: Nanoseconds = 2_000;
 
