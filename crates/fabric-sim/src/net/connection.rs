@@ -356,14 +356,16 @@ impl Net {
         }
         for number in 0..self.qps.len() as u32 {
             let Some(qp) = self.qp(number).filter(|qp| qp.context == context) else { continue };
-            let (stage, peer) = (qp.stage, qp.peer);
+            // Who was not told that the connection broke is told now, by who cleans up or by nobody's answers.
+            let untold = std::mem::take(&mut qp.quiet) || matches!(qp.stage, Stage::Accepted | Stage::Connected);
+            let peer = qp.peer;
             if settle {
                 self.settle(number);
             }
             self.forget_placing(number);
             self.qp(number).expect("just looked up").stage = Stage::Failed;
             self.drop_executing(number);
-            if let (Some(peer), Stage::Accepted | Stage::Connected) = (peer, stage) {
+            if let Some(peer) = peer.filter(|_| untold) {
                 self.give_up_on(peer, number, context);
             }
         }

@@ -351,7 +351,9 @@ impl Net {
     fn delay(&mut self, index: u32) -> Nanoseconds {
         self.messages[index as usize].delayed = true;
         self.delayed += 1;
-        self.faults.between(1000, DELAY_NS_MAX)
+        // Now and then for longer than a client takes to connect again.
+        let longest = if self.faults.between(0, 3) == 0 { LONG_DELAY_NS_MAX } else { DELAY_NS_MAX };
+        self.faults.between(1000, longest)
     }
 
     /// Lets a READ fetch in small pieces. How long that takes.
@@ -596,7 +598,9 @@ fn scattered_step(count: u32) -> u32 {
 /// Time from one piece of a torn READ to the next.
 const TORN_PAUSE_NS: Nanoseconds = 300;
 /// Longest time that a message is kept inside a NIC.
-const DELAY_NS_MAX: Nanoseconds = 200_000;
+const DELAY_NS_MAX: Nanoseconds = 50_000;
+/// The same where something stalls.
+const LONG_DELAY_NS_MAX: Nanoseconds = 3_000_000;
 /// How much later than another a write may be in memory where they may pass each other: a few bus transactions.
 const RELAXED_NS_MAX: Nanoseconds = 2_000;
 

@@ -62,12 +62,17 @@ impl SimBacking {
         if blob != Blob::Checkpoint {
             let old = self.module.blob(blob);
             let old = old.as_deref().unwrap_or_default();
-            let mut torn = bytes[..bytes.len() / 2].to_vec();
+            // A disk tears between sectors, memory between words: there in the middle of what a header says.
+            let whole = if self.kind() == MediumKind::File { bytes.len() / 2 } else { TORN_AT.min(bytes.len()) };
+            let mut torn = bytes[..whole].to_vec();
             torn.extend(old.get(torn.len()..).unwrap_or_default());
             self.module.set_blob(blob, &torn);
         }
     }
 }
+
+/// Bytes of a header that a torn store to memory leaves: magic, version, checksum, and not all that the checksum covers.
+const TORN_AT: usize = 64;
 
 /// What makes bytes durable there, as a directory of files would choose.
 fn choose(kind: MediumKind, options: LogOptions) -> Result<Means, &'static str> {
