@@ -67,8 +67,6 @@ mutants! {
     TombstoneLeftOut in "store-direct", "E11";
     /// A lease's segment goes to others while its key still opens it.
     LeaseNotRevoked in "store-direct", "E8";
-    /// A lease's segment goes to others before its revocation is through.
-    RevocationLate in "store-direct", "A4";
     /// A reader who finds a record that does not check deletes the key.
     ReaderRepairs in "store-direct", "E3";
     /// Readers do not check the tags of records.
@@ -95,8 +93,6 @@ mutants! {
     StaleCheckpointBelieved in "store-direct", "E7";
     /// Recovery believes a checkpoint without its checksum.
     CheckpointNotChecked in "store-direct", "mutated pool";
-    /// What recovery found is not persisted before it is sealed.
-    FoundNotPersisted in "store-direct", "E5";
     /// What recovery settled is not persisted before the server opens.
     SettledNotPersisted in "store-direct", "E5";
     /// A server does not remember which writes with tokens were done.
@@ -105,8 +101,6 @@ mutants! {
     OutcomesNotRecovered in "store-direct", "R8";
     /// A recovered server gives out the last version again.
     VersionGivenTwice in "store-direct", "versions grow";
-    /// The copy of the pool header that counts is written first.
-    NewestHeaderWrittenFirst in "media", "E12";
     /// Persisting does not wait for the lines that it wrote back.
     FenceMissing in "fabric-sim", "T8";
     /// Persisting fences and writes no line back.

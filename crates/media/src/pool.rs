@@ -22,7 +22,7 @@ mod layout;
 
 use std::rc::Rc;
 
-use stonecast_base::{Corruption, GIB, KIB, MIB, mutant};
+use stonecast_base::{Corruption, GIB, KIB, MIB};
 use uuid::Uuid;
 
 use crate::pool::header::{Header, NoHeader, Place};
@@ -212,8 +212,6 @@ impl Pool {
 
     fn store_header(&self, order: [Blob; 2]) -> Result<(), MediaError> {
         let bytes = self.header.encode();
-        let [first, second] = order;
-        let order = if mutant!(NewestHeaderWrittenFirst) { [second, first] } else { order };
         for copy in order {
             let _persisted = self.backing.store(copy, &bytes)?;
         }

@@ -68,7 +68,6 @@ pub(crate) async fn recover(pool: &Pool) -> Result<(Recovered, RecoveryReport), 
     report.keys = index.len();
     // After the death of a process alone, what was found may never have been persisted; a seal must not cover that.
     let unsealed: Vec<Span> = segments.iter().filter_map(|state| state.unsealed(&format)).collect();
-    let unsealed = if mutant!(FoundNotPersisted) { Vec::new() } else { unsealed };
     let _durable = persist(&*log, &unsealed).await.map_err(MediaError::from)?;
     let settled: Vec<Span> = segments.iter_mut().flat_map(|state| state.settle(&*log, &format)).collect();
     let settled = if mutant!(SettledNotPersisted) { Vec::new() } else { settled };

@@ -260,10 +260,7 @@ impl Server {
                 revoked.borrow_mut().extend(leases.iter().map(|lease| lease.segment));
             }
             for lease in leases.into_iter().filter(|_| !mutant!(LeaseNotRevoked)) {
-                if mutant!(RevocationLate) {
-                    revoked.borrow_mut().push(lease.segment);
-                    let _ = port.invalidate(lease.rkey).await;
-                } else if port.invalidate(lease.rkey).await.is_ok() {
+                if port.invalidate(lease.rkey).await.is_ok() {
                     revoked.borrow_mut().push(lease.segment);
                 }
             }
