@@ -70,6 +70,8 @@ pub(crate) struct Net {
     next_request: u64,
     /// Completion queues that overran and whose queue pairs are not yet broken.
     overrun: Vec<(u32, u32)>,
+    /// The completion queue whose queue pairs are being broken.
+    breaking: Option<(u32, u32)>,
     blocks: Vec<link::Block>,
     /// Completions that come later, by the number of their event.
     late: Vec<Option<completion::Late>>,
@@ -279,6 +281,7 @@ impl Net {
             requests: BTreeMap::new(),
             next_request: 0,
             overrun: Vec::new(),
+            breaking: None,
             blocks: Vec::new(),
             late: Vec::new(),
             free_late: Vec::new(),
