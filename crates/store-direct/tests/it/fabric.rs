@@ -170,6 +170,12 @@ mod verbs {
         named.split(',').map(str::trim).find(|name| !name.is_empty()).map(str::to_owned)
     }
 
+    /// An address of this machine at which nobody listens.
+    fn free_address() -> String {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        format!("verbs:{}", free.local_addr().expect("it is bound"))
+    }
+
     pub struct Verbs {
         executor: BusyPoll,
         address: String,
@@ -177,9 +183,7 @@ mod verbs {
 
     impl Verbs {
         pub fn new() -> Self {
-            let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-            let address = format!("verbs:{}", free.local_addr().expect("it is bound"));
-            Self { executor: BusyPoll::new(Rc::new(Awake(device())), 1_000_000), address }
+            Self { executor: BusyPoll::new(Rc::new(Awake(device())), 1_000_000), address: free_address() }
         }
     }
 
@@ -203,6 +207,10 @@ mod verbs {
 
         fn address(&self) -> String {
             self.address.clone()
+        }
+
+        fn listener(&self) -> (Rc<Port>, String) {
+            (self.port(65_536), free_address())
         }
     }
 }
