@@ -193,6 +193,9 @@ impl State {
                     {
                         qp.phase = Phase::Connected(link);
                         self.events.push_back(ConnectionEvent::Established { qp: QueuePair(handle), private_data: Vec::new() });
+                        if self.post_early(handle).is_err() {
+                            self.fail(handle, DisconnectCause::QueuePairError, true);
+                        }
                     }
                 }
                 ControlEvent::Ended { link, cause } => {

@@ -57,6 +57,7 @@ impl State {
             first_packet: 0,
             peer: None,
             unbound: Vec::new(),
+            early: Vec::new(),
         });
         self.by_number.insert(number, handle);
         Ok(QueuePair(handle))
@@ -106,11 +107,16 @@ impl State {
         let state = self.qps.get(qp.0)?;
         let capacity = state.options.send_capacity;
         match state.phase {
-            Phase::Connected(_) | Phase::Failed => {}
+            Phase::Accepted(_) | Phase::Connected(_) | Phase::Failed => {}
             _ => return Err(DeviceError::Malformed { reason: "a send on a queue pair that was never connected" }),
         }
-        if state.sends.len() + requests.len() > capacity as usize {
+        if state.sends.len() + state.early.len() + requests.len() > capacity as usize {
             return Err(DeviceError::QueueFull { capacity });
+        }
+        if matches!(state.phase, Phase::Accepted(_)) {
+            // The peer's queue pair drops what comes before it is connected; that would cost a retransmission at the least.
+            self.qps.get_mut(qp.0)?.early.extend_from_slice(requests);
+            return Ok(());
         }
         let Some(last) = requests.len().checked_sub(1) else { return Ok(()) };
         let outside = requests.iter().map(|request| self.is_outside(&request.operation)).collect::<Result<Vec<_>, _>>()?;
@@ -140,6 +146,12 @@ impl State {
         posting.commit().map_err(|source| DeviceError::System { doing: "posting sends", source })?;
         posted.for_each(|posted| state.sends.give(posted));
         Ok(())
+    }
+
+    /// Posts what was posted before the peer was ready.
+    pub(super) fn post_early(&mut self, handle: u32) -> Result<(), DeviceError> {
+        let early = std::mem::take(&mut self.qps.get_mut(handle)?.early);
+        self.post_send(QueuePair(handle), &early)
     }
 
     /// What is wrong with an operation whatever the peer holds.

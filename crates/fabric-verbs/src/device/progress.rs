@@ -3,7 +3,7 @@
 use stonecast_fabric::{DisconnectCause, Opcode, Placement, QueuePair, Status, WorkCompletion};
 
 use super::completions::{Ticket, arrival_of, status_of};
-use super::queue_pair::{Phase, completion};
+use super::queue_pair::{Phase, Posted, completion, opcode_of};
 use super::{State, quirks};
 use crate::control::EndCause;
 use crate::verbs::completion::RawCompletion;
@@ -62,6 +62,10 @@ impl State {
         let Some(link) = qp.link() else { return };
         let was_known = matches!(qp.phase, Phase::Accepted(_) | Phase::Connected(_));
         qp.phase = Phase::Failed;
+        for request in std::mem::take(&mut qp.early) {
+            let (wr_id, opcode) = (request.wr_id, opcode_of(&request.operation));
+            qp.sends.keep(Posted { wr_id, opcode, signalled: request.signalled, outside: false });
+        }
         // What is outstanding completes with an error, and nothing of the peer is executed any more. A queue pair that is in
         // the error state already is brought there again, which makes its queues notice what came later.
         let _ = qp.hardware.fail();

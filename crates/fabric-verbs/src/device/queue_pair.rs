@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use stonecast_fabric::{Opcode, Operation, Placement, QueuePair, QueuePairOptions, Status, WorkCompletion};
+use stonecast_fabric::{Opcode, Operation, Placement, QueuePair, QueuePairOptions, Status, WorkCompletion, WorkRequest};
 
 use crate::control::{LinkId, PeerProfile};
 use crate::path::Endpoint;
@@ -127,6 +127,8 @@ pub(super) struct QueuePairState {
     pub peer: Option<(Endpoint, PeerProfile)>,
     /// Windows that are to be bound when it is connected.
     pub unbound: Vec<u32>,
+    /// Sends that were posted after the acceptance and before the peer was ready to take them.
+    pub early: Vec<WorkRequest>,
 }
 
 /// Which opcode the completion of an operation has.

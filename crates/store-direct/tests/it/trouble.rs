@@ -141,6 +141,9 @@ impl Region for TroubledLog {
     fn fetch_add(&self, offset: u64, add: u64) -> u64 {
         self.inner.fetch_add(offset, add)
     }
+    fn mapped_at(&self) -> Option<stonecast_media::MappedPlace<'_>> {
+        self.inner.mapped_at()
+    }
     fn share(&self) -> Option<Share<'_>> {
         self.inner.share()
     }
