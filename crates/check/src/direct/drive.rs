@@ -154,7 +154,10 @@ impl Run {
             self.bring_about();
             self.look_at_crash();
         }
-        self.heal();
+        // A run that failed ends where it failed.
+        if self.report.violations.is_empty() {
+            self.heal();
+        }
     }
 
     /// From now on nothing goes wrong.
