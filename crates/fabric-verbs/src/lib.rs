@@ -29,5 +29,5 @@ mod verbs;
 
 pub use address::ControlAddress;
 #[cfg(feature = "verbs")]
-pub use device::{VerbsDevice, VerbsOptions};
+pub use device::{Abilities, VerbsDevice, VerbsOptions};
 pub use path::{Endpoint, Gid, Transport};

@@ -9,7 +9,7 @@ use serde::Serialize;
 use stonecast_persist::{Axis, Profile, Transport};
 
 use crate::doctor::pci::RelaxedOrdering;
-use crate::doctor::{Facts, KeepingFact, Speaks};
+use crate::doctor::{Abilities, Facts, KeepingFact, RdmaDevice, Speaks};
 
 /// Something that the operator must declare, because no file of the kernel says it.
 #[derive(Clone, Debug, Serialize)]
@@ -43,6 +43,7 @@ struct Answer {
 }
 
 const KERNEL: &str = "the kernel";
+const LIBRARY: &str = "the verbs library";
 const NOBODY: &str = "nobody";
 const STONECAST: &str = "stonecast";
 
@@ -66,15 +67,18 @@ impl Conclusion {
             "no file of the kernel says where inbound writes of a port land. It is a setting of each PCIe root port, on some \
              processors of the whole machine (firmware): declare off only where it was read from the registers of that port",
         );
+        let flush = flush(facts, &persistence.value);
+        let atomic_write = atomic_write(facts);
         let no_device = facts.rdma_devices.is_empty();
         if !no_device {
-            must(
-                Axis::Flush,
-                "read",
-                "capability bits are shown by the verbs library, not by files. Native FLUSH is in no NIC on the market; \
-                 soft-RoCE has it",
-            );
-            must(Axis::AtomicWrite, "false", "as for flush");
+            if flush.by == NOBODY {
+                must(
+                    Axis::Flush,
+                    "read",
+                    "what a device can do was not seen (above it says why). Native FLUSH is in no NIC on the market; soft-RoCE has it",
+                );
+                must(Axis::AtomicWrite, "false", "as for flush");
+            }
             must(
                 Axis::TrustedNicBuffers,
                 "false",
@@ -97,8 +101,8 @@ impl Conclusion {
             answer(Axis::Ddio, "unknown", NOBODY, "no file of the kernel says it"),
             answer(Axis::ReceiveBuffers, "dram", STONECAST, "its receive buffers are volatile unless it is told otherwise"),
             transport(facts),
-            answer(Axis::Flush, "read", NOBODY, "a READ is what every device has"),
-            answer(Axis::AtomicWrite, "false", NOBODY, "no file of the kernel says that a device has it"),
+            flush,
+            atomic_write,
             relaxed,
             answer(Axis::TrustedNicBuffers, "false", NOBODY, "no file of the kernel says it"),
         ];
@@ -156,6 +160,48 @@ fn transport(facts: &Facts) -> Answer {
         all if all.contains(&Speaks::Iwarp) => answer(Transport::Iwarp, KERNEL, "a device is an RNIC, which speaks iWARP"),
         _ => answer(Transport::Iwarp, NOBODY, "the kernel does not say what every device speaks; iWARP promises least"),
     }
+}
+
+/// Native where every device has FLUSH with persistence and there is persistent memory that it could be registered for.
+fn flush(facts: &Facts, persistence: &str) -> Answer {
+    let answer = |value: &str, by, evidence: &str| Answer {
+        axis: Axis::Flush,
+        value: value.to_owned(),
+        by,
+        evidence: evidence.to_owned(),
+    };
+    let has = |abilities: &Abilities| matches!(abilities, Abilities::Seen { flush_persistent: true, .. });
+    match every_device(facts, has) {
+        None => answer("read", NOBODY, "a READ is what every device has"),
+        Some(false) => answer("read", LIBRARY, "a device has no FLUSH with persistence; a READ is what every device has"),
+        Some(true) if matches!(persistence, "page-file" | "volatile") => {
+            answer("read", LIBRARY, "FLUSH with persistence, which every device has, is for persistent memory alone")
+        }
+        Some(true) => answer("native-persistent", LIBRARY, "every device has FLUSH with persistence"),
+    }
+}
+
+fn atomic_write(facts: &Facts) -> Answer {
+    let answer = |value: bool, by, evidence: &str| Answer {
+        axis: Axis::AtomicWrite,
+        value: value.to_string(),
+        by,
+        evidence: evidence.to_owned(),
+    };
+    match every_device(facts, |abilities| matches!(abilities, Abilities::Seen { atomic_write: true, .. })) {
+        None => answer(false, NOBODY, "no device was seen that has it"),
+        Some(false) => answer(false, LIBRARY, "a device does not have it"),
+        Some(true) => answer(true, LIBRARY, "every device has it"),
+    }
+}
+
+/// Whether every device has something; none where there is no device, or one whose abilities were not seen, or one of
+/// another transport than InfiniBand's, which has none of these operations.
+fn every_device(facts: &Facts, has: impl Fn(&Abilities) -> bool) -> Option<bool> {
+    let devices = &facts.rdma_devices;
+    let seen =
+        |device: &RdmaDevice| device.speaks() == Speaks::InfinibandOrRoce && !matches!(device.abilities, Abilities::NotSeen(_));
+    (!devices.is_empty() && devices.iter().all(seen)).then(|| devices.iter().all(|device| has(&device.abilities)))
 }
 
 fn relaxed_ordering(facts: &Facts) -> Answer {

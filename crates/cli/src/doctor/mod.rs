@@ -3,12 +3,13 @@
 //! ```text
 //!   root.rs       where facts are read: / or a folder that stands for it
 //!   memory.rs     persistent regions, CXL memory          rdma.rs, pci.rs   RDMA devices
-//!   processor.rs  write-back instructions                 conclusion.rs     what follows, what must be declared
-//!   report.rs     for people
+//!   processor.rs  write-back instructions                 abilities.rs      what the verbs library says of them
+//!   report.rs     for people                              conclusion.rs     what follows, what must be declared
 //! ```
 //!
 //! A fact is what a file of the kernel said. What no file says is not filled in: it is listed as what must be declared.
 
+mod abilities;
 mod conclusion;
 mod memory;
 mod pci;
@@ -23,6 +24,7 @@ use std::path::Path;
 use serde::Serialize;
 use stonecast_media::{Keeping, examine};
 
+pub use abilities::Abilities;
 pub use conclusion::Conclusion;
 pub use memory::{CxlMemory, PersistentRegion};
 pub use processor::Processor;

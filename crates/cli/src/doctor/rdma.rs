@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::doctor::Abilities;
 use crate::doctor::pci::{self, RelaxedOrdering};
 use crate::doctor::root::{Fact, Root};
 
@@ -22,6 +23,8 @@ pub struct RdmaDevice {
     pub numa_node: Fact,
     /// Whether its writes may pass each other on the bus.
     pub relaxed_ordering: RelaxedOrdering,
+    /// What the verbs library says of it.
+    pub abilities: Abilities,
     /// Its ports.
     pub ports: Vec<Port>,
 }
@@ -71,6 +74,7 @@ fn device(root: &Root, name: String) -> RdmaDevice {
         pci_address: root.link(&format!("{folder}/device")),
         numa_node: root.fact(&format!("{folder}/device/numa_node")),
         relaxed_ordering: pci::relaxed_ordering(root, &format!("{folder}/device/config")),
+        abilities: Abilities::of(root, &name),
         ports: root.names(&format!("{folder}/ports"), "").into_iter().map(port).collect(),
         name,
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::doctor::pci::RelaxedOrdering;
-use crate::doctor::{Conclusion, Facts, KeepingFact, RdmaDevice, Speaks};
+use crate::doctor::{Abilities, Conclusion, Facts, KeepingFact, RdmaDevice, Speaks};
 use crate::output::wrap;
 
 /// Everything that was seen, then everything that follows.
@@ -73,7 +73,15 @@ fn devices(text: &mut String, facts: &Facts) {
             let about = format!("{}, {}, {}", port.link_layer.or_why(), port.state.or_why(), port.rate.or_why());
             item(text, &format!("  port {}", port.number), &about);
         }
-        item(text, "  capability bits", "not seen: FLUSH and ATOMIC_WRITE are shown by the verbs library, not by files");
+        item(text, "  operations", &operations(&device.abilities));
+    }
+}
+
+fn operations(abilities: &Abilities) -> String {
+    match (abilities, abilities.names().as_deref()) {
+        (Abilities::NotSeen(why), _) => format!("FLUSH, ATOMIC_WRITE and memory windows were not seen: {why}"),
+        (_, Some([]) | None) => "neither FLUSH nor ATOMIC_WRITE nor memory windows".to_owned(),
+        (_, Some(names)) => format!("{}, beside READ, WRITE and SEND", names.join(", ")),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Serialize, Serializer};
 
@@ -55,6 +55,11 @@ impl Root {
     /// The files below `path`.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
+    }
+
+    /// Whether this is `/`, so that what runs here can be asked, too.
+    pub fn is_this_machine(&self) -> bool {
+        self.0 == Path::new("/")
     }
 
     /// The text of a file.

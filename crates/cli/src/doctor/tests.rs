@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use stonecast_media::PersistenceDomain;
-use stonecast_persist::{FlushKind, Transport};
+use stonecast_persist::{Axis, FlushKind, Transport};
 use tempfile::TempDir;
 
 use super::root::Fact;
@@ -169,6 +169,51 @@ fn relaxed_ordering_is_excluded_only_where_the_register_was_seen() {
         let declared = conclusion.declare.iter().any(|declaration| declaration.axis.to_string() == "relaxed_ordering");
         assert_eq!(declared, control.is_none());
     }
+}
+
+fn with_abilities(facts: &Facts, all: &[Option<[bool; 2]>]) -> Facts {
+    let mut facts = facts.clone();
+    let device = facts.rdma_devices.pop().unwrap();
+    facts.rdma_devices = all
+        .iter()
+        .map(|abilities| RdmaDevice {
+            abilities: match *abilities {
+                Some([flush_persistent, atomic_write]) => {
+                    Abilities::Seen { flush_global: true, flush_persistent, atomic_write, memory_windows: true }
+                }
+                None => Abilities::NotSeen("it is away".into()),
+            },
+            ..device.clone()
+        })
+        .collect();
+    facts
+}
+
+/// Needs the look at every device, and the word of each: one that was not seen has neither operation. Needs the look at
+/// the memory, too: FLUSH with persistence of a file in the page cache contradicts itself.
+#[test]
+fn flush_and_atomic_write_are_taken_for_what_every_device_says_that_it_has() {
+    let tree = Tree::new();
+    tree.rdma("rxe0", "1: CA", Some(0)).region(0, "ACPI.NFIT", Some("memory_controller"));
+    let unasked = tree.facts_on_persistent_memory();
+    assert!(matches!(&unasked.rdma_devices[0].abilities, Abilities::NotSeen(why) if why.contains("folder")));
+    let both = Some([true, true]);
+    for (devices, flush, atomic_write, declared) in [
+        (vec![both], FlushKind::NativePersistent, true, false),
+        (vec![both, Some([false, true])], FlushKind::Read, true, false),
+        (vec![both, Some([true, false])], FlushKind::NativePersistent, false, false),
+        (vec![both, None], FlushKind::Read, false, true),
+    ] {
+        let facts = with_abilities(&unasked, &devices);
+        let conclusion = Conclusion::of(&facts);
+        let platform = conclusion.profile.platform();
+        assert_eq!((platform.flush, platform.atomic_write), (flush, atomic_write), "{devices:?}");
+        assert_eq!(conclusion.declare.iter().any(|declaration| declaration.axis == Axis::Flush), declared, "{devices:?}");
+        let text = text(&facts, &conclusion);
+        assert_eq!(text.contains("it is away"), declared, "{text}");
+    }
+    let in_page_cache = with_abilities(&tree.facts(), &[both]);
+    assert_eq!(concluded(&in_page_cache).flush, FlushKind::Read);
 }
 
 #[test]

@@ -53,6 +53,7 @@ use receives::SharedQueueState;
 use region::{RegionState, WindowState};
 use table::Table;
 
+pub use open::Abilities;
 pub use options::VerbsOptions;
 
 /// A device over libibverbs. Belongs to one thread; the thread of its control plane lives as long as it does.

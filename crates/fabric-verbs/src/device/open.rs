@@ -1,4 +1,6 @@
 //! Opening a device, and finding out what it can really do.
+//!
+//! A program that only wants to know asks [`Abilities::of`], which opens the device and closes it again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -20,6 +22,44 @@ const SEND_SIZE_MAX: u32 = 16 << 20;
 /// Addresses of regions begin here: far from 0, which must stay no address at all.
 const FIRST_ADDRESS: u64 = 1 << 40;
 
+/// What of the newer operations a device can do: it says so itself, and the library can post them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// FLUSH that makes bytes visible to everybody.
+    pub flush_global: bool,
+    /// FLUSH that makes bytes persist.
+    pub flush_persistent: bool,
+    /// ATOMIC_WRITE.
+    pub atomic_write: bool,
+    /// Memory windows of type 2B.
+    pub memory_windows: bool,
+}
+
+impl Abilities {
+    /// Asks the device called `device` (`ibv_query_device_ex(3)`), and makes a queue pair that could post what it claims. An
+    /// error where the library, the device or the right to open it is missing.
+    pub fn of(device: &str) -> Result<Self, DeviceError> {
+        let system = |doing| move |source| DeviceError::System { doing, source };
+        let context = Context::open(Some(device))?;
+        let facts = context.facts()?;
+        let domain = ProtectionDomain::new(&context).map_err(system("making a protection domain"))?;
+        let channel = CompletionChannel::new(&context).map_err(system("making a completion channel"))?;
+        let extra = find_operations(&domain, &channel, facts).map_err(system(TRYING))?;
+        Ok(Self::from(facts, extra))
+    }
+
+    fn from(facts: Facts, extra: ExtraOperations) -> Self {
+        Self {
+            flush_global: extra.flush && facts.flush_global,
+            flush_persistent: extra.flush && facts.flush_persistent,
+            atomic_write: extra.atomic_write,
+            memory_windows: extra.windows,
+        }
+    }
+}
+
+const TRYING: &str = "making a queue pair to see what it can do";
+
 impl State {
     pub(super) fn open(options: VerbsOptions) -> Result<(Capabilities, Self), DeviceError> {
         if options.retransmission_timeout > 31 || !(1..=6).contains(&options.retransmission_count) {
@@ -34,7 +74,8 @@ impl State {
         let system = |doing| move |source| DeviceError::System { doing, source };
         let domain = ProtectionDomain::new(&context).map_err(system("making a protection domain"))?;
         let channel = CompletionChannel::new(&context).map_err(system("making a completion channel"))?;
-        let extra = find_operations(&domain, &channel, facts).map_err(system("making a queue pair to see what it can do"))?;
+        let extra = find_operations(&domain, &channel, facts).map_err(system(TRYING))?;
+        let abilities = Abilities::from(facts, extra);
         let name = format!("verbs:{}", context.name());
         let capabilities = Capabilities {
             name: name.clone(),
@@ -42,10 +83,10 @@ impl State {
             private_data_size_max: PRIVATE_DATA_SIZE_MAX,
             // No library that is open to all makes such queues for reliable connections.
             multi_packet: false,
-            memory_windows: extra.windows,
-            flush_global: extra.flush && facts.flush_global,
-            flush_persistent: extra.flush && facts.flush_persistent,
-            atomic_write: extra.atomic_write,
+            memory_windows: abilities.memory_windows,
+            flush_global: abilities.flush_global,
+            flush_persistent: abilities.flush_persistent,
+            atomic_write: abilities.atomic_write,
         };
         let profile = PeerProfile {
             platform: options.platform,
