@@ -69,6 +69,8 @@ mutants! {
     LeaseNotRevoked in "store-direct", "E8";
     /// A reader who finds a record that does not check deletes the key.
     ReaderRepairs in "store-direct", "E3";
+    /// A client believes a place that it remembers without the bucket's word.
+    LocationTrusted in "store-direct", "one round trip for reads";
     /// Readers do not check the tags of records.
     TagNotCheckedByReader in "log", "E9";
     /// A tag does not depend on the record's position.

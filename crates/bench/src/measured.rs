@@ -15,6 +15,10 @@ pub struct Measured {
     pub client_cpu_ns: u64,
     /// Latencies of the operations that were timed.
     pub latencies: Latencies,
+    /// Keys that the store's client read by their remembered places.
+    pub location_hits: u64,
+    /// Keys that it read otherwise.
+    pub location_misses: u64,
 }
 
 impl Measured {
@@ -35,6 +39,8 @@ impl Measured {
         self.seconds = self.seconds.max(other.seconds);
         self.client_cpu_ns += other.client_cpu_ns;
         self.latencies.add(&other.latencies);
+        self.location_hits += other.location_hits;
+        self.location_misses += other.location_misses;
     }
 }
 

@@ -38,6 +38,10 @@ pub struct YcsbResult {
     /// The bare loop of the same run, by as many threads: what this memory gives without any store. `null` where a GET is
     /// not two reads: values of many kilobytes.
     pub limit_ops_per_s: Option<f64>,
+    /// Keys that were read by their remembered places, in one round trip.
+    pub location_hits: u64,
+    /// Keys that were read otherwise.
+    pub location_misses: u64,
 }
 
 #[cfg(test)]
@@ -63,10 +67,13 @@ mod tests {
             server_cpu_ns_per_op: 0.0,
             client_cpu_ns_per_op: 1.5,
             limit_ops_per_s: Some(3.0),
+            location_hits: 4,
+            location_misses: 1,
         };
         let expected = "{\"workload\":\"c\",\"fabric\":\"shm\",\"clients\":1,\"in_flight\":1,\"keys\":10,\"value_size\":100,\
              \"ops\":5,\"seconds\":2.0,\"ops_per_s\":2.5,\"p50_ns\":1,\"p99_ns\":2,\"p999_ns\":3,\"errors\":0,\
-             \"server_cpu_ns_per_op\":0.0,\"client_cpu_ns_per_op\":1.5,\"limit_ops_per_s\":3.0}";
+             \"server_cpu_ns_per_op\":0.0,\"client_cpu_ns_per_op\":1.5,\"limit_ops_per_s\":3.0,\
+             \"location_hits\":4,\"location_misses\":1}";
         assert_eq!(serde_json::to_string(&result).unwrap(), expected);
     }
 }

@@ -417,6 +417,10 @@ pub struct Ycsb {
     /// Reads that are asked for in one multi_get.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub batch: u32,
+    /// Keys whose places in the log each client remembers, 16 bytes of its memory each, so that it reads them in one round
+    /// trip; 0: none.
+    #[arg(long, value_name = "COUNT", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(0..=1 << 28))]
+    pub locations: u32,
     /// How long to measure [default: 10, in the simulated world 0.05 of its seconds].
     #[arg(long, value_name = "SECONDS", conflicts_with = "ops")]
     pub seconds: Option<f64>,

@@ -1,7 +1,9 @@
 //! The client: reads without the server, writes with one round trip.
 //!
 //! ```text
-//!   get        bucket -> record                 two one-sided READs          read.rs
+//!   get        record with its bucket           one batch of READs           read.rs, locations.rs
+//!              first: bucket -> record          two one-sided READs
+//!   multi_get  all buckets -> all records       one or two batches           multi_get.rs
 //!   put        record + notice -> answer        one WRITE_WITH_IMM           write.rs
 //!   delete     request -> answer                one SEND                     write.rs
 //!   entries    buckets, then records            one-sided READs              scan.rs
@@ -13,7 +15,9 @@
 mod access;
 mod connect;
 mod extents;
+mod locations;
 mod meter;
+mod multi_get;
 mod pending;
 mod read;
 mod scan;
@@ -36,11 +40,13 @@ use crate::stat::{COUNTERS, Stat};
 
 use connect::Made;
 use extents::Extents;
+use locations::Locations;
 use meter::Meter;
 use pending::Pending;
 use turns::Turns;
 
-pub use read::Values;
+pub use connect::ClientOptions;
+pub use multi_get::Values;
 pub use scan::{Entries, Entry};
 pub use token::Token;
 pub use write::Written;
@@ -67,6 +73,7 @@ struct Inner {
     /// Free memory for READs that the provider cannot execute at once.
     scratch: RefCell<Vec<MemoryRegion>>,
     made: Made,
+    locations: Locations,
     pending: RefCell<Pending>,
     extents: RefCell<Extents>,
     turns: Turns,

@@ -32,7 +32,7 @@ mod stat;
 mod verify;
 mod word;
 
-pub use client::{CLIENT_COMPLETIONS, Client, Entries, Entry, Token, Values, Written, Yardstick};
+pub use client::{CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, Token, Values, Written, Yardstick};
 pub use error::{Effect, StoreError};
 pub use metrics::{ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound, latency_bucket};
 pub use recovery::RecoveryReport;

@@ -3,7 +3,7 @@
 pub use stonecast_log::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 
 /// Version of the messages between client and server. A peer of another version is refused.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// Operations of one client that wait for an answer. Each needs a receive buffer at the client for its answer, so that
 /// the server never finds none.
@@ -36,6 +36,8 @@ pub(crate) const RESERVE_PREPARED_MAX: usize = 2;
 /// Writes with tokens whose outcome the server remembers: about 4 MiB. A client that retries within so many writes of all
 /// clients is told what became of the first attempt.
 pub const OUTCOMES_MAX: usize = 32_768;
+/// Keys whose places a client remembers where nobody says otherwise: 1 MiB, which the caches nearest to a processor hold.
+pub const LOCATIONS: usize = 65_536;
 /// How often a reader that sees a record change under it looks again before it reports damage. Each look needs a
 /// concurrent writer of that very key to lose.
 pub(crate) const READ_RETRIES_MAX: u32 = 1000;

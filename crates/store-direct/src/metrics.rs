@@ -117,6 +117,10 @@ pub struct PathMetrics {
     pub read_bytes: u64,
     /// Round trips: READs with one doorbell, or a request and its answer; as reported.
     pub round_trips: u64,
+    /// Of the keys read, those whose remembered places were right, so that one round trip was enough; as reported.
+    pub location_hits: u64,
+    /// Of the keys read, the others; as reported.
+    pub location_misses: u64,
     /// Puts done.
     pub puts: u64,
     /// Deletes done.
@@ -150,8 +154,10 @@ pub struct Metrics {
     pub syncs: u64,
 }
 
-/// Numbers in what a client reports: reads, bytes, round trips, and two histograms.
-const REPORT_WORDS: usize = 3 + 2 * (1 + LATENCY_BUCKETS);
+/// Numbers of a report before its histograms.
+const REPORT_COUNTS: usize = 5;
+/// Numbers in what a client reports: reads, bytes, round trips, hits and misses of places, and two histograms.
+const REPORT_WORDS: usize = REPORT_COUNTS + 2 * (1 + LATENCY_BUCKETS);
 /// Bytes of it.
 pub(crate) const REPORT_SIZE: usize = REPORT_WORDS * 8;
 /// More than a client can have done since its last report: a number above it is none.
@@ -163,13 +169,15 @@ pub(crate) struct Report {
     pub reads: u64,
     pub read_bytes: u64,
     pub round_trips: u64,
+    pub location_hits: u64,
+    pub location_misses: u64,
     pub read_latencies: Latencies,
     pub write_latencies: Latencies,
 }
 
 impl Report {
     pub fn encode(&self) -> Vec<u8> {
-        let first = [self.reads, self.read_bytes, self.round_trips];
+        let first = [self.reads, self.read_bytes, self.round_trips, self.location_hits, self.location_misses];
         let words = first.into_iter().chain(self.read_latencies.words()).chain(self.write_latencies.words());
         words.flat_map(u64::to_le_bytes).collect()
     }
@@ -181,11 +189,13 @@ impl Report {
         if !rest.is_empty() || words.iter().any(|word| *word > REPORTED_MAX) {
             return None;
         }
-        let (reads, writes) = words[3..].split_at(1 + LATENCY_BUCKETS);
+        let (reads, writes) = words[REPORT_COUNTS..].split_at(1 + LATENCY_BUCKETS);
         Some(Self {
             reads: words[0],
             read_bytes: words[1],
             round_trips: words[2],
+            location_hits: words[3],
+            location_misses: words[4],
             read_latencies: Latencies::from_words(reads),
             write_latencies: Latencies::from_words(writes),
         })
@@ -197,6 +207,8 @@ impl PathMetrics {
         self.reads = self.reads.saturating_add(report.reads);
         self.read_bytes = self.read_bytes.saturating_add(report.read_bytes);
         self.round_trips = self.round_trips.saturating_add(report.round_trips);
+        self.location_hits = self.location_hits.saturating_add(report.location_hits);
+        self.location_misses = self.location_misses.saturating_add(report.location_misses);
         self.read_latencies.add(&report.read_latencies);
         self.write_latencies.add(&report.write_latencies);
     }
@@ -205,7 +217,7 @@ impl PathMetrics {
 /// Pages of a report: the server's state, all counts, and four histograms.
 pub(crate) const PAGES: u8 = 6;
 /// Numbers about each path on the second page.
-const PATH_WORDS: usize = 8;
+const PATH_WORDS: usize = 10;
 
 impl Metrics {
     /// Page number `page`, below [`PAGES`].
@@ -225,6 +237,8 @@ impl Metrics {
                         path.deletes,
                         path.refused,
                         path.written_bytes,
+                        path.location_hits,
+                        path.location_misses,
                     ]
                 })
                 .chain([self.leases, self.write_backs, self.fences, self.syncs])
@@ -250,6 +264,8 @@ impl Metrics {
             deletes: counts[first + 5],
             refused: counts[first + 6],
             written_bytes: counts[first + 7],
+            location_hits: counts[first + 8],
+            location_misses: counts[first + 9],
             read_latencies: Latencies::from_words(reads),
             write_latencies: Latencies::from_words(writes),
         };
@@ -293,8 +309,15 @@ mod tests {
 
     #[test]
     fn reports_and_pages_survive_the_wire() {
-        let report =
-            Report { reads: 1, read_bytes: 2, round_trips: 3, read_latencies: latencies(100), write_latencies: latencies(200) };
+        let report = Report {
+            reads: 1,
+            read_bytes: 2,
+            round_trips: 3,
+            location_hits: 4,
+            location_misses: 5,
+            read_latencies: latencies(100),
+            write_latencies: latencies(200),
+        };
         let mut bytes = report.encode();
         assert_eq!(bytes.len(), REPORT_SIZE);
         assert_eq!(Report::parse(&bytes), Some(report));
@@ -312,6 +335,8 @@ mod tests {
             deletes: seed + 5,
             refused: seed + 6,
             written_bytes: seed + 7,
+            location_hits: seed + 8,
+            location_misses: seed + 9,
             read_latencies: latencies(seed + 10),
             write_latencies: latencies(seed + 50),
         };

@@ -60,6 +60,11 @@ impl Word {
         u64::from(CLASS_LINES[(self.0 >> 60) as usize]) * LINE_SIZE as u64
     }
 
+    /// Whether a record of this class is longer than what is fetched at first.
+    pub fn is_long(self) -> bool {
+        self.0 >> 60 == CLASS_LINES.len() as u64 - 1
+    }
+
     /// A hash that the word matches and whose home is `bucket` of 2^`bits`: all that is known without the key.
     pub fn hash_of_bucket(self, bucket: u64, bits: u32) -> KeyHash {
         let top = if bits == 0 { 0 } else { bucket << (64 - bits) };
@@ -127,6 +132,7 @@ mod tests {
             assert!(word.read_size() <= (lines + lines.div_ceil(2)) * 64, "at most half as much again: {lines}");
         }
         assert_eq!(Word::new(64, 0, KeyHash(5), 65 * 64).read_size(), 64 * 64);
+        assert!(Word::new(64, 0, KeyHash(5), 65 * 64).is_long() && !Word::new(64, 0, KeyHash(5), 64 * 64).is_long());
     }
 
     #[test]

@@ -97,6 +97,7 @@ impl Plan {
     pub fn run(&self, session: &Session) -> Result<Measured, DriveError> {
         assert!(self.batch == 1 || self.in_flight == 1, "batches are for one operation in flight");
         let cpu_start = thread_cpu_ns().map_err(DriveError::CpuTime)?;
+        let (hits, misses) = session.client().location_counts();
         let start = Instant::now();
         let mut measured = match (self.in_flight, self.batch) {
             (1, 1) => session.block_on(self.run_one_by_one(session.client())),
@@ -104,6 +105,8 @@ impl Plan {
             _ => self.run_in_flight(session),
         }?;
         measured.seconds = start.elapsed().as_secs_f64();
+        let (hits_now, misses_now) = session.client().location_counts();
+        (measured.location_hits, measured.location_misses) = (hits_now - hits, misses_now - misses);
         measured.client_cpu_ns = thread_cpu_ns().map_err(DriveError::CpuTime)? - cpu_start;
         Ok(measured)
     }

@@ -26,7 +26,6 @@ use stonecast_media::{MappedRegion, Region as _};
 use stonecast_workload::Sequence;
 
 use crate::cpu_time::thread_cpu_ns;
-use crate::latency::Latencies;
 use crate::measured::Measured;
 
 /// Bytes of a bucket, and of a unit that a location counts.
@@ -167,7 +166,7 @@ impl Limit {
             next = if end == self.steps.len() { 0 } else { end };
         }
         let seconds = begin.elapsed().as_secs_f64();
-        Ok(Measured { ops, errors, seconds, client_cpu_ns: thread_cpu_ns()? - cpu_start, latencies: Latencies::default() })
+        Ok(Measured { ops, errors, seconds, client_cpu_ns: thread_cpu_ns()? - cpu_start, ..Measured::default() })
     }
 }
 

@@ -9,7 +9,8 @@ use std::task::{Poll, Waker};
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, StoreError};
+use stonecast_store_direct::limits::LOCATIONS;
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, StoreError};
 
 use super::limit::{Piece, StoreMemory};
 
@@ -36,13 +37,19 @@ pub struct Session {
 impl Session {
     /// Connects to the server at `address`, `shm:PATH`.
     pub fn open(address: &str) -> Result<Self, StoreError> {
+        Self::open_with(address, LOCATIONS)
+    }
+
+    /// Connects a client that remembers the places of `locations` keys.
+    pub fn open_with(address: &str, locations: usize) -> Result<Self, StoreError> {
+        let options = ClientOptions { locations, ..ClientOptions::default() };
         let device = ShmDevice::new(ShmOptions::default())?;
         let executor = BusyPoll::new(device.clone(), SPIN_NS);
         let port = Rc::new(Port::new(device.clone(), CLIENT_COMPLETIONS)?);
         executor.add_port(&port);
         let runtime = executor.runtime();
         let client = executor.block_on(async {
-            let mut connected = pin!(Client::connect(port, executor.runtime(), address));
+            let mut connected = pin!(Client::connect_with(options, port, executor.runtime(), address));
             let mut late = pin!(runtime.sleep(CONNECT_NS_MAX));
             poll_fn(|context| match connected.as_mut().poll(context) {
                 Poll::Ready(client) => Poll::Ready(client),

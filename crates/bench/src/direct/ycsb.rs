@@ -53,6 +53,8 @@ pub struct YcsbOptions {
     pub amount: Amount,
     /// Whether the bare loop runs, too.
     pub with_limit: bool,
+    /// Keys whose places each client remembers.
+    pub locations: usize,
 }
 
 /// Why a run gave no result.
@@ -188,6 +190,8 @@ fn result_of(options: &YcsbOptions, all: &Measured, server_cpu_ns: u64, limit_op
         server_cpu_ns_per_op: if all.ops > 0 { server_cpu_ns as f64 / all.ops as f64 } else { 0.0 },
         client_cpu_ns_per_op: all.client_cpu_ns_per_op(),
         limit_ops_per_s,
+        location_hits: all.location_hits,
+        location_misses: all.location_misses,
     }
 }
 
@@ -245,8 +249,8 @@ impl Stage {
     }
 
     fn get_ready(&self, address: &str, start: usize) -> Result<(Session, Plan), YcsbError> {
-        let session = Session::open(address)?;
         let options = &self.options;
+        let session = Session::open_with(address, options.locations)?;
         let share = |all: u64| all.div_ceil(options.clients.into());
         let warm_up = match options.amount {
             Amount::Operations(all) => Amount::Operations(share(all).min(WARM_UP_OPERATIONS)),

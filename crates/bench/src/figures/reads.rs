@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use stonecast_store_direct::limits::LOCATIONS;
 use stonecast_workload::{Distribution, Mix, Sequence};
 
 use super::plan::{GET_LIMIT, GET_LMDB, GET_OVERLAPPING, GET_REDIS, GET_SERVER_CPU, GET_TWO_CLIENTS, MULTI_GET, SERVER_MEMORY};
@@ -154,6 +155,7 @@ fn two_clients(run: &mut Run<'_>, server: &ServerProcess) -> Result<(), FiguresE
             batch: 1,
             amount: Amount::Time(options.duration),
             with_limit: false,
+            locations: LOCATIONS,
         };
         let result = crate::direct::run(&target, &options, |_| {})?;
         let measured = Measured { ops: result.ops, errors: result.errors, seconds: result.seconds, ..Measured::default() };

@@ -70,7 +70,14 @@ impl Lmdb {
         }
         let seconds = start.elapsed().as_secs_f64();
         let cpu_end = thread_cpu_ns().map_err(PeerError::system("reading the CPU time"))?;
-        Ok(Measured { ops, errors, seconds, client_cpu_ns: cpu_end - cpu_start, latencies: stopwatch.into_latencies() })
+        Ok(Measured {
+            ops,
+            errors,
+            seconds,
+            client_cpu_ns: cpu_end - cpu_start,
+            latencies: stopwatch.into_latencies(),
+            ..Measured::default()
+        })
     }
 }
 

@@ -151,7 +151,7 @@ impl RedisConnection {
         }
         let cpu_end = thread_cpu_ns().map_err(PeerError::system("reading the CPU time"))?;
         let seconds = now.duration_since(start).as_secs_f64();
-        Ok(Measured { ops, errors, seconds, client_cpu_ns: cpu_end - cpu_start, latencies })
+        Ok(Measured { ops, errors, seconds, client_cpu_ns: cpu_end - cpu_start, latencies, ..Measured::default() })
     }
 
     fn finish_sets(&mut self, count: u64) -> Result<(), PeerError> {

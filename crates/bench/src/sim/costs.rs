@@ -9,7 +9,7 @@ use stonecast_base::Nanoseconds;
 use stonecast_fabric::decorate::Counts;
 use stonecast_fabric_sim::{MediumCounts, Profile};
 use stonecast_media::MediaError;
-use stonecast_store_direct::{Client, Condition, StoreError, Values, Written};
+use stonecast_store_direct::{Client, ClientOptions, Condition, StoreError, Values, Written};
 
 use super::scene::{Scene, SceneClient, SceneOptions, platform_of};
 
@@ -70,12 +70,15 @@ pub fn costs(profile: &Profile) -> Result<Vec<Cost>, CostError> {
     let options = SceneOptions { profile: *profile, capacity: CAPACITY, segment_size: SEGMENT_SIZE, seed: 1 };
     let scene = Scene::new(&options)?;
     let client = scene.connect()?;
+    let stranger = scene.connect_with(ClientOptions { locations: 0, ..ClientOptions::default() })?;
     let mut costs = Vec::new();
     for value_size in VALUE_SIZES {
         let value = vec![7; value_size];
         let keys: Vec<Vec<u8>> = (0..BATCH).map(|number| format!("key {value_size:08} {number:08}").into_bytes()).collect();
         let mut look = Look { scene: &scene, client: &client, value_size, costs: &mut costs };
         look.at_all(&keys, &value)?;
+        let mut look = Look { scene: &scene, client: &stranger, value_size, costs: &mut costs };
+        look.at_unknown_places(&keys)?;
     }
     Ok(costs)
 }
@@ -98,12 +101,7 @@ impl Look<'_> {
         self.at("get, there", async { client.get(key, &mut Vec::new()).await.map(|version| assert!(version.is_some())) })?;
         self.at("get, absent", async { client.get(fresh, &mut Vec::new()).await.map(|version| assert!(version.is_none())) })?;
         let asked: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        self.at("multi_get of 16", async {
-            let mut values = Values::default();
-            client.multi_get(&asked, &mut values).await?;
-            assert!((0..BATCH).all(|index| values.get(index).is_some()), "all are there");
-            Ok(())
-        })?;
+        self.at("multi_get of 16", get_all(&client, &asked))?;
         self.at("put, new", async { client.put(fresh, value).await.map(drop) })?;
         self.at("put, again", async { client.put(fresh, value).await.map(drop) })?;
         self.at("delete", async { client.delete(fresh).await.map(|was_there| assert!(was_there)) })?;
@@ -115,6 +113,18 @@ impl Look<'_> {
         self.at("compare-and-put, other version", async {
             client.put_if(key, value, condition).await.map(|written| assert!(matches!(written, Written::Conflict(_))))
         })
+    }
+
+    /// By a client that remembers no places.
+    fn at_unknown_places(&mut self, keys: &[Vec<u8>]) -> Result<(), StoreError> {
+        let client = self.client.client.clone();
+        let asked: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        // The first READ is one of a connection that has not read yet.
+        self.scene.world().block_on(get_all(&client, &asked))?;
+        self.at("get, place not known", async {
+            client.get(asked[0], &mut Vec::new()).await.map(|version| assert!(version.is_some()))
+        })?;
+        self.at("multi_get, places not known", get_all(&client, &asked))
     }
 
     fn at(&mut self, operation: &'static str, work: impl Future<Output = Result<(), StoreError>>) -> Result<(), StoreError> {
@@ -146,6 +156,13 @@ impl Look<'_> {
         });
         Ok(())
     }
+}
+
+async fn get_all(client: &Client, keys: &[&[u8]]) -> Result<(), StoreError> {
+    let mut values = Values::default();
+    client.multi_get(keys, &mut values).await?;
+    assert!((0..keys.len()).all(|index| values.get(index).is_some()), "all are there");
+    Ok(())
 }
 
 async fn fill(client: &Client, keys: &[Vec<u8>], value: &[u8]) -> Result<(), StoreError> {

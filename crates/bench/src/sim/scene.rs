@@ -12,7 +12,7 @@ use stonecast_fabric_sim::{MachineOptions, MediumCounts, Module, Process, Profil
 use stonecast_media::{
     Ddio, DeclaredPlatform, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions, ReceiveBuffers,
 };
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, Server, ServerOptions, StoreError};
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, Server, ServerOptions, StoreError};
 
 /// Where the server listens.
 const ADDRESS: &str = "sim:store";
@@ -105,13 +105,18 @@ impl Scene {
 
     /// A client on a machine of its own.
     pub fn connect(&self) -> Result<SceneClient, StoreError> {
+        self.connect_with(ClientOptions::default())
+    }
+
+    /// A client as `options` say, on a machine of its own.
+    pub fn connect_with(&self, options: ClientOptions) -> Result<SceneClient, StoreError> {
         let process = self.world.process(self.world.machine(MachineOptions::new(self.profile)));
         let meter = Rc::<Meter>::default();
         let client = self.world.block_on(async {
             loop {
                 let device = Rc::new(Observed::new(process.open_device(), meter.clone()));
                 let port = process.port_on(device, CLIENT_COMPLETIONS)?;
-                match Client::connect(port, process.runtime(), ADDRESS).await {
+                match Client::connect_with(options, port, process.runtime(), ADDRESS).await {
                     // It has not opened its pool yet.
                     Err(StoreError::Refused { .. }) if self.failure.borrow().is_none() => process.runtime().sleep(100_000).await,
                     outcome => return outcome,

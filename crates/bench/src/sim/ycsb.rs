@@ -15,7 +15,7 @@ use stonecast_base::{Nanoseconds, random_from_seed};
 use stonecast_fabric::Runtime;
 use stonecast_fabric_sim::Profile;
 use stonecast_media::MediaError;
-use stonecast_store_direct::{Client, StoreError, Values};
+use stonecast_store_direct::{Client, ClientOptions, StoreError, Values};
 use stonecast_workload::{KeyName, Sequence, SequenceOptions, ValuePool};
 
 use super::scene::{Scene, SceneClient, SceneOptions};
@@ -108,7 +108,8 @@ pub fn run(options: &SimYcsbOptions) -> Result<SimYcsbResult, SimYcsbError> {
         segment_size: SEGMENT_SIZE,
         seed: workload.data.seed,
     })?;
-    let clients = (0..workload.clients).map(|_| scene.connect()).collect::<Result<Vec<_>, _>>()?;
+    let client_options = ClientOptions { locations: workload.locations, ..ClientOptions::default() };
+    let clients = (0..workload.clients).map(|_| scene.connect_with(client_options)).collect::<Result<Vec<_>, _>>()?;
     load(&scene, &clients[0], workload)?;
     let sequence = Rc::new(Sequence::new(SequenceOptions {
         mix: workload.mix,
@@ -293,6 +294,7 @@ struct Measured {
 struct Snapshot {
     medium: stonecast_fabric_sim::MediumCounts,
     doorbells: u64,
+    locations: (u64, u64),
     busy_ns: Vec<Nanoseconds>,
 }
 
@@ -301,7 +303,9 @@ impl Snapshot {
         let doorbells = clients.iter().map(|client| client.counts().doorbells).sum();
         let busy = clients.iter().map(SceneClient::busy_ns);
         let busy_ns = std::iter::once(scene.server_busy_ns()).chain(busy).collect();
-        Self { medium: scene.medium_counts(), doorbells, busy_ns }
+        let counts = clients.iter().map(|client| client.client.location_counts());
+        let locations = counts.fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1));
+        Self { medium: scene.medium_counts(), doorbells, locations, busy_ns }
     }
 }
 
@@ -338,6 +342,8 @@ fn result_of(options: &SimYcsbOptions, scene: &Scene, measured: &Measured, befor
         server_cpu_ns_per_op: per_op(nodes[0].cpu_ns),
         client_cpu_ns_per_op: per_op(nodes[1..].iter().map(|node| node.cpu_ns).sum()),
         limit_ops_per_s: None,
+        location_hits: after.locations.0 - before.locations.0,
+        location_misses: after.locations.1 - before.locations.1,
     };
     SimYcsbResult {
         run,

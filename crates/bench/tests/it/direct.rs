@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use stonecast_bench::DataSet;
 use stonecast_bench::direct::{Amount, Limit, Order, Plan, Session, YcsbError, YcsbOptions, load, run};
+use stonecast_store_direct::limits::LOCATIONS;
 use stonecast_workload::{Distribution, KeyName, Mix, Sequence, SequenceOptions};
 
 use crate::server::ThreadServer;
@@ -22,6 +23,7 @@ const OPTIONS: YcsbOptions = YcsbOptions {
     batch: 1,
     amount: Amount::Operations(20_000),
     with_limit: true,
+    locations: LOCATIONS,
 };
 
 fn loaded(capacity: u64, data: DataSet) -> ThreadServer {

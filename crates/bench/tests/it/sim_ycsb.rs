@@ -6,6 +6,7 @@ use stonecast_bench::DataSet;
 use stonecast_bench::direct::{Amount, YcsbOptions};
 use stonecast_bench::sim::{SimYcsbOptions, SimYcsbResult, run};
 use stonecast_fabric_sim::Profile;
+use stonecast_store_direct::limits::LOCATIONS;
 use stonecast_workload::{Distribution, Mix};
 
 fn options(profile: Profile, mix: Mix) -> SimYcsbOptions {
@@ -18,6 +19,7 @@ fn options(profile: Profile, mix: Mix) -> SimYcsbOptions {
         batch: 1,
         amount: Amount::Operations(8000),
         with_limit: false,
+        locations: LOCATIONS,
     };
     SimYcsbOptions { workload, profile, capacity: 64 << 20 }
 }
@@ -43,8 +45,16 @@ fn two_runs_agree_to_the_last_digit_and_other_seeds_and_machines_do_not() {
 }
 
 #[test]
-fn reads_leave_server_and_medium_alone_and_take_two_trips() {
-    let result = measure(&options(Profile::MODERN, Mix::C));
+fn reads_leave_server_and_medium_alone_and_take_one_trip_where_the_place_is_known_else_two() {
+    let mut options = options(Profile::MODERN, Mix::C);
+    let result = measure(&options);
+    assert_eq!((result.nvm_bytes_written, result.media_bytes_written, result.run.errors), (0, 0, 0));
+    let share = result.run.location_hits as f64 / 8000.0;
+    assert!(share > 0.5 && result.run.location_hits + result.run.location_misses == 8000, "{result:?}");
+    assert!((result.round_trips_per_op - (2.0 - share)).abs() < 0.02, "{result:?}");
+    options.workload.locations = 0;
+    let result = measure(&options);
+    assert_eq!((result.run.location_hits, result.run.location_misses), (0, 8000));
     assert_eq!((result.nvm_bytes_written, result.media_bytes_written, result.run.errors), (0, 0, 0));
     assert!(result.run.server_cpu_ns_per_op < 1.0, "{result:?}");
     // A key that shares its bucket's fingerprint needs one more.
@@ -72,6 +82,7 @@ fn updates_take_one_trip_and_write_each_record_once() {
 fn figures_agree_with_each_other() {
     for profile in Profile::ALL {
         let mut options = options(profile, Mix::C);
+        options.workload.locations = 0;
         options.workload.amount = Amount::Time(Duration::from_millis(4));
         let result = measure(&options);
         let trip_ns = 2 * (2 * profile.nic_processing_ns + profile.wire_ns) + profile.pcie_read_ns;

@@ -10,7 +10,7 @@ use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric::Runtime;
 use stonecast_fabric_sim::{Fault, Process};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, Condition, Effect, StoreError, Token, Written};
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, Condition, Effect, StoreError, Token, Values, Written};
 
 use crate::direct::setup::Setup;
 use crate::history::{Answer, Call, Expected, History, OperationId};
@@ -20,6 +20,8 @@ use crate::violation::Violation;
 
 /// Where the server listens.
 pub(crate) const ADDRESS: &str = "sim:store";
+/// Keys that are read together, where they are.
+const READ_TOGETHER: usize = 3;
 /// Pause before a client that was refused tries again.
 const RETRY_NS: u64 = 200_000;
 
@@ -79,7 +81,8 @@ pub(crate) async fn live(work: Rc<Work>, process: Process, number: u32, seed: u6
     let unknown = Rc::new(RefCell::new(Vec::new()));
     while work.left.get() > 0 {
         let Ok(port) = process.port(CLIENT_COMPLETIONS) else { return };
-        match Client::connect(port, runtime.clone(), ADDRESS).await {
+        let options = ClientOptions { locations: work.setup.locations, ..ClientOptions::default() };
+        match Client::connect_with(options, port, runtime.clone(), ADDRESS).await {
             Ok(client) => {
                 let lanes = (0..work.setup.lanes).map(|lane| {
                     let (work, client, unknown) = (work.clone(), client.clone(), unknown.clone());
@@ -203,7 +206,11 @@ pub(crate) async fn execute(
     let mut bytes = Vec::new();
     match call {
         Call::Get => {
-            let Some(version) = client.get(name, &mut bytes).await? else { return Ok(Answer::Got(None)) };
+            let version = match work.setup.reads_in_batches {
+                true => get_among_others(work, client, key, &mut bytes).await?,
+                false => client.get(name, &mut bytes).await?,
+            };
+            let Some(version) = version else { return Ok(Answer::Got(None)) };
             let judged =
                 values::identify(key, &bytes).and_then(|value| values::judge(&work.history.borrow(), key, value).map(|()| value));
             Ok(match judged {
@@ -234,6 +241,26 @@ pub(crate) async fn execute(
         }
         Call::Delete => Ok(Answer::Removed(client.delete_with(token, name, Condition::None).await?.is_some())),
     }
+}
+
+/// Reads a key together with those after it, which are judged by their values alone.
+async fn get_among_others(work: &Work, client: &Client, key: u32, value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
+    let names: Vec<&[u8]> = work.keys.iter().cycle().skip(key as usize).take(READ_TOGETHER).map(Vec::as_slice).collect();
+    let mut values = Values::default();
+    client.multi_get(&names, &mut values).await?;
+    for (index, number) in (key..).enumerate().take(READ_TOGETHER).skip(1) {
+        if let Some((bytes, _)) = values.get(index) {
+            let other = number % work.keys.len() as u32;
+            let judged = values::identify(other, bytes);
+            _ = judged
+                .and_then(|value| values::judge(&work.history.borrow(), other, value))
+                .map_err(|violation| work.note(violation));
+        }
+    }
+    Ok(values.get(0).map(|(bytes, version)| {
+        value.extend_from_slice(bytes);
+        version
+    }))
 }
 
 fn pick_key(setup: &Setup, random: &mut Random) -> u32 {

@@ -5,6 +5,7 @@ use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric_sim::{Faults, Features, MachineOptions, Profile};
 use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, PoolOptions, ReceiveBuffers};
 use stonecast_store_direct::ClientPolicy;
+use stonecast_store_direct::limits::LOCATIONS;
 
 use crate::adjustment::Adjustment;
 use crate::direct::explorer::Effort;
@@ -29,6 +30,10 @@ pub(crate) struct Setup {
     /// Of a hundred operations, so many are gets, and so many deletes.
     pub gets_percent: u32,
     pub deletes_percent: u32,
+    /// Keys whose places each client remembers.
+    pub locations: usize,
+    /// Whether keys are read several at once.
+    pub reads_in_batches: bool,
     /// What goes wrong, and how often.
     pub faults: Faults,
     /// Moments at which to look at what a power cut would leave.
@@ -38,6 +43,9 @@ pub(crate) struct Setup {
 
 /// A class of faults is in a run with this chance, in a hundred.
 const SWARM_PERCENT: u32 = 30;
+
+/// Keys whose places clients remember: none, so few that they drive each other out, or all.
+const LOCATIONS_DRAWN: [usize; 4] = [0, 1, LOCATIONS, LOCATIONS];
 
 /// Smallest segments: recovery reads them whole.
 const SEGMENT_SIZE: u64 = 256 << 10;
@@ -50,6 +58,7 @@ impl Setup {
         let profile = Profile::ALL[random.random_range(0..Profile::ALL.len())];
         let segments = random.random_range(12..24);
         let faults = Faults::swarm(&mut random_from_seed(seed ^ 0x5741_524d), SWARM_PERCENT);
+        let locations = &mut random_from_seed(seed ^ 0x706c_6163);
         let truth = match faults.undeclared_ddio_flag {
             0 => platform,
             _ => DeclaredPlatform { ddio: Ddio::On, ..platform },
@@ -66,6 +75,8 @@ impl Setup {
             value_size_max: [64, 200, 1000, 9000][random.random_range(0..4)],
             gets_percent: random.random_range(20..70),
             deletes_percent: random.random_range(5..15),
+            locations: LOCATIONS_DRAWN[locations.random_range(0..LOCATIONS_DRAWN.len())],
+            reads_in_batches: locations.random_range(0..4) == 0,
             faults,
             crash_points: 10,
             effort: Effort { states: 40, states_again: 4, cut_percent: faults.recovery_crashes_percent.max(10) },
@@ -142,6 +153,7 @@ impl Setup {
             ("clients are", format!("{:?}", self.policy)),
             ("segments", format!("{} of {} KiB", self.pool.capacity / self.pool.segment_size, self.pool.segment_size >> 10)),
             ("longest value", format!("{} bytes", self.value_size_max)),
+            ("places remembered", self.locations.to_string()),
             ("what goes wrong", self.faults.enabled().join(", ")),
             ("gets, deletes", format!("{} %, {} %", self.gets_percent, self.deletes_percent)),
         ]

@@ -83,6 +83,7 @@ fn options_of(flags: &Ycsb, default_seconds: f64) -> Result<YcsbOptions, Failure
         in_flight: flags.in_flight,
         batch: flags.batch,
         amount: flags.ops.map_or(Amount::Time(seconds), Amount::Operations),
+        locations: flags.locations as usize,
         with_limit: flags.fabric == Fabric::SharedMemory,
     })
 }
@@ -145,6 +146,14 @@ fn clean_up_on_signals(pool: PathBuf) -> Result<(), Failure> {
     Ok(())
 }
 
+/// How many keys were read in one round trip, because the client remembered their places.
+fn places(result: &YcsbResult) -> String {
+    match result.location_hits + result.location_misses {
+        0 => "nothing was read".to_owned(),
+        all => format!("{:.1} % of the keys read", 100.0 * result.location_hits as f64 / all as f64),
+    }
+}
+
 pub(super) fn rows(result: &YcsbResult) -> Vec<(&'static str, String)> {
     let microseconds = |nanoseconds: u64| format!("{:.2} us", nanoseconds as f64 / 1000.0);
     let of_limit = |limit: f64| format!("{limit:.0} operations/s, reached {:.2} of it", result.ops_per_s / limit);
@@ -158,6 +167,7 @@ pub(super) fn rows(result: &YcsbResult) -> Vec<(&'static str, String)> {
         ("latency p99.9", microseconds(result.p999_ns)),
         ("server CPU", format!("{:.0} ns each operation", result.server_cpu_ns_per_op)),
         ("client CPU", format!("{:.0} ns each operation", result.client_cpu_ns_per_op)),
+        ("places known", places(result)),
         ("bare loop", result.limit_ops_per_s.map_or("not measured for such values".to_owned(), of_limit)),
     ]
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::{Place, Server, stonecast};
 
-const FIELDS: [&str; 16] = [
+const FIELDS: [&str; 18] = [
     "workload",
     "fabric",
     "clients",
@@ -21,6 +21,8 @@ const FIELDS: [&str; 16] = [
     "server_cpu_ns_per_op",
     "client_cpu_ns_per_op",
     "limit_ops_per_s",
+    "location_hits",
+    "location_misses",
 ];
 
 #[test]
@@ -79,7 +81,7 @@ fn between_simulated_machines_two_runs_print_the_same_bytes() {
         assert!(result["round_trips_per_op"].as_f64() > Some(1.0) && result["nvm_bytes_written"].as_u64() > Some(0), "{result}");
     }
     let table = stonecast(["bench", "ycsb", "--fabric", "sim:modern", "--keys", "100", "--ops", "500"]);
-    for part in ["throughput ", "latency p99 ", "CPU ", "NVM written ", "write amplification ", "round trips "] {
+    for part in ["throughput ", "latency p99 ", "CPU ", "NVM written ", "write amplification ", "round trips ", "places known "] {
         assert!(table.text().contains(part), "{part} in {}", table.text());
     }
     stonecast(["bench", "ycsb", "--fabric", "sim:abacus"]).refusal(2);

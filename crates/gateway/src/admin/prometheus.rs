@@ -182,6 +182,8 @@ impl Snapshot {
             sheet,
         )?;
         let labels = paths.map(|(path, _)| [("path", path.name())]);
+        let rows = [0, 1].map(|index| (&labels[index][..], paths[index].1.location_hits));
+        sheet.family("location_hits", "Keys read by their remembered places.", MetricType::Counter, &rows)?;
         let rows = [0, 1].map(|index| (&labels[index][..], paths[index].1.round_trips));
         sheet.family("round_trips", "Round trips of the fabric.", MetricType::Counter, &rows)?;
         let rows = [0, 1].map(|index| (&labels[index][..], paths[index].1.clients));

@@ -18,9 +18,9 @@ use stonecast_fabric::{
 };
 use zerocopy::IntoBytes as _;
 
-use super::{Client, Extents, Inner, Meter, Pending, Turns, receive_request};
+use super::{Client, Extents, Inner, Locations, Meter, Pending, Turns, receive_request};
 use crate::error::StoreError;
-use crate::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, STAGING_SIZE};
+use crate::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, LOCATIONS, STAGING_SIZE};
 use crate::metrics::ClientPath;
 use crate::protocol::{Accesses, Hello, Welcome};
 
@@ -28,6 +28,22 @@ use crate::protocol::{Accesses, Hello, Welcome};
 /// waits for a batch; a minute covers the slowest sync.
 const RNR_RETRY_COUNT: u32 = 60_000;
 const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
+
+/// How a client connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientOptions {
+    /// Under which path the server counts what it does.
+    pub path: ClientPath,
+    /// Keys whose places in the log it remembers, so that reading one takes one round trip: 16 bytes of the client's memory
+    /// for each, the number rounded up to a power of two. 0: none.
+    pub locations: usize,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self { path: ClientPath::OneSided, locations: LOCATIONS }
+    }
+}
 
 /// What a client has made on its device. Undone when dropped.
 pub(super) struct Made {
@@ -91,7 +107,7 @@ impl Drop for Made {
 impl Client {
     /// Connects to the server at `address`. The port must not be used for anything else as long as the client lives.
     pub async fn connect(port: Rc<Port>, runtime: Rc<dyn Runtime>, address: &str) -> Result<Self, StoreError> {
-        Self::connect_as(ClientPath::OneSided, port, runtime, address).await
+        Self::connect_with(ClientOptions::default(), port, runtime, address).await
     }
 
     /// Like `connect`; what this client does is counted under `path`.
@@ -101,9 +117,19 @@ impl Client {
         runtime: Rc<dyn Runtime>,
         address: &str,
     ) -> Result<Self, StoreError> {
+        Self::connect_with(ClientOptions { path, ..ClientOptions::default() }, port, runtime, address).await
+    }
+
+    /// Like `connect`, as `options` say.
+    pub async fn connect_with(
+        options: ClientOptions,
+        port: Rc<Port>,
+        runtime: Rc<dyn Runtime>,
+        address: &str,
+    ) -> Result<Self, StoreError> {
         let made = Made::new(port.clone())?;
         let qp = made.qp.expect("just made");
-        port.device().connect(qp, address, Hello::new(path).as_bytes())?;
+        port.device().connect(qp, address, Hello::new(options.path).as_bytes())?;
         let welcome = welcome(&port, qp, address).await?;
         // A copying client's ring is the server's staging memory, mirrored here.
         let ring_size = match u64::from(welcome.staging_size.get()) {
@@ -119,6 +145,7 @@ impl Client {
             adopting: Turns::default(),
             index_in_use: RefCell::default(),
             scratch: RefCell::default(),
+            locations: Locations::new(options.locations),
             pending: RefCell::new(Pending::new(ring_size)),
             extents: RefCell::new(Extents::new(&welcome)),
             turns: Turns::default(),

@@ -56,6 +56,11 @@ impl Extents {
         }
     }
 
+    /// Whether records go to staging memory, so that this client does not know their final places.
+    pub fn copies(&self) -> bool {
+        self.copies
+    }
+
     /// Takes note of where log and staging memory are. Before the first record is placed.
     pub fn open(&mut self, access: &Accesses) {
         self.staging = RemoteAddress { address: access.staging_address, rkey: Rkey(access.staging_rkey) };

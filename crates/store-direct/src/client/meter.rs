@@ -23,6 +23,8 @@ pub(super) struct Meter {
     reads: Cell<u64>,
     read_bytes: Cell<u64>,
     round_trips: Cell<u64>,
+    /// Of the counts of remembered places, what was reported.
+    locations_reported: Cell<(u64, u64)>,
     /// Times alone; the counts are above, where adding is cheaper.
     times: RefCell<Report>,
     reported_at: Cell<Nanoseconds>,
@@ -52,10 +54,13 @@ impl Meter {
         self.round_trips.set(self.round_trips.get() + 1);
     }
 
-    /// What there is to report; nothing is left.
-    fn take(&self) -> Report {
+    /// What there is to report; nothing is left. `locations`: keys that were read by their remembered places, and others.
+    fn take(&self, locations: (u64, u64)) -> Report {
         self.calls_reported.set(self.calls.get());
+        let reported = self.locations_reported.replace(locations);
         Report {
+            location_hits: locations.0 - reported.0,
+            location_misses: locations.1 - reported.1,
             reads: self.reads.take(),
             read_bytes: self.read_bytes.take(),
             round_trips: self.round_trips.take(),
@@ -107,7 +112,7 @@ impl Inner {
             return Ok(());
         }
         self.meter.reported_at.set(self.runtime.now());
-        let bytes = self.meter.take().encode();
+        let bytes = self.meter.take(self.locations.counts()).encode();
         match self.request(Request::Report(&bytes)).await? {
             Answer::Verdict { verdict: Verdict::Done, .. } => Ok(()),
             _ => Err(StoreError::Protocol { what: "the server does not take a client's report" }),
@@ -116,6 +121,11 @@ impl Inner {
 }
 
 impl Client {
+    /// Keys that this client has read by their remembered places, in one round trip, and keys that it has read otherwise.
+    pub fn location_counts(&self) -> (u64, u64) {
+        self.inner.locations.counts()
+    }
+
     /// Tells the server what this client has done since it did so last. It does so by itself while it is busy, and when it
     /// is closed; this is for clients that pause.
     pub async fn report(&self) -> Result<(), StoreError> {

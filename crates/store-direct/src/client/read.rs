@@ -1,18 +1,25 @@
-//! Reading: bucket, then record, both by one-sided READ. The server's CPU takes no part.
+//! Reading: bucket and record, both by one-sided READ. The server's CPU takes no part.
+//!
+//! ```text
+//!   place remembered    record, bucket -> the bucket has the word?  done          one round trip
+//!                                      -> it has another one:       record        two
+//!   place not known     bucket -> record                                          two
+//! ```
 //!
 //! What a READ brings may be old or in the middle of a change, so nothing is believed before it is checked: a record must
 //! carry the tag of its position, the generation that the word names, and the key. A word is stored after what it points
 //! to is durable, and a record does not change while a word points to it, so a record that does not check means that the
-//! word is old (read it again) or the record is damaged (the word has not changed).
+//! word is old (read it again) or the record is damaged (the word has not changed). A remembered place says which record
+//! to fetch together with the bucket; that it is the key's is said by the bucket alone, which is read in the same batch.
+//! Why this is linearizable in whatever order the two are read: `docs/design/0017`.
 
-use std::ops::Range;
 use std::rc::Rc;
 
-use smallvec::SmallVec;
 use stonecast_base::{Corruption, LINE_SIZE, mutant};
 use stonecast_fabric::{Access, LocalSpan, ReadInto, RemoteAddress, Rkey, Status};
 use stonecast_log::{Condition, RECORD_HEADER_SIZE, RecordHeader, check_read};
 
+use super::locations::{DISTANCE_MAX, Location};
 use super::meter::Call;
 use super::write::check_key;
 use super::{Client, Inner};
@@ -24,6 +31,20 @@ use crate::word::{KeyHash, Word};
 
 /// Bytes of a piece of memory that READs land in where the provider cannot read into place; also the longest such READ.
 const SCRATCH_SIZE: u64 = 64 << 10;
+
+/// Bytes of the buckets that a remembered place is checked by, at most.
+const CHECKED_SIZE: usize = (1 + DISTANCE_MAX as usize) * LINE_SIZE;
+
+/// The home bucket of a key, read in this call from the index with this number.
+type Home = (u32, [u8; LINE_SIZE]);
+
+/// What a remembered place led to.
+enum Recalled {
+    /// The key's version; its value is in the buffer.
+    Found(u64),
+    /// It is not the key's place any more, or the record has to be judged anew. Here is the bucket, if it counts.
+    Stale(Option<Home>),
+}
 
 /// What a word led to.
 enum Fetched {
@@ -46,31 +67,6 @@ enum Looked {
     Moved(u32),
 }
 
-/// Values of [`Client::multi_get`]. Reuse one to save allocations.
-#[derive(Default)]
-pub struct Values {
-    bytes: Vec<u8>,
-    buckets: Vec<u8>,
-    found: Vec<Option<(Range<usize>, u64)>>,
-}
-
-impl Values {
-    /// Number of keys asked for.
-    pub fn len(&self) -> usize {
-        self.found.len()
-    }
-
-    /// Whether nothing was asked for.
-    pub fn is_empty(&self) -> bool {
-        self.found.is_empty()
-    }
-
-    /// Value and version of the `index`-th key; `None` if it is absent.
-    pub fn get(&self, index: usize) -> Option<(&[u8], u64)> {
-        self.found[index].as_ref().map(|(range, version)| (&self.bytes[range.clone()], *version))
-    }
-}
-
 impl Client {
     /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent (then `value` holds
     /// nothing of meaning). What is returned is durable, and was the key's value at some moment during the call.
@@ -81,100 +77,52 @@ impl Client {
         result
     }
 
-    async fn find(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
+    pub(super) async fn find(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
         check_key(key)?;
         let inner = &*self.inner;
         inner.check_open()?;
         let hash = KeyHash::of(inner.format.tag_key, key);
+        let mut home = None;
+        if let Some(location) = inner.locations.find(hash) {
+            match inner.recall(location, hash, key, value).await? {
+                Recalled::Found(version) => {
+                    inner.locations.count(true);
+                    return Ok(Some(version));
+                }
+                Recalled::Stale(read) => home = read,
+            }
+        }
+        inner.locations.count(false);
+        self.find_from(home, hash, key, value).await
+    }
+
+    /// Looks a key up in the index; `home`: its home bucket, if that was read in this call.
+    pub(super) async fn find_from(
+        &self,
+        mut home: Option<Home>,
+        hash: KeyHash,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Option<u64>, StoreError> {
+        let inner = &*self.inner;
         let mut last_fault = None;
         for _ in 0..READ_RETRIES_MAX {
-            match inner.look_up(hash, key, value, &mut last_fault).await? {
+            match inner.look_up(home.take(), hash, key, value, &mut last_fault).await? {
                 Looked::Found(version) => return Ok(Some(version)),
-                Looked::Absent => return Ok(None),
+                Looked::Absent => {
+                    inner.locations.forget(hash);
+                    return Ok(None);
+                }
                 Looked::Changed => {}
                 Looked::Moved(table) => self.inner.adopt_index(table).await?,
             }
         }
         Err(StoreError::Protocol { what: "a record keeps changing while it is read" })
     }
-
-    /// Reads the values of `keys`, all with two doorbells. Each key is read as by `get`; together they are no snapshot.
-    pub async fn multi_get(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
-        let start = self.inner.begin_call();
-        let result = self.find_all(keys, values).await;
-        self.inner.end_call(Call::Read(keys.len()), start);
-        result
-    }
-
-    async fn find_all(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
-        let inner = &*self.inner;
-        inner.check_open()?;
-        keys.iter().try_for_each(|key| check_key(key))?;
-        let hashes: SmallVec<[KeyHash; 32]> = keys.iter().map(|key| KeyHash::of(inner.format.tag_key, key)).collect();
-        let access = inner.access.get();
-        values.found.clear();
-        values.buckets.resize(keys.len() * LINE_SIZE, 0);
-        let mut reads: SmallVec<[ReadInto<'_>; 32]> = hashes
-            .iter()
-            .zip(values.buckets.chunks_exact_mut(LINE_SIZE))
-            .map(|(hash, into)| ReadInto { remote: inner.index_address(hash.bucket(access.index_bits)), into })
-            .collect();
-        inner.read(&mut reads).await?;
-        drop(reads);
-        // The first word that may be the key's; a key that is not behind it is looked up alone.
-        // So is one whose bucket has moved.
-        let words: SmallVec<[Option<Word>; 32]> = hashes
-            .iter()
-            .zip(values.buckets.chunks_exact(LINE_SIZE))
-            .map(|(&hash, bucket)| words_of(bucket).find(|word| word.matches(hash) && control(bucket) & MOVED == 0))
-            .collect();
-        let sizes: SmallVec<[usize; 32]> = words.iter().map(|word| word.map_or(0, |word| inner.first_read_size(word))).collect();
-        let total: usize = sizes.iter().sum();
-        values.bytes.resize(total, 0);
-        let mut rest = values.bytes.as_mut_slice();
-        let mut reads: SmallVec<[ReadInto<'_>; 32]> = SmallVec::new();
-        for (word, &size) in words.iter().zip(&sizes) {
-            let (into, tail) = std::mem::take(&mut rest).split_at_mut(size);
-            rest = tail;
-            if let Some(word) = word.filter(|_| size > 0) {
-                reads.push(ReadInto { remote: inner.log_address(word.position()), into });
-            }
-        }
-        inner.read(&mut reads).await?;
-        drop(reads);
-        let mut start = 0;
-        let mut alone = Vec::new();
-        for (index, ((word, &size), key)) in words.iter().zip(&sizes).zip(keys).enumerate() {
-            let bytes = &values.bytes[start..start + size];
-            let record = word.and_then(|word| check_read(&inner.format, word.position(), word.generation_low(), bytes).ok());
-            let control = control(&values.buckets[index * LINE_SIZE..]);
-            values.found.push(match record {
-                Some(record) if record.key == *key && record.header.sequence() != 0 => {
-                    let value = start + RECORD_HEADER_SIZE + key.len();
-                    Some((value..value + record.value.len(), record.header.sequence()))
-                }
-                None if word.is_none() && control == 0 => None,
-                _ => {
-                    alone.push(index);
-                    None
-                }
-            });
-            start += size;
-        }
-        for index in alone {
-            let mut value = Vec::new();
-            if let Some(version) = self.find(keys[index], &mut value).await? {
-                let start = values.bytes.len();
-                values.bytes.extend_from_slice(&value);
-                values.found[index] = Some((start..values.bytes.len(), version));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The words of a bucket, without the control word.
-fn words_of(bucket: &[u8]) -> impl Iterator<Item = Word> {
+pub(super) fn words_of(bucket: &[u8]) -> impl Iterator<Item = Word> {
     bucket.as_chunks::<8>().0.iter().take(BUCKET_WORDS as usize).map(|bytes| Word(u64::from_le_bytes(*bytes)))
 }
 
@@ -186,9 +134,41 @@ pub(super) fn control(bucket: &[u8]) -> u64 {
 }
 
 impl Inner {
+    /// Reads the record at a remembered place and, with the same doorbell, the bucket that says whether that counts.
+    async fn recall(&self, location: Location, hash: KeyHash, key: &[u8], value: &mut Vec<u8>) -> Result<Recalled, StoreError> {
+        let access = self.access.get();
+        let Location { word, distance } = location;
+        let home = hash.bucket(access.index_bits);
+        let size = self.first_read_size(word);
+        // At the end of the index the next bucket is the first: seldom enough to look it up.
+        if size == 0 || home + distance >= 1 << access.index_bits {
+            return Ok(Recalled::Stale(None));
+        }
+        value.resize(size, 0);
+        let mut buckets = [0; CHECKED_SIZE];
+        let buckets = &mut buckets[..(1 + distance as usize) * LINE_SIZE];
+        self.read(&mut [
+            ReadInto { remote: self.log_address(word.position()), into: value },
+            ReadInto { remote: self.index_address(home), into: buckets },
+        ])
+        .await?;
+        let (lines, _) = buckets.as_chunks::<LINE_SIZE>();
+        if self.access.get().table != access.table || lines.iter().any(|line| control(line) & MOVED != 0) {
+            return Ok(Recalled::Stale(None));
+        }
+        let is_there = words_of(&lines[distance as usize]).any(|now| now == word);
+        if (is_there || mutant!(LocationTrusted))
+            && let Fetched::Found(version) = self.judge(word, key, value).await?
+        {
+            return Ok(Recalled::Found(version));
+        }
+        Ok(Recalled::Stale(Some((access.table, lines[0]))))
+    }
+
     /// One look-up.
     async fn look_up(
         &self,
+        first: Option<Home>,
         hash: KeyHash,
         key: &[u8],
         value: &mut Vec<u8>,
@@ -196,17 +176,27 @@ impl Inner {
     ) -> Result<Looked, StoreError> {
         let access = self.access.get();
         let home = hash.bucket(access.index_bits);
+        let mut first = first.filter(|(table, _)| *table == access.table).map(|(_, line)| line);
         let mut bucket = home;
         loop {
-            let mut line = [0; LINE_SIZE];
-            self.read(&mut [ReadInto { remote: self.index_address(bucket), into: &mut line }]).await?;
+            let line = match first.take() {
+                Some(line) => line,
+                None => {
+                    let mut line = [0; LINE_SIZE];
+                    self.read(&mut [ReadInto { remote: self.index_address(bucket), into: &mut line }]).await?;
+                    line
+                }
+            };
             let control = control(&line);
             if control & MOVED != 0 || self.access.get().table != access.table {
                 return Ok(Looked::Moved(access.table));
             }
             for word in words_of(&line).filter(|word| word.matches(hash)) {
                 match self.fetch(word, key, value).await? {
-                    Fetched::Found(version) => return Ok(Looked::Found(version)),
+                    Fetched::Found(version) => {
+                        self.locations.learn(hash, Location { word, distance: bucket.wrapping_sub(home) });
+                        return Ok(Looked::Found(version));
+                    }
                     Fetched::OtherKey => {}
                     // Seen twice in a row behind an unchanged word, it is no race.
                     Fetched::Fault(_) if mutant!(ReaderRepairs) => {
@@ -235,6 +225,14 @@ impl Inner {
         }
         value.resize(size, 0);
         self.read(&mut [ReadInto { remote: self.log_address(word.position()), into: value }]).await?;
+        self.judge(word, key, value).await
+    }
+
+    /// What the bytes of the first READ behind `word` are, which lie in `value`. The rest of a long record is read; if it is
+    /// the key's, its value is left in `value`.
+    #[inline]
+    async fn judge(&self, word: Word, key: &[u8], value: &mut Vec<u8>) -> Result<Fetched, StoreError> {
+        let size = value.len();
         if let Some(whole) = self.longer(word, value) {
             value.resize(whole, 0);
             let (position, rest) = (word.position() + size as u64, &mut value[size..]);

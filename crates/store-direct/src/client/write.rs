@@ -15,6 +15,7 @@ use super::pending::{Ended, Ticket};
 use super::{Client, Inner};
 use crate::error::StoreError;
 use crate::protocol::{Answer, Release, Request, Verdict, immediate};
+use crate::word::{KeyHash, Word};
 
 /// How a conditional write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +109,10 @@ impl Client {
         check_key(key)?;
         for _ in 0..BUSY_RETRIES_MAX {
             match self.inner.request(Request::Delete { condition, token, key }).await? {
-                Answer::Verdict { verdict: Verdict::Done, version } => return Ok(Some(Written::Done(version))),
+                Answer::Verdict { verdict: Verdict::Done, version } => {
+                    self.inner.locations.forget(KeyHash::of(self.inner.format.tag_key, key));
+                    return Ok(Some(Written::Done(version)));
+                }
                 Answer::Verdict { verdict: Verdict::Absent, .. } => return Ok(None),
                 Answer::Verdict { verdict: Verdict::Conflict, version } => {
                     return Ok(Some(Written::Conflict((version != 0).then_some(version))));
@@ -183,7 +187,13 @@ impl Inner {
                 self.lease_ahead();
             }
             return match (Answered { inner: self, ticket }).await {
-                Ok(Answer::Verdict { verdict, version }) => Ok((verdict, version)),
+                Ok(Answer::Verdict { verdict, version }) => {
+                    if verdict == Verdict::Done && !self.extents.borrow().copies() {
+                        let hash = KeyHash::of(self.format.tag_key, draft.key);
+                        self.locations.learn_written(hash, Word::new(spot.position, spot.generation, hash, size));
+                    }
+                    Ok((verdict, version))
+                }
                 Ok(_) => Err(StoreError::Protocol { what: "the answer to a put is no verdict" }),
                 Err(Ended) => Err(StoreError::Disconnected { unknown: true }),
             };

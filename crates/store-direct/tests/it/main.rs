@@ -8,6 +8,7 @@ mod fencing;
 mod full_disk;
 mod growing;
 mod hostile_server;
+mod locations;
 #[path = "../../../fabric/tests/it/loopback/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the stories need only a part of the reference provider")]
 mod loopback;

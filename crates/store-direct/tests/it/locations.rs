@@ -1,0 +1,152 @@
+//! Reads by remembered places: they take one round trip, and are never wrong however old the memory is.
+
+use stonecast_store_direct::{Client, ClientOptions, ClientPolicy, ServerOptions, Values};
+
+use crate::fabric::on_every_provider;
+use crate::world::{World, key};
+
+async fn client_of(world: &World, locations: usize) -> Client {
+    let (port, runtime) = world.port();
+    let options = ClientOptions { locations, ..ClientOptions::default() };
+    Client::connect_with(options, port, runtime, &world.address()).await.unwrap()
+}
+
+/// Reads by `get` and by `multi_get`, which must agree.
+async fn read(client: &Client, key: &[u8]) -> Option<Vec<u8>> {
+    let (mut value, mut values) = (Vec::new(), Values::default());
+    let version = client.get(key, &mut value).await.unwrap();
+    client.multi_get(&[key], &mut values).await.unwrap();
+    assert_eq!(values.get(0), version.map(|version| (&*value, version)));
+    version.map(|_| value)
+}
+
+/// Needs the word of the bucket: a client that believes its memory alone reads what was overwritten or deleted.
+#[test]
+fn what_others_wrote_and_deleted_is_seen_whatever_a_client_remembers() {
+    on_every_provider(|| {
+        World::default().run(async |world| {
+            let (reader, writer) = (world.client().await, world.client().await);
+            writer.put(b"a", b"one").await.unwrap();
+            assert_eq!(read(&reader, b"a").await.as_deref(), Some(&b"one"[..]));
+            assert_eq!(reader.location_counts(), (1, 1), "the second read knows the place");
+            for n in 0..20u64 {
+                writer.put(b"a", &n.to_be_bytes()).await.unwrap();
+                assert_eq!(read(&reader, b"a").await, Some(n.to_be_bytes().to_vec()));
+                let (hits, misses) = reader.location_counts();
+                assert_eq!((hits, misses), (n + 2, n + 2), "one read finds the new place, the other knows it");
+            }
+            assert!(writer.delete(b"a").await.unwrap());
+            assert_eq!(read(&reader, b"a").await, None);
+            writer.put(b"a", b"again").await.unwrap();
+            assert_eq!(read(&reader, b"a").await.as_deref(), Some(&b"again"[..]));
+        });
+    });
+}
+
+/// Needs what a put learns: the first read of a key after it is a hit. A client that copies does not know the final place.
+#[test]
+fn who_wrote_a_key_knows_its_place() {
+    on_every_provider(|| {
+        for (clients, hits) in [(ClientPolicy::Trusted, 50), (ClientPolicy::Copying, 0)] {
+            World { options: ServerOptions { clients, ..ServerOptions::default() }, ..World::default() }.run(async |world| {
+                let client = world.client().await;
+                let mut value = Vec::new();
+                for n in 0..50 {
+                    client.put(&key(n), &n.to_be_bytes()).await.unwrap();
+                }
+                for n in 0..50 {
+                    assert!(client.get(&key(n), &mut value).await.unwrap().is_some());
+                    assert_eq!(value, n.to_be_bytes());
+                }
+                assert_eq!(client.location_counts(), (hits, 50 - hits));
+            });
+        }
+    });
+}
+
+/// Needs the look at the mark in the bucket that a remembered place is checked by: the old index still has the word of the
+/// old version, and its record is whole.
+#[test]
+fn an_index_that_has_moved_confirms_no_place() {
+    on_every_provider(|| {
+        World::default().run(async |world| {
+            for together in [false, true] {
+                let (reader, writer) = (world.client().await, world.client().await);
+                let asked = key(1_000_000);
+                writer.put(&asked, b"old").await.unwrap();
+                assert_eq!(read(&reader, &asked).await.as_deref(), Some(&b"old"[..]));
+                let before = writer.stat().await.unwrap();
+                let mut n = before.keys;
+                while writer.stat().await.unwrap().index_growths == before.index_growths {
+                    writer.put(&key(n), b"").await.unwrap();
+                    n += 1;
+                }
+                writer.put(&asked, b"new").await.unwrap();
+                let (mut value, mut values) = (Vec::new(), Values::default());
+                match together {
+                    true => {
+                        reader.multi_get(&[&asked], &mut values).await.unwrap();
+                        assert_eq!(values.get(0).map(|(value, _)| value), Some(&b"new"[..]));
+                    }
+                    false => {
+                        reader.get(&asked, &mut value).await.unwrap();
+                        assert_eq!(value, b"new");
+                    }
+                }
+            }
+        });
+    });
+}
+
+/// Needs the distance: keys that a full home bucket sent on are read in one round trip, too.
+#[test]
+fn keys_beside_their_home_buckets_are_remembered() {
+    on_every_provider(|| {
+        World::default().run(async |world| {
+            const KEYS: u64 = 300;
+            let (reader, writer) = (world.client().await, world.client().await);
+            for n in 0..KEYS {
+                writer.put(&key(n), &n.to_be_bytes()).await.unwrap();
+            }
+            for _ in 0..2 {
+                for n in 0..KEYS {
+                    assert_eq!(reader.get(&key(n), &mut Vec::new()).await.unwrap(), Some(n + 1));
+                }
+            }
+            let (hits, misses) = reader.location_counts();
+            assert!(hits >= KEYS - 3 && hits + misses == 2 * KEYS, "{hits} of the second {KEYS}");
+        });
+    });
+}
+
+/// Needs the bound of the table, and that what falls out of it costs a round trip and nothing else.
+#[test]
+fn a_client_that_remembers_few_places_or_none_reads_the_same() {
+    on_every_provider(|| {
+        World::default().run(async |world| {
+            let clients = [client_of(world, 0).await, client_of(world, 1).await, client_of(world, 64).await];
+            for n in 0..500u64 {
+                clients[n as usize % 3].put(&key(n), &n.to_be_bytes()).await.unwrap();
+            }
+            let keys: Vec<Vec<u8>> = (0..600).map(key).collect();
+            let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            let mut values = Values::default();
+            for client in &clients {
+                for n in 0..600u64 {
+                    let there = (n < 500).then(|| n.to_be_bytes().to_vec());
+                    assert_eq!(read(client, keys[n as usize]).await, there);
+                }
+                client.multi_get(&keys, &mut values).await.unwrap();
+                for n in 0..600u64 {
+                    assert_eq!(
+                        values.get(n as usize).map(|(value, _)| value.to_vec()),
+                        (n < 500).then(|| n.to_be_bytes().into())
+                    );
+                }
+                let (hits, misses) = client.location_counts();
+                assert_eq!(hits + misses, 600 * 3, "each key read is one or the other");
+            }
+            assert_eq!(clients[0].location_counts().0, 0);
+        });
+    });
+}
