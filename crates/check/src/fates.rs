@@ -10,6 +10,8 @@
 //!   one line alone                               what an early eviction leaves
 //!   random combinations, for the rest
 //! ```
+//!
+//! A state that is the same as an earlier one to who looks costs nothing and does not count.
 
 use rand::RngExt as _;
 use stonecast_base::Random;
@@ -18,9 +20,23 @@ use stonecast_fabric_sim::{Fate, Wreck};
 /// How many states to look at, at most. The bound of exhaustive search: twelve lines with two fates each.
 pub const EXHAUSTIVE_MAX: u64 = 4096;
 
-/// Calls `look` with combinations of fates of the undecided units of `wreck`, at most `limit`, until it says stop.
-/// Returns how many there were.
-pub fn each(wreck: &Wreck, limit: u64, random: &mut Random, look: &mut dyn FnMut(&[Fate]) -> bool) -> u64 {
+/// What came of looking at a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// It was looked at.
+    New,
+    /// It is the same as one that was looked at before.
+    Known,
+    /// It was looked at, and no more shall be.
+    Enough,
+}
+
+/// Random combinations that may turn out to be known, for each that is new, before no more are tried.
+const TRIES_FOR_EACH: u64 = 8;
+
+/// Calls `look` with combinations of fates of the undecided units of `wreck`, until `limit` were looked at, or enough.
+/// Returns how many were.
+pub fn each(wreck: &Wreck, limit: u64, random: &mut Random, look: &mut dyn FnMut(&[Fate]) -> Look) -> u64 {
     let options: Vec<Vec<Fate>> = (0..wreck.undecided()).map(|unit| fates_of(wreck, unit)).collect();
     let combinations = options.iter().try_fold(1u64, |product, fates| product.checked_mul(fates.len() as u64));
     let mut states = States { limit, count: 0, stopped: false, look };
@@ -62,7 +78,7 @@ struct States<'a> {
     limit: u64,
     count: u64,
     stopped: bool,
-    look: &'a mut dyn FnMut(&[Fate]) -> bool,
+    look: &'a mut dyn FnMut(&[Fate]) -> Look,
 }
 
 impl States<'_> {
@@ -71,8 +87,9 @@ impl States<'_> {
         if self.stopped || self.count == self.limit {
             return false;
         }
-        self.count += 1;
-        self.stopped = !(self.look)(fates);
+        let outcome = (self.look)(fates);
+        self.count += u64::from(outcome != Look::Known);
+        self.stopped = outcome == Look::Enough;
         !self.stopped
     }
 
@@ -126,7 +143,11 @@ impl States<'_> {
                 self.look(&with(&everything, &[(first, Fate::default()), (second, Fate::default())]));
             }
         }
-        while self.count < self.limit && !self.stopped {
+        let tries = self.limit.saturating_sub(self.count).saturating_mul(TRIES_FOR_EACH);
+        for _ in 0..tries {
+            if self.count >= self.limit || self.stopped {
+                return;
+            }
             let fates: Vec<Fate> = options.iter().map(|fates| fates[random.random_range(0..fates.len())]).collect();
             self.look(&fates);
         }
@@ -161,7 +182,7 @@ mod tests {
         let mut seen = BTreeSet::new();
         let count = each(wreck, limit, &mut stonecast_base::random_from_seed(1), &mut |fates| {
             seen.insert(fates.to_vec());
-            true
+            Look::New
         });
         (count, seen)
     }
@@ -198,9 +219,23 @@ mod tests {
         let mut count = 0;
         each(&lines, 100, &mut stonecast_base::random_from_seed(1), &mut |_| {
             count += 1;
-            count < 3
+            if count < 3 { Look::New } else { Look::Enough }
         });
         assert_eq!(count, 3);
+    }
+
+    /// Needs the bound of tries: without it a search for states that are not there goes on for ever.
+    #[test]
+    fn known_states_do_not_count_and_a_search_for_new_ones_ends() {
+        let bytes = [7; 64];
+        let stores: Vec<(u64, &[u8])> = (0..40).map(|line| (line * 64, &bytes[..])).collect();
+        let mut kinds = BTreeSet::new();
+        let count = each(&wreck(&stores), 100, &mut stonecast_base::random_from_seed(1), &mut |fates| {
+            // Only the first two lines matter.
+            if kinds.insert(fates[..2].to_vec()) { Look::New } else { Look::Known }
+        });
+        assert_eq!(count, kinds.len() as u64);
+        assert!(count >= 4 && count < 100, "{count}");
     }
 
     #[test]

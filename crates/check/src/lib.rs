@@ -7,7 +7,7 @@
 //!       mishaps, visitors   what happens to them             direct/{mishaps,visitors,raw}.rs
 //!       progress            healed, everybody gets on        direct/progress.rs
 //!       damage              a medium that breaks its word    direct/damage.rs
-//!       explorer   power cut at a moment -> states           direct/explorer.rs  fates.rs
+//!       explorer   power cut at a moment -> states           direct/explorer.rs  fates.rs  known.rs
 //!         lab        recovery of one state                   direct/lab.rs
 //!     oracles   what must hold                               oracles/
 //!     timeline  a failing run as people read it              timeline.rs
@@ -21,6 +21,7 @@ mod adjustment;
 mod direct;
 pub mod fates;
 pub mod history;
+mod known;
 pub mod oracles;
 mod report;
 mod shrink;

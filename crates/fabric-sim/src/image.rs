@@ -67,6 +67,11 @@ impl Image {
         self.pages.iter().enumerate().filter(|(_, page)| page.is_some()).map(|(index, _)| index)
     }
 
+    /// Whether anybody wrote to page `index`.
+    pub fn has_page(&self, index: usize) -> bool {
+        self.page(index).is_some()
+    }
+
     #[inline]
     fn page(&self, index: usize) -> Option<&Page> {
         self.pages.get(index)?.as_deref()

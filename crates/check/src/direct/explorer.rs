@@ -1,5 +1,5 @@
-//! Looks at what a power cut at one moment may leave: recovers each state, judges what is there, cuts the power again while
-//! that recovery runs, and once more when it is done.
+//! Looks at what a power cut at one moment may leave: recovers each state that differs in what a recovery reads, judges what
+//! is there, cuts the power again while that recovery runs, and once more when it is done.
 
 use std::rc::Rc;
 
@@ -8,7 +8,8 @@ use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric_sim::{Fate, Wreck};
 
 use crate::direct::lab::{Bench, Contents, Lab};
-use crate::fates;
+use crate::fates::{self, Look};
+use crate::known::Known;
 use crate::oracles::acknowledged::Allowed;
 use crate::oracles::idempotence;
 use crate::violation::Violation;
@@ -23,6 +24,9 @@ pub(crate) struct Effort {
     /// Of a hundred recoveries so many are cut.
     pub cut_percent: u64,
 }
+
+/// One of so many states that are known already is recovered all the same, to see whether that is true.
+const KNOWN_TRIED: u32 = 64;
 
 /// See the module documentation.
 pub(crate) struct Explorer {
@@ -52,10 +56,13 @@ impl Explorer {
     pub fn explore(&mut self, wreck: &Wreck, allowed: &Allowed) -> Option<Finding> {
         let mut random = self.random.clone();
         let mut finding = None;
+        let mut known = Known::new();
         fates::each(wreck, self.effort.states, &mut random, &mut |fates| {
-            let found = self.look(wreck, fates, allowed);
-            finding = found.err().map(|violation| Finding { violation, fates: fates.to_vec() });
-            finding.is_none()
+            let found = self.look(wreck, fates, &mut known, allowed);
+            found.unwrap_or_else(|violation| {
+                finding = Some(Finding { violation, fates: fates.to_vec() });
+                Look::Enough
+            })
         });
         self.random = random;
         finding.map(|finding| self.with_less_lost(wreck, finding, allowed))
@@ -78,14 +85,38 @@ impl Explorer {
         best
     }
 
-    fn look(&mut self, wreck: &Wreck, fates: &[Fate], allowed: &Allowed) -> Result<(), Violation> {
-        self.torn += u64::from(fates.iter().any(|fate| fate.torn != 0));
+    fn look(&mut self, wreck: &Wreck, fates: &[Fate], known: &mut Known<Contents>, allowed: &Allowed) -> Result<Look, Violation> {
+        let is_torn = u64::from(fates.iter().any(|fate| fate.torn != 0));
         if self.random.random_range(0..100) < self.effort.cut_percent {
-            return self.look_twice(wreck, fates, allowed);
+            self.torn += is_torn;
+            return self.look_twice(wreck, fates, allowed).map(|()| Look::New);
+        }
+        self.look_once(wreck, fates, known, |contents| judge(contents, allowed)).inspect(|look| {
+            self.torn += if *look == Look::New { is_torn } else { 0 };
+        })
+    }
+
+    /// Recovers what no recovery has done before.
+    fn look_once(
+        &mut self,
+        wreck: &Wreck,
+        fates: &[Fate],
+        known: &mut Known<Contents>,
+        judge: impl FnOnce(&Contents) -> Result<(), Violation>,
+    ) -> Result<Look, Violation> {
+        if let Some(found) = known.find(fates) {
+            if self.random.random_range(0..KNOWN_TRIED) == 0 {
+                let again = self.lab.recover(wreck.survivor(fates))?;
+                assert!(again == *found, "a recovery follows from what it reads: {again:?} instead of {found:?}");
+            }
+            return Ok(Look::Known);
         }
         self.states += 1;
-        let contents = self.lab.recover(wreck.survivor(fates))?;
-        judge(&contents, allowed)
+        let (outcome, read) = self.lab.recover_watched(wreck, fates);
+        let contents = outcome?;
+        judge(&contents)?;
+        known.learn(fates, &read, contents);
+        Ok(Look::New)
     }
 
     /// Recovers, and looks at what a power cut at some moment of that leaves, and at what one behind it leaves.
@@ -130,9 +161,7 @@ impl Explorer {
         let survivor = |bench: &Bench| bench.world.wreck(bench.machine, &bench.module).everything();
         let second = self.lab.begin(survivor(torn));
         second.backing.cut_power_after(self.random.random_range(0..2));
-        while second.outcome().is_none() {
-            assert!(second.step(), "a recovery ends or waits for something");
-        }
+        let _cut_off_or_not = second.end();
         self.lab.recover(survivor(&second)).map(drop)
     }
 
@@ -144,9 +173,12 @@ impl Explorer {
     ) -> Result<(), Violation> {
         let mut result = Ok(());
         let mut random = self.random.clone();
-        self.states += fates::each(wreck, states, &mut random, &mut |fates| {
-            result = self.lab.recover(wreck.survivor(fates)).and_then(|contents| judge(&contents));
-            result.is_ok()
+        let mut known = Known::new();
+        fates::each(wreck, states, &mut random, &mut |fates| {
+            self.look_once(wreck, fates, &mut known, &judge).unwrap_or_else(|violation| {
+                result = Err(violation);
+                Look::Enough
+            })
         });
         self.random = random;
         result

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use stonecast_fabric_sim::{Machine, MachineOptions, Module, Process, SimBacking, Survivor, World};
+use stonecast_fabric_sim::{Fate, Machine, MachineOptions, Module, Process, SimBacking, Survivor, World, Wreck};
 use stonecast_media::{OpenMode, Pool};
 use stonecast_store_direct::{Server, ServerOptions, StoreError};
 
@@ -49,11 +49,15 @@ impl Lab {
 
     /// Recovers what survived, and looks at every key.
     pub fn recover(self: &Rc<Self>, survivor: Survivor) -> Result<Contents, Violation> {
-        let bench = self.begin(survivor);
-        while bench.outcome().is_none() {
-            assert!(bench.step(), "a recovery ends or waits for something");
-        }
-        bench.outcome().expect("just looked")
+        self.begin(survivor).end()
+    }
+
+    /// Recovers what `fates` leave of `wreck`; also says which undecided units that read, in the order of their first reads.
+    pub fn recover_watched(self: &Rc<Self>, wreck: &Wreck, fates: &[Fate]) -> (Result<Contents, Violation>, Vec<u32>) {
+        let bench = self.begin(wreck.survivor(fates));
+        bench.module.watch(wreck);
+        let outcome = bench.end();
+        (outcome, bench.module.take_units_read())
     }
 
     /// Begins to recover what survived; to be driven step by step.
@@ -116,6 +120,16 @@ impl Bench {
             *self.outcome.borrow_mut() = Some(Err(Violation::new(REFUSED, text)));
         }
         more
+    }
+
+    /// Lets the recovery go on to its end, and says how it ended.
+    pub fn end(&self) -> Result<Contents, Violation> {
+        loop {
+            if let Some(outcome) = self.outcome() {
+                return outcome;
+            }
+            assert!(self.step(), "a recovery ends or waits for something");
+        }
     }
 
     /// How the recovery ended, if it did.

@@ -7,6 +7,7 @@ mod lines;
 mod medium;
 mod memory;
 mod module;
+mod watch;
 mod wreck;
 
 pub use backing::SimBacking;

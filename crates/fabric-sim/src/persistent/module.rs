@@ -27,6 +27,8 @@ use crate::persistent::damage::Recent;
 use crate::persistent::evictions::Evictions;
 use crate::persistent::lines::{Lines, NEVER};
 use crate::persistent::medium::{Medium, MediumCounts};
+use crate::persistent::watch::Watch;
+use crate::persistent::wreck::Wreck;
 use crate::profile::Profile;
 use crate::time::Time;
 
@@ -53,6 +55,8 @@ pub struct Module {
     /// Lines that cannot be read.
     poisoned: RefCell<BTreeSet<u64>>,
     any_poisoned: Cell<bool>,
+    watch: RefCell<Option<Watch>>,
+    is_watched: Cell<bool>,
 }
 
 struct Content {
@@ -110,6 +114,29 @@ impl Module {
             faults,
             any_poisoned: Cell::new(!poisoned.is_empty()),
             poisoned: RefCell::new(poisoned),
+            watch: RefCell::default(),
+            is_watched: Cell::new(false),
+        }
+    }
+
+    /// Notes from now on which units of `wreck`, of which this module holds a survivor, are read.
+    pub fn watch(&self, wreck: &Wreck) {
+        *self.watch.borrow_mut() = Some(Watch::new(wreck));
+        self.is_watched.set(true);
+    }
+
+    /// The units that were read since [`Self::watch`], in the order of their first reads. Ends the watch.
+    pub fn take_units_read(&self) -> Vec<u32> {
+        self.is_watched.set(false);
+        self.watch.borrow_mut().take().map(Watch::into_order).unwrap_or_default()
+    }
+
+    #[inline]
+    fn note_read(&self, offset: u64, size: u64) {
+        if self.is_watched.get()
+            && let Some(watch) = &mut *self.watch.borrow_mut()
+        {
+            watch.read(offset, size);
         }
     }
 
@@ -200,11 +227,13 @@ impl Module {
     }
 
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) {
+        self.note_read(offset, into.len() as u64);
         self.content.borrow().visible.read(offset, into);
     }
 
     #[inline]
     pub(crate) fn load(&self, offset: u64) -> u64 {
+        self.note_read(offset, 8);
         self.content.borrow().visible.load(offset)
     }
 
@@ -407,6 +436,9 @@ impl Module {
 
     /// Spans of the log that anybody wrote to.
     pub(crate) fn occupied(&self) -> Vec<Span> {
+        if let Some(watch) = &mut *self.watch.borrow_mut() {
+            watch.ask_for_pages();
+        }
         let page = crate::image::PAGE_SIZE as u64;
         let mut spans: Vec<Span> = Vec::new();
         for index in self.content.borrow().visible.touched() {

@@ -90,6 +90,17 @@ impl Wreck {
         self.units[index].line * LINE_SIZE as u64
     }
 
+    /// The lines of undecided unit `index`, by number. Units lie in the order of their lines.
+    pub(crate) fn lines(&self, index: usize) -> std::ops::Range<u64> {
+        let unit = &self.units[index];
+        unit.line..unit.line + if unit.page { (PAGE_SIZE / LINE_SIZE) as u64 } else { 1 }
+    }
+
+    /// Whether the page in which undecided unit `index` lies was written to, whatever becomes of the unit.
+    pub(crate) fn page_is_certain(&self, index: usize) -> bool {
+        self.base.image.has_page((self.units[index].line * LINE_SIZE as u64) as usize / PAGE_SIZE)
+    }
+
     /// How many stores of undecided unit `index` may have survived.
     pub fn stores(&self, index: usize) -> u32 {
         self.units[index].stores.len() as u32
