@@ -235,7 +235,7 @@ mod tests {
             if kinds.insert(fates[..2].to_vec()) { Look::New } else { Look::Known }
         });
         assert_eq!(count, kinds.len() as u64);
-        assert!(count >= 4 && count < 100, "{count}");
+        assert!((4..100).contains(&count), "{count}");
     }
 
     #[test]
