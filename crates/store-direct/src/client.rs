@@ -74,6 +74,8 @@ struct Inner {
     scratch: RefCell<Vec<MemoryRegion>>,
     made: Made,
     locations: Locations,
+    /// Receive buffers that are free and not posted.
+    reposts: RefCell<Vec<ReceiveRequest>>,
     pending: RefCell<Pending>,
     extents: RefCell<Extents>,
     turns: Turns,
@@ -83,6 +85,9 @@ struct Inner {
     tokens_made: Cell<u64>,
     closed: Cell<bool>,
 }
+
+/// Receive buffers of a client beyond one for each answer that may be due; as many are posted again at a time.
+const RECEIVES_SPARE: usize = 32;
 
 /// Entries of the completion queues that a client's port needs.
 pub const CLIENT_COMPLETIONS: u32 = 4 * IN_FLIGHT_MAX as u32;
@@ -135,10 +140,17 @@ impl Inner {
         let request = receive_request(self.made.receives, wr_id);
         bytes.resize(size.min(request.local.size) as usize, 0);
         self.port.device().memory(self.made.receives).read(request.local.offset, bytes);
-        // Posted again before the answers are handed out: whoever gets one may send the next request at once.
-        if self.port.device().post_receive(ReceiveQueue::Own(self.qp), &[request]).is_err() {
-            return self.end();
+        // Posted again some at a time: no answer waits for that, and there are so many more buffers than answers can be due
+        // that none is missing meanwhile.
+        let mut reposts = self.reposts.borrow_mut();
+        reposts.push(request);
+        if reposts.len() == RECEIVES_SPARE {
+            if self.port.device().post_receive(ReceiveQueue::Own(self.qp), &reposts).is_err() {
+                return self.end();
+            }
+            reposts.clear();
         }
+        drop(reposts);
         let mut rest = bytes.as_slice();
         while let Some(answer) = next_answer(&mut rest) {
             if let Answer::Verdict { version, .. } = answer {

@@ -13,7 +13,7 @@ pub const IN_FLIGHT_MAX: usize = 256;
 pub(crate) const REQUEST_SIZE_MAX: usize = 2048;
 /// Bytes of a receive buffer at the client: a message with as many answers as fit.
 pub(crate) const ANSWER_SIZE_MAX: usize = 1024;
-/// Receive buffers of the server, shared by all clients. It reposts each before it polls again, so this bounds a batch.
+/// Receive buffers of the server, shared by all clients. A small part of them is free and not posted at a time.
 pub(crate) const SERVER_RECEIVES: u32 = 2048;
 /// Clients at a time. Each costs a ring to look at in every round of the server's poll loop.
 pub const CLIENTS_MAX: usize = 128;

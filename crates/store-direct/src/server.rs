@@ -207,8 +207,9 @@ impl Server {
             }
             self.tend_index(batch.operations());
         };
+        let reposted = self.repost(&mut batch);
         self.serving.set(false);
-        result
+        result.and(reposted)
     }
 
     /// Ends a server in good order: all connections end, what is written is sealed, the index is kept for the next

@@ -18,16 +18,19 @@ use stonecast_fabric::{
 };
 use zerocopy::IntoBytes as _;
 
-use super::{Client, Extents, Inner, Locations, Meter, Pending, Turns, receive_request};
+use super::{Client, Extents, Inner, Locations, Meter, Pending, RECEIVES_SPARE, Turns, receive_request};
 use crate::error::StoreError;
 use crate::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, LOCATIONS, STAGING_SIZE};
 use crate::metrics::ClientPath;
 use crate::protocol::{Accesses, Hello, Welcome};
 
-/// RNR retries of requests. The server posts its receive buffers again before it polls, so a client that has to wait
+/// RNR retries of requests. The server posts most of its receive buffers again before it polls, so a client that has to wait
 /// waits for a batch; a minute covers the slowest sync.
 const RNR_RETRY_COUNT: u32 = 60_000;
 const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
+
+/// Receive buffers of a client.
+const RECEIVES: usize = IN_FLIGHT_MAX + RECEIVES_SPARE;
 
 /// How a client connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +64,7 @@ pub(super) struct Made {
 impl Made {
     fn new(port: Rc<Port>) -> Result<Self, StoreError> {
         let device = port.device().clone();
-        let receives = device.allocate((IN_FLIGHT_MAX * ANSWER_SIZE_MAX) as u64, Access::NONE)?;
+        let receives = device.allocate((RECEIVES * ANSWER_SIZE_MAX) as u64, Access::NONE)?;
         let regions = RefCell::new(vec![receives]);
         let mut made = Self { port, qp: None, regions, receives, staging: receives, listener: Rc::default() };
         made.staging = device.allocate(STAGING_SIZE, Access::NONE)?;
@@ -71,12 +74,12 @@ impl Made {
             receive_cq: made.port.receive_cq(),
             shared_receive_queue: None,
             send_capacity: 2 * IN_FLIGHT_MAX as u32,
-            receive_capacity: IN_FLIGHT_MAX as u32,
+            receive_capacity: RECEIVES as u32,
             rnr_retry_count: RNR_RETRY_COUNT,
             rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
         })?;
         made.qp = Some(qp);
-        let all: Vec<ReceiveRequest> = (0..IN_FLIGHT_MAX as u64).map(|index| receive_request(receives, index)).collect();
+        let all: Vec<ReceiveRequest> = (0..RECEIVES as u64).map(|index| receive_request(receives, index)).collect();
         device.post_receive(ReceiveQueue::Own(qp), &all)?;
         Ok(made)
     }
@@ -145,6 +148,7 @@ impl Client {
             adopting: Turns::default(),
             index_in_use: RefCell::default(),
             scratch: RefCell::default(),
+            reposts: RefCell::default(),
             locations: Locations::new(options.locations),
             pending: RefCell::new(Pending::new(ring_size)),
             extents: RefCell::new(Extents::new(&welcome)),

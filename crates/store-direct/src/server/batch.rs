@@ -47,6 +47,7 @@ pub(super) struct Batch {
     pub bytes: Vec<u8>,
     pub record: Vec<u8>,
     pub spans: Vec<Span>,
+    /// Receive buffers that are free and not posted, also from one batch to the next.
     reposts: Vec<ReceiveRequest>,
 }
 
@@ -110,6 +111,8 @@ struct Conclusion {
 
 /// How long arrivals may pause before a batch is taken for complete.
 const QUIET_NS: u64 = 6_000;
+/// Receive buffers that are posted again with one doorbell: a small part of all.
+const REPOSTED_TOGETHER: usize = 64;
 /// Length of one look while waiting for company.
 const LOOK_NS: u64 = 500;
 /// Operations that are published and answered before those that follow them: their clients go on meanwhile.
@@ -188,13 +191,22 @@ impl Server {
         self.answer(item.qp, &answer);
     }
 
-    /// Reposts the receive buffers, sends the answers, ends clients that do not take theirs.
+    /// Sends the answers, reposts receive buffers when there are enough for a doorbell, ends clients that do not take theirs.
     fn finish_batch(&self, batch: &mut Batch) -> Result<(), StoreError> {
-        self.port.device().post_receive(ReceiveQueue::Shared(self.srq), &batch.reposts)?;
         self.send_answers_of_all();
+        if batch.reposts.len() >= REPOSTED_TOGETHER {
+            self.repost(batch)?;
+        }
         for qp in self.stuck_clients() {
             self.end_session(qp);
         }
+        Ok(())
+    }
+
+    /// Posts the receive buffers again that are free.
+    pub(super) fn repost(&self, batch: &mut Batch) -> Result<(), StoreError> {
+        self.port.device().post_receive(ReceiveQueue::Shared(self.srq), &batch.reposts)?;
+        batch.reposts.clear();
         Ok(())
     }
 
@@ -419,7 +431,6 @@ impl Batch {
         self.inserted = 0;
         self.bytes.clear();
         self.spans.clear();
-        self.reposts.clear();
     }
 
     /// Operations in it.

@@ -36,6 +36,7 @@ pub(super) struct Session {
     pub leases: [Option<Lease>; LEASES_PER_CLIENT],
     /// Where a copying client writes its records.
     pub staging: Option<MemoryRegion>,
+    /// A slot of one line for each message on its way, then one of full length for each.
     answers: MemoryRegion,
     next_answer: u64,
     pub writer: AnswerWriter,
@@ -108,7 +109,7 @@ impl Server {
         made: &mut Made,
     ) -> Result<Session, DeviceError> {
         let device = self.port.device();
-        let answers = device.allocate((IN_FLIGHT_MAX * ANSWER_SIZE_MAX) as u64, Access::NONE)?;
+        let answers = device.allocate((IN_FLIGHT_MAX * (LINE_SIZE + ANSWER_SIZE_MAX)) as u64, Access::NONE)?;
         made.regions.push(answers);
         let staging = if copying { Some(device.allocate(STAGING_SIZE, Access::NONE)?) } else { None };
         made.regions.extend(staging);
@@ -377,13 +378,21 @@ impl Server {
         // A slot is used again after IN_FLIGHT_MAX further messages. Each answers an operation that the client sent after
         // it had received the answers before, and it has at most IN_FLIGHT_MAX without an answer, so by then it has the
         // message of this slot. A client that breaks the rule harms only its own answers.
-        let offset = session.next_answer % IN_FLIGHT_MAX as u64 * ANSWER_SIZE_MAX as u64;
+        let slot = |number: u64| number % IN_FLIGHT_MAX as u64;
+        let short = |number: u64| slot(number) * LINE_SIZE as u64;
+        let offset = match session.writer.bytes().len() {
+            0..=LINE_SIZE => short(session.next_answer),
+            _ => (IN_FLIGHT_MAX * LINE_SIZE) as u64 + slot(session.next_answer) * ANSWER_SIZE_MAX as u64,
+        };
         session.next_answer += 1;
         let device = self.port.device();
-        device.memory(session.answers).write(offset, session.writer.bytes());
+        let memory = device.memory(session.answers);
+        memory.write(offset, session.writer.bytes());
         let local = LocalSpan { region: session.answers, offset, size: session.writer.bytes().len() as u32 };
         session.stuck |= self.port.post(qp, [Operation::Send { local }]).is_err();
         session.writer.clear();
+        // Most answers are short, and the next one shall find its line here.
+        memory.prefetch(short(session.next_answer), LINE_SIZE as u64);
     }
 }
 

@@ -55,7 +55,7 @@ impl World for LoopbackWorld {
         while self.net.borrow().nodes.len() <= index {
             self.net.borrow_mut().nodes.push(NodeState::default());
         }
-        let port = Rc::new(Port::new(Rc::new(Loopback::new(self.net.clone(), index)), 256).expect("completion queues"));
+        let port = Rc::new(Port::new(Rc::new(Loopback::new(self.net.clone(), index)), 1024).expect("completion queues"));
         self.executor.add_port(&port);
         port
     }
