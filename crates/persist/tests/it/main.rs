@@ -12,3 +12,5 @@ mod providers;
 mod published;
 mod search;
 mod timed;
+#[cfg(feature = "verbs")]
+mod verbs;

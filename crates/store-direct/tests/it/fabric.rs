@@ -30,16 +30,20 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// Every provider that this machine has.
+    /// The providers of a run: the RDMA device that is named, alone, or else those that every machine has.
     pub fn all() -> Vec<Self> {
-        #[cfg_attr(not(feature = "verbs"), allow(unused_mut, reason = "nothing is added"))]
-        let mut all = vec![Self::Reference, Self::SharedMemory];
         #[cfg(feature = "verbs")]
         match verbs::device_name() {
-            Some(_) => all.push(Self::Verbs),
+            Some(_) => return vec![Self::Verbs],
             None => println!("not run: the stories on verbs (no RDMA device is named in STONECAST_RDMA_DEVICES)"),
         }
-        all
+        vec![Self::Reference, Self::SharedMemory]
+    }
+
+    /// Whether clients lease extents of the log and write there. Those on other machines write into memory that the server
+    /// copies from.
+    pub fn leases_extents(self) -> bool {
+        matches!(self, Self::Reference | Self::SharedMemory)
     }
 
     /// The provider of the story that runs; see `on_every_provider`.

@@ -43,13 +43,15 @@ pub enum End {
 
 impl Default for World {
     fn default() -> Self {
+        let provider = Provider::chosen();
         Self {
             directory: TempDir::new().expect("a temporary directory"),
-            capacity: 64 << 20,
-            segment_size: 4 << 20,
+            // Kernels pin the whole log for each client of an RDMA device.
+            capacity: if provider.leases_extents() { 64 << 20 } else { 16 << 20 },
+            segment_size: if provider.leases_extents() { 4 << 20 } else { 2 << 20 },
             durability: Durability::Process,
             options: ServerOptions::default(),
-            provider: Provider::chosen(),
+            provider,
             fabric: RefCell::default(),
             stop: Rc::default(),
             report: RefCell::default(),
