@@ -11,9 +11,9 @@ use stonecast_media::{MappedRegion, Region, Sealing};
 
 use super::completions::Ticket;
 use super::queue_pair::Phase;
-use super::region::{Grants, RegionState, WindowState, address_for};
+use super::region::{Grants, Ground, Opening, RegionState, WindowState, address_for};
 use super::{State, quirks};
-use crate::verbs::memory::Window;
+use crate::verbs::memory::{Registration, Window};
 use crate::verbs::posting::{Posting, Stamp};
 
 /// What a key opens.
@@ -137,7 +137,7 @@ impl State {
     /// Ends a window. When this has returned `Ok`, its key opens nothing any more.
     pub(super) fn end_window(&mut self, handle: u32) -> Result<(), DeviceError> {
         let window = self.windows.get_mut(handle)?;
-        window.end().map_err(system("ending a memory window"))?;
+        window.opening.end().map_err(system("ending a memory window"))?;
         let window = self.windows.remove(handle)?;
         if let Ok(region) = self.regions.get_mut(window.region) {
             region.window_count -= 1;
@@ -145,7 +145,7 @@ impl State {
         if let Ok(qp) = self.qps.get_mut(window.qp) {
             qp.unbound.retain(|unbound| *unbound != handle);
         }
-        self.end_key(window.window.rkey());
+        self.end_key(window.opening.rkey());
         Ok(())
     }
 
@@ -163,11 +163,9 @@ impl State {
         if !self.regions.get(region.index)?.holds(span) || span.size == 0 {
             return Err(DeviceError::Malformed { reason: "a window that is empty or leaves its region" });
         }
-        let exact = self.regions.get_mut(region.index)?.for_window(span, quirks::windows_need_own_registration(&self.facts))?;
-        let make = || Window::new(&self.domain).map_err(system("making a memory window"));
-        let window = self.with_fresh_key(make, Window::rkey)?;
-        let rkey = window.rkey();
-        let handle = self.windows.insert(WindowState { window, exact, region: region.index, qp: qp.0, span, access });
+        let opening = self.opening(region.index, span, access)?;
+        let rkey = opening.rkey();
+        let handle = self.windows.insert(WindowState { opening, region: region.index, qp: qp.0, span, access });
         self.regions.get_mut(region.index)?.window_count += 1;
         self.keys.insert(rkey, KeyUse::Window(handle));
         let bound = match phase {
@@ -186,6 +184,20 @@ impl State {
         Ok(Rkey(rkey))
     }
 
+    fn opening(&mut self, region: u32, span: Span, access: Access) -> Result<Opening, DeviceError> {
+        let exact = quirks::windows_need_own_registration(&self.facts);
+        let exact = match self.regions.get_mut(region)?.for_window(span, access, exact)? {
+            Ground::Local => None,
+            Ground::Exact(registration) => Some(registration),
+            Ground::Reading => {
+                let make = || self.regions.get(region)?.open_for_reading(span);
+                return self.with_fresh_key(make, Registration::rkey).map(Opening::Registered);
+            }
+        };
+        let make = || Window::new(&self.domain).map_err(system("making a memory window"));
+        Ok(Opening::Bound(self.with_fresh_key(make, Window::rkey)?, exact))
+    }
+
     /// Binds the windows that waited for the connection of `qp`.
     pub(super) fn bind_waiting(&mut self, qp: u32) -> Result<(), DeviceError> {
         let waiting = std::mem::take(&mut self.qps.get_mut(qp)?.unbound);
@@ -198,14 +210,16 @@ impl State {
         let (qp, span, access) = (window.qp, window.span, window.access);
         let region = self.regions.get_mut(window.region)?;
         let bound = Span::new(region.address + span.offset, span.size);
-        let registration = match &window.exact {
-            Some(exact) => exact,
-            None => region.local()?,
+        let (opened, registration) = match &window.opening {
+            Opening::Bound(opened, Some(exact)) => (opened, exact),
+            Opening::Bound(opened, None) => (opened, region.local()?),
+            // Open since it was registered.
+            Opening::Registered(_) => return Ok(()),
         };
         let state = self.qps.get(qp)?;
         let mut posting = Posting::begin(&state.hardware);
         let stamp = Stamp { wr_id: Ticket::Binding.encode(), signalled: true, fence: false };
-        posting.bind(stamp, &window.window, registration, bound, access);
+        posting.bind(stamp, opened, registration, bound, access);
         posting.commit().map_err(system("binding a memory window"))?;
         let cq = state.options.send_cq.0;
         let deadline = Instant::now() + BINDING_PATIENCE;

@@ -40,7 +40,7 @@ use stonecast_fabric::{
 use stonecast_media::{PersistentRegion, Region};
 
 use crate::control::{ControlPlane, LinkId, PeerProfile};
-use crate::verbs::completion::CompletionChannel;
+use crate::verbs::completion::{CompletionChannel, RawCompletion};
 use crate::verbs::context::{Context, Facts};
 use crate::verbs::memory::ProtectionDomain;
 use crate::verbs::port::Port;
@@ -85,6 +85,8 @@ struct State {
     ended_keys: keys::EndedKeys,
     events: VecDeque<ConnectionEvent>,
     next_address: u64,
+    /// Room for completions of the NIC, between two polls.
+    raw_completions: Vec<RawCompletion>,
     /// Calls since the events of the device were looked at.
     polls: u32,
     /// Set once [`VerbsDevice::abandon`] was called.

@@ -118,6 +118,7 @@ impl State {
             ended_keys: keys::EndedKeys::default(),
             events: VecDeque::new(),
             next_address: FIRST_ADDRESS,
+            raw_completions: Vec::new(),
             polls: 0,
             abandoned: false,
             domain,

@@ -11,7 +11,7 @@ use crate::verbs::event::{DeviceEvent, next_event};
 
 /// How many calls pass between two looks at the events of the device: each look is a system call, and what they tell
 /// shows in failed completions, too.
-const POLLS_PER_EVENT_LOOK: u32 = 64;
+const POLLS_PER_EVENT_LOOK: u32 = 1024;
 /// Completions taken from the NIC in one go while a program asks for few.
 const TAKE_AHEAD: usize = 32;
 
@@ -113,10 +113,10 @@ impl State {
                 return bound;
             }
             let hardware = queue.hardware.clone();
-            let mut batch = Vec::with_capacity(missing);
+            let mut batch = std::mem::take(&mut self.raw_completions);
             // An error of the call itself means that the device is gone, which its event tells.
-            let Ok(count) = hardware.poll(missing, |raw| batch.push(raw)) else { return bound };
-            for raw in batch {
+            let polled = hardware.poll(missing, |raw| batch.push(raw));
+            for raw in batch.drain(..) {
                 match Ticket::decode(raw.wr_id) {
                     Ticket::Send(position) => self.sent(cq, position, raw),
                     Ticket::Receive(position) => self.received(cq, position, raw),
@@ -124,6 +124,8 @@ impl State {
                     Ticket::Binding => bound = Some(status_of(raw.status) == Status::Success),
                 }
             }
+            self.raw_completions = batch;
+            let Ok(count) = polled else { return bound };
             if count < missing || bound.is_some() {
                 return bound;
             }

@@ -10,6 +10,10 @@
 //! Two registrations, because the key for peers must be able to end while the own NIC still uses the memory. The local
 //! one is made late, because memory that is only read by peers (a log that is a mapped file) cannot always be pinned for
 //! writing.
+//!
+//! Where it cannot, no window can be bound to it: a kernel pins for writing what windows may be bound to. A window for reading
+//! is then a registration of its bytes, with a key of its own that ends by itself. It opens them to every queue pair of the
+//! device whose peer knows the key.
 
 use std::io;
 use std::rc::Rc;
@@ -39,6 +43,8 @@ pub(super) struct RegionState {
     domain: Rc<ProtectionDomain>,
     windows_possible: bool,
     local: Option<Registration>,
+    /// The kernel pins the memory for reading alone; known once `local` was made.
+    is_read_only: bool,
     remote: Option<Registration>,
     /// Windows that are bound to it.
     pub window_count: usize,
@@ -46,9 +52,7 @@ pub(super) struct RegionState {
 
 /// A window, and where it belongs.
 pub(super) struct WindowState {
-    pub window: Window,
-    /// Registration of exactly the window's bytes, where it needs one of its own.
-    pub exact: Option<Registration>,
+    pub opening: Opening,
     pub region: u32,
     pub qp: u32,
     /// Bytes of the region.
@@ -56,11 +60,41 @@ pub(super) struct WindowState {
     pub access: Access,
 }
 
-impl WindowState {
+/// What opens the bytes of a window.
+pub(super) enum Opening {
+    /// A window of the NIC, and the registration of exactly its bytes, where it needs one of its own.
+    Bound(Window, Option<Registration>),
+    /// A registration for reading.
+    Registered(Registration),
+}
+
+/// What a window can be made of.
+pub(super) enum Ground {
+    /// The registration for the own NIC.
+    Local,
+    /// A registration of the window's bytes, to bind it to.
+    Exact(Registration),
+    /// A registration of the window's bytes alone.
+    Reading,
+}
+
+impl Opening {
+    pub fn rkey(&self) -> u32 {
+        match self {
+            Self::Bound(window, _) => window.rkey(),
+            Self::Registered(registration) => registration.rkey(),
+        }
+    }
+
     /// Ends the window and what it was bound to. When this has returned `Ok`, its key opens nothing any more.
     pub fn end(&mut self) -> io::Result<()> {
-        self.window.end()?;
-        self.exact.as_mut().map_or(Ok(()), Registration::end)
+        match self {
+            Self::Bound(window, exact) => {
+                window.end()?;
+                exact.as_mut().map_or(Ok(()), Registration::end)
+            }
+            Self::Registered(registration) => registration.end(),
+        }
     }
 }
 
@@ -93,6 +127,7 @@ impl RegionState {
             domain: domain.clone(),
             windows_possible: grants.windows,
             local: None,
+            is_read_only: false,
             remote: None,
             window_count: 0,
         };
@@ -112,29 +147,55 @@ impl RegionState {
     }
 
     fn register(&self, rights: Rights) -> Result<Registration, DeviceError> {
-        self.register_span(Span::new(0, self.size), rights)
+        self.register_span(Span::new(0, self.size), rights).map_err(|error| self.refusal(&error, rights))
     }
 
-    fn register_span(&self, span: Span, rights: Rights) -> Result<Registration, DeviceError> {
-        let wanted = Wanted { size: span.size, writable: rights.write(), flush_persistent: rights.flushes_persistently() };
+    fn register_span(&self, span: Span, rights: Rights) -> io::Result<Registration> {
         Registration::new(&self.domain, self.memory.clone(), self.address, span, rights)
-            .map_err(|error| DeviceError::Registration { reason: cause::registration(&error, wanted) })
     }
 
-    /// What a window on `span` is bound to: the registration for the own NIC, or, if it must be `exact`, one of the span
-    /// alone, which is then given back.
-    pub fn for_window(&mut self, span: Span, exact: bool) -> Result<Option<Registration>, DeviceError> {
-        if exact {
-            return self.register_span(span, Rights::local(true, true)).map(Some);
+    fn refusal(&self, error: &io::Error, rights: Rights) -> DeviceError {
+        let wanted = Wanted { size: self.size, writable: rights.write(), flush_persistent: rights.flushes_persistently() };
+        DeviceError::Registration { reason: cause::registration(error, wanted) }
+    }
+
+    /// What a window with `access` to `span` is made of. `exact`: its registration must be of the span alone.
+    pub fn for_window(&mut self, span: Span, access: Access, exact: bool) -> Result<Ground, DeviceError> {
+        self.local()?;
+        if self.is_read_only && access != Access::REMOTE_READ {
+            return Err(self.refusal(&rustix::io::Errno::FAULT.into(), Rights::local(true, true)));
         }
-        self.local().map(|_| None)
+        match (self.is_read_only, exact) {
+            (true, _) => Ok(Ground::Reading),
+            (false, false) => Ok(Ground::Local),
+            (false, true) => {
+                let rights = Rights::local(true, true);
+                self.register_span(span, rights).map(Ground::Exact).map_err(|error| self.refusal(&error, rights))
+            }
+        }
+    }
+
+    /// Opens `span` for reading.
+    pub fn open_for_reading(&self, span: Span) -> Result<Registration, DeviceError> {
+        let rights = Rights { remote: Access::REMOTE_READ, ..Rights::local(false, false) };
+        self.register_span(span, rights).map_err(|error| self.refusal(&error, rights))
     }
 
     /// The registration for the own NIC.
     pub fn local(&mut self) -> Result<&Registration, DeviceError> {
         if self.local.is_none() {
             let writable = self.memory.mapped_at().is_some_and(|place| place.writable() == Writable::Yes);
-            self.local = Some(self.register(Rights::local(writable, writable && self.windows_possible))?);
+            let rights = Rights::local(writable, writable && self.windows_possible);
+            let whole = Span::new(0, self.size);
+            let made = match self.register_span(whole, rights) {
+                // Pages of a file, which the kernel writes back behind the NIC: it lets the NIC read them.
+                Err(error) if writable && cause::is_file(&error) => {
+                    self.is_read_only = true;
+                    self.register(Rights::local(false, false))?
+                }
+                made => made.map_err(|error| self.refusal(&error, rights))?,
+            };
+            self.local = Some(made);
         }
         Ok(self.local.as_ref().expect("just made"))
     }

@@ -60,6 +60,11 @@ pub(crate) struct Wanted {
     pub flush_persistent: bool,
 }
 
+/// Whether a registration for writing was refused because the memory is a mapping of an ordinary file.
+pub(crate) fn is_file(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::FAULT)
+}
+
 /// Why memory cannot be registered.
 pub(crate) fn registration(error: &io::Error, wanted: Wanted) -> String {
     let Wanted { size, writable, flush_persistent } = wanted;

@@ -1,5 +1,6 @@
 //! Completion queues, and the channel on which they announce that they are not empty.
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr;
@@ -80,6 +81,8 @@ impl Drop for CompletionChannel {
 pub(crate) struct CompletionQueue {
     raw: *mut ibv::ibv_cq,
     channel: Rc<CompletionChannel>,
+    /// Where the library writes completions: most polls find none, and making room for a batch costs more than they do.
+    batch: RefCell<Box<[ibv::ibv_wc; BATCH]>>,
 }
 
 impl CompletionQueue {
@@ -87,16 +90,21 @@ impl CompletionQueue {
     pub fn new(channel: &Rc<CompletionChannel>, capacity: u32, number: u32) -> io::Result<Rc<Self>> {
         let capacity = i32::try_from(capacity).map_err(|_| io::ErrorKind::InvalidInput)?;
         let number = ptr::without_provenance_mut(number as usize);
+        let batch = Box::new(std::array::from_fn(|_| ibv::ibv_wc::zeroed()));
         // SAFETY: context and channel are alive; the number is never used as a pointer; vector 0 always exists.
         let raw = unsafe { ibv::ibv_create_cq(channel.context.raw(), capacity, number, channel.raw, 0) };
-        if raw.is_null() { Err(io::Error::last_os_error()) } else { Ok(Rc::new(Self { raw, channel: channel.clone() })) }
+        if raw.is_null() {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(Rc::new(Self { raw, channel: channel.clone(), batch: RefCell::new(batch) }))
+        }
     }
 
     /// Takes up to `limit` completions, hands each to `take`, and returns how many there were.
     pub fn poll(&self, limit: usize, mut take: impl FnMut(RawCompletion)) -> io::Result<usize> {
         let mut found = 0;
+        let batch = &mut **self.batch.borrow_mut();
         while found < limit {
-            let mut batch: [ibv::ibv_wc; BATCH] = std::array::from_fn(|_| ibv::ibv_wc::zeroed());
             let asked = (limit - found).min(BATCH) as i32;
             // SAFETY: the queue is alive; `batch` has room for `asked` entries.
             let count = unsafe { ibv::ibv_poll_cq(self.raw, asked, batch.as_mut_ptr()) };
