@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct YcsbResult {
     /// Mix of operations: `a`, `b`, `c`, `update-only`.
     pub workload: String,
-    /// What the operations went through: `shm`.
+    /// What the operations went through: `shm`, `verbs`.
     pub fabric: String,
     /// Client threads, each with a connection of its own.
     pub clients: u32,
@@ -31,8 +31,8 @@ pub struct YcsbResult {
     pub p999_ns: u64,
     /// Operations that failed.
     pub errors: u64,
-    /// CPU time of the whole server process for one operation.
-    pub server_cpu_ns_per_op: f64,
+    /// CPU time of the whole server process for one operation. `null` where it may be on another machine.
+    pub server_cpu_ns_per_op: Option<f64>,
     /// CPU time of the client threads for one operation.
     pub client_cpu_ns_per_op: f64,
     /// The bare loop of the same run, by as many threads: what this memory gives without any store. `null` where a GET is
@@ -64,7 +64,7 @@ mod tests {
             p99_ns: 2,
             p999_ns: 3,
             errors: 0,
-            server_cpu_ns_per_op: 0.0,
+            server_cpu_ns_per_op: Some(0.0),
             client_cpu_ns_per_op: 1.5,
             limit_ops_per_s: Some(3.0),
             location_hits: 4,

@@ -360,7 +360,8 @@ Example: reads alone, half updates with sixteen in flight on a durable pool, the
 Example: a table of all published scenarios, the figure of it, and what the disk under the current folder does
   stonecast bench remotelog
   stonecast bench remotelog --figure remotelog.svg
-  stonecast bench remotelog --fabric shm --appends 200")]
+  stonecast bench remotelog --fabric shm --appends 200
+  stonecast bench remotelog --fabric verbs --data /dev/dax0.0")]
     Remotelog(Remotelog),
     /// Measures a figure of a paper again, every design of it on the same simulated machines.
     ///
@@ -443,9 +444,18 @@ pub struct Ycsb {
     /// Prints one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// A running server to measure, shm:PATH; its keys stay there. STONECAST_CONNECT is not looked at.
+    /// A running server to measure, shm:PATH or verbs://HOST:PORT; its keys stay there. STONECAST_CONNECT is not looked at.
     #[arg(long, value_name = "URL")]
     pub connect: Option<Address>,
+    /// With --connect verbs://HOST:PORT: the keys, as `--keys` of other commands names them.
+    #[arg(long, value_name = "FILE", env = "STONECAST_KEYS", help_heading = "RDMA")]
+    pub key_file: Option<PathBuf>,
+    /// RDMA device, as `rdma link` shows it [default: the first one].
+    #[arg(long, value_name = "NAME", env = "STONECAST_RDMA_DEVICE", help_heading = "RDMA")]
+    pub rdma_device: Option<String>,
+    /// Entry of the device's table of addresses [default: RoCE v2, IPv4 if there is one].
+    #[arg(long, value_name = "INDEX", env = "STONECAST_GID_INDEX", help_heading = "RDMA")]
+    pub gid_index: Option<u8>,
 }
 
 /// What acknowledged writes survive.

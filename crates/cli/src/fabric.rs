@@ -1,7 +1,8 @@
-//! The device behind an address.
+//! The device behind an address, and devices for the threads of benchmarks.
 
 use std::rc::Rc;
 
+use stonecast_bench::direct::{Devices, SharedMemory};
 use stonecast_fabric::{Device, Park};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_media::DeclaredPlatform;
@@ -33,26 +34,91 @@ pub fn open(address: &Address, verbs: &VerbsFlags, platform: Option<DeclaredPlat
 
 #[cfg(feature = "verbs")]
 fn over_rdma(flags: &VerbsFlags, platform: Option<DeclaredPlatform>) -> Result<Opened, Failure> {
-    use std::sync::Arc;
-
-    use stonecast_fabric_verbs::control::KeyRing;
     use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 
-    let path = flags.keys.as_ref().ok_or_else(|| {
-        Failure::usage(
-            "verbs: addresses need --keys FILE, the same line on both sides: a name and 64 hexadecimal digits (make one: echo \
-             \"NAME $(openssl rand -hex 32)\" > FILE; chmod 600 FILE)",
-        )
-    })?;
-    let keys = KeyRing::load(path).map_err(|error| Failure::usage(error.to_string()))?;
-    let options = VerbsOptions {
-        device: flags.rdma_device.clone(),
-        gid_index: flags.gid_index,
-        keys,
-        log: Arc::new(|line| crate::output::say(line)),
-        ..VerbsOptions::default()
-    };
+    let options = rdma::options(flags)?;
     let options = VerbsOptions { platform: platform.unwrap_or(options.platform), ..options };
     let device = VerbsDevice::open(options)?;
     Ok(Opened { device: device.clone(), park: device })
+}
+
+/// Devices that speak at `address`, one for each thread that asks.
+#[cfg_attr(not(feature = "verbs"), expect(unused_variables, reason = "one configuration serves builds with and without verbs"))]
+pub fn devices(address: &Address, verbs: &VerbsFlags) -> Result<Box<dyn Devices>, Failure> {
+    match address {
+        Address::SharedMemory(_) => Ok(Box::new(SharedMemory)),
+        #[cfg(feature = "verbs")]
+        Address::Verbs(_) => Ok(Box::new(rdma::RdmaDevices(rdma::options(verbs)?))),
+    }
+}
+
+/// Devices of the one that is named, or of the first, for the ends of a benchmark that plays both: the key that they share is
+/// made for it.
+#[cfg(feature = "verbs")]
+pub fn both_ends(requester: Option<&str>, responder: Option<&str>) -> Result<[Box<dyn Devices>; 2], Failure> {
+    use std::io::Read as _;
+
+    use stonecast_fabric_verbs::VerbsOptions;
+    use stonecast_fabric_verbs::control::{Key, KeyRing};
+
+    let mut key = [0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
+    let keys = KeyRing::single("benchmark", Key::new(key));
+    Ok([requester, responder].map(|name| {
+        let options = VerbsOptions { device: name.map(str::to_owned), keys: keys.clone(), ..VerbsOptions::default() };
+        Box::new(rdma::RdmaDevices(options)) as Box<dyn Devices>
+    }))
+}
+
+#[cfg(feature = "verbs")]
+mod rdma {
+    use std::io;
+    use std::net::TcpListener;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use stonecast_bench::direct::{Devices, OpenedDevice};
+    use stonecast_fabric::DeviceError;
+    use stonecast_fabric_verbs::control::KeyRing;
+    use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
+
+    use crate::arguments::VerbsFlags;
+    use crate::failure::Failure;
+
+    /// How the device that `flags` name is opened.
+    pub fn options(flags: &VerbsFlags) -> Result<VerbsOptions, Failure> {
+        let path = flags.keys.as_ref().ok_or_else(|| {
+            Failure::usage(
+                "verbs: addresses need a key file, the same line on both sides: a name and 64 hexadecimal digits (make one: \
+                 echo \"NAME $(openssl rand -hex 32)\" > FILE; chmod 600 FILE); name it with --keys FILE (bench ycsb: \
+                 --key-file FILE)",
+            )
+        })?;
+        let keys = KeyRing::load(path).map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(VerbsOptions {
+            device: flags.rdma_device.clone(),
+            gid_index: flags.gid_index,
+            keys,
+            log: Arc::new(|line| crate::output::say(line)),
+            ..VerbsOptions::default()
+        })
+    }
+
+    /// RDMA devices that are opened so.
+    pub struct RdmaDevices(pub VerbsOptions);
+
+    impl Devices for RdmaDevices {
+        fn fabric(&self) -> &str {
+            "verbs"
+        }
+
+        fn open(&self) -> Result<OpenedDevice, DeviceError> {
+            VerbsDevice::open(self.0.clone()).map(OpenedDevice::new)
+        }
+
+        fn free_address(&self, _folder: &Path) -> io::Result<String> {
+            let free = TcpListener::bind("127.0.0.1:0")?;
+            Ok(format!("verbs:{}", free.local_addr()?))
+        }
+    }
 }

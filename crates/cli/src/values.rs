@@ -137,6 +137,9 @@ impl<'de> Deserialize<'de> for Size {
 pub enum Fabric {
     /// Shared memory.
     SharedMemory,
+    /// RDMA devices of this machine.
+    #[cfg(feature = "verbs")]
+    Verbs,
     /// Simulated machines of this kind.
     Simulated(Box<Profile>),
 }
@@ -148,10 +151,18 @@ impl FromStr for Fabric {
         if text == "shm" {
             return Ok(Self::SharedMemory);
         }
+        #[cfg(feature = "verbs")]
+        if text == "verbs" {
+            return Ok(Self::Verbs);
+        }
+        #[cfg(not(feature = "verbs"))]
+        if text == "verbs" {
+            return Err(NO_VERBS.to_owned());
+        }
         let profile = text.strip_prefix("sim:").and_then(Profile::by_name);
         profile.map(|profile| Self::Simulated(Box::new(profile))).ok_or_else(|| {
             let names: Vec<String> = Profile::ALL.iter().map(|profile| format!("sim:{}", profile.name)).collect();
-            format!("a fabric is shm, {}", names.join(", "))
+            format!("a fabric is shm, verbs, {}", names.join(", "))
         })
     }
 }
@@ -160,6 +171,8 @@ impl fmt::Display for Fabric {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SharedMemory => formatter.write_str("shm"),
+            #[cfg(feature = "verbs")]
+            Self::Verbs => formatter.write_str("verbs"),
             Self::Simulated(profile) => write!(formatter, "sim:{}", profile.name),
         }
     }

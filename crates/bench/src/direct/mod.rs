@@ -1,5 +1,7 @@
-//! The direct store over shared memory: a server process, client threads, and the loops that are measured.
+//! The direct store: a server process, client threads, and the loops that are measured, over shared memory or devices that the
+//! caller opens.
 
+mod devices;
 mod drive;
 mod limit;
 mod load;
@@ -7,9 +9,10 @@ mod server_process;
 mod session;
 mod ycsb;
 
+pub use devices::{Devices, OpenedDevice, SharedMemory};
 pub use drive::{Amount, DriveError, Plan};
 pub use limit::{Limit, LimitError, Order, Piece, StoreMemory};
 pub use load::load;
 pub use server_process::{ServerOptions, ServerProcess, ServerProcessError};
 pub use session::Session;
-pub use ycsb::{Target, YcsbError, YcsbOptions, run};
+pub use ycsb::{Target, YcsbError, YcsbOptions, run, run_on};

@@ -8,10 +8,11 @@ use std::task::{Poll, Waker};
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port};
-use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_fabric_shm::ShmDevice;
 use stonecast_store_direct::limits::LOCATIONS;
 use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, StoreError};
 
+use super::devices::{Devices, OpenedDevice, SharedMemory};
 use super::limit::{Piece, StoreMemory};
 
 /// How long a client looks for its answer before it sleeps: longer than a sync takes, so that a wake-up is not part of
@@ -30,22 +31,24 @@ struct Crowd {
 /// See the module documentation.
 pub struct Session {
     executor: BusyPoll,
-    device: Rc<ShmDevice>,
+    /// Where the server's memory is mapped.
+    shared_memory: Option<Rc<ShmDevice>>,
     client: Client,
 }
 
 impl Session {
     /// Connects to the server at `address`, `shm:PATH`.
     pub fn open(address: &str) -> Result<Self, StoreError> {
-        Self::open_with(address, LOCATIONS)
+        Self::open_with(&SharedMemory, address, LOCATIONS)
     }
 
-    /// Connects a client that remembers the places of `locations` keys.
-    pub fn open_with(address: &str, locations: usize) -> Result<Self, StoreError> {
+    /// Connects to the server at `address`, with a device of `devices`, a client that remembers the places of `locations`
+    /// keys.
+    pub fn open_with(devices: &dyn Devices, address: &str, locations: usize) -> Result<Self, StoreError> {
         let options = ClientOptions { locations, ..ClientOptions::default() };
-        let device = ShmDevice::new(ShmOptions::default())?;
-        let executor = BusyPoll::new(device.clone(), SPIN_NS);
-        let port = Rc::new(Port::new(device.clone(), CLIENT_COMPLETIONS)?);
+        let OpenedDevice { device, park, shared_memory } = devices.open()?;
+        let executor = BusyPoll::new(park, SPIN_NS);
+        let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
         executor.add_port(&port);
         let runtime = executor.runtime();
         let client = executor.block_on(async {
@@ -59,7 +62,7 @@ impl Session {
             })
             .await
         })?;
-        Ok(Self { executor, device, client })
+        Ok(Self { executor, shared_memory, client })
     }
 
     /// The client.
@@ -75,9 +78,10 @@ impl Session {
     }
 
     fn mapped(&self) -> Option<StoreMemory> {
+        let device = self.shared_memory.as_ref()?;
         let yardstick = self.client.yardstick();
         let piece = |address| {
-            let (memory, start) = self.device.peer_memory(yardstick.queue_pair, address)?;
+            let (memory, start) = device.peer_memory(yardstick.queue_pair, address)?;
             Some(Piece { memory, start })
         };
         Some(StoreMemory {

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use stonecast_store_direct::StoreError;
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 
+use super::devices::{Devices, SharedMemory};
 use super::drive::{Amount, DriveError, Plan};
 use super::limit::{Limit, LimitError, Order};
 use super::session::Session;
@@ -28,10 +29,10 @@ use crate::result::YcsbResult;
 /// Who is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Where the server listens, `shm:PATH`.
+    /// Where the server listens.
     pub address: String,
-    /// Its process number, for its CPU time.
-    pub server_pid: u32,
+    /// Its process number, for its CPU time; `None`: it may be on another machine.
+    pub server_pid: Option<u32>,
 }
 
 /// What to run.
@@ -109,8 +110,18 @@ impl YcsbOptions {
     }
 }
 
-/// Measures. `watch` is told now and then which share (0 to 1) of the measured part is over.
-pub fn run(target: &Target, options: &YcsbOptions, mut watch: impl FnMut(f64)) -> Result<YcsbResult, YcsbError> {
+/// Measures over shared memory. `watch` is told now and then which share (0 to 1) of the measured part is over.
+pub fn run(target: &Target, options: &YcsbOptions, watch: impl FnMut(f64)) -> Result<YcsbResult, YcsbError> {
+    run_on(&SharedMemory, target, options, watch)
+}
+
+/// As [`run`], each client with a device of `devices`.
+pub fn run_on(
+    devices: &dyn Devices,
+    target: &Target,
+    options: &YcsbOptions,
+    mut watch: impl FnMut(f64),
+) -> Result<YcsbResult, YcsbError> {
     options.check().map_err(YcsbError::Options)?;
     let sequence = Arc::new(Sequence::new(SequenceOptions {
         mix: options.mix,
@@ -123,10 +134,11 @@ pub fn run(target: &Target, options: &YcsbOptions, mut watch: impl FnMut(f64)) -
         seed: options.data.seed,
     }));
     let cpu = || {
-        let pid = target.server_pid;
-        process_cpu_ns(pid).map_err(|source| YcsbError::CpuTime { pid, source })
+        let of = |pid| process_cpu_ns(pid).map_err(|source| YcsbError::CpuTime { pid, source });
+        target.server_pid.map(of).transpose()
     };
     let stage = Stage {
+        devices,
         options: *options,
         sequence,
         begun: Arc::default(),
@@ -167,15 +179,24 @@ pub fn run(target: &Target, options: &YcsbOptions, mut watch: impl FnMut(f64)) -
         }
         match failure {
             Some(error) => Err(error),
-            None => Ok(result_of(options, &all, cpu_end?.saturating_sub(cpu_start?), limits)),
+            None => {
+                let server_cpu_ns = cpu_end?.zip(cpu_start?).map(|(end, start)| end.saturating_sub(start));
+                Ok(result_of(devices.fabric(), options, &all, server_cpu_ns, limits))
+            }
         }
     })
 }
 
-fn result_of(options: &YcsbOptions, all: &Measured, server_cpu_ns: u64, limit_ops_per_s: Option<f64>) -> YcsbResult {
+fn result_of(
+    fabric: &str,
+    options: &YcsbOptions,
+    all: &Measured,
+    server_cpu_ns: Option<u64>,
+    limit_ops_per_s: Option<f64>,
+) -> YcsbResult {
     YcsbResult {
         workload: options.mix.name().to_owned(),
-        fabric: "shm".to_owned(),
+        fabric: fabric.to_owned(),
         clients: options.clients,
         in_flight: options.in_flight,
         keys: options.data.keys,
@@ -187,7 +208,7 @@ fn result_of(options: &YcsbOptions, all: &Measured, server_cpu_ns: u64, limit_op
         p99_ns: all.latencies.quantile_ns(0.99),
         p999_ns: all.latencies.quantile_ns(0.999),
         errors: all.errors,
-        server_cpu_ns_per_op: if all.ops > 0 { server_cpu_ns as f64 / all.ops as f64 } else { 0.0 },
+        server_cpu_ns_per_op: server_cpu_ns.map(|time| if all.ops > 0 { time as f64 / all.ops as f64 } else { 0.0 }),
         client_cpu_ns_per_op: all.client_cpu_ns_per_op(),
         limit_ops_per_s,
         location_hits: all.location_hits,
@@ -196,7 +217,8 @@ fn result_of(options: &YcsbOptions, all: &Measured, server_cpu_ns: u64, limit_op
 }
 
 /// What the threads of a run share.
-struct Stage {
+struct Stage<'a> {
+    devices: &'a dyn Devices,
     options: YcsbOptions,
     sequence: Arc<Sequence>,
     begun: Arc<AtomicU64>,
@@ -208,7 +230,7 @@ struct Stage {
     running: AtomicU64,
 }
 
-impl Stage {
+impl Stage<'_> {
     /// One client, from connecting to the bare loop. Meets the others five times, whatever fails.
     fn perform(&self, address: &str, number: u32) -> Result<(Measured, Option<f64>), YcsbError> {
         let start = self.sequence.operations().len() / self.options.clients as usize * number as usize;
@@ -250,7 +272,7 @@ impl Stage {
 
     fn get_ready(&self, address: &str, start: usize) -> Result<(Session, Plan), YcsbError> {
         let options = &self.options;
-        let session = Session::open_with(address, options.locations)?;
+        let session = Session::open_with(self.devices, address, options.locations)?;
         let share = |all: u64| all.div_ceil(options.clients.into());
         let warm_up = match options.amount {
             Amount::Operations(all) => Amount::Operations(share(all).min(WARM_UP_OPERATIONS)),

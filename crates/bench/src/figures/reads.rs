@@ -143,7 +143,7 @@ fn two_clients(run: &mut Run<'_>, server: &ServerProcess) -> Result<(), FiguresE
         run.cannot(&GET_TWO_CLIENTS, "two clients need two cores");
         return Ok(());
     }
-    let target = Target { address: server.address(), server_pid: server.pid() };
+    let target = Target { address: server.address(), server_pid: Some(server.pid()) };
     let options = run.options;
     let speed_of = |clients| {
         let options = YcsbOptions {

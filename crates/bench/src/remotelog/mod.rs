@@ -2,7 +2,7 @@
 //! makes it (taxonomy of remote persistence, section 4).
 //!
 //! ```text
-//!   log.rs      the log, and how its tail is found      sim.rs, shm.rs  where appends are measured
+//!   log.rs      the log, and how its tail is found      sim.rs, real.rs  where appends are measured
 //!   anchors.rs  what was published, beside ours         figure.rs       bars like those of the publication
 //!   page.rs     docs/figures/remotelog.md
 //! ```
@@ -14,7 +14,7 @@ mod anchors;
 mod figure;
 mod log;
 mod page;
-mod shm;
+mod real;
 mod sim;
 
 use std::path::Path;
@@ -27,9 +27,12 @@ use stonecast_media::MediaError;
 use stonecast_persist::execute::ExecuteError;
 use stonecast_persist::{NoPlan, Plan, Scenario, plan_for, scenarios};
 
+use crate::direct::SharedMemory;
+
 pub use anchors::{Anchor, anchors};
 pub use figure::svg;
 pub use page::{page, table};
+pub use real::Ends;
 
 /// Appends before the first one that counts: caches, connections and buffers are warm then.
 const WARM_UP: u64 = 100;
@@ -57,6 +60,12 @@ pub enum RemotelogError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Nobody says what the medium keeps.
+    #[error("the kernel does not say what {device} keeps when the power goes, so no plan can be chosen")]
+    Unsaid {
+        /// The medium.
+        device: String,
+    },
     /// The log does not hold what was acknowledged.
     #[error("the log holds {found} records, and {appended} were acknowledged")]
     LogBroken {
@@ -70,13 +79,15 @@ pub enum RemotelogError {
 /// The appends of one scenario.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measurement {
-    /// Where: `sim:PROFILE` or `shm`.
+    /// Where: `sim:PROFILE`, `shm` or `verbs`.
     pub fabric: String,
     /// The plan, with its scenario.
     #[serde(flatten)]
     pub plan: Plan,
     /// Appends that were measured.
     pub appends: u64,
+    /// Appends that ended unknown and were done again in a new session.
+    pub retried: u64,
     /// Mean latency of an append.
     pub latency_ns_mean: f64,
     /// Median latency.
@@ -93,6 +104,7 @@ impl Measurement {
             fabric: fabric.to_owned(),
             plan,
             appends: times.len() as u64,
+            retried: 0,
             latency_ns_mean: times.iter().sum::<u64>() as f64 / times.len() as f64,
             latency_ns_p50: at(50),
             latency_ns_p99: at(99),
@@ -114,5 +126,11 @@ pub fn measure_simulated(profile: Profile, appends: u64) -> Result<Vec<Measureme
 /// Measures `appends` appends, at least one, of every operation and update over shared memory, into a file below `folder` that
 /// is synced: what this host executes for real.
 pub fn measure_shared_memory(folder: &Path, appends: u64) -> Result<Vec<Measurement>, RemotelogError> {
-    shm::measure_all(folder, appends)
+    measure_on(Ends { requester: &SharedMemory, responder: &SharedMemory }, folder, appends)
+}
+
+/// As [`measure_shared_memory`], between two devices: into a file below `medium`, or onto the persistent memory that it is,
+/// which must hold no pool; what it holds is lost.
+pub fn measure_on(ends: Ends<'_>, medium: &Path, appends: u64) -> Result<Vec<Measurement>, RemotelogError> {
+    real::measure_all(ends, medium, appends)
 }

@@ -339,7 +339,7 @@ fn result_of(options: &SimYcsbOptions, scene: &Scene, measured: &Measured, befor
         p99_ns: measured.latencies.quantile_ns(0.99),
         p999_ns: measured.latencies.quantile_ns(0.999),
         errors: measured.errors,
-        server_cpu_ns_per_op: per_op(nodes[0].cpu_ns),
+        server_cpu_ns_per_op: Some(per_op(nodes[0].cpu_ns)),
         client_cpu_ns_per_op: per_op(nodes[1..].iter().map(|node| node.cpu_ns).sum()),
         limit_ops_per_s: None,
         location_hits: after.locations.0 - before.locations.0,

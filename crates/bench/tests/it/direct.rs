@@ -121,7 +121,7 @@ fn a_run_without_a_server_fails_and_does_not_hang() {
 
 #[test]
 fn options_that_contradict_each_other_are_refused() {
-    let target = stonecast_bench::direct::Target { address: "shm:nowhere".to_owned(), server_pid: 1 };
+    let target = stonecast_bench::direct::Target { address: "shm:nowhere".to_owned(), server_pid: Some(1) };
     for options in [
         YcsbOptions { clients: 0, ..OPTIONS },
         YcsbOptions { in_flight: 0, ..OPTIONS },

@@ -39,7 +39,7 @@ impl ThreadServer {
     }
 
     pub fn target(&self) -> Target {
-        Target { address: self.address.clone(), server_pid: std::process::id() }
+        Target { address: self.address.clone(), server_pid: Some(std::process::id()) }
     }
 }
 

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
+#[cfg(feature = "verbs")]
+use stonecast_bench::remotelog::{Ends, measure_on};
 use stonecast_bench::remotelog::{measure_shared_memory, measure_simulated, page, svg, table};
 use stonecast_fabric_sim::Profile;
 
@@ -14,15 +16,23 @@ use crate::values::Fabric;
 /// `bench remotelog`.
 #[derive(Debug, Args)]
 pub struct Remotelog {
-    /// Where: sim:PROFILE measures the 72 published scenarios in virtual time, shm those that this host executes for real.
+    /// Where: sim:PROFILE measures the 72 published scenarios in virtual time, shm and verbs those that this host executes for
+    /// real, over shared memory or between two RDMA devices of it.
     #[arg(long, default_value = "sim:connectx4-taxonomy")]
     pub fabric: Fabric,
     /// Appends of each scenario.
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub appends: u64,
-    /// With --fabric shm: the folder of the log, on the disk that is to be measured [default: the current one].
+    /// With --fabric shm or verbs: the folder of the log, on the disk that is to be measured, or a device of persistent memory
+    /// without a pool, of which what it holds is lost [default: the current folder].
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// With --fabric verbs: the device of the machine that has the log, as `rdma link` shows it [default: the first one].
+    #[arg(long, value_name = "NAME", env = "STONECAST_RDMA_DEVICE")]
+    pub rdma_device: Option<String>,
+    /// With --fabric verbs: the device of the machine that appends [default: that of the log].
+    #[arg(long, value_name = "NAME")]
+    pub requester_device: Option<String>,
     /// Prints one JSON object for each scenario.
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
@@ -45,11 +55,15 @@ pub fn run(flags: &Remotelog) -> Result<(), Failure> {
             measure_simulated(**profile, flags.appends)?
         }
         Fabric::SharedMemory => {
-            if flags.markdown || flags.figure.is_some() {
-                return Err(Failure::usage("--markdown and --figure show all published scenarios: use --fabric sim:PROFILE"));
-            }
-            let folder = flags.data.clone().unwrap_or_else(|| PathBuf::from("."));
-            measure_shared_memory(&folder, flags.appends)?
+            check_real(flags)?;
+            measure_shared_memory(&medium_of(flags), flags.appends)?
+        }
+        #[cfg(feature = "verbs")]
+        Fabric::Verbs => {
+            check_real(flags)?;
+            let responder = flags.rdma_device.as_deref();
+            let ends = crate::fabric::both_ends(flags.requester_device.as_deref().or(responder), responder)?;
+            measure_on(Ends { requester: &*ends[0], responder: &*ends[1] }, &medium_of(flags), flags.appends)?
         }
     };
     if let Some(file) = &flags.figure {
@@ -61,6 +75,17 @@ pub fn run(flags: &Remotelog) -> Result<(), Failure> {
     }
     let text = if flags.markdown { page(&measured) } else { table(&measured) };
     output::bytes(text.as_bytes())
+}
+
+fn check_real(flags: &Remotelog) -> Result<(), Failure> {
+    if flags.markdown || flags.figure.is_some() {
+        return Err(Failure::usage("--markdown and --figure show all published scenarios: use --fabric sim:PROFILE"));
+    }
+    Ok(())
+}
+
+fn medium_of(flags: &Remotelog) -> PathBuf {
+    flags.data.clone().unwrap_or_else(|| PathBuf::from("."))
 }
 
 fn check_simulated(flags: &Remotelog, profile: &Profile) -> Result<(), Failure> {

@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use stonecast_bench::direct::{
-    Amount, ServerOptions, ServerProcess, Session, Target, YcsbError, YcsbOptions, load, run as measure,
+    Amount, Devices, ServerOptions, ServerProcess, Session, SharedMemory, Target, YcsbError, YcsbOptions, load, run_on,
 };
 use stonecast_bench::{DataSet, YcsbResult};
 use stonecast_log::record_size;
@@ -18,11 +18,12 @@ use stonecast_store_direct::limits::VALUE_SIZE_MAX;
 use stonecast_workload::{Distribution, KeyName, Mix};
 
 use super::sim_ycsb;
-use crate::arguments::{DistributionArgument, DurabilityArgument, WorkloadArgument, Ycsb};
+use crate::arguments::{DistributionArgument, DurabilityArgument, VerbsFlags, WorkloadArgument, Ycsb};
+use crate::fabric;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
-use crate::values::Fabric;
+use crate::values::{Address, Fabric};
 
 /// How long is measured.
 const SECONDS: f64 = 10.0;
@@ -42,20 +43,28 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
     if let Fabric::Simulated(profile) = &flags.fabric {
         return sim_ycsb::run(flags, **profile, options_of(flags, SIMULATED_SECONDS)?);
     }
+    #[cfg(feature = "verbs")]
+    if flags.fabric == Fabric::Verbs && flags.connect.is_none() {
+        return Err(Failure::usage("over RDMA a server is measured that runs already: name it with --connect verbs://HOST:PORT"));
+    }
     let options = options_of(flags, SECONDS)?;
     let own = if flags.connect.is_some() { None } else { Some(start_server(flags, &options)?) };
-    let address = match (&own, &flags.connect) {
-        (Some(server), _) => server.address(),
-        (None, Some(address)) => address.to_string(),
+    let (address, devices): (_, Box<dyn Devices>) = match (&own, &flags.connect) {
+        (Some(server), _) => (server.address(), Box::new(SharedMemory)),
+        (None, Some(address)) => (address.to_string(), fabric::devices(address, &verbs_of(flags))?),
         (None, None) => unreachable!("without an address there is an own server"),
     };
-    let server_pid = fill(&address, options.data)?;
+    let process = fill(&*devices, &address, options.data)?;
+    // Only shared memory says that the server is on this machine.
+    let is_here = !matches!(&flags.connect, Some(address) if !matches!(address, Address::SharedMemory(_)));
+    let server_pid = is_here.then_some(process);
     let progress = Progress::of_count("measuring", Some(1000));
     let target = Target { address, server_pid };
-    let result = measure(&target, &options, |share| progress.set((share * 1000.0) as u64)).map_err(|error| match error {
-        YcsbError::Options(message) => Failure::usage(message),
-        error => error.into(),
-    })?;
+    let result =
+        run_on(&*devices, &target, &options, |share| progress.set((share * 1000.0) as u64)).map_err(|error| match error {
+            YcsbError::Options(message) => Failure::usage(message),
+            error => error.into(),
+        })?;
     drop(progress);
     drop(own);
     if flags.json { output::json(&result) } else { output::table(&rows(&result)) }
@@ -89,15 +98,19 @@ fn options_of(flags: &Ycsb, default_seconds: f64) -> Result<YcsbOptions, Failure
 }
 
 /// Stores the data set, and returns the process number of the server.
-fn fill(address: &str, data: DataSet) -> Result<u32, Failure> {
-    let session =
-        Session::open(address).map_err(|error| Failure::operation(format!("{error}. Is `stonecast serve` running there?")))?;
+fn fill(devices: &dyn Devices, address: &str, data: DataSet) -> Result<u32, Failure> {
+    let session = Session::open_with(devices, address, 0)
+        .map_err(|error| Failure::operation(format!("{error}. Is `stonecast serve` running there?")))?;
     let progress = Progress::of_count("loading", Some(data.keys));
     load(&session, data, |stored| progress.set(stored))?;
     drop(progress);
     let stat = session.block_on(session.client().stat())?;
     session.close();
     u32::try_from(stat.process).map_err(|_| Failure::operation("the server does not tell its process number"))
+}
+
+fn verbs_of(flags: &Ycsb) -> VerbsFlags {
+    VerbsFlags { keys: flags.key_file.clone(), rdma_device: flags.rdma_device.clone(), gid_index: flags.gid_index }
 }
 
 /// A server of this command's own, on a pool that goes away with it.
@@ -156,6 +169,7 @@ fn places(result: &YcsbResult) -> String {
 
 pub(super) fn rows(result: &YcsbResult) -> Vec<(&'static str, String)> {
     let microseconds = |nanoseconds: u64| format!("{:.2} us", nanoseconds as f64 / 1000.0);
+    let server_cpu = |time: Option<f64>| time.map_or("not known here".to_owned(), |time| format!("{time:.0} ns each operation"));
     let of_limit = |limit: f64| format!("{limit:.0} operations/s, reached {:.2} of it", result.ops_per_s / limit);
     vec![
         ("workload", format!("{}, {} keys, values of {} B", result.workload, result.keys, result.value_size)),
@@ -165,9 +179,9 @@ pub(super) fn rows(result: &YcsbResult) -> Vec<(&'static str, String)> {
         ("latency p50", microseconds(result.p50_ns)),
         ("latency p99", microseconds(result.p99_ns)),
         ("latency p99.9", microseconds(result.p999_ns)),
-        ("server CPU", format!("{:.0} ns each operation", result.server_cpu_ns_per_op)),
+        ("server CPU", server_cpu(result.server_cpu_ns_per_op)),
         ("client CPU", format!("{:.0} ns each operation", result.client_cpu_ns_per_op)),
         ("places known", places(result)),
-        ("bare loop", result.limit_ops_per_s.map_or("not measured for such values".to_owned(), of_limit)),
+        ("bare loop", result.limit_ops_per_s.map_or("not measured".to_owned(), of_limit)),
     ]
 }
