@@ -122,3 +122,15 @@ lose() {
 lose_nothing() {
     /usr/sbin/tc qdisc del dev "$1" root
 }
+
+# dropped END: how many packets were lost since it loses any.
+dropped() {
+    /usr/sbin/tc -s qdisc show dev "$1" | sed -n 's/.*dropped \([0-9]*\).*/\1/p' | head -n 1
+}
+
+# disk FOLDER: the machine's disk, with a file system, made where there is none.
+disk() {
+    load virtio_blk && load ext4 && mkdir -p "$1" || return 1
+    mount -t ext4 /dev/vda "$1" 2>/dev/null && return
+    mkfs.ext4 -q -b 4096 /dev/vda && mount -t ext4 /dev/vda "$1"
+}

@@ -1,6 +1,6 @@
 # Pools on persistent memory through the binary. `domain` is what the kernel says of the memory, `platform` what that means.
 
-stonecast=/programs/stonecast
+stonecast=${stonecast:-/programs/stonecast}
 
 # serve POOL OPTION...: starts a server and waits until it is ready.
 serve() {

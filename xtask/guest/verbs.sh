@@ -21,9 +21,6 @@ cat /tmp/case.output
 recovers() {
     case_ "with lost packets: $1" /programs/fabric-verbs-it --test-threads 1 --exact "contract::$1"
 }
-dropped() {
-    /usr/sbin/tc -s qdisc show dev "$1" | sed -n 's/.*dropped \([0-9]*\).*/\1/p' | head -n 1
-}
 lose end0 5
 lose end1 5
 recovers a_write_of_any_size_and_alignment_changes_exactly_its_bytes

@@ -48,6 +48,12 @@ pub const JOBS: &[Job] = &[
         run: |bench| bench.script("verbs", include_str!("../../guest/verbs.sh"), &VERBS),
     },
     Job {
+        name: "verbs-store",
+        what: "plans, the log of REMOTELOG and the store over two soft-RoCE devices, with and without lost packets",
+        programs: &[Set::Verbs],
+        run: |bench| bench.script("verbs-store", include_str!("../../guest/verbs-store.sh"), &VERBS_STORE),
+    },
+    Job {
         name: "power-cuts",
         what: "machines killed under load and booted again",
         programs: &[Set::Binary],
@@ -78,11 +84,16 @@ struct Hardware {
     persistence: Persistence,
     /// Sizes of its persistent memory modules.
     modules_mib: &'static [u64],
+    /// Size of its disk, if it has one.
+    disk_mib: Option<u64>,
     limit: Duration,
 }
 
+/// Longest run of a script; several times what it takes.
+const LIMIT: Duration = Duration::from_secs(300);
+
 const MEMORY_CONTROLLER: Hardware =
-    Hardware { persistence: Persistence::MemoryController, modules_mib: &[128, 256], limit: Duration::from_secs(240) };
+    Hardware { persistence: Persistence::MemoryController, modules_mib: &[128, 256], disk_mib: None, limit: LIMIT };
 
 const CPU_CACHE: Hardware = Hardware {
     persistence: Persistence::CpuCache,
@@ -91,10 +102,11 @@ const CPU_CACHE: Hardware = Hardware {
     ..MEMORY_CONTROLLER
 };
 
-const UNSAID: Hardware = Hardware { persistence: Persistence::Unsaid, modules_mib: &[64], limit: Duration::from_secs(120) };
+const UNSAID: Hardware = Hardware { persistence: Persistence::Unsaid, modules_mib: &[64], ..MEMORY_CONTROLLER };
 
-const VERBS: Hardware =
-    Hardware { persistence: Persistence::MemoryController, modules_mib: &[128], limit: Duration::from_secs(300) };
+const VERBS: Hardware = Hardware { modules_mib: &[128], ..MEMORY_CONTROLLER };
+
+const VERBS_STORE: Hardware = Hardware { disk_mib: Some(512), ..VERBS };
 
 /// What the scripts know of pools.
 const POOLS: &str = include_str!("../../guest/pools.sh");
@@ -110,19 +122,23 @@ impl Bench {
             create_medium(&path, *mib)?;
             modules.push(path);
         }
+        let disk = hardware.disk_mib.map(|_| job.join("disk-image"));
+        if let Some((path, mib)) = disk.as_ref().zip(hardware.disk_mib) {
+            create_medium(path, mib)?;
+        }
         let machine = Machine {
             image: self.image()?,
             memory_mib: 1024,
             persistence: hardware.persistence,
             modules: modules.clone(),
-            disk: None,
+            disk: disk.clone(),
             job: job.clone(),
             programs: self.programs.folder.clone(),
         };
         let status = machine.start()?.finish(hardware.limit)?;
-        for module in modules {
+        for medium in modules.into_iter().chain(disk) {
             // Only space is at stake.
-            let _best_effort = fs::remove_file(module);
+            let _best_effort = fs::remove_file(medium);
         }
         let text = |name: &str| String::from_utf8_lossy(&fs::read(job.join(name)).unwrap_or_default()).into_owned();
         Ok(outcome_of(&text("output"), &text("not-run"), status))

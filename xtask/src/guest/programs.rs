@@ -1,7 +1,7 @@
 //! Programs of the workspace that run in the guest: built here, stripped, and put where the guest sees them.
 //!
 //! ```text
-//!   programs/stonecast       the binary, release build
+//!   programs/stonecast       the binary, release build; stonecast-verbs with the feature `verbs`
 //!   programs/NAME            the test binary NAME of a package, as `cargo xtask ci` builds it
 //!   programs/links           where programs expect each other: names that the guest makes lead to /programs
 //! ```
@@ -27,7 +27,7 @@ pub enum Set {
     Binary,
     /// Tests of the other packages.
     Tests,
-    /// Tests of verbs between machines, which need a C toolchain.
+    /// The binary that speaks verbs, and tests over them. They need a C toolchain.
     Verbs,
 }
 
@@ -55,8 +55,28 @@ const BUILDS: &[Build] = &[
     },
     Build {
         set: Set::Verbs,
-        arguments: &["test", "--package", "stonecast-fabric-verbs", "--features", "verbs", "--locked"],
-        wanted: &[("stonecast-fabric-verbs", "it", "fabric-verbs-it")],
+        arguments: &[
+            "test",
+            "--package",
+            "stonecast-fabric-verbs",
+            "--package",
+            "stonecast-persist",
+            "--package",
+            "stonecast-store-direct",
+            "--features",
+            "stonecast-fabric-verbs/verbs,stonecast-persist/verbs,stonecast-store-direct/verbs",
+            "--locked",
+        ],
+        wanted: &[
+            ("stonecast-fabric-verbs", "it", "fabric-verbs-it"),
+            ("stonecast-persist", "it", "persist-verbs-it"),
+            ("stonecast-store-direct", "it", "store-direct-verbs-it"),
+        ],
+    },
+    Build {
+        set: Set::Verbs,
+        arguments: &["build", "--package", "stonecast", "--features", "verbs", "--locked", "--release"],
+        wanted: &[("stonecast", "stonecast", "stonecast-verbs")],
     },
 ];
 
@@ -98,7 +118,10 @@ impl Programs {
         for build in BUILDS.iter().filter(|build| sets.contains(&build.set)) {
             for (name, built) in made_by(metadata, build, release)? {
                 run(Command::new("strip").arg("-o").arg(programs.join(name)).arg(&built))?;
-                links += &format!("/programs/{name} {}\n", built.display());
+                // Of two with one place the first one is there: tests expect the binary that they were built with.
+                if !links.contains(&format!(" {}\n", built.display())) {
+                    links += &format!("/programs/{name} {}\n", built.display());
+                }
             }
         }
         fs::write(programs.join("links"), &links).context("writing the guest's links")?;
@@ -122,9 +145,10 @@ impl Programs {
 /// Runs a build; the wanted programs with their names in the guest.
 fn made_by(metadata: &Metadata, build: &Build, release: bool) -> Result<Vec<(&'static str, PathBuf)>> {
     let arguments: Vec<&str> = build.arguments.iter().copied().filter(|argument| release || *argument != "--release").collect();
-    println!("$ cargo {} --no-run", arguments.join(" "));
+    let no_run: &[&str] = if arguments[0] == "test" { &["--no-run"] } else { &[] };
+    println!("$ cargo {}", [&arguments[..], no_run].concat().join(" "));
     let mut command = cargo(&metadata.workspace_root, &arguments);
-    command.args(["--no-run", "--message-format", "json-render-diagnostics"]);
+    command.args(no_run).args(["--message-format", "json-render-diagnostics"]);
     let printed = output_of(&mut command)?;
     let artifacts: Vec<Artifact> = printed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let mut made = Vec::new();

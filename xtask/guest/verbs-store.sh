@@ -1,0 +1,116 @@
+# Plans, the log of REMOTELOG and the store, over two soft-RoCE devices at the ends of one link: rxe1 has the memory, rxe0 asks.
+stonecast=/programs/stonecast-verbs
+load_nvdimm
+case_ "a devdax namespace is made" devdax 0
+case_ "two soft-RoCE devices are made" soft_roce
+case_ "a disk is mounted" disk /disk
+export STONECAST_RDMA_DEVICES=rxe0,rxe1 STONECAST_DAX=/dev/dax0.0 TMPDIR=/disk
+
+# Every plan of the planner, on persistent memory.
+/programs/persist-verbs-it --test-threads 1 verbs::
+# The stories of the store, on files of a disk, whose pages devices may read and not write.
+/programs/store-direct-verbs-it --test-threads 1 basics:: fencing::puts growing::an_ metrics::both port:: rights::the_ \
+    sharing::a_client sharing::a_peer sharing::clients sharing::operations tokens::a_
+# REMOTELOG: the responder's log is the device.
+remotelog="$stonecast bench remotelog --fabric verbs --data /dev/dax0.0 --rdma-device rxe1 --requester-device rxe0 --json"
+case_ "REMOTELOG appends with every operation to persistent memory" says '"retried":0' $remotelog --appends 100
+case_ "a plan of one side takes a FLUSH with persistence" grep -q -e 'rq.flush.*"one_sided":true' /tmp/says.output
+refused "a log on a disk is no place for remote writes" 'ordinary file' \
+    $stonecast bench remotelog --fabric verbs --data /disk --rdma-device rxe1
+
+# The binary: a server on persistent memory, clients of it over the link.
+key() {
+    echo "$1 $(head -c 32 /dev/urandom | hexdump -v -e '/1 "%02x"')"
+}
+umask 077
+key guest >/tmp/keys
+key guest >/tmp/other-keys
+at="--connect verbs://10.9.0.2:7171 --rdma-device rxe0 --keys /tmp/keys"
+case_ "a server listens for RDMA clients" \
+    serve /dev/dax0.0 --segment-size 1MiB --listen verbs:10.9.0.2:7171 --rdma-device rxe1 --keys /tmp/keys
+case_ "a value is put" $stonecast put greeting hello $at
+case_ "a value is found" says '^hello$' $stonecast get greeting $at
+seq 1 300 | sed 's/.*/{"key":"key-&","value":"value-&"}/' >/tmp/import
+case_ "values are imported" $stonecast import /tmp/import $at
+case_ "and exported" says '"value-300"' $stonecast export $at
+case_ "all of them" test "$(grep -c '"key-' /tmp/says.output)" = 300
+case_ "a key is deleted" $stonecast delete greeting $at
+refused "and is gone" 'is not there' $stonecast get greeting $at
+refused "a client with another key is refused" 'does not accept the key' \
+    $stonecast get key-1 --connect verbs://10.9.0.2:7171 --rdma-device rxe0 --keys /tmp/other-keys
+refused "a server that is not there is named" 'nobody answers at verbs:10.9.0.2:7172' \
+    $stonecast get key-1 --connect verbs://10.9.0.2:7172 --rdma-device rxe0 --keys /tmp/keys
+refused "without a key nobody is called" 'key file' $stonecast get key-1 --connect verbs://10.9.0.2:7171
+case_ "garbage at the control port" sh -c 'head -c 4096 /dev/urandom | nc -w 1 10.9.0.2 7171; true'
+case_ "who spoke another protocol is in the log" await 5 grep -q 'refused .* speaks another protocol' /tmp/serve.output
+case_ "and who had another key" grep -q 'refused .* does not hold the key of guest' /tmp/serve.output
+case_ "others are served as before" says '^value-1$' $stonecast get key-1 $at
+case_ "the doctor sees what the devices can do" says 'FLUSH (persistent), ATOMIC_WRITE' $stonecast doctor
+ycsb="$stonecast bench ycsb --connect verbs://10.9.0.2:7171 --rdma-device rxe0 --key-file /tmp/keys --json"
+case_ "YCSB: half updates, 4 in flight" says '"errors":0' $ycsb --workload a --keys 500 --ops 1000 --in-flight 4
+cat /tmp/says.output
+case_ "YCSB: 5 % updates, two clients" says '"errors":0' $ycsb --workload b --keys 500 --ops 1000 --clients 2
+cat /tmp/says.output
+
+# The yardstick of GETs: READs of the tools that come with the drivers, of the two sizes that a GET reads. Who polls and the
+# kernel's part of the devices now and then land on one processor for a while, so both are measured in turn, and the best of
+# each is compared.
+read_latency() {
+    timeout 60 ib_read_lat -d rxe1 -x 1 -s "$1" -n 1000 -p 7777 >/dev/null 2>&1 &
+    usleep 500000
+    timeout 60 ib_read_lat -d rxe0 -x 1 -s "$1" -n 1000 -p 7777 10.9.0.2 2>/dev/null | awk -v size="$1" '$1 == size { print $5 }'
+    wait $!
+}
+one_sided() {
+    $stonecast stat --json $at | sed 's/.*"one_sided":{\([^}]*\).*/\1/' | tr ',' '\n' | sed -n "s/\"$1\"://p" | head -n 1
+}
+trips() {
+    echo $(($(one_sided round_trips) - $(one_sided puts)))
+}
+before="$(one_sided reads) $(trips)"
+: >/tmp/latencies
+for round in 1 2 3 4; do
+    case_ "YCSB: reads alone, one after the other, round $round" says '"errors":0' $ycsb --workload c --keys 100 --ops 1000 --locations 0
+    get=$(sed 's/.*"p50_ns":\([0-9]*\).*/\1/' /tmp/says.output)
+    echo "$get $(read_latency 64) $(read_latency 192)" >>/tmp/latencies
+done
+echo "$before $(one_sided reads) $(trips)" | cat - /tmp/latencies | awk '
+    NR == 1 { each = ($4 - $2) / ($3 - $1); next }
+    { printf "GET: median %.1f us; ib_read_lat: %.1f us for 64 bytes, %.1f us for 192 bytes\n", $1 / 1000, $2, $3 }
+    NR == 2 || $1 < get { get = $1 }
+    NR == 2 || $2 < bucket { bucket = $2 }
+    NR == 2 || $3 < record { record = $3 }
+    END {
+        get /= 1000
+        read = (bucket + record) / 2
+        printf "GET: %.1f us in %.2f round trips, %.1f us each; a READ of ib_read_lat: %.1f us; ratio %.2f\n",
+            get, each, get / each, read, get / each / read
+    }'
+
+# A pool on a disk: its log is open for reading, and the server copies what clients write into memory of their own.
+case_ "the server closes in good order" stop
+case_ "the pool verifies" $stonecast verify /dev/dax0.0
+case_ "a pool on a disk is served to RDMA clients" serve /disk/pool --capacity 64MiB --segment-size 1MiB \
+    --listen verbs:10.9.0.2:7171 --rdma-device rxe1 --keys /tmp/keys
+case_ "a value is put on the disk" $stonecast put greeting hello $at
+case_ "a value is found on the disk" says '^hello$' $stonecast get greeting $at
+case_ "YCSB on the disk: half updates, 4 in flight" says '"errors":0' $ycsb --workload a --keys 200 --ops 400 --in-flight 4
+kill_server
+case_ "the killed server is served again" serve /disk/pool --listen verbs:10.9.0.2:7171 --rdma-device rxe1 --keys /tmp/keys
+case_ "and has what was put" says '^hello$' $stonecast get greeting $at
+
+# Lost packets. The devices send WRITE, READ and SEND again; a FLUSH fails, and what it covered is unknown until it was done again.
+lose end0 2
+lose end1 2
+case_ "with lost packets: YCSB loses nothing" says '"errors":0' $ycsb --workload a --keys 100 --ops 200
+cat /tmp/says.output
+case_ "the server on the disk closes in good order" stop
+case_ "the pool on the disk verifies" $stonecast verify /disk/pool
+export STONECAST_LOSSY=1
+/programs/persist-verbs-it --test-threads 1 --nocapture verbs::a_flush
+case_ "with lost packets: REMOTELOG does again what ended unknown" says '"retried":[1-9]' $remotelog --appends 20
+for end in end0 end1; do
+    case_ "packets were lost that $end sent ($(dropped $end))" test "$(dropped $end)" -gt 0
+done
+lose_nothing end0
+lose_nothing end1
