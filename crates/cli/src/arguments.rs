@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Deserialize;
+use stonecast_bench::erda::Design;
 
 use crate::commands::{Doctor, Litmus, Plan, Remotelog, Sim};
 use crate::values::{Address, Fabric, Period, Size};
@@ -366,13 +367,16 @@ Example: a table of all published scenarios, the figure of it, and what the disk
     /// Measures a figure of a paper again, every design of it on the same simulated machines.
     ///
     /// erda-14 ... erda-26 and erda-table1 are those of Erda's paper; erda is all of them. Virtual time: the same command
-    /// gives the same numbers.
+    /// gives the same numbers. erda-shm runs the same designs as processes of this machine, over shared memory.
     #[command(after_help = "\
 Example: one figure as a table, one as JSON, all with pictures and the page of the documents
   stonecast bench figure erda-14
   stonecast bench figure erda-table1 --json
   stonecast bench figure erda --out docs/figures")]
     Figure(Figure),
+    /// Serves a published design; started by `figure erda-shm`. It keeps no data.
+    #[command(hide = true)]
+    ServePublished(ServePublished),
 }
 
 /// `bench figure`.
@@ -390,8 +394,42 @@ pub struct Figure {
 }
 
 fn figure_names() -> PossibleValuesParser {
-    let names = stonecast_bench::erda::FIGURES.into_iter().chain([stonecast_bench::erda::ALL]);
-    PossibleValuesParser::new(names)
+    use stonecast_bench::erda::{ALL, FIGURES, REAL};
+    PossibleValuesParser::new(FIGURES.into_iter().chain([ALL, REAL]))
+}
+
+/// `bench serve-published`.
+#[derive(Debug, Args)]
+pub struct ServePublished {
+    /// Which.
+    #[arg(value_parser = published_design)]
+    pub design: Design,
+    /// Keys that will be stored.
+    #[arg(long)]
+    pub keys: u64,
+    /// Bytes of a value.
+    #[arg(long)]
+    pub value_size: usize,
+    /// Writes after those that store each key once.
+    #[arg(long)]
+    pub writes: u64,
+    /// Folder of its memory.
+    #[arg(long)]
+    pub data: PathBuf,
+    /// Is written when it listens.
+    #[arg(long)]
+    pub ready_file: PathBuf,
+    /// Ends when this process does.
+    #[arg(long)]
+    pub exit_with_parent: i32,
+}
+
+fn published_design(name: &str) -> Result<Design, String> {
+    let published = Design::ALL.into_iter().filter(|design| *design != Design::StoreDirect);
+    published.clone().find(|design| design.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = published.map(Design::name).collect();
+        format!("is one of {}", names.join(", "))
+    })
 }
 
 /// `bench ycsb`.

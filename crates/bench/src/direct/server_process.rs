@@ -1,4 +1,4 @@
-//! A server of our own: `stonecast serve` on a pool in a new folder, gone with this value.
+//! A server of our own: `stonecast serve` on a pool in a new folder, gone with this value. Or one of a published design.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,6 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::erda::PublishedStore;
 
 /// How long a server may take to be ready: it may have a large pool to recover.
 const START_MAX: Duration = Duration::from_secs(120);
@@ -30,6 +32,8 @@ pub struct ServerOptions {
     pub capacity: u64,
     /// Whether Redis clients are served, too, at any free port.
     pub resp: bool,
+    /// A published design instead of the direct store: then the rest but `program` and `parent` says nothing.
+    pub published: Option<PublishedStore>,
 }
 
 /// Why there is no server.
@@ -168,14 +172,21 @@ fn spawn(options: &ServerOptions, folder: &Path) -> Result<Child, ServerProcessE
     settings.filter(|name| name.to_string_lossy().starts_with("STONECAST_")).for_each(|name| {
         command.env_remove(name);
     });
+    match &options.published {
+        None => {
+            command.args(["serve", "--durability", options.durability, "--capacity", &options.capacity.to_string()]);
+            command.args(if options.resp { &["--resp", "127.0.0.1:0"][..] } else { &[] });
+        }
+        Some(store) => {
+            command.args(["bench", "serve-published", store.design.name(), "--keys", &store.keys.to_string()]);
+            command.args(["--value-size", &store.value_size.to_string(), "--writes", &store.writes.to_string()]);
+        }
+    }
     command
-        .arg("serve")
         .arg("--data")
         .arg(folder.join(POOL))
         .arg("--ready-file")
         .arg(ready)
-        .args(["--durability", options.durability, "--capacity", &options.capacity.to_string()])
-        .args(if options.resp { &["--resp", "127.0.0.1:0"][..] } else { &[] })
         .args(["--exit-with-parent", &std::process::id().to_string()])
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -1,6 +1,6 @@
 //! The pictures.
 
-use super::contest::Design;
+use super::contestant::Design;
 use super::figures::Point;
 use super::headlines::{places, title};
 use crate::plot::{Chart, Series};

@@ -13,10 +13,10 @@ use stonecast_media::{
     Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, OpenMode, PersistenceDomain, PersistentRegion, Pool,
     PoolOptions, ReceiveBuffers,
 };
-use stonecast_published::{
-    BaselineClient, BaselineServer, ErdaClient, ErdaOptions, ErdaServer, Geometry, PublishedError, Scheme,
-};
-use stonecast_store_direct::{Client, Server, ServerOptions, StoreError};
+use stonecast_published::{BaselineServer, ErdaOptions, ErdaServer, Geometry, PublishedError, Scheme};
+use stonecast_store_direct::{Server, ServerOptions, StoreError};
+
+use super::contestant::{ContestError, Contestant, Design};
 
 const ADDRESS: &str = "sim:contest";
 /// Entries of the completion queues of a server.
@@ -25,45 +25,6 @@ const SERVER_COMPLETIONS: u32 = 65_536;
 const CORES: usize = 16;
 /// Bytes of a segment of the direct store.
 const SEGMENT_SIZE: u64 = 4 << 20;
-
-/// Who takes part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Design {
-    /// Erda as published.
-    ErdaPublished,
-    /// Its first baseline.
-    RedoLogging,
-    /// Its second baseline.
-    ReadAfterWrite,
-    /// The store of this project, durable in the declared persistence domain.
-    StoreDirect,
-}
-
-impl Design {
-    /// All of them, in the order of the figures.
-    pub const ALL: [Self; 4] = [Self::ErdaPublished, Self::RedoLogging, Self::ReadAfterWrite, Self::StoreDirect];
-
-    /// As the figures name it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ErdaPublished => "erda-published",
-            Self::RedoLogging => "redo-logging",
-            Self::ReadAfterWrite => "read-after-write",
-            Self::StoreDirect => "store-direct",
-        }
-    }
-}
-
-/// A contest failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ContestError {
-    /// A published design.
-    #[error(transparent)]
-    Published(#[from] PublishedError),
-    /// The direct store.
-    #[error(transparent)]
-    Direct(#[from] StoreError),
-}
 
 /// What to build.
 #[derive(Clone, Copy, Debug)]
@@ -91,19 +52,6 @@ pub struct Contest {
     geometry: Geometry,
     options: ContestOptions,
     erda: Option<Rc<ErdaServer>>,
-}
-
-/// A client of one of the designs.
-pub struct Contestant {
-    /// Its process.
-    pub process: Process,
-    kind: Kind,
-}
-
-enum Kind {
-    Erda(ErdaClient),
-    Baseline(BaselineClient),
-    Direct(Client),
 }
 
 /// Counters of the server at one moment.
@@ -212,30 +160,9 @@ impl Contest {
     /// Connects a client.
     pub fn connect(&self) -> Result<Contestant, ContestError> {
         let process = self.world.process(self.clients);
-        let kind = self.world.block_on(async {
-            let design = self.options.design;
-            Ok::<Kind, ContestError>(match design {
-                Design::StoreDirect => {
-                    let port = process.port(stonecast_store_direct::CLIENT_COMPLETIONS).map_err(StoreError::from)?;
-                    Kind::Direct(Client::connect(port, process.runtime(), ADDRESS).await?)
-                }
-                _ => {
-                    let port = process.port(stonecast_published::CLIENT_COMPLETIONS).map_err(PublishedError::from)?;
-                    match design {
-                        Design::ErdaPublished => {
-                            Kind::Erda(ErdaClient::connect(port, process.runtime(), ADDRESS, &self.geometry).await?)
-                        }
-                        Design::RedoLogging => {
-                            Kind::Baseline(BaselineClient::connect(port, ADDRESS, Scheme::RedoLogging, &self.geometry).await?)
-                        }
-                        _ => {
-                            Kind::Baseline(BaselineClient::connect(port, ADDRESS, Scheme::ReadAfterWrite, &self.geometry).await?)
-                        }
-                    }
-                }
-            })
-        })?;
-        Ok(Contestant { process, kind })
+        let (design, geometry) = (self.options.design, self.geometry);
+        let make_port = |completions| process.port(completions);
+        self.world.block_on(Contestant::connect(design, &make_port, process.runtime(), ADDRESS, &geometry))
     }
 
     /// Runs a task for each of `contestants` until all have ended.
@@ -249,7 +176,7 @@ impl Contest {
     {
         let crowd = Rc::new(Crowd { running: Cell::new(contestants.len()), ..Crowd::default() });
         for (number, contestant) in contestants.into_iter().enumerate() {
-            let (crowd, runtime) = (crowd.clone(), contestant.process.runtime());
+            let (crowd, runtime) = (crowd.clone(), contestant.runtime());
             let task = task(number, contestant);
             runtime.spawn(Box::pin(async move {
                 let ended = task.await;
@@ -295,35 +222,4 @@ struct Crowd {
     running: Cell<usize>,
     ended: RefCell<Vec<(usize, Result<Contestant, ContestError>)>>,
     waker: Cell<Option<Waker>>,
-}
-
-impl Contestant {
-    /// Looks up a key; whether it is there.
-    pub async fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, ContestError> {
-        Ok(match &mut self.kind {
-            Kind::Erda(client) => client.get(key, value).await?,
-            Kind::Baseline(client) => client.get(key, value).await?,
-            Kind::Direct(client) => client.get(key, value).await?.is_some(),
-        })
-    }
-
-    /// Stores a value.
-    pub async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), ContestError> {
-        match &mut self.kind {
-            Kind::Erda(client) => client.put(key, value).await?,
-            Kind::Baseline(client) => client.put(key, value).await?,
-            Kind::Direct(client) => drop(client.put(key, value).await?),
-        }
-        Ok(())
-    }
-
-    /// Removes a key.
-    pub async fn delete(&mut self, key: &[u8]) -> Result<(), ContestError> {
-        match &mut self.kind {
-            Kind::Erda(client) => drop(client.delete(key).await?),
-            Kind::Baseline(client) => client.delete(key).await?,
-            Kind::Direct(client) => drop(client.delete(key).await?),
-        }
-        Ok(())
-    }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use stonecast_fabric_sim::Profile;
 use stonecast_workload::Mix;
 
-use super::contest::{ContestError, Design};
+use super::contestant::{ContestError, Design};
 use super::run::{Outcome, RunOptions, bytes_stored, workload};
 
 /// The names of all figures.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::contest::Design;
+use super::contestant::Design;
 use super::figures::Point;
 use super::run::KEY_SIZE;
 

@@ -3,11 +3,14 @@
 
 mod chart;
 mod contest;
+mod contestant;
 mod figures;
 mod headlines;
+mod real;
 mod run;
 
 pub use chart::chart;
-pub use contest::{ContestError, Design};
+pub use contestant::{ContestError, Design};
 pub use figures::{ALL, FIGURES, Point, Runs, Scale, points};
 pub use headlines::{Headline, headlines, page};
+pub use real::{PublishedStore, REAL, REAL_STEPS, RealError, RealOptions, real_points, serve_published};

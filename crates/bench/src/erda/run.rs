@@ -3,12 +3,14 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use stonecast_fabric_sim::Profile;
 use stonecast_published::ErdaServer;
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions, fnv_hash, value_of};
 
-use super::contest::{Contest, ContestError, ContestOptions, Contestant, Costs, Design};
+use super::contest::{Contest, ContestOptions, Costs};
+use super::contestant::{ContestError, Contestant, Design};
 
 /// Bytes of a key: `user` and 19 digits.
 pub const KEY_SIZE: usize = 23;
@@ -65,7 +67,7 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
     let loader = contestants.split_off(contestants.len() - 1);
     contestants.extend(contest.run(loader, |_, contestant| load(contestant, keys, value_size))?);
     let each = options.operations.div_ceil(options.threads.into());
-    let sequence = Rc::new(Sequence::new(SequenceOptions {
+    let sequence = Arc::new(Sequence::new(SequenceOptions {
         mix: options.mix,
         distribution: Distribution::ScrambledZipfian,
         keys,
@@ -103,7 +105,7 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
     })
 }
 
-async fn load(mut contestant: Contestant, keys: u64, value_size: usize) -> Result<Contestant, ContestError> {
+pub(super) async fn load(mut contestant: Contestant, keys: u64, value_size: usize) -> Result<Contestant, ContestError> {
     let mut value = vec![0; value_size];
     for number in 0..keys {
         value_of(1, number, &mut value);
@@ -122,18 +124,18 @@ async fn look_up_all(mut contestant: Contestant, keys: u64) -> Result<Contestant
 }
 
 /// What one client does.
-struct Part {
-    sequence: Rc<Sequence>,
-    operations: Range<u64>,
-    value_size: usize,
+pub(super) struct Part {
+    pub sequence: Arc<Sequence>,
+    pub operations: Range<u64>,
+    pub value_size: usize,
     /// Of every operation; with a cleaner, of those that began while it was at work.
-    latencies: Rc<RefCell<Vec<u64>>>,
+    pub latencies: Rc<RefCell<Vec<u64>>>,
     /// Who is to clean all the time.
-    cleaner: Option<Rc<ErdaServer>>,
+    pub cleaner: Option<Rc<ErdaServer>>,
 }
 
-async fn work(mut contestant: Contestant, part: Part) -> Result<Contestant, ContestError> {
-    let runtime = contestant.process.runtime();
+pub(super) async fn work(mut contestant: Contestant, part: Part) -> Result<Contestant, ContestError> {
+    let runtime = contestant.runtime();
     let (mut value, mut found) = (vec![0; part.value_size], Vec::new());
     for index in part.operations {
         let operation = &part.sequence.operations()[index as usize % part.sequence.operations().len()];

@@ -73,6 +73,7 @@ impl Server {
             durability: self.durability,
             capacity: capacity(run.options, sets),
             resp: true,
+            published: None,
         })?)
     }
 }

@@ -34,6 +34,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
         durability: "process",
         capacity: capacity(options, 0),
         resp: false,
+        published: None,
     })?;
     let session = Session::open(&server.address())?;
     load(&session, options.data, |_| {})?;

@@ -77,6 +77,7 @@ fn compare(run: &mut Run<'_>, comparisons: &[Comparison], setup: &Setup<'_>) -> 
         durability: setup.durability,
         capacity: capacity(options, setup.puts + WARM_UP_PUTS * comparisons.len() as u64),
         resp: false,
+        published: None,
     })?;
     let session = Session::open(&server.address())?;
     load(&session, options.data, |_| {})?;

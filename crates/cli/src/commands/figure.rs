@@ -5,15 +5,25 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use stonecast_bench::erda::{ALL, FIGURES, Point, Runs, Scale, chart, page, points};
+use stonecast_bench::erda::{ALL, FIGURES, Point, REAL, REAL_STEPS, RealOptions, Runs, Scale, chart, page, points, real_points};
 
 use crate::arguments::Figure;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 
+/// How much is run on this machine: some seconds for each design.
+const REAL_KEYS: u64 = 100_000;
+const REAL_OPERATIONS: u64 = 200_000;
+const REAL_CLIENTS: u32 = 1;
+/// Where memory is volatile.
+const MEMORY: &str = "/dev/shm";
+
 /// See the module documentation.
 pub fn run(flags: &Figure) -> Result<(), Failure> {
+    if flags.name == REAL {
+        return run_really(flags);
+    }
     let names: Vec<&str> = if flags.name == ALL { FIGURES.to_vec() } else { vec![flags.name.as_str()] };
     let progress = Progress::of_count("measuring", Some(names.len() as u64));
     let (mut runs, mut all) = (Runs::default(), Vec::new());
@@ -30,6 +40,28 @@ pub fn run(flags: &Figure) -> Result<(), Failure> {
         write(folder, &names, &all).with_context(|| format!("cannot write to {}", folder.display()))?;
     }
     if flags.json { Ok(()) } else { output::bytes(table(&all).as_bytes()) }
+}
+
+/// The designs as processes of this machine.
+fn run_really(flags: &Figure) -> Result<(), Failure> {
+    if flags.out.is_some() {
+        return Err(Failure::usage(format!("--out is for figures that come out the same again; {REAL} does not")));
+    }
+    let options = RealOptions {
+        program: std::env::current_exe()?,
+        parent: MEMORY.into(),
+        keys: REAL_KEYS,
+        operations: REAL_OPERATIONS,
+        clients: REAL_CLIENTS,
+    };
+    let progress = Progress::of_count("measuring", Some(REAL_STEPS));
+    let mut done = 0;
+    let all = real_points(&options, || {
+        done += 1;
+        progress.set(done);
+    })?;
+    drop(progress);
+    if flags.json { all.iter().try_for_each(output::json) } else { output::bytes(table(&all).as_bytes()) }
 }
 
 fn write(folder: &Path, names: &[&str], all: &[Point]) -> anyhow::Result<()> {

@@ -11,6 +11,7 @@ mod offline;
 mod plan;
 mod remotelog;
 mod serve;
+mod serve_published;
 mod sim;
 mod sim_ycsb;
 mod stat;
@@ -57,5 +58,6 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Bench(Bench::Ycsb(flags)) => ycsb::run(&flags),
         Command::Bench(Bench::Remotelog(flags)) => remotelog::run(&flags),
         Command::Bench(Bench::Figure(flags)) => figure::run(&flags),
+        Command::Bench(Bench::ServePublished(flags)) => serve_published::run(&flags),
     }
 }

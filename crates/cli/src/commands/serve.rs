@@ -203,7 +203,7 @@ fn say_recovery(report: &RecoveryReport, start: Instant) {
 }
 
 /// Asks for the same signal that a person would send, when the process `parent` is gone.
-fn end_with(parent: i32) -> Result<(), Failure> {
+pub(super) fn end_with(parent: i32) -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     // It may have gone before.
     if getppid().is_none_or(|present| present.as_raw_nonzero().get() != parent) {
@@ -213,7 +213,7 @@ fn end_with(parent: i32) -> Result<(), Failure> {
 }
 
 /// Whole or not at all: who waits for the file reads it at once.
-fn write_ready_file(path: &Path) -> Result<(), Failure> {
+pub(super) fn write_ready_file(path: &Path) -> Result<(), Failure> {
     let refuse = |error: io::Error| Failure::operation(format!("cannot write {}: {error}", path.display()));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(refuse)?;

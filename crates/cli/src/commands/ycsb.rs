@@ -123,8 +123,8 @@ fn start_server(flags: &Ycsb, options: &YcsbOptions) -> Result<ServerProcess, Fa
     let parent =
         fs::canonicalize(parent).map_err(|error| Failure::operation(format!("cannot use {}: {error}", parent.display())))?;
     let capacity = capacity_for(options, flags.durability, &parent)?;
-    let server =
-        ServerProcess::start(ServerOptions { program: std::env::current_exe()?, parent, durability, capacity, resp: false })?;
+    let program = std::env::current_exe()?;
+    let server = ServerProcess::start(ServerOptions { program, parent, durability, capacity, resp: false, published: None })?;
     clean_up_on_signals(server.pool())?;
     Ok(server)
 }

@@ -9,6 +9,7 @@ use crate::doctor::root::Root;
 #[serde(rename_all = "snake_case")]
 pub enum Abilities {
     /// Asked, and answered.
+    #[cfg_attr(not(any(feature = "verbs", test)), expect(dead_code, reason = "nobody can be asked without the verbs library"))]
     Seen {
         /// FLUSH that makes bytes visible to everybody.
         flush_global: bool,

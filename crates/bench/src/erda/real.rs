@@ -1,0 +1,293 @@
+//! The same contest between real processes over shared memory: a server process for each design, client threads of this
+//! one. Wall-clock time, so numbers are of the machine that runs it; ratios of one run say more.
+//!
+//! ```text
+//!   this process                             the server's
+//!   thread: device, executor, contestant --- published: serve_published, on memory of a folder
+//!   thread: device, executor, contestant --- direct:    `stonecast serve --durability process`
+//! ```
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stonecast_base::{Nanoseconds, Span};
+use stonecast_fabric::{BusyPoll, Device as _, DeviceError, Port};
+use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_media::{
+    Ddio, DeclaredPlatform, Durability, LogOptions, MediaError, PersistenceDomain, PersistentRegion, Prepared, ReceiveBuffers,
+    create_backing,
+};
+use stonecast_published::{BaselineServer, ErdaOptions, ErdaServer, Geometry, PublishedError, SERVER_COMPLETIONS, Scheme};
+use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
+
+use super::contestant::{ContestError, Contestant, Design};
+use super::figures::Point;
+use super::run::{KEY_SIZE, Part, load, work};
+use crate::cpu_time::process_cpu_ns;
+use crate::direct::{ServerOptions, ServerProcess, ServerProcessError};
+
+/// The name of the figures.
+pub const REAL: &str = "erda-shm";
+/// How long either side looks for work before it sleeps: longer than anything that is waited for here takes.
+const SPIN_NS: Nanoseconds = 2_000_000;
+/// Bytes of a value, as in the figures of throughput.
+const VALUE_SIZE: usize = 64;
+const MIXES: [Mix; 4] = [Mix::C, Mix::B, Mix::A, Mix::UpdateOnly];
+/// More than the direct store's records have beside key and value.
+const RECORD_OVERHEAD: usize = 128;
+/// The direct store's log is made of these.
+const CAPACITY_STEP: u64 = 256 << 20;
+
+/// A real contest failed.
+#[derive(Debug, thiserror::Error)]
+pub enum RealError {
+    /// A client or the store.
+    #[error(transparent)]
+    Contest(#[from] ContestError),
+    /// A server process.
+    #[error(transparent)]
+    Server(#[from] ServerProcessError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The server's memory.
+    #[error(transparent)]
+    Media(#[from] MediaError),
+    /// A system call.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was attempted.
+        doing: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// A published design's store: how large it is.
+#[derive(Clone, Copy, Debug)]
+pub struct PublishedStore {
+    /// Which; not the direct store.
+    pub design: Design,
+    /// Keys that will be stored.
+    pub keys: u64,
+    /// Bytes of a value.
+    pub value_size: usize,
+    /// Writes after those that store each key once.
+    pub writes: u64,
+}
+
+impl PublishedStore {
+    fn geometry(&self) -> Geometry {
+        Geometry::for_keys(KEY_SIZE, self.value_size, self.keys, self.writes)
+    }
+}
+
+/// Serves a published design at `address` on new memory in `folder`, until this process is ended. Calls `ready` when it
+/// listens. It keeps nothing: what is in its memory survives it for as long as the folder is there.
+pub fn serve_published(
+    store: &PublishedStore,
+    folder: &Path,
+    address: &str,
+    ready: impl FnOnce() -> std::io::Result<()>,
+) -> Result<(), RealError> {
+    let geometry = store.geometry();
+    let memory = memory(folder, geometry.size())?;
+    let device = ShmDevice::new(ShmOptions::default())?;
+    let executor = BusyPoll::new(device.clone(), SPIN_NS);
+    let port = Rc::new(Port::new(device.clone(), SERVER_COMPLETIONS)?);
+    executor.add_port(&port);
+    let runtime = executor.runtime();
+    let tell = |device: &ShmDevice| {
+        device.listen(address)?;
+        ready().map_err(|source| RealError::System { doing: "writing the file that says ready", source })
+    };
+    let scheme = match store.design {
+        Design::ErdaPublished => {
+            // There is room for all writes: nothing is cleaned.
+            let options = ErdaOptions { clean_at_percent: 100, ..ErdaOptions::default() };
+            let server = ErdaServer::open(memory, port, runtime, geometry, options).map_err(ContestError::from)?;
+            tell(&device)?;
+            return Ok(executor.block_on(server.run(&|| false)).map_err(ContestError::from)?);
+        }
+        Design::RedoLogging => Scheme::RedoLogging,
+        Design::ReadAfterWrite => Scheme::ReadAfterWrite,
+        Design::StoreDirect => {
+            return Err(ContestError::from(PublishedError::Protocol("the direct store has a server of its own")).into());
+        }
+    };
+    let server = BaselineServer::open(memory, port, runtime, geometry, scheme).map_err(ContestError::from)?;
+    tell(&device)?;
+    Ok(executor.block_on(server.run(&|| false)).map_err(ContestError::from)?)
+}
+
+/// `size` bytes in `folder`, promised to survive processes alone.
+fn memory(folder: &Path, size: u64) -> Result<Rc<dyn PersistentRegion>, RealError> {
+    let platform = DeclaredPlatform {
+        persistence_domain: PersistenceDomain::Volatile,
+        ddio: Ddio::On,
+        receive_buffers: ReceiveBuffers::Dram,
+    };
+    let backing = create_backing(folder)?;
+    let memory = backing.open_log(LogOptions { capacity: size, platform, durability: Durability::Process })?;
+    while backing.prepare(Span::new(0, size))? == Prepared::Pending {
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(memory)
+}
+
+/// How much is run.
+#[derive(Clone, Debug)]
+pub struct RealOptions {
+    /// The `stonecast` binary.
+    pub program: PathBuf,
+    /// Where folders of stores are made: volatile memory.
+    pub parent: PathBuf,
+    /// Keys stored before.
+    pub keys: u64,
+    /// Operations of each client in each workload.
+    pub operations: u64,
+    /// Clients.
+    pub clients: u32,
+}
+
+/// Runs the four workloads on each design, one after the other; the points of `erda-shm-latency`, `-throughput`, `-cpu`.
+pub fn real_points(options: &RealOptions, mut progress: impl FnMut()) -> Result<Vec<Point>, RealError> {
+    let mut points = Vec::new();
+    for design in Design::ALL {
+        // Each workload, a tenth of it before as a warm-up.
+        let writes = 2 * options.operations * u64::from(options.clients) * MIXES.len() as u64;
+        let store = PublishedStore { design, keys: options.keys, value_size: VALUE_SIZE, writes };
+        let server = start(options, &store)?;
+        let address = server.address();
+        with_contestant(&store, &address, |executor, contestant| {
+            executor.block_on(load(contestant, store.keys, VALUE_SIZE)).map(drop)
+        })?;
+        for mix in MIXES {
+            let cpu = |doing| process_cpu_ns(server.pid()).map_err(|source| RealError::System { doing, source });
+            let before = cpu("reading the server's CPU time")?;
+            let run = run(options, &store, mix, &address)?;
+            let used = cpu("reading the server's CPU time")? - before;
+            for (figure, y, unit) in [
+                ("latency", run.latency_us, "us"),
+                ("throughput", run.operations as f64 / run.seconds / 1e3, "kop/s"),
+                // A server that polls is never idle: what its poll costs is in this.
+                ("cpu", used as f64 / run.operations as f64, "ns/op"),
+            ] {
+                let (figure, series) = (format!("{REAL}-{figure}"), design.name().to_owned());
+                points.push(Point { figure, series, x: mix.name().to_owned(), y, unit });
+            }
+            progress();
+        }
+    }
+    points.sort_by(|one, other| one.figure.cmp(&other.figure));
+    Ok(points)
+}
+
+/// How many times `real_points` calls its `progress`.
+pub const REAL_STEPS: u64 = (Design::ALL.len() * MIXES.len()) as u64;
+
+fn start(options: &RealOptions, store: &PublishedStore) -> Result<ServerProcess, RealError> {
+    let capacity = (2 * store.keys + store.writes) * (KEY_SIZE + VALUE_SIZE + RECORD_OVERHEAD) as u64;
+    Ok(ServerProcess::start(ServerOptions {
+        program: options.program.clone(),
+        parent: options.parent.clone(),
+        durability: "process",
+        capacity: capacity.next_multiple_of(CAPACITY_STEP),
+        resp: false,
+        published: (store.design != Design::StoreDirect).then_some(*store),
+    })?)
+}
+
+/// Lets clients begin together. One that fails before does not keep the others waiting.
+struct Start<'a> {
+    barrier: &'a Barrier,
+    waited: Cell<bool>,
+}
+
+impl Start<'_> {
+    fn wait(&self) {
+        if !self.waited.replace(true) {
+            self.barrier.wait();
+        }
+    }
+}
+
+impl Drop for Start<'_> {
+    fn drop(&mut self) {
+        self.wait();
+    }
+}
+
+struct Measured {
+    operations: u64,
+    seconds: f64,
+    latency_us: f64,
+}
+
+/// Connects a client of this thread, and does something with it.
+fn with_contestant<T>(
+    store: &PublishedStore,
+    address: &str,
+    work: impl FnOnce(&BusyPoll, Contestant) -> Result<T, ContestError>,
+) -> Result<T, RealError> {
+    let device = ShmDevice::new(ShmOptions::default())?;
+    let executor = BusyPoll::new(device.clone(), SPIN_NS);
+    let make_port = |completions| {
+        let port = Rc::new(Port::new(device.clone(), completions)?);
+        executor.add_port(&port);
+        Ok(port)
+    };
+    let geometry = store.geometry();
+    let connected = Contestant::connect(store.design, &make_port, executor.runtime(), address, &geometry);
+    let contestant = executor.block_on(connected)?;
+    Ok(work(&executor, contestant)?)
+}
+
+fn run(options: &RealOptions, store: &PublishedStore, mix: Mix, address: &str) -> Result<Measured, RealError> {
+    let each = options.operations;
+    let sequence = Arc::new(Sequence::new(SequenceOptions {
+        mix,
+        distribution: Distribution::ScrambledZipfian,
+        keys: store.keys,
+        length: (each * u64::from(options.clients)) as usize,
+        seed: 1,
+    }));
+    let barrier = Barrier::new(options.clients as usize);
+    let client = |number: u64| -> Result<(Vec<u64>, Instant, Instant), RealError> {
+        let start = Start { barrier: &barrier, waited: Cell::new(false) };
+        let part = |count: u64| Part {
+            sequence: sequence.clone(),
+            operations: number * each..number * each + count,
+            value_size: VALUE_SIZE,
+            latencies: Rc::default(),
+            cleaner: None,
+        };
+        with_contestant(store, address, |executor, contestant| {
+            let contestant = executor.block_on(work(contestant, part((each / 10).max(1))))?;
+            start.wait();
+            let part = part(each);
+            let latencies = part.latencies.clone();
+            let begin = Instant::now();
+            executor.block_on(work(contestant, part))?;
+            Ok((latencies.take(), begin, Instant::now()))
+        })
+    };
+    let client = &client;
+    let ended: Vec<_> = thread::scope(|scope| {
+        let threads: Vec<_> = (0..u64::from(options.clients)).map(|number| scope.spawn(move || client(number))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a client does not panic")).collect::<Result<_, _>>()
+    })?;
+    let begin = ended.iter().map(|(_, begin, _)| *begin).min().expect("there is a client");
+    let end = ended.iter().map(|(_, _, end)| *end).max().expect("there is a client");
+    let latencies = ended.iter().flat_map(|(latencies, ..)| latencies);
+    let operations = ended.iter().map(|(latencies, ..)| latencies.len() as u64).sum::<u64>();
+    Ok(Measured {
+        operations,
+        seconds: (end - begin).as_secs_f64(),
+        latency_us: latencies.sum::<u64>() as f64 / operations as f64 / 1e3,
+    })
+}
