@@ -388,6 +388,9 @@ pub struct Figure {
     /// Writes pictures (SVG), the points (JSON lines) and, for all figures of a paper, the page of the documents there.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Operations of each point, instead of as many as the documents have.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(10..))]
+    pub operations: Option<u64>,
     /// Prints one JSON object for each point.
     #[arg(long)]
     pub json: bool,

@@ -13,8 +13,8 @@ use crate::output;
 use crate::progress::Progress;
 
 /// How much is run on this machine: some seconds for each design.
-const REAL_KEYS: u64 = 100_000;
-const REAL_OPERATIONS: u64 = 200_000;
+const REAL_KEYS: u64 = 20_000;
+const REAL_OPERATIONS: u64 = 50_000;
 const REAL_CLIENTS: u32 = 1;
 /// Where memory is volatile.
 const MEMORY: &str = "/dev/shm";
@@ -25,10 +25,11 @@ pub fn run(flags: &Figure) -> Result<(), Failure> {
         return run_really(flags);
     }
     let names: Vec<&str> = if flags.name == ALL { FIGURES.to_vec() } else { vec![flags.name.as_str()] };
+    let scale = Scale { operations: flags.operations.unwrap_or(Scale::FULL.operations), ..Scale::FULL };
     let progress = Progress::of_count("measuring", Some(names.len() as u64));
     let (mut runs, mut all) = (Runs::default(), Vec::new());
     for (done, name) in (1..).zip(&names) {
-        let measured = points(name, Scale::FULL, &mut runs)?;
+        let measured = points(name, scale, &mut runs)?;
         if flags.json {
             measured.iter().try_for_each(output::json)?;
         }
@@ -37,7 +38,8 @@ pub fn run(flags: &Figure) -> Result<(), Failure> {
     }
     drop(progress);
     if let Some(folder) = &flags.out {
-        write(folder, &names, &all).with_context(|| format!("cannot write to {}", folder.display()))?;
+        write(folder, &names, &all, flags.operations.is_none())
+            .with_context(|| format!("cannot write to {}", folder.display()))?;
     }
     if flags.json { Ok(()) } else { output::bytes(table(&all).as_bytes()) }
 }
@@ -51,7 +53,7 @@ fn run_really(flags: &Figure) -> Result<(), Failure> {
         program: std::env::current_exe()?,
         parent: MEMORY.into(),
         keys: REAL_KEYS,
-        operations: REAL_OPERATIONS,
+        operations: flags.operations.unwrap_or(REAL_OPERATIONS),
         clients: REAL_CLIENTS,
     };
     let progress = Progress::of_count("measuring", Some(REAL_STEPS));
@@ -64,7 +66,7 @@ fn run_really(flags: &Figure) -> Result<(), Failure> {
     if flags.json { all.iter().try_for_each(output::json) } else { output::bytes(table(&all).as_bytes()) }
 }
 
-fn write(folder: &Path, names: &[&str], all: &[Point]) -> anyhow::Result<()> {
+fn write(folder: &Path, names: &[&str], all: &[Point], is_full: bool) -> anyhow::Result<()> {
     fs::create_dir_all(folder)?;
     for name in names {
         if let Some(chart) = chart(name, all) {
@@ -77,7 +79,8 @@ fn write(folder: &Path, names: &[&str], all: &[Point]) -> anyhow::Result<()> {
         }
         fs::write(folder.join(name).with_extension("jsonl"), lines)?;
     }
-    if names.len() == FIGURES.len() {
+    // The page says how much was measured.
+    if names.len() == FIGURES.len() && is_full {
         fs::write(folder.join(ALL).with_extension("md"), page(all))?;
     }
     Ok(())

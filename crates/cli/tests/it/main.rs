@@ -7,6 +7,7 @@ mod support;
 
 mod damage;
 mod doctor;
+mod figures;
 mod full;
 mod gateway;
 mod idle;

@@ -1,0 +1,74 @@
+//! `bench figure`: designs of papers beside the store, in the simulated world and as processes.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::{Place, stonecast};
+
+const SERIES: [&str; 4] = ["erda-published", "redo-logging", "read-after-write", "store-direct"];
+
+fn points(printed: &str) -> Vec<Value> {
+    printed.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect()
+}
+
+/// The measurement of a series at a place.
+fn at(points: &[Value], series: &str, x: &str) -> f64 {
+    let point = points.iter().find(|point| point["series"] == series && point["x"] == x);
+    point.unwrap_or_else(|| panic!("{series} at {x} is not in {points:?}"))["y"].as_f64().expect("a number")
+}
+
+/// Section 5.5 of Erda's paper, in bytes of its own count: the word is counted whole here, and a message of a baseline has
+/// one byte more.
+#[test]
+fn the_bytes_of_each_operation_are_those_of_the_formats() {
+    let printed = stonecast(["bench", "figure", "erda-table1", "--json"]);
+    let points = points(printed.text());
+    for point in &points {
+        assert_eq!((&point["figure"], &point["unit"]), (&Value::from("erda-table1"), &Value::from("bytes")), "{point}");
+    }
+    let names: std::collections::BTreeSet<&str> = points.iter().map(|point| point["series"].as_str().unwrap()).collect();
+    assert_eq!(names, SERIES.into());
+    let pair = 23.0 + 256.0;
+    // 8 bytes of word beside the object, which has tag and checksum: 4 more than the paper counts.
+    let update = at(&points, "erda-published", "update 256");
+    assert!((update - (pair + 9.0)).abs() <= 4.0, "{update}");
+    for series in ["redo-logging", "read-after-write"] {
+        let update = at(&points, series, "update 256");
+        assert!((2.0 * pair..2.0 * pair + 16.0).contains(&update), "{series} writes twice: {update}");
+    }
+    // Ours: the record in whole lines with a header of 64 bytes, and its stamp of 24.
+    let lines = (64.0 + 23.0 + 1024.0_f64) / 64.0;
+    assert_eq!(at(&points, "store-direct", "update 1024"), lines.ceil() * 64.0 + 24.0);
+}
+
+#[test]
+fn a_figure_is_the_same_each_time_and_its_picture_and_points_are_written() {
+    let place = Place::in_volatile_memory();
+    let folder = place.path().to_str().expect("a name in UTF-8");
+    let run = || stonecast(["bench", "figure", "erda-14", "--operations", "100", "--json", "--out", folder]).text().to_owned();
+    let printed = run();
+    assert_eq!(printed, run());
+    assert_eq!(fs::read_to_string(place.path().join("erda-14.jsonl")).unwrap(), printed);
+    assert!(fs::read_to_string(place.path().join("erda-14.svg")).unwrap().contains("<svg"));
+    let points = points(&printed);
+    assert_eq!(points.len(), SERIES.len() * 5);
+    // One round trip where the published design needs two, on machines whose round trips are all that counts.
+    assert!(at(&points, "store-direct", "64") < at(&points, "erda-published", "64"));
+}
+
+/// Each design has a server process of its own, and every value that is read is there.
+#[test]
+fn the_same_designs_run_as_processes_over_shared_memory() {
+    let printed = stonecast(["bench", "figure", "erda-shm", "--operations", "200", "--json"]);
+    let mut counts = BTreeMap::new();
+    for point in points(printed.text()) {
+        assert!(point["y"].as_f64().unwrap() > 0.0, "{point}");
+        let series = point["series"].as_str().unwrap().to_owned();
+        *counts.entry((point["figure"].as_str().unwrap().to_owned(), series)).or_insert(0) += 1;
+    }
+    let figures = ["erda-shm-cpu", "erda-shm-latency", "erda-shm-throughput"];
+    let expected = figures.iter().flat_map(|figure| SERIES.map(|series| (((*figure).to_owned(), series.to_owned()), 4)));
+    assert_eq!(counts, expected.collect());
+}
