@@ -7,7 +7,7 @@ use super::{Profile, Sheet};
 pub(super) const PROFILE: Profile = Sheet {
     name: "connectx3-asymnvm",
     summary: "Xeon E5-2640 v2, 96 GB, ConnectX-3 at 40 Gb/s; persistent memory is DRAM with 200 ns more for a write and the \
-              read latency of DRAM (AsymNVM, sections 3.2 and 8.1; numbers restored in published-systems.md, 3).",
+              read latency of DRAM (AsymNVM, sections 3.2 and 8.1; digits that the circulating text has lost are restored from its context).",
     nic_message_ps: (28_571, CONNECTX3_RATE),
     nic_byte_ps: (250, QDR),
     wire_ns: (195, SX6036),

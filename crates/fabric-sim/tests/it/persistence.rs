@@ -1,5 +1,5 @@
 //! What survives a power cut, in each configuration of a responder: the facts on which plans of persistence stand (taxonomy
-//! of remote persistence, tables 1 and 2; persistence.md, sections 1 and 2).
+//! of remote persistence, tables 1 and 2).
 
 use stonecast_base::Span;
 use stonecast_fabric::{FlushPlacement, Operation, Status};
