@@ -74,6 +74,8 @@ struct Inner {
     scratch: RefCell<Vec<MemoryRegion>>,
     made: Made,
     locations: Locations,
+    /// The record that is being sent, kept for its memory.
+    record: RefCell<Vec<u8>>,
     /// Receive buffers that are free and not posted.
     reposts: RefCell<Vec<ReceiveRequest>>,
     pending: RefCell<Pending>,

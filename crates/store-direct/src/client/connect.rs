@@ -149,6 +149,7 @@ impl Client {
             index_in_use: RefCell::default(),
             scratch: RefCell::default(),
             reposts: RefCell::default(),
+            record: RefCell::default(),
             locations: Locations::new(options.locations),
             pending: RefCell::new(Pending::new(ring_size)),
             extents: RefCell::new(Extents::new(&welcome)),

@@ -233,7 +233,10 @@ impl Inner {
     #[inline]
     async fn judge(&self, word: Word, key: &[u8], value: &mut Vec<u8>) -> Result<Fetched, StoreError> {
         let size = value.len();
-        if let Some(whole) = self.longer(word, value) {
+        // Of any other class the first READ brings the whole record.
+        if word.is_long()
+            && let Some(whole) = self.longer(word, value)
+        {
             value.resize(whole, 0);
             let (position, rest) = (word.position() + size as u64, &mut value[size..]);
             self.read_long(position, rest).await?;

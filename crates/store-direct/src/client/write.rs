@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use stonecast_fabric::{DeviceError, LocalSpan, Operation};
 use stonecast_log::{Condition, Draft, KEY_SIZE_MAX, Kind, VALUE_SIZE_MAX, record_size};
 
+use super::extents::Spot;
 use super::meter::Call;
 use super::pending::{Ended, Ticket};
 use super::{Client, Inner};
@@ -175,9 +176,7 @@ impl Inner {
             // From here to the post nothing waits, so records are posted in the order of their places.
             let (ticket, offset) = self.pending.borrow_mut().begin(size).expect("there is room, it was just looked at");
             let spot = self.extents.borrow_mut().place(size, offset).expect("there is room, it was just looked at");
-            let mut record = Vec::with_capacity(size as usize);
-            draft.encode(&self.format, spot.position, spot.generation, self.welcome.epoch.get(), &mut record);
-            self.port.device().memory(self.made.staging).write(offset, &record);
+            self.stage(draft, &spot, offset);
             let local = LocalSpan { region: self.made.staging, offset, size: size as u32 };
             let operation =
                 Operation::WriteWithImmediate { local, remote: spot.remote, immediate: immediate(spot.slot, spot.unit) };
@@ -198,6 +197,13 @@ impl Inner {
                 Err(Ended) => Err(StoreError::Disconnected { unknown: true }),
             };
         }
+    }
+
+    /// Writes the record for `spot` to `offset` of the staging memory.
+    fn stage(&self, draft: &Draft<'_>, spot: &Spot, offset: u64) {
+        let record = &mut *self.record.borrow_mut();
+        draft.encode(&self.format, spot.position, spot.generation, self.welcome.epoch.get(), record);
+        self.port.device().memory(self.made.staging).write(offset, record);
     }
 
     /// Sends a request and waits for its answer.

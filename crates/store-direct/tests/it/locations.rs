@@ -25,7 +25,8 @@ async fn read(client: &Client, key: &[u8]) -> Option<Vec<u8>> {
 fn what_others_wrote_and_deleted_is_seen_whatever_a_client_remembers() {
     on_every_provider(|| {
         World::default().run(async |world| {
-            let (reader, writer) = (world.client().await, world.client().await);
+            let (reader, batches, writer) = (world.client().await, world.client().await, world.client().await);
+            let mut values = Values::default();
             writer.put(b"a", b"one").await.unwrap();
             assert_eq!(read(&reader, b"a").await.as_deref(), Some(&b"one"[..]));
             assert_eq!(reader.location_counts(), (1, 1), "the second read knows the place");
@@ -34,8 +35,13 @@ fn what_others_wrote_and_deleted_is_seen_whatever_a_client_remembers() {
                 assert_eq!(read(&reader, b"a").await, Some(n.to_be_bytes().to_vec()));
                 let (hits, misses) = reader.location_counts();
                 assert_eq!((hits, misses), (n + 2, n + 2), "one read finds the new place, the other knows it");
+                // A client that asks for several at once alone meets the old place there.
+                batches.multi_get(&[b"b", b"a"], &mut values).await.unwrap();
+                assert_eq!((values.get(0), values.get(1).map(|(value, _)| value)), (None, Some(&n.to_be_bytes()[..])));
             }
             assert!(writer.delete(b"a").await.unwrap());
+            batches.multi_get(&[b"b", b"a"], &mut values).await.unwrap();
+            assert_eq!((values.get(0), values.get(1)), (None, None));
             assert_eq!(read(&reader, b"a").await, None);
             writer.put(b"a", b"again").await.unwrap();
             assert_eq!(read(&reader, b"a").await.as_deref(), Some(&b"again"[..]));
