@@ -103,6 +103,20 @@ mutants! {
     OutcomesNotRecovered in "store-direct", "R8";
     /// A recovered server gives out the last version again.
     VersionGivenTwice in "store-direct", "versions grow";
+    /// A segment is used again in the generation that it had.
+    GenerationKept in "log", "E9";
+    /// A segment is freed before the copies of its records are durable.
+    CopiesNotDurable in "store-direct", "R9";
+    /// A moved record is published also where its key has a newer one.
+    RepublishedUnchecked in "store-direct", "R9";
+    /// A segment's next generation is not persisted before it is written again.
+    NextGenerationNotPersisted in "store-direct", "E8";
+    /// A tombstone is dropped while older versions of its key are still in the log.
+    TombstoneDroppedEarly in "store-direct", "E11";
+    /// What a freed segment knew of tokens and sequences is forgotten.
+    FreedMemoryLost in "store-direct", "R8";
+    /// Records that are live are left behind in the segment that is freed.
+    LiveRecordLeftBehind in "store-direct", "E12";
     /// Persisting does not wait for the lines that it wrote back.
     FenceMissing in "fabric-sim", "T8";
     /// Persisting fences and writes no line back.

@@ -24,7 +24,7 @@
 use stonecast_base::{Corruption, mutant};
 
 use crate::format::{LogFormat, SEGMENT_HEADER_UNITS};
-use crate::seal::Seal;
+use crate::seal::{Heritage, Seal};
 use crate::state::SegmentState;
 use crate::walk::Found;
 
@@ -56,7 +56,8 @@ pub(crate) struct Judge<'a> {
     state: SegmentState,
     /// Whether what lies below the seal was compared with it.
     crossed: bool,
-    sequence: u64,
+    /// The least that the next record's sequence may be, or the moment at which it was moved.
+    next_sequence: u64,
     durable: u32,
     /// End of the last record before the first gap above the seal that is not known to be a loss.
     gap: Option<u32>,
@@ -83,7 +84,7 @@ impl<'a> Judge<'a> {
             return Err(place.corruption("segment seal", unit, found, expected));
         }
         let durable = known.durable.max(known.seal_end);
-        Ok(Self { place, seal, state: known, crossed, sequence: 0, durable, gap: None, suspect: None })
+        Ok(Self { place, seal, state: known, crossed, next_sequence: 1, durable, gap: None, suspect: None })
     }
 
     /// The first unit to look at.
@@ -109,8 +110,9 @@ impl<'a> Judge<'a> {
         if !self.crossed && unit >= self.sealed_end() {
             verdict = self.cross();
         }
-        if header.sequence() <= self.sequence {
-            let (found, expected) = (header.sequence().to_string(), format!("more than {}", self.sequence));
+        let written_at = header.written_at();
+        if written_at < self.next_sequence {
+            let (found, expected) = (written_at.to_string(), format!("at least {}", self.next_sequence));
             verdict = verdict.and(Err(self.loss(0, "record sequence", unit, found, expected)));
         }
         let link = if self.crossed {
@@ -119,7 +121,9 @@ impl<'a> Judge<'a> {
             self.below(header.previous());
             Ok(())
         };
-        self.sequence = self.sequence.max(header.sequence());
+        // Several records are moved at one moment; each write has a sequence of its own.
+        let next = if header.moved_at().is_some() { written_at } else { written_at.saturating_add(1) };
+        self.next_sequence = self.next_sequence.max(next);
         self.state.end = unit + header.size_units();
         self.state.last = unit;
         self.state.count += 1;
@@ -146,7 +150,8 @@ impl<'a> Judge<'a> {
     /// The segment as it was found.
     pub fn into_state(self) -> SegmentState {
         let (seal_serial, seal_end) = self.seal.map_or((0, SEGMENT_HEADER_UNITS), |seal| (seal.serial, seal.end));
-        SegmentState { seal_serial, seal_end, durable: 0, ..self.state }
+        let heritage = self.seal.map_or(Heritage::default(), |seal| seal.heritage);
+        SegmentState { seal_serial, seal_end, heritage, durable: 0, ..self.state }
     }
 
     /// A record below the seal: its link matters only as a hint.

@@ -48,10 +48,11 @@ pub use format::{LogFormat, SEGMENT_HEADER_UNITS, Secret, UNIT_SIZE};
 pub use inspect::{Finding, walk_segment};
 pub use record::{
     Condition, Draft, KEY_SIZE_MAX, Kind, RECORD_HEADER_SIZE, Record, RecordFault, RecordHeader, VALUE_SIZE_MAX, check,
-    check_read, record_size,
+    check_read, record_size, relocate,
 };
 pub use recovery::{ScanPolicy, SegmentReport, SegmentVerdict, Visitor, scan_segment};
-pub use seal::Seal;
+pub use seal::{Heritage, Seal};
+pub use segment::generation_of;
 pub use stamp::Stamp;
 pub use state::SegmentState;
-pub use walk::Found;
+pub use walk::{Found, walk_some};

@@ -38,10 +38,16 @@ layout! {
     token: U64, "writer", "names the operation, for retries; 0: none";
     value_size: U32, "writer", "bytes, at most 2^20; 0 for a delete";
     key_size: U16, "writer", "bytes, 1 to 1024";
-    kind: u8, "writer", "1 put, 2 delete";
+    kind: u8, "writer", "1 put, 2 delete, 3 put that was moved, 4 delete that was moved";
     condition: u8, "writer", "0 none, 1 the key's version is `expected`, 2 the key is absent";
-    expected: U64, "writer", "for condition 1, else 0";
+    expected: U64, "writer", "condition 1: the version; kinds 3 and 4: the sequence that was next when the record was moved; else 0";
 }
+
+/// Codes of the kinds.
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+const MOVED_PUT: u8 = 3;
+const MOVED_DELETE: u8 = 4;
 
 /// What a record does to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +82,7 @@ pub enum RecordFault {
         needed: u64,
     },
     /// No such kind.
-    #[error("record kind {0}, expected 1 or 2")]
+    #[error("record kind {0}, expected 1 to 4")]
     Kind(u8),
     /// No such condition.
     #[error("record condition {0}, expected 0 to 2")]
@@ -163,8 +169,8 @@ impl Draft<'_> {
             Condition::Absent => (2, 0),
         };
         let kind = match self.kind {
-            Kind::Put => 1,
-            Kind::Delete => 2,
+            Kind::Put => PUT,
+            Kind::Delete => DELETE,
         };
         let header = HeaderBytes {
             tag: U64::ZERO,
@@ -192,20 +198,58 @@ impl Draft<'_> {
     }
 }
 
+/// Writes the record `found` as it must stand at another place, moved there when `next_sequence` was the next to be given
+/// out; without a stamp, padded. Kind, token, key and value are the same; the condition was decided long ago.
+/// Replaces what `into` holds.
+pub fn relocate(
+    format: &LogFormat,
+    found: Record<'_>,
+    (position, generation, epoch): (u64, u32, u32),
+    next_sequence: u64,
+    into: &mut Vec<u8>,
+) {
+    let Record { header, key, value } = found;
+    let kind = match header.kind() {
+        Kind::Put => MOVED_PUT,
+        Kind::Delete => MOVED_DELETE,
+    };
+    let header = HeaderBytes {
+        tag: U64::ZERO,
+        sequence: U64::ZERO,
+        commit_tag: U64::ZERO,
+        previous: U32::ZERO,
+        durable: U32::ZERO,
+        generation: U32::new(generation),
+        epoch: U32::new(epoch),
+        kind,
+        condition: 0,
+        expected: U64::new(next_sequence),
+        ..header.0
+    };
+    into.clear();
+    into.extend_from_slice(header.as_bytes());
+    into.extend_from_slice(key);
+    into.extend_from_slice(value);
+    let tag = format.tag(position, &into[TAGGED_FROM..]);
+    into[..8].copy_from_slice(&tag.to_le_bytes());
+    into.resize(record_size(key.len(), value.len()) as usize, 0);
+}
+
 impl RecordHeader {
     /// Looks at lengths and codes, and at nothing else.
     #[inline]
     pub fn parse(bytes: &[u8; RECORD_HEADER_SIZE]) -> Result<Self, RecordFault> {
         let header = HeaderBytes::read_from_bytes(bytes).expect("a header has 64 bytes");
         let value_size_max = match header.kind {
-            1 => VALUE_SIZE_MAX as u32,
-            2 => 0,
+            PUT | MOVED_PUT => VALUE_SIZE_MAX as u32,
+            DELETE | MOVED_DELETE => 0,
             other => return Err(RecordFault::Kind(other)),
         };
-        if header.condition > 2 {
+        let moved = matches!(header.kind, MOVED_PUT | MOVED_DELETE);
+        if header.condition > 2 || moved && header.condition != 0 {
             return Err(RecordFault::Condition(header.condition));
         }
-        if header.condition != 1 && header.expected.get() != 0 {
+        if header.condition != 1 && !moved && header.expected.get() != 0 {
             return Err(RecordFault::Expected(header.expected.get()));
         }
         if header.key_size.get() == 0 || usize::from(header.key_size.get()) > KEY_SIZE_MAX {
@@ -250,7 +294,20 @@ impl RecordHeader {
     /// Put or delete.
     #[inline]
     pub fn kind(&self) -> Kind {
-        if self.0.kind == 1 { Kind::Put } else { Kind::Delete }
+        if matches!(self.0.kind, PUT | MOVED_PUT) { Kind::Put } else { Kind::Delete }
+    }
+
+    /// The sequence that was next when the record was moved here by the server; `None`: it was written here.
+    #[inline]
+    pub fn moved_at(&self) -> Option<u64> {
+        matches!(self.0.kind, MOVED_PUT | MOVED_DELETE).then(|| self.0.expected.get())
+    }
+
+    /// When the record came to this place, on the clock of the commits: its sequence, or the one that was next when it was
+    /// moved.
+    #[inline]
+    pub fn written_at(&self) -> u64 {
+        self.moved_at().unwrap_or(self.sequence())
     }
 
     /// When the record was to take effect.

@@ -24,8 +24,30 @@ layout! {
     count: U32, "server", "records below the end";
     reserved: U32, "server", "zero";
     xor: U64, "server", "XOR of their commit tags";
-    more_reserved: [u8; 24], "server", "zero";
+    tokens_lost: U64, "server", "tokens of writes up to this sequence may have gone with segments that were freed";
+    sequence_floor: U64, "server", "this sequence was given out before the segment got its generation";
+    more_reserved: [u8; 8], "server", "zero";
     checksum: U128, "server", "XXH3-128 over bytes 0 to 48, the UUID (16 bytes), the segment's number (4) and its generation (4)";
+}
+
+/// What the log remembers of records that went with segments that were freed. Each segment that is freed takes the newest
+/// of it along into its next generation, so the newest of all is always in the one that was freed last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heritage {
+    /// Tokens of writes up to this sequence may be gone.
+    pub tokens_lost: u64,
+    /// Sequences up to this one were given out.
+    pub sequence_floor: u64,
+}
+
+impl Heritage {
+    /// What both remember.
+    pub fn and(self, other: Self) -> Self {
+        Self {
+            tokens_lost: self.tokens_lost.max(other.tokens_lost),
+            sequence_floor: self.sequence_floor.max(other.sequence_floor),
+        }
+    }
 }
 
 /// What was accepted below a unit of a segment.
@@ -39,6 +61,8 @@ pub struct Seal {
     pub count: u32,
     /// XOR of their commit tags.
     pub xor: u64,
+    /// What the log remembers of freed segments.
+    pub heritage: Heritage,
 }
 
 impl Seal {
@@ -53,11 +77,13 @@ impl Seal {
 
     fn parse(bytes: &[u8; UNIT_SIZE as usize], format: &LogFormat, number: u32, generation: u32) -> Option<Self> {
         let slot = SealBytes::read_from_bytes(bytes).expect("a seal is one line");
-        let seal = Self { serial: slot.serial.get(), end: slot.end.get(), count: slot.count.get(), xor: slot.xor.get() };
+        let heritage = Heritage { tokens_lost: slot.tokens_lost.get(), sequence_floor: slot.sequence_floor.get() };
+        let (serial, end, count) = (slot.serial.get(), slot.end.get(), slot.count.get());
+        let seal = Self { serial, end, count, xor: slot.xor.get(), heritage };
         let possible = seal.serial != 0
             && (SEGMENT_HEADER_UNITS..=format.segment_units()).contains(&seal.end)
             && slot.reserved == U32::ZERO
-            && slot.more_reserved == [0; 24];
+            && slot.more_reserved == [0; 8];
         (possible && slot.checksum.get() == Self::checksum(bytes, format, number, generation)).then_some(seal)
     }
 
@@ -69,7 +95,9 @@ impl Seal {
             count: U32::new(self.count),
             reserved: U32::ZERO,
             xor: U64::new(self.xor),
-            more_reserved: [0; 24],
+            tokens_lost: U64::new(self.heritage.tokens_lost),
+            sequence_floor: U64::new(self.heritage.sequence_floor),
+            more_reserved: [0; 8],
             checksum: U128::ZERO,
         };
         slot.checksum = U128::new(Self::checksum(slot.as_bytes(), format, number, generation));
@@ -110,7 +138,13 @@ mod tests {
     use crate::memory::{Memory, format};
 
     fn seal(serial: u32) -> Seal {
-        Seal { serial, end: 40 + serial, count: 5, xor: 0x1234_5678_9abc_def0 }
+        Seal {
+            serial,
+            end: 40 + serial,
+            count: 5,
+            xor: 0x1234_5678_9abc_def0,
+            heritage: Heritage { tokens_lost: 3, sequence_floor: 9 },
+        }
     }
 
     fn newest(memory: &Memory, format: &LogFormat, number: u32, generation: u32) -> Option<Seal> {

@@ -94,6 +94,14 @@ pub(crate) fn read(region: &dyn Region, format: &LogFormat, number: u32) -> Head
     }
 }
 
+/// The generation of segment `number`; `None` where no copy of its header is valid.
+pub fn generation_of(region: &dyn Region, format: &LogFormat, number: u32) -> Option<u32> {
+    match read(region, format, number) {
+        HeaderFound::Valid { generation, .. } => Some(generation),
+        HeaderFound::Lost { .. } => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,7 @@ use stonecast_base::{Span, mutant};
 use stonecast_media::Region;
 
 use crate::format::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
-use crate::seal::Seal;
+use crate::seal::{Heritage, Seal};
 use crate::segment::{self, HeaderFound};
 use crate::stamp::{self, may_be_stamped};
 
@@ -45,6 +45,8 @@ pub struct SegmentState {
     pub seal_serial: u32,
     /// Up to where the newest seal tells the truth; 0: it must be replaced.
     pub seal_end: u32,
+    /// What the log remembers of segments that were freed before this one got its generation.
+    pub heritage: Heritage,
 }
 
 impl SegmentState {
@@ -60,7 +62,27 @@ impl SegmentState {
             durable: SEGMENT_HEADER_UNITS,
             seal_serial: 0,
             seal_end: SEGMENT_HEADER_UNITS,
+            heritage: Heritage::default(),
         }
+    }
+
+    /// Begins to free the segment: seals its next generation, with nothing in it, in the slot that does not hold the newest
+    /// seal of this one. Returns the state of the next generation and what the caller must persist before
+    /// [`SegmentState::write_header`] of that; only when that is persisted, too, may anybody write to the segment.
+    ///
+    /// A crash leaves the segment in one generation or the other: the seal of the next one is none in this one.
+    pub fn begin_reuse(&self, region: &dyn Region, format: &LogFormat, heritage: Heritage) -> (Self, Span) {
+        let generation = self.generation.checked_add(1).expect("2^32 uses of a segment outlast every medium");
+        let generation = if mutant!(GenerationKept) { self.generation } else { generation };
+        let seal_serial = 1 + self.seal_serial % 2;
+        let next = Self { seal_serial, heritage, ..Self::fresh(self.number, generation) };
+        let seal = Seal { serial: seal_serial, end: next.end, count: 0, xor: 0, heritage };
+        (next, seal.write(region, format, self.number, generation))
+    }
+
+    /// Whether nothing was ever stamped here in this generation.
+    pub fn is_blank(&self) -> bool {
+        self.end == SEGMENT_HEADER_UNITS
     }
 
     /// Writes the header of a fresh segment and returns what the caller must persist: at the latest together with the
@@ -96,7 +118,7 @@ impl SegmentState {
     pub fn seal(&mut self, region: &dyn Region, format: &LogFormat) -> Span {
         assert!(self.durable == self.end, "a seal covers only what is durable");
         let serial = self.seal_serial.checked_add(1).expect("a segment is full long before 2^32 seals");
-        let seal = Seal { serial, end: self.end, count: self.count, xor: self.xor };
+        let seal = Seal { serial, end: self.end, count: self.count, xor: self.xor, heritage: self.heritage };
         self.last = 0;
         self.seal_serial = serial;
         self.seal_end = self.end;

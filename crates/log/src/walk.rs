@@ -76,16 +76,52 @@ enum Look {
 
 /// Walks from unit `from` to the end of the segment.
 pub(crate) fn walk(source: Source<'_>, from: u32, sink: &mut dyn Sink) -> Result<Walked, Corruption> {
+    walk_until(source, from, source.format.segment_units(), sink)
+}
+
+/// Tells `visit` of the stamped records that start at or above unit `from` and below `until`, in ascending order, in
+/// batches, and returns the unit from which to go on. Of a segment that is `generation` and that nobody writes to.
+pub fn walk_some(
+    region: &dyn Region,
+    format: &LogFormat,
+    (number, generation): (u32, u32),
+    (from, until): (u32, u32),
+    visit: &mut dyn FnMut(&[Found<'_>]),
+) -> u32 {
+    let source = Source { region, format, number, generation: Some(generation) };
+    let mut sink = Visit { visit };
+    let walked = walk_until(source, from, until, &mut sink).unwrap_or_else(|error| unreachable!("a visit never fails: {error}"));
+    from + (walked.bytes / UNIT_SIZE) as u32
+}
+
+struct Visit<'v> {
+    visit: &'v mut dyn FnMut(&[Found<'_>]),
+}
+
+impl Sink for Visit<'_> {
+    fn records(&mut self, batch: &[Found<'_>]) -> Result<(), Corruption> {
+        (self.visit)(batch);
+        Ok(())
+    }
+
+    fn torn(&mut self, _: u64, _: &RecordHeader, _: RecordFault) -> Result<(), Corruption> {
+        Ok(())
+    }
+}
+
+/// Walks from unit `from` until a record ends at or above unit `until`.
+fn walk_until(source: Source<'_>, from: u32, until: u32, sink: &mut dyn Sink) -> Result<Walked, Corruption> {
     let Source { region, format, number, .. } = source;
     let units = format.segment_units();
-    let mut walked = Walked { bytes: u64::from(units - from) * UNIT_SIZE, remains: false };
+    let mut walked = Walked::default();
     let mut window = Vec::new();
     let mut unit = from;
     let mut size = RECORD_HEADER_SIZE;
-    while unit < units {
+    while unit < until {
         // The window starts at the unit that is looked at and holds at least what is needed to judge it.
         let rest = (units - unit) as usize * UNIT_SIZE as usize;
-        window.resize(size.max(WINDOW_SIZE).min(rest), 0);
+        let wanted = (until - unit) as usize * UNIT_SIZE as usize;
+        window.resize(size.max(WINDOW_SIZE.min(wanted)).min(rest), 0);
         region.read(format.position(number, unit), &mut window);
         size = RECORD_HEADER_SIZE;
         let mut batch: Vec<Found<'_>> = Vec::with_capacity(BATCH);
@@ -123,6 +159,7 @@ pub(crate) fn walk(source: Source<'_>, from: u32, sink: &mut dyn Sink) -> Result
         }
         sink.records(&batch)?;
     }
+    walked.bytes = u64::from(unit - from) * UNIT_SIZE;
     Ok(walked)
 }
 

@@ -2,20 +2,22 @@
 //! scans only what was appended since.
 //!
 //! A checkpoint is a hint: it is checked whole (128-bit checksum, pool UUID) before one word of it is believed, and where
-//! it is absent, damaged or does not fit, the log is scanned instead. It stays useful after a crash, since segments only
-//! grow: recovery goes on from where each segment ended when the checkpoint was taken.
+//! it is absent, damaged or does not fit, the log is scanned instead. It stays useful after a crash as long as segments only
+//! grow: recovery goes on from where each segment ended when the checkpoint was taken. Once a segment was freed since then,
+//! words may name what is there no more, and the checkpoint counts no more.
 
 use stonecast_base::{Corruption, hash, mutant};
-use stonecast_log::{LogFormat, SegmentState};
+use stonecast_log::{Heritage, LogFormat, SegmentState};
 use zerocopy::byteorder::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::index::{BUCKET_WORDS, INDEX_BITS_MAX, Index};
+use crate::occupancy::Occupancy;
 use crate::outcomes::Outcomes;
 use crate::word::Word;
 
 const MAGIC: [u8; 8] = *b"stoneckp";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// No pool counts that far: at a thousand million commits a second it takes over two centuries.
 const SEQUENCE_LIMIT: u64 = 1 << 62;
 
@@ -49,6 +51,14 @@ struct Segment {
     seal_end: U32,
     seal_serial: U32,
     xor: U64,
+    tokens_lost: U64,
+    sequence_floor: U64,
+    /// See [`Occupancy`].
+    live: U64,
+    tombstones: U64,
+    first_death: U64,
+    written_at: U64,
+    newest_tombstone: U64,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -66,8 +76,10 @@ struct Outcome {
 }
 
 impl Segment {
-    fn from_state(state: &SegmentState) -> Self {
-        let SegmentState { number, generation, end, last, count, xor, durable, seal_end, seal_serial } = *state;
+    fn new(state: &SegmentState, occupancy: &Occupancy) -> Self {
+        let SegmentState { number, generation, end, last, count, xor, durable, seal_end, seal_serial, heritage } = *state;
+        let Heritage { tokens_lost, sequence_floor } = heritage;
+        let Occupancy { live, tombstones, first_death, written_at, newest_tombstone } = *occupancy;
         Self {
             number: U32::new(number),
             generation: U32::new(generation),
@@ -78,6 +90,13 @@ impl Segment {
             seal_end: U32::new(seal_end),
             seal_serial: U32::new(seal_serial),
             xor: U64::new(xor),
+            tokens_lost: U64::new(tokens_lost),
+            sequence_floor: U64::new(sequence_floor),
+            live: U64::new(live),
+            tombstones: U64::new(tombstones),
+            first_death: U64::new(first_death),
+            written_at: U64::new(written_at),
+            newest_tombstone: U64::new(newest_tombstone),
         }
     }
 
@@ -92,16 +111,29 @@ impl Segment {
             durable: self.durable.get(),
             seal_end: self.seal_end.get(),
             seal_serial: self.seal_serial.get(),
+            heritage: Heritage { tokens_lost: self.tokens_lost.get(), sequence_floor: self.sequence_floor.get() },
+        }
+    }
+
+    fn to_occupancy(&self) -> Occupancy {
+        Occupancy {
+            live: self.live.get(),
+            tombstones: self.tombstones.get(),
+            first_death: self.first_death.get(),
+            written_at: self.written_at.get(),
+            newest_tombstone: self.newest_tombstone.get(),
         }
     }
 }
 
-const _: () = assert!(size_of::<Header>() == 96 && size_of::<Segment>() == 40 && size_of::<Bucket>() == 72);
+const _: () = assert!(size_of::<Header>() == 96 && size_of::<Segment>() == 96 && size_of::<Bucket>() == 72);
 
 /// What a checkpoint holds beside the index.
 #[derive(Default)]
 pub(crate) struct Checkpoint {
     pub segments: Vec<SegmentState>,
+    /// What is needed of each segment, by its number; those that were never used may be missing at the end.
+    pub occupancy: Vec<Occupancy>,
     pub sequence: u64,
     pub live_bytes: u64,
     pub outcomes: Outcomes,
@@ -111,15 +143,15 @@ pub(crate) struct Checkpoint {
 pub(crate) fn encode<'a>(
     format: &LogFormat,
     index: &Index,
-    segments: impl Iterator<Item = &'a SegmentState>,
+    segments: impl Iterator<Item = (&'a SegmentState, &'a Occupancy)>,
     outcomes: &Outcomes,
     sequence: u64,
     live_bytes: u64,
 ) -> Vec<u8> {
     let mut bytes = vec![0; size_of::<Header>()];
     let mut segment_count = 0;
-    for state in segments {
-        bytes.extend_from_slice(Segment::from_state(state).as_bytes());
+    for (state, occupancy) in segments {
+        bytes.extend_from_slice(Segment::new(state, occupancy).as_bytes());
         segment_count += 1;
     }
     let mut outcome_count = 0;
@@ -211,6 +243,11 @@ impl<'a> Image<'a> {
         Ok(Self { header, segments, outcomes, buckets })
     }
 
+    /// What it knows of segments.
+    pub fn segments(&self) -> Vec<SegmentState> {
+        self.segments.iter().map(Segment::to_state).collect()
+    }
+
     /// log2 of the buckets of the index that it was taken of.
     pub fn index_bits(&self) -> u32 {
         self.header.index_bits.get()
@@ -224,8 +261,14 @@ impl<'a> Image<'a> {
         }
         let mut outcomes = Outcomes::forgotten_up_to(self.header.horizon.get());
         self.outcomes.iter().for_each(|outcome| outcomes.note(outcome.token.get(), outcome.sequence.get()));
+        let mut occupancy =
+            vec![Occupancy::EMPTY; self.segments.iter().map(|segment| segment.number.get() + 1).max().unwrap_or(0) as usize];
+        for segment in self.segments {
+            occupancy[segment.number.get() as usize] = segment.to_occupancy();
+        }
         Checkpoint {
-            segments: self.segments.iter().map(Segment::to_state).collect(),
+            segments: self.segments(),
+            occupancy,
             sequence: self.header.sequence.get(),
             live_bytes: self.header.live_bytes.get(),
             outcomes,

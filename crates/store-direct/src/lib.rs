@@ -16,11 +16,13 @@
 #![forbid(unsafe_code)]
 
 mod checkpoint;
+mod cleaning;
 mod client;
 mod error;
 mod index;
 pub mod limits;
 mod metrics;
+mod occupancy;
 mod outcomes;
 mod protocol;
 mod rebuild;
@@ -32,6 +34,7 @@ mod stat;
 mod verify;
 mod word;
 
+pub use cleaning::Cleaning;
 pub use client::{CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, Token, Values, Written, Yardstick};
 pub use error::{Effect, StoreError};
 pub use metrics::{ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound, latency_bucket};

@@ -30,9 +30,16 @@ pub(crate) const LEASES_PER_CLIENT: usize = 4;
 pub(crate) fn reserved_segments(segment_count: u32) -> u32 {
     (segment_count / 64).max(1)
 }
+/// Segments that only the cleaner may use: room to make room in. One is enough where nothing goes wrong, since what is
+/// needed of a segment fits into one; a crash in the middle wastes what was being copied.
+pub(crate) fn cleaning_segments(segment_count: u32) -> u32 {
+    if segment_count < 16 { 1 } else { 2 }
+}
+/// Of so many bytes of the pool one may be taken by tombstones before segments are cleaned for their sake.
+pub(crate) const TOMBSTONES_SHARE: u64 = 16;
 /// Segments of those that have their space on the medium at all times, so that deletes go on when the file system is full.
 /// Each holds tens of thousands of them.
-pub(crate) const RESERVE_PREPARED_MAX: usize = 2;
+pub(crate) const RESERVE_PREPARED_MAX: usize = 3;
 /// Writes with tokens whose outcome the server remembers: about 4 MiB. A client that retries within so many writes of all
 /// clients is told what became of the first attempt.
 pub const OUTCOMES_MAX: usize = 32_768;

@@ -14,6 +14,7 @@
 
 use stonecast_base::Nanoseconds;
 
+use crate::cleaning::Cleaning;
 use crate::stat::{COUNTERS, Stat};
 
 /// One call in so many is timed.
@@ -152,6 +153,8 @@ pub struct Metrics {
     pub fences: u64,
     /// Syncs of files, likewise.
     pub syncs: u64,
+    /// What cleaning has done.
+    pub cleaning: Cleaning,
 }
 
 /// Numbers of a report before its histograms.
@@ -214,8 +217,8 @@ impl PathMetrics {
     }
 }
 
-/// Pages of a report: the server's state, all counts, and four histograms.
-pub(crate) const PAGES: u8 = 6;
+/// Pages of a report: the server's state, all counts, four histograms, and cleaning.
+pub(crate) const PAGES: u8 = 7;
 /// Numbers about each path on the second page.
 const PATH_WORDS: usize = 10;
 
@@ -246,6 +249,7 @@ impl Metrics {
             2 => histogram(&self.one_sided.read_latencies),
             3 => histogram(&self.one_sided.write_latencies),
             4 => histogram(&self.gateway.read_latencies),
+            6 => self.cleaning.words().to_vec(),
             _ => histogram(&self.gateway.write_latencies),
         };
         let mut all = [0; COUNTERS];
@@ -254,7 +258,7 @@ impl Metrics {
     }
 
     pub(crate) fn from_pages(pages: &[[u64; COUNTERS]; PAGES as usize]) -> Self {
-        let [state, counts, one_sided_reads, one_sided_writes, gateway_reads, gateway_writes] = pages;
+        let [state, counts, one_sided_reads, one_sided_writes, gateway_reads, gateway_writes, cleaning] = pages;
         let path = |first: usize, reads: &[u64], writes: &[u64]| PathMetrics {
             clients: counts[first],
             reads: counts[first + 1],
@@ -278,6 +282,7 @@ impl Metrics {
             write_backs: counts[rest + 1],
             fences: counts[rest + 2],
             syncs: counts[rest + 3],
+            cleaning: Cleaning::from_words(cleaning),
         }
     }
 }
@@ -348,6 +353,7 @@ mod tests {
             write_backs: 2,
             fences: 3,
             syncs: 4,
+            cleaning: Cleaning { segments: 5, moved_bytes: 6, written_bytes: 7, ..Cleaning::default() },
         };
         let pages = std::array::from_fn(|page| metrics.page(page as u8));
         assert_eq!(Metrics::from_pages(&pages), metrics);

@@ -35,6 +35,11 @@ impl Outcomes {
         Self { horizon, ..Self::default() }
     }
 
+    /// Writes up to version `horizon` may have been done and be unknown here.
+    pub fn forget_up_to(&mut self, horizon: u64) {
+        self.horizon = self.horizon.max(horizon);
+    }
+
     /// Remembers that the write with `token` was done as version `sequence`. In any order. Token 0 is none.
     pub fn note(&mut self, token: u64, sequence: u64) {
         if token == 0 {

@@ -1,6 +1,6 @@
 //! Filling the index from records that a scan finds, in any order.
 //!
-//! For each key the record with the highest sequence wins. Deletes are kept in the index as words too until everything
+//! For each key the record with the highest sequence wins; of several copies of it, the one that was moved last. Deletes are kept in the index as words too until everything
 //! was seen, because an older put of the same key may come later; then they are taken out.
 //!
 //! Random memory accesses dominate, so each batch goes through in three passes: prefetch the buckets, prefetch the keys
@@ -14,6 +14,7 @@ use stonecast_media::{Backing, MediaError, Region};
 
 use crate::checkpoint::Checkpoint;
 use crate::index::{Index, Table};
+use crate::occupancy::Occupancy;
 use crate::outcomes::Outcomes;
 use crate::word::{KeyHash, Word};
 
@@ -28,6 +29,8 @@ pub(crate) struct Rebuild {
     hashes: Vec<KeyHash>,
     sequence_max: u64,
     live_bytes: u64,
+    occupancy: Vec<Occupancy>,
+    format: LogFormat,
     failure: Option<MediaError>,
 }
 
@@ -40,6 +43,8 @@ pub(crate) struct Rebuilt {
     pub sequence_max: u64,
     /// Bytes of the records that the index points to.
     pub live_bytes: u64,
+    /// What is needed of each segment, by its number.
+    pub occupancy: Vec<Occupancy>,
 }
 
 /// A table that is so much larger than its keys need is made anew: readers find their way faster in a small one.
@@ -69,7 +74,8 @@ pub(crate) fn resident(log: &dyn Region, position: u64, key: &[u8], scratch: &mu
 impl Rebuild {
     /// Continues from `index`, which holds what `checkpoint` knew.
     pub fn new(backing: Rc<dyn Backing>, log: Rc<dyn Region>, format: &LogFormat, index: Index, checkpoint: Checkpoint) -> Self {
-        let Checkpoint { sequence, live_bytes, outcomes, segments: _ } = checkpoint;
+        let Checkpoint { sequence, live_bytes, outcomes, segments: _, mut occupancy } = checkpoint;
+        occupancy.resize(format.segment_count as usize, Occupancy::EMPTY);
         Self {
             backing,
             log,
@@ -80,6 +86,8 @@ impl Rebuild {
             hashes: Vec::new(),
             sequence_max: sequence,
             live_bytes,
+            occupancy,
+            format: *format,
             failure: None,
         }
     }
@@ -100,8 +108,8 @@ impl Rebuild {
             let memory = index_memory(&*self.backing, bits)?;
             self.index.move_to(memory, bits, &*self.log, self.tag_key);
         }
-        let Self { index, outcomes, sequence_max, live_bytes, .. } = self;
-        Ok(Rebuilt { index, outcomes, sequence_max, live_bytes })
+        let Self { index, outcomes, sequence_max, live_bytes, occupancy, .. } = self;
+        Ok(Rebuilt { index, outcomes, sequence_max, live_bytes, occupancy })
     }
 
     fn insert(&mut self, found: &Found<'_>, hash: KeyHash, scratch: &mut Vec<u8>) {
@@ -110,23 +118,28 @@ impl Rebuild {
         if !mutant!(OutcomesNotRecovered) {
             self.outcomes.note(header.token(), header.sequence());
         }
+        self.note_found(found);
         let word = Word::new(found.position, header.generation(), hash, header.size());
         let log = &*self.log;
         let mut old = None;
         let place = self.index.find(hash, |word| match resident(log, word.position(), found.key, scratch) {
             Some(resident) if resident.same_key => {
-                old = Some(resident.header);
+                old = Some((resident.header, word.position()));
                 true
             }
             _ => false,
         });
         match (place, old) {
-            (Some(place), Some(old)) => {
-                if (old.sequence() >= header.sequence()) != mutant!(OlderVersionRecovered) {
+            (Some(place), Some((old, old_position))) => {
+                if (age(&old) >= age(header)) != mutant!(OlderVersionRecovered) {
+                    if header.kind() == Kind::Put {
+                        self.occupancy_at(found.position).note_death(0, header.sequence());
+                    }
                     return;
                 }
                 if old.kind() == Kind::Put {
                     self.live_bytes = self.live_bytes.saturating_sub(old.size());
+                    self.occupancy_at(old_position).note_death(old.size(), old.sequence());
                 }
                 self.index.replace(hash, place, word);
             }
@@ -139,9 +152,27 @@ impl Rebuild {
             }
         }
         match header.kind() {
-            Kind::Put => self.live_bytes += header.size(),
+            Kind::Put => {
+                self.live_bytes += header.size();
+                self.occupancy_at(found.position).live += header.size();
+            }
             Kind::Delete => self.tombstones.push((hash, found.position)),
         }
+    }
+
+    /// Takes note that a record is there, whatever becomes of it.
+    fn note_found(&mut self, found: &Found<'_>) {
+        let Found { position, header, .. } = found;
+        let occupancy = self.occupancy_at(*position);
+        occupancy.written_at = occupancy.written_at.max(header.written_at());
+        if header.kind() == Kind::Delete {
+            occupancy.note_tombstone(header.size(), header.sequence());
+        }
+    }
+
+    /// Words of the index point into the log: what a checkpoint says was checked, and all else was found there.
+    fn occupancy_at(&mut self, position: u64) -> &mut Occupancy {
+        &mut self.occupancy[self.format.locate(position).0 as usize]
     }
 
     /// Sees to it that the index has room for one more key. Deleted keys take room until everything was seen.
@@ -153,6 +184,12 @@ impl Rebuild {
         }
         Ok(())
     }
+}
+
+/// Which of two records of a key counts: the later version, and of copies of one version that which was moved last, because
+/// that is the one that the cleaner needs no more room for.
+fn age(header: &RecordHeader) -> (u64, Option<u64>) {
+    (header.sequence(), header.moved_at())
 }
 
 impl Visitor for Rebuild {

@@ -1,14 +1,14 @@
 //! From what a crash left to a state that can be served.
 //!
-//! 1. The checkpoint, if it is whole, gives the index and the ends of the segments as they were when it was taken.
+//! 1. The checkpoint, if it is whole and no segment was freed since, gives the index and the ends of the segments as they were when it was taken.
 //! 2. Each segment is scanned from there on; what is found goes into the index.
 //! 3. What was found is persisted, then sealed, and the seals are persisted, before anybody may append.
 //!
 //! A crash inside changes nothing that matters: seals only say what a scan finds anyway.
 
 use stonecast_base::{Corruption, Span, mutant};
-use stonecast_log::{LogFormat, ScanPolicy, Secret, SegmentState, SegmentVerdict, scan_segment};
-use stonecast_media::{Blob, Durability, MediaError, Pool, persist};
+use stonecast_log::{Heritage, LogFormat, ScanPolicy, Secret, SegmentState, SegmentVerdict, generation_of, scan_segment};
+use stonecast_media::{Blob, Durability, MediaError, Pool, Region, persist};
 
 use crate::checkpoint::{Checkpoint, Image};
 use crate::error::StoreError;
@@ -64,7 +64,7 @@ pub(crate) async fn recover(pool: &Pool) -> Result<(Recovered, RecoveryReport), 
     let format = format_of(pool);
     let log = pool.log();
     let (rebuilt, mut segments, mut report) = scan(pool, &format)?;
-    let Rebuilt { index, outcomes, sequence_max, live_bytes } = rebuilt;
+    let Rebuilt { index, mut outcomes, mut sequence_max, live_bytes, occupancy } = rebuilt;
     report.keys = index.len();
     // After the death of a process alone, what was found may never have been persisted; a seal must not cover that.
     let unsealed: Vec<Span> = segments.iter().filter_map(|state| state.unsealed(&format)).collect();
@@ -72,7 +72,13 @@ pub(crate) async fn recover(pool: &Pool) -> Result<(Recovered, RecoveryReport), 
     let settled: Vec<Span> = segments.iter_mut().flat_map(|state| state.settle(&*log, &format)).collect();
     let settled = if mutant!(SettledNotPersisted) { Vec::new() } else { settled };
     let _durable = persist(&*log, &settled).await.map_err(MediaError::from)?;
-    let space = Space::new(pool.backing(), format, segments);
+    let heritage = segments.iter().fold(Heritage::default(), |all, state| all.and(state.heritage));
+    sequence_max = sequence_max.max(heritage.sequence_floor);
+    if !report.used_checkpoint {
+        // A checkpoint that counts knows all tokens since its own horizon: no segment was freed after it.
+        outcomes.forget_up_to(heritage.tokens_lost);
+    }
+    let space = Space::new(pool.backing(), format, segments, occupancy);
     // Versions that were told and lost with a power cycle are not given to other values.
     let lost_versions = if was_unsynced(pool) { LOST_VERSIONS } else { 0 };
     Ok((
@@ -106,6 +112,16 @@ pub(crate) fn is_occupied(occupied: &[Span], format: &LogFormat, number: u32) ->
     occupied.iter().any(|span| span.offset < start + format.segment_size && span.offset + span.size > start)
 }
 
+/// Whether no segment was freed since a checkpoint was taken that knows the segments `known`: otherwise its words may name
+/// what is there no more. A header that is lost is judged by the scan.
+fn fits(log: &dyn Region, format: &LogFormat, known: &[SegmentState]) -> bool {
+    let mut expected = vec![1; format.segment_count as usize];
+    known.iter().for_each(|state| expected[state.number as usize] = state.generation);
+    let is_as_known =
+        |(number, expected): (u32, u32)| generation_of(log, format, number).is_none_or(|generation| generation <= expected);
+    (0..).zip(expected).all(is_as_known) || mutant!(StaleCheckpointBelieved)
+}
+
 fn scan(pool: &Pool, format: &LogFormat) -> Result<(Rebuilt, Vec<SegmentState>, RecoveryReport), StoreError> {
     let backing = pool.backing();
     let log = pool.log();
@@ -129,6 +145,7 @@ fn scan(pool: &Pool, format: &LogFormat) -> Result<(Rebuilt, Vec<SegmentState>, 
         None => Index::bits_for(occupied.iter().map(|span| span.size).sum::<u64>() / BYTES_PER_KEY),
     };
     let mut index = Index::new(index_memory(&*backing, bits)?, bits);
+    let image = image.filter(|image| fits(&*log, format, &image.segments()));
     report.used_checkpoint = image.is_some();
     let mut checkpoint = image.map_or_else(Checkpoint::default, |image| image.restore(&mut index));
     let known = std::mem::take(&mut checkpoint.segments);

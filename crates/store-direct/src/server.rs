@@ -10,6 +10,7 @@
 //! One task does everything in turn, so between two batches the state is at rest: index, segments and log agree.
 
 mod batch;
+mod clean;
 mod decide;
 mod growth;
 mod peek;
@@ -43,6 +44,7 @@ use crate::stat::{Counters, Stat};
 use crate::{checkpoint, protocol};
 
 use batch::Batch;
+use clean::Cleaner;
 use growth::SharedTable;
 use session::Session;
 
@@ -102,6 +104,7 @@ struct State {
     /// Connections accepted so far.
     sessions_begun: u64,
     space: Space,
+    cleaner: Cleaner,
     next_sequence: u64,
     live_bytes: u64,
     sessions: BTreeMap<QueuePair, Session>,
@@ -125,8 +128,9 @@ const RETIRE_LOOK_NS: Nanoseconds = 20_000;
 const STOP_CHECK_NS: Nanoseconds = 20_000_000;
 /// How long clients have to take the last answers of a server that cannot go on.
 const LAST_ANSWERS_NS: Nanoseconds = 5_000_000;
-/// How long an idle server leaves a growing index alone: the rest of the processor is for others.
-const GROWTH_PAUSE_NS: Nanoseconds = 20_000;
+/// How long an idle server waits while the index grows, segments are cleaned or leases end: the rest of the processor is for
+/// others.
+const PAUSE_NS: Nanoseconds = 20_000;
 
 impl Server {
     /// Recovers the pool and makes it ready to serve. Nothing is visible to clients before it returns; a crash inside
@@ -149,6 +153,7 @@ impl Server {
             .create_shared_receive_queue(SharedReceiveQueueOptions { capacity: SERVER_RECEIVES, multi_packet_stride: None })?;
         let receive_region = device.allocate(u64::from(SERVER_RECEIVES) * REQUEST_SIZE_MAX as u64, Access::NONE)?;
         space.prepare_ahead();
+        let cleaner = Cleaner::new(space.heritage());
         let server = Self {
             port,
             runtime,
@@ -167,6 +172,7 @@ impl Server {
                 outcomes,
                 sessions_begun: 0,
                 space,
+                cleaner,
                 next_sequence,
                 live_bytes,
                 sessions: BTreeMap::new(),
@@ -199,7 +205,11 @@ impl Server {
             self.wait().await;
             self.take_events();
             self.take_revoked();
-            if let Err(error) = self.serve_batch(&mut batch).await {
+            let served = match self.serve_batch(&mut batch).await {
+                Ok(()) => self.tend_log().await,
+                failed => failed,
+            };
+            if let Err(error) = served {
                 // Nobody will answer who waits, however long this value lives. The last answers get there first.
                 self.runtime.sleep(LAST_ANSWERS_NS).await;
                 self.end_all_sessions();
@@ -278,12 +288,13 @@ impl Server {
         let leases = state.sessions.values().map(|session| session.leases.iter().flatten().count() as u64).sum();
         drop(state);
         let PersistCounts { write_backs, fences, syncs } = self.log.persist_counts();
-        Metrics { stat: self.stat(), one_sided, gateway, leases, write_backs, fences, syncs }
+        Metrics { stat: self.stat(), one_sided, gateway, leases, write_backs, fences, syncs, cleaning: self.cleaning() }
     }
 
-    /// Waits for arrivals or events, a short while at most so that a stop is seen, and hardly at all while the index grows.
+    /// Waits for arrivals or events, a short while at most so that a stop is seen, and hardly at all while there is work.
     async fn wait(&self) {
-        let pause_ns = if self.state.borrow().index.is_growing() { GROWTH_PAUSE_NS } else { STOP_CHECK_NS };
+        let has_work = self.state.borrow().index.is_growing() || self.is_cleaning() || self.retiring.get() > 0;
+        let pause_ns = if has_work { PAUSE_NS } else { STOP_CHECK_NS };
         let mut activity = pin!(self.port.activity());
         let mut pause = pin!(self.runtime.sleep(pause_ns));
         std::future::poll_fn(|context| {

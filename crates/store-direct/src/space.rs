@@ -1,39 +1,75 @@
-//! Which segments are free, open or full, and who may append to them.
+//! Which segments are free, open or full, who may append to them, and which are cleaned next.
 //!
 //! ```text
 //!             take                       give back, room left
-//!   free  ----------->  leased to one  <---------------------->  partial
-//!                       appender       ------------------------>  full (sealed)
+//!   free  ----------->  leased to one  <---------------------->  partial --.
+//!    ^                  appender       ------------------------>  full     | begin cleaning
+//!    |                                                              |      v
+//!    '--------------------- free, in its next generation <--------- victim of the cleaner
 //! ```
 //!
-//! A segment has one appender at a time: a client's lease, or the server itself. The last free segments are reserved for
-//! deletes, so that a full pool can still forget; some of them have their space on the medium before a put takes any other,
-//! so that a full file system can, too. A reserve that deletes have begun to use is a partial segment after the next
-//! opening; so where fewer segments are free than the reserve is large, puts leave as many of the emptiest partial segments
-//! alone.
+//! A segment has one appender at a time: a client's lease, or the server itself. The last free segments are reserved: for
+//! the cleaner, which needs room to make room, and for deletes, so that a full pool can still forget; some of them have
+//! their space on the medium before a put takes any other, so that a full file system can, too. A reserve that deletes have
+//! begun to use is a partial segment after the next opening; so where fewer segments are free than the reserve is large,
+//! puts leave as many of the emptiest partial segments alone.
+
+mod policy;
+
+pub(crate) use policy::Need;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use stonecast_base::Span;
-use stonecast_log::{LogFormat, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
+use stonecast_base::{Nanoseconds, Span};
+use stonecast_log::{Heritage, Kind, LogFormat, RecordHeader, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
 use stonecast_media::{Backing, MediaError, PersistentRegion, Prepared};
 
-use crate::limits::{RESERVE_PREPARED_MAX, reserved_segments};
+use crate::limits::{RESERVE_PREPARED_MAX, cleaning_segments, reserved_segments};
+use crate::occupancy::Occupancy;
 
 /// A partial segment with less room than this share is not worth a lease of its own; it is closed.
 const WORTHWHILE_SHARE: u32 = 16;
+/// So many generations of a segment take at least `GENERATIONS_NS`. A word names a generation modulo 1024; what a reader
+/// makes of one that it read longer ago than that time is not believed.
+const GENERATIONS_PER_MARK: u32 = 256;
+/// See `GENERATIONS_PER_MARK`.
+const GENERATIONS_NS: Nanoseconds = 500_000_000;
 
 /// See the module documentation.
 pub(crate) struct Space {
     backing: Rc<dyn Backing>,
     format: LogFormat,
     segments: Vec<Option<SegmentState>>,
+    /// Free segments that were used before, in the generation that they are used in next.
+    blank: Vec<Option<SegmentState>>,
+    occupancy: Vec<Occupancy>,
+    holds: Vec<Hold>,
+    /// When a segment last got a generation that is a multiple of `GENERATIONS_PER_MARK`.
+    marks: Vec<Nanoseconds>,
     free: VecDeque<u32>,
     partial: BTreeSet<(u32, u32)>,
     taken: u32,
     /// The segment that deletes are appended to: a part of the reserve that is in use as such.
     for_deletes: Option<u32>,
+    /// The segment that records are moved to.
+    for_moves: Option<u32>,
+    /// The medium gives no space to segments that never had any.
+    medium_is_full: bool,
+    /// Bytes of records that were stamped here, moved ones not included.
+    appended: u64,
+    /// Bytes of records that died.
+    died: u64,
+}
+
+/// Who has to do with a segment in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    Nobody,
+    Appender,
+    Cleaner,
+    /// Never used again in this run: somebody of an earlier run may still write there, or something there is damaged.
+    Stays,
 }
 
 /// Who asks for a segment.
@@ -41,6 +77,7 @@ pub(crate) struct Space {
 pub(crate) enum Purpose {
     Put,
     Delete,
+    Clean,
 }
 
 /// The answer to a request for a segment.
@@ -55,25 +92,38 @@ pub(crate) enum Taken {
 }
 
 impl Space {
-    /// The space of a pool whose used segments are `used`.
+    /// The space of a pool whose used segments are `used`, each with what of it is needed, by its number.
     ///
     /// Clients of a killed server may outlive it, with their mappings, and finish a store into what they had leased. While
-    /// any can, the rests of used segments belong to nobody; published records lie below what such a client writes.
-    pub fn new(backing: Rc<dyn Backing>, format: LogFormat, used: Vec<SegmentState>) -> Self {
+    /// any can, used segments are neither appended to nor cleaned; published records lie below what such a client writes.
+    pub fn new(backing: Rc<dyn Backing>, format: LogFormat, used: Vec<SegmentState>, mut occupancy: Vec<Occupancy>) -> Self {
         let may_append = backing.earlier_writers_are_gone();
+        let count = format.segment_count as usize;
+        occupancy.resize(count, Occupancy::EMPTY);
         let mut space = Self {
             backing,
             format,
-            segments: vec![None; format.segment_count as usize],
+            segments: vec![None; count],
+            blank: vec![None; count],
+            occupancy,
+            holds: vec![Hold::Nobody; count],
+            marks: vec![0; count],
             free: VecDeque::new(),
             partial: BTreeSet::new(),
             taken: 0,
             for_deletes: None,
+            for_moves: None,
+            medium_is_full: false,
+            appended: 0,
+            died: 0,
         };
         for state in used {
             let number = state.number;
-            assert!(space.segments[number as usize].replace(state).is_none(), "segment {number} is used once");
-            if may_append {
+            let slot = if state.is_blank() && may_append { &mut space.blank } else { &mut space.segments };
+            assert!(slot[number as usize].replace(state).is_none(), "segment {number} is used once");
+            if !may_append {
+                space.holds[number as usize] = Hold::Stays;
+            } else if space.segments[number as usize].is_some() {
                 space.shelve(number);
             }
         }
@@ -86,9 +136,15 @@ impl Space {
         self.segments[number as usize].as_mut().expect("a taken segment has a state")
     }
 
-    /// States of all segments in use.
-    pub fn states(&self) -> impl Iterator<Item = &SegmentState> {
-        self.segments.iter().flatten()
+    /// States of all segments that were ever used, each with what of it is needed.
+    pub fn states(&self) -> impl Iterator<Item = (&SegmentState, &Occupancy)> {
+        let states = self.segments.iter().zip(&self.blank).zip(&self.occupancy);
+        states.filter_map(|((used, blank), occupancy)| Some((used.as_ref().or(blank.as_ref())?, occupancy)))
+    }
+
+    /// What all segments remember of those that were freed.
+    pub fn heritage(&self) -> Heritage {
+        self.states().fold(Heritage::default(), |all, (state, _)| all.and(state.heritage))
     }
 
     /// Units left in a taken segment.
@@ -96,11 +152,56 @@ impl Space {
         self.format.segment_units() - self.segments[number as usize].as_ref().map_or(SEGMENT_HEADER_UNITS, |state| state.end)
     }
 
+    /// A record of `size` bytes was stamped in a segment as `sequence`.
+    pub fn note_stamped(&mut self, number: u32, size: u64, sequence: u64, kind: Kind) {
+        let occupancy = &mut self.occupancy[number as usize];
+        occupancy.written_at = sequence;
+        if kind == Kind::Delete {
+            occupancy.note_tombstone(size, sequence);
+        }
+        self.appended += size;
+    }
+
+    /// A record of `size` bytes was moved to a segment when `next_sequence` was the next to be given out.
+    pub fn note_moved(&mut self, number: u32, size: u64, header: &RecordHeader, next_sequence: u64) {
+        let occupancy = &mut self.occupancy[number as usize];
+        occupancy.written_at = next_sequence;
+        if header.kind() == Kind::Delete {
+            occupancy.note_tombstone(size, header.sequence());
+        }
+    }
+
+    /// The index names a record of `size` bytes in this segment.
+    pub fn note_live(&mut self, number: u32, size: u64) {
+        self.occupancy[number as usize].live += size;
+    }
+
+    /// The index named a record of `size` bytes at `position` until `sequence` was published.
+    pub fn note_death(&mut self, position: u64, size: u64, sequence: u64) {
+        let (number, _) = self.format.locate(position);
+        if let Some(occupancy) = self.occupancy.get_mut(number as usize) {
+            occupancy.note_death(size, sequence);
+            self.died += size;
+        }
+    }
+
+    /// The index named a record at `position` until its copy was published: the original is as dead as any, as long as it is
+    /// there, but nothing has become of the key.
+    pub fn note_moved_away(&mut self, position: u64, size: u64, sequence: u64) {
+        let (number, _) = self.format.locate(position);
+        self.occupancy[number as usize].note_death(size, sequence);
+    }
+
     /// Takes a segment with room for `units` more units.
     pub fn take(&mut self, units: u32, purpose: Purpose) -> Result<Taken, MediaError> {
         let taken = self.take_for(units, purpose)?;
-        if let (Taken::Segment { number, .. }, Purpose::Delete) = (taken, purpose) {
-            self.for_deletes = Some(number);
+        if let Taken::Segment { number, .. } = taken {
+            self.holds[number as usize] = Hold::Appender;
+            match purpose {
+                Purpose::Put => {}
+                Purpose::Delete => self.for_deletes = Some(number),
+                Purpose::Clean => self.for_moves = Some(number),
+            }
         }
         Ok(taken)
     }
@@ -119,29 +220,43 @@ impl Space {
         if !may_use_free {
             return Ok(Taken::NoSpace);
         }
-        // Puts leave the reserve alone and see to it that it has its space; deletes take it from the back.
-        let number = match purpose {
-            Purpose::Put => self.free.front(),
-            Purpose::Delete => self.free.back(),
+        // Puts leave the reserve alone and see to it that it has its space; others take it from the back.
+        let (number, ready) = match purpose {
+            Purpose::Put => (self.free.front(), self.prepare_reserve()),
+            Purpose::Delete | Purpose::Clean => (self.free.back(), Ok(Prepared::Ready)),
         };
         let number = *number.expect("more than the reserve is free");
-        let ready = match purpose {
-            Purpose::Put => self.prepare_reserve(),
-            Purpose::Delete => Ok(Prepared::Ready),
-        };
         let instead = match ready.and_then(|ready| Ok((ready, self.prepare(number)?))) {
             Ok((Prepared::Ready, Prepared::Ready)) => {
-                self.free.retain(|&free| free != number);
-                self.segments[number as usize] = Some(SegmentState::fresh(number, 1));
-                self.taken += 1;
-                self.prepare_ahead();
-                return Ok(Taken::Segment { number, fresh: true });
+                self.medium_is_full = false;
+                return Ok(self.take_free(number));
             }
             Ok(_) => Taken::Pending,
-            Err(MediaError::NoSpace { .. }) => Taken::NoSpace,
+            Err(MediaError::NoSpace { .. }) => {
+                self.medium_is_full = true;
+                Taken::NoSpace
+            }
             Err(error) => return Err(error),
         };
-        partial.map_or(Ok(instead), |(room, number)| self.take_partial(room, number))
+        if let Some((room, number)) = partial {
+            return self.take_partial(room, number);
+        }
+        // One that was used before has its space, unless the pool is a copy with holes.
+        let had_space = self.free.iter().copied().find(|&number| self.blank[number as usize].is_some());
+        match had_space.filter(|_| instead == Taken::NoSpace && self.usable_free() > reserve) {
+            Some(number) if matches!(self.prepare(number), Ok(Prepared::Ready)) => Ok(self.take_free(number)),
+            _ => Ok(instead),
+        }
+    }
+
+    /// Takes a free segment that has its space.
+    fn take_free(&mut self, number: u32) -> Taken {
+        self.free.retain(|&free| free != number);
+        let state = self.blank[number as usize].take().unwrap_or_else(|| SegmentState::fresh(number, 1));
+        self.segments[number as usize] = Some(state);
+        self.taken += 1;
+        self.prepare_ahead();
+        Taken::Segment { number, fresh: true }
     }
 
     /// Takes the rest of a segment. Its space is prepared again: a copy of the pool may have holes there.
@@ -163,13 +278,51 @@ impl Space {
     #[must_use = "a seal is to be persisted"]
     pub fn give_back(&mut self, number: u32, log: &dyn PersistentRegion) -> Option<Span> {
         self.taken -= 1;
-        if self.for_deletes == Some(number) {
-            self.for_deletes = None;
-        }
+        self.holds[number as usize] = Hold::Nobody;
+        self.for_deletes.take_if(|own| *own == number);
+        self.for_moves.take_if(|own| *own == number);
         let full = !self.shelve(number);
         let format = self.format;
         let state = self.state(number);
         (full && state.needs_seal()).then(|| state.seal(log, &format))
+    }
+
+    /// Gives a segment to the cleaner: nobody appends to it any more.
+    pub fn begin_cleaning(&mut self, number: u32) -> SegmentState {
+        assert!(self.holds[number as usize] == Hold::Nobody, "segment {number} is cleaned while somebody holds it");
+        self.partial.remove(&(self.room(number), number));
+        self.holds[number as usize] = Hold::Cleaner;
+        *self.state(number)
+    }
+
+    /// The cleaner found something in a segment that it cannot move: it stays as it is, to be told of.
+    pub fn abandon(&mut self, number: u32) {
+        self.holds[number as usize] = Hold::Stays;
+    }
+
+    /// What of a segment is needed.
+    pub fn occupancy(&self, number: u32) -> &Occupancy {
+        &self.occupancy[number as usize]
+    }
+
+    /// Whether a segment may get its next generation now; see `GENERATIONS_PER_MARK`.
+    pub fn may_reuse(&self, next: &SegmentState, now: Nanoseconds) -> bool {
+        let mark = self.marks[next.number as usize];
+        !next.generation.is_multiple_of(GENERATIONS_PER_MARK) || mark == 0 || now >= mark + GENERATIONS_NS
+    }
+
+    /// A segment that was cleaned is free in the generation `next`, durably.
+    pub fn free(&mut self, next: SegmentState, now: Nanoseconds) {
+        let number = next.number;
+        assert!(self.holds[number as usize] == Hold::Cleaner, "segment {number} is freed by the cleaner alone");
+        if next.generation.is_multiple_of(GENERATIONS_PER_MARK) {
+            self.marks[number as usize] = now.max(1);
+        }
+        self.segments[number as usize] = None;
+        self.blank[number as usize] = Some(next);
+        self.occupancy[number as usize] = Occupancy::EMPTY;
+        self.holds[number as usize] = Hold::Nobody;
+        self.free.push_back(number);
     }
 
     /// Starts preparing the next free segments, so that whoever needs one finds it ready.
@@ -183,7 +336,7 @@ impl Space {
 
     /// Gives the reserve its space on the medium, or as much of it as is kept ready.
     fn prepare_reserve(&self) -> Result<Prepared, MediaError> {
-        let reserve = (reserved_segments(self.format.segment_count) as usize).min(RESERVE_PREPARED_MAX);
+        let reserve = (self.reserve_for(Purpose::Put) as usize).min(RESERVE_PREPARED_MAX);
         let mut ready = Prepared::Ready;
         for &number in self.free.iter().rev().take(reserve) {
             if self.prepare(number)? == Prepared::Pending {
@@ -209,7 +362,17 @@ impl Space {
 
     /// Bytes of the log below the ends of all segments in use.
     pub fn used_bytes(&self) -> u64 {
-        self.states().map(|state| u64::from(state.end) * UNIT_SIZE).sum()
+        self.segments.iter().flatten().map(|state| u64::from(state.end) * UNIT_SIZE).sum()
+    }
+
+    /// Bytes of tombstones in the log.
+    pub fn tombstone_bytes(&self) -> u64 {
+        self.occupancy.iter().map(|occupancy| occupancy.tombstones).sum()
+    }
+
+    /// Bytes of records that were stamped since it was asked last.
+    pub fn take_appended(&mut self) -> u64 {
+        std::mem::take(&mut self.appended)
     }
 
     /// Puts a segment with room enough for another appender among the partial ones. Whether it had.
@@ -218,10 +381,13 @@ impl Space {
         room >= self.format.segment_units() / WORTHWHILE_SHARE && self.partial.insert((room, number))
     }
 
+    /// Free segments that others than who has this purpose need.
     fn reserve_for(&self, purpose: Purpose) -> u32 {
+        let count = self.format.segment_count;
         match purpose {
-            Purpose::Put => reserved_segments(self.format.segment_count),
-            Purpose::Delete => 0,
+            Purpose::Put => cleaning_segments(count) + reserved_segments(count),
+            Purpose::Delete => cleaning_segments(count),
+            Purpose::Clean => 0,
         }
     }
 

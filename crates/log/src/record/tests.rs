@@ -85,7 +85,8 @@ fn impossible_lengths_and_codes_are_named() {
         RecordHeader::parse(&header).unwrap_err()
     };
     assert_eq!(changed(54, &[0]), RecordFault::Kind(0));
-    assert_eq!(changed(54, &[3]), RecordFault::Kind(3));
+    assert_eq!(changed(54, &[5]), RecordFault::Kind(5));
+    assert_eq!(changed(54, &[4, 1]), RecordFault::Condition(1), "what was moved has no condition");
     assert_eq!(changed(55, &[3]), RecordFault::Condition(3));
     assert_eq!(changed(56, &[1]), RecordFault::Expected(1));
     assert_eq!(changed(52, &[0, 0]), RecordFault::KeySize(0));

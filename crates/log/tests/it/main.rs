@@ -12,5 +12,6 @@ mod golden;
 mod header;
 mod inspect;
 mod memory;
+mod reuse;
 mod rules;
 mod server;

@@ -155,6 +155,12 @@ impl Extents {
         self.next.replace(extent).map(|old| old.grant.slot)
     }
 
+    /// Gives up the extent in use, which has no room for what is to be written, and returns its slot: where space is short,
+    /// its segment is cleaned, too.
+    pub fn give_up(&mut self) -> Option<u8> {
+        self.current.take().map(|extent| extent.grant.slot)
+    }
+
     /// Gives up all extents and returns their slots.
     pub fn take_all(&mut self) -> Vec<u8> {
         self.current.take().into_iter().chain(self.next.take()).map(|extent| extent.grant.slot).collect()

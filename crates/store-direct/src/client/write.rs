@@ -162,6 +162,9 @@ impl Inner {
                     // Space is being prepared. The turn is kept: writes asked for later stay behind this one.
                     Some(Verdict::Busy) if pauses < BUSY_RETRIES_MAX => {
                         pauses += 1;
+                        if let Some(slot) = self.extents.borrow_mut().give_up() {
+                            self.release_beside(slot);
+                        }
                         self.runtime.sleep(BUSY_PAUSE_NS).await;
                     }
                     Some(Verdict::Busy) => return Ok((Verdict::NoSpace, 0)),

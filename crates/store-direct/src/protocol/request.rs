@@ -40,7 +40,7 @@ message! {
     /// Every request starts with it; behind it comes the key of a delete, or a report.
     RequestHeader, REQUEST:
     kind: u8, "kind";
-    detail: u8, "release: lease slot; delete: condition (0 none, 1 version, 2 absent); ask for a report: its page, 0 to 5";
+    detail: u8, "release: lease slot; delete: condition (0 none, 1 version, 2 absent); ask for a report: its page, 0 to 6";
     reserved: [u8; 2], "zero";
     size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of what follows; leave index: its number";
     token: U64, "delete, outcome: token";

@@ -84,6 +84,7 @@ impl Server {
         let stamp = Stamp { sequence: state.next_sequence, previous: segment.last, durable: segment.durable };
         let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag, size);
         segment.note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
+        state.space.note_stamped(number, size, state.next_sequence, write.kind);
         if !mutant!(OutcomesNotNoted) {
             state.outcomes.note(write.token, state.next_sequence);
         }
@@ -152,9 +153,11 @@ impl Server {
                     let span = state.space.state(number).write_header(&*self.log, &self.format);
                     state.unpersisted.push(span);
                 }
+                state.cleaner.note_given();
                 Ok(number)
             }
             Ok(Taken::Pending) => Err(Verdict::Busy),
+            Ok(Taken::NoSpace) if self.makes_space(state) => Err(Verdict::Busy),
             Ok(Taken::NoSpace) => Err(Verdict::NoSpace),
             // Nothing was written, and nothing that was is in doubt: whoever asked is told, everybody else is served.
             Err(_) => {

@@ -49,10 +49,10 @@ impl Server {
                 space.state(write.segment).note_durable();
             }
             let key = &batch.bytes[write.key.0..write.key.1];
-            let mut old_size = 0;
+            let mut old = None;
             let found = index.find(write.hash, |word| {
                 let found = resident(&*self.log, word.position(), key, &mut batch.record).filter(|resident| resident.same_key);
-                old_size = found.as_ref().map_or(0, |resident| resident.header.size());
+                old = found.as_ref().map(|resident| (word.position(), resident.header.size()));
                 found.is_some()
             });
             match (write.kind, found) {
@@ -63,10 +63,15 @@ impl Server {
                 // must not, makes it vanish; the server outlives that.
                 (Kind::Delete, None) => {}
             }
-            *live_bytes = live_bytes.saturating_sub(old_size);
+            if let Some((position, size)) = old {
+                *live_bytes = live_bytes.saturating_sub(size);
+                space.note_death(position, size, write.version);
+            }
             match write.kind {
                 Kind::Put => {
-                    *live_bytes += record_size(key.len(), write.value.1 - write.value.0);
+                    let size = record_size(key.len(), write.value.1 - write.value.0);
+                    *live_bytes += size;
+                    space.note_live(write.segment, size);
                     counters.puts += 1;
                 }
                 Kind::Delete => counters.deletes += 1,

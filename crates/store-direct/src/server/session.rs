@@ -298,17 +298,21 @@ impl Server {
     pub(super) fn grant_lease(&self, qp: QueuePair, size: u32) -> Answer {
         let refuse = |verdict| Answer::Verdict { verdict, version: 0 };
         let state = &mut *self.state.borrow_mut();
-        let Some(session) = state.sessions.get_mut(&qp).filter(|session| session.staging.is_none()) else {
-            return refuse(Verdict::Invalid);
-        };
-        let Some(slot) = session.leases.iter().position(Option::is_none) else { return refuse(Verdict::Invalid) };
+        let session = state.sessions.get(&qp).filter(|session| session.staging.is_none());
+        let free_slot = session.and_then(|session| session.leases.iter().position(Option::is_none));
+        let Some(slot) = free_slot else { return refuse(Verdict::Invalid) };
         let units = size.div_ceil(UNIT_SIZE as u32);
         if units > self.format.segment_units() - SEGMENT_HEADER_UNITS {
             return refuse(Verdict::Invalid);
         }
+        if size == 0 && state.space.is_short() {
+            // It is leased ahead: where segments run short, each client has the one that it writes to.
+            return refuse(Verdict::Busy);
+        }
         let (number, fresh) = match state.space.take(units, Purpose::Put) {
             Ok(Taken::Segment { number, fresh }) => (number, fresh),
             Ok(Taken::Pending) => return refuse(Verdict::Busy),
+            Ok(Taken::NoSpace) if self.makes_space(state) => return refuse(Verdict::Busy),
             Ok(Taken::NoSpace) => return refuse(Verdict::NoSpace),
             Err(_) => {
                 state.counters.space_failures += 1;
@@ -327,6 +331,8 @@ impl Server {
             state.unpersisted.extend(state.space.give_back(number, &*self.log));
             return refuse(Verdict::Busy);
         };
+        state.cleaner.note_given();
+        let session = state.sessions.get_mut(&qp).expect("it is there since the start of this");
         session.leases[slot] = Some(Lease { segment: number, rkey });
         let segment = state.space.state(number);
         Answer::Lease(Grant {

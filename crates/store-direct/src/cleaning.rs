@@ -1,0 +1,58 @@
+//! What cleaning has done, as a server counts it and as a client is told.
+
+use crate::stat::COUNTERS;
+
+macro_rules! cleaning {
+    ($($(#[$meta:meta])* $name:ident,)+) => {
+        /// What cleaning has done since the server was started.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Cleaning {
+            $($(#[$meta])* pub $name: u64,)+
+        }
+
+        /// The fields in the order in which they travel.
+        pub(crate) const CLEANING_NAMES: [&str; [$(stringify!($name)),+].len()] = [$(stringify!($name)),+];
+
+        impl Cleaning {
+            pub(crate) fn from_words(words: &[u64; COUNTERS]) -> Self {
+                let mut words = words.iter().copied();
+                // Fields are evaluated in the order in which they are written.
+                Self { $($name: words.next().expect("a word for each field"),)+ }
+            }
+
+            pub(crate) fn words(&self) -> [u64; CLEANING_NAMES.len()] {
+                [$(self.$name),+]
+            }
+        }
+    };
+}
+
+const _: () = assert!(CLEANING_NAMES.len() <= COUNTERS);
+
+cleaning! {
+    /// Segments made free.
+    segments,
+    /// Records moved, tombstones among them.
+    moved_records,
+    /// Bytes of them.
+    moved_bytes,
+    /// Tombstones that were needed no more.
+    dropped_tombstones,
+    /// Bytes of tombstones in the log now.
+    tombstone_bytes,
+    /// Segments that stay because something in them is damaged.
+    abandoned,
+    /// Steps, each with one persist of what was copied.
+    steps,
+    /// Leases taken back from clients that did not use them while space was short.
+    reclaimed_leases,
+    /// Bytes of records that were written, moved ones not included.
+    written_bytes,
+}
+
+impl Cleaning {
+    /// Bytes written to the log for each byte that clients wrote.
+    pub fn write_amplification(&self) -> f64 {
+        1.0 + self.moved_bytes as f64 / self.written_bytes.max(1) as f64
+    }
+}

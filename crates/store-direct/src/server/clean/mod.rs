@@ -1,0 +1,250 @@
+//! Cleaning: makes segments free while they are read and written.
+//!
+//! ```text
+//!   choose    a segment that nobody holds                     space/policy.rs
+//!   copy      what is needed of it, some of it at a time      copy.rs
+//!   persist   the copies                                      durable, invisible
+//!   publish   index words, where they still name the old      visible
+//!   ...       until the segment's end
+//!   free      its next generation, persisted; then it may be written again
+//! ```
+//!
+//! Steps are taken between batches, in the server's task, so index and log agree and no word changes under them. What is
+//! copied in a step, and so how long anybody waits for one, is bounded; how much is copied follows what is written. Nothing
+//! runs in a server that nobody writes to.
+//!
+//! Reads go on all the time, one-sided: the old place stays as it is until its segment is written in its next generation.
+//! Whoever then reads it through an old word finds another generation, or no whole record, and reads the word again.
+//!
+//! Invariants:
+//! - A segment gets its next generation only when the index names nothing in it, everything that was stamped in it was
+//!   seen, and the copies are durable. Where not everything is found again, something is damaged, and it stays.
+//! - A tombstone is left behind only when no other segment can have an older version of its key, or a newer one is there.
+//! - A segment is written only when its next generation is durable; what the log has to remember of it is durable before.
+//!
+//! A crash leaves the old segment whole, or its next generation and all copies. Copies beside their originals have the same
+//! version and say the same.
+
+mod copy;
+
+use stonecast_base::{Span, mutant};
+use stonecast_log::{Heritage, SegmentState, UNIT_SIZE};
+use stonecast_media::MediaError;
+use stonecast_persist::Persisted;
+
+use super::{Server, State};
+use crate::cleaning::Cleaning;
+use crate::error::StoreError;
+use crate::space::Need;
+use crate::word::{KeyHash, Word};
+
+/// Bytes of a segment that are looked at in a step, where persisting costs by the line.
+const STEP_SIZE: u64 = 32 << 10;
+/// The same where persisting is a sync of a file, which costs the same for one line and for many.
+const SYNCED_STEP_SIZE: u64 = 256 << 10;
+/// What is cleaned is ahead of what is written by a half.
+const AHEAD_NUMERATOR: u64 = 3;
+const AHEAD_DENOMINATOR: u64 = 2;
+
+/// What the cleaner has in hand. See the module documentation.
+#[derive(Default)]
+pub(super) struct Cleaner {
+    victim: Option<Victim>,
+    /// Segment that records are moved to.
+    own: Option<u32>,
+    /// Bytes that may be looked at before more is written.
+    credit: u64,
+    /// Segments freed since a segment was given to anybody: when they are many, nothing is gained.
+    barren: u32,
+    /// Nothing is gained until more than this has died.
+    exhausted_until: u64,
+    /// What the log remembers of freed segments.
+    heritage: Heritage,
+    /// What was done so far.
+    counters: Cleaning,
+    record: Vec<u8>,
+    hashes: Vec<KeyHash>,
+}
+
+/// A segment that is being cleaned.
+struct Victim {
+    state: SegmentState,
+    /// Where to go on.
+    unit: u32,
+    /// Records seen so far, and the XOR of their commit tags.
+    count: u32,
+    xor: u64,
+    /// Highest sequence of a record with a token that was left behind.
+    tokens_lost: u64,
+    /// What it will be; its seal is durable.
+    next: Option<SegmentState>,
+}
+
+/// A record that was copied.
+struct Move {
+    hash: KeyHash,
+    old: Word,
+    new: Word,
+    size: u64,
+    sequence: u64,
+    to: u32,
+}
+
+/// What a step has to make durable and visible.
+#[derive(Default)]
+struct Step {
+    moves: Vec<Move>,
+    spans: Vec<Span>,
+    /// Segments that were appended to.
+    segments: Vec<u32>,
+}
+
+impl Cleaner {
+    pub fn new(heritage: Heritage) -> Self {
+        Self { heritage, ..Self::default() }
+    }
+
+    /// Somebody was given a segment to write to: cleaning gains something.
+    pub fn note_given(&mut self) {
+        self.barren = 0;
+    }
+}
+
+impl Server {
+    /// Cleans as much as is due after a batch.
+    pub(super) async fn tend_log(&self) -> Result<(), StoreError> {
+        let Some(budget) = self.budget() else { return Ok(()) };
+        let step = self.copy_some(budget);
+        self.conclude_step(step).await?;
+        self.free_victim().await
+    }
+
+    /// Whether more is due than was done.
+    pub(super) fn is_cleaning(&self) -> bool {
+        self.state.borrow().cleaner.credit > 0
+    }
+
+    /// Whether space that somebody was refused can be made; then it is.
+    pub(super) fn makes_space(&self, state: &mut State) -> bool {
+        let State { cleaner, space, .. } = state;
+        let possible = (cleaner.victim.is_some() || space.may_gain()) && space.died() >= cleaner.exhausted_until;
+        if possible {
+            cleaner.credit = cleaner.credit.max(self.format.segment_size);
+        }
+        possible
+    }
+
+    /// Bytes to look at in a step now; `None`: there is nothing to do.
+    fn budget(&self) -> Option<u64> {
+        let state = &mut *self.state.borrow_mut();
+        let State { cleaner, space, next_sequence, .. } = state;
+        let appended = space.take_appended();
+        cleaner.counters.written_bytes += appended;
+        if appended == 0 && cleaner.credit == 0 {
+            return None;
+        }
+        if cleaner.victim.is_none() {
+            let need = space.need();
+            let chosen = match need {
+                Need::None => None,
+                _ if space.died() < cleaner.exhausted_until => None,
+                _ => space.choose_victim(need, *next_sequence),
+            };
+            let Some(number) = chosen else {
+                cleaner.credit = 0;
+                return None;
+            };
+            let state = space.begin_cleaning(number);
+            let unit = stonecast_log::SEGMENT_HEADER_UNITS;
+            cleaner.victim = Some(Victim { state, unit, count: 0, xor: 0, tokens_lost: 0, next: None });
+        }
+        let victim = cleaner.victim.as_ref().expect("there is one by now");
+        // To make room for what was written, so much has to be looked at.
+        let gain = space.gain(victim.state.number, space.horizon(victim.state.number)).max(1);
+        let ratio = (self.format.segment_size * AHEAD_NUMERATOR).div_ceil(gain * AHEAD_DENOMINATOR);
+        cleaner.credit = cleaner.credit.saturating_add(appended * ratio).min(4 * self.format.segment_size);
+        let step = if self.syncs_files() { SYNCED_STEP_SIZE } else { STEP_SIZE };
+        let due = match space.need() {
+            // Below a step it is cheaper to wait for more.
+            Need::None | Need::Soon => (cleaner.credit >= step).then_some(step),
+            Need::Now => Some(step),
+        };
+        if let Some(due) = due {
+            cleaner.credit = cleaner.credit.saturating_sub(due);
+        }
+        due
+    }
+
+    /// Makes the copies of a step durable and then visible.
+    async fn conclude_step(&self, mut step: Step) -> Result<(), StoreError> {
+        if step.spans.is_empty() {
+            return Ok(());
+        }
+        step.spans.append(&mut self.state.borrow_mut().unpersisted);
+        let spans: &[Span] = if mutant!(CopiesNotDurable) { &[] } else { &step.spans };
+        let persisted = self.commit.persist(&*self.log, spans).await.map_err(MediaError::from)?;
+        self.publish_moves(&step, &persisted);
+        Ok(())
+    }
+
+    /// Stores the index words of what was moved. Takes the proof that the copies are durable.
+    fn publish_moves(&self, step: &Step, _: &Persisted) {
+        let state = &mut *self.state.borrow_mut();
+        let State { index, space, cleaner, counters, .. } = state;
+        counters.persists += 1;
+        step.segments.iter().for_each(|&number| space.state(number).note_durable());
+        for moved in &step.moves {
+            let Some(found) = index.find(moved.hash, |word| word == moved.old) else { continue };
+            index.replace(moved.hash, found, moved.new);
+            space.note_moved_away(moved.old.position(), moved.size, moved.sequence);
+            space.note_live(moved.to, moved.size);
+        }
+        cleaner.counters.steps += 1;
+    }
+
+    /// Frees the victim if everything needed of it is elsewhere.
+    async fn free_victim(&self) -> Result<(), StoreError> {
+        let header = {
+            let state = &mut *self.state.borrow_mut();
+            let State { cleaner, space, .. } = state;
+            let Some(Victim { state: old, next: Some(next), .. }) = &cleaner.victim else { return Ok(()) };
+            if !space.may_reuse(next, self.runtime.now()) {
+                return Ok(());
+            }
+            if space.occupancy(old.number).live != 0 && !mutant!(LiveRecordLeftBehind) && !mutant!(RepublishedUnchecked) {
+                // The index names something that was not found: its word, or where it points, is not what it was.
+                space.abandon(old.number);
+                cleaner.counters.abandoned += 1;
+                cleaner.victim = None;
+                return Ok(());
+            }
+            next.write_header(&*self.log, &self.format)
+        };
+        let spans: &[Span] = if mutant!(NextGenerationNotPersisted) { &[] } else { &[header] };
+        let _durable = self.commit.persist(&*self.log, spans).await.map_err(MediaError::from)?;
+        let state = &mut *self.state.borrow_mut();
+        let State { cleaner, space, counters, .. } = state;
+        counters.persists += 1;
+        let next = cleaner.victim.take().and_then(|victim| victim.next).expect("it was there before the persist");
+        space.free(next, self.runtime.now());
+        cleaner.counters.segments += 1;
+        cleaner.barren += 1;
+        if cleaner.barren > 2 * self.format.segment_count + 8 {
+            // What was moved takes as much room as before, again and again: records are too large for what is left.
+            cleaner.exhausted_until = space.died() + self.format.segment_size / 8;
+            cleaner.barren = 0;
+        }
+        Ok(())
+    }
+
+    /// What cleaning has done.
+    pub fn cleaning(&self) -> Cleaning {
+        let state = self.state.borrow();
+        Cleaning { tombstone_bytes: state.space.tombstone_bytes(), ..state.cleaner.counters }
+    }
+}
+
+/// Bytes as whole units, at least one.
+fn units_of(bytes: u64) -> u32 {
+    u32::try_from(bytes / UNIT_SIZE).unwrap_or(u32::MAX).max(1)
+}

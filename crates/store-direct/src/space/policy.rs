@@ -1,0 +1,174 @@
+//! When segments are cleaned, and which.
+//!
+//! Cleaning begins when free segments run short, and not before: the longer it waits, the less is left to move. Of the
+//! segments that nobody holds the one with the best ratio of what it gives to what it costs goes first, weighed by its age:
+//! what has been there for long changes seldom, so its room is kept for long (Rosenblum and Ousterhout's cost-benefit
+//! policy). Where somebody waits, the one that gives most goes first.
+//!
+//! Tombstones can be dropped below the *horizon*, the first death of all other segments. When they take more than a share
+//! of the pool, the segment in which something died first is cleaned, however little that gives: so the horizon rises.
+
+use stonecast_log::{SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
+
+use super::{Hold, Purpose, Space};
+use crate::limits::TOMBSTONES_SHARE;
+
+/// A segment that would give back less than this share is not cleaned to make room.
+const GAIN_SHARE: u64 = 32;
+/// Pools of so many segments keep more than one free ahead of the puts.
+const LARGE_POOL_SEGMENTS: u32 = 32;
+
+/// How much is asked of the cleaner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    /// Nothing.
+    None,
+    /// Free segments run short, or tombstones pile up.
+    Soon,
+    /// The next put finds none.
+    Now,
+}
+
+impl Space {
+    /// How much there is to clean.
+    pub fn need(&self) -> Need {
+        let (free, reserve) = (self.usable_free(), self.reserve_for(Purpose::Put));
+        let ahead = if self.format.segment_count < LARGE_POOL_SEGMENTS { 1 } else { 2 };
+        if free <= reserve && self.may_gain() {
+            Need::Now
+        } else if free < reserve + ahead && self.may_gain() || self.tombstones_pile_up() {
+            Need::Soon
+        } else {
+            Need::None
+        }
+    }
+
+    /// Whether segments run so short that nobody shall have one that he does not write to yet.
+    pub fn is_short(&self) -> bool {
+        self.usable_free() <= self.reserve_for(Purpose::Put) + 1
+    }
+
+    /// Whether cleaning can make a segment free that was not, and leave enough to a put.
+    ///
+    /// What is dead in segments that somebody appends to counts, too: a client that is told to wait gives its own back, and
+    /// from one that does not use them they are taken.
+    pub fn may_gain(&self) -> bool {
+        let horizons = Horizons::of(self);
+        let gain = |state: &SegmentState| {
+            let number = state.number;
+            match self.holds[number as usize] {
+                Hold::Appender if self.for_moves == Some(number) => self.gain(number, horizons.without(number)),
+                Hold::Nobody => self.gain(number, horizons.without(number)),
+                Hold::Appender => {
+                    let used = u64::from(state.end - SEGMENT_HEADER_UNITS) * UNIT_SIZE;
+                    used.saturating_sub(self.occupancy(number).needed(horizons.without(number)))
+                }
+                Hold::Cleaner | Hold::Stays => 0,
+            }
+        };
+        let gainable = self.segments.iter().flatten().map(gain).sum::<u64>();
+        // Something is always wasted at the ends of the segments that records are moved to.
+        let size = self.format.segment_size;
+        let gained = gainable.saturating_sub(size / 8) / size;
+        gained > 0 && u64::from(self.usable_free()) + gained > u64::from(self.reserve_for(Purpose::Put))
+    }
+
+    /// The segment to clean next. `sequence` is the one that is given out next.
+    pub fn choose_victim(&self, need: Need, sequence: u64) -> Option<u32> {
+        let horizons = Horizons::of(self);
+        if self.tombstones_pile_up() {
+            let droppable = self.candidates().filter(|&number| {
+                let occupancy = self.occupancy(number);
+                occupancy.tombstones > 0 && occupancy.newest_tombstone < horizons.without(number)
+            });
+            if let Some(most) = droppable.max_by_key(|&number| self.occupancy(number).tombstones) {
+                return Some(most);
+            }
+            let blocking = self.candidates().filter(|&number| self.occupancy(number).first_death != u64::MAX);
+            if let Some(first) = blocking.min_by_key(|&number| self.occupancy(number).first_death) {
+                return Some(first);
+            }
+        }
+        let gains = |&(_, gain, _): &(u32, u64, u64)| gain >= self.format.segment_size / GAIN_SHARE;
+        let all = self.candidates().map(|number| {
+            let horizon = horizons.without(number);
+            (number, self.gain(number, horizon), self.occupancy(number).needed(horizon))
+        });
+        let best = all.filter(gains).max_by(|a, b| {
+            let score = |&(number, gain, needed): &(u32, u64, u64)| {
+                let age = match need {
+                    Need::Now => 1,
+                    _ => sequence.saturating_sub(self.occupancy(number).written_at) + 1,
+                };
+                gain as f64 * age as f64 / (self.format.segment_size + needed) as f64
+            };
+            score(a).total_cmp(&score(b)).then(b.0.cmp(&a.0))
+        });
+        best.map(|(number, ..)| number)
+    }
+
+    /// Tombstones with sequences below this are needed no more once segment `number` is freed.
+    pub fn horizon(&self, number: u32) -> u64 {
+        Horizons::of(self).without(number)
+    }
+
+    /// Bytes of records that died so far.
+    pub fn died(&self) -> u64 {
+        self.died
+    }
+
+    /// Bytes that cleaning the segment gives back.
+    pub fn gain(&self, number: u32, horizon: u64) -> u64 {
+        let room = self.format.segment_size - u64::from(SEGMENT_HEADER_UNITS) * UNIT_SIZE;
+        room.saturating_sub(self.occupancy(number).needed(horizon))
+    }
+
+    /// Free segments that a put can be given, now that the medium is as full as it is.
+    pub(super) fn usable_free(&self) -> u32 {
+        if !self.medium_is_full {
+            return self.free.len() as u32;
+        }
+        // The reserve has its space, and so have those that were used before.
+        let had_space = self.free.iter().filter(|&&number| self.blank[number as usize].is_some()).count();
+        had_space as u32
+    }
+
+    fn tombstones_pile_up(&self) -> bool {
+        let capacity = self.format.segment_size * u64::from(self.format.segment_count);
+        self.tombstone_bytes() > capacity / TOMBSTONES_SHARE
+    }
+
+    /// Segments in use that nobody holds, and that have something dead in them or at their end.
+    fn candidates(&self) -> impl Iterator<Item = u32> {
+        let used = self.segments.iter().flatten().map(|state| state.number);
+        used.filter(|&number| self.holds[number as usize] == Hold::Nobody)
+    }
+}
+
+/// The first deaths of all segments, to leave one out.
+struct Horizons {
+    first: u64,
+    in_segment: u32,
+    second: u64,
+}
+
+impl Horizons {
+    fn of(space: &Space) -> Self {
+        let mut all = Self { first: u64::MAX, in_segment: u32::MAX, second: u64::MAX };
+        for state in space.segments.iter().flatten() {
+            let death = space.occupancy(state.number).first_death;
+            if death < all.first {
+                all.second = all.first;
+                all.first = death;
+                all.in_segment = state.number;
+            } else {
+                all.second = all.second.min(death);
+            }
+        }
+        all
+    }
+
+    fn without(&self, number: u32) -> u64 {
+        if number == self.in_segment { self.second } else { self.first }
+    }
+}
