@@ -113,8 +113,6 @@ mutants! {
     NextGenerationNotPersisted in "store-direct", "E8";
     /// A tombstone is dropped while older versions of its key are still in the log.
     TombstoneDroppedEarly in "store-direct", "E11";
-    /// What a freed segment knew of tokens and sequences is forgotten.
-    FreedMemoryLost in "store-direct", "R8";
     /// Records that are live are left behind in the segment that is freed.
     LiveRecordLeftBehind in "store-direct", "E12";
     /// Persisting does not wait for the lines that it wrote back.

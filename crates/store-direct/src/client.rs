@@ -15,6 +15,7 @@
 mod access;
 mod connect;
 mod extents;
+mod generations;
 mod locations;
 mod meter;
 mod multi_get;
@@ -40,6 +41,7 @@ use crate::stat::{COUNTERS, Stat};
 
 use connect::Made;
 use extents::Extents;
+use generations::Generations;
 use locations::Locations;
 use meter::Meter;
 use pending::Pending;
@@ -78,6 +80,7 @@ struct Inner {
     record: RefCell<Vec<u8>>,
     /// Receive buffers that are free and not posted.
     reposts: RefCell<Vec<ReceiveRequest>>,
+    generations: Generations,
     pending: RefCell<Pending>,
     extents: RefCell<Extents>,
     turns: Turns,

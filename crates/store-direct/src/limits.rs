@@ -1,5 +1,6 @@
 //! Every limit of the store, with its unit and its reason.
 
+use stonecast_base::Nanoseconds;
 pub use stonecast_log::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 
 /// Version of the messages between client and server. A peer of another version is refused.
@@ -26,6 +27,11 @@ pub(crate) const BATCH_BYTES_MAX: usize = 8 << 20;
 pub(crate) const STAGING_SIZE: u64 = 4 << 20;
 /// Leases that one client may hold: the one in use, the one leased ahead, one being returned.
 pub(crate) const LEASES_PER_CLIENT: usize = 4;
+/// How long a client keeps an extent that it does not write to. Then it asks for another one when it needs one.
+pub(crate) const LEASE_UNUSED_NS: Nanoseconds = 500_000_000;
+/// How long a lease may be unused before the server takes it back where space is short: longer than a client that goes by
+/// the rule above writes to it, on clocks of its own and with what it has under way.
+pub(crate) const LEASE_RECLAIM_NS: Nanoseconds = 2 * LEASE_UNUSED_NS;
 /// Segments that only deletes may use, so that a full pool can still forget.
 pub(crate) fn reserved_segments(segment_count: u32) -> u32 {
     (segment_count / 64).max(1)

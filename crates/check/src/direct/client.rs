@@ -285,7 +285,8 @@ fn pick_call(work: &Work, random: &mut Random, version: Option<u64>) -> Call {
 }
 
 fn pick_size(setup: &Setup, random: &mut Random) -> usize {
-    let longest = if random.random_bool(0.8) { setup.value_size_max.min(128) } else { setup.value_size_max };
+    let is_long = random.random_range(0..100) < setup.long_percent;
+    let longest = if is_long { setup.value_size_max } else { setup.value_size_max.min(128) };
     random.random_range(VALUE_SIZE_MIN..=longest.max(VALUE_SIZE_MIN))
 }
 

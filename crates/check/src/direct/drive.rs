@@ -433,6 +433,14 @@ impl Run {
         if self.work.refusals.get() > 0 {
             *self.report.faults_hit.entry(Fault::AllocationFailure.class().name).or_default() += self.work.refusals.get();
         }
+        let cleaned = self.host.cleaned();
+        self.report.cleaned = vec![
+            ("segments", cleaned.segments),
+            ("moved records", cleaned.moved_records),
+            ("dropped tombstones", cleaned.dropped_tombstones),
+            ("abandoned segments", cleaned.abandoned),
+            ("reclaimed leases", cleaned.reclaimed_leases),
+        ];
         self.report.faults_hit.retain(|_, count| *count > 0);
     }
 

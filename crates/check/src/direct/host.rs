@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use stonecast_fabric_sim::{Faults, LocalClock, Machine, Module, Process, SimBacking, Survivor, World};
 use stonecast_media::{OpenMode, Pool};
-use stonecast_store_direct::{Server, ServerOptions, StoreError};
+use stonecast_store_direct::{Cleaning, Server, ServerOptions, StoreError};
 
 use crate::direct::client::ADDRESS;
 use crate::direct::damage::Damage;
@@ -19,6 +19,8 @@ pub(crate) struct Host {
     options: ServerOptions,
     running: Option<Running>,
     clock: LocalClock,
+    /// What servers have cleaned, those that ended among them.
+    cleaned: Rc<Cell<Cleaning>>,
 }
 
 struct Running {
@@ -39,7 +41,7 @@ impl Host {
         let pool = Pool::create(backing, setup.pool.clone()).expect("what the machine has is declared");
         drop(pool);
         let options = ServerOptions { clients: setup.policy, ..ServerOptions::default() };
-        Self { machine, module, options, running: None, clock: LocalClock::default() }
+        Self { machine, module, options, running: None, clock: LocalClock::default(), cleaned: Rc::default() }
     }
 
     /// Starts a server.
@@ -49,9 +51,9 @@ impl Host {
         process.set_clock(self.clock);
         let running = Running { process: process.clone(), stop: Rc::new(Cell::new(false)), ended: Rc::new(RefCell::new(None)) };
         let (stop, ended) = (running.stop.clone(), running.ended.clone());
-        let (module, options) = (self.module.clone(), self.options);
+        let (module, options, cleaned) = (self.module.clone(), self.options, self.cleaned.clone());
         process.runtime().spawn(Box::pin(async move {
-            let result = serve(&process, &module, options, &stop).await;
+            let result = serve(&process, &module, options, &stop, &cleaned).await;
             *ended.borrow_mut() = Some(result);
         }));
         self.running = Some(running);
@@ -73,6 +75,11 @@ impl Host {
     /// Whether a server was started and not ended.
     pub fn is_running(&self) -> bool {
         self.running.is_some()
+    }
+
+    /// What servers have cleaned so far.
+    pub fn cleaned(&self) -> Cleaning {
+        self.cleaned.get()
     }
 
     /// Asks the server to end in good order.
@@ -106,13 +113,32 @@ impl Host {
     }
 }
 
-async fn serve(process: &Process, module: &Rc<Module>, options: ServerOptions, stop: &Cell<bool>) -> Result<(), StoreError> {
+async fn serve(
+    process: &Process,
+    module: &Rc<Module>,
+    options: ServerOptions,
+    stop: &Cell<bool>,
+    cleaned: &Cell<Cleaning>,
+) -> Result<(), StoreError> {
     let (pool, _) = Pool::open(Rc::new(SimBacking::new(module)), OpenMode::Serve)?;
     let port = process.port(65_536)?;
     let device = port.device().clone();
     let (server, _) = Server::open(pool, port, process.runtime(), options).await?;
     device.listen(ADDRESS)?;
-    server.run(&|| stop.get()).await?;
+    let before = cleaned.get();
+    let look = || {
+        let now = server.cleaning();
+        cleaned.set(Cleaning {
+            segments: before.segments + now.segments,
+            moved_records: before.moved_records + now.moved_records,
+            dropped_tombstones: before.dropped_tombstones + now.dropped_tombstones,
+            abandoned: before.abandoned + now.abandoned,
+            reclaimed_leases: before.reclaimed_leases + now.reclaimed_leases,
+            ..now
+        });
+        stop.get()
+    };
+    server.run(&look).await?;
     server.close().await
 }
 

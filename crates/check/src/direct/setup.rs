@@ -27,6 +27,8 @@ pub(crate) struct Setup {
     pub operations: u64,
     /// Longest value, bytes.
     pub value_size_max: usize,
+    /// Of a hundred writes so many have values of any length; the others have short ones.
+    pub long_percent: u32,
     /// Of a hundred operations, so many are gets, and so many deletes.
     pub gets_percent: u32,
     pub deletes_percent: u32,
@@ -46,6 +48,9 @@ const SWARM_PERCENT: u32 = 30;
 
 /// Keys whose places clients remember: none, so few that they drive each other out, or all.
 const LOCATIONS_DRAWN: [usize; 4] = [0, 1, LOCATIONS, LOCATIONS];
+
+/// Share of the runs that write their pool several times over.
+const CHURN_SHARE: f64 = 0.3;
 
 /// Smallest segments: recovery reads them whole.
 const SEGMENT_SIZE: u64 = 256 << 10;
@@ -73,6 +78,7 @@ impl Setup {
             keys: random.random_range(4..40),
             operations: 1000,
             value_size_max: [64, 200, 1000, 9000][random.random_range(0..4)],
+            long_percent: 20,
             gets_percent: random.random_range(20..70),
             deletes_percent: random.random_range(5..15),
             locations: LOCATIONS_DRAWN[locations.random_range(0..LOCATIONS_DRAWN.len())],
@@ -80,6 +86,24 @@ impl Setup {
             faults,
             crash_points: 10,
             effort: Effort { states: 40, states_again: 4, cut_percent: faults.recovery_crashes_percent.max(10) },
+        }
+        .churned(20_000, 6..11)
+    }
+
+    /// In a share of the seeds: a pool that is written several times over, so that its segments are cleaned and used again.
+    fn churned(self, longest: usize, segments: std::ops::Range<u64>) -> Self {
+        let random = &mut random_from_seed(self.seed ^ 0x0043_4c45_414e);
+        if !random.random_bool(CHURN_SHARE) {
+            return self;
+        }
+        Self {
+            pool: pool(self.seed, self.pool.platform, random.random_range(segments)),
+            keys: self.keys.min(random.random_range(2..16)),
+            value_size_max: random.random_range(longest / 4..longest),
+            long_percent: 90,
+            gets_percent: random.random_range(5..40),
+            deletes_percent: random.random_range(2..40),
+            ..self
         }
     }
 
@@ -92,6 +116,7 @@ impl Setup {
             keys: 4,
             operations: 8,
             value_size_max: 200,
+            long_percent: 20,
             gets_percent: 10,
             faults: Faults {
                 process_kills: seed.is_multiple_of(5).into(),
@@ -117,11 +142,13 @@ impl Setup {
             value_size_max: [64, 200, 1000][random.random_range(0..3)],
             gets_percent: random.random_range(10..50),
             deletes_percent: random.random_range(5..25),
+            long_percent: 20,
             crash_points: 8,
             effort: Effort { states: 60, states_again: 8, cut_percent: 16 },
             pool: pool(seed, full.pool.platform, random.random_range(5..9)),
             ..full
         }
+        .churned(100_000, 5..8)
     }
 }
 
@@ -152,7 +179,7 @@ impl Setup {
             ("DDIO", format!("{:?}", platform.ddio)),
             ("clients are", format!("{:?}", self.policy)),
             ("segments", format!("{} of {} KiB", self.pool.capacity / self.pool.segment_size, self.pool.segment_size >> 10)),
-            ("longest value", format!("{} bytes", self.value_size_max)),
+            ("longest value", format!("{} bytes, {} % of any length", self.value_size_max, self.long_percent)),
             ("places remembered", self.locations.to_string()),
             ("what goes wrong", self.faults.enabled().join(", ")),
             ("gets, deletes", format!("{} %, {} %", self.gets_percent, self.deletes_percent)),

@@ -63,6 +63,8 @@ struct Content {
     visible: Image,
     durable: Image,
     lines: Lines,
+    /// With so many stores it is looked which of them are certain by now.
+    settle_at: usize,
     medium: Medium,
     /// Kept where somebody asked for it.
     recent: Option<Recent>,
@@ -101,6 +103,7 @@ impl Module {
                 visible: image.clone(),
                 durable: image,
                 lines: Lines::default(),
+                settle_at: SETTLE_AT,
                 medium,
                 recent: None,
                 evictions: Evictions::default(),
@@ -356,8 +359,10 @@ impl Module {
     }
 
     fn settle_if_many(&self, content: &mut Content) {
-        if content.lines.len() > SETTLE_AT {
+        if content.lines.len() > content.settle_at {
             settle(content, self.time.now());
+            // Stores that nobody has sent on their way stay: where they are many, not every store looks at them all.
+            content.settle_at = SETTLE_AT.max(2 * content.lines.len());
         }
     }
 

@@ -18,6 +18,7 @@ use stonecast_fabric::{
 };
 use zerocopy::IntoBytes as _;
 
+use super::generations::Generations;
 use super::{Client, Extents, Inner, Locations, Meter, Pending, RECEIVES_SPARE, Turns, receive_request};
 use crate::error::StoreError;
 use crate::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, LOCATIONS, STAGING_SIZE};
@@ -151,6 +152,7 @@ impl Client {
             reposts: RefCell::default(),
             record: RefCell::default(),
             locations: Locations::new(options.locations),
+            generations: Generations::default(),
             pending: RefCell::new(Pending::new(ring_size)),
             extents: RefCell::new(Extents::new(&welcome)),
             turns: Turns::default(),

@@ -5,9 +5,11 @@
 
 use std::task::{Context, Poll, Waker};
 
+use stonecast_base::Nanoseconds;
 use stonecast_fabric::{RemoteAddress, Rkey};
 use stonecast_log::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
 
+use crate::limits::LEASE_UNUSED_NS;
 use crate::protocol::{Accesses, Grant, Welcome};
 use crate::staging::staging_position;
 
@@ -21,6 +23,8 @@ pub(super) struct Extents {
     log_address: u64,
     current: Option<Extent>,
     next: Option<Extent>,
+    /// When it was last seen that they are used.
+    used_at: Nanoseconds,
     leasing: bool,
     /// Whom to wake when it is over.
     waiting: Vec<Waker>,
@@ -51,6 +55,7 @@ impl Extents {
             log_address: 0,
             current: None,
             next: None,
+            used_at: 0,
             leasing: false,
             waiting: Vec::new(),
         }
@@ -159,6 +164,13 @@ impl Extents {
     /// its segment is cleaned, too.
     pub fn give_up(&mut self) -> Option<u8> {
         self.current.take().map(|extent| extent.grant.slot)
+    }
+
+    /// Takes note that extents are used now, before a record is placed. Returns the slots of those that were not used for so
+    /// long that the server may take them back.
+    pub fn use_at(&mut self, now: Nanoseconds) -> Vec<u8> {
+        let since = std::mem::replace(&mut self.used_at, now);
+        if now.saturating_sub(since) > LEASE_UNUSED_NS { self.take_all() } else { Vec::new() }
     }
 
     /// Gives up all extents and returns their slots.

@@ -58,9 +58,29 @@ impl Client {
     /// as by [`Client::get`]; together they are no snapshot.
     pub async fn multi_get(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
         let start = self.inner.begin_call();
-        let result = self.find_all(keys, values).await;
+        let begun = self.inner.generations.begin(&*self.inner.runtime);
+        let mut result = self.find_all(keys, values).await;
+        if result.is_ok() && !self.inner.generations.believes(&*self.inner.runtime, begun) {
+            result = self.find_each(keys, values).await;
+        }
         self.inner.end_call(Call::Read(keys.len()), start);
         result
+    }
+
+    /// One key after the other.
+    async fn find_each(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
+        values.bytes.clear();
+        values.found.clear();
+        let mut value = Vec::new();
+        for key in keys {
+            let version = self.find(key, &mut value).await?;
+            let start = values.bytes.len();
+            values.found.push(version.map(|version| (start..start + value.len(), version)));
+            if version.is_some() {
+                values.bytes.extend_from_slice(&value);
+            }
+        }
+        Ok(())
     }
 
     async fn find_all(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
@@ -184,6 +204,7 @@ impl Inner {
         if record.key != key || version == 0 {
             return None;
         }
+        self.generations.note(record.header.generation());
         let start = RECORD_HEADER_SIZE + key.len();
         Some((start..start + record.value.len(), version))
     }

@@ -80,6 +80,18 @@ impl Client {
     pub(super) async fn find(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
         check_key(key)?;
         let inner = &*self.inner;
+        for _ in 0..READ_RETRIES_MAX {
+            let begun = inner.generations.begin(&*inner.runtime);
+            let found = self.find_once(key, value).await?;
+            if inner.generations.believes(&*inner.runtime, begun) {
+                return Ok(found);
+            }
+        }
+        Err(StoreError::Protocol { what: "a record cannot be read in the time that its word is good for" })
+    }
+
+    async fn find_once(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
+        let inner = &*self.inner;
         inner.check_open()?;
         let hash = KeyHash::of(inner.format.tag_key, key);
         let mut home = None;
@@ -203,7 +215,12 @@ impl Inner {
                         self.request(Request::Delete { condition: Condition::None, token: 0, key }).await?;
                         return Ok(Looked::Changed);
                     }
-                    Fetched::Fault(found) if *last_fault == Some(word) => return Err(self.damage(word, found)),
+                    Fetched::Fault(found) if *last_fault == Some(word) => {
+                        // A server that came after this one may have used the place again: is this one's end known by now?
+                        self.runtime.sleep(0).await;
+                        self.check_open()?;
+                        return Err(self.damage(word, found));
+                    }
                     Fetched::Fault(_) => {
                         *last_fault = Some(word);
                         return Ok(Looked::Changed);
@@ -247,6 +264,7 @@ impl Inner {
             Ok(record) if record.header.sequence() == 0 => Fetched::Fault("a record without a stamp".to_owned()),
             Ok(record) if record.key != key => Fetched::OtherKey,
             Ok(record) => {
+                self.generations.note(record.header.generation());
                 let version = record.header.sequence();
                 let start = RECORD_HEADER_SIZE + key.len();
                 let end = start + record.value.len();

@@ -157,6 +157,8 @@ impl Inner {
         (table, slot): (u32, u64),
         bytes: &mut Vec<u8>,
     ) -> Result<Option<Entry>, StoreError> {
+        // The word was found long ago: where generations have come round, it is read again first.
+        let mut begun = None;
         for _ in 0..READ_RETRIES_MAX {
             let read = bytes.len();
             if let Some(whole) = self.longer(word, bytes) {
@@ -165,15 +167,20 @@ impl Inner {
             }
             let fault = match check_read(&self.format, word.position(), word.generation_low(), bytes) {
                 Ok(record) => {
-                    let (key, value) = (record.key.to_vec(), record.value.to_vec());
-                    return Ok(Some(Entry { key, value, version: record.header.sequence() }));
+                    self.generations.note(record.header.generation());
+                    if self.generations.believes(&*self.runtime, begun) {
+                        let (key, value) = (record.key.to_vec(), record.value.to_vec());
+                        return Ok(Some(Entry { key, value, version: record.header.sequence() }));
+                    }
+                    None
                 }
-                Err(fault) => fault,
+                Err(fault) => Some(fault),
             };
-            match self.word_now(word, table, slot).await? {
-                Some(now) if now == word => return Err(self.damage(word, fault.to_string())),
-                Some(now) => word = now,
-                None => return Ok(None),
+            begun = self.generations.begin(&*self.runtime);
+            match (self.word_now(word, table, slot).await?, fault) {
+                (Some(now), Some(fault)) if now == word => return Err(self.damage(word, fault.to_string())),
+                (Some(now), _) => word = now,
+                (None, _) => return Ok(None),
             }
             bytes.clear();
             bytes.resize(self.first_read_size(word), 0);

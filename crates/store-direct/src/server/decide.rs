@@ -157,8 +157,7 @@ impl Server {
                 Ok(number)
             }
             Ok(Taken::Pending) => Err(Verdict::Busy),
-            Ok(Taken::NoSpace) if self.makes_space(state) => Err(Verdict::Busy),
-            Ok(Taken::NoSpace) => Err(Verdict::NoSpace),
+            Ok(Taken::NoSpace) => Err(self.refuse_space(state)),
             // Nothing was written, and nothing that was is in doubt: whoever asked is told, everybody else is served.
             Err(_) => {
                 state.counters.space_failures += 1;

@@ -9,7 +9,7 @@
 //! write), the segment is left alone for good: its records stay readable, its rest is wasted until the pool is opened
 //! again.
 
-use stonecast_base::{LINE_SIZE, hash, mutant};
+use stonecast_base::{LINE_SIZE, Nanoseconds, hash, mutant};
 use stonecast_fabric::{
     Access, ConnectionRequest, DeviceError, LocalSpan, MemoryRegion, Operation, PeerIdentity, QueuePair, QueuePairOptions, Rkey,
 };
@@ -18,7 +18,9 @@ use zerocopy::IntoBytes as _;
 use zerocopy::byteorder::little_endian::{U32, U64};
 
 use super::{ClientPolicy, Server, State};
-use crate::limits::{ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASES_PER_CLIENT, SERVER_RECEIVES, STAGING_SIZE};
+use crate::limits::{
+    ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASE_RECLAIM_NS, LEASES_PER_CLIENT, SERVER_RECEIVES, STAGING_SIZE,
+};
 use crate::metrics::ClientPath;
 use crate::protocol::{Accesses, Answer, AnswerWriter, Grant, Verdict, Welcome};
 use crate::space::{Purpose, Taken};
@@ -49,6 +51,8 @@ pub(super) struct Session {
 pub(super) struct Lease {
     pub segment: u32,
     rkey: Rkey,
+    /// The segment's end when it was last seen that the client goes on, and when that was.
+    seen: (u32, Nanoseconds),
 }
 
 /// What ends when a client, or a right of it, ends.
@@ -285,10 +289,36 @@ impl Server {
         }));
     }
 
+    /// Takes leases back that were not used for long, and that space is short for. Their clients lease anew when they write
+    /// again. Whether there were any.
+    pub(super) fn reclaim_unused(&self, state: &mut State) -> bool {
+        let State { sessions, space, cleaner, .. } = state;
+        let now = self.runtime.now();
+        let mut unused = Vec::new();
+        for lease in sessions.values_mut().flat_map(|session| &mut session.leases) {
+            let Some(Lease { segment, seen, .. }) = lease else { continue };
+            let end = space.state(*segment).end;
+            if end != seen.0 {
+                *seen = (end, now);
+            } else if now.saturating_sub(seen.1) >= LEASE_RECLAIM_NS {
+                unused.extend(lease.take());
+            }
+        }
+        let any = !unused.is_empty();
+        if any {
+            cleaner.note_reclaimed(unused.len());
+            self.retire(Retired { leases: unused, ..Retired::default() });
+        }
+        any
+    }
+
     /// Gives segments back whose leases are revoked by now.
     pub(super) fn take_revoked(&self) {
         let revoked = std::mem::take(&mut *self.revoked.borrow_mut());
         let state = &mut *self.state.borrow_mut();
+        if !revoked.is_empty() {
+            state.cleaner.note_given_back();
+        }
         for segment in revoked {
             state.unpersisted.extend(state.space.give_back(segment, &*self.log));
         }
@@ -312,8 +342,7 @@ impl Server {
         let (number, fresh) = match state.space.take(units, Purpose::Put) {
             Ok(Taken::Segment { number, fresh }) => (number, fresh),
             Ok(Taken::Pending) => return refuse(Verdict::Busy),
-            Ok(Taken::NoSpace) if self.makes_space(state) => return refuse(Verdict::Busy),
-            Ok(Taken::NoSpace) => return refuse(Verdict::NoSpace),
+            Ok(Taken::NoSpace) => return refuse(self.refuse_space(state)),
             Err(_) => {
                 state.counters.space_failures += 1;
                 return refuse(Verdict::SpaceFailed);
@@ -333,8 +362,8 @@ impl Server {
         };
         state.cleaner.note_given();
         let session = state.sessions.get_mut(&qp).expect("it is there since the start of this");
-        session.leases[slot] = Some(Lease { segment: number, rkey });
         let segment = state.space.state(number);
+        session.leases[slot] = Some(Lease { segment: number, rkey, seen: (segment.end, self.runtime.now()) });
         Answer::Lease(Grant {
             slot: slot as u8,
             segment: number,

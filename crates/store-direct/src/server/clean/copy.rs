@@ -58,7 +58,7 @@ impl Server {
             return;
         }
         let own = Heritage { tokens_lost: victim.tokens_lost, sequence_floor: *next_sequence - 1 };
-        cleaner.heritage = if mutant!(FreedMemoryLost) { Heritage::default() } else { cleaner.heritage.and(own) };
+        cleaner.heritage = cleaner.heritage.and(own);
         let (next, seal) = victim.state.begin_reuse(&*self.log, &self.format, cleaner.heritage);
         step.spans.push(seal);
         victim.next = Some(next);

@@ -35,6 +35,7 @@ use stonecast_persist::Persisted;
 use super::{Server, State};
 use crate::cleaning::Cleaning;
 use crate::error::StoreError;
+use crate::protocol::Verdict;
 use crate::space::Need;
 use crate::word::{KeyHash, Word};
 
@@ -104,6 +105,16 @@ impl Cleaner {
         Self { heritage, ..Self::default() }
     }
 
+    /// Somebody gave a segment back: there may be something to gain in it.
+    pub fn note_given_back(&mut self) {
+        self.exhausted_until = 0;
+    }
+
+    /// So many leases were taken back.
+    pub fn note_reclaimed(&mut self, leases: usize) {
+        self.counters.reclaimed_leases += leases as u64;
+    }
+
     /// Somebody was given a segment to write to: cleaning gains something.
     pub fn note_given(&mut self) {
         self.barren = 0;
@@ -124,20 +135,23 @@ impl Server {
         self.state.borrow().cleaner.credit > 0
     }
 
-    /// Whether space that somebody was refused can be made; then it is.
-    pub(super) fn makes_space(&self, state: &mut State) -> bool {
+    /// What to tell somebody who finds no segment: *busy* if one can be made free, then it is; else *no space*.
+    pub(super) fn refuse_space(&self, state: &mut State) -> Verdict {
         let State { cleaner, space, .. } = state;
-        let possible = (cleaner.victim.is_some() || space.may_gain()) && space.died() >= cleaner.exhausted_until;
-        if possible {
+        if (cleaner.victim.is_some() || space.may_gain()) && space.died() >= cleaner.exhausted_until {
             cleaner.credit = cleaner.credit.max(self.format.segment_size);
+            Verdict::Busy
+        } else if self.reclaim_unused(state) {
+            Verdict::Busy
+        } else {
+            Verdict::NoSpace
         }
-        possible
     }
 
     /// Bytes to look at in a step now; `None`: there is nothing to do.
     fn budget(&self) -> Option<u64> {
         let state = &mut *self.state.borrow_mut();
-        let State { cleaner, space, next_sequence, .. } = state;
+        let State { cleaner, space, next_sequence, own_put, own_delete, unpersisted, .. } = state;
         let appended = space.take_appended();
         cleaner.counters.written_bytes += appended;
         if appended == 0 && cleaner.credit == 0 {
@@ -145,13 +159,24 @@ impl Server {
         }
         if cleaner.victim.is_none() {
             let need = space.need();
-            let chosen = match need {
+            let mut chosen = match need {
                 Need::None => None,
                 _ if space.died() < cleaner.exhausted_until => None,
                 _ => space.choose_victim(need, *next_sequence),
             };
+            if chosen.is_none() && need == Need::Now {
+                // What is dead lies in the segments that the server itself appends to: it takes others.
+                let own = [cleaner.own.take(), own_put.take(), own_delete.take()];
+                unpersisted.extend(own.into_iter().flatten().filter_map(|number| space.give_back(number, &*self.log)));
+                chosen = space.choose_victim(need, *next_sequence);
+            }
             let Some(number) = chosen else {
                 cleaner.credit = 0;
+                if need == Need::Now && self.reclaim_unused(state) {
+                    return None;
+                }
+                let State { cleaner, space, .. } = state;
+                cleaner.exhausted_until = if need == Need::Now { space.died() + self.format.segment_size / 8 } else { 0 };
                 return None;
             };
             let state = space.begin_cleaning(number);

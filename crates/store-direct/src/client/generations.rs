@@ -1,0 +1,44 @@
+//! Generations of segments as a reader sees them: an index word has the low 10 bits.
+//!
+//! A word whose segment was used 1024 times more looks like one of the segment's present generation. The server takes at
+//! least a second for so many uses of one segment (`space.rs`), so what was read within [`SPAN_NS_MAX`] after its word is of
+//! the generation that the word means. Until a reader meets a record of generation 1024 or above, nothing can be confused
+//! and no clock is looked at.
+
+use std::cell::Cell;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::Runtime;
+
+/// How long after its word a record may be read: half of what 768 generations of a segment take at least.
+const SPAN_NS_MAX: Nanoseconds = 500_000_000;
+/// Generations that words tell apart.
+pub(super) const GENERATIONS: u32 = 1 << 10;
+
+/// See the module documentation.
+#[derive(Default)]
+pub(super) struct Generations {
+    come_round: Cell<bool>,
+}
+
+impl Generations {
+    /// Begins to read a word and what is behind it.
+    #[inline]
+    pub fn begin(&self, runtime: &dyn Runtime) -> Option<Nanoseconds> {
+        self.come_round.get().then(|| runtime.now())
+    }
+
+    /// A record of this generation was read.
+    #[inline]
+    pub fn note(&self, generation: u32) {
+        if generation >= GENERATIONS {
+            self.come_round.set(true);
+        }
+    }
+
+    /// Whether what was read since `begin` is what the words meant.
+    #[inline]
+    pub fn believes(&self, runtime: &dyn Runtime, begun: Option<Nanoseconds>) -> bool {
+        !self.come_round.get() || begun.is_some_and(|begun| runtime.now() - begun <= SPAN_NS_MAX)
+    }
+}
