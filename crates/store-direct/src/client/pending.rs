@@ -81,11 +81,6 @@ impl Pending {
         Some((Ticket(slot), start % self.ring_size))
     }
 
-    /// Whether nothing waits for an answer.
-    pub fn is_idle(&self) -> bool {
-        self.queue.is_empty()
-    }
-
     /// Whether `size` bytes would find room now.
     pub fn has_room(&self, size: u64) -> bool {
         self.queue.len() < IN_FLIGHT_MAX && self.start_of(size).is_some()

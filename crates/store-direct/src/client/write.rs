@@ -156,11 +156,8 @@ impl Inner {
         let mut pauses = 0;
         loop {
             self.check_open()?;
-            // What is under way was placed a moment ago: no clock is needed to know that.
-            if self.pending.borrow().is_idle() {
-                let unused = self.extents.borrow_mut().use_at(self.runtime.now());
-                unused.into_iter().for_each(|slot| self.release_beside(slot));
-            }
+            let unused = self.extents.borrow_mut().use_at(self.runtime.now());
+            unused.into_iter().for_each(|slot| self.release_beside(slot));
             if !self.extents.borrow().has_room(size) {
                 match self.lease(size).await? {
                     None => {}
