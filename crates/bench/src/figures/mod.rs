@@ -8,6 +8,7 @@
 //!   gateway  redis-server and ours over TCP      GET, SET; again; memory and errors of many connections
 //! ```
 
+mod cleaning;
 mod figure;
 mod gateway;
 mod plan;
@@ -125,6 +126,7 @@ pub fn run_figures(options: &FigureOptions, say: &mut dyn FnMut(&str)) -> Result
     let mut run = Run { options, say, pairs: BTreeMap::new(), missing: BTreeMap::new() };
     reads::measure(&mut run)?;
     writes::measure(&mut run)?;
+    cleaning::measure(&mut run)?;
     restart::measure(&mut run)?;
     gateway::measure(&mut run)?;
     let mut report = Report::default();
@@ -228,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_server_that_cannot_be_started_ends_the_run_with_its_name() {
-        for name in ["get-limit", "put-redis", "restart-scan", "resp-get-1"] {
+        for name in ["get-limit", "put-redis", "put-cleaning", "restart-scan", "resp-get-1"] {
             let error = run_figures(&options(&[name]), &mut |_| {});
             // Where redis-server is not installed the figures that need it are not run, and no server is needed.
             match error {

@@ -37,6 +37,9 @@ pub const PUT_DURABLE_16: Definition =
 /// Durable writes, many at a time.
 pub const PUT_DURABLE_128: Definition =
     at_least("put-durable-128", "PUT power on a file, 128 in flight / redis appendfsync always", 3.0);
+/// Writes into a pool that is cleaned all the time.
+pub const PUT_CLEANING: Definition =
+    at_least("put-cleaning", "PUT process, 16 in flight, 80 % live data / a pool that never needs cleaning", 0.7);
 /// Recovery after a crash.
 pub const RESTART_SCAN: Definition = Definition {
     name: "restart-scan",
@@ -88,7 +91,7 @@ pub const RESP_CONNECTIONS: Definition = Definition {
 };
 
 /// All of them, in the order of the table.
-pub const DEFINITIONS: [Definition; 19] = [
+pub const DEFINITIONS: [Definition; 20] = [
     GET_LIMIT,
     GET_OVERLAPPING,
     MULTI_GET,
@@ -99,6 +102,7 @@ pub const DEFINITIONS: [Definition; 19] = [
     PUT_REDIS,
     PUT_DURABLE_16,
     PUT_DURABLE_128,
+    PUT_CLEANING,
     RESTART_SCAN,
     SERVER_MEMORY,
     RESP_GET_1,

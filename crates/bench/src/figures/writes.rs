@@ -95,7 +95,7 @@ fn compare(run: &mut Run<'_>, comparisons: &[Comparison], setup: &Setup<'_>) -> 
     Ok(())
 }
 
-fn puts(
+pub(super) fn puts(
     session: &Session,
     sequence: &Arc<Sequence>,
     in_flight: u32,

@@ -211,6 +211,12 @@ impl Snapshot {
             ("store_fences", "Fences after write-backs.", store.fences),
             ("store_syncs", "Syncs of files.", store.syncs),
             ("store_sequence", "Sequence number of the latest write.", stat.sequence),
+            ("store_cleaned_segments", "Segments that were cleaned and made free.", store.cleaning.segments),
+            ("store_moved_records", "Records moved by cleaning.", store.cleaning.moved_records),
+            ("store_moved_bytes", "Bytes of records moved by cleaning.", store.cleaning.moved_bytes),
+            ("store_written_bytes", "Bytes of records written by clients.", store.cleaning.written_bytes),
+            ("store_abandoned_segments", "Segments not cleaned because of damage.", store.cleaning.abandoned),
+            ("store_reclaimed_leases", "Unused leases taken back for want of space.", store.cleaning.reclaimed_leases),
         ] {
             sheet.counter(name, help, value)?;
         }
@@ -220,6 +226,7 @@ impl Snapshot {
             ("store_live", "Records of present keys.", Some(&Unit::Bytes), stat.live_bytes),
             ("store_used", "Log in use.", Some(&Unit::Bytes), stat.used_bytes),
             ("store_capacity", "The whole log.", Some(&Unit::Bytes), stat.capacity_bytes),
+            ("store_tombstones", "Records of deletes.", Some(&Unit::Bytes), store.cleaning.tombstone_bytes),
             ("store_segment", "One segment.", Some(&Unit::Bytes), stat.segment_size),
             ("store_leases", "Extents of the log that clients may append to.", None, store.leases),
             ("store_epoch", "Openings of the pool.", None, stat.epoch),

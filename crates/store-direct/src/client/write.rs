@@ -164,13 +164,14 @@ impl Inner {
                     // Space is being prepared. The turn is kept: writes asked for later stay behind this one.
                     Some(Verdict::Busy) if pauses < BUSY_RETRIES_MAX => {
                         pauses += 1;
-                        if let Some(slot) = self.extents.borrow_mut().give_up() {
-                            self.release_beside(slot);
-                        }
+                        self.give_up_extent();
                         self.runtime.sleep(BUSY_PAUSE_NS).await;
                     }
                     Some(Verdict::Busy) => return Ok((Verdict::NoSpace, 0)),
-                    Some(verdict) => return Ok((verdict, 0)),
+                    Some(verdict) => {
+                        self.give_up_extent();
+                        return Ok((verdict, 0));
+                    }
                 }
                 continue;
             }
@@ -272,6 +273,12 @@ impl Inner {
             place.0.take().map_or(Poll::Pending, Poll::Ready)
         })
         .await
+    }
+
+    /// Gives the extent in use back, which has no room for what is to be written.
+    fn give_up_extent(self: &Rc<Self>) {
+        let slot = self.extents.borrow_mut().give_up();
+        slot.into_iter().for_each(|slot| self.release_beside(slot));
     }
 
     /// Gives an extent back beside the caller.

@@ -36,6 +36,9 @@ pub(super) struct Session {
     log_window: Option<Rkey>,
     staging_window: Option<Rkey>,
     pub leases: [Option<Lease>; LEASES_PER_CLIENT],
+    /// Slots of leases that were taken back and that the client has not returned yet: it may still do, so nothing else gets
+    /// this slot until then.
+    reclaimed: [bool; LEASES_PER_CLIENT],
     /// Where a copying client writes its records.
     pub staging: Option<MemoryRegion>,
     /// A slot of one line for each message on its way, then one of full length for each.
@@ -145,6 +148,7 @@ impl Server {
             log_window: None,
             staging_window: None,
             leases: [None; LEASES_PER_CLIENT],
+            reclaimed: [false; LEASES_PER_CLIENT],
             staging,
             answers,
             next_answer: 0,
@@ -295,13 +299,15 @@ impl Server {
         let State { sessions, space, cleaner, .. } = state;
         let now = self.runtime.now();
         let mut unused = Vec::new();
-        for lease in sessions.values_mut().flat_map(|session| &mut session.leases) {
+        let slots = sessions.values_mut().flat_map(|session| session.leases.iter_mut().zip(&mut session.reclaimed));
+        for (lease, reclaimed) in slots {
             let Some(Lease { segment, seen, .. }) = lease else { continue };
             let end = space.state(*segment).end;
             if end != seen.0 {
                 *seen = (end, now);
             } else if now.saturating_sub(seen.1) >= LEASE_RECLAIM_NS {
                 unused.extend(lease.take());
+                *reclaimed = true;
             }
         }
         let any = !unused.is_empty();
@@ -329,7 +335,10 @@ impl Server {
         let refuse = |verdict| Answer::Verdict { verdict, version: 0 };
         let state = &mut *self.state.borrow_mut();
         let session = state.sessions.get(&qp).filter(|session| session.staging.is_none());
-        let free_slot = session.and_then(|session| session.leases.iter().position(Option::is_none));
+        let free_slot = session.and_then(|session| {
+            let slots = session.leases.iter().zip(session.reclaimed);
+            slots.enumerate().find(|(_, (lease, reclaimed))| lease.is_none() && !reclaimed).map(|(slot, _)| slot)
+        });
         let Some(slot) = free_slot else { return refuse(Verdict::Invalid) };
         let units = size.div_ceil(UNIT_SIZE as u32);
         if units > self.format.segment_units() - SEGMENT_HEADER_UNITS {
@@ -377,7 +386,11 @@ impl Server {
     pub(super) fn release(&self, qp: QueuePair, slot: u8) {
         let lease = {
             let state = &mut *self.state.borrow_mut();
-            state.sessions.get_mut(&qp).and_then(|session| session.leases.get_mut(usize::from(slot))?.take())
+            let session = state.sessions.get_mut(&qp);
+            session.and_then(|session| {
+                *session.reclaimed.get_mut(usize::from(slot))? = false;
+                session.leases[usize::from(slot)].take()
+            })
         };
         if let Some(lease) = lease {
             self.retire(Retired { leases: vec![lease], ..Retired::default() });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use stonecast_store_direct::{Latencies, Metrics, PathMetrics};
+use stonecast_store_direct::{Cleaning, Latencies, Metrics, PathMetrics};
 
 use crate::output;
 
@@ -33,6 +33,7 @@ pub struct Report {
     write_backs: u64,
     fences: u64,
     syncs: u64,
+    cleaning: CleaningReport,
     durability: &'static str,
     process: u64,
     one_sided: PathReport,
@@ -40,6 +41,19 @@ pub struct Report {
     /// What the gateway's admin port says, if it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     admin: Option<Value>,
+}
+
+/// What the server did to make room.
+#[derive(Serialize)]
+struct CleaningReport {
+    segments: u64,
+    moved_records: u64,
+    moved_bytes: u64,
+    dropped_tombstones: u64,
+    tombstone_bytes: u64,
+    abandoned_segments: u64,
+    reclaimed_leases: u64,
+    write_amplification: f64,
 }
 
 /// What clients of one path did.
@@ -64,6 +78,21 @@ struct Times {
     mean_ns: Option<u64>,
     p50_ns: Option<u64>,
     p99_ns: Option<u64>,
+}
+
+impl CleaningReport {
+    fn of(cleaning: &Cleaning) -> Self {
+        Self {
+            segments: cleaning.segments,
+            moved_records: cleaning.moved_records,
+            moved_bytes: cleaning.moved_bytes,
+            dropped_tombstones: cleaning.dropped_tombstones,
+            tombstone_bytes: cleaning.tombstone_bytes,
+            abandoned_segments: cleaning.abandoned,
+            reclaimed_leases: cleaning.reclaimed_leases,
+            write_amplification: cleaning.write_amplification(),
+        }
+    }
 }
 
 impl Report {
@@ -93,6 +122,7 @@ impl Report {
             write_backs: metrics.write_backs,
             fences: metrics.fences,
             syncs: metrics.syncs,
+            cleaning: CleaningReport::of(&metrics.cleaning),
             durability: if stat.power { "power" } else { "process" },
             process: stat.process,
             one_sided: PathReport::of(&metrics.one_sided),
@@ -179,6 +209,7 @@ fn state_rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
                 output::size(stat.segment_size)
             ),
         ),
+        ("cleaned", cleaned(&metrics.cleaning)),
         ("version", stat.sequence.to_string()),
         ("durability", if stat.power { "power" } else { "process" }.to_owned()),
         ("clients", format!("{}, with {} leases", stat.clients, metrics.leases)),
@@ -187,6 +218,19 @@ fn state_rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
         ("durable by", if durable.is_empty() { "nothing that has to be done".to_owned() } else { durable.join(", ") }),
         ("server", format!("process {}, start number {} of this pool", stat.process, stat.epoch)),
     ]
+}
+
+fn cleaned(cleaning: &Cleaning) -> String {
+    let mut text = format!(
+        "{} segments, {} records moved, {} bytes written for each byte of clients",
+        cleaning.segments,
+        cleaning.moved_records,
+        (cleaning.write_amplification() * 100.0).round() / 100.0
+    );
+    if cleaning.abandoned > 0 {
+        text += &format!("; {} segments stay, something in them is damaged: see `stonecast verify`", cleaning.abandoned);
+    }
+    text
 }
 
 type Earlier<'a> = Option<(&'a PathMetrics, Duration)>;

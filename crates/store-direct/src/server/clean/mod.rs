@@ -28,7 +28,7 @@
 mod copy;
 
 use stonecast_base::{Span, mutant};
-use stonecast_log::{Heritage, SegmentState, UNIT_SIZE};
+use stonecast_log::{Heritage, LogFormat, SegmentState, UNIT_SIZE};
 use stonecast_media::MediaError;
 use stonecast_persist::Persisted;
 
@@ -55,7 +55,7 @@ pub(super) struct Cleaner {
     own: Option<u32>,
     /// Bytes that may be looked at before more is written.
     credit: u64,
-    /// Segments freed since a segment was given to anybody: when they are many, nothing is gained.
+    /// Segments freed, and searches for one in vain, since a segment was given to anybody: when they are many, nothing is gained.
     barren: u32,
     /// Nothing is gained until more than this has died.
     exhausted_until: u64,
@@ -107,7 +107,18 @@ impl Cleaner {
 
     /// Somebody gave a segment back: there may be something to gain in it.
     pub fn note_given_back(&mut self) {
+        self.barren = 0;
         self.exhausted_until = 0;
+    }
+
+    /// A segment was freed, or none was found to clean, and nobody was given one yet. Once that has happened often nothing is
+    /// gained any more: what is moved takes as much room as before, since records are too large for what is left.
+    fn note_barren(&mut self, died: u64, format: &LogFormat) {
+        self.barren += 1;
+        if self.barren > 2 * format.segment_count + 8 {
+            self.exhausted_until = died + format.segment_size / 8;
+            self.barren = 0;
+        }
     }
 
     /// So many leases were taken back.
@@ -176,7 +187,10 @@ impl Server {
                     return None;
                 }
                 let State { cleaner, space, .. } = state;
-                cleaner.exhausted_until = if need == Need::Now { space.died() + self.format.segment_size / 8 } else { 0 };
+                if need == Need::Now {
+                    // What there is to gain lies where somebody appends: it may be given back at any moment.
+                    cleaner.note_barren(space.died(), &self.format);
+                }
                 return None;
             };
             let state = space.begin_cleaning(number);
@@ -253,12 +267,7 @@ impl Server {
         let next = cleaner.victim.take().and_then(|victim| victim.next).expect("it was there before the persist");
         space.free(next, self.runtime.now());
         cleaner.counters.segments += 1;
-        cleaner.barren += 1;
-        if cleaner.barren > 2 * self.format.segment_count + 8 {
-            // What was moved takes as much room as before, again and again: records are too large for what is left.
-            cleaner.exhausted_until = space.died() + self.format.segment_size / 8;
-            cleaner.barren = 0;
-        }
+        cleaner.note_barren(space.died(), &self.format);
         Ok(())
     }
 

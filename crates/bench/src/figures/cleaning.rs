@@ -1,0 +1,62 @@
+//! Writing into a pool that has to be cleaned all the time.
+
+use std::sync::Arc;
+
+use stonecast_workload::{Distribution, Mix};
+
+use super::plan::PUT_CLEANING;
+use super::writes::puts;
+use super::{FiguresError, Run, capacity, record_size};
+use crate::direct::{Amount, ServerOptions, ServerProcess, Session, load};
+
+/// Share of the small pool that live data take, in a hundred.
+const LIVE_PERCENT: u64 = 80;
+/// Bytes of a segment of a pool that nobody asked for another one, and fewest of them that a pool has.
+const SEGMENT_SIZE: u64 = 4 << 20;
+const SEGMENTS_MIN: u64 = 16;
+
+/// PUTs into a pool whose live data are so much of it, beside PUTs into one that never has to be cleaned.
+pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
+    if !run.wants(&[&PUT_CLEANING]) {
+        return Ok(());
+    }
+    let options = run.options;
+    let live = options.data.keys * record_size(&options.data);
+    let small = (live * 100 / LIVE_PERCENT).next_multiple_of(SEGMENT_SIZE).max(SEGMENTS_MIN * SEGMENT_SIZE);
+    // The small pool is written once over before anything is measured, the large one is never full.
+    let warm_up = small / record_size(&options.data);
+    let all = (options.puts * 2 + warm_up) * u64::from(options.repetitions);
+    let sequence = Arc::new(run.sequence(Mix::UpdateOnly, Distribution::ScrambledZipfian));
+    let start = |capacity: u64| -> Result<(ServerProcess, Session), FiguresError> {
+        let server = ServerProcess::start(ServerOptions {
+            program: options.program.clone(),
+            parent: options.memory_folder.clone(),
+            durability: "process",
+            capacity,
+            resp: false,
+        })?;
+        let session = Session::open(&server.address())?;
+        load(&session, options.data, |_| {})?;
+        Ok((server, session))
+    };
+    (run.say)(&format!("loading a pool of {} MiB that has to be cleaned, and one that has not", small >> 20));
+    let (cleaned_server, cleaned) = start(small)?;
+    let (roomy_server, roomy) = start(capacity(options, all))?;
+    puts(&cleaned, &sequence, 16, Amount::Operations(warm_up), options.data.value_size)?;
+    for repetition in 1..=options.repetitions {
+        (run.say)(&format!("{}, {repetition} of {}", PUT_CLEANING.name, options.repetitions));
+        let ours = puts(&cleaned, &sequence, 16, Amount::Operations(options.puts), options.data.value_size)?;
+        let beside = puts(&roomy, &sequence, 16, Amount::Operations(options.puts), options.data.value_size)?;
+        run.add(&PUT_CLEANING, ours, beside);
+    }
+    let cleaning = cleaned.block_on(cleaned.client().metrics())?.cleaning;
+    (run.say)(&format!(
+        "{} segments cleaned, {:.2} bytes written for each byte of a PUT",
+        cleaning.segments,
+        cleaning.write_amplification()
+    ));
+    cleaned.close();
+    roomy.close();
+    drop((cleaned_server, roomy_server));
+    Ok(())
+}
