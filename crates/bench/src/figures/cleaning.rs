@@ -34,6 +34,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
             durability: "process",
             capacity,
             resp: false,
+            published: None,
         })?;
         let session = Session::open(&server.address())?;
         load(&session, options.data, |_| {})?;

@@ -99,9 +99,13 @@ fn keys_that_are_not_there_and_values_of_another_size_count_as_errors() {
 #[test]
 fn a_full_pool_ends_a_run_early_and_what_ran_before_is_a_result() {
     let server = loaded(8 << 20, DATA);
+    // Updates of keys that were never loaded make new ones.
+    let data = DataSet { keys: 500_000, ..DATA };
     for in_flight in [1, 16] {
-        let options =
-            YcsbOptions { mix: Mix::UpdateOnly, in_flight, amount: Amount::Operations(1_000_000), with_limit: false, ..OPTIONS };
+        let amount = Amount::Operations(1_000_000);
+        let distribution = Distribution::Uniform;
+        let mix = Mix::UpdateOnly;
+        let options = YcsbOptions { mix, distribution, data, in_flight, amount, with_limit: false, ..OPTIONS };
         let result = run(&server.target(), &options, |_| {}).unwrap();
         assert!(result.errors > 0 && result.errors <= 16, "{}", result.errors);
         assert!(result.ops < 1_000_000);
