@@ -3,3 +3,4 @@
 mod connecting;
 mod determinism;
 mod failure;
+mod leases;

@@ -1,0 +1,94 @@
+//! What a client held that died, in virtual time.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric_sim::{MachineOptions, Process, Profile, SimBacking, Survivor, World};
+use stonecast_media::{Durability, Pool, PoolOptions};
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, Server, ServerOptions, Stat};
+
+/// Until what a client held belongs to nobody, from the moment at which the server takes it for dead.
+const RECLAIM_NS_MAX: Nanoseconds = 20_000_000;
+const ADDRESS: &str = "sim:leases";
+
+/// A server, and what it says of itself at every turn.
+fn start(world: &World) -> (Process, Rc<Cell<Stat>>) {
+    let machine = world.machine(MachineOptions::new(Profile::MODERN));
+    let module = world.module(machine, Survivor::default());
+    let options = PoolOptions {
+        capacity: 16 << 18,
+        segment_size: 1 << 18,
+        platform: MachineOptions::new(Profile::MODERN).platform,
+        durability: Durability::Power,
+        entropy: [7; 64],
+    };
+    drop(Pool::create(Rc::new(SimBacking::new(&module)), options).unwrap());
+    let process = world.process(machine);
+    let stat = Rc::new(Cell::new(Stat::default()));
+    let (serving, told) = (process.clone(), stat.clone());
+    process.runtime().spawn(Box::pin(async move {
+        let (pool, _) = Pool::open(Rc::new(SimBacking::new(&module)), stonecast_media::OpenMode::Serve).unwrap();
+        let port = serving.port(65_536).unwrap();
+        let device = port.device().clone();
+        let (server, _) = Server::open(pool, port, serving.runtime(), ServerOptions::default()).await.unwrap();
+        device.listen(ADDRESS).unwrap();
+        let look = || {
+            told.set(server.stat());
+            false
+        };
+        server.run(&look).await.unwrap();
+    }));
+    (process, stat)
+}
+
+/// A client that writes its number `count` times and keeps what it has leased.
+fn write(world: &World, number: u8, count: u32) -> (Process, Rc<RefCell<Option<Client>>>) {
+    let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+    let kept = Rc::new(RefCell::new(None));
+    let (own, keep) = (process.clone(), kept.clone());
+    process.runtime().spawn(Box::pin(async move {
+        own.runtime().sleep(100_000_000).await;
+        let port = own.port(CLIENT_COMPLETIONS).unwrap();
+        let client = Client::connect(port, own.runtime(), ADDRESS).await.unwrap();
+        for n in 0..count {
+            client.put(&[number, n as u8], &[number; 1000]).await.unwrap();
+        }
+        *keep.borrow_mut() = Some(client);
+    }));
+    (process, kept)
+}
+
+/// Needs the short pause of a server while leases end (`wait`): without it an idle server looks every 20 ms what has come
+/// back, behind the 20 ms at which it may just have looked.
+#[test]
+fn what_a_dead_client_held_is_free_again_within_20_ms_of_virtual_time() {
+    for seed in 0..20 {
+        let world = World::new(seed);
+        let (server, stat) = start(&world);
+        let (dead, kept) = write(&world, 1, 200);
+        while kept.borrow().is_none() {
+            assert!(world.step());
+        }
+        let before = stat.get();
+        assert!(before.segments_taken >= 1 && before.clients == 1, "{before:?}");
+        // The server learns of the death when its NIC does; until then nothing of it is known.
+        dead.break_peers();
+        dead.kill();
+        while stat.get().clients == 1 {
+            assert!(world.step());
+        }
+        let known_at = world.now();
+        while stat.get().segments_taken > 0 {
+            assert!(world.now() - known_at <= RECLAIM_NS_MAX, "seed {seed}: {:?}", stat.get());
+            assert!(world.step());
+        }
+        // All that it had acknowledged is there, and its segments take what others write.
+        let (_, kept) = write(&world, 2, 200);
+        while kept.borrow().is_none() {
+            assert!(world.step());
+        }
+        assert_eq!((stat.get().keys, stat.get().clients), (400, 1), "seed {seed}");
+        drop(server);
+    }
+}
