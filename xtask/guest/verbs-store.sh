@@ -8,6 +8,8 @@ export STONECAST_RDMA_DEVICES=rxe0,rxe1 STONECAST_DAX=/dev/dax0.0 TMPDIR=/disk
 
 # Every plan of the planner, on persistent memory.
 /programs/persist-verbs-it --test-threads 1 verbs::
+# Memory of files: the temporary ones lie on the disk.
+/programs/fabric-verbs-it --test-threads 1 files::
 # The stories of the store, on files of a disk, whose pages devices may read and not write.
 /programs/store-direct-verbs-it --test-threads 1 basics:: fencing::puts growing::an_ metrics::both port:: rights::the_ \
     sharing::a_client sharing::a_peer sharing::clients sharing::operations tokens::a_

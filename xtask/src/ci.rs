@@ -18,7 +18,7 @@ use crate::{debian, doc_tables, guest, layers, mutants, sim, source_rules};
 const BINARY_PACKAGE: &str = "stonecast";
 
 /// Packages with a feature `verbs`.
-const VERBS_PACKAGES: [&str; 2] = ["stonecast-fabric-verbs", BINARY_PACKAGE];
+const VERBS_PACKAGES: [&str; 4] = ["stonecast-fabric-verbs", "stonecast-persist", "stonecast-store-direct", BINARY_PACKAGE];
 
 /// The package with the gateway for Redis clients.
 const GATEWAY_PACKAGE: &str = "stonecast-gateway";

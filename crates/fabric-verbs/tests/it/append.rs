@@ -15,7 +15,7 @@ const KEY: [u64; 2] = [11, 12];
 const PATIENCE: Duration = Duration::from_secs(20);
 const CLASS: SlotClass = SlotClass { first: 4096, slot_size: 128, slot_count: 8 };
 
-fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = look() {
@@ -41,12 +41,12 @@ fn queue_pair(device: &dyn Device, cq: CompletionQueue, shared: Option<SharedRec
 }
 
 /// A sender: its device, queue pair and memory, and the receiver's queue pair for it.
-struct Sender {
-    device: Rc<dyn Device>,
-    cq: CompletionQueue,
-    qp: QueuePair,
-    memory: MemoryRegion,
-    there: QueuePair,
+pub struct Sender {
+    pub device: Rc<dyn Device>,
+    pub cq: CompletionQueue,
+    pub qp: QueuePair,
+    pub memory: MemoryRegion,
+    pub there: QueuePair,
 }
 
 impl Sender {
@@ -64,7 +64,7 @@ impl Sender {
     }
 }
 
-fn one(device: &dyn Device, cq: CompletionQueue) -> Option<WorkCompletion> {
+pub fn one(device: &dyn Device, cq: CompletionQueue) -> Option<WorkCompletion> {
     let mut found = Vec::new();
     device.poll(cq, 1, &mut found);
     found.pop()
@@ -124,7 +124,7 @@ fn story(make: &dyn Fn() -> Rc<dyn Device>, address: &str) {
     }
 }
 
-fn connect(
+pub fn connect(
     device: Rc<dyn Device>,
     receiver: &dyn Device,
     at: CompletionQueue,

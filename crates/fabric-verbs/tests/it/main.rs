@@ -9,4 +9,6 @@ mod control;
 #[cfg(feature = "verbs")]
 mod device;
 #[cfg(feature = "verbs")]
+mod files;
+#[cfg(feature = "verbs")]
 mod world;
