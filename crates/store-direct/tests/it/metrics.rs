@@ -41,10 +41,11 @@ fn both_paths_are_told_apart_and_everything_that_a_client_did_is_known_once_it_c
             assert_eq!((one_sided.written_bytes, gateway.written_bytes), (3 * 128, 2 * 128));
             // A bucket of 64 bytes for each key, and the one record that is there.
             assert_eq!((one_sided.read_bytes, gateway.read_bytes), (64 + 128 + 64, 3 * 64 + 128));
-            let left = u64::from(world.provider.leases_extents());
-            assert_eq!(leases, left, "the gateway's; the other was given back");
+            // Who writes into memory that the server copies from leases nothing, and does not know the places of its writes.
+            let one = u64::from(world.provider.leases_extents());
+            assert_eq!(leases, one, "the gateway's; the other was given back");
             assert!(one_sided.round_trips >= 3 + 2, "three puts, and a batch of READs for each of two gets");
-            assert_eq!((one_sided.location_hits, one_sided.location_misses), (1, 1), "its own key, and none");
+            assert_eq!((one_sided.location_hits, one_sided.location_misses), (one, 2 - one), "its own key, and none");
             assert_eq!((gateway.location_hits, gateway.location_misses), (0, 3), "it has forgotten what it deleted");
         });
     });

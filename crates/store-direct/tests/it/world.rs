@@ -47,8 +47,8 @@ impl Default for World {
         Self {
             directory: TempDir::new().expect("a temporary directory"),
             // Kernels pin the whole log for each client of an RDMA device.
-            capacity: if provider.leases_extents() { 64 << 20 } else { 16 << 20 },
-            segment_size: if provider.leases_extents() { 4 << 20 } else { 2 << 20 },
+            capacity: if provider.leases_extents() { 64 << 20 } else { 32 << 20 },
+            segment_size: 4 << 20,
             durability: Durability::Process,
             options: ServerOptions::default(),
             provider,
