@@ -11,7 +11,7 @@ use crate::verbs::event::{DeviceEvent, next_event};
 
 /// How many calls pass between two looks at the events of the device: each look is a system call, and what they tell
 /// shows in failed completions, too.
-const POLLS_PER_EVENT_LOOK: u32 = 1024;
+const POLLS_PER_EVENT_LOOK: u32 = 8192;
 /// Completions taken from the NIC in one go while a program asks for few.
 const TAKE_AHEAD: usize = 32;
 
