@@ -10,9 +10,11 @@
 //! the last digit, on any machine.
 
 mod costs;
+mod moves;
 mod scene;
 mod ycsb;
 
 pub use costs::{Cost, CostError, costs, print_costs};
+pub use moves::{MoveCost, move_cost, print_move_cost};
 pub use scene::{Scene, SceneClient, SceneOptions, platform_of};
 pub use ycsb::{Node, SimYcsbError, SimYcsbOptions, SimYcsbResult, run};

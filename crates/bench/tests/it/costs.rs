@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use stonecast_bench::sim::{Cost, costs, print_costs};
+use stonecast_bench::sim::{Cost, costs, move_cost, print_costs, print_move_cost};
 use stonecast_fabric_sim::Profile;
 
 const UPDATE: &str = "STONECAST_WRITE_COSTS";
@@ -23,6 +23,11 @@ server    CPU time of the server
 latency   from call to answer, without the client's own CPU time
 ";
 
+const MOVES: &str = "\
+What a record costs that cleaning moves, on average: puts of one client into a pool of which two thirds are live, less the same
+puts into a roomy one. Records that were left behind, headers and seals of freed segments are in it.
+";
+
 fn everything() -> Vec<(Profile, Vec<Cost>)> {
     Profile::ALL.into_iter().map(|profile| (profile, costs(&profile).expect("nothing fails here"))).collect()
 }
@@ -30,7 +35,12 @@ fn everything() -> Vec<(Profile, Vec<Cost>)> {
 #[test]
 fn operations_cost_what_they_did() {
     let tables: Vec<String> = everything().iter().map(|(profile, costs)| print_costs(profile, costs)).collect();
-    let found = format!("{EXPLANATION}\n{}", tables.join("\n"));
+    let moves = Profile::ALL.iter().map(|profile| {
+        let cost = move_cost(profile).expect("nothing fails here");
+        assert!(cost.moved > 1000 && cost.reads_by_clients == 0, "{cost:?}");
+        print_move_cost(profile, &cost)
+    });
+    let found = format!("{EXPLANATION}\n{}\n{MOVES}\n{}", tables.join("\n"), moves.collect::<String>());
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/costs.txt");
     if std::env::var_os(UPDATE).is_some() {
         fs::write(&path, found).expect("the folder of the tests can be written");
