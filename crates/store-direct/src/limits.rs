@@ -39,7 +39,7 @@ pub(crate) fn reserved_segments(segment_count: u32) -> u32 {
 /// Segments that only the cleaner may use: room to make room in. One is enough where nothing goes wrong, since what is
 /// needed of a segment fits into one; a crash in the middle wastes what was being copied.
 pub(crate) fn cleaning_segments(segment_count: u32) -> u32 {
-    if segment_count < 16 { 1 } else { 2 }
+    if segment_count < 64 { 1 } else { 2 }
 }
 /// Of so many bytes of the pool one may be taken by tombstones before segments are cleaned for their sake.
 pub(crate) const TOMBSTONES_SHARE: u64 = 16;

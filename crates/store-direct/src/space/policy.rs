@@ -16,7 +16,7 @@ use crate::limits::TOMBSTONES_SHARE;
 /// A segment that would give back less than this share is not cleaned to make room.
 const GAIN_SHARE: u64 = 32;
 /// Pools of so many segments keep more than one free ahead of the puts.
-const LARGE_POOL_SEGMENTS: u32 = 32;
+const LARGE_POOL_SEGMENTS: u32 = 128;
 
 /// How much is asked of the cleaner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
