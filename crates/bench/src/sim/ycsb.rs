@@ -30,7 +30,7 @@ pub struct SimYcsbOptions {
     pub workload: YcsbOptions,
     /// All machines.
     pub profile: Profile,
-    /// Log of the pool, bytes: room for every write, because it is not cleaned.
+    /// Log of the pool, bytes: room for every write, so that it need not be cleaned meanwhile.
     pub capacity: u64,
 }
 

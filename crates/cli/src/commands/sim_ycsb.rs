@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 
-/// More puts than a client does in a virtual second, so that the pool does not fill: it is not cleaned yet.
+/// More puts than a client does in a virtual second, so that the pool need not be cleaned while it is measured.
 const PUTS_PER_SECOND_MAX: f64 = 2e7;
 
 /// See the module documentation.

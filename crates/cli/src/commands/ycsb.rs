@@ -31,7 +31,7 @@ const SECONDS: f64 = 10.0;
 const SIMULATED_SECONDS: f64 = 0.05;
 /// Where a pool that need not survive power loss is put.
 const MEMORY: &str = "/dev/shm";
-/// More puts than a client does in a second, so that the pool does not fill: it is not cleaned yet.
+/// More puts than a client does in a second, so that the pool need not be cleaned while it is measured.
 const PUTS_PER_SECOND_MAX: f64 = 3e6;
 /// The same where each batch waits for a disk.
 const DURABLE_PUTS_PER_SECOND_MAX: f64 = 1e6;
