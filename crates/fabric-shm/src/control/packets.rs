@@ -1,5 +1,6 @@
 //! What the control thread does with each packet.
 
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::{ControlEvent, Phase, RegionFile, Shared, State, Token};
@@ -80,9 +81,12 @@ fn answer(shared: &Shared, state: &mut State, token: u64, region: u32, writable:
         }
         None => socket::send(&entry.socket, &Message::RegionDenied { region, writable }.encode(), &[]),
     };
-    // Who asks and does not take the answers has filled the socket.
-    if sent.is_err() {
-        misunderstood(shared, state, token, Misunderstood::Malformed);
+    match sent {
+        // Who asked and died is found dead where the socket is read.
+        Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
+        // Who asks and does not take the answers has filled the socket.
+        Err(_) => misunderstood(shared, state, token, Misunderstood::Malformed),
+        Ok(()) => {}
     }
 }
 

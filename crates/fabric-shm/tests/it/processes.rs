@@ -101,7 +101,8 @@ fn load(address: &str) {
 }
 
 /// Clients die at random moments under load. The server sleeps all the time it can; each death wakes it, is told once
-/// per connection, and disturbs nothing: messages are whole and in order until then, and buffers come back.
+/// per connection, and disturbs nothing: messages are whole and in order until then, and buffers come back. Needs the look at
+/// why an answer of the control thread could not be sent: without it one death in a thousand is told as a failure.
 #[test]
 fn a_server_survives_the_deaths_of_its_clients_at_random_moments() {
     let seed = 20_261_121;
