@@ -166,6 +166,12 @@ impl Extents {
         self.current.take().map(|extent| extent.grant.slot)
     }
 
+    /// The server has taken back the lease of `slot`, by its clock for want of use. Whether it was given up by this.
+    pub fn forget(&mut self, slot: u8) -> bool {
+        let has = |extent: &mut Option<Extent>| extent.take_if(|extent| extent.grant.slot == slot).is_some();
+        has(&mut self.current) || has(&mut self.next)
+    }
+
     /// Takes note that extents are used now, before a record is placed. Returns the slots of those that were not used for so
     /// long that the server may take them back.
     pub fn use_at(&mut self, now: Nanoseconds) -> Vec<u8> {

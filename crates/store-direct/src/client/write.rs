@@ -197,6 +197,9 @@ impl Inner {
                         let hash = KeyHash::of(self.format.tag_key, draft.key);
                         self.locations.learn_written(hash, Word::new(spot.position, spot.generation, hash, size));
                     }
+                    if verdict == Verdict::Busy && self.extents.borrow_mut().forget(spot.slot) {
+                        self.release_beside(spot.slot);
+                    }
                     Ok((verdict, version))
                 }
                 Ok(_) => Err(StoreError::Protocol { what: "the answer to a put is no verdict" }),

@@ -253,7 +253,10 @@ impl Server {
         let what = match arrival.opcode {
             Opcode::ReceiveWriteWithImmediate => match self.take_record(batch, arrival) {
                 Some(write) => batch.push(write),
-                None => What::Answer(Answer::Verdict { verdict: Verdict::Invalid, version: 0 }),
+                None => {
+                    let verdict = self.verdict_on_stray(qp, split_immediate(arrival.immediate).0);
+                    What::Answer(Answer::Verdict { verdict, version: 0 })
+                }
             },
             _ => self.take_message(batch, arrival, path),
         };

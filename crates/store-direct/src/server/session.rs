@@ -334,12 +334,13 @@ impl Server {
     pub(super) fn grant_lease(&self, qp: QueuePair, size: u32) -> Answer {
         let refuse = |verdict| Answer::Verdict { verdict, version: 0 };
         let state = &mut *self.state.borrow_mut();
-        let session = state.sessions.get(&qp).filter(|session| session.staging.is_none());
-        let free_slot = session.and_then(|session| {
-            let slots = session.leases.iter().zip(session.reclaimed);
-            slots.enumerate().find(|(_, (lease, reclaimed))| lease.is_none() && !reclaimed).map(|(slot, _)| slot)
-        });
-        let Some(slot) = free_slot else { return refuse(Verdict::Invalid) };
+        let Some(session) = state.sessions.get(&qp).filter(|session| session.staging.is_none()) else {
+            return refuse(Verdict::Invalid);
+        };
+        let slots = session.leases.iter().zip(session.reclaimed);
+        let free_slot = slots.enumerate().find(|(_, (lease, reclaimed))| lease.is_none() && !reclaimed).map(|(slot, _)| slot);
+        // What the client gives back may be behind this request, on its way.
+        let Some(slot) = free_slot else { return refuse(Verdict::Busy) };
         let units = size.div_ceil(UNIT_SIZE as u32);
         if units > self.format.segment_units() - SEGMENT_HEADER_UNITS {
             return refuse(Verdict::Invalid);
@@ -380,6 +381,14 @@ impl Server {
             start: segment.end,
             rkey: rkey.0,
         })
+    }
+
+    /// What to say of a record that breaks the rules, written to `slot`. A lease that was taken back because it was not used
+    /// for long, by this machine's clock, is no fault of the client: its clock may say otherwise.
+    pub(super) fn verdict_on_stray(&self, qp: QueuePair, slot: u8) -> Verdict {
+        let state = self.state.borrow();
+        let reclaimed = state.sessions.get(&qp).and_then(|session| session.reclaimed.get(usize::from(slot)).copied());
+        if reclaimed == Some(true) { Verdict::Busy } else { Verdict::Invalid }
     }
 
     /// Ends a lease that the client gives back.
