@@ -49,8 +49,10 @@ const SWARM_PERCENT: u32 = 30;
 /// Keys whose places clients remember: none, so few that they drive each other out, or all.
 const LOCATIONS_DRAWN: [usize; 4] = [0, 1, LOCATIONS, LOCATIONS];
 
-/// Share of the runs that write their pool several times over.
+/// Share of the short runs that write their pool several times over.
 const CHURN_SHARE: f64 = 0.3;
+/// The same of full runs: each takes as long as some dozens of others.
+const FULL_CHURN_SHARE: f64 = 0.05;
 
 /// Smallest segments: recovery reads them whole.
 const SEGMENT_SIZE: u64 = 256 << 10;
@@ -87,13 +89,13 @@ impl Setup {
             crash_points: 10,
             effort: Effort { states: 40, states_again: 4, cut_percent: faults.recovery_crashes_percent.max(10) },
         }
-        .churned(20_000, 6..11)
+        .churned(FULL_CHURN_SHARE, 20_000, 6..11)
     }
 
     /// In a share of the seeds: a pool that is written several times over, so that its segments are cleaned and used again.
-    fn churned(self, longest: usize, segments: std::ops::Range<u64>) -> Self {
+    fn churned(self, share: f64, longest: usize, segments: std::ops::Range<u64>) -> Self {
         let random = &mut random_from_seed(self.seed ^ 0x0043_4c45_414e);
-        if !random.random_bool(CHURN_SHARE) {
+        if !random.random_bool(share) {
             return self;
         }
         Self {
@@ -148,7 +150,7 @@ impl Setup {
             pool: pool(seed, full.pool.platform, random.random_range(5..9)),
             ..full
         }
-        .churned(100_000, 5..8)
+        .churned(CHURN_SHARE, 100_000, 5..8)
     }
 }
 
