@@ -375,7 +375,13 @@ Example: one figure as a table, one as JSON, all with pictures and the page of t
   stonecast bench figure erda --out docs/figures")]
     Figure(Figure),
     /// Serves a published design; started by `figure erda-shm`. It keeps no data.
-    #[command(hide = true)]
+    #[command(
+        hide = true,
+        after_help = "\
+Example: the first baseline on memory of a folder, with room for a million writes
+  stonecast bench serve-published redo-logging --keys 1000 --value-size 64 --writes 1000000 --data /dev/shm/redo \\
+    --ready-file /dev/shm/redo-ready --exit-with-parent $$"
+    )]
     ServePublished(ServePublished),
 }
 
