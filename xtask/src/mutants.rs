@@ -1,9 +1,11 @@
 //! The campaign that checks the checks: every seeded bug must be found, and nothing in the store as it is.
 //!
 //! The campaign itself is an example of `stonecast-check`, built with the feature that plants the bugs. Here it is started
-//! once for each processor, each with its share of the bugs.
+//! once for each processor, each with its share of the bugs; then once more for the store as it is, on as many seeds as
+//! the bug needed that was hardest to find.
 
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
@@ -11,6 +13,9 @@ use anyhow::{Context, Result};
 
 use crate::metadata::Metadata;
 use crate::step::cargo;
+
+/// Fewest seeds of the store as it is.
+const CONTROL_MIN: u64 = 500;
 
 /// Runs the campaign on all processors; `false`: something was not found, or something was where nothing is planted.
 pub fn run(metadata: &Metadata, arguments: &[String]) -> Result<bool> {
@@ -20,22 +25,48 @@ pub fn run(metadata: &Metadata, arguments: &[String]) -> Result<bool> {
         return Ok(false);
     }
     let program = metadata.target_directory.join("release/examples/mutants");
+    let (all_found, most) = in_shards(&program, arguments)?;
+    let (nothing_found, _) = in_shards(&program, &["--control".to_owned(), most.max(CONTROL_MIN).to_string()])?;
+    Ok(all_found && nothing_found)
+}
+
+/// Runs the program once for each processor. Whether each succeeded, and the most seeds that a bug needed.
+fn in_shards(program: &Path, arguments: &[String]) -> Result<(bool, u64)> {
     let shards = thread::available_parallelism().map_or(1, usize::from);
     let mut running = Vec::new();
     for shard in 0..shards {
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program);
         command.arg("--shard").arg(format!("{shard}/{shards}")).args(arguments).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
         let output = child.stdout.take().expect("stdout is a pipe");
         // Lines of all shards as they come: a campaign takes minutes.
-        let shown =
-            thread::spawn(move || BufReader::new(output).lines().map_while(Result::ok).for_each(|line| println!("{line}")));
+        let shown = thread::spawn(move || {
+            let lines = BufReader::new(output).lines().map_while(Result::ok);
+            lines.inspect(|line| println!("{line}")).filter_map(|line| seeds_of(&line)).max().unwrap_or(0)
+        });
         running.push((child, shown));
     }
-    let mut good = true;
+    let (mut good, mut most) = (true, 0);
     for (mut child, shown) in running {
         good &= child.wait().context("waiting for the campaign")?.success();
-        shown.join().expect("nothing panics there");
+        most = most.max(shown.join().expect("nothing panics there"));
     }
-    Ok(good)
+    Ok((good, most))
+}
+
+/// How many seeds the bug of `line` needed.
+fn seeds_of(line: &str) -> Option<u64> {
+    let (_, rest) = line.split_once("found after")?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seeds_of;
+
+    #[test]
+    fn a_line_of_the_campaign_says_how_many_seeds_a_bug_needed() {
+        assert_eq!(seeds_of("TornTailAccepted             found after    12 seeds by: no space is lost"), Some(12));
+        assert_eq!(seeds_of("none                         nothing found in 500 seeds (part 1 of 2)"), None);
+    }
 }

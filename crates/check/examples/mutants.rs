@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   mutants [--shard I/N] [--seeds N] [NAME ...]      one line for each: name, seeds, oracle
+//!   mutants [--shard I/N] --control N                 the store as it is, on N seeds: nothing may be found there
 //! ```
 //!
-//! The line `none` is the store as it is, on as many seeds as the slowest mutant needed: nothing may be found there.
 //! Exit status 1: a mutant was not found, or something was found where nothing is planted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,6 +21,8 @@ const SCENARIO: &str = "store-direct-lite";
 struct Arguments {
     shard: (usize, usize),
     seeds: u64,
+    /// Seeds of the store as it is; `None`: mutants.
+    control: Option<u64>,
     names: Vec<String>,
 }
 
@@ -29,35 +31,45 @@ fn main() -> ExitCode {
     let scenario = scenario(SCENARIO).expect("there is such a scenario");
     // A broken invariant that asserts is a finding like any other; its text is in the report.
     std::panic::set_hook(Box::new(|_| {}));
+    let good = match arguments.control {
+        Some(seeds) => control(scenario, seeds, arguments.shard),
+        None => campaign(scenario, &arguments),
+    };
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Hunts the shard's part of the mutants; whether each was found.
+fn campaign(scenario: &Scenario, arguments: &Arguments) -> bool {
     let chosen: Vec<Mutant> = match arguments.names.is_empty() {
         true => Mutant::ALL.to_vec(),
         false => arguments.names.iter().map(|name| Mutant::by_name(name).unwrap_or_else(|| unknown(name))).collect(),
     };
     let (index, count) = arguments.shard;
     let mut good = true;
-    let mut most = 1;
     for mutant in chosen.into_iter().skip(index).step_by(count) {
         match hunt(scenario, Some(mutant), 0..arguments.seeds) {
-            Some((seeds, oracle)) => {
-                println!("{:<28} found after {seeds:>5} seeds by: {oracle}", mutant.name());
-                most = most.max(seeds);
-            }
+            Some((seeds, oracle)) => println!("{:<28} found after {seeds:>5} seeds by: {oracle}", mutant.name()),
             None => {
                 println!("{:<28} NOT FOUND in {} seeds: {}", mutant.name(), arguments.seeds, mutant.what());
                 good = false;
             }
         }
     }
-    // Each shard takes its part of the seeds.
-    let own = (0..most).skip(index).step_by(count);
-    match hunt(scenario, None, own) {
+    good
+}
+
+/// Runs the shard's part of the seeds of the store as it is; whether nothing was found.
+fn control(scenario: &Scenario, seeds: u64, (index, count): (usize, usize)) -> bool {
+    match hunt(scenario, None, (0..seeds).skip(index).step_by(count)) {
         Some((seed, oracle)) => {
-            println!("{:<28} VIOLATION in the store as it is, before seed {seed}: {oracle}", "none");
-            good = false;
+            println!("{:<28} VIOLATION in the store as it is, seed {}: {oracle}", "none", seed - 1);
+            false
         }
-        None => println!("{:<28} nothing found in {most} seeds (shard {index} of {count})", "none"),
+        None => {
+            println!("{:<28} nothing found in {seeds} seeds (part {} of {count})", "none", index + 1);
+            true
+        }
     }
-    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs `seeds` with `mutant` planted until something is found: how many it took, and by what.
@@ -81,7 +93,7 @@ fn text_of(panic: &dyn std::any::Any) -> String {
 }
 
 fn arguments(mut words: impl Iterator<Item = String>) -> Arguments {
-    let mut arguments = Arguments { shard: (0, 1), seeds: SEEDS_MAX, names: Vec::new() };
+    let mut arguments = Arguments { shard: (0, 1), seeds: SEEDS_MAX, control: None, names: Vec::new() };
     let number = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or_else(|| usage());
     while let Some(word) = words.next() {
         match &*word {
@@ -90,6 +102,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Arguments {
                 let mut parts = text.split('/');
                 arguments.shard = (number(parts.next()) as usize, (number(parts.next()) as usize).max(1));
             }
+            "--control" => arguments.control = Some(number(words.next().as_deref())),
             "--seeds" => arguments.seeds = number(words.next().as_deref()),
             _ if word.starts_with('-') => usage(),
             _ => arguments.names.push(word),
@@ -99,7 +112,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Arguments {
 }
 
 fn usage() -> ! {
-    eprintln!("usage: mutants [--shard I/N] [--seeds N] [NAME ...]");
+    eprintln!("usage: mutants [--shard I/N] [--seeds N | --control N] [NAME ...]");
     std::process::exit(2)
 }
 

@@ -4,6 +4,7 @@
 //! ```text
 //!   while it serves      a record under it is damaged      every read: the value, or an error
 //!   after a power cut    in what nothing sealed yet        recovery: what was there, or an error
+//!   after a recovery     what had no successor before it   recovery: what was there, or an error
 //!   after it was closed  anywhere                          recovery: what was there, or an error
 //!   at any crash point   anything                          no value that nobody wrote to that key
 //! ```
@@ -102,21 +103,34 @@ impl Damage {
                 continue;
             }
             let mut damaged = cut.clone();
-            match random.random_range(0..3) {
-                0 => damaged.write(place, &[0; 64]),
-                1 => damaged.write(place, &image.bytes(next, 64)),
-                _ => {
-                    let mut byte = image.bytes(place + random.random_range(64..72), 1);
-                    byte[0] ^= 1 << random.random_range(0..8);
-                    damaged.write(place + 64, &byte);
-                }
-            }
+            spoil(&mut damaged, &image, place, next, random);
             if let Some(violation) = self.same_or_refused(damaged, &expected, "that others behind it vouch for") {
                 return Some(violation);
             }
         }
         work.hit(Fault::LostWrite);
-        None
+        match places[..] {
+            [.., Some(before), Some(last)] => self.of_last_recovered(cut, &expected, &image, (before, last), random),
+            _ => None,
+        }
+    }
+
+    /// After a recovery of `cut` and nothing since: what it found is sealed, so the last record needs no successor.
+    fn of_last_recovered(
+        &mut self,
+        cut: &Survivor,
+        expected: &Contents,
+        image: &Image,
+        (before, last): (u64, u64),
+        random: &mut Random,
+    ) -> Option<Violation> {
+        let bench = self.lab.begin(cut.clone());
+        if let Err(violation) = bench.end() {
+            return Some(violation);
+        }
+        let mut damaged = bench.world.wreck(bench.machine, &bench.module).everything();
+        spoil(&mut damaged, image, last, before, random);
+        self.same_or_refused(damaged, expected, "that a recovery has found before")
     }
 
     /// Damages `survivor` in one of the ways that this run has; `None`: it has none, or nothing changed.
@@ -155,6 +169,19 @@ impl Damage {
             Ok(contents) => Ok(Some(contents)),
             Err(violation) if violation.oracle == REFUSED => Ok(None),
             Err(violation) => Err(violation),
+        }
+    }
+}
+
+/// Damages the record at `place`: never written, overwritten by the one at `other`, or with a bit of its key changed.
+fn spoil(survivor: &mut Survivor, image: &Image, place: u64, other: u64, random: &mut Random) {
+    match random.random_range(0..3) {
+        0 => survivor.write(place, &[0; 64]),
+        1 => survivor.write(place, &image.bytes(other, 64)),
+        _ => {
+            let mut byte = image.bytes(place + random.random_range(64..72), 1);
+            byte[0] ^= 1 << random.random_range(0..8);
+            survivor.write(place + 64, &byte);
         }
     }
 }

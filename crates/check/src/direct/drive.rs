@@ -95,7 +95,7 @@ impl Run {
         let work = Work::new(setup.clone(), names);
         let mut host = Host::new(&world, setup);
         host.start(&world);
-        let mishaps = mishaps::schedule(&setup.faults, setup.operations, &mut random);
+        let mishaps = mishaps::schedule(setup, &mut random);
         let lab = Rc::new(Lab::new(setup.machine, setup.keys, setup.pool.segment_size));
         let damage = Damage::new(lab.clone(), setup.faults);
         let explorer = Explorer::new(lab, setup.effort, random.random());
@@ -219,10 +219,11 @@ impl Run {
         }
         if let Some(ended) = self.host.ended() {
             self.report.violations.extend(host::judge_end(&ended, &self.work.setup.faults));
-            if let Err(error) = &ended {
-                self.work.history.borrow_mut().crash();
-                self.mark(format!("the server ends: {error}"));
-            }
+            self.work.history.borrow_mut().crash();
+            self.mark(match &ended {
+                Ok(()) => "the server has closed its pool and ends".to_owned(),
+                Err(error) => format!("the server ends: {error}"),
+            });
             self.restart_later();
         }
         self.notes.pass(self.work.history.borrow().now(), self.world.now(), self.world.events());
@@ -249,8 +250,15 @@ impl Run {
     fn bring_about(&mut self) {
         let answers = self.work.history.borrow().answers();
         let Some((_, mishap)) = self.mishaps.pop_if(|(after, _)| *after <= answers) else { return };
-        let needs_server =
-            matches!(mishap, Mishap::ServerKilled | Mishap::PowerCut | Mishap::WarmReset | Mishap::HostHung | Mishap::SyncFails);
+        let needs_server = matches!(
+            mishap,
+            Mishap::ServerClosed
+                | Mishap::ServerKilled
+                | Mishap::PowerCut
+                | Mishap::WarmReset
+                | Mishap::HostHung
+                | Mishap::SyncFails
+        );
         // Half of the ends come right behind a store: between a stamp and its persist is where it hurts.
         let stores = self.host.module.stores();
         let stored = std::mem::replace(&mut self.stores_before, stores) != stores;
@@ -273,6 +281,10 @@ impl Run {
                 self.start_client(number as u32);
                 self.mark(format!("client {number} is killed, and starts again"));
                 self.world.hit(Fault::ProcessKilled);
+            }
+            Mishap::ServerClosed => {
+                self.host.stop();
+                self.mark("the server is asked to end".to_owned());
             }
             Mishap::ServerKilled => {
                 self.host.kill();

@@ -5,11 +5,13 @@ use rand::RngExt as _;
 use stonecast_base::{Nanoseconds, Random};
 use stonecast_fabric_sim::{Fault, Faults, LocalClock, Machine, World};
 
+use crate::direct::setup::Setup;
 use crate::direct::visitors::Visitor;
 
 /// Something that happens at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mishap {
+    ServerClosed,
     ServerKilled,
     ClientKilled,
     PowerCut,
@@ -25,16 +27,18 @@ pub(crate) enum Mishap {
     Visit(Visitor),
 }
 
-/// The mishaps of a run of `operations` operations: after so many answers each, the last ones first.
-pub(crate) fn schedule(faults: &Faults, operations: u64, random: &mut Random) -> Vec<(u64, Mishap)> {
+/// The mishaps of a run of `setup`: after so many answers each, the last ones first.
+pub(crate) fn schedule(setup: &Setup, random: &mut Random) -> Vec<(u64, Mishap)> {
+    let Setup { faults, operations, .. } = setup;
     let mut mishaps = Vec::new();
     let mut add = |count: u64, mishap: &mut dyn FnMut(&mut Random) -> Mishap| {
         for _ in 0..count {
-            let after = random.random_range(1..operations.max(2));
+            let after = random.random_range(1..(*operations).max(2));
             mishaps.push((after, mishap(random)));
         }
     };
     let once = |rate: u64| u64::from(rate > 0);
+    add(setup.closings, &mut |_| Mishap::ServerClosed);
     add(faults.process_kills, &mut |random| if random.random() { Mishap::ServerKilled } else { Mishap::ClientKilled });
     add(faults.power_cuts, &mut |_| Mishap::PowerCut);
     add(faults.warm_resets, &mut |_| Mishap::WarmReset);

@@ -36,6 +36,8 @@ pub(crate) struct Setup {
     pub locations: usize,
     /// Whether keys are read several at once.
     pub reads_in_batches: bool,
+    /// How often the server is asked to end in good order, and started again.
+    pub closings: u64,
     /// What goes wrong, and how often.
     pub faults: Faults,
     /// Moments at which to look at what a power cut would leave.
@@ -48,6 +50,9 @@ const SWARM_PERCENT: u32 = 30;
 
 /// Keys whose places clients remember: none, so few that they drive each other out, or all.
 const LOCATIONS_DRAWN: [usize; 4] = [0, 1, LOCATIONS, LOCATIONS];
+
+/// How often the server is closed while clients work, drawn: an end in good order is not rarer than one in no order.
+const CLOSINGS_DRAWN: [u64; 4] = [0, 0, 1, 2];
 
 /// Share of the short runs that write their pool several times over.
 const CHURN_SHARE: f64 = 0.3;
@@ -85,6 +90,7 @@ impl Setup {
             deletes_percent: random.random_range(5..15),
             locations: LOCATIONS_DRAWN[locations.random_range(0..LOCATIONS_DRAWN.len())],
             reads_in_batches: locations.random_range(0..4) == 0,
+            closings: CLOSINGS_DRAWN[locations.random_range(0..CLOSINGS_DRAWN.len())],
             faults,
             crash_points: 10,
             effort: Effort { states: 40, states_again: 4, cut_percent: faults.recovery_crashes_percent.max(10) },
@@ -183,6 +189,7 @@ impl Setup {
             ("segments", format!("{} of {} KiB", self.pool.capacity / self.pool.segment_size, self.pool.segment_size >> 10)),
             ("longest value", format!("{} bytes, {} % of any length", self.value_size_max, self.long_percent)),
             ("places remembered", self.locations.to_string()),
+            ("server closed in good order", format!("{} times", self.closings)),
             ("what goes wrong", self.faults.enabled().join(", ")),
             ("gets, deletes", format!("{} %, {} %", self.gets_percent, self.deletes_percent)),
         ]
