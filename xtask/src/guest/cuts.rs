@@ -7,6 +7,8 @@
 //!   judge     notes of all boots against the newest export                            (the same binary, on this machine)
 //! ```
 //!
+//! A guest whose kernel gives up by itself under load is one more cut, at a moment that nobody chose.
+//!
 //! A machine has several pools at once (*sites*), each on a medium of its own kind, so one cut meets all of them.
 
 use std::fs;
@@ -17,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::guest::Bench;
-use crate::guest::machine::{Machine, Persistence, Running, create_medium};
+use crate::guest::machine::{KernelPanic, Machine, Persistence, Running, create_medium};
 use crate::tally::Outcome;
 
 /// Cuts before the media are made anew.
@@ -30,6 +32,8 @@ const LOAD_MAX_MS: u64 = 1500;
 const RECOVERY_MAX_MS: u64 = 2500;
 /// One cut of this many comes during recovery.
 const RECOVERY_SHARE: u64 = 5;
+/// So often a kernel may give up by itself, for each series.
+const PANICS_MAX: u32 = 3;
 const SCRIPT: &str = include_str!("../../guest/cuts.sh");
 const JUDGE: &str = "power_cuts::every_acknowledged_write_is_there_after_power_cuts";
 
@@ -65,20 +69,22 @@ impl Cuts {
         );
         let mut random = Random(bench.seed);
         let mut outcome = Outcome::default();
-        let mut left = count;
+        let (mut left, mut panics_left) = (count, PANICS_MAX * count.div_ceil(SERIES));
         while left > 0 {
-            let cuts = left.min(SERIES);
-            if let Err(error) = self.series(bench, cuts, &mut random, &mut outcome) {
-                println!("case failed: {}: {error:#}", self.name);
-                outcome.failed += 1;
-                break;
+            match self.series(bench, left.min(SERIES), &mut random, &mut panics_left, &mut outcome) {
+                Ok(cuts) => left -= cuts,
+                Err(error) => {
+                    println!("case failed: {}: {error:#}", self.name);
+                    outcome.failed += 1;
+                    break;
+                }
             }
-            left -= cuts;
         }
         Ok(outcome)
     }
 
-    fn series(&self, bench: &Bench, cuts: u32, random: &mut Random, outcome: &mut Outcome) -> Result<()> {
+    /// Cuts the power up to `cuts` times; how often it did.
+    fn series(&self, bench: &Bench, cuts: u32, random: &mut Random, panics_left: &mut u32, outcome: &mut Outcome) -> Result<u32> {
         let job = bench.job_folder(self.name)?;
         let mut modules = Vec::new();
         for (index, mib) in self.modules_mib.iter().enumerate() {
@@ -99,18 +105,24 @@ impl Cuts {
             job: job.clone(),
             programs: bench.programs.folder.clone(),
         };
-        for boot in 0..=cuts {
-            let last = boot == cuts;
+        let (mut boot, mut left) = (0, cuts);
+        loop {
+            let last = left == 0;
             fs::write(job.join("script"), self.script(boot, last)).context("writing the script")?;
             let mut running = machine.start()?;
-            let moment = if last {
-                let status = running.finish(BOOT_MAX)?;
-                if status != 0 {
-                    bail!("the last boot failed with status {status}");
+            let ended = if last { self.look(running) } else { self.cut(&mut running, boot, random) };
+            let gave_up = ended.as_ref().is_err_and(|error| error.is::<KernelPanic>());
+            let moment = match ended {
+                Err(error) if gave_up && *panics_left > 0 => {
+                    println!("one more cut, by itself: {error:#}");
+                    *panics_left -= 1;
+                    if boot == 0 {
+                        // There may be no pool yet, or half a file system.
+                        return Ok(0);
+                    }
+                    "its kernel gave up".to_owned()
                 }
-                "nothing cut".to_owned()
-            } else {
-                self.cut(&mut running, boot, random)?
+                ended => ended?,
             };
             for site in self.sites {
                 let judged = judge(bench, &job.join(site), boot);
@@ -128,10 +140,23 @@ impl Cuts {
             if outcome.failed > 0 {
                 bail!("what the cut left is kept in {}", job.display());
             }
+            if last && !gave_up {
+                break;
+            }
+            boot += 1;
+            left -= u32::from(!last && !gave_up);
         }
         // What is left of a series that passed is of no use, and large.
         let _best_effort = fs::remove_dir_all(&job);
-        Ok(())
+        Ok(cuts)
+    }
+
+    /// Lets the machine look at what is there.
+    fn look(&self, running: Running) -> Result<String> {
+        match running.finish(BOOT_MAX)? {
+            0 => Ok("nothing cut".to_owned()),
+            status => bail!("the last boot failed with status {status}"),
+        }
     }
 
     /// Waits for the moment, and cuts. Says when it was.

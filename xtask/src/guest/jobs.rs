@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::guest::Bench;
 use crate::guest::cuts::{Cuts, Expected};
-use crate::guest::machine::{Machine, Persistence, create_medium};
+use crate::guest::machine::{KernelPanic, Machine, Persistence, create_medium};
 use crate::guest::programs::Set;
 use crate::guest::report::outcome_of;
 use crate::tally::Outcome;
@@ -108,12 +108,25 @@ const VERBS: Hardware = Hardware { modules_mib: &[128], ..MEMORY_CONTROLLER };
 
 const VERBS_STORE: Hardware = Hardware { disk_mib: Some(512), ..VERBS };
 
+/// How often a script is started if the guest's kernel gives up.
+const ATTEMPTS: u32 = 3;
+
 /// What the scripts know of pools.
 const POOLS: &str = include_str!("../../guest/pools.sh");
 
 impl Bench {
-    /// Runs a script on a machine of its own.
+    /// Runs a script on a machine of its own; once more from the start if that machine's kernel gives up.
     fn script(&self, name: &str, script: &str, hardware: &Hardware) -> Result<Outcome> {
+        for _ in 1..ATTEMPTS {
+            match self.attempt(name, script, hardware) {
+                Err(error) if error.is::<KernelPanic>() => println!("{name} starts again: {error}"),
+                outcome => return outcome,
+            }
+        }
+        self.attempt(name, script, hardware)
+    }
+
+    fn attempt(&self, name: &str, script: &str, hardware: &Hardware) -> Result<Outcome> {
         let job = self.job_folder(name)?;
         fs::write(job.join("script"), format!(". /functions.sh\n{POOLS}{script}")).context("writing the script")?;
         let mut modules = Vec::new();
