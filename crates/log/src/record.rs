@@ -187,15 +187,21 @@ impl Draft<'_> {
             condition,
             expected: U64::new(expected),
         };
-        into.clear();
-        into.reserve(record_size(self.key.len(), self.value.len()) as usize);
-        into.extend_from_slice(header.as_bytes());
-        into.extend_from_slice(self.key);
-        into.extend_from_slice(self.value);
-        let tag = format.tag(position, &into[TAGGED_FROM..]);
-        into[..8].copy_from_slice(&tag.to_le_bytes());
-        into.resize(record_size(self.key.len(), self.value.len()) as usize, 0);
+        assemble(format, position, &header, (self.key, self.value), into);
     }
+}
+
+/// Puts a record together as it must stand at `position`: header, key, value, their tag, padding. Replaces what `into` holds.
+fn assemble(format: &LogFormat, position: u64, header: &HeaderBytes, (key, value): (&[u8], &[u8]), into: &mut Vec<u8>) {
+    let size = record_size(key.len(), value.len()) as usize;
+    into.clear();
+    into.reserve(size);
+    into.extend_from_slice(header.as_bytes());
+    into.extend_from_slice(key);
+    into.extend_from_slice(value);
+    let tag = format.tag(position, &into[TAGGED_FROM..]);
+    into[..8].copy_from_slice(&tag.to_le_bytes());
+    into.resize(size, 0);
 }
 
 /// Writes the record `found` as it must stand at another place, moved there when `next_sequence` was the next to be given
@@ -226,13 +232,7 @@ pub fn relocate(
         expected: U64::new(next_sequence),
         ..header.0
     };
-    into.clear();
-    into.extend_from_slice(header.as_bytes());
-    into.extend_from_slice(key);
-    into.extend_from_slice(value);
-    let tag = format.tag(position, &into[TAGGED_FROM..]);
-    into[..8].copy_from_slice(&tag.to_le_bytes());
-    into.resize(record_size(key.len(), value.len()) as usize, 0);
+    assemble(format, position, &header, (key, value), into);
 }
 
 impl RecordHeader {
