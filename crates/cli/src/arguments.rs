@@ -212,6 +212,9 @@ pub struct Serve {
     /// Size of each segment of a new pool, a power of two [default: 4MiB].
     #[arg(long, value_name = "SIZE", env = "STONECAST_SEGMENT_SIZE")]
     pub segment_size: Option<Size>,
+    /// Serves a pool that was copied while it was served: what was written or moved meanwhile may be missing.
+    #[arg(long)]
+    pub accept_copy: bool,
     /// Who may write into the log [default: trusted].
     #[arg(long, value_enum, env = "STONECAST_CLIENTS")]
     pub clients: Option<ClientsArgument>,

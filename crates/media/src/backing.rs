@@ -92,6 +92,12 @@ pub trait Backing {
         true
     }
 
+    /// A value that tells the place of the log from that of any copy of it, and stays when the place is renamed or the
+    /// machine starts again; 0 where there is none. May be asked before [`Backing::open_log`].
+    fn home(&self) -> u128 {
+        0
+    }
+
     /// A value that changes whenever the medium may have lost bytes that were written but not persisted (a boot
     /// identifier on real machines).
     fn power_cycle(&self) -> u128;

@@ -23,9 +23,10 @@ mod prepare;
 
 use std::cell::{RefCell, RefMut};
 use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::UNIX_EPOCH;
 
 use stonecast_base::{MIB, Span};
 use uuid::Uuid;
@@ -204,6 +205,15 @@ impl Backing for DirectoryBacking {
 
     fn earlier_writers_are_gone(&self) -> bool {
         self.opened_log().earlier_writers_are_gone
+    }
+
+    /// Inode numbers are given anew when a file is gone, so the time of its creation is part of it, where the file system
+    /// keeps that.
+    fn home(&self) -> u128 {
+        let Ok(status) = std::fs::metadata(self.log_path()) else { return 0 };
+        let created = status.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let created_ns = created.map_or(0, |time| time.as_nanos() as u64);
+        u128::from(created_ns) << 64 | u128::from(status.ino())
     }
 
     fn power_cycle(&self) -> u128 {

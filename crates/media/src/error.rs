@@ -106,6 +106,22 @@ pub enum MediaError {
         /// The bits that are unknown.
         unknown: u64,
     },
+    /// The pool is a copy that was made while the pool was served.
+    #[error(
+        "pool {path} was copied while it was served, so writes that were acknowledged may be missing here: {log} is file \
+         {found:#x}, served was {expected:#x}; copy a pool when its server has ended, or serve this one as it is with \
+         --accept-copy"
+    )]
+    Copied {
+        /// The pool.
+        path: PathBuf,
+        /// Its log.
+        log: String,
+        /// Where it is; see [`Backing::home`](crate::Backing::home).
+        found: u128,
+        /// Where it was last served.
+        expected: u128,
+    },
     /// The pool was opened as often as its format can count.
     #[error("pool {path} was opened 2^32 times, its format cannot count further; export it and import it into a new pool")]
     EpochsExhausted {

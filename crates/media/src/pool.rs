@@ -62,8 +62,10 @@ pub struct PoolOptions {
 /// What a pool is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// To be written.
+    /// To be written. A copy that was made while the pool was served is refused.
     Serve,
+    /// To be written, also if it is such a copy: what is there counts, and what was moved or written meanwhile is missing.
+    Adopt,
     /// To be looked at. Nothing is changed, whoever else uses the pool.
     Inspect,
 }
@@ -84,6 +86,7 @@ pub struct Pool {
     header: Header,
     was_clean: bool,
     same_power_cycle: bool,
+    was_copied: bool,
 }
 
 impl Pool {
@@ -98,9 +101,10 @@ impl Pool {
                 return Err(MediaError::Exists { path: backing.place() });
             }
         }
-        let header = Header::create(&options, backing.power_cycle());
-        let log = open_log(&*backing, &header)?;
-        let pool = Self { backing, log, header, was_clean: true, same_power_cycle: true };
+        // The log is a new file: nobody knows its place before it is there.
+        let log = open_log(&*backing, &Header::create(&options, backing.power_cycle(), 0))?;
+        let header = Header::create(&options, backing.power_cycle(), backing.home());
+        let pool = Self { backing, log, header, was_clean: true, same_power_cycle: true, was_copied: false };
         pool.store_header(COPIES)?;
         Ok(pool)
     }
@@ -117,23 +121,29 @@ impl Pool {
         if header.incompatible() != 0 {
             return Err(MediaError::UnsupportedFeatures { path, unknown: header.incompatible() });
         }
-        if mode == OpenMode::Serve && header.read_only_compatible() != 0 {
+        if mode != OpenMode::Inspect && header.read_only_compatible() != 0 {
             return Err(MediaError::ReadOnlyFeatures { path, unknown: header.read_only_compatible() });
         }
+        let (found, expected) = (backing.home(), header.home());
+        // Of a pool that was closed every copy is whole.
+        let was_copied = !header.clean() && found != 0 && expected != 0 && found != expected;
+        if was_copied && mode == OpenMode::Serve {
+            return Err(MediaError::Copied { path, log: backing.name(), found, expected });
+        }
         let power_cycle = backing.power_cycle();
-        let same_power_cycle = header.power_cycle() == power_cycle;
+        let same_power_cycle = header.power_cycle() == power_cycle && !was_copied;
         // Without a promise about power nothing of a log needs to be left after a power cut, also of one that was closed.
         let was_clean = header.clean() && (same_power_cycle || header.durability() == Durability::Power);
         let header = match mode {
             OpenMode::Inspect => header,
-            OpenMode::Serve => header.opened(power_cycle).ok_or(MediaError::EpochsExhausted { path })?,
+            OpenMode::Serve | OpenMode::Adopt => header.opened(power_cycle, found).ok_or(MediaError::EpochsExhausted { path })?,
         };
         let log = open_log(&*backing, &header)?;
-        let pool = Self { backing, log, header, was_clean, same_power_cycle };
-        if mode == OpenMode::Serve {
+        let pool = Self { backing, log, header, was_clean, same_power_cycle, was_copied };
+        let written = mode != OpenMode::Inspect;
+        if written {
             pool.store_header(stale_first)?;
         }
-        let written = mode == OpenMode::Serve;
         Ok((pool, damage.into_iter().map(|corruption| Repair { corruption, written }).collect()))
     }
 
@@ -203,6 +213,11 @@ impl Pool {
     /// checkpoint can be believed.
     pub fn was_clean(&self) -> bool {
         self.was_clean
+    }
+
+    /// Whether this is a copy that was made while the pool was served: its parts are of different moments.
+    pub fn was_copied(&self) -> bool {
+        self.was_copied
     }
 
     /// Whether the machine runs since before the last opening: what was stored and not persisted is still there.

@@ -80,7 +80,7 @@ pub(crate) async fn recover(pool: &Pool) -> Result<(Recovered, RecoveryReport), 
     }
     let space = Space::new(pool.backing(), format, segments, occupancy);
     // Versions that were told and lost with a power cycle are not given to other values.
-    let lost_versions = if was_unsynced(pool) { LOST_VERSIONS } else { 0 };
+    let lost_versions = if was_unsynced(pool) || pool.was_copied() { LOST_VERSIONS } else { 0 };
     Ok((
         Recovered {
             format,
@@ -127,11 +127,13 @@ fn scan(pool: &Pool, format: &LogFormat) -> Result<(Rebuilt, Vec<SegmentState>, 
     let log = pool.log();
     let mut report = RecoveryReport::default();
     let unsynced = was_unsynced(pool);
-    if unsynced {
+    // In a copy of a pool that was served, log and checkpoint are of different moments.
+    let counts_no_more = unsynced || pool.was_copied();
+    if counts_no_more {
         // Nor may a later opening in this power cycle believe it.
         let _durable = backing.store(Blob::Checkpoint, &[])?;
     }
-    let bytes = if unsynced { None } else { backing.load(Blob::Checkpoint)?.filter(|bytes| !bytes.is_empty()) };
+    let bytes = if counts_no_more { None } else { backing.load(Blob::Checkpoint)?.filter(|bytes| !bytes.is_empty()) };
     let image = bytes.as_deref().and_then(|bytes| match Image::parse(bytes, format) {
         Ok(image) => Some(image),
         Err(damage) => {

@@ -40,7 +40,7 @@ pub fn run(flags: &Serve, serving: &Serving) -> Result<(), Failure> {
         remove(path)?;
     }
     let start = Instant::now();
-    let (pool, repairs) = open_or_create(serving)?;
+    let (pool, repairs) = open_or_create(serving, if flags.accept_copy { OpenMode::Adopt } else { OpenMode::Serve })?;
     repairs.iter().for_each(|repair| say(format_args!("repaired: {}", repair.corruption)));
 
     let Opened { device, park } = fabric::open(&serving.listen[0], &serving.verbs, Some(pool.platform()))?;
@@ -92,7 +92,7 @@ fn addresses_of(gateway: &GatewayHandle) -> impl Iterator<Item = String> {
 }
 
 /// The pool in the folder or on the device, and what was repaired when it was opened.
-fn open_or_create(serving: &Serving) -> Result<(Pool, Vec<Repair>), Failure> {
+fn open_or_create(serving: &Serving, mode: OpenMode) -> Result<(Pool, Vec<Repair>), Failure> {
     let backing = match open_backing(&serving.data) {
         Ok(backing) => backing,
         Err(MediaError::NotFound { .. }) => {
@@ -102,7 +102,7 @@ fn open_or_create(serving: &Serving) -> Result<(Pool, Vec<Repair>), Failure> {
         }
         Err(error) => return Err(error.into()),
     };
-    let (pool, repairs) = Pool::open(backing, OpenMode::Serve)?;
+    let (pool, repairs) = Pool::open(backing, mode)?;
     check_against(serving, &pool)?;
     Ok((pool, repairs))
 }

@@ -43,6 +43,33 @@ fn a_pool_keeps_the_durability_that_it_was_created_with() {
     assert!(message.contains("process") && message.contains("power"), "{message}");
 }
 
+/// Needs the comparison of homes when a pool is opened, and that a recovery of what was copied believes no checkpoint.
+#[test]
+fn a_pool_that_was_copied_while_it_was_served_is_refused_unless_it_is_accepted_as_it_is() {
+    let place = Place::on_disk();
+    let mut first = Server::start(&place.pool(), ["--capacity", "64MiB"]);
+    first.client(&["put", "closed", "1"]).text();
+    first.stop();
+    let mut second = Server::start(&place.pool(), [] as [&str; 0]);
+    second.client(&["put", "served", "2"]).text();
+    let copied = place.path().join("copied");
+    std::fs::create_dir(&copied).unwrap();
+    for name in ["header", "log", "checkpoint"] {
+        std::fs::copy(place.pool().join(name), copied.join(name)).unwrap();
+    }
+    second.client(&["put", "later", "3"]).text();
+    second.stop();
+    let message = Server::refused(&copied, [] as [&str; 0]);
+    assert!(message.contains("copied while it was served") && message.contains("--accept-copy"), "{message}");
+    let mut accepted = Server::start(&copied, ["--accept-copy"]);
+    assert_eq!(accepted.client(&["get", "closed"]).text(), "1");
+    assert_eq!(accepted.client(&["get", "served"]).text(), "2");
+    accepted.client(&["get", "later"]).refusal(1);
+    accepted.stop();
+    let copy = Server::start(&copied, [] as [&str; 0]);
+    assert_eq!(copy.client(&["get", "served"]).text(), "2", "it is a pool like any other now");
+}
+
 #[test]
 fn geometry_that_cannot_be_is_refused() {
     let place = Place::in_volatile_memory();

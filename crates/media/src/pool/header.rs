@@ -7,7 +7,7 @@ use stonecast_base::{Corruption, hash::xxh3_128};
 use zerocopy::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 
-use crate::pool::layout::{HeaderBytes, MAGIC, SIZE, VERSION, checksum};
+use crate::pool::layout::{COMPATIBLE, COMPATIBLE_HOME, HeaderBytes, MAGIC, SIZE, VERSION, checksum};
 use crate::pool::{PoolOptions, check_geometry};
 use crate::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
 
@@ -45,8 +45,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header of a new pool, served for the first time. The options were checked.
-    pub fn create(options: &PoolOptions, power_cycle: u128) -> Self {
+    /// The header of a new pool, served for the first time, at `home`. The options were checked.
+    pub fn create(options: &PoolOptions, power_cycle: u128, home: u128) -> Self {
         let entropy = |start: usize| u64::from_le_bytes(options.entropy[start..start + 8].try_into().expect("8 bytes"));
         let mut bytes = HeaderBytes::new_zeroed();
         bytes.magic = MAGIC;
@@ -65,6 +65,8 @@ impl Header {
         bytes.power_cycle = U128::new(power_cycle);
         bytes.tag_key = U64::new(entropy(16));
         bytes.secret = [U64::new(entropy(24)), U64::new(entropy(32))];
+        bytes.compatible = U64::new(COMPATIBLE_HOME);
+        bytes.home = U128::new(home);
         Self { bytes }
     }
 
@@ -124,7 +126,7 @@ impl Header {
         if bytes.epoch.get() == 0 {
             return damage("epoch", offset_of!(HeaderBytes, epoch), "0".to_owned(), "1 or more");
         }
-        let extended = bytes.read_only_compatible.get() | bytes.compatible.get() != 0;
+        let extended = bytes.read_only_compatible.get() | bytes.compatible.get() & !COMPATIBLE != 0;
         let reserved = [
             (offset_of!(HeaderBytes, reserved_flags), &bytes.reserved_flags[..]),
             (offset_of!(HeaderBytes, reserved_epoch), bytes.reserved_epoch.as_bytes()),
@@ -146,12 +148,14 @@ impl Header {
         bytes.as_bytes().to_vec()
     }
 
-    /// The header of the next opening for serving; `None` when epochs are used up.
-    pub fn opened(&self, power_cycle: u128) -> Option<Self> {
+    /// The header of the next opening for serving, at `home`; `None` when epochs are used up.
+    pub fn opened(&self, power_cycle: u128, home: u128) -> Option<Self> {
         let mut next = self.changed();
         next.bytes.epoch = U32::new(self.epoch().checked_add(1)?);
         next.bytes.clean = 0;
         next.bytes.power_cycle = U128::new(power_cycle);
+        next.bytes.compatible = U64::new(self.bytes.compatible.get() | COMPATIBLE_HOME);
+        next.bytes.home = U128::new(home);
         Some(next)
     }
 
@@ -206,6 +210,10 @@ impl Header {
     }
     pub fn power_cycle(&self) -> u128 {
         self.bytes.power_cycle.get()
+    }
+    /// Where it was last opened for serving; 0: that cannot be told.
+    pub fn home(&self) -> u128 {
+        self.bytes.home.get()
     }
     pub fn tag_key(&self) -> u64 {
         self.bytes.tag_key.get()

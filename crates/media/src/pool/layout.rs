@@ -14,6 +14,11 @@ pub(crate) const MAGIC: [u8; 8] = *b"stonpool";
 /// The newest format that this program reads and the one that it writes.
 pub(super) const VERSION: u32 = 1;
 
+/// The compatible features that this program has, as bits.
+pub(super) const COMPATIBLE: u64 = COMPATIBLE_HOME;
+/// The header says where the pool was last served. Who does not know it leaves it as it is.
+pub(super) const COMPATIBLE_HOME: u64 = 1;
+
 /// One copy of the header. The first 32 bytes are the same in every version, so that a header from the future can be told
 /// from damage.
 #[derive(Clone, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -41,7 +46,8 @@ pub(super) struct HeaderBytes {
     pub power_cycle: U128,
     pub tag_key: U64,
     pub secret: [U64; 2],
-    pub reserved: [u8; 3944],
+    pub home: U128,
+    pub reserved: [u8; 3928],
 }
 
 /// Bytes of one copy.
@@ -78,7 +84,7 @@ fields! {
     checksum: "XXH3-128 over the copy, with these 16 bytes taken as zero",
     incompatible: "feature bits; who does not know one of them refuses the pool",
     read_only_compatible: "feature bits; who does not know one of them reads, and writes nothing",
-    compatible: "feature bits; who does not know one of them keeps it and goes on",
+    compatible: "feature bits; who does not know one of them keeps it and goes on. Bit 0: `home` is there",
     generation: "grows by 1 with each change of the header; of two valid copies the one with the higher generation counts",
     uuid: "names the pool; bytes in the order of its text, version 4",
     capacity: "bytes of the log; a multiple of the segment size, at least 4 segments, at most 2^40",
@@ -94,6 +100,7 @@ fields! {
     power_cycle: "identifier of the machine's start in which the pool was last opened for serving",
     tag_key: "seed of the record tags; readers know it",
     secret: "key of the commit tags; only the server knows it",
+    home: "the place in which the pool was last opened for serving: creation time of the log file in ns and its inode number; 0 where that cannot be told",
     reserved: "zero, unless unknown read-only compatible or compatible bits are set; then kept as found",
 }
 
@@ -106,7 +113,8 @@ const _: () = {
     assert!(offset_of!(HeaderBytes, capacity) == 80 && offset_of!(HeaderBytes, persistence_domain) == 96);
     assert!(offset_of!(HeaderBytes, clean) == 100 && offset_of!(HeaderBytes, epoch) == 104);
     assert!(offset_of!(HeaderBytes, power_cycle) == 112 && offset_of!(HeaderBytes, tag_key) == 128);
-    assert!(offset_of!(HeaderBytes, secret) == 136 && offset_of!(HeaderBytes, reserved) == 152);
+    assert!(offset_of!(HeaderBytes, secret) == 136 && offset_of!(HeaderBytes, home) == 152);
+    assert!(offset_of!(HeaderBytes, reserved) == 168);
     let mut next = 0;
     let mut index = 0;
     while index < FIELDS.len() {

@@ -127,7 +127,7 @@ fn unknown_features_are_refused_as_far_as_they_say() {
     const INCOMPATIBLE: usize = 32;
     const READ_ONLY_COMPATIBLE: usize = 40;
     const COMPATIBLE: usize = 48;
-    const RESERVED: usize = 152;
+    const RESERVED: usize = 168;
 
     let place = pool();
     rewrite(place.path(), |copy| copy[INCOMPATIBLE] = 4);
@@ -143,12 +143,12 @@ fn unknown_features_are_refused_as_far_as_they_say() {
 
     // What a newer program keeps in bytes that this one does not know is still there after a change.
     let place = pool();
-    rewrite(place.path(), |copy| (copy[COMPATIBLE], copy[RESERVED + 7]) = (1, 99));
+    rewrite(place.path(), |copy| (copy[COMPATIBLE], copy[RESERVED + 7]) = (1 | 2, 99));
     let (pool, _) = serve(place.path()).unwrap();
     assert_eq!(pool.epoch(), 2);
     drop(pool);
     let bytes = std::fs::read(place.path().join("header")).unwrap();
-    assert_eq!((bytes[COMPATIBLE], bytes[RESERVED + 7], bytes[COPY + RESERVED + 7]), (1, 99, 99));
+    assert_eq!((bytes[COMPATIBLE], bytes[RESERVED + 7], bytes[COPY + RESERVED + 7]), (1 | 2, 99, 99));
 }
 
 /// A checksum that is right does not make a header sensible.

@@ -1,5 +1,6 @@
 //! Pools in directories, through the interface that servers and tools use.
 
+mod copies;
 mod damage;
 mod full_medium;
 #[path = "../../src/not_run.rs"]

@@ -112,7 +112,7 @@ impl World {
     pub fn open_pool_for(&self, mode: OpenMode) -> Pool {
         let path = self.pool_path();
         let backing = match mode {
-            OpenMode::Serve => DirectoryBacking::open(&path),
+            OpenMode::Serve | OpenMode::Adopt => DirectoryBacking::open(&path),
             OpenMode::Inspect => DirectoryBacking::inspect(&path),
         };
         Pool::open(Rc::new(backing.expect("there is a pool")), mode).expect("it opens").0
