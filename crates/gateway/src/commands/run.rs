@@ -13,7 +13,7 @@ use super::reply::Reply;
 use super::session::Session;
 use super::step::{Keys, Step, next_step, write_unit};
 use super::table::Spec;
-use super::write;
+use super::write::{self, Overwritten};
 use crate::connection::{End, Outlet};
 use crate::counters::Kind;
 use crate::join::in_order;
@@ -54,7 +54,10 @@ pub async fn run_batch<'a>(run: &mut Run<'_, 'a>, specs: &[Option<&'static Spec>
             }
             Step::Writes(range) => {
                 let end = range.end;
-                run.writes(range).await?;
+                match keys.comes_again() {
+                    true => run.overlapping_writes(range).await?,
+                    false => run.writes(range).await?,
+                }
                 (Kind::Write, end)
             }
             Step::Alone(index) => {
@@ -71,6 +74,18 @@ pub async fn run_batch<'a>(run: &mut Run<'_, 'a>, specs: &[Option<&'static Spec>
         }
     }
     Ok(())
+}
+
+/// Cuts a step of writes into units.
+fn units<'o, 'a>(operations: &'o [Operation<'a>]) -> SmallVec<[&'o [Operation<'a>]; 4]> {
+    let mut units = SmallVec::new();
+    let mut start = 0;
+    while start < operations.len() {
+        let end = write_unit(operations, start).map_or(start + 1, |(_, end)| end);
+        units.push(&operations[start..end]);
+        start = end;
+    }
+    units
 }
 
 fn may_come_before_the_password(spec: Option<&Spec>) -> bool {
@@ -91,14 +106,8 @@ impl<'a> Run<'_, 'a> {
 
     /// Does the operations of a step of writes, all under way together.
     async fn writes(&mut self, range: Range<usize>) -> Result<(), End> {
-        let (store, operations) = (&self.context.store, self.operations);
-        let mut units: SmallVec<[&[Operation<'a>]; 4]> = SmallVec::new();
-        let mut start = range.start;
-        while start < range.end {
-            let end = write_unit(operations, start).map_or(start + 1, |(_, end)| end);
-            units.push(&operations[start..end]);
-            start = end;
-        }
+        let store = &self.context.store;
+        let units = units(&self.operations[range]);
         let futures = units.iter().map(|&unit| async move {
             match unit {
                 [Operation::Answer(_)] => (unit, None),
@@ -111,6 +120,30 @@ impl<'a> Run<'_, 'a> {
             _ => unreachable!("each unit answers"),
         })
         .await;
+        self.outlet.relieve().await
+    }
+
+    /// As `writes`, where a key comes more than once, each time to be overwritten.
+    async fn overlapping_writes(&mut self, range: Range<usize>) -> Result<(), End> {
+        let store = &self.context.store;
+        let units = units(&self.operations[range]);
+        let next = write::next_of_same_key(&units);
+        let futures = units.iter().zip(&next).map(|(&unit, next)| async move {
+            match unit {
+                [Operation::Answer(_)] => Overwritten::default(),
+                _ if next.is_some() => write::overwrite(store, unit).await,
+                _ => Overwritten { replies: write::write_unit(store, unit).await, is_left_to_next: false },
+            }
+        });
+        let mut outcomes = Vec::with_capacity(units.len());
+        in_order(futures, |outcome| outcomes.push(outcome)).await;
+        write::settle(&units, &next, &mut outcomes);
+        for (unit, outcome) in units.iter().zip(&outcomes) {
+            match unit {
+                [Operation::Answer(reply)] => self.reply(reply),
+                _ => outcome.replies.iter().for_each(|reply| self.reply(reply)),
+            }
+        }
         self.outlet.relieve().await
     }
 

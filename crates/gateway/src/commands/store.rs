@@ -77,12 +77,19 @@ impl Store {
 
     /// Stores a value if `condition` holds. When it returns, that is durable as the store has declared.
     pub async fn put(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Written, CommandError> {
-        let size = (key.len() + value.len() + RECORD_OVERHEAD).min(WRITE_BYTES_MAX);
-        let _share = self.budget.take(size).await;
+        let _share = self.budget.take(share(key, value)).await;
         let _under_way = UnderWay::begin(&self.in_flight);
         let result = self.client.put_if(key, value, condition).await;
         self.counters.conflicts.add(u64::from(matches!(result, Ok(Written::Conflict(_)))));
         self.checked(result)
+    }
+
+    /// Stores a value, unless the store has no room at the moment: whether it did.
+    pub async fn put_at_once(&self, key: &[u8], value: &[u8]) -> Result<bool, CommandError> {
+        let _share = self.budget.take(share(key, value)).await;
+        let _under_way = UnderWay::begin(&self.in_flight);
+        let result = self.client.put_at_once(key, value).await;
+        self.checked(result).map(|version| version.is_some())
     }
 
     /// Deletes a key if `condition` holds. None: it was not there.
@@ -117,6 +124,11 @@ impl Store {
             error
         })
     }
+}
+
+/// Bytes that a put takes of the budget.
+fn share(key: &[u8], value: &[u8]) -> usize {
+    (key.len() + value.len() + RECORD_OVERHEAD).min(WRITE_BYTES_MAX)
 }
 
 /// Counts a request as under way as long as it lives.

@@ -21,6 +21,23 @@ fn a_pipeline_of_writes_is_one_batch_to_the_store() {
     assert!(syncs <= 16, "{syncs} syncs for 128 writes");
 }
 
+/// Needs keys that are only overwritten to share a step: a step for each time that a key comes again is a sync for each.
+#[test]
+fn a_pipeline_that_overwrites_few_keys_again_and_again_is_one_batch_too_and_the_last_values_stay() {
+    let world = World::of(options(), Durability::Power, 64 << 20);
+    let mut client = world.client();
+    client.words("SET warm up");
+    let persists = || world.with_store_client(async |store| store.stat().await.unwrap().persists);
+    let before = persists();
+    let commands: Vec<String> = (0..128).map(|number| format!("SET key:{} {number}", number % 4)).collect();
+    let replies = client.pipeline(commands.iter().map(String::as_str));
+    assert!(replies.iter().all(|reply| *reply == Reply::simple("OK")));
+    let syncs = persists() - before;
+    assert!(syncs <= 16, "{syncs} syncs for 128 writes");
+    let values = ["124", "125", "126", "127"].map(Reply::bulk);
+    assert_eq!(client.words("MGET key:0 key:1 key:2 key:3"), Reply::Array(values.to_vec()));
+}
+
 #[test]
 fn commands_on_one_key_are_done_in_their_order() {
     let world = World::start();

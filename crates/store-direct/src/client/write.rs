@@ -45,6 +45,22 @@ impl Client {
         }
     }
 
+    /// Like `put`, but does not come again where the server has no room for the record at the moment: `None`, and nothing was
+    /// done. For puts of a key that others of this client follow while it is in flight: whatever is done of them is done in
+    /// the order in which they were first polled, so the last one decides.
+    pub async fn put_at_once(&self, key: &[u8], value: &[u8]) -> Result<Option<u64>, StoreError> {
+        self.check_sizes(key, value)?;
+        let start = self.inner.begin_call();
+        let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key, value };
+        let result = self.inner.put_record(&draft).await;
+        self.inner.end_call(Call::Write, start);
+        match result? {
+            (Verdict::Done, version) => Ok(Some(version)),
+            (Verdict::Busy, _) => Ok(None),
+            (verdict, _) => Err(failure(verdict)),
+        }
+    }
+
     /// Like `put`, if `condition` holds at the moment of the write. Of two concurrent writes that name the same version
     /// one is done.
     pub async fn put_if(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Written, StoreError> {
