@@ -167,20 +167,21 @@ impl MappedRegion {
     /// Needs no setting of the machine: asked for at once, large pages are given whatever the machine does by itself.
     pub fn use_large_pages(&self, span: Span) {
         self.assert_writable();
-        let inside = |start: u64| start + LARGE_PAGE as u64 <= span.offset + span.size;
-        let first = span.offset.next_multiple_of(LARGE_PAGE as u64);
-        for start in (first..).step_by(LARGE_PAGE).take_while(|&start| inside(start)) {
-            // A page that is not there at all is not made a large one.
-            self.word(start).fetch_add(0, Ordering::Relaxed);
-            let address = self.address(start, LARGE_PAGE as u64);
-            // SAFETY: the bytes lie in the mapping (asserted by `address`), which lives as long as `self`; the advice changes
-            // no content and no right, only which physical pages hold it.
-            let refused = unsafe { libc::madvise(address.cast(), LARGE_PAGE, libc::MADV_COLLAPSE) } != 0;
-            if refused {
-                // Old kernels, other file systems, or no memory in one piece: the rest would fare alike.
-                return;
-            }
+        let start = span.offset.next_multiple_of(LARGE_PAGE as u64);
+        let end = (span.offset + span.size) / LARGE_PAGE as u64 * LARGE_PAGE as u64;
+        if end <= start {
+            return;
         }
+        for page in (start..end).step_by(LARGE_PAGE) {
+            // A page that is not there at all is not made a large one.
+            self.word(page).fetch_add(0, Ordering::Relaxed);
+        }
+        // All with one call: each call waits until all processors have let go of the pages that they have at hand.
+        let address = self.address(start, end - start);
+        // SAFETY: the bytes lie in the mapping (asserted by `address`), which lives as long as `self`; the advice changes no
+        // content and no right, only which physical pages hold it. Refused by old kernels, by other file systems, and where
+        // there is no memory in one piece: pages stay small.
+        let _hint = unsafe { libc::madvise(address.cast(), (end - start) as usize, libc::MADV_COLLAPSE) };
     }
 
     /// Asks for large pages where the system gives them on request. Without effect elsewhere.
