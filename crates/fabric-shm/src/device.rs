@@ -95,6 +95,7 @@ impl ShmDevice {
             flush_global: true,
             flush_persistent: false,
             atomic_write: true,
+            read_now: true,
         };
         let state = RefCell::new(State {
             control,

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use stonecast_fabric::{Access, RemoteAddress, Rkey, Status};
+use stonecast_fabric::{Access, ReadInto, RemoteAddress, Rkey, Status};
 use stonecast_media::{MappedRegion, Region, Writable};
 
 use crate::control::RegionFile;
@@ -86,6 +86,8 @@ pub(crate) enum Resolved {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Readable<'a> {
     key: &'a Key,
+    /// Its first word in the peer's table.
+    word: u64,
     pub(crate) mapping: &'a MappedRegion,
 }
 
@@ -96,6 +98,36 @@ impl Readable<'_> {
         let offset = within(self.key, address, size)?;
         // The key may say more than the region has.
         if offset.checked_add(size)? > self.mapping.size() { None } else { Some(offset) }
+    }
+}
+
+/// Where one READ copies from: looked up once, and asked after the copy whether its key still counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadPlace<'a> {
+    mapping: &'a MappedRegion,
+    /// Offset in the mapping.
+    at: u64,
+    /// Where the key stands in the peer's table, and its first word there.
+    key: (u64, u64),
+}
+
+impl ReadPlace<'_> {
+    /// Asks the memory for the bytes of `read`.
+    #[inline]
+    pub(crate) fn prefetch(&self, read: &ReadInto<'_>) {
+        self.mapping.prefetch(self.at, read.into.len() as u64);
+    }
+
+    /// Copies the bytes of `read`.
+    #[inline]
+    pub(crate) fn copy(&self, read: &mut ReadInto<'_>) {
+        Region::read(self.mapping, self.at, read.into);
+    }
+
+    /// As [`PeerMemory::is_current`].
+    #[inline]
+    pub(crate) fn is_current(&self, memory: &PeerMemory) -> bool {
+        memory.table.load(self.key.0) == self.key.1
     }
 }
 
@@ -126,7 +158,16 @@ impl PeerMemory {
         if word != known.word || known.rkey != rkey || !known.key.access.grants(Access::REMOTE_READ) {
             return None;
         }
-        Some(Readable { key: &known.key, mapping: known.read.as_deref()? })
+        Some(Readable { key: &known.key, word, mapping: known.read.as_deref()? })
+    }
+
+    /// Where `read` copies from, under the conditions of [`PeerMemory::readable`].
+    #[inline]
+    pub(crate) fn place_of(&self, read: &ReadInto<'_>) -> Option<ReadPlace<'_>> {
+        let rkey = read.remote.rkey;
+        let readable = self.readable(rkey)?;
+        let at = readable.place(read.remote.address, read.into.len() as u64)?;
+        Some(ReadPlace { mapping: readable.mapping, at, key: (key_offset(rkey), readable.word) })
     }
 
     /// The mapping that READs at `remote` copy from, and where in it.

@@ -9,6 +9,7 @@ use stonecast_media::{MappedRegion, Region, Sealing};
 use crate::append::{AppendLayout, STRIDES_MAX};
 use crate::device::{State, system};
 use crate::memory_region::local;
+use crate::peer_memory::PeerMemory;
 use crate::primitive::Memory;
 use crate::queue_pair::{Outstanding, Phase, Progress, QueuePairState};
 use crate::shared_receive_queue::{Buffers, MultiPacket, SLOTS, SharedReceiveQueueState, User};
@@ -190,8 +191,8 @@ impl State {
 impl QueuePairState {
     /// READs into memory of the caller, at once or not at all. Nothing here allocates or waits.
     ///
-    /// All reads are looked up and asked of the memory first, so that it works on all of them at the same time; then they
-    /// are copied; then their keys are looked at once more. Whatever is out of the ordinary is left to posted READs, which
+    /// All reads are looked up and asked of the memory first (one alone is not: its copy asks), so that it works on all of
+    /// them at the same time; then they are copied; then their keys are looked at once more. Whatever is out of the ordinary is left to posted READs, which
     /// say what it is.
     #[inline]
     pub(crate) fn read_now(&self, reads: &mut [ReadInto<'_>]) -> Option<Status> {
@@ -202,38 +203,59 @@ impl QueuePairState {
         if !connection.producer.has_taken(&*connection.area, self.last_send_end) {
             return None;
         }
-        let memory = &connection.memory;
-        // Reads of a batch mostly share a key, which is then looked up once per pass.
-        if reads.len() > 1 {
-            let mut rkey = reads[0].remote.rkey;
-            let mut readable = memory.readable(rkey)?;
-            for read in reads.iter() {
-                if read.remote.rkey != rkey {
-                    rkey = read.remote.rkey;
-                    readable = memory.readable(rkey)?;
-                }
-                let size = read.into.len() as u64;
-                readable.mapping.prefetch(readable.place(read.remote.address, size)?, size);
+        match reads {
+            // The two forms that a GET takes, without loops.
+            [one] => {
+                let place = connection.memory.place_of(one)?;
+                place.copy(one);
+                connection.memory.page().read_fence();
+                place.is_current(&connection.memory)
             }
-        }
-        let mut rkey = reads.first()?.remote.rkey;
-        let mut readable = memory.readable(rkey)?;
-        for read in reads.iter_mut() {
-            if read.remote.rkey != rkey {
-                rkey = read.remote.rkey;
-                readable = memory.readable(rkey)?;
+            [first, second] => {
+                let (place, next) = (connection.memory.place_of(first)?, connection.memory.place_of(second)?);
+                place.prefetch(first);
+                next.prefetch(second);
+                place.copy(first);
+                next.copy(second);
+                connection.memory.page().read_fence();
+                place.is_current(&connection.memory) && next.is_current(&connection.memory)
             }
-            let at = readable.place(read.remote.address, read.into.len() as u64)?;
-            Region::read(readable.mapping, at, read.into);
+            _ => read_all(&connection.memory, reads)?,
         }
-        memory.page().read_fence();
-        let mut last = None;
-        for read in reads.iter() {
-            if last != Some(read.remote.rkey) && !memory.is_current(read.remote.rkey) {
-                return None;
-            }
-            last = Some(read.remote.rkey);
-        }
-        Some(Status::Success)
+        .then_some(Status::Success)
     }
+}
+
+/// As many READs as a caller likes. `Some(false)`: a key was revoked meanwhile.
+fn read_all(memory: &PeerMemory, reads: &mut [ReadInto<'_>]) -> Option<bool> {
+    // Reads of a batch mostly share a key, which is then looked up once per pass.
+    let mut rkey = reads.first()?.remote.rkey;
+    let mut readable = memory.readable(rkey)?;
+    for read in reads.iter() {
+        if read.remote.rkey != rkey {
+            rkey = read.remote.rkey;
+            readable = memory.readable(rkey)?;
+        }
+        let size = read.into.len() as u64;
+        readable.mapping.prefetch(readable.place(read.remote.address, size)?, size);
+    }
+    let mut rkey = reads.first()?.remote.rkey;
+    let mut readable = memory.readable(rkey)?;
+    for read in reads.iter_mut() {
+        if read.remote.rkey != rkey {
+            rkey = read.remote.rkey;
+            readable = memory.readable(rkey)?;
+        }
+        let at = readable.place(read.remote.address, read.into.len() as u64)?;
+        Region::read(readable.mapping, at, read.into);
+    }
+    memory.page().read_fence();
+    let mut last = None;
+    for read in reads.iter() {
+        if last != Some(read.remote.rkey) && !memory.is_current(read.remote.rkey) {
+            return Some(false);
+        }
+        last = Some(read.remote.rkey);
+    }
+    Some(true)
 }

@@ -375,6 +375,7 @@ impl Process {
             flush_global,
             flush_persistent,
             atomic_write,
+            read_now: false,
         });
         let context = shared.net.borrow_mut().add_context(self.machine.0, self.thread, capabilities.clone(), root_port);
         self.contexts.borrow_mut().push(context);

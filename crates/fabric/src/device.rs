@@ -29,6 +29,8 @@ pub struct Capabilities {
     pub flush_persistent: bool,
     /// ATOMIC_WRITE.
     pub atomic_write: bool,
+    /// READs are executed in the call where nothing is out of the ordinary: [`Device::read_now`].
+    pub read_now: bool,
 }
 
 /// A post or a control call that the device refused; nothing was done.

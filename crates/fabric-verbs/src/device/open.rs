@@ -87,6 +87,7 @@ impl State {
             flush_global: abilities.flush_global,
             flush_persistent: abilities.flush_persistent,
             atomic_write: abilities.atomic_write,
+            read_now: false,
         };
         let profile = PeerProfile {
             platform: options.platform,

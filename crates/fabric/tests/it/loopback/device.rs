@@ -19,7 +19,7 @@ const PRIVATE_DATA_SIZE_MAX: usize = 256;
 
 impl Loopback {
     pub(super) fn new(net: Rc<RefCell<Net>>, node: usize) -> Self {
-        let Flavour { name, capable, .. } = net.borrow().flavour;
+        let Flavour { name, capable, reads_at_once, .. } = net.borrow().flavour;
         let capabilities = Capabilities {
             name: format!("{name} reference provider"),
             send_size_max: SEND_SIZE_MAX,
@@ -29,6 +29,7 @@ impl Loopback {
             flush_global: capable,
             flush_persistent: capable,
             atomic_write: capable,
+            read_now: reads_at_once,
         };
         Self { net, node, capabilities }
     }
