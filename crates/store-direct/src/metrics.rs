@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A read does not pass the server, so nobody but the client can count it. Each client counts in memory of its own, takes
-//! the time of one call in [`SAMPLE`], and tells the server at most ten times a second, when it is about to do something
+//! the time of one call in [`SAMPLE`], and tells the server at most once a second, when it is about to do something
 //! anyway, and when it closes: a read costs two additions more. So what is reported lacks what clients did in the last
-//! tenth of a second of their activity, and all that a client did since its last report if it was killed. Clients are
+//! second of their activity, and all that a client did since its last report if it was killed. Clients are
 //! believed: a client that lies spoils these numbers and nothing else.
 
 use stonecast_base::Nanoseconds;

@@ -10,8 +10,8 @@ use crate::error::StoreError;
 use crate::metrics::{Report, SAMPLE};
 use crate::protocol::{Answer, Request, Verdict};
 
-/// At least so long between two reports, except the last.
-const REPORT_EVERY_NS: Nanoseconds = 100_000_000;
+/// At least so long between two reports, except the last: each wakes the server, which then looks for more for a while.
+const REPORT_EVERY_NS: Nanoseconds = 1_000_000_000;
 
 /// See the module documentation.
 #[derive(Default)]
