@@ -91,7 +91,7 @@ Example: to a file (replaced only when all is written), and into another program
     Export(Export),
     /// Shows what a running server holds and does, by clients of its memory and through its gateway.
     ///
-    /// Reads are what clients report: it lacks what each of them did in the last tenth of a second.
+    /// Reads are what clients report: it lacks what each of them did in the last second.
     #[command(after_help = "\
 Example: once for people, as JSON for programs, and again and again with the gateway's part
   stonecast stat
@@ -469,7 +469,7 @@ pub struct Ycsb {
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub batch: u32,
     /// Keys whose places in the log each client remembers, 16 bytes of its memory each, so that it reads them in one round
-    /// trip; 0: none.
+    /// trip; 0: none. Over shared memory none are: a read takes no round trip there.
     #[arg(long, value_name = "COUNT", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(0..=1 << 28))]
     pub locations: u32,
     /// How long to measure [default: 10, in the simulated world 0.05 of its seconds].

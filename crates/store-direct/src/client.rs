@@ -3,6 +3,7 @@
 //! ```text
 //!   get        record with its bucket           one batch of READs           read.rs, locations.rs
 //!              first: bucket -> record          two one-sided READs
+//!              where READs are loads: the same at once, without a turn of the executor     at_once.rs
 //!   multi_get  all buckets -> all records       one or two batches           multi_get.rs
 //!   put        record + notice -> answer        one WRITE_WITH_IMM           write.rs
 //!   delete     request -> answer                one SEND                     write.rs
@@ -13,6 +14,7 @@
 //! gives the operation up, not back: a write that was sent takes its course.
 
 mod access;
+mod at_once;
 mod connect;
 mod extents;
 mod generations;
@@ -39,6 +41,7 @@ use crate::metrics::{Metrics, PAGES};
 use crate::protocol::{Accesses, Answer, Request, Welcome, next_answer};
 use crate::stat::{COUNTERS, Stat};
 
+use at_once::Bytes;
 use connect::Made;
 use extents::Extents;
 use generations::Generations;
@@ -76,6 +79,10 @@ struct Inner {
     scratch: RefCell<Vec<MemoryRegion>>,
     made: Made,
     locations: Locations,
+    /// Whether READs are executed in the call.
+    reads_at_once: bool,
+    /// Where a GET that needs nobody reads to.
+    at_once: RefCell<Bytes>,
     /// The record that is being sent, kept for its memory.
     record: RefCell<Vec<u8>>,
     /// Receive buffers that are free and not posted.

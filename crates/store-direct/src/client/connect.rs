@@ -39,7 +39,7 @@ pub struct ClientOptions {
     /// Under which path the server counts what it does.
     pub path: ClientPath,
     /// Keys whose places in the log it remembers, so that reading one takes one round trip: 16 bytes of the client's memory
-    /// for each, the number rounded up to a power of two. 0: none.
+    /// for each, the number rounded up to a power of two. 0: none, as where the provider executes READs in the call.
     pub locations: usize,
 }
 
@@ -140,6 +140,7 @@ impl Client {
             0 => STAGING_SIZE,
             remote => remote,
         };
+        let reads_at_once = port.device().capabilities().read_now;
         let inner = Rc::new(Inner {
             runtime: runtime.clone(),
             qp,
@@ -151,7 +152,9 @@ impl Client {
             scratch: RefCell::default(),
             reposts: RefCell::default(),
             record: RefCell::default(),
-            locations: Locations::new(options.locations),
+            reads_at_once,
+            at_once: RefCell::default(),
+            locations: Locations::new(if reads_at_once { 0 } else { options.locations }),
             generations: Generations::default(),
             pending: RefCell::new(Pending::new(ring_size)),
             extents: RefCell::new(Extents::new(&welcome)),

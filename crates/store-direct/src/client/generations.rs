@@ -28,6 +28,12 @@ impl Generations {
         self.come_round.get().then(|| runtime.now())
     }
 
+    /// Whether what is read has to be timed.
+    #[inline]
+    pub fn have_come_round(&self) -> bool {
+        self.come_round.get()
+    }
+
     /// A record of this generation was read.
     #[inline]
     pub fn note(&self, generation: u32) {

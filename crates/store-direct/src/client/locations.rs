@@ -72,10 +72,10 @@ impl Locations {
         let way = way_of(set, hash)?;
         let at = way * ENTRY_WORDS;
         let location = Location { word: Word(set[at + 1]), distance: set[at] & DISTANCE_MASK };
-        if way > 0 {
-            set.swap(at, at - ENTRY_WORDS);
-            set.swap(at + 1, at + 1 - ENTRY_WORDS);
-        }
+        // With itself where it is the first.
+        let before = way.saturating_sub(1) * ENTRY_WORDS;
+        set.swap(at, before);
+        set.swap(at + 1, before + 1);
         Some(location)
     }
 
@@ -141,10 +141,11 @@ impl Locations {
 /// Where in its set the key with `hash` is.
 #[inline]
 fn way_of(set: &[u64; SET_WORDS], hash: KeyHash) -> Option<usize> {
-    set.as_chunks::<ENTRY_WORDS>()
-        .0
-        .iter()
-        .position(|&[key, word]| (key ^ hash.0) & !DISTANCE_MASK == 0 && Word(word).matches(hash))
+    let (entries, _) = set.as_chunks::<ENTRY_WORDS>();
+    let is_there = |&[key, word]: &[u64; ENTRY_WORDS]| ((key ^ hash.0) & !DISTANCE_MASK == 0) & Word(word).matches(hash);
+    // One bit for each way, without a jump for each: no processor can foresee which way it is.
+    let ways = entries.iter().enumerate().fold(0, |ways, (way, entry)| ways | u32::from(is_there(entry)) << way);
+    if ways == 0 { None } else { Some(ways.trailing_zeros() as usize % WAYS) }
 }
 
 #[cfg(test)]

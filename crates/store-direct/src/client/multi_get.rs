@@ -10,7 +10,7 @@ use stonecast_log::{RECORD_HEADER_SIZE, check_read};
 
 use super::locations::Location;
 use super::meter::Call;
-use super::read::{control, words_of};
+use super::read::{candidate_in, control, has_word};
 use super::write::check_key;
 use super::{Client, Inner};
 use crate::error::StoreError;
@@ -112,7 +112,7 @@ impl Client {
                 alone.push(index);
                 continue;
             }
-            if let Some(word) = word.take().filter(|word| words_of(bucket).any(|now| now == *word))
+            if let Some(word) = word.take().filter(|word| has_word(bucket, *word))
                 && let Some((value, version)) = inner.value_in(word, &values.bytes[record.clone()], key)
             {
                 values.found[index] = Some((record.start + value.start..record.start + value.end, version));
@@ -120,10 +120,10 @@ impl Client {
                 continue;
             }
             // The first word that may be the key's; a key that is not behind it is looked up alone.
-            *word = words_of(bucket).find(|word| word.matches(*hash) && inner.first_read_size(*word) > 0);
+            *word = candidate_in(bucket, *hash);
             match word {
-                // Its reads depend on each other.
-                Some(long) if long.is_long() => {
+                // Its reads depend on each other, or it points nowhere.
+                Some(found) if found.is_long() || inner.first_read_size(*found) == 0 => {
                     *word = None;
                     alone.push(index);
                 }

@@ -25,12 +25,15 @@ use super::write::check_key;
 use super::{Client, Inner};
 use crate::error::StoreError;
 use crate::index::{BUCKET_WORDS, CONTROL_OFFSET, MOVED};
-use crate::limits::READ_RETRIES_MAX;
+use crate::limits::{IN_FLIGHT_MAX, READ_RETRIES_MAX};
 use crate::protocol::Request;
 use crate::word::{KeyHash, Word};
 
 /// Bytes of a piece of memory that READs land in where the provider cannot read into place; also the longest such READ.
 const SCRATCH_SIZE: u64 = 64 << 10;
+
+/// READs of one batch that are posted: a quarter of what the send queue holds beside the writes that may be in flight.
+const POSTED_TOGETHER_MAX: usize = IN_FLIGHT_MAX / 4;
 
 /// Bytes of the buckets that a remembered place is checked by, at most.
 const CHECKED_SIZE: usize = (1 + DISTANCE_MAX as usize) * LINE_SIZE;
@@ -72,7 +75,13 @@ impl Client {
     /// nothing of meaning). What is returned is durable, and was the key's value at some moment during the call.
     pub async fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
         let start = self.inner.begin_call();
-        let result = self.find(key, value).await;
+        let result = match self.inner.find_at_once(key, value) {
+            Some(found) => {
+                self.inner.port.take_turn().await;
+                Ok(found)
+            }
+            None => self.find(key, value).await,
+        };
         self.inner.end_call(Call::Read(1), start);
         result
     }
@@ -135,7 +144,30 @@ impl Client {
 
 /// The words of a bucket, without the control word.
 pub(super) fn words_of(bucket: &[u8]) -> impl Iterator<Item = Word> {
-    bucket.as_chunks::<8>().0.iter().take(BUCKET_WORDS as usize).map(|bytes| Word(u64::from_le_bytes(*bytes)))
+    line_of(bucket).into_iter()
+}
+
+/// The first word of a bucket that may be that of the key with `hash`. Found without a jump for each word: which one it is no
+/// processor can foresee.
+#[inline]
+pub(super) fn candidate_in(bucket: &[u8], hash: KeyHash) -> Option<Word> {
+    let all = line_of(bucket);
+    let matching = all.iter().enumerate().fold(0, |matching, (index, word)| matching | u32::from(word.matches(hash)) << index);
+    if matching == 0 { None } else { Some(all[matching.trailing_zeros() as usize % all.len()]) }
+}
+
+/// Whether a bucket has this very word.
+#[inline]
+pub(super) fn has_word(bucket: &[u8], word: Word) -> bool {
+    line_of(bucket).iter().fold(false, |is_there, now| is_there | (*now == word))
+}
+
+/// The words of a bucket, without the control word.
+#[inline]
+fn line_of(bucket: &[u8]) -> [Word; BUCKET_WORDS as usize] {
+    let bytes: &[u8; LINE_SIZE] = bucket.first_chunk().expect("a bucket is a whole line");
+    let (words, _) = bytes.as_chunks::<8>();
+    std::array::from_fn(|index| Word(u64::from_le_bytes(words[index])))
 }
 
 /// The control word of a bucket.
@@ -353,7 +385,7 @@ impl Inner {
                 size += (read.into.len() as u64).next_multiple_of(8);
                 size <= SCRATCH_SIZE
             };
-            let count = reads[start..].iter().take_while(|read| fits(read)).count();
+            let count = reads[start..].iter().take(POSTED_TOGETHER_MAX).take_while(|read| fits(read)).count();
             assert!(count > 0, "each READ fits the scratch memory");
             let free = self.scratch.borrow_mut().pop();
             let region = match free {

@@ -9,7 +9,10 @@ use stonecast_fabric::contract::World as _;
 use stonecast_fabric::{BusyPoll, Park, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 
-use crate::loopback::{Fault, LIBERAL, LoopbackWorld};
+use crate::loopback::{Fault, Flavour, LIBERAL, LoopbackWorld};
+
+/// As a network card does, it executes a READ some time after it was posted.
+const POSTING: Flavour = Flavour { reads_at_once: false, ..LIBERAL };
 
 /// Makes devices that reach each other.
 pub trait Fabric {
@@ -46,6 +49,11 @@ impl Provider {
         matches!(self, Self::Reference | Self::SharedMemory)
     }
 
+    /// Whether READs are executed in the call: then clients remember no places.
+    pub fn reads_at_once(self) -> bool {
+        matches!(self, Self::SharedMemory)
+    }
+
     /// The provider of the story that runs; see `on_every_provider`.
     pub fn chosen() -> Self {
         CHOSEN.get()
@@ -56,7 +64,7 @@ impl Provider {
             Self::SharedMemory => Box::new(SharedMemory::new(directory)),
             #[cfg(feature = "verbs")]
             Self::Verbs => Box::new(verbs::Verbs::new()),
-            Self::Reference => Box::new(Reference { world: LoopbackWorld::new(LIBERAL, Fault::Nothing), nodes: Cell::new(0) }),
+            Self::Reference => Box::new(Reference { world: LoopbackWorld::new(POSTING, Fault::Nothing), nodes: Cell::new(0) }),
         }
     }
 }

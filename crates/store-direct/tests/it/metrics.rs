@@ -45,7 +45,8 @@ fn both_paths_are_told_apart_and_everything_that_a_client_did_is_known_once_it_c
             let one = u64::from(world.provider.leases_extents());
             assert_eq!(leases, one, "the gateway's; the other was given back");
             assert!(one_sided.round_trips >= 3 + 2, "three puts, and a batch of READs for each of two gets");
-            assert_eq!((one_sided.location_hits, one_sided.location_misses), (one, 2 - one), "its own key, and none");
+            let hits = if world.provider.reads_at_once() { 0 } else { one };
+            assert_eq!((one_sided.location_hits, one_sided.location_misses), (hits, 2 - hits), "its own key, and none");
             assert_eq!((gateway.location_hits, gateway.location_misses), (0, 3), "it has forgotten what it deleted");
         });
     });
