@@ -6,6 +6,7 @@ use std::hash::Hasher as _;
 use xxhash_rust::xxh3;
 
 /// XXH3 with 64 bits and a seed. Fast and keyed against accident; *not* a defence against someone who knows the seed.
+#[inline]
 pub fn xxh3_64(seed: u64, bytes: &[u8]) -> u64 {
     xxh3::xxh3_64_with_seed(bytes, seed)
 }

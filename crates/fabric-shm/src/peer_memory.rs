@@ -112,12 +112,6 @@ pub(crate) struct ReadPlace<'a> {
 }
 
 impl ReadPlace<'_> {
-    /// Asks the memory for the bytes of `read`.
-    #[inline]
-    pub(crate) fn prefetch(&self, read: &ReadInto<'_>) {
-        self.mapping.prefetch(self.at, read.into.len() as u64);
-    }
-
     /// Copies the bytes of `read`.
     #[inline]
     pub(crate) fn copy(&self, read: &mut ReadInto<'_>) {

@@ -204,21 +204,12 @@ impl QueuePairState {
             return None;
         }
         match reads {
-            // The two forms that a GET takes, without loops.
+            // What a GET does, without loops.
             [one] => {
                 let place = connection.memory.place_of(one)?;
                 place.copy(one);
                 connection.memory.page().read_fence();
                 place.is_current(&connection.memory)
-            }
-            [first, second] => {
-                let (place, next) = (connection.memory.place_of(first)?, connection.memory.place_of(second)?);
-                place.prefetch(first);
-                next.prefetch(second);
-                place.copy(first);
-                next.copy(second);
-                connection.memory.page().read_fence();
-                place.is_current(&connection.memory) && next.is_current(&connection.memory)
             }
             _ => read_all(&connection.memory, reads)?,
         }
