@@ -29,9 +29,9 @@ pub struct Sleeper {
     last_work: Cell<Nanoseconds>,
 }
 
-/// How long a thread looks for the store's answer before it sleeps. A sync to a disk takes longer, an answer without one
-/// does not; falling asleep and being woken takes about as long.
-const SPIN_NS: Nanoseconds = 50_000;
+/// How long a thread looks for the store's answer before it sleeps: as long as a sync to a fast disk takes, too, after which
+/// the server has to answer, not to wake. Whoever wants the processor meanwhile gets it.
+const SPIN_NS: Nanoseconds = 200_000;
 /// How long a socket may wait while the thread sleeps on the doorbell.
 const SLICE_NS: Nanoseconds = 100_000;
 
