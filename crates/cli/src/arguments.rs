@@ -536,7 +536,8 @@ pub enum PlatformArgument {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientsArgument {
-    /// Clients of the server's own user write in place, others through memory that the server copies from.
+    /// Clients of the server's own user write in place, others, and everybody where the log is a file that is synced,
+    /// through memory that the server copies from.
     Trusted,
     /// Everybody writes through memory that the server copies from.
     Copying,

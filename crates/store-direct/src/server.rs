@@ -51,7 +51,8 @@ use session::Session;
 /// Who may write into the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientPolicy {
-    /// Clients of the server's own user write their records to the final place; others through staging memory.
+    /// Clients of the server's own user write their records to the final place, unless the log is a file that is synced;
+    /// others through staging memory.
     Trusted,
     /// Everybody writes through staging memory, and the server copies.
     Copying,
@@ -329,7 +330,7 @@ impl Server {
         ReceiveRequest { wr_id: index, local: LocalSpan { region: self.receive_region, offset: index * u64::from(size), size } }
     }
 
-    /// Whether it pays to wait for more arrivals before a persist.
+    /// Whether a persist is a sync of a file, so that it pays to wait for more arrivals before.
     fn syncs_files(&self) -> bool {
         self.log.means() == Means::FileSync && self.pool.durability() == Durability::Power
     }

@@ -111,6 +111,8 @@ struct Conclusion {
 
 /// How long arrivals may pause before a batch is taken for complete.
 const QUIET_NS: u64 = 6_000;
+/// The same once as many have arrived as before: a client sends one in less.
+const QUIET_AFTER_ALL_NS: u64 = 1_500;
 /// Receive buffers that are posted again with one doorbell: a small part of all.
 const REPOSTED_TOGETHER: usize = 64;
 /// Length of one look while waiting for company.
@@ -126,7 +128,7 @@ impl Server {
         if batch.items.is_empty() {
             return self.finish_batch(batch);
         }
-        self.decide(batch);
+        self.decide(batch).await;
         if self.syncs_files() && !batch.spans.is_empty() {
             self.wait_for_company(batch).await;
         }
@@ -378,7 +380,8 @@ impl Server {
 
     /// Before a sync that many will share: waits while others keep arriving, at most as long as the sync takes. Clients that
     /// keep a number of writes in flight send the next ones when they have their answers; whoever comes too late for this
-    /// sync waits for two.
+    /// sync waits for two. That as many have come as last time is no sign that these were all: else a pipeline that was once
+    /// cut in two would be so for ever.
     async fn wait_for_company(&self, batch: &mut Batch) {
         let (expected, persist_ns) = {
             let state = self.state.borrow();
@@ -386,14 +389,15 @@ impl Server {
         };
         let start = self.runtime.now();
         let mut quiet_since = start;
-        while batch.items.len() < expected && batch.items.len() < BATCH_MAX && self.is_roomy(batch) {
+        while batch.items.len() < BATCH_MAX && self.is_roomy(batch) {
             let now = self.runtime.now();
-            if now - start > persist_ns || now - quiet_since > QUIET_NS {
+            let quiet_ns = if batch.items.len() < expected { QUIET_NS } else { QUIET_AFTER_ALL_NS };
+            if now - start > persist_ns || now - quiet_since > quiet_ns {
                 break;
             }
             self.runtime.sleep(LOOK_NS).await;
             if self.gather(batch) {
-                self.decide(batch);
+                self.decide(batch).await;
                 quiet_since = self.runtime.now();
             }
         }

@@ -1,6 +1,6 @@
 //! Deciding writes in their order, and stamping those that are to be done.
 
-use stonecast_base::{Span, mutant};
+use stonecast_base::{Nanoseconds, Span, mutant};
 use stonecast_log::{Condition, Draft, Kind, RECORD_HEADER_SIZE, Stamp, UNIT_SIZE, record_size};
 
 use super::batch::{Batch, Placed, Source, Write};
@@ -10,6 +10,12 @@ use crate::rebuild::resident;
 use crate::space::{Purpose, Taken};
 use crate::word::{KeyHash, Word};
 
+/// Pause between two looks of a batch that waits for a segment that is being prepared.
+const SPACE_LOOK_NS: Nanoseconds = 50_000;
+/// How often it looks: for a second, many times what that takes on a disk. Not by the clock, which goes on while server and
+/// preparing thread are both stopped.
+const SPACE_LOOKS_MAX: u32 = 20_000;
+
 impl Server {
     /// Whether the index takes everything in `batch` whatever is there already.
     pub(super) fn is_roomy(&self, batch: &Batch) -> bool {
@@ -17,8 +23,19 @@ impl Server {
         index.len() + (batch.writes.len() as u64) < index.capacity()
     }
 
-    /// Decides the writes that are not decided yet, in order, and stamps those that are to be done.
-    pub(super) fn decide(&self, batch: &mut Batch) {
+    /// Decides the writes that are not decided yet, in order, and stamps those that are to be done. A record that finds no
+    /// room because a segment is still being prepared waits for that, for a while, and everything behind it: sent back, it
+    /// would be overtaken by what its client sent after it.
+    pub(super) async fn decide(&self, batch: &mut Batch) {
+        let mut looks = 0;
+        while !self.decide_now(batch, looks < SPACE_LOOKS_MAX) {
+            looks += 1;
+            self.runtime.sleep(SPACE_LOOK_NS).await;
+        }
+    }
+
+    /// Decides as far as there is room. False: it may wait, and has to.
+    fn decide_now(&self, batch: &mut Batch, may_wait: bool) -> bool {
         let state = &mut *self.state.borrow_mut();
         let writes = &batch.writes[batch.decided..];
         writes.iter().for_each(|write| state.index.prefetch(write.hash));
@@ -62,6 +79,10 @@ impl Server {
             };
             match placed.and_then(|placed| self.stamp(state, write, placed)) {
                 Ok(span) => batch.spans.push(span),
+                Err(Verdict::Busy) if may_wait => {
+                    batch.decided = index;
+                    return false;
+                }
                 Err(verdict) => {
                     write.verdict = verdict;
                     continue;
@@ -70,6 +91,7 @@ impl Server {
             batch.inserted += i64::from(adds) - i64::from(write.kind == Kind::Delete);
         }
         batch.decided = batch.writes.len();
+        true
     }
 
     /// Stamps the record of `write`. Returns the bytes to persist.

@@ -90,7 +90,9 @@ impl Server {
         if self.state.borrow().sessions.len() >= CLIENTS_MAX {
             return device.reject(request, &format!("the server has {CLIENTS_MAX} clients already, its limit"));
         }
-        let copying = self.options.clients == ClientPolicy::Copying || !peer.same_user;
+        // Where the log is a file that is synced, a page that a client has written is taken from its mapping at each sync,
+        // with an interrupt of its processor, and faults at its next store: more than copying its records costs.
+        let copying = self.options.clients == ClientPolicy::Copying || !peer.same_user || self.syncs_files();
         let mut made = Made::default();
         match self.welcome(request, copying, path, &mut made) {
             Ok(session) => {

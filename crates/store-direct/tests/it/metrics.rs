@@ -95,3 +95,18 @@ fn what_makes_writes_durable_is_counted() {
         assert_eq!((after.write_backs, after.fences), (0, 0), "a file is synced as a whole");
     });
 }
+
+/// Needs staging memory for every client of a log that is synced as a file: a page that a client has stored to costs each sync
+/// an interrupt of that client's processor.
+#[test]
+fn no_client_writes_to_a_log_that_is_synced_as_a_file() {
+    for durability in [Durability::Process, Durability::Power] {
+        World { durability, ..World::default() }.run(async move |world| {
+            let client = world.client().await;
+            client.put(b"a", b"1").await.unwrap();
+            let leases = client.metrics().await.unwrap().leases;
+            let may_lease = durability == Durability::Process && world.provider.leases_extents();
+            assert_eq!(leases > 0, may_lease, "{durability:?}: {leases} leases");
+        });
+    }
+}
