@@ -59,8 +59,8 @@ mutants! {
     AnswerBeforeDurable in "store-direct", "E1";
     /// The server stamps what clients wrote without looking at its tag.
     TagNotCheckedByServer in "store-direct", "E6";
-    /// The server takes records of another epoch.
-    EpochNotChecked in "store-direct", "epochs fence";
+    /// A tag does not depend on the epoch, so the server takes records of another one.
+    EpochNotChecked in "log", "epochs fence";
     /// Conditions of writes are not looked at.
     ConditionIgnored in "store-direct", "conditional writes";
     /// Deletes take the word out of the index and leave no tombstone.

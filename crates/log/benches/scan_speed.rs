@@ -58,10 +58,9 @@ fn filled(format: &LogFormat, value_size: usize) -> Memory {
             let key = format!("key{sequence:017}");
             let position = format.position(number, state.end);
             let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key: key.as_bytes(), value: &value };
-            draft.encode(format, position, 1, 1, &mut record);
+            let tag = draft.encode(format, position, 1, 1, &mut record);
             log.write(position, &record);
-            let tag = u64::from_le_bytes(*record.first_chunk().expect("a record starts with its tag"));
-            let stamp = Stamp { sequence, previous: state.last, durable: state.durable };
+            let stamp = Stamp { sequence, previous: state.last, durable: state.durable, epoch: 1 };
             let commit_tag = stamp.write(&log, format, position, 1, tag, size);
             state.note_stamped(state.end, (size / UNIT_SIZE) as u32, commit_tag);
         }
@@ -80,7 +79,7 @@ fn check_ns(format: &LogFormat) -> f64 {
     let start = Instant::now();
     for _ in 0..rounds {
         let record = std::hint::black_box(&record);
-        assert!(check(format, 256, 1, record).is_ok());
+        assert!(check(format, 256, (1, 1), record).is_ok());
     }
     start.elapsed().as_secs_f64() * 1e9 / f64::from(rounds)
 }

@@ -4,14 +4,17 @@ use std::fmt;
 
 use stonecast_base::{Span, hash, mutant};
 
-/// Bytes of a unit: records start at multiples of it and are padded to one.
+/// Bytes of a unit: records start at multiples of it.
 pub const UNIT_SIZE: u64 = 64;
 /// Units at the start of a segment that hold its header and seals: records start behind them.
 pub const SEGMENT_HEADER_UNITS: u32 = 4;
 /// Units of the largest segment: a unit is told in 24 bits beside a lease slot.
 const SEGMENT_UNITS_MAX: u64 = 1 << 24;
 
-/// Spreads a position over the seed of a tag. Odd, so different positions give different seeds: 2^64 / golden ratio.
+/// Where the epoch stands beside a position: logs have at most 2^40 bytes, and only positions that are none of a log's use bits
+/// above the 16 that are left to it.
+const EPOCH_SHIFT: u32 = 40;
+/// Spreads position and epoch over the seed of a tag. Odd, so different ones give different seeds: 2^64 / golden ratio.
 const POSITION_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The key of a pool's commit tags. Never leaves the server.
@@ -72,11 +75,13 @@ impl LogFormat {
         Span::new(self.position(segment, from), u64::from(to - from) * UNIT_SIZE)
     }
 
-    /// The tag of a record at `position` whose bytes from the generation to the end of the value are `bytes`.
+    /// The tag of a record of this epoch at `position` whose bytes from the facts to the end of the value are `bytes`.
     #[inline]
-    pub(crate) fn tag(&self, position: u64, bytes: &[u8]) -> u64 {
+    pub(crate) fn tag(&self, position: u64, epoch: u32, bytes: &[u8]) -> u64 {
         let position = if mutant!(PositionNotInTag) { 0 } else { position };
-        hash::xxh3_64(self.tag_key ^ position.wrapping_mul(POSITION_FACTOR), bytes)
+        let epoch = if mutant!(EpochNotChecked) { 0 } else { u64::from(epoch as u16) };
+        let place = position | epoch << EPOCH_SHIFT;
+        hash::xxh3_64(self.tag_key ^ place.wrapping_mul(POSITION_FACTOR), bytes)
     }
 
     /// The keyed hash of five words; never 0, which stands for no stamp.
@@ -118,14 +123,15 @@ mod tests {
     }
 
     #[test]
-    fn equal_bytes_have_another_tag_at_every_other_position_and_in_every_other_pool() {
+    fn equal_bytes_have_another_tag_at_every_other_position_in_every_other_run_and_pool() {
         let format = LogFormat { uuid: 0, tag_key: 7, secret: None, segment_size: 4096, segment_count: 3 };
         let other = LogFormat { tag_key: 8, ..format };
         for size in [32, 100, 300] {
             let bytes = vec![0xab; size];
-            let tag = format.tag(4096, &bytes);
-            assert_ne!(tag, format.tag(4160, &bytes));
-            assert_ne!(tag, other.tag(4096, &bytes));
+            let tag = format.tag(4096, 1, &bytes);
+            assert_ne!(tag, format.tag(4160, 1, &bytes));
+            assert_ne!(tag, format.tag(4096, 2, &bytes));
+            assert_ne!(tag, other.tag(4096, 1, &bytes));
         }
     }
 }

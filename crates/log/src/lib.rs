@@ -4,9 +4,8 @@
 //!   segment   | header | seal | seal | header | record | record |   hole   | record |  room  |
 //!             '---- 4 units of 64 bytes -----'                                       ^ end
 //!
-//!   record    | tag  stamp  links  ids  sizes | key | value | zeros to 64 bytes |
-//!               writer                 writer
-//!                    server
+//!   record    | sequence  commit tag  links | tag  facts  key | value |
+//!               server                        writer
 //! ```
 //!
 //! A writer places a record; its *tag* binds the bytes to their position. The server checks it and adds a *stamp*, which
@@ -47,8 +46,8 @@ mod memory;
 pub use format::{LogFormat, SEGMENT_HEADER_UNITS, Secret, UNIT_SIZE};
 pub use inspect::{Finding, walk_segment};
 pub use record::{
-    Condition, Draft, KEY_SIZE_MAX, Kind, RECORD_HEADER_SIZE, Record, RecordFault, RecordHeader, VALUE_SIZE_MAX, check,
-    check_read, record_size, relocate,
+    Condition, Draft, GENERATION_MAX, KEY_SIZE_MAX, Kind, RECORD_START_SIZE, Record, RecordFault, RecordHeader, STAMP_SIZE,
+    VALUE_SIZE_MAX, check, check_read, record_size, relocate,
 };
 pub use recovery::{ScanPolicy, SegmentReport, SegmentVerdict, Visitor, scan_segment};
 pub use seal::{Heritage, Seal};

@@ -7,47 +7,63 @@
 //! ones. Those a stamp tells apart; see [`crate::Stamp`].
 
 use stonecast_base::mutant;
-use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::format::{LogFormat, UNIT_SIZE};
 use crate::layout::layout;
+use crate::stamp::Links;
 
-/// Bytes of a record before its key.
-pub const RECORD_HEADER_SIZE: usize = 64;
+/// Bytes that it takes to look at a header: the first unit of a record.
+pub const RECORD_START_SIZE: usize = UNIT_SIZE as usize;
+/// Bytes at the start of a record that its writer leaves to the server, which stamps it there.
+pub const STAMP_SIZE: usize = std::mem::offset_of!(StartBytes, tag);
 /// Bytes of the longest key. The shortest has one.
 pub const KEY_SIZE_MAX: usize = 1024;
 /// Bytes of the longest value.
 pub const VALUE_SIZE_MAX: usize = 1 << 20;
+/// The last generation that a segment may have: records say it in 30 bits.
+pub const GENERATION_MAX: u32 = (1 << 30) - 1;
 
+/// Bytes before the key where there is neither token nor moment.
+const HEADER_SIZE_MIN: usize = std::mem::offset_of!(StartBytes, more);
+/// Bytes before the key where there are both.
+const HEADER_SIZE_MAX: usize = HEADER_SIZE_MIN + 16;
+/// Where the tagged bytes start: what lies before is the stamp and the tag.
+const TAGGED_FROM: usize = std::mem::offset_of!(StartBytes, facts);
 /// Bits of the generation that an index word carries.
 const GENERATION_LOW_MASK: u32 = (1 << 10) - 1;
-/// Where the tagged bytes start: what lies before is the tag and the stamp.
-const TAGGED_FROM: usize = std::mem::offset_of!(HeaderBytes, generation);
 
 layout! {
-    /// The first line of a record.
-    HeaderBytes, FIELDS:
-    tag: U64, "writer", "XXH3-64 of bytes 32 to the end of the value; seed: the pool's tag key XOR (position × 0x9e3779b97f4a7c15 mod 2^64)";
-    sequence: U64, "server", "commit sequence number, from 1: the version of the key; 0: not published";
+    /// The first unit of a record.
+    StartBytes, FIELDS:
+    sequence: U64, "server", "commit sequence number, from 1: the version of the key";
     commit_tag: U64, "server", "SipHash-2-4 under the pool's secret; see below";
-    previous: U32, "server", "unit of the stamped record before this one in the segment; 0: the first above the seal";
-    durable: U32, "server", "every record stamped in this segment below this unit was durable when this one was stamped";
-    generation: U32, "writer", "generation of the segment";
-    epoch: U32, "writer", "epoch of the server's run";
-    token: U64, "writer", "names the operation, for retries; 0: none";
-    value_size: U32, "writer", "bytes, at most 2^20; 0 for a delete";
-    key_size: U16, "writer", "bytes, 1 to 1024";
-    kind: u8, "writer", "1 put, 2 delete, 3 put that was moved, 4 delete that was moved";
-    condition: u8, "writer", "0 none, 1 the key's version is `expected`, 2 the key is absent";
-    expected: U64, "writer", "condition 1: the version; kinds 3 and 4: the sequence that was next when the record was moved; else 0";
+    links: U64, "server", "previous, durable, epoch; see below";
+    tag: U64, "writer", "XXH3-64 of bytes 32 to the end of the value; seed: the pool's tag key XOR ((position + epoch modulo 2^16 × 2^40) × 0x9e3779b97f4a7c15 mod 2^64)";
+    facts: U64, "writer", "what, size of the key, rule, generation; see below";
+    more: [u8; 24], "writer", "token (8 bytes) if the facts say so, moment (8 bytes) if they say so, key, value";
 }
 
-/// Codes of the kinds.
-const PUT: u8 = 1;
-const DELETE: u8 = 2;
-const MOVED_PUT: u8 = 3;
-const MOVED_DELETE: u8 = 4;
+/// Bits of the facts, from the lowest: what the record does, size of its key less 1, whether it has a token, its rule, the
+/// generation.
+const WHAT_MASK: u64 = (1 << 21) - 1;
+const KEY_SIZE_SHIFT: u32 = 21;
+const KEY_SIZE_MASK: u64 = (1 << 10) - 1;
+const HAS_TOKEN: u64 = 1 << 31;
+const RULE_SHIFT: u32 = 32;
+const RULE_MASK: u64 = 3;
+const GENERATION_SHIFT: u32 = 34;
+
+/// What a record does: codes from [`PUT_FROM`] on are puts of so many bytes more. 0 is none, so that zeros are no record.
+const DELETE: u64 = 1;
+const PUT_FROM: u64 = 2;
+
+/// Rules. A record with another one than the first two has a moment, but for [`ABSENT`].
+const ALWAYS: u64 = 0;
+const VERSION: u64 = 1;
+const ABSENT: u64 = 2;
+const MOVED: u64 = 3;
 
 /// What a record does to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,29 +94,18 @@ pub enum RecordFault {
     TooShort {
         /// Bytes at hand.
         size: u64,
-        /// Bytes of the record, with its padding where the header says how long it is.
+        /// Bytes of the record, or of the shortest where it is not known how long this one is.
         needed: u64,
     },
-    /// No such kind.
-    #[error("record kind {0}, expected 1 to 4")]
-    Kind(u8),
-    /// No such condition.
-    #[error("record condition {0}, expected 0 to 2")]
-    Condition(u8),
-    /// A version where none is expected.
-    #[error("expected version {0} without the condition that compares it")]
-    Expected(u64),
-    /// No key, or one that is too long.
-    #[error("key of {0} bytes, expected 1 to {KEY_SIZE_MAX}")]
-    KeySize(u16),
-    /// A value that is too long, or one in a delete.
-    #[error("value of {found} bytes, expected at most {limit}")]
-    ValueSize {
-        /// Its length.
-        found: u32,
-        /// The longest for this kind of record.
-        limit: u32,
-    },
+    /// Nothing that is a record.
+    #[error("no kind of record")]
+    Kind,
+    /// Names the operation by 0, which names none.
+    #[error("a token of 0")]
+    Token,
+    /// A value that is too long.
+    #[error("value of {0} bytes, expected at most {VALUE_SIZE_MAX}")]
+    ValueSize(u32),
     /// The record is of another use of the segment.
     #[error("record of generation {found}, expected {expected}")]
     Generation {
@@ -121,7 +126,7 @@ pub enum RecordFault {
 
 /// The header of what may be a record: lengths and codes are possible ones, nothing else is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct RecordHeader(HeaderBytes);
+pub struct RecordHeader(StartBytes);
 
 /// A record whose tag was checked. Whether it was published, its stamp says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,125 +154,169 @@ pub struct Draft<'a> {
     pub value: &'a [u8],
 }
 
-/// Bytes that a record takes in the log.
+/// Bytes that a record takes in the log, in whole units: enough for all that any record of this key and value may have, so
+/// that moving it takes no more.
 #[inline]
 pub const fn record_size(key_size: usize, value_size: usize) -> u64 {
-    ((RECORD_HEADER_SIZE + key_size + value_size) as u64).next_multiple_of(UNIT_SIZE)
+    ((HEADER_SIZE_MAX + key_size + value_size) as u64).next_multiple_of(UNIT_SIZE)
 }
 
-impl Draft<'_> {
-    /// Writes the whole record, padded and without a stamp, as it must stand at `position`. Replaces what `into` holds.
-    ///
-    /// The sizes must be within the limits: who takes keys and values from outside refuses others with a message.
-    pub fn encode(&self, format: &LogFormat, position: u64, generation: u32, epoch: u32, into: &mut Vec<u8>) {
-        assert!((1..=KEY_SIZE_MAX).contains(&self.key.len()), "a key of {} bytes is refused earlier", self.key.len());
-        assert!(self.value.len() <= VALUE_SIZE_MAX, "a value of {} bytes is refused earlier", self.value.len());
-        assert!(self.kind == Kind::Put || self.value.is_empty(), "a delete has no value");
-        let (condition, expected) = match self.condition {
-            Condition::None => (0, 0),
-            Condition::Version(version) => (1, version),
-            Condition::Absent => (2, 0),
-        };
-        let kind = match self.kind {
-            Kind::Put => PUT,
+/// What the facts of a record say, but for its sizes and whether it has a token.
+struct Facts {
+    kind: Kind,
+    rule: u64,
+    moment: u64,
+    token: u64,
+    generation: u32,
+}
+
+impl Facts {
+    /// Replaces what `into` holds with the record, with zeros where its stamp will be. Returns its tag.
+    fn encode(&self, format: &LogFormat, (position, epoch): (u64, u32), key: &[u8], value: &[u8], into: &mut Vec<u8>) -> u64 {
+        assert!(self.generation <= GENERATION_MAX, "a segment is not used so often");
+        let what = match self.kind {
+            Kind::Put => PUT_FROM + value.len() as u64,
             Kind::Delete => DELETE,
         };
-        let header = HeaderBytes {
-            tag: U64::ZERO,
-            sequence: U64::ZERO,
-            commit_tag: U64::ZERO,
-            previous: U32::ZERO,
-            durable: U32::ZERO,
-            generation: U32::new(generation),
-            epoch: U32::new(epoch),
-            token: U64::new(self.token),
-            value_size: U32::new(self.value.len() as u32),
-            key_size: U16::new(self.key.len() as u16),
-            kind,
-            condition,
-            expected: U64::new(expected),
-        };
-        assemble(format, position, &header, (self.key, self.value), into);
+        let facts = what
+            | (key.len() as u64 - 1) << KEY_SIZE_SHIFT
+            | if self.token == 0 { 0 } else { HAS_TOKEN }
+            | self.rule << RULE_SHIFT
+            | u64::from(self.generation) << GENERATION_SHIFT;
+        into.clear();
+        into.reserve(record_size(key.len(), value.len()) as usize);
+        into.extend_from_slice(&[0; TAGGED_FROM]);
+        into.extend_from_slice(&facts.to_le_bytes());
+        if self.token != 0 {
+            into.extend_from_slice(&self.token.to_le_bytes());
+        }
+        if has_moment(self.rule) {
+            into.extend_from_slice(&self.moment.to_le_bytes());
+        }
+        into.extend_from_slice(key);
+        into.extend_from_slice(value);
+        let tag = format.tag(position, epoch, &into[TAGGED_FROM..]);
+        into[STAMP_SIZE..TAGGED_FROM].copy_from_slice(&tag.to_le_bytes());
+        tag
     }
 }
 
-/// Puts a record together as it must stand at `position`: header, key, value, their tag, padding. Replaces what `into` holds.
-fn assemble(format: &LogFormat, position: u64, header: &HeaderBytes, (key, value): (&[u8], &[u8]), into: &mut Vec<u8>) {
-    let size = record_size(key.len(), value.len()) as usize;
-    into.clear();
-    into.reserve(size);
-    into.extend_from_slice(header.as_bytes());
-    into.extend_from_slice(key);
-    into.extend_from_slice(value);
-    let tag = format.tag(position, &into[TAGGED_FROM..]);
-    into[..8].copy_from_slice(&tag.to_le_bytes());
-    into.resize(size, 0);
+#[inline]
+const fn has_moment(rule: u64) -> bool {
+    rule == VERSION || rule == MOVED
+}
+
+impl Draft<'_> {
+    /// Writes the record as it must stand at `position`, up to the end of its value, and returns its tag. Replaces what `into`
+    /// holds. The first [`STAMP_SIZE`] bytes are the server's and zero here: nobody writes them but with a stamp.
+    ///
+    /// The sizes must be within the limits: who takes keys and values from outside refuses others with a message.
+    pub fn encode(&self, format: &LogFormat, position: u64, generation: u32, epoch: u32, into: &mut Vec<u8>) -> u64 {
+        assert!((1..=KEY_SIZE_MAX).contains(&self.key.len()), "a key of {} bytes is refused earlier", self.key.len());
+        assert!(self.value.len() <= VALUE_SIZE_MAX, "a value of {} bytes is refused earlier", self.value.len());
+        assert!(self.kind == Kind::Put || self.value.is_empty(), "a delete has no value");
+        let (rule, moment) = match self.condition {
+            Condition::None => (ALWAYS, 0),
+            Condition::Version(version) => (VERSION, version),
+            Condition::Absent => (ABSENT, 0),
+        };
+        let facts = Facts { kind: self.kind, rule, moment, token: self.token, generation };
+        facts.encode(format, (position, epoch), self.key, self.value, into)
+    }
 }
 
 /// Writes the record `found` as it must stand at another place, moved there when `next_sequence` was the next to be given
-/// out; without a stamp, padded. Kind, token, key and value are the same; the condition was decided long ago.
-/// Replaces what `into` holds.
+/// out, and returns its tag; see [`Draft::encode`]. Kind, token, key and value are the same; the condition was decided long
+/// ago. It takes as many units as before.
 pub fn relocate(
     format: &LogFormat,
     found: Record<'_>,
     (position, generation, epoch): (u64, u32, u32),
     next_sequence: u64,
     into: &mut Vec<u8>,
-) {
+) -> u64 {
     let Record { header, key, value } = found;
-    let kind = match header.kind() {
-        Kind::Put => MOVED_PUT,
-        Kind::Delete => MOVED_DELETE,
-    };
-    let header = HeaderBytes {
-        tag: U64::ZERO,
-        sequence: U64::ZERO,
-        commit_tag: U64::ZERO,
-        previous: U32::ZERO,
-        durable: U32::ZERO,
-        generation: U32::new(generation),
-        epoch: U32::new(epoch),
-        kind,
-        condition: 0,
-        expected: U64::new(next_sequence),
-        ..header.0
-    };
-    assemble(format, position, &header, (key, value), into);
+    let facts = Facts { kind: header.kind(), rule: MOVED, moment: next_sequence, token: header.token(), generation };
+    facts.encode(format, (position, epoch), key, value, into)
 }
 
 impl RecordHeader {
     /// Looks at lengths and codes, and at nothing else.
     #[inline]
-    pub fn parse(bytes: &[u8; RECORD_HEADER_SIZE]) -> Result<Self, RecordFault> {
-        let header = HeaderBytes::read_from_bytes(bytes).expect("a header has 64 bytes");
-        let value_size_max = match header.kind {
-            PUT | MOVED_PUT => VALUE_SIZE_MAX as u32,
-            DELETE | MOVED_DELETE => 0,
-            other => return Err(RecordFault::Kind(other)),
-        };
-        let moved = matches!(header.kind, MOVED_PUT | MOVED_DELETE);
-        if header.condition > 2 || moved && header.condition != 0 {
-            return Err(RecordFault::Condition(header.condition));
+    pub fn parse(bytes: &[u8; RECORD_START_SIZE]) -> Result<Self, RecordFault> {
+        let header = Self(StartBytes::read_from_bytes(bytes).expect("a header lies in a unit"));
+        if header.what() == 0 {
+            return Err(RecordFault::Kind);
         }
-        if header.condition != 1 && !moved && header.expected.get() != 0 {
-            return Err(RecordFault::Expected(header.expected.get()));
+        if header.value_size() > VALUE_SIZE_MAX {
+            return Err(RecordFault::ValueSize(header.value_size() as u32));
         }
-        if header.key_size.get() == 0 || usize::from(header.key_size.get()) > KEY_SIZE_MAX {
-            return Err(RecordFault::KeySize(header.key_size.get()));
+        if header.has_token() && header.word(0) == 0 {
+            return Err(RecordFault::Token);
         }
-        if header.value_size.get() > value_size_max {
-            return Err(RecordFault::ValueSize { found: header.value_size.get(), limit: value_size_max });
+        Ok(header)
+    }
+
+    /// The header of bytes that may be fewer than a unit, but not fewer than the shortest record.
+    #[inline]
+    fn parse_prefix(bytes: &[u8]) -> Result<Self, RecordFault> {
+        if let Some(start) = bytes.first_chunk() {
+            return Self::parse(start);
         }
-        Ok(Self(header))
+        let needed = HEADER_SIZE_MIN as u64 + 1;
+        if (bytes.len() as u64) < needed {
+            return Err(RecordFault::TooShort { size: bytes.len() as u64, needed });
+        }
+        let mut start = [0; RECORD_START_SIZE];
+        start[..bytes.len()].copy_from_slice(bytes);
+        Self::parse(&start)
     }
 
     #[inline]
-    fn parse_prefix(bytes: &[u8]) -> Result<Self, RecordFault> {
-        let needed = RECORD_HEADER_SIZE as u64;
-        Self::parse(bytes.first_chunk().ok_or(RecordFault::TooShort { size: bytes.len() as u64, needed })?)
+    fn facts(&self) -> u64 {
+        self.0.facts.get()
     }
 
-    /// Bytes that the record takes in the log, with its padding.
+    #[inline]
+    fn what(&self) -> u64 {
+        self.facts() & WHAT_MASK
+    }
+
+    #[inline]
+    fn rule(&self) -> u64 {
+        self.facts() >> RULE_SHIFT & RULE_MASK
+    }
+
+    #[inline]
+    fn has_token(&self) -> bool {
+        self.facts() & HAS_TOKEN != 0
+    }
+
+    /// The first or second word behind the facts.
+    #[inline]
+    fn word(&self, index: usize) -> u64 {
+        u64::from_le_bytes(self.0.more.as_chunks().0[index])
+    }
+
+    /// The word that the rule needs, if it does.
+    #[inline]
+    fn moment(&self) -> u64 {
+        self.word(usize::from(self.has_token()))
+    }
+
+    /// Where the key starts: bytes of stamp and header.
+    #[inline]
+    pub fn key_start(&self) -> usize {
+        HEADER_SIZE_MIN + 8 * (usize::from(self.has_token()) + usize::from(has_moment(self.rule())))
+    }
+
+    /// Bytes of the record up to the end of its value: what stands behind it in its last unit means nothing.
+    #[inline]
+    pub fn whole_size(&self) -> u64 {
+        (self.key_start() + self.key_size() + self.value_size()) as u64
+    }
+
+    /// Bytes that the record takes in the log, in whole units.
     #[inline]
     pub fn size(&self) -> u64 {
         record_size(self.key_size(), self.value_size())
@@ -282,25 +331,25 @@ impl RecordHeader {
     /// Bytes of the key.
     #[inline]
     pub fn key_size(&self) -> usize {
-        self.0.key_size.get().into()
+        (self.facts() >> KEY_SIZE_SHIFT & KEY_SIZE_MASK) as usize + 1
     }
 
     /// Bytes of the value.
     #[inline]
     pub fn value_size(&self) -> usize {
-        self.0.value_size.get() as usize
+        self.what().saturating_sub(PUT_FROM) as usize
     }
 
     /// Put or delete.
     #[inline]
     pub fn kind(&self) -> Kind {
-        if matches!(self.0.kind, PUT | MOVED_PUT) { Kind::Put } else { Kind::Delete }
+        if self.what() == DELETE { Kind::Delete } else { Kind::Put }
     }
 
     /// The sequence that was next when the record was moved here by the server; `None`: it was written here.
     #[inline]
     pub fn moved_at(&self) -> Option<u64> {
-        matches!(self.0.kind, MOVED_PUT | MOVED_DELETE).then(|| self.0.expected.get())
+        (self.rule() == MOVED).then(|| self.moment())
     }
 
     /// When the record came to this place, on the clock of the commits: its sequence, or the one that was next when it was
@@ -313,29 +362,23 @@ impl RecordHeader {
     /// When the record was to take effect.
     #[inline]
     pub fn condition(&self) -> Condition {
-        match self.0.condition {
-            0 => Condition::None,
-            1 => Condition::Version(self.0.expected.get()),
-            _ => Condition::Absent,
+        match self.rule() {
+            VERSION => Condition::Version(self.moment()),
+            ABSENT => Condition::Absent,
+            _ => Condition::None,
         }
     }
 
     /// Names the operation; 0: none.
     #[inline]
     pub fn token(&self) -> u64 {
-        self.0.token.get()
+        if self.has_token() { self.word(0) } else { 0 }
     }
 
     /// Generation of the segment.
     #[inline]
     pub fn generation(&self) -> u32 {
-        self.0.generation.get()
-    }
-
-    /// Epoch of the server's run.
-    #[inline]
-    pub fn epoch(&self) -> u32 {
-        self.0.epoch.get()
+        (self.facts() >> GENERATION_SHIFT) as u32
     }
 
     /// The tag as it stands there.
@@ -344,7 +387,8 @@ impl RecordHeader {
         self.0.tag.get()
     }
 
-    /// Commit sequence number, the version of the key; 0: not published. Not covered by the tag.
+    /// Commit sequence number, the version of the key. Like all of the stamp it means nothing in a record that was not
+    /// published, and is not covered by the tag.
     #[inline]
     pub fn sequence(&self) -> u64 {
         self.0.sequence.get()
@@ -356,16 +400,29 @@ impl RecordHeader {
         self.0.commit_tag.get()
     }
 
+    /// The links as they stand in the stamp.
+    #[inline]
+    pub(crate) fn links(&self) -> Links {
+        Links::from_word(self.0.links.get())
+    }
+
     /// Unit of the stamped record before this one; 0: the first above the seal. Part of the stamp.
     #[inline]
     pub fn previous(&self) -> u32 {
-        self.0.previous.get()
+        self.links().previous
     }
 
     /// Below this unit every stamped record was durable when this one was stamped. Part of the stamp.
     #[inline]
     pub fn durable(&self) -> u32 {
-        self.0.durable.get()
+        self.links().durable
+    }
+
+    /// Low 16 bits of the epoch of the run in which the record was written and stamped. Part of the stamp; the tag fits no
+    /// other one.
+    #[inline]
+    pub fn epoch(&self) -> u16 {
+        self.links().epoch
     }
 }
 
@@ -387,20 +444,26 @@ impl std::fmt::Debug for RecordHeader {
     }
 }
 
-/// Checks that `bytes` start with a whole record that belongs at `position`, in a segment of this generation. What
-/// follows the value is not looked at.
+/// Checks that `bytes` start with a whole record that was written in the run of this epoch and belongs at `position`, in a
+/// segment of this generation. Neither its stamp nor what follows the value is looked at.
 ///
 /// It does not check that the record fits its segment: staged records lie in none.
 #[inline]
-pub fn check<'a>(format: &LogFormat, position: u64, generation: u32, bytes: &'a [u8]) -> Result<Record<'a>, RecordFault> {
+pub fn check<'a>(
+    format: &LogFormat,
+    position: u64,
+    (generation, epoch): (u32, u32),
+    bytes: &'a [u8],
+) -> Result<Record<'a>, RecordFault> {
     let header = RecordHeader::parse_prefix(bytes)?;
     if header.generation() != generation {
         return Err(RecordFault::Generation { found: header.generation(), expected: generation });
     }
-    check_tag(format, position, header, bytes)
+    check_tag(format, position, epoch as u16, header, bytes)
 }
 
-/// [`check`] for readers, who know of the generation only the low 10 bits that an index word carries.
+/// [`check`] of a published record for readers, who know of the generation only the low 10 bits that an index word carries,
+/// and the epoch from the stamp.
 #[inline]
 pub fn check_read<'a>(
     format: &LogFormat,
@@ -416,33 +479,34 @@ pub fn check_read<'a>(
     if found != u32::from(generation_low) {
         return Err(RecordFault::Generation { found, expected: generation_low.into() });
     }
-    check_tag(format, position, header, bytes)
+    check_tag(format, position, header.epoch(), header, bytes)
 }
 
 #[inline]
 pub(crate) fn check_tag<'a>(
     format: &LogFormat,
     position: u64,
+    epoch: u16,
     header: RecordHeader,
     bytes: &'a [u8],
 ) -> Result<Record<'a>, RecordFault> {
-    let value_start = RECORD_HEADER_SIZE + header.key_size();
-    let Some(whole) = bytes.get(..value_start + header.value_size()) else {
-        return Err(RecordFault::TooShort { size: bytes.len() as u64, needed: header.size() });
+    let Some(whole) = bytes.get(..header.whole_size() as usize) else {
+        return Err(RecordFault::TooShort { size: bytes.len() as u64, needed: header.whole_size() });
     };
-    let expected = format.tag(position, &whole[TAGGED_FROM..]);
+    let expected = format.tag(position, epoch.into(), &whole[TAGGED_FROM..]);
     if header.tag() != expected {
         return Err(RecordFault::Tag { found: header.tag(), expected });
     }
-    Ok(Record { header, key: &whole[RECORD_HEADER_SIZE..value_start], value: &whole[value_start..] })
+    let (key, value) = whole[header.key_start()..].split_at(header.key_size());
+    Ok(Record { header, key, value })
 }
 
 /// The record without a look at its tag: for mutants.
 pub(crate) fn untagged(header: RecordHeader, bytes: &[u8]) -> Result<Record<'_>, RecordFault> {
-    let value_start = RECORD_HEADER_SIZE + header.key_size();
-    let whole = bytes.get(..value_start + header.value_size());
-    let whole = whole.ok_or(RecordFault::TooShort { size: bytes.len() as u64, needed: header.size() })?;
-    Ok(Record { header, key: &whole[RECORD_HEADER_SIZE..value_start], value: &whole[value_start..] })
+    let whole = bytes.get(..header.whole_size() as usize);
+    let whole = whole.ok_or(RecordFault::TooShort { size: bytes.len() as u64, needed: header.whole_size() })?;
+    let (key, value) = whole[header.key_start()..].split_at(header.key_size());
+    Ok(Record { header, key, value })
 }
 
 #[cfg(test)]

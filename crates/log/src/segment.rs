@@ -15,9 +15,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::format::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
 use crate::layout::layout;
+use crate::record::GENERATION_MAX;
 
 const MAGIC: [u8; 8] = *b"stonsegm";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Units that hold a copy of the header.
 const COPIES: [u32; 2] = [0, 3];
 const CHECK_OFFSET: usize = std::mem::offset_of!(HeaderBytes, check);
@@ -26,10 +27,10 @@ layout! {
     /// A copy of the header.
     HeaderBytes, FIELDS:
     magic: [u8; 8], "server", "`stonsegm`";
-    version: U32, "server", "format version, 1";
+    version: U32, "server", "format version, 2";
     number: U32, "server", "number of the segment in the log";
     uuid: [u8; 16], "server", "UUID of the pool; bytes in the order of its text";
-    generation: U32, "server", "counts the uses of the segment, from 1";
+    generation: U32, "server", "counts the uses of the segment, from 1 to 2^30 - 1";
     check: U32, "server", "low 32 bits of XXH3-64, seed 0, over bytes 0 to 36";
     reserved: [u8; 24], "server", "zero";
 }
@@ -68,7 +69,7 @@ impl HeaderBytes {
 
 /// Writes both copies of the header and returns what the caller must persist.
 pub(crate) fn write(region: &dyn Region, format: &LogFormat, number: u32, generation: u32) -> Span {
-    assert!(generation != 0, "generations count from 1");
+    assert!((1..=GENERATION_MAX).contains(&generation), "generations count from 1 to {GENERATION_MAX}");
     let header = HeaderBytes::new(format, number, generation);
     for unit in COPIES {
         region.write(format.position(number, unit), header.as_bytes());
@@ -86,7 +87,7 @@ pub(crate) fn read(region: &dyn Region, format: &LogFormat, number: u32) -> Head
     let valid = copies.map(|bytes| {
         let header = HeaderBytes::read_from_bytes(&bytes).expect("a header is one line");
         let generation = header.generation.get();
-        (generation != 0 && header == HeaderBytes::new(format, number, generation)).then_some(generation)
+        ((1..=GENERATION_MAX).contains(&generation) && header == HeaderBytes::new(format, number, generation)).then_some(generation)
     });
     match valid[0].max(valid[1]) {
         Some(generation) => HeaderFound::Valid { generation, both: valid[0] == valid[1] },

@@ -1,12 +1,14 @@
 //! Stamps: what the server adds to a record to publish it.
 //!
 //! ```text
-//!   byte   8          16           24         28
-//!          sequence   commit tag   previous | durable
+//!   byte   0          8            16                                 24
+//!          sequence   commit tag   previous | durable | epoch         what the writer wrote
+//!                                  24 bits    24 bits   16 bits
 //! ```
 //!
-//! A stamp is three words of the record's first line. They are stored one by one, the sequence last; since the commit
-//! tag covers all of them and the record's tag, place and size, a stamp of which a crash left some words never passes.
+//! A stamp is the first three words of a record. They are stored one by one, over whatever stood there: zeros, or the stamp of
+//! an earlier use of the place. Since the commit tag covers all of them and the record's tag, place, generation and size,
+//! a mixture of old and new words never passes, nor does a stamp in front of a record that it was not made for.
 //!
 //! The size is covered so that a scan can believe it before it has read the record: a client that may still write its
 //! published records cannot make the scan hash a mebibyte for each of them.
@@ -17,9 +19,32 @@ use stonecast_media::Region;
 use crate::format::{LogFormat, UNIT_SIZE};
 use crate::record::RecordHeader;
 
-const SEQUENCE_OFFSET: u64 = 8;
-const COMMIT_TAG_OFFSET: u64 = 16;
-const LINKS_OFFSET: u64 = 24;
+const SEQUENCE_OFFSET: u64 = 0;
+const COMMIT_TAG_OFFSET: u64 = 8;
+const LINKS_OFFSET: u64 = 16;
+
+const UNIT_BITS: u32 = 24;
+
+/// What a stamp says of other records, and of the run in which it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Links {
+    pub previous: u32,
+    pub durable: u32,
+    pub epoch: u16,
+}
+
+impl Links {
+    #[inline]
+    pub fn from_word(word: u64) -> Self {
+        let unit = |shift: u32| (word >> shift) as u32 & ((1 << UNIT_BITS) - 1);
+        Self { previous: unit(0), durable: unit(UNIT_BITS), epoch: (word >> (2 * UNIT_BITS)) as u16 }
+    }
+
+    #[inline]
+    pub fn word(self) -> u64 {
+        u64::from(self.previous) | u64::from(self.durable) << UNIT_BITS | u64::from(self.epoch) << (2 * UNIT_BITS)
+    }
+}
 
 /// See the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +55,8 @@ pub struct Stamp {
     pub previous: u32,
     /// Every record stamped in this segment below this unit is durable.
     pub durable: u32,
+    /// The epoch in which the record was written and is stamped; its low 16 bits stand there.
+    pub epoch: u32,
 }
 
 impl Stamp {
@@ -37,7 +64,8 @@ impl Stamp {
     /// `size` bytes of the log.
     #[inline]
     pub fn words(&self, format: &LogFormat, position: u64, generation: u32, tag: u64, size: u64) -> [u64; 3] {
-        let links = u64::from(self.previous) | u64::from(self.durable) << 32;
+        assert!(self.previous >> UNIT_BITS == 0 && self.durable >> UNIT_BITS == 0, "units of a segment have 24 bits");
+        let links = Links { previous: self.previous, durable: self.durable, epoch: self.epoch as u16 }.word();
         let place = u64::from(generation) | (size / UNIT_SIZE) << 32;
         [self.sequence, format.commit_tag([position, place, tag, self.sequence, links]), links]
     }
@@ -61,7 +89,8 @@ impl Stamp {
     /// header: they are covered by the tag, which the stamp binds.
     #[inline]
     pub fn check(header: &RecordHeader, format: &LogFormat, position: u64, generation: u32) -> bool {
-        let stamp = Self { sequence: header.sequence(), previous: header.previous(), durable: header.durable() };
+        let Links { previous, durable, epoch } = header.links();
+        let stamp = Self { sequence: header.sequence(), previous, durable, epoch: epoch.into() };
         let [_, commit_tag, _] = stamp.words(format, position, generation, header.tag(), header.size());
         stamp.sequence != 0 && commit_tag == header.commit_tag() || mutant!(CommitTagIgnored)
     }
@@ -88,24 +117,30 @@ pub(crate) fn clear(region: &dyn Region, position: u64) {
 mod tests {
     use super::*;
     use crate::memory::{Memory, format};
-    use crate::{Condition, Draft, Kind, RECORD_HEADER_SIZE};
+    use crate::{Condition, Draft, Kind, RECORD_START_SIZE, STAMP_SIZE};
 
-    fn stamped() -> (LogFormat, Vec<u8>) {
-        let format = format(4096, 2);
+    const STAMP: Stamp = Stamp { sequence: 9, previous: 4, durable: 4, epoch: 1 };
+
+    fn place(format: &LogFormat, memory: &Memory, generation: u32) -> u64 {
         let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key: b"key", value: b"value" };
         let mut record = Vec::new();
-        draft.encode(&format, 256, 3, 1, &mut record);
+        let tag = draft.encode(format, 256, generation, 1, &mut record);
+        memory.write(256 + STAMP_SIZE as u64, &record[STAMP_SIZE..]);
+        tag
+    }
+
+    fn stamped() -> (LogFormat, [u8; RECORD_START_SIZE]) {
+        let format = format(4096, 2);
         let memory = Memory::new(8192);
-        memory.write(256, &record);
-        let tag = u64::from_le_bytes(*record.first_chunk().unwrap());
-        Stamp { sequence: 9, previous: 4, durable: 4 }.write(&memory, &format, 256, 3, tag, record.len() as u64);
+        let tag = place(&format, &memory, 3);
+        STAMP.write(&memory, &format, 256, 3, tag, 64);
+        let mut record = [0; RECORD_START_SIZE];
         memory.read(256, &mut record);
         (format, record)
     }
 
-    fn passes(format: &LogFormat, record: &[u8], position: u64, generation: u32) -> bool {
-        let header = RecordHeader::parse(record.first_chunk::<RECORD_HEADER_SIZE>().unwrap());
-        header.is_ok_and(|header| Stamp::check(&header, format, position, generation))
+    fn passes(format: &LogFormat, record: &[u8; RECORD_START_SIZE], position: u64, generation: u32) -> bool {
+        RecordHeader::parse(record).is_ok_and(|header| Stamp::check(&header, format, position, generation))
     }
 
     #[test]
@@ -117,25 +152,61 @@ mod tests {
         assert!(!passes(&LogFormat { secret: Some(crate::Secret::new([1, 3])), ..format }, &record, 256, 3));
     }
 
-    /// Every proper subset of the three words, over the zeros that the writer left.
+    #[test]
+    fn what_a_stamp_says_is_read_at_both_ends_of_every_field() {
+        let unit_max = (1 << UNIT_BITS) - 1;
+        for links in [(0, 0, 0), (unit_max, 0, 0), (0, unit_max, 0), (0, 0, u16::MAX), (4, 5, 6)] {
+            let links = Links { previous: links.0, durable: links.1, epoch: links.2 };
+            assert_eq!(Links::from_word(links.word()), links);
+        }
+    }
+
+    /// Every proper subset of the three words: over zeros, over the stamp of an earlier generation of the same record, and over
+    /// one that a crash left of the same record in the same generation and recovery cleared.
     #[test]
     fn an_interrupted_stamp_never_passes() {
         let (format, record) = stamped();
-        for subset in 0..7 {
-            let mut torn = record.clone();
-            for word in (0..3).filter(|word| subset >> word & 1 == 0) {
-                torn[8 + word * 8..][..8].fill(0);
+        let memory = Memory::new(8192);
+        let tag = place(&format, &memory, 2);
+        STAMP.write(&memory, &format, 256, 2, tag, 64);
+        let mut earlier = [0; 24];
+        memory.read(256, &mut earlier);
+        let mut cleared: [u8; 24] = *record.first_chunk().unwrap();
+        cleared[8..16].fill(0);
+        for old in [[0; 24], earlier, cleared] {
+            for subset in 0..7 {
+                let mut torn = record;
+                for word in (0..3).filter(|word| subset >> word & 1 == 0) {
+                    torn[word * 8..][..8].copy_from_slice(&old[word * 8..][..8]);
+                }
+                // Where the old words are the same, nothing is missing.
+                assert_eq!(passes(&format, &torn, 256, 3), torn == record, "words {subset:03b} over {old:?}");
+                assert!(torn != record || subset & 0b010 != 0, "the commit tag is another one");
             }
-            assert!(!passes(&format, &torn, 256, 3), "words {subset:03b}");
         }
+    }
+
+    /// Needs the record's tag and its generation in what the commit tag covers: a client's WRITE leaves the stamp of the earlier
+    /// use where it is.
+    #[test]
+    fn a_record_behind_the_stamp_of_an_earlier_use_is_not_published() {
+        let format = format(4096, 2);
+        let memory = Memory::new(8192);
+        let tag = place(&format, &memory, 2);
+        STAMP.write(&memory, &format, 256, 2, tag, 64);
+        place(&format, &memory, 3);
+        let mut record = [0; RECORD_START_SIZE];
+        memory.read(256, &mut record);
+        assert!(may_be_stamped(&record));
+        assert!(!passes(&format, &record, 256, 3) && !passes(&format, &record, 256, 2));
     }
 
     /// Needs the size in the words that the commit tag covers.
     #[test]
     fn a_header_whose_length_was_changed_after_the_stamp_is_not_believed() {
         let (format, mut record) = stamped();
-        record[48..52].copy_from_slice(&(1_u32 << 20).to_le_bytes());
-        assert!(RecordHeader::parse(record.first_chunk().unwrap()).is_ok());
+        record[34] |= 0x08;
+        assert!(RecordHeader::parse(&record).is_ok());
         assert!(!passes(&format, &record, 256, 3));
     }
 
@@ -143,6 +214,6 @@ mod tests {
     #[should_panic(expected = "only who holds the pool's secret")]
     fn a_client_cannot_make_a_stamp() {
         let format = LogFormat { secret: None, ..format(4096, 2) };
-        Stamp { sequence: 1, previous: 0, durable: 4 }.words(&format, 256, 1, 0, 64);
+        STAMP.words(&format, 256, 1, 0, 64);
     }
 }

@@ -17,6 +17,7 @@ use stonecast_base::{Span, mutant};
 use stonecast_media::Region;
 
 use crate::format::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
+use crate::record::GENERATION_MAX;
 use crate::seal::{Heritage, Seal};
 use crate::segment::{self, HeaderFound};
 use crate::stamp::{self, may_be_stamped};
@@ -66,13 +67,19 @@ impl SegmentState {
         }
     }
 
-    /// Begins to free the segment: seals its next generation, with nothing in it, in the slot that does not hold the newest
+    /// Whether there is another generation for the segment when this one is over.
+    pub fn may_be_used_again(&self) -> bool {
+        self.generation < GENERATION_MAX
+    }
+
+    /// Begins to free the segment, which [may be used again](Self::may_be_used_again): seals its next generation, with nothing in it, in the slot that does not hold the newest
     /// seal of this one. Returns the state of the next generation and what the caller must persist before
     /// [`SegmentState::write_header`] of that; only when that is persisted, too, may anybody write to the segment.
     ///
     /// A crash leaves the segment in one generation or the other: the seal of the next one is none in this one.
     pub fn begin_reuse(&self, region: &dyn Region, format: &LogFormat, heritage: Heritage) -> (Self, Span) {
-        let generation = self.generation.checked_add(1).expect("2^32 uses of a segment outlast every medium");
+        assert!(self.may_be_used_again(), "the last generation of a segment is not freed");
+        let generation = self.generation + 1;
         let generation = if mutant!(GenerationKept) { self.generation } else { generation };
         let seal_serial = 1 + self.seal_serial % 2;
         let next = Self { seal_serial, heritage, ..Self::fresh(self.number, generation) };

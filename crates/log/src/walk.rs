@@ -19,7 +19,7 @@ use stonecast_base::{Corruption, mutant};
 use stonecast_media::Region;
 
 use crate::format::{LogFormat, UNIT_SIZE};
-use crate::record::{RECORD_HEADER_SIZE, Record, RecordFault, RecordHeader, check_tag, untagged};
+use crate::record::{RECORD_START_SIZE, Record, RecordFault, RecordHeader, check_tag, untagged};
 use crate::stamp::{Stamp, may_be_stamped};
 
 /// Bytes copied at once: small enough for the second-level cache, large enough that the call does not count.
@@ -116,14 +116,14 @@ fn walk_until(source: Source<'_>, from: u32, until: u32, sink: &mut dyn Sink) ->
     let mut walked = Walked::default();
     let mut window = Vec::new();
     let mut unit = from;
-    let mut size = RECORD_HEADER_SIZE;
+    let mut size = RECORD_START_SIZE;
     while unit < until {
         // The window starts at the unit that is looked at and holds at least what is needed to judge it.
         let rest = (units - unit) as usize * UNIT_SIZE as usize;
         let wanted = (until - unit) as usize * UNIT_SIZE as usize;
         window.resize(size.max(WINDOW_SIZE.min(wanted)).min(rest), 0);
         region.read(format.position(number, unit), &mut window);
-        size = RECORD_HEADER_SIZE;
+        size = RECORD_START_SIZE;
         let mut batch: Vec<Found<'_>> = Vec::with_capacity(BATCH);
         let mut bytes = &window[..];
         while !bytes.is_empty() {
@@ -171,7 +171,7 @@ fn rest_of_segment(units: u32, unit: u32) -> u64 {
 /// segment.
 #[inline]
 fn look<'a>(source: &Source<'_>, position: u64, rest: u64, bytes: &'a [u8]) -> Result<Record<'a>, Look> {
-    let line = bytes.first_chunk::<RECORD_HEADER_SIZE>().expect("a window has whole units");
+    let line = bytes.first_chunk::<RECORD_START_SIZE>().expect("a window has whole units");
     if !may_be_stamped(line) {
         return Err(Look::Nothing);
     }
@@ -187,5 +187,5 @@ fn look<'a>(source: &Source<'_>, position: u64, rest: u64, bytes: &'a [u8]) -> R
     if mutant!(TornTailAccepted) {
         return untagged(header, bytes).map_err(|fault| Look::Torn(header, fault));
     }
-    check_tag(source.format, position, header, bytes).map_err(|fault| Look::Torn(header, fault))
+    check_tag(source.format, position, header.epoch(), header, bytes).map_err(|fault| Look::Torn(header, fault))
 }

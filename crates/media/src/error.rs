@@ -85,6 +85,19 @@ pub enum MediaError {
         /// The newest that this program knows.
         supported: u32,
     },
+    /// The pool was written by a format that this version does not read any more.
+    #[error(
+        "pool {path} has format version {found}, this program reads {supported}; export it with the stonecast that wrote it, and \
+         import it into a new pool"
+    )]
+    OutdatedVersion {
+        /// The pool.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The one that this program reads.
+        supported: u32,
+    },
     /// The pool uses incompatible features that this version does not know.
     #[error(
         "pool {path} needs features that this program does not have (incompatible feature bits {unknown:#x}); use a newer stonecast"

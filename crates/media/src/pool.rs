@@ -250,9 +250,12 @@ fn find_header(backing: &dyn Backing) -> Result<Found, MediaError> {
         (first, second) => (first.unwrap_or_else(|| no_bytes(backing, 0)), second.unwrap_or_else(|| no_bytes(backing, 1))),
     };
     match (first, second) {
-        (Err(NoHeader::Newer { version }), _) | (_, Err(NoHeader::Newer { version })) => {
-            let supported = layout::VERSION;
-            Err(MediaError::UnsupportedVersion { path: backing.place(), found: version, supported })
+        (Err(NoHeader::OtherVersion { version }), _) | (_, Err(NoHeader::OtherVersion { version })) => {
+            let (path, found, supported) = (backing.place(), version, layout::VERSION);
+            Err(match found < supported {
+                true => MediaError::OutdatedVersion { path, found, supported },
+                false => MediaError::UnsupportedVersion { path, found, supported },
+            })
         }
         (Ok(first), Ok(second)) if second.generation() > first.generation() => {
             Ok(Found { header: second, stale_first: COPIES, damage: None })

@@ -4,7 +4,7 @@ use stonecast_base::Nanoseconds;
 pub use stonecast_log::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 
 /// Version of the messages between client and server. A peer of another version is refused.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// Operations of one client that wait for an answer. Each needs a receive buffer at the client for its answer, so that
 /// the server never finds none.

@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use stonecast_base::mutant;
-use stonecast_log::{Found, Kind, LogFormat, RECORD_HEADER_SIZE, RecordHeader, Visitor};
+use stonecast_log::{Found, Kind, LogFormat, RECORD_START_SIZE, RecordHeader, Visitor};
 use stonecast_media::{Backing, MediaError, Region};
 
 use crate::checkpoint::Checkpoint;
@@ -63,11 +63,11 @@ pub(crate) struct Resident {
 
 /// Reads header and key at `position` and compares the key. `None` where no record header is. `scratch` is reused.
 pub(crate) fn resident(log: &dyn Region, position: u64, key: &[u8], scratch: &mut Vec<u8>) -> Option<Resident> {
-    let size = (RECORD_HEADER_SIZE + key.len()).min(usize::try_from(log.size() - position).unwrap_or(usize::MAX));
+    let size = (RECORD_START_SIZE + key.len()).min(usize::try_from(log.size() - position).unwrap_or(usize::MAX));
     scratch.resize(size, 0);
     log.read(position, scratch);
-    let header = RecordHeader::parse(scratch.get(..RECORD_HEADER_SIZE)?.try_into().expect("64 bytes")).ok()?;
-    let same_key = header.key_size() == key.len() && scratch[RECORD_HEADER_SIZE..] == *key;
+    let header = RecordHeader::parse(scratch.first_chunk()?).ok()?;
+    let same_key = header.key_size() == key.len() && scratch[header.key_start()..].starts_with(key);
     Some(Resident { header, same_key })
 }
 
@@ -200,7 +200,7 @@ impl Visitor for Rebuild {
         hashes.iter().for_each(|&hash| self.index.prefetch(hash));
         for (&hash, found) in hashes.iter().zip(batch) {
             for word in self.index.candidates(hash) {
-                self.log.prefetch(word.position(), (RECORD_HEADER_SIZE + found.key.len()) as u64);
+                self.log.prefetch(word.position(), (RECORD_START_SIZE + found.key.len()) as u64);
             }
         }
         let mut scratch = Vec::new();

@@ -173,19 +173,23 @@ impl Damage {
     }
 }
 
-/// Damages the record at `place`: never written, overwritten by the one at `other`, or with a bit of its key changed.
+/// Damages the record at `place`: never written, overwritten by the one at `other`, or with a bit changed behind its stamp.
 fn spoil(survivor: &mut Survivor, image: &Image, place: u64, other: u64, random: &mut Random) {
     match random.random_range(0..3) {
         0 => survivor.write(place, &[0; 64]),
         1 => survivor.write(place, &image.bytes(other, 64)),
         _ => {
-            let mut byte = image.bytes(place + random.random_range(64..72), 1);
+            let place = place + random.random_range(24..48);
+            let mut byte = image.bytes(place, 1);
             byte[0] ^= 1 << random.random_range(0..8);
-            survivor.write(place + 64, &byte);
+            survivor.write(place, &byte);
         }
     }
 }
 
+/// Bytes before the key of a record: the stamp, tag and facts, and up to two words more.
+const HEADER_SIZE_MIN: usize = 40;
+const HEADER_SIZE_MAX: usize = 56;
 /// Damaged pools that are looked at after each closing.
 const ROUNDS: u32 = 6;
 
@@ -220,9 +224,10 @@ impl Image {
         encode(value, crate::values::VALUE_SIZE_MIN, &mut head);
         let needle = [name.as_slice(), &head[..4]].concat();
         self.parts.iter().find_map(|(offset, bytes)| {
-            let starts = (0..bytes.len().saturating_sub(64 + needle.len())).step_by(64);
-            let stamped = |at: usize| bytes[at + 16..at + 24] != [0; 8];
-            let mut found = starts.filter(|&at| bytes[at + 64..].starts_with(&needle) && stamped(at));
+            let starts = (0..bytes.len().saturating_sub(HEADER_SIZE_MAX + needle.len())).step_by(64);
+            let stamped = |at: usize| bytes[at + 8..at + 16] != [0; 8];
+            let says = |at: usize| (HEADER_SIZE_MIN..=HEADER_SIZE_MAX).step_by(8).any(|size| bytes[at + size..].starts_with(&needle));
+            let mut found = starts.filter(|&at| says(at) && stamped(at));
             found.next_back().map(|at| offset + at as u64)
         })
     }

@@ -12,5 +12,5 @@ pub(crate) fn name(number: u32) -> Vec<u8> {
 
 /// Bytes of a record of key `number` with a value of `value_size` bytes.
 pub(crate) fn record_size(number: u32, value_size: usize) -> u64 {
-    (64 + name(number).len() as u64 + value_size as u64).next_multiple_of(64)
+    (56 + name(number).len() as u64 + value_size as u64).next_multiple_of(64)
 }

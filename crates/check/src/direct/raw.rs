@@ -8,7 +8,7 @@ use stonecast_fabric::{
     RemoteAddress, Rkey, Status,
 };
 use stonecast_fabric_sim::Process;
-use stonecast_log::LogFormat;
+use stonecast_log::{LogFormat, STAMP_SIZE};
 
 use crate::direct::client::ADDRESS;
 
@@ -196,10 +196,11 @@ impl Raw {
         })
     }
 
-    /// Writes `record` to `spot` and tells the server, which answers.
+    /// Writes `record`, all behind its stamp, to `spot` and tells the server, which answers.
     pub async fn put(&self, spot: &Spot, record: &[u8]) -> Option<Vec<u8>> {
-        let local = self.local(record);
-        self.ask(Operation::WriteWithImmediate { local, remote: spot.remote, immediate: spot.immediate }).await
+        let local = self.local(&record[STAMP_SIZE..]);
+        let remote = RemoteAddress { address: spot.remote.address + STAMP_SIZE as u64, rkey: spot.remote.rkey };
+        self.ask(Operation::WriteWithImmediate { local, remote, immediate: spot.immediate }).await
     }
 
     /// Ends the connection.

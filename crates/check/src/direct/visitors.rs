@@ -161,7 +161,7 @@ async fn put_a_bad_record(work: &Work, raw: &Raw, random: &mut Random) {
     };
     draft.encode(&raw.format(), spot.position, spot.generation, epoch, &mut record);
     if epoch == raw.epoch() {
-        let at = random.random_range(64 + 17..64 + 17 + 64);
+        let at = random.random_range(40 + 17..40 + 17 + 64);
         record[at] ^= 1 << random.random_range(0..8);
     }
     if raw.put(&spot, &record).await.is_some_and(|answer| answer.first() != Some(&INVALID)) {

@@ -1,9 +1,12 @@
 use super::*;
 use crate::memory::format;
 
+const PLACE: (u32, u32) = (3, 5);
+
 fn encoded(draft: &Draft<'_>) -> Vec<u8> {
     let mut bytes = vec![0xff; 7];
-    draft.encode(&format(4096, 2), 256, 3, 5, &mut bytes);
+    let tag = draft.encode(&format(4096, 2), 256, 3, 5, &mut bytes);
+    assert_eq!(bytes[24..32], tag.to_le_bytes());
     bytes
 }
 
@@ -22,30 +25,70 @@ fn what_was_written_is_read() {
         Draft { kind: Kind::Delete, condition: Condition::Version(u64::MAX), ..draft(b"key", b"") },
     ];
     for draft in drafts {
-        let bytes = encoded(&draft);
-        assert_eq!(bytes.len() as u64, record_size(draft.key.len(), draft.value.len()));
-        let record = check(&format(4096, 2), 256, 3, &bytes).unwrap();
-        assert_eq!((record.key, record.value), (draft.key, draft.value));
-        let header = record.header;
-        assert_eq!((header.kind(), header.condition(), header.token()), (draft.kind, draft.condition, 11));
-        assert_eq!((header.generation(), header.epoch(), header.sequence()), (3, 5, 0));
-        assert_eq!(header.size(), bytes.len() as u64);
+        for token in [0, 11] {
+            let draft = Draft { token, ..draft };
+            let bytes = encoded(&draft);
+            let record = check(&format(4096, 2), 256, PLACE, &bytes).unwrap();
+            assert_eq!((record.key, record.value), (draft.key, draft.value));
+            let header = record.header;
+            assert_eq!((header.kind(), header.condition(), header.token()), (draft.kind, draft.condition, token));
+            assert_eq!((header.generation(), header.moved_at()), (3, None));
+            assert_eq!((header.whole_size(), header.size()), (bytes.len() as u64, record_size(draft.key.len(), draft.value.len())));
+        }
+    }
+}
+
+/// Needs the flags in the facts: what a record does not have takes no bytes.
+#[test]
+fn token_and_moment_take_bytes_only_where_there_are_any() {
+    let size = |token, condition| encoded(&Draft { token, condition, ..draft(b"key", b"value") }).len();
+    assert_eq!(size(0, Condition::None), 40 + 8);
+    assert_eq!(size(0, Condition::Absent), 40 + 8);
+    assert_eq!(size(1, Condition::None), 48 + 8);
+    assert_eq!(size(0, Condition::Version(7)), 48 + 8);
+    assert_eq!(size(1, Condition::Version(7)), 56 + 8);
+}
+
+/// The cleaner counts on it: what is needed of a segment fits into another one. Needs room for a moment in every record.
+#[test]
+fn a_record_that_is_moved_takes_as_many_units_as_before() {
+    let format = format(4096, 2);
+    for size in 0..130 {
+        for (token, condition) in [(0, Condition::None), (9, Condition::None), (9, Condition::Version(1))] {
+            let value = vec![7; size];
+            let bytes = encoded(&Draft { token, condition, ..draft(b"some key", &value) });
+            let found = check(&format, 256, PLACE, &bytes).unwrap();
+            let mut moved = Vec::new();
+            let tag = relocate(&format, found, (512, 4, 6), 77, &mut moved);
+            let there = check(&format, 512, (4, 6), &moved).unwrap();
+            assert_eq!((there.key, there.value, there.header.tag()), (found.key, found.value, tag));
+            assert_eq!((there.header.token(), there.header.moved_at(), there.header.condition()), (token, Some(77), Condition::None));
+            assert_eq!(there.header.size(), found.header.size());
+            assert!(there.header.whole_size() <= there.header.size());
+        }
     }
 }
 
 /// Every bit of the record that is not the server's.
 #[test]
-fn a_record_with_any_bit_changed_fails_unless_the_bit_is_padding_or_stamp() {
+fn a_record_with_any_bit_changed_fails_unless_the_bit_is_of_the_stamp() {
     let format = format(4096, 2);
-    let bytes = encoded(&draft(b"some key", b"a value that is a little longer"));
-    let end = RECORD_HEADER_SIZE + 8 + 31;
-    for bit in 0..bytes.len() * 8 {
-        let mut changed = bytes.clone();
-        changed[bit / 8] ^= 1 << (bit % 8);
-        let free = (8..32).contains(&(bit / 8)) || bit / 8 >= end;
-        match check(&format, 256, 3, &changed) {
-            Ok(record) => assert!(free && record.value == b"a value that is a little longer", "bit {bit}"),
-            Err(_) => assert!(!free, "bit {bit}"),
+    let value = b"a value that is a little longer";
+    let drafts = [
+        draft(b"some key", value),
+        Draft { token: 0, ..draft(b"some key", value) },
+        Draft { condition: Condition::Version(3), ..draft(b"some key", value) },
+        Draft { condition: Condition::Absent, ..draft(b"k", b"") },
+    ];
+    for draft in drafts {
+        let bytes = encoded(&draft);
+        for bit in 0..bytes.len() * 8 {
+            let mut changed = bytes.clone();
+            changed[bit / 8] ^= 1 << (bit % 8);
+            match check(&format, 256, PLACE, &changed) {
+                Ok(record) => assert!(bit / 8 < STAMP_SIZE && record.value == draft.value, "bit {bit}"),
+                Err(_) => assert!(bit / 8 >= STAMP_SIZE, "bit {bit}"),
+            }
         }
     }
 }
@@ -53,47 +96,66 @@ fn a_record_with_any_bit_changed_fails_unless_the_bit_is_padding_or_stamp() {
 #[test]
 fn a_record_at_another_place_or_of_another_generation_fails() {
     let format = format(4096, 2);
-    let bytes = encoded(&draft(b"key", b"value"));
-    assert!(matches!(check(&format, 320, 3, &bytes), Err(RecordFault::Tag { .. })));
-    assert_eq!(check(&format, 256, 4, &bytes), Err(RecordFault::Generation { found: 3, expected: 4 }));
+    let mut bytes = encoded(&draft(b"key", b"value"));
+    assert!(matches!(check(&format, 320, PLACE, &bytes), Err(RecordFault::Tag { .. })));
+    assert_eq!(check(&format, 256, (4, 5), &bytes), Err(RecordFault::Generation { found: 3, expected: 4 }));
     assert_eq!(check_read(&format, 256, 4, &bytes), Err(RecordFault::Generation { found: 3, expected: 4 }));
+    bytes[22] = 5;
     assert!(check_read(&format, 256, 3, &bytes).is_ok());
     let mut later = Vec::new();
     draft(b"key", b"value").encode(&format, 256, 1024 + 3, 5, &mut later);
+    later[22] = 5;
     assert!(check_read(&format, 256, 3, &later).is_ok(), "a reader knows the low bits alone");
+}
+
+/// Needs the epoch in the seed: what a client of an earlier run left is not taken for a record of this one, and a stamp of one
+/// run is not read with a record of another.
+#[test]
+fn a_record_of_another_run_fails() {
+    let format = format(4096, 2);
+    let mut bytes = encoded(&draft(b"key", b"value"));
+    for epoch in [0, 4, 6, 5 + (1 << 15)] {
+        assert!(matches!(check(&format, 256, (3, epoch), &bytes), Err(RecordFault::Tag { .. })));
+        bytes[22..24].copy_from_slice(&(epoch as u16).to_le_bytes());
+        assert!(matches!(check_read(&format, 256, 3, &bytes), Err(RecordFault::Tag { .. })));
+    }
 }
 
 #[test]
 fn a_record_of_which_the_end_is_not_there_says_how_long_it_is() {
     let format = format(4096, 2);
-    let bytes = encoded(&draft(b"key", &[9; 100]));
-    for size in 0..RECORD_HEADER_SIZE {
-        assert_eq!(check(&format, 256, 3, &bytes[..size]), Err(RecordFault::TooShort { size: size as u64, needed: 64 }));
+    for (bytes, whole) in [(encoded(&draft(b"key", &[9; 100])), 151), (encoded(&Draft { token: 0, ..draft(b"k", b"") }), 41)] {
+        for size in 0..41 {
+            let fault = check(&format, 256, PLACE, &bytes[..size]);
+            assert!(size >= whole || fault == Err(RecordFault::TooShort { size: size as u64, needed: 41 }), "{size}");
+        }
+        for size in 48..whole {
+            let fault = check(&format, 256, PLACE, &bytes[..size]);
+            assert_eq!(fault, Err(RecordFault::TooShort { size: size as u64, needed: whole as u64 }));
+        }
+        assert_eq!(bytes.len(), whole);
+        assert!(check(&format, 256, PLACE, &bytes).is_ok());
     }
-    for size in RECORD_HEADER_SIZE..RECORD_HEADER_SIZE + 103 {
-        assert_eq!(check(&format, 256, 3, &bytes[..size]), Err(RecordFault::TooShort { size: size as u64, needed: 192 }));
-    }
-    assert!(check(&format, 256, 3, &bytes[..RECORD_HEADER_SIZE + 103]).is_ok(), "padding is not needed");
 }
 
 #[test]
 fn impossible_lengths_and_codes_are_named() {
-    let bytes = encoded(&Draft { kind: Kind::Delete, ..draft(b"key", b"") });
-    let changed = |at: usize, with: &[u8]| {
-        let mut header: [u8; RECORD_HEADER_SIZE] = *bytes.first_chunk().unwrap();
-        header[at..at + with.len()].copy_from_slice(with);
-        RecordHeader::parse(&header).unwrap_err()
+    let bytes = encoded(&draft(b"key", &[1; 30]));
+    let changed = |facts: u64, token: u64| {
+        let mut header: [u8; RECORD_START_SIZE] = *bytes.first_chunk().unwrap();
+        header[32..40].copy_from_slice(&facts.to_le_bytes());
+        header[40..48].copy_from_slice(&token.to_le_bytes());
+        RecordHeader::parse(&header)
     };
-    assert_eq!(changed(54, &[0]), RecordFault::Kind(0));
-    assert_eq!(changed(54, &[5]), RecordFault::Kind(5));
-    assert_eq!(changed(54, &[4, 1]), RecordFault::Condition(1), "what was moved has no condition");
-    assert_eq!(changed(55, &[3]), RecordFault::Condition(3));
-    assert_eq!(changed(56, &[1]), RecordFault::Expected(1));
-    assert_eq!(changed(52, &[0, 0]), RecordFault::KeySize(0));
-    assert_eq!(changed(52, &[1, 4]), RecordFault::KeySize(1025));
-    assert_eq!(changed(48, &[1]), RecordFault::ValueSize { found: 1, limit: 0 });
-    let put = changed(48, &[1, 0, 16, 0, 3, 0, 1]);
-    assert_eq!(put, RecordFault::ValueSize { found: (1 << 20) + 1, limit: 1 << 20 });
+    assert_eq!(RecordHeader::parse(&[0; 64]).unwrap_err(), RecordFault::Kind, "zeros are no record");
+    assert_eq!(changed(u64::MAX << 21, 1).unwrap_err(), RecordFault::Kind);
+    assert_eq!(changed(HAS_TOKEN | DELETE, 0).unwrap_err(), RecordFault::Token);
+    assert!(changed(HAS_TOKEN | DELETE, 1).is_ok());
+    let longest = PUT_FROM + VALUE_SIZE_MAX as u64;
+    assert!(changed(longest, 0).is_ok());
+    for what in [longest + 1, WHAT_MASK] {
+        assert_eq!(changed(what, 0).unwrap_err(), RecordFault::ValueSize((what - 2) as u32));
+    }
 }
 
 #[test]

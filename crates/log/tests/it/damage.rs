@@ -5,7 +5,7 @@ use stonecast_log::{Finding, ScanPolicy, SegmentState, Stamp, walk_segment};
 use stonecast_media::Region as _;
 
 use crate::memory::Memory;
-use crate::server::{Collect, Entry, SEGMENT, SEGMENT_SIZE, Server, log, pool, position, scan, scan_with};
+use crate::server::{Collect, Entry, SEGMENT, SEGMENT_SIZE, Server, log, pool, position, scan, scan_with, stamp_placed};
 
 /// A segment with a past: two seals, a hole that recovery accepted, remains of a client, several batches.
 fn segment_with_a_past(memory: &Memory) -> (Server<'_>, Vec<Entry>) {
@@ -102,10 +102,9 @@ proptest! {
         let memory = log();
         let server = Server::first_use(&memory, 1);
         for (unit, sequence, previous, durable) in stamps {
-            let bytes = server.place(unit, b"key", &[9; 90]);
-            let tag = u64::from_le_bytes(*bytes.first_chunk().expect("a record starts with its tag"));
-            let stamp = Stamp { sequence: sequence.max(1), previous, durable };
-            stamp.write(&memory, &pool(), position(unit), 1, tag, bytes.len() as u64);
+            server.place(unit, b"key", &[9; 90]);
+            let stamp = Stamp { sequence: sequence.max(1), previous, durable, epoch: 1 };
+            stamp_placed(&memory, &pool(), unit, stamp);
         }
         for (end, count, xor, seal_serial) in seals {
             let mut state = SegmentState { end, durable: end, count, xor, seal_serial, ..SegmentState::fresh(SEGMENT, 1) };

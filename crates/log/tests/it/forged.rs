@@ -1,19 +1,19 @@
 //! Records that a client forged: everything right but the stamp.
 
-use stonecast_log::{KEY_SIZE_MAX, LogFormat, RECORD_HEADER_SIZE, Secret, Stamp, UNIT_SIZE};
+use stonecast_log::{KEY_SIZE_MAX, LogFormat, RECORD_START_SIZE, Secret, Stamp, UNIT_SIZE, record_size};
 use stonecast_media::Region as _;
 
 use crate::memory::Memory;
-use crate::server::{Server, log, pool, position, scan, used};
+use crate::server::{KEY_START, Server, log, pool, position, scan, stamp_placed, used};
 
 /// A record for `unit`, stamped under a secret that the client made up.
 fn forged(server: &Server<'_>, unit: u32, value: &[u8]) -> Vec<u8> {
     let format = LogFormat { secret: Some(Secret::new([0, 0])), ..pool() };
     let scratch = log();
     let copy = Server::first_use(&scratch, server.epoch);
-    let mut bytes = copy.place(unit, b"forged", value);
-    let tag = u64::from_le_bytes(*bytes.first_chunk().unwrap());
-    Stamp { sequence: 99, previous: 0, durable: 4 }.write(&scratch, &format, position(unit), 1, tag, bytes.len() as u64);
+    copy.place(unit, b"forged", value);
+    stamp_placed(&scratch, &format, unit, Stamp { sequence: 99, previous: 0, durable: 4, epoch: server.epoch });
+    let mut bytes = vec![0; record_size(b"forged".len(), value.len()) as usize];
     scratch.read(position(unit), &mut bytes);
     bytes
 }
@@ -27,12 +27,12 @@ fn records_inside_a_value_are_never_found() {
         let first = server.put_durably(b"a", b"");
         // The value fills its record to the last byte, and each of its lines is a forged record for its own place.
         let unit = server.state.end;
-        let key = [b'k'; RECORD_HEADER_SIZE];
+        let key = [b'k'; 2 * RECORD_START_SIZE - KEY_START as usize];
         let value: Vec<u8> = (unit + 2..unit + 34).flat_map(|inside| forged(&server, inside, b"")[..64].to_vec()).collect();
         let entry = server.put(&key, &value);
         let mut expected = vec![first];
         if torn {
-            memory.flip(position(unit) + RECORD_HEADER_SIZE as u64, 0);
+            memory.flip(position(unit) + KEY_START, 0);
         } else {
             expected.push(entry);
         }
@@ -49,8 +49,9 @@ fn headers_that_claim_giant_records_are_not_believed() {
     let last = pool().segment_units();
     for unit in server.state.end..last - 20 {
         let mut line = forged(&server, unit, b"")[..64].to_vec();
-        let rest = (u64::from(last - unit) * UNIT_SIZE) as u32 - RECORD_HEADER_SIZE as u32 - 6;
-        line[48..52].copy_from_slice(&rest.to_le_bytes());
+        // The facts: a put of so many bytes and 2, a key of 6 bytes, generation 1.
+        let rest = u64::from(last - unit) * UNIT_SIZE - 56 - 6;
+        line[32..40].copy_from_slice(&((rest + 2) | 5 << 21 | 1 << 34).to_le_bytes());
         memory.write(position(unit), &line);
     }
     let above = server.put_above(200, b"b", b"");
@@ -62,7 +63,7 @@ fn headers_that_claim_giant_records_are_not_believed() {
 #[test]
 fn a_published_record_that_its_client_rewrote_is_missed() {
     let write = |memory: &Memory, unit: u32, offset: u64, word: u64| memory.store(position(unit) + offset, word);
-    for (offset, word) in [(0, 1), (32, 1), (40, 1), (48, 0x0100_0003_000f_ffff), (56, 1), (64, 1)] {
+    for (offset, word) in [(0, 9), (8, 1), (16, 1), (24, 1), (32, 1), (32, 2 << 21 | 1 << 34 | 0xf_ffff), (40, 1), (64, 1)] {
         let memory = log();
         let mut server = Server::first_use(&memory, 1);
         let rewritten = server.put_durably(b"key", &[1; KEY_SIZE_MAX]);

@@ -127,10 +127,10 @@ fn a_header_lost_in_a_segment_of_two_generations_is_corruption() {
 #[test]
 fn a_segment_with_remains_and_no_header_is_cleared_before_it_is_used() {
     let memory = log();
-    memory.write(position(20) + 16, &77_u64.to_le_bytes());
+    memory.write(position(20) + 8, &77_u64.to_le_bytes());
     let (server, found) = Server::recover(&memory, 2).unwrap();
     assert_eq!((found.len(), server.state.end, server.state.generation), (0, 4, 1));
-    assert_eq!(memory.load(position(20) + 16), 0);
+    assert_eq!(memory.load(position(20) + 8), 0);
     assert_eq!(used(scan(&memory).unwrap().0).1.records, 0);
 }
 

@@ -55,13 +55,13 @@ fn an_inspection_tells_every_fault_where_recovery_stops_at_the_first() {
         [
             "seal 1 of 2",
             "torn at unit 4",
-            "hole of 2 units",
+            "hole of 1 units",
             "record 2",
             "fault: sealed records at unit 4",
             "record 3",
-            "torn at unit 10",
-            "fault: record at unit 10",
-            "hole of 2 units",
+            "torn at unit 7",
+            "fault: record at unit 7",
+            "hole of 1 units",
             "record 5",
         ]
     );
@@ -77,6 +77,6 @@ fn an_inspection_of_a_torn_tail_finds_no_fault() {
     let torn = server.put(b"b", b"");
     damage_body(&memory, torn.unit);
     let (lines, verdict) = told(&memory);
-    assert_eq!(lines, ["record 1", "torn at unit 6"]);
-    assert_eq!(used(verdict).1.torn_tail, Some(position(6)));
+    assert_eq!(lines, ["record 1", "torn at unit 5"]);
+    assert_eq!(used(verdict).1.torn_tail, Some(position(5)));
 }

@@ -90,9 +90,16 @@ impl Region for Memory {
     }
 
     fn write(&self, offset: u64, from: &[u8]) {
-        assert!(offset.is_multiple_of(8) && from.len().is_multiple_of(8), "the log is written in whole words");
-        for (index, bytes) in from.as_chunks::<8>().0.iter().enumerate() {
-            self.set(offset as usize / 8 + index, u64::from_le_bytes(*bytes));
+        assert!(offset.is_multiple_of(8), "what is written starts with a word");
+        let start = offset as usize / 8;
+        let (whole, tail) = from.as_chunks::<8>();
+        for (index, bytes) in whole.iter().enumerate() {
+            self.set(start + index, u64::from_le_bytes(*bytes));
+        }
+        if !tail.is_empty() {
+            let mut last = self.words[start + whole.len()].get().to_le_bytes();
+            last[..tail.len()].copy_from_slice(tail);
+            self.set(start + whole.len(), u64::from_le_bytes(last));
         }
     }
 

@@ -2,8 +2,8 @@
 
 use stonecast_base::Span;
 use stonecast_log::{
-    Condition, Draft, Found, Heritage, Kind, RecordHeader, SegmentState, SegmentVerdict, Stamp, UNIT_SIZE, check, check_read,
-    relocate, walk_some,
+    Condition, Draft, Found, Heritage, Kind, RecordHeader, STAMP_SIZE, SegmentState, SegmentVerdict, Stamp, UNIT_SIZE, check,
+    check_read, record_size, relocate, walk_some,
 };
 use stonecast_media::Region as _;
 
@@ -14,16 +14,17 @@ fn move_in(server: &mut Server<'_>, from: &Found<'_>, next_sequence: u64) -> Ent
     let unit = server.state.end;
     let mut bytes = Vec::new();
     let record = stonecast_log::Record { header: from.header, key: from.key, value: from.value };
-    relocate(&server.format, record, (position(unit), server.state.generation, server.epoch), next_sequence, &mut bytes);
-    server.memory.write(position(unit), &bytes);
-    let (tag, size) = (u64::from_le_bytes(*bytes.first_chunk().unwrap()), bytes.len() as u64);
+    let place = (position(unit), server.state.generation, server.epoch);
+    let tag = relocate(&server.format, record, place, next_sequence, &mut bytes);
+    server.memory.write(position(unit) + STAMP_SIZE as u64, &bytes[STAMP_SIZE..]);
+    let size = from.header.size();
     let sequence = from.header.sequence();
-    let stamp = Stamp { sequence, previous: server.state.last, durable: server.state.durable };
+    let stamp = Stamp { sequence, previous: server.state.last, durable: server.state.durable, epoch: server.epoch };
     let commit_tag = stamp.write(server.memory, &server.format, position(unit), server.state.generation, tag, size);
     server.state.note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
     server.memory.persist(&[Span::new(position(unit), size)]);
     server.state.note_durable();
-    Entry { unit, sequence, epoch: server.epoch, key: from.key.to_vec(), value: from.value.to_vec() }
+    Entry { unit, sequence, epoch: server.epoch as u16, key: from.key.to_vec(), value: from.value.to_vec() }
 }
 
 /// A header as of a record that the server stamped as `sequence`.
@@ -31,10 +32,10 @@ fn stamped(sequence: u64, kind: Kind, token: u64) -> RecordHeader {
     let memory = log();
     let draft = Draft { kind, condition: Condition::Absent, token, key: b"key", value: b"" };
     let mut bytes = Vec::new();
-    draft.encode(&pool(), position(4), 1, 1, &mut bytes);
+    let tag = draft.encode(&pool(), position(4), 1, 1, &mut bytes);
     memory.write(position(4), &bytes);
-    let tag = u64::from_le_bytes(*bytes.first_chunk().unwrap());
-    Stamp { sequence, previous: 0, durable: 4 }.write(&memory, &pool(), position(4), 1, tag, bytes.len() as u64);
+    let size = record_size(draft.key.len(), 0);
+    Stamp { sequence, previous: 0, durable: 4, epoch: 1 }.write(&memory, &pool(), position(4), 1, tag, size);
     let mut line = [0; 64];
     memory.read(position(4), &mut line);
     RecordHeader::parse(&line).unwrap()
@@ -47,9 +48,9 @@ fn a_moved_record_keeps_what_it_says_and_forgets_its_condition() {
         let mut bytes = Vec::new();
         let record = stonecast_log::Record { header, key: b"key", value: b"" };
         relocate(&pool(), record, (position(9), 3, 2), 20, &mut bytes);
-        let moved = check(&pool(), position(9), 3, &bytes).unwrap();
+        let moved = check(&pool(), position(9), (3, 2), &bytes).unwrap();
         assert_eq!((moved.key, moved.value, moved.header.kind(), moved.header.token()), (&b"key"[..], &b""[..], kind, 55));
-        assert_eq!((moved.header.condition(), moved.header.epoch()), (Condition::None, 2));
+        assert_eq!(moved.header.condition(), Condition::None);
         assert_eq!((moved.header.moved_at(), moved.header.written_at()), (Some(20), 20));
         assert_eq!(header.moved_at(), None);
         assert_eq!(header.written_at(), 7);
@@ -129,7 +130,7 @@ fn a_record_of_the_generation_before_is_none() {
     memory.read(position(old.unit), &mut bytes);
     assert!(check_read(&pool(), position(old.unit), 1, &bytes).is_ok(), "its bytes are still there");
     assert!(check_read(&pool(), position(old.unit), 2, &bytes).is_err());
-    assert!(check(&pool(), position(old.unit), 2, &bytes).is_err());
+    assert!(check(&pool(), position(old.unit), (2, 1), &bytes).is_err());
 }
 
 #[test]

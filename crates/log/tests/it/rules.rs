@@ -3,7 +3,7 @@
 use stonecast_log::{Found, LogFormat, ScanPolicy, SegmentState, Stamp, VALUE_SIZE_MAX, Visitor, scan_segment};
 
 use crate::memory::Memory;
-use crate::server::{Entry, SEGMENT, Server, damage_body, erase, log, pool, position, scan, scan_with, used};
+use crate::server::{Entry, SEGMENT, Server, damage_body, erase, log, pool, position, scan, scan_with, stamp_placed, used};
 
 /// Three durable batches: one record, two records, one record.
 fn three_batches(memory: &Memory) -> (Server<'_>, Vec<Entry>) {
@@ -213,9 +213,8 @@ fn records_and_seals_of_an_earlier_generation_do_not_count() {
 /// The server breaks its own rules: it stamps with links that are not those of the segment's state.
 fn stamp_against_the_rules(server: &mut Server<'_>, stamp: Stamp) -> u32 {
     let unit = server.state.end;
-    let bytes = server.place(unit, b"odd", b"");
-    let tag = u64::from_le_bytes(*bytes.first_chunk().unwrap());
-    stamp.write(server.memory, &pool(), position(unit), 1, tag, bytes.len() as u64);
+    server.place(unit, b"odd", b"");
+    stamp_placed(server.memory, &pool(), unit, stamp);
     unit
 }
 
@@ -223,22 +222,22 @@ fn stamp_against_the_rules(server: &mut Server<'_>, stamp: Stamp) -> u32 {
 /// the one of sequences.
 #[test]
 fn links_that_no_server_makes_are_corruption() {
-    // After three batches the last record is at unit 12, and 12 is durable; the next free unit is 14.
-    let right = Stamp { sequence: 5, previous: 12, durable: 14 };
+    // After three batches the last record is at unit 11, and all below 12 is durable; the next free unit is 12.
+    let right = Stamp { sequence: 5, previous: 11, durable: 12, epoch: 1 };
     let wrong = [
         ("record link", Stamp { previous: 0, ..right }),
         ("record link", Stamp { previous: 0, durable: 4, ..right }),
-        ("record link", Stamp { previous: 9, durable: 12, ..right }),
-        ("record link", Stamp { previous: 13, durable: 12, ..right }),
-        ("record link", Stamp { previous: 14, durable: 12, ..right }),
-        ("record link", Stamp { previous: 99, durable: 12, ..right }),
-        ("record link", Stamp { durable: 15, ..right }),
-        ("record link", Stamp { durable: 9, ..right }),
+        ("record link", Stamp { previous: 8, durable: 11, ..right }),
+        ("record link", Stamp { previous: 10, durable: 11, ..right }),
+        ("record link", Stamp { previous: 12, durable: 11, ..right }),
+        ("record link", Stamp { previous: 99, durable: 11, ..right }),
+        ("record link", Stamp { durable: 13, ..right }),
+        ("record link", Stamp { durable: 8, ..right }),
         ("record sequence", Stamp { sequence: 4, ..right }),
     ];
     let memory = log();
     let (mut server, _) = three_batches(&memory);
-    assert_eq!((server.state.last, server.state.durable), (12, 14));
+    assert_eq!((server.state.last, server.state.durable), (11, 12));
     stamp_against_the_rules(&mut server, right);
     assert_eq!(scan(&memory).unwrap().1.len(), 5);
     for (what, stamp) in wrong {
@@ -257,9 +256,8 @@ fn a_stamped_header_whose_record_does_not_fit_the_segment_is_no_record() {
     let mut server = Server::first_use(&memory, 1);
     let entry = server.put_durably(b"a", b"");
     let unit = pool().segment_units() - 1;
-    let bytes = server.place(unit, b"b", &[1; 100]);
-    let tag = u64::from_le_bytes(*bytes.first_chunk().unwrap());
-    Stamp { sequence: 2, previous: 4, durable: 4 }.write(&memory, &pool(), position(unit), 1, tag, bytes.len() as u64);
+    server.place(unit, b"b", &[1; 100]);
+    stamp_placed(&memory, &pool(), unit, Stamp { sequence: 2, previous: 4, durable: 4, epoch: 1 });
     assert_eq!(scan(&memory).unwrap().1, [entry]);
 }
 
@@ -297,7 +295,7 @@ fn a_record_as_long_as_the_rest_of_the_segment_is_found() {
     let mut server = Server::first_use(&memory, 1);
     let first = server.put_durably(b"a", b"");
     let room = server.room() as usize * 64;
-    let last = server.put_durably(b"b", &vec![5; room - 65]);
+    let last = server.put_durably(b"b", &vec![5; room - 57]);
     assert_eq!(server.room(), 0);
     assert_eq!(scan(&memory).unwrap().1, [first, last]);
 }

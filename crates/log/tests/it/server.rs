@@ -2,8 +2,8 @@
 
 use stonecast_base::{Corruption, Span};
 use stonecast_log::{
-    Condition, Draft, Found, Kind, LogFormat, RECORD_HEADER_SIZE, RecordHeader, ScanPolicy, SegmentReport, SegmentState,
-    SegmentVerdict, Stamp, UNIT_SIZE, Visitor, check, scan_segment,
+    Condition, Draft, Found, Heritage, Kind, LogFormat, RECORD_START_SIZE, RecordHeader, ScanPolicy, SegmentReport, SegmentState,
+    STAMP_SIZE, SegmentVerdict, Stamp, UNIT_SIZE, Visitor, check, scan_segment,
 };
 use stonecast_media::Region as _;
 
@@ -19,7 +19,7 @@ pub const SEGMENT: u32 = 1;
 pub struct Entry {
     pub unit: u32,
     pub sequence: u64,
-    pub epoch: u32,
+    pub epoch: u16,
     pub key: Vec<u8>,
     pub value: Vec<u8>,
 }
@@ -76,6 +76,9 @@ pub fn position(unit: u32) -> u64 {
     pool().position(SEGMENT, unit)
 }
 
+/// Bytes before the key of a record without token and condition.
+pub const KEY_START: u64 = 40;
+
 pub struct Server<'m> {
     pub memory: &'m Memory,
     pub format: LogFormat,
@@ -106,10 +109,17 @@ impl<'m> Server<'m> {
         };
         memory.persist(state.unsealed(&pool()).as_slice());
         memory.persist(&state.settle(memory, &pool()));
-        Ok((
-            Self { memory, format: pool(), state, epoch, next_sequence: report.sequence_max + 1, unpersisted: Vec::new() },
-            found,
-        ))
+        let next_sequence = report.sequence_max.max(state.heritage.sequence_floor) + 1;
+        Ok((Self { memory, format: pool(), state, epoch, next_sequence, unpersisted: Vec::new() }, found))
+    }
+
+    /// Frees the segment, whatever is in it, and goes on in its next generation. All that was stamped is durable.
+    pub fn free(&mut self) {
+        let heritage = Heritage { tokens_lost: 0, sequence_floor: self.next_sequence - 1 };
+        let (next, seal) = self.state.begin_reuse(self.memory, &self.format, heritage);
+        self.memory.persist(&[seal]);
+        self.memory.persist(&[next.write_header(self.memory, &self.format)]);
+        self.state = next;
     }
 
     pub fn room(&self) -> u32 {
@@ -125,7 +135,7 @@ impl<'m> Server<'m> {
         let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key, value };
         let mut bytes = Vec::new();
         draft.encode(&self.format, self.position(unit), self.state.generation, self.epoch, &mut bytes);
-        self.memory.write(self.position(unit), &bytes);
+        self.memory.write(self.position(unit) + STAMP_SIZE as u64, &bytes[STAMP_SIZE..]);
         bytes
     }
 
@@ -133,15 +143,16 @@ impl<'m> Server<'m> {
     pub fn put_above(&mut self, skip: u32, key: &[u8], value: &[u8]) -> Entry {
         let unit = self.state.end + skip;
         let bytes = self.place(unit, key, value);
-        let record = check(&self.format, self.position(unit), self.state.generation, &bytes).expect("it was just encoded");
+        let of = (self.state.generation, self.epoch);
+        let record = check(&self.format, self.position(unit), of, &bytes).expect("it was just encoded");
         let (tag, size) = (record.header.tag(), record.header.size());
         let sequence = self.next_sequence;
-        let stamp = Stamp { sequence, previous: self.state.last, durable: self.state.durable };
+        let stamp = Stamp { sequence, previous: self.state.last, durable: self.state.durable, epoch: self.epoch };
         let commit_tag = stamp.write(self.memory, &self.format, self.position(unit), self.state.generation, tag, size);
         self.state.note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
-        self.unpersisted.push(Span::new(self.position(unit), size));
+        self.unpersisted.push(Span::new(self.position(unit), record.header.whole_size()));
         self.next_sequence += 1;
-        Entry { unit, sequence, epoch: self.epoch, key: key.to_vec(), value: value.to_vec() }
+        Entry { unit, sequence, epoch: self.epoch as u16, key: key.to_vec(), value: value.to_vec() }
     }
 
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Entry {
@@ -170,14 +181,22 @@ impl<'m> Server<'m> {
     }
 }
 
+/// Stamps what a client placed at `unit`, whatever the state of the segment is.
+pub fn stamp_placed(memory: &Memory, format: &LogFormat, unit: u32, stamp: Stamp) {
+    let mut line = [0; RECORD_START_SIZE];
+    memory.read(position(unit), &mut line);
+    let header = RecordHeader::parse(&line).expect("a record was placed");
+    stamp.write(memory, format, position(unit), 1, header.tag(), header.size());
+}
+
 /// Damages the record at `unit` so that its tag fails; its stamp stays.
 pub fn damage_body(memory: &Memory, unit: u32) {
-    memory.flip(position(unit) + RECORD_HEADER_SIZE as u64, 3);
+    memory.flip(position(unit) + KEY_START, 3);
 }
 
 /// Takes the record at `unit` away, as a power cut does when none of its bytes were written.
 pub fn erase(memory: &Memory, entry: &Entry) {
-    let mut line = [0; RECORD_HEADER_SIZE];
+    let mut line = [0; RECORD_START_SIZE];
     memory.read(position(entry.unit), &mut line);
     let size = RecordHeader::parse(&line).expect("a record is there").size();
     memory.write(position(entry.unit), &vec![0; size as usize]);

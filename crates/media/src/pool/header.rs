@@ -16,8 +16,8 @@ use crate::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffer
 pub(super) enum NoHeader {
     /// They are not what was written.
     Damaged(Corruption),
-    /// They are whole, and of a version that this program does not know.
-    Newer { version: u32 },
+    /// They are whole, and of a version that this program does not know, or not any more.
+    OtherVersion { version: u32 },
 }
 
 /// Where a copy lies, for messages.
@@ -88,7 +88,7 @@ impl Header {
         match bytes.version.get() {
             VERSION => {}
             0 => return damage("version", offset_of!(HeaderBytes, version), "0".to_owned(), format!("1 to {VERSION}")),
-            version => return Err(NoHeader::Newer { version }),
+            version => return Err(NoHeader::OtherVersion { version }),
         }
         let header = Self { bytes };
         header.check_fields(place)?;

@@ -12,7 +12,7 @@ use crate::directory::HEADER_COPY_SIZE;
 /// First bytes of every pool header, of any version.
 pub(crate) const MAGIC: [u8; 8] = *b"stonpool";
 /// The newest format that this program reads and the one that it writes.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// The compatible features that this program has, as bits.
 pub(super) const COMPATIBLE: u64 = COMPATIBLE_HOME;
@@ -79,7 +79,7 @@ macro_rules! fields {
 
 fields! {
     magic: "`stonpool`",
-    version: "format version, 1",
+    version: "format version, 2",
     size: "bytes of this copy, 4096",
     checksum: "XXH3-128 over the copy, with these 16 bytes taken as zero",
     incompatible: "feature bits; who does not know one of them refuses the pool",

@@ -107,19 +107,30 @@ fn of_two_whole_copies_the_newer_counts_and_nothing_is_said() {
 #[test]
 fn a_newer_version_is_refused_and_not_taken_for_damage() {
     let place = pool();
-    rewrite(place.path(), |copy| copy[8] = 2);
+    rewrite(place.path(), |copy| copy[8] = 3);
     let refused = inspect(place.path()).err().unwrap();
-    assert!(matches!(refused, MediaError::UnsupportedVersion { found: 2, supported: 1, .. }), "{refused}");
+    assert!(matches!(refused, MediaError::UnsupportedVersion { found: 3, supported: 2, .. }), "{refused}");
 
     // Also if only one copy is of the newer version, as a crash during an upgrade leaves it.
     let place = pool();
     let path = place.path().join("header");
     let old = std::fs::read(&path).unwrap();
-    rewrite(place.path(), |copy| copy[8] = 2);
+    rewrite(place.path(), |copy| copy[8] = 3);
     let mut mixed = std::fs::read(&path).unwrap();
     mixed[..COPY].copy_from_slice(&old[..COPY]);
     std::fs::write(&path, mixed).unwrap();
     assert!(matches!(serve(place.path()), Err(MediaError::UnsupportedVersion { .. })));
+}
+
+/// Its records cannot be read; needs the comparison with the version below.
+#[test]
+fn an_outdated_version_is_refused_and_says_what_to_do() {
+    let place = pool();
+    rewrite(place.path(), |copy| copy[8] = 1);
+    let refused = inspect(place.path()).err().unwrap();
+    assert!(matches!(refused, MediaError::OutdatedVersion { found: 1, supported: 2, .. }), "{refused}");
+    assert!(refused.to_string().contains("export it with the stonecast that wrote it"), "{refused}");
+    assert!(matches!(serve(place.path()), Err(MediaError::OutdatedVersion { .. })));
 }
 
 #[test]

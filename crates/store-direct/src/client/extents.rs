@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{RemoteAddress, Rkey};
-use stonecast_log::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
+use stonecast_log::{LogFormat, SEGMENT_HEADER_UNITS, STAMP_SIZE, UNIT_SIZE};
 
 use crate::limits::LEASE_UNUSED_NS;
 use crate::protocol::{Accesses, Grant, Welcome};
@@ -43,6 +43,7 @@ pub(super) struct Spot {
     /// What the record's tag is bound to.
     pub position: u64,
     pub generation: u32,
+    /// Where what the client writes of the record begins: behind its stamp.
     pub remote: RemoteAddress,
 }
 
@@ -86,12 +87,12 @@ impl Extents {
         (room < size).then_some("the server leases less room than was asked for")
     }
 
-    /// The place of a record of `size` bytes whose bytes lie at `ring_offset` of the staging ring. `None`: lease first.
+    /// The place of a record that takes `size` bytes and is told from what lies at `ring_offset` of the staging ring. `None`: lease first.
     pub fn place(&mut self, size: u64, ring_offset: u64) -> Option<Spot> {
         if self.copies {
             let staging = self.staging;
             let unit = (ring_offset / UNIT_SIZE) as u32;
-            let remote = RemoteAddress { address: staging.address + ring_offset, rkey: staging.rkey };
+            let remote = RemoteAddress { address: staging.address + ring_offset + STAMP_SIZE as u64, rkey: staging.rkey };
             return Some(Spot { slot: 0, unit, position: staging_position(unit), generation: 0, remote });
         }
         let segment_size = self.format.segment_size;
@@ -108,7 +109,7 @@ impl Extents {
             unit,
             position,
             generation: grant.generation,
-            remote: RemoteAddress { address: self.log_address + position, rkey: Rkey(grant.rkey) },
+            remote: RemoteAddress { address: self.log_address + position + STAMP_SIZE as u64, rkey: Rkey(grant.rkey) },
         })
     }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
-use stonecast_log::{RECORD_HEADER_SIZE, check_read};
+use stonecast_log::check_read;
 
 use super::locations::Location;
 use super::meter::Call;
@@ -205,7 +205,7 @@ impl Inner {
             return None;
         }
         self.generations.note(record.header.generation());
-        let start = RECORD_HEADER_SIZE + key.len();
+        let start = record.header.key_start() + key.len();
         Some((start..start + record.value.len(), version))
     }
 }

@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use stonecast_base::{Corruption, LINE_SIZE, mutant};
 use stonecast_fabric::{Access, LocalSpan, ReadInto, RemoteAddress, Rkey, Status};
-use stonecast_log::{Condition, RECORD_HEADER_SIZE, RecordHeader, check_read};
+use stonecast_log::{Condition, RecordHeader, check_read};
 
 use super::locations::{DISTANCE_MAX, Location};
 use super::meter::Call;
@@ -298,7 +298,7 @@ impl Inner {
             Ok(record) => {
                 self.generations.note(record.header.generation());
                 let version = record.header.sequence();
-                let start = RECORD_HEADER_SIZE + key.len();
+                let start = record.header.key_start() + key.len();
                 let end = start + record.value.len();
                 value.copy_within(start..end, 0);
                 value.truncate(end - start);
@@ -318,7 +318,7 @@ impl Inner {
 
     /// The whole size of a record of which only the start was read.
     pub(super) fn longer(&self, word: Word, bytes: &[u8]) -> Option<usize> {
-        let header = RecordHeader::parse(bytes.first_chunk::<RECORD_HEADER_SIZE>()?).ok()?;
+        let header = RecordHeader::parse(bytes.first_chunk()?).ok()?;
         let size = header.size();
         let fits = word.position() % self.format.segment_size + size <= self.format.segment_size;
         (fits && size > bytes.len() as u64).then_some(size as usize)

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
-use stonecast_log::{RECORD_HEADER_SIZE, RecordHeader, check_read};
+use stonecast_log::{RECORD_START_SIZE, RecordHeader, check_read};
 
 use super::read::control;
 use super::{Client, Inner};
@@ -95,7 +95,7 @@ impl Client {
             }
             inner.read(&mut reads).await?;
             drop(reads);
-            for (&(word, slot), line) in batch.iter().zip(lines.as_chunks::<RECORD_HEADER_SIZE>().0) {
+            for (&(word, slot), line) in batch.iter().zip(lines.as_chunks::<RECORD_START_SIZE>().0) {
                 // A line that makes no sense is judged when its record is read.
                 let version = RecordHeader::parse(line).map_or(0, |header| header.sequence());
                 found.push((version, word, slot));

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use stonecast_fabric::{DeviceError, LocalSpan, Operation};
-use stonecast_log::{Condition, Draft, KEY_SIZE_MAX, Kind, VALUE_SIZE_MAX, record_size};
+use stonecast_log::{Condition, Draft, KEY_SIZE_MAX, Kind, STAMP_SIZE, VALUE_SIZE_MAX, record_size};
 
 use super::extents::Spot;
 use super::meter::Call;
@@ -198,8 +198,7 @@ impl Inner {
             // From here to the post nothing waits, so records are posted in the order of their places.
             let (ticket, offset) = self.pending.borrow_mut().begin(size).expect("there is room, it was just looked at");
             let spot = self.extents.borrow_mut().place(size, offset).expect("there is room, it was just looked at");
-            self.stage(draft, &spot, offset);
-            let local = LocalSpan { region: self.made.staging, offset, size: size as u32 };
+            let local = LocalSpan { region: self.made.staging, offset, size: self.stage(draft, &spot, offset) };
             let operation =
                 Operation::WriteWithImmediate { local, remote: spot.remote, immediate: immediate(spot.slot, spot.unit) };
             self.send(ticket, operation)?;
@@ -224,11 +223,14 @@ impl Inner {
         }
     }
 
-    /// Writes the record for `spot` to `offset` of the staging memory.
-    fn stage(&self, draft: &Draft<'_>, spot: &Spot, offset: u64) {
+    /// Writes what the client writes of the record for `spot`, all behind its stamp, to `offset` of the staging memory. Returns
+    /// how many bytes that are.
+    fn stage(&self, draft: &Draft<'_>, spot: &Spot, offset: u64) -> u32 {
         let record = &mut *self.record.borrow_mut();
         draft.encode(&self.format, spot.position, spot.generation, self.welcome.epoch.get(), record);
-        self.port.device().memory(self.made.staging).write(offset, record);
+        let written = &record[STAMP_SIZE..];
+        self.port.device().memory(self.made.staging).write(offset, written);
+        written.len() as u32
     }
 
     /// Sends a request and waits for its answer.

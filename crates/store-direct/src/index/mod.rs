@@ -23,7 +23,7 @@ mod table;
 use std::rc::Rc;
 
 use stonecast_base::LINE_SIZE;
-use stonecast_log::{RECORD_HEADER_SIZE, RecordHeader};
+use stonecast_log::{RECORD_START_SIZE, RecordHeader};
 use stonecast_media::Region;
 
 use crate::word::{KeyHash, Word};
@@ -71,18 +71,18 @@ pub(crate) enum Step {
 
 /// The hash of the key of the record at `position`. `None` where no record is. `scratch` is reused.
 pub(crate) fn hash_at(log: &dyn Region, tag_key: u64, position: u64, scratch: &mut Vec<u8>) -> Option<KeyHash> {
-    let mut header = [0; RECORD_HEADER_SIZE];
-    if position.checked_add(header.len() as u64)? > log.size() {
+    let mut start = [0; RECORD_START_SIZE];
+    if position.checked_add(start.len() as u64)? > log.size() {
         return None;
     }
-    log.read(position, &mut header);
-    let key_size = RecordHeader::parse(&header).ok()?.key_size();
-    let start = position + header.len() as u64;
-    if key_size as u64 > log.size() - start {
+    log.read(position, &mut start);
+    let header = RecordHeader::parse(&start).ok()?;
+    let key_position = position + header.key_start() as u64;
+    if header.key_size() as u64 > log.size() - key_position {
         return None;
     }
-    scratch.resize(key_size, 0);
-    log.read(start, scratch);
+    scratch.resize(header.key_size(), 0);
+    log.read(key_position, scratch);
     Some(KeyHash::of(tag_key, scratch))
 }
 

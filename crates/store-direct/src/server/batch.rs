@@ -19,7 +19,7 @@
 use stonecast_base::{Span, mutant};
 use stonecast_fabric::{Opcode, QueuePair, ReceiveQueue, ReceiveRequest, Received, Status};
 use stonecast_log::{
-    Condition, KEY_SIZE_MAX, Kind, RECORD_HEADER_SIZE, Record, RecordHeader, UNIT_SIZE, VALUE_SIZE_MAX, check, record_size,
+    Condition, KEY_SIZE_MAX, Kind, Record, RecordHeader, STAMP_SIZE, UNIT_SIZE, VALUE_SIZE_MAX, check, record_size,
 };
 use stonecast_media::{MediaError, Region};
 use stonecast_persist::Persisted;
@@ -98,7 +98,10 @@ pub(super) struct Placed {
     pub segment: u32,
     pub unit: u32,
     pub generation: u32,
+    /// Bytes that it takes of the log.
     pub size: u64,
+    /// Bytes of it up to the end of its value.
+    pub whole_size: u64,
     pub tag: u64,
 }
 
@@ -241,8 +244,9 @@ impl Server {
             let lease = state.sessions.get(&arrival.qp).and_then(|session| *session.leases.get(usize::from(slot))?);
             if let Some(lease) = lease {
                 let position = self.format.position(lease.segment, unit);
-                if Span::new(position, arrival.placement.size.into()).fits(self.log.size()) {
-                    self.log.prefetch(position, u64::from(arrival.placement.size).min(1024));
+                let size = STAMP_SIZE as u64 + u64::from(arrival.placement.size);
+                if Span::new(position, size).fits(self.log.size()) {
+                    self.log.prefetch(position, size.min(1024));
                 }
             }
         }
@@ -270,7 +274,8 @@ impl Server {
         let state = &mut *self.state.borrow_mut();
         let session = state.sessions.get(&arrival.qp)?;
         let (slot, unit) = split_immediate(arrival.immediate);
-        let size = u64::from(arrival.placement.size);
+        // The client writes what lies behind the place of the stamp.
+        let size = STAMP_SIZE as u64 + u64::from(arrival.placement.size);
         if size > record_size(KEY_SIZE_MAX, VALUE_SIZE_MAX) {
             return None;
         }
@@ -294,22 +299,29 @@ impl Server {
         let start = batch.bytes.len();
         batch.bytes.resize(start + size as usize, 0);
         let offset = if staged.is_some() { u64::from(unit) * UNIT_SIZE } else { position };
-        memory.read(offset, &mut batch.bytes[start..]);
+        memory.read(offset + STAMP_SIZE as u64, &mut batch.bytes[start + STAMP_SIZE..]);
         let record = match mutant!(TagNotCheckedByServer) {
             true => unchecked(&batch.bytes[start..]),
-            false => check(&self.format, position, generation, &batch.bytes[start..]).ok(),
+            false => check(&self.format, position, (generation, self.pool.epoch()), &batch.bytes[start..]).ok(),
         };
-        let of_this_run = |epoch| epoch == self.pool.epoch() || mutant!(EpochNotChecked);
-        let Some(record) =
-            record.filter(|r| r.header.size() == size && of_this_run(r.header.epoch()) && r.header.kind() == Kind::Put)
-        else {
+        // A record takes the units that its longest form would need, which may be more than what was written.
+        let fits = |header: &RecordHeader| segment.is_none() || position % self.format.segment_size + header.size() <= self.format.segment_size;
+        let allowed = |header: &RecordHeader| header.whole_size() == size && fits(header) && header.kind() == Kind::Put;
+        let Some(record) = record.filter(|record| allowed(&record.header)) else {
             batch.bytes.truncate(start);
             return None;
         };
-        let key_start = start + RECORD_HEADER_SIZE;
+        let key_start = start + record.header.key_start();
         let value_start = key_start + record.key.len();
         let source = match segment {
-            Some(segment) => Source::Placed(Placed { segment, unit, generation, size, tag: record.header.tag() }),
+            Some(segment) => Source::Placed(Placed {
+                segment,
+                unit,
+                generation,
+                size: record.header.size(),
+                whole_size: size,
+                tag: record.header.tag(),
+            }),
             None => Source::Copied,
         };
         Some(Write {
@@ -425,8 +437,8 @@ impl Server {
 /// A record that nobody checked beyond what it takes to read it: for a mutant.
 fn unchecked(bytes: &[u8]) -> Option<Record<'_>> {
     let header = RecordHeader::parse(bytes.first_chunk()?).ok()?;
-    let value = RECORD_HEADER_SIZE + header.key_size();
-    let key = bytes.get(RECORD_HEADER_SIZE..value)?;
+    let value = header.key_start() + header.key_size();
+    let key = bytes.get(header.key_start()..value)?;
     Some(Record { header, key, value: bytes.get(value..value + header.value_size())? })
 }
 

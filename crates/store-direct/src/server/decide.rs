@@ -1,7 +1,7 @@
 //! Deciding writes in their order, and stamping those that are to be done.
 
 use stonecast_base::{Nanoseconds, Span, mutant};
-use stonecast_log::{Condition, Draft, Kind, RECORD_HEADER_SIZE, Stamp, UNIT_SIZE, record_size};
+use stonecast_log::{Condition, Draft, Kind, RECORD_START_SIZE, STAMP_SIZE, Stamp, UNIT_SIZE, record_size};
 
 use super::batch::{Batch, Placed, Source, Write};
 use super::{Server, State};
@@ -41,7 +41,7 @@ impl Server {
         writes.iter().for_each(|write| state.index.prefetch(write.hash));
         for write in writes {
             for word in state.index.candidates(write.hash) {
-                self.log.prefetch(word.position(), (RECORD_HEADER_SIZE + write.key.1 - write.key.0) as u64);
+                self.log.prefetch(word.position(), (RECORD_START_SIZE + write.key.1 - write.key.0) as u64);
             }
         }
         self.make_room(state, batch.writes.len() as u64);
@@ -96,14 +96,15 @@ impl Server {
 
     /// Stamps the record of `write`. Returns the bytes to persist.
     fn stamp(&self, state: &mut State, write: &mut Write, placed: Placed) -> Result<Span, Verdict> {
-        let Placed { segment: number, unit, generation, size, tag } = placed;
+        let Placed { segment: number, unit, generation, size, whole_size, tag } = placed;
         let position = self.format.position(number, unit);
         let segment = state.space.state(number);
         if unit < segment.end {
             // Two records of one batch claim the same place: the client breaks the rules.
             return Err(Verdict::Invalid);
         }
-        let stamp = Stamp { sequence: state.next_sequence, previous: segment.last, durable: segment.durable };
+        let (previous, durable, epoch) = (segment.last, segment.durable, self.pool.epoch());
+        let stamp = Stamp { sequence: state.next_sequence, previous, durable, epoch };
         let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag, size);
         segment.note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
         state.space.note_stamped(number, size, state.next_sequence, write.kind);
@@ -114,7 +115,7 @@ impl Server {
         write.word = Word::new(position, generation, write.hash, size);
         write.segment = number;
         state.next_sequence += 1;
-        Ok(Span::new(position, size))
+        Ok(Span::new(position, whole_size))
     }
 
     /// The key's version if everything decided so far were published.
@@ -156,10 +157,9 @@ impl Server {
             (segment.end, segment.generation)
         };
         let position = self.format.position(segment, unit);
-        draft.encode(&self.format, position, generation, self.pool.epoch(), record);
-        self.log.write(position, record);
-        let tag = u64::from_le_bytes(*record.first_chunk().expect("a record starts with its tag"));
-        Ok(Placed { segment, unit, generation, size, tag })
+        let tag = draft.encode(&self.format, position, generation, self.pool.epoch(), record);
+        self.log.write(position + STAMP_SIZE as u64, &record[STAMP_SIZE..]);
+        Ok(Placed { segment, unit, generation, size, whole_size: record.len() as u64, tag })
     }
 
     /// Goes over to a segment of the server's own with room for `units`.

@@ -1,7 +1,7 @@
 //! Reading in the server's own process: for checks of what a recovery found, without a client and its fabric.
 
 use stonecast_base::Corruption;
-use stonecast_log::{KEY_SIZE_MAX, RECORD_HEADER_SIZE, RecordHeader, check_read};
+use stonecast_log::{KEY_SIZE_MAX, RECORD_START_SIZE, RecordHeader, check_read};
 
 use super::Server;
 use crate::error::StoreError;
@@ -21,23 +21,23 @@ impl Server {
             let position = word.position();
             let record = self.whole_record(position, value);
             found = Some(record.and_then(|()| match check_read(&self.format, position, word.generation_low(), value) {
-                Ok(record) if record.key == key => Ok(Some((record.header.sequence(), record.value.len()))),
+                Ok(record) if record.key == key => Ok(Some((record.header, record.value.len()))),
                 Ok(_) => Ok(None),
                 Err(fault) => Err(self.damage(position, fault.to_string())),
             }));
             !matches!(found, Some(Ok(None)))
         });
-        let Some((version, value_size)) = found.transpose()?.flatten() else { return Ok(None) };
-        let start = RECORD_HEADER_SIZE + key.len();
+        let Some((header, value_size)) = found.transpose()?.flatten() else { return Ok(None) };
+        let start = header.key_start() + key.len();
         value.copy_within(start..start + value_size, 0);
         value.truncate(value_size);
-        Ok(Some(version))
+        Ok(Some(header.sequence()))
     }
 
     /// Copies the record at `position`, as long as its header says.
     fn whole_record(&self, position: u64, into: &mut Vec<u8>) -> Result<(), StoreError> {
         let room = self.format.segment_size - position % self.format.segment_size;
-        into.resize(RECORD_HEADER_SIZE, 0);
+        into.resize(RECORD_START_SIZE, 0);
         self.log.read(position, into);
         let header = RecordHeader::parse(into.first_chunk().expect("just sized"));
         let size = header.map_err(|fault| self.damage(position, fault.to_string()))?.size();

@@ -1,7 +1,7 @@
 //! Copying what is needed of a segment to a segment of the cleaner's own.
 
 use stonecast_base::mutant;
-use stonecast_log::{Found, Heritage, Kind, RECORD_HEADER_SIZE, Record, Stamp, UNIT_SIZE, relocate, walk_some};
+use stonecast_log::{Found, Heritage, Kind, RECORD_START_SIZE, Record, STAMP_SIZE, Stamp, UNIT_SIZE, relocate, walk_some};
 use stonecast_media::Region;
 
 use super::{Move, Step, Victim, units_of};
@@ -51,8 +51,9 @@ impl Server {
     /// Everything of the victim was seen.
     fn end_victim(&self, state: &mut State, victim: &mut Victim, step: &mut Step) {
         let State { cleaner, space, next_sequence, .. } = state;
-        if (victim.count, victim.xor) != (victim.state.count, victim.state.xor) {
-            // A record, perhaps a tombstone, is damaged. It stays to be told of.
+        let whole = (victim.count, victim.xor) == (victim.state.count, victim.state.xor);
+        if !whole || !victim.state.may_be_used_again() {
+            // A record, perhaps a tombstone, is damaged, and stays to be told of; or this was the last generation.
             space.abandon(victim.state.number);
             cleaner.counters.abandoned += 1;
             return;
@@ -118,12 +119,12 @@ impl Server {
         };
         let position = self.format.position(to, unit);
         let record = Record { header: found.header, key: found.key, value: found.value };
-        relocate(&self.format, record, (position, generation, self.pool.epoch()), *next_sequence, &mut cleaner.record);
-        self.log.write(position, &cleaner.record);
-        let tag = u64::from_le_bytes(*cleaner.record.first_chunk().expect("a record starts with its tag"));
+        let epoch = self.pool.epoch();
+        let tag = relocate(&self.format, record, (position, generation, epoch), *next_sequence, &mut cleaner.record);
+        self.log.write(position + STAMP_SIZE as u64, &cleaner.record[STAMP_SIZE..]);
         let segment = space.state(to);
         let sequence = found.header.sequence();
-        let stamp = Stamp { sequence, previous: segment.last, durable: segment.durable };
+        let stamp = Stamp { sequence, previous: segment.last, durable: segment.durable, epoch };
         let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag, size);
         segment.note_stamped(unit, units, commit_tag);
         space.note_moved(to, size, &found.header, *next_sequence);
@@ -193,7 +194,7 @@ fn fate(state: &mut State, log: &dyn Region, hash: KeyHash, found: &Found<'_>, h
         }
         Kind::Delete => {
             let has_newer = |state: &State| {
-                let mut scratch = Vec::with_capacity(RECORD_HEADER_SIZE + found.key.len());
+                let mut scratch = Vec::with_capacity(RECORD_START_SIZE + found.key.len());
                 let is_newer = |word: Word| {
                     let resident = resident(log, word.position(), found.key, &mut scratch);
                     resident.is_some_and(|resident| resident.same_key && resident.header.sequence() > header.sequence())
