@@ -44,6 +44,19 @@ pub(crate) struct Spot {
     pub slot: u8,
 }
 
+impl Spot {
+    /// The last unit of the leased segment.
+    pub fn at_the_end(self, segment_size: u64) -> Self {
+        let skipped = segment_size - 64 - self.position % segment_size;
+        Self {
+            remote: RemoteAddress { address: self.remote.address + skipped, rkey: self.remote.rkey },
+            position: self.position + skipped,
+            immediate: self.immediate + (skipped / 64) as u32,
+            ..self
+        }
+    }
+}
+
 /// Why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoConnection {

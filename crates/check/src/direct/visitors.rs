@@ -151,16 +151,23 @@ async fn name_what_is_not_leased(work: &Work, raw: &Raw, random: &mut Random) {
 
 /// A record that is whole but for one thing.
 async fn put_a_bad_record(work: &Work, raw: &Raw, random: &mut Random) {
-    let Some(spot) = raw.spot(256).await else { return };
-    let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key: b"not a key of ours", value: &[9; 64] };
+    let Some(mut spot) = raw.spot(256).await else { return };
+    let mut draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key: b"not a key of ours", value: &[9; 64] };
     let mut record = Vec::new();
-    let (what, epoch) = match random.random_range(0..3) {
+    let kinds = if raw.is_staged() { 3 } else { 4 };
+    let (what, epoch) = match random.random_range(0..kinds) {
         0 => ("of an epoch that is over", raw.epoch().wrapping_sub(random.random_range(1..3))),
         1 => ("of an epoch to come", raw.epoch() + 1),
-        _ => ("with a wrong tag", raw.epoch()),
+        2 => ("with a wrong tag", raw.epoch()),
+        _ => {
+            // Its bytes fit the last unit, a longer header would not.
+            (draft.key, draft.value) = (b"odd", &[9; 14]);
+            spot = spot.at_the_end(raw.format().segment_size);
+            ("that takes a unit behind its segment", raw.epoch())
+        }
     };
     draft.encode(&raw.format(), spot.position, spot.generation, epoch, &mut record);
-    if epoch == raw.epoch() {
+    if what == "with a wrong tag" {
         let at = random.random_range(40 + 17..40 + 17 + 64);
         record[at] ^= 1 << random.random_range(0..8);
     }

@@ -38,9 +38,12 @@ fn the_bytes_of_each_operation_are_those_of_the_formats() {
         let update = at(&points, series, "update 256");
         assert!((2.0 * pair..2.0 * pair + 16.0).contains(&update), "{series} writes twice: {update}");
     }
-    // Ours: the record in whole lines with a header of 64 bytes, and its stamp of 24.
-    let lines = (64.0 + 23.0 + 1024.0_f64) / 64.0;
-    assert_eq!(at(&points, "store-direct", "update 1024"), lines.ceil() * 64.0 + 24.0);
+    // Ours: each byte of the record once, with a header of 40 bytes, of which 24 are the stamp. All metadata counted.
+    for (size, most) in [(64.0, 1.3), (1024.0, 1.05)] {
+        let ours = at(&points, "store-direct", &format!("update {size}"));
+        assert_eq!(ours, 40.0 + 23.0 + size);
+        assert!(ours <= most * at(&points, "erda-published", &format!("update {size}")), "values of {size} bytes");
+    }
 }
 
 #[test]

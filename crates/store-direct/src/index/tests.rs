@@ -63,7 +63,7 @@ impl World {
             None => self.index.insert(hash(n), word),
         }
         self.model.insert(n, self.end);
-        self.end += record.len() as u64;
+        self.end += record_size(8, 0);
     }
 
     fn delete(&mut self, n: u64) {

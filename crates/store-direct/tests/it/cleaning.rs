@@ -12,7 +12,7 @@ use crate::world::{End, World, key, value};
 
 /// Bytes of a record of `key(n)` with a value of `size` bytes.
 fn record_size(size: usize) -> u64 {
-    (64 + 12 + size as u64).next_multiple_of(64)
+    (56 + 12 + size as u64).next_multiple_of(64)
 }
 
 /// Needs cleaning at all, the reserve of the cleaner, and *busy* instead of *no space* while there is something to clean.
