@@ -87,7 +87,8 @@ pub(crate) fn read(region: &dyn Region, format: &LogFormat, number: u32) -> Head
     let valid = copies.map(|bytes| {
         let header = HeaderBytes::read_from_bytes(&bytes).expect("a header is one line");
         let generation = header.generation.get();
-        ((1..=GENERATION_MAX).contains(&generation) && header == HeaderBytes::new(format, number, generation)).then_some(generation)
+        ((1..=GENERATION_MAX).contains(&generation) && header == HeaderBytes::new(format, number, generation))
+            .then_some(generation)
     });
     match valid[0].max(valid[1]) {
         Some(generation) => HeaderFound::Valid { generation, both: valid[0] == valid[1] },

@@ -226,7 +226,8 @@ impl Image {
         self.parts.iter().find_map(|(offset, bytes)| {
             let starts = (0..bytes.len().saturating_sub(HEADER_SIZE_MAX + needle.len())).step_by(64);
             let stamped = |at: usize| bytes[at + 8..at + 16] != [0; 8];
-            let says = |at: usize| (HEADER_SIZE_MIN..=HEADER_SIZE_MAX).step_by(8).any(|size| bytes[at + size..].starts_with(&needle));
+            let says =
+                |at: usize| (HEADER_SIZE_MIN..=HEADER_SIZE_MAX).step_by(8).any(|size| bytes[at + size..].starts_with(&needle));
             let mut found = starts.filter(|&at| says(at) && stamped(at));
             found.next_back().map(|at| offset + at as u64)
         })

@@ -33,7 +33,10 @@ fn what_was_written_is_read() {
             let header = record.header;
             assert_eq!((header.kind(), header.condition(), header.token()), (draft.kind, draft.condition, token));
             assert_eq!((header.generation(), header.moved_at()), (3, None));
-            assert_eq!((header.whole_size(), header.size()), (bytes.len() as u64, record_size(draft.key.len(), draft.value.len())));
+            assert_eq!(
+                (header.whole_size(), header.size()),
+                (bytes.len() as u64, record_size(draft.key.len(), draft.value.len()))
+            );
         }
     }
 }
@@ -62,7 +65,10 @@ fn a_record_that_is_moved_takes_as_many_units_as_before() {
             let tag = relocate(&format, found, (512, 4, 6), 77, &mut moved);
             let there = check(&format, 512, (4, 6), &moved).unwrap();
             assert_eq!((there.key, there.value, there.header.tag()), (found.key, found.value, tag));
-            assert_eq!((there.header.token(), there.header.moved_at(), there.header.condition()), (token, Some(77), Condition::None));
+            assert_eq!(
+                (there.header.token(), there.header.moved_at(), there.header.condition()),
+                (token, Some(77), Condition::None)
+            );
             assert_eq!(there.header.size(), found.header.size());
             assert!(there.header.whole_size() <= there.header.size());
         }

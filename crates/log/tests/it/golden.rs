@@ -3,8 +3,8 @@
 use rand::RngExt as _;
 use stonecast_base::{hash, random_from_seed};
 use stonecast_log::{
-    Condition, Draft, KEY_SIZE_MAX, Kind, STAMP_SIZE, ScanPolicy, SegmentState, SegmentVerdict, Stamp, UNIT_SIZE, check, record_size,
-    scan_segment,
+    Condition, Draft, KEY_SIZE_MAX, Kind, STAMP_SIZE, ScanPolicy, SegmentState, SegmentVerdict, Stamp, UNIT_SIZE, check,
+    record_size, scan_segment,
 };
 use stonecast_media::Region as _;
 

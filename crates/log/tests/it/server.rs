@@ -2,8 +2,8 @@
 
 use stonecast_base::{Corruption, Span};
 use stonecast_log::{
-    Condition, Draft, Found, Heritage, Kind, LogFormat, RECORD_START_SIZE, RecordHeader, ScanPolicy, SegmentReport, SegmentState,
-    STAMP_SIZE, SegmentVerdict, Stamp, UNIT_SIZE, Visitor, check, scan_segment,
+    Condition, Draft, Found, Heritage, Kind, LogFormat, RECORD_START_SIZE, RecordHeader, STAMP_SIZE, ScanPolicy, SegmentReport,
+    SegmentState, SegmentVerdict, Stamp, UNIT_SIZE, Visitor, check, scan_segment,
 };
 use stonecast_media::Region as _;
 

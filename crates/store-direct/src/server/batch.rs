@@ -305,7 +305,9 @@ impl Server {
             false => check(&self.format, position, (generation, self.pool.epoch()), &batch.bytes[start..]).ok(),
         };
         // A record takes the units that its longest form would need, which may be more than what was written.
-        let fits = |header: &RecordHeader| segment.is_none() || position % self.format.segment_size + header.size() <= self.format.segment_size;
+        let fits = |header: &RecordHeader| {
+            segment.is_none() || position % self.format.segment_size + header.size() <= self.format.segment_size
+        };
         let allowed = |header: &RecordHeader| header.whole_size() == size && fits(header) && header.kind() == Kind::Put;
         let Some(record) = record.filter(|record| allowed(&record.header)) else {
             batch.bytes.truncate(start);
