@@ -492,7 +492,7 @@ impl Run {
         let kind = (0..3).map(|turn| (turn + self.random.random_range(0..3)) % 3).find(|&kind| kinds[kind] > 0);
         match kind {
             Some(0) => {
-                let at = 64 + keys::name(key).len() as u64 + self.random.random_range(0..8);
+                let at = 40 + keys::name(key).len() as u64 + self.random.random_range(0..8);
                 let mut byte = image.bytes(place + at, 1);
                 byte[0] ^= 1 << self.random.random_range(0..8);
                 module.corrupt(place + at, &byte);
