@@ -34,11 +34,17 @@ const LINE: u64 = 64;
 const WORDS: u64 = 7;
 /// Bits of a word that hold the location.
 const LOCATION: u64 = (1 << 34) - 1;
-/// Offset of the key in a record; before it lies the header.
-const KEY_AT: usize = 64;
-/// The tag covers a record from here on.
+/// Offset of a record's links; their top 16 bits are its epoch.
+const LINKS_AT: usize = 16;
+/// Offset of its tag.
+const TAG_AT: usize = 24;
+/// The tag covers a record from here on; the first word is its facts.
 const TAGGED_FROM: usize = 32;
-/// A tag's seed is the pool's tag key and the position times this.
+/// Offset of the key where there is neither token nor moment.
+const KEY_AT: usize = 40;
+/// The epoch lies above the position where a tag's seed is made.
+const EPOCH_SHIFT: u32 = 40;
+/// A tag's seed is the pool's tag key and epoch and position times this.
 const POSITION_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Lines that a reader fetches, by the size class in the top four bits of a word.
 const CLASS_LINES: [u64; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 64];
@@ -178,8 +184,9 @@ fn read(store: &StoreMemory, step: Step, after: u64, record: &mut [u8; RECORD_MA
     let position = location(word(&bucket, usize::from(step.word_at)));
     let record = &mut record[..usize::from(step.read_size)];
     store.log.memory.read(store.log.start + position, record);
-    let tag = xxh3_64(store.tag_key ^ position.wrapping_mul(POSITION_FACTOR), &record[TAGGED_FROM..usize::from(step.tagged_to)]);
-    word(record, 0) ^ tag
+    let place = position | (word(record, LINKS_AT) >> 48) << EPOCH_SHIFT;
+    let tag = xxh3_64(store.tag_key ^ place.wrapping_mul(POSITION_FACTOR), &record[TAGGED_FROM..usize::from(step.tagged_to)]);
+    word(record, TAG_AT) ^ tag
 }
 
 /// Where each key of the store is found, by name.
@@ -198,10 +205,13 @@ fn steps_of_all_keys(store: &StoreMemory) -> HashMap<Vec<u8>, Step> {
             let at = log.start + location(found);
             let read_size = (CLASS_LINES[(found >> 60) as usize] * LINE).min(log.memory.size().saturating_sub(at));
             log.memory.read(at, &mut record[..read_size as usize]);
-            let value_size = u32::from_le_bytes([record[48], record[49], record[50], record[51]]) as usize;
-            let key_size = usize::from(u16::from_le_bytes([record[52], record[53]]));
-            let tagged_to = u16::try_from(KEY_AT + key_size + value_size).unwrap_or(u16::MAX);
-            if let Some(key) = record.get(KEY_AT..KEY_AT + key_size) {
+            let facts = word(&record, TAGGED_FROM);
+            let value_size = (facts & 0x1f_ffff).saturating_sub(2) as usize;
+            let key_size = (facts >> 21 & 0x3ff) as usize + 1;
+            let (has_token, rule) = (facts >> 31 & 1, facts >> 32 & 3);
+            let key_at = KEY_AT + 8 * (has_token + (rule & 1)) as usize;
+            let tagged_to = u16::try_from(key_at + key_size + value_size).unwrap_or(u16::MAX);
+            if let Some(key) = record.get(key_at..key_at + key_size) {
                 let step = Step { bucket, word_at: word_at as u16, read_size: read_size as u16, tagged_to };
                 steps.insert(key.to_vec(), step);
             }

@@ -62,7 +62,9 @@ fn reads_are_one_sided_and_writes_are_one_trip_with_one_copy() {
             let what = format!("{}: {cost:?}", profile.name);
             // Stamp, tag and facts, the version that is compared, key, value.
             let stamp = 24;
-            let record = stamp + 16 + if cost.operation == "compare-and-put" { 8 } else { 0 } + 24 + cost.value_size as u64;
+            let moment = if cost.operation == "compare-and-put" { 8 } else { 0 };
+            let key = if cost.operation == "compare-and-put" { 21 } else { 25 };
+            let record = stamp + 16 + moment + key + cost.value_size as u64;
             let lines = record.next_multiple_of(64);
             match cost.operation {
                 "get, there" | "get, place not known" | "get, absent" | "multi_get of 16" | "multi_get, places not known" => {

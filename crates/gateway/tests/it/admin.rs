@@ -69,9 +69,9 @@ fn metrics_count_what_was_done_and_tell_the_paths_apart() {
         ("stonecast_operations_total{path=\"gateway\",operation=\"delete\"}", 1.0),
         ("stonecast_operations_total{path=\"one-sided\",operation=\"put\"}", 1.0),
         ("stonecast_operations_total{path=\"one-sided\",operation=\"read\"}", 130.0),
-        ("stonecast_operation_bytes_total{path=\"one-sided\",operation=\"write\"}", 128.0),
-        ("stonecast_operation_bytes_total{path=\"one-sided\",operation=\"read\"}", 130.0 * 192.0),
-        ("stonecast_operation_bytes_total{path=\"gateway\",operation=\"write\"}", 3.0 * 128.0),
+        ("stonecast_operation_bytes_total{path=\"one-sided\",operation=\"write\"}", 64.0),
+        ("stonecast_operation_bytes_total{path=\"one-sided\",operation=\"read\"}", 130.0 * 128.0),
+        ("stonecast_operation_bytes_total{path=\"gateway\",operation=\"write\"}", 3.0 * 64.0),
         ("stonecast_latency_seconds_count{path=\"one-sided\",operation=\"read\"}", 2.0),
         ("stonecast_clients{path=\"one-sided\"}", 0.0),
         ("stonecast_clients{path=\"gateway\"}", 2.0),
@@ -111,7 +111,7 @@ fn health_readiness_and_status_are_told() {
     assert_eq!(body["store"]["durability"], "process");
     assert_eq!(body["gateway"]["commands"]["set"], 1);
     assert_eq!((&body["paths"]["gateway"]["puts"], &body["paths"]["one-sided"]["puts"]), (&Value::from(1), &Value::from(0)));
-    assert_eq!(body["paths"]["gateway"]["bytes_per_write"], 128.0);
+    assert_eq!(body["paths"]["gateway"]["bytes_per_write"], 64.0);
     assert_eq!(get(admin, "/").0, 404);
     assert_eq!(ask(admin, "POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").0, 405);
     world.stop_store();
