@@ -23,6 +23,7 @@ mod meter;
 mod multi_get;
 mod pending;
 mod read;
+mod read_room;
 mod scan;
 mod token;
 mod turns;
@@ -48,6 +49,7 @@ use generations::Generations;
 use locations::Locations;
 use meter::Meter;
 use pending::Pending;
+use read_room::ReadRoom;
 use turns::Turns;
 
 pub use connect::ClientOptions;
@@ -77,6 +79,8 @@ struct Inner {
     index_in_use: RefCell<Rc<()>>,
     /// Free memory for READs that the provider cannot execute at once.
     scratch: RefCell<Vec<MemoryRegion>>,
+    /// Room for those in the send queue.
+    read_room: ReadRoom,
     made: Made,
     locations: Locations,
     /// Whether READs are executed in the call.

@@ -19,6 +19,7 @@ use stonecast_fabric::{
 use zerocopy::IntoBytes as _;
 
 use super::generations::Generations;
+use super::read_room::{ReadRoom, SEND_CAPACITY};
 use super::{Client, Extents, Inner, Locations, Meter, Pending, RECEIVES_SPARE, Turns, receive_request};
 use crate::error::StoreError;
 use crate::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, LOCATIONS, STAGING_SIZE};
@@ -74,7 +75,7 @@ impl Made {
             send_cq: made.port.send_cq(),
             receive_cq: made.port.receive_cq(),
             shared_receive_queue: None,
-            send_capacity: 2 * IN_FLIGHT_MAX as u32,
+            send_capacity: SEND_CAPACITY,
             receive_capacity: RECEIVES as u32,
             rnr_retry_count: RNR_RETRY_COUNT,
             rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
@@ -150,6 +151,7 @@ impl Client {
             adopting: Turns::default(),
             index_in_use: RefCell::default(),
             scratch: RefCell::default(),
+            read_room: ReadRoom::default(),
             reposts: RefCell::default(),
             record: RefCell::default(),
             reads_at_once,

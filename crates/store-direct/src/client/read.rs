@@ -21,19 +21,20 @@ use stonecast_log::{Condition, RecordHeader, check_read};
 
 use super::locations::{DISTANCE_MAX, Location};
 use super::meter::Call;
+use super::read_room::POSTED_READS_MAX;
 use super::write::check_key;
 use super::{Client, Inner};
 use crate::error::StoreError;
 use crate::index::{BUCKET_WORDS, CONTROL_OFFSET, MOVED};
-use crate::limits::{IN_FLIGHT_MAX, READ_RETRIES_MAX};
+use crate::limits::READ_RETRIES_MAX;
 use crate::protocol::Request;
 use crate::word::{KeyHash, Word};
 
 /// Bytes of a piece of memory that READs land in where the provider cannot read into place; also the longest such READ.
 const SCRATCH_SIZE: u64 = 64 << 10;
 
-/// READs of one batch that are posted: a quarter of what the send queue holds beside the writes that may be in flight.
-const POSTED_TOGETHER_MAX: usize = IN_FLIGHT_MAX / 4;
+/// READs of one batch that are posted, so that others have room beside it.
+const POSTED_TOGETHER_MAX: usize = POSTED_READS_MAX as usize / 4;
 
 /// Bytes of the buckets that a remembered place is checked by, at most.
 const CHECKED_SIZE: usize = (1 + DISTANCE_MAX as usize) * LINE_SIZE;
@@ -393,7 +394,10 @@ impl Inner {
                 None => self.port.device().allocate(SCRATCH_SIZE, Access::NONE)?,
             };
             let span = LocalSpan { region, offset: 0, size: SCRATCH_SIZE as u32 };
-            let status = self.port.read(self.qp, &mut reads[start..start + count], span).await?;
+            let posted = self.read_room.take(&self.runtime, count).await;
+            let status = self.port.read(self.qp, &mut reads[start..start + count], span).await;
+            self.read_room.completed(posted);
+            let status = status?;
             // Only memory whose READs have completed is used again: where this future is dropped before, it is not.
             self.scratch.borrow_mut().push(region);
             if status != Status::Success {

@@ -255,7 +255,7 @@ impl Inner {
         self.port.post(self.qp, [operation]).map_err(|error| {
             self.pending.borrow_mut().cancel(ticket);
             match error {
-                // The send queue holds twice the operations that may be in flight.
+                // The send queue has room for all operations that may be in flight, beside the READs.
                 DeviceError::QueueFull { .. } => panic!("the send queue is full below the limit of operations in flight"),
                 error => StoreError::Device(error),
             }

@@ -18,6 +18,7 @@ mod order;
 mod port;
 mod reserve;
 mod rights;
+mod room;
 mod sharing;
 mod tokens;
 mod trouble;

@@ -1,0 +1,65 @@
+//! How many READs are posted and not completed: the send queue has room for so many beside the writes that may be in flight.
+//!
+//! ```text
+//!   posted      ----------------------------|     READs of a queue pair complete in the order of their posts,
+//!   completed   -----------------|                 so who sees the end of his knows of all before them
+//! ```
+//!
+//! Whoever gives a READ up does not see its end; a later one tells. Where nobody posts a later one because there is no room,
+//! one who has waited for long enough goes ahead: the queue has as much room again for those.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::Runtime;
+
+use crate::limits::IN_FLIGHT_MAX;
+
+/// READs that may be posted and not completed.
+pub(super) const POSTED_READS_MAX: u64 = IN_FLIGHT_MAX as u64;
+/// Entries of the send queue: writes, READs, and READs that go ahead.
+pub(super) const SEND_CAPACITY: u32 = 3 * IN_FLIGHT_MAX as u32;
+/// Pause between two looks for room.
+const LOOK_NS: Nanoseconds = 2_000;
+/// Who has waited for so long while nothing completed goes ahead.
+const PATIENCE_NS: Nanoseconds = 10_000_000;
+
+/// See the module documentation.
+#[derive(Default)]
+pub(super) struct ReadRoom {
+    posted: Cell<u64>,
+    completed: Cell<u64>,
+}
+
+/// The READs of one post.
+#[must_use = "their end has to be told"]
+pub(super) struct PostedReads {
+    end: u64,
+}
+
+impl ReadRoom {
+    /// Waits until `count` READs have room, and takes it. To be followed by their post, without waiting in between.
+    pub async fn take(&self, runtime: &Rc<dyn Runtime>, count: usize) -> PostedReads {
+        let count = count as u64;
+        assert!(count <= POSTED_READS_MAX / 4, "so many that others have room beside them");
+        let (mut completed, mut since) = (self.completed.get(), None);
+        while self.posted.get() - self.completed.get() + count > POSTED_READS_MAX {
+            let now = runtime.now();
+            if self.completed.get() != completed {
+                (completed, since) = (self.completed.get(), None);
+            }
+            if now - *since.get_or_insert(now) > PATIENCE_NS {
+                break;
+            }
+            runtime.sleep(LOOK_NS).await;
+        }
+        self.posted.set(self.posted.get() + count);
+        PostedReads { end: self.posted.get() }
+    }
+
+    /// Notes that READs have completed, and with them all that were posted before.
+    pub fn completed(&self, reads: PostedReads) {
+        self.completed.set(self.completed.get().max(reads.end));
+    }
+}
