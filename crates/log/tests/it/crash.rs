@@ -231,7 +231,7 @@ fn every_way_to_tear_a_stamped_record_leaves_it_whole_or_not_there() {
     }
 }
 
-/// Nobody clears the place of a stamp. Needs generation and tag in what the commit tag covers.
+/// Nobody clears the place of a stamp. Needs the tag, or the generation, in what the commit tag covers.
 #[test]
 fn every_way_to_tear_a_record_where_the_same_one_stood_before_leaves_it_whole_or_not_there() {
     for keep in 0..1 << DIFFERING {
