@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -59,6 +60,25 @@ fn a_figure_is_the_same_each_time_and_its_picture_and_points_are_written() {
     assert_eq!(points.len(), SERIES.len() * 5);
     // One round trip where the published design needs two, on machines whose round trips are all that counts.
     assert!(at(&points, "store-direct", "64") < at(&points, "erda-published", "64"));
+}
+
+#[test]
+fn the_page_of_the_documentation_and_its_pictures_are_what_the_command_prints() {
+    let place = Place::in_volatile_memory();
+    stonecast(["bench", "figure", "erda", "--out", place.path().to_str().expect("a name in UTF-8")]).text();
+    let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
+    let mut compared = 0;
+    for entry in fs::read_dir(place.path()).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if name.ends_with(".md") || name.ends_with(".svg") {
+            let again = "run `stonecast bench figure erda --out docs/figures`, and look at what changed";
+            let shown = fs::read_to_string(documented.join(&name)).unwrap_or_default();
+            assert!(fs::read_to_string(entry.path()).unwrap() == shown, "{name}: {again}");
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 1 + 13, "the page, and a picture for each figure but the table");
 }
 
 /// Each design has a server process of its own, and every value that is read is there.
