@@ -111,7 +111,7 @@ pub fn page(points: &[Point]) -> String {
          Printed by `stonecast bench figure erda --out DIR`: Erda as published, its two baselines and `store-direct`, all in one\n\
          simulated world of the machines of the paper (profile `connectx3-erda`, see `docs/simulator.md`). Virtual time: the same\n\
          command gives the same numbers. 2,000 keys of 23 bytes; latencies of one client, throughput with values of 64 bytes.\n\
-         Before anything is measured each client has read every key once, as clients that have run for a while have.\n\
+         Before anything is measured each client has written a key and read every key, as clients that have run for a while have.\n\
          `erda-published` acknowledges what is not durable yet (`docs/design/0015-published-designs.md`); `store-direct` is durable here.\n\n\
          ## Headlines of the paper\n\n\
          | headline | published | measured here | why they differ by more than 15 % |\n| --- | --- | --- | --- |\n",

@@ -77,6 +77,7 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
     // Leases are taken and memories filled before anything is measured: a store that runs for longer than these few
     // operations has done both.
     let warm_up = (each / 10).max(1);
+    let contestants = contest.run(contestants, |number, contestant| write_once(contestant, number as u64, value_size))?;
     let contestants = contest.run(contestants, |_, contestant| look_up_all(contestant, keys))?;
     let part = |number: usize, count: u64| Part {
         sequence: sequence.clone(),
@@ -111,6 +112,14 @@ pub(super) async fn load(mut contestant: Contestant, keys: u64, value_size: usiz
         value_of(1, number, &mut value);
         contestant.put(&key_name(number), &value).await?;
     }
+    Ok(contestant)
+}
+
+/// Writes one key as it is.
+async fn write_once(mut contestant: Contestant, number: u64, value_size: usize) -> Result<Contestant, ContestError> {
+    let mut value = vec![0; value_size];
+    value_of(1, number, &mut value);
+    contestant.put(&key_name(number), &value).await?;
     Ok(contestant)
 }
 
