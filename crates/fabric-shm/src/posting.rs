@@ -192,8 +192,8 @@ impl QueuePairState {
     /// READs into memory of the caller, at once or not at all. Nothing here allocates or waits.
     ///
     /// All reads are looked up and asked of the memory first (one alone is not: its copy asks), so that it works on all of
-    /// them at the same time; then they are copied; then their keys are looked at once more. Whatever is out of the ordinary is left to posted READs, which
-    /// say what it is.
+    /// them at the same time; then they are copied; then their keys are looked at once more. Whatever is out of the ordinary
+    /// is left to posted READs, which say what it is.
     #[inline]
     pub(crate) fn read_now(&self, reads: &mut [ReadInto<'_>]) -> Option<Status> {
         if !self.is_connected() || self.executed != self.sends.len() {
@@ -217,36 +217,25 @@ impl QueuePairState {
     }
 }
 
-/// As many READs as a caller likes. `Some(false)`: a key was revoked meanwhile.
+/// As many READs as a caller likes, one at least. `Some(false)`: a key was revoked meanwhile.
 fn read_all(memory: &PeerMemory, reads: &mut [ReadInto<'_>]) -> Option<bool> {
     // Reads of a batch mostly share a key, which is then looked up once per pass.
-    let mut rkey = reads.first()?.remote.rkey;
-    let mut readable = memory.readable(rkey)?;
-    for read in reads.iter() {
-        if read.remote.rkey != rkey {
-            rkey = read.remote.rkey;
-            readable = memory.readable(rkey)?;
+    let shares_key = |one: &ReadInto<'_>, next: &ReadInto<'_>| one.remote.rkey == next.remote.rkey;
+    reads.first()?;
+    for group in reads.chunk_by(shares_key) {
+        let readable = memory.readable(group[0].remote.rkey)?;
+        for read in group {
+            let size = read.into.len() as u64;
+            readable.mapping.prefetch(readable.place(read.remote.address, size)?, size);
         }
-        let size = read.into.len() as u64;
-        readable.mapping.prefetch(readable.place(read.remote.address, size)?, size);
     }
-    let mut rkey = reads.first()?.remote.rkey;
-    let mut readable = memory.readable(rkey)?;
-    for read in reads.iter_mut() {
-        if read.remote.rkey != rkey {
-            rkey = read.remote.rkey;
-            readable = memory.readable(rkey)?;
+    for group in reads.chunk_by_mut(shares_key) {
+        let readable = memory.readable(group[0].remote.rkey)?;
+        for read in group {
+            let at = readable.place(read.remote.address, read.into.len() as u64)?;
+            Region::read(readable.mapping, at, read.into);
         }
-        let at = readable.place(read.remote.address, read.into.len() as u64)?;
-        Region::read(readable.mapping, at, read.into);
     }
     memory.page().read_fence();
-    let mut last = None;
-    for read in reads.iter() {
-        if last != Some(read.remote.rkey) && !memory.is_current(read.remote.rkey) {
-            return Some(false);
-        }
-        last = Some(read.remote.rkey);
-    }
-    Some(true)
+    Some(reads.chunk_by(shares_key).all(|group| memory.is_current(group[0].remote.rkey)))
 }

@@ -16,7 +16,6 @@
 
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::{ReadInto, Status};
-use stonecast_log::check_read;
 
 use super::Inner;
 use super::read::{candidate_in, control};
@@ -84,18 +83,13 @@ impl Inner {
     /// The version of the record in `bytes`, read from behind `word`, if it is the key's and published.
     #[inline]
     fn value_at_once(&self, word: Word, key: &[u8], bytes: &[u8], value: &mut Vec<u8>) -> Option<u64> {
-        let record = check_read(&self.format, word.position(), word.generation_low(), bytes).ok()?;
-        let version = record.header.sequence();
-        if version == 0 || record.key != key {
-            return None;
-        }
-        self.generations.note(record.header.generation());
+        let (place, version) = self.value_in(word, bytes, key)?;
         // The record that tells of generations that come round was read without a look at the clock.
         if self.generations.have_come_round() {
             return None;
         }
         value.clear();
-        value.extend_from_slice(record.value);
+        value.extend_from_slice(&bytes[place]);
         Some(version)
     }
 }

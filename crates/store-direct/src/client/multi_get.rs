@@ -197,7 +197,8 @@ impl Inner {
 
     /// Where the value lies in `bytes`, the start of the record behind `word`, and its version. `None`: it is not the
     /// key's whole record.
-    fn value_in(&self, word: Word, bytes: &[u8], key: &[u8]) -> Option<(Range<usize>, u64)> {
+    #[inline]
+    pub(super) fn value_in(&self, word: Word, bytes: &[u8], key: &[u8]) -> Option<(Range<usize>, u64)> {
         let record = check_read(&self.format, word.position(), word.generation_low(), bytes).ok()?;
         let version = record.header.sequence();
         // A word never points to a record that is not published.

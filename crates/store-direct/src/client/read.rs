@@ -201,7 +201,7 @@ impl Inner {
         if self.access.get().table != access.table || lines.iter().any(|line| control(line) & MOVED != 0) {
             return Ok(Recalled::Stale(None));
         }
-        let is_there = words_of(&lines[distance as usize]).any(|now| now == word);
+        let is_there = has_word(&lines[distance as usize], word);
         if (is_there || mutant!(LocationTrusted))
             && let Fetched::Found(version) = self.judge(word, key, value).await?
         {
