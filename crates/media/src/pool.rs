@@ -101,9 +101,10 @@ impl Pool {
                 return Err(MediaError::Exists { path: backing.place() });
             }
         }
+        let header = Header::create(&options, backing.power_cycle());
+        let log = open_log(&*backing, &header)?;
         // The log is a new file: nobody knows its place before it is there.
-        let log = open_log(&*backing, &Header::create(&options, backing.power_cycle(), 0))?;
-        let header = Header::create(&options, backing.power_cycle(), backing.home());
+        let header = header.at(backing.home());
         let pool = Self { backing, log, header, was_clean: true, same_power_cycle: true, was_copied: false };
         pool.store_header(COPIES)?;
         Ok(pool)
@@ -136,7 +137,9 @@ impl Pool {
         let was_clean = header.clean() && (same_power_cycle || header.durability() == Durability::Power);
         let header = match mode {
             OpenMode::Inspect => header,
-            OpenMode::Serve | OpenMode::Adopt => header.opened(power_cycle, found).ok_or(MediaError::EpochsExhausted { path })?,
+            OpenMode::Serve | OpenMode::Adopt => {
+                header.opened(power_cycle).ok_or(MediaError::EpochsExhausted { path })?.at(found)
+            }
         };
         let log = open_log(&*backing, &header)?;
         let pool = Self { backing, log, header, was_clean, same_power_cycle, was_copied };

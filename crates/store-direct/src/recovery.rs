@@ -80,7 +80,7 @@ pub(crate) async fn recover(pool: &Pool) -> Result<(Recovered, RecoveryReport), 
     }
     let space = Space::new(pool.backing(), format, segments, occupancy);
     // Versions that were told and lost with a power cycle are not given to other values.
-    let lost_versions = if was_unsynced(pool) || pool.was_copied() { LOST_VERSIONS } else { 0 };
+    let lost_versions = if lacks_what_was_told(pool) { LOST_VERSIONS } else { 0 };
     Ok((
         Recovered {
             format,
@@ -97,6 +97,11 @@ pub(crate) async fn recover(pool: &Pool) -> Result<(Recovered, RecoveryReport), 
 /// After a power cycle a pool that never synced may have lost anything that was written, also what a checkpoint knows.
 fn was_unsynced(pool: &Pool) -> bool {
     pool.durability() == Durability::Process && !pool.same_power_cycle()
+}
+
+/// Whether the log may lack what was written, and the checkpoint is of another moment: also in a copy of a pool that was served.
+fn lacks_what_was_told(pool: &Pool) -> bool {
+    was_unsynced(pool) || pool.was_copied()
 }
 
 /// More versions than a run can have told before a power cut took them: a thousand million commits.
@@ -126,14 +131,12 @@ fn scan(pool: &Pool, format: &LogFormat) -> Result<(Rebuilt, Vec<SegmentState>, 
     let backing = pool.backing();
     let log = pool.log();
     let mut report = RecoveryReport::default();
-    let unsynced = was_unsynced(pool);
-    // In a copy of a pool that was served, log and checkpoint are of different moments.
-    let counts_no_more = unsynced || pool.was_copied();
-    if counts_no_more {
+    let lacks_some = lacks_what_was_told(pool);
+    if lacks_some {
         // Nor may a later opening in this power cycle believe it.
         let _durable = backing.store(Blob::Checkpoint, &[])?;
     }
-    let bytes = if counts_no_more { None } else { backing.load(Blob::Checkpoint)?.filter(|bytes| !bytes.is_empty()) };
+    let bytes = if lacks_some { None } else { backing.load(Blob::Checkpoint)?.filter(|bytes| !bytes.is_empty()) };
     let image = bytes.as_deref().and_then(|bytes| match Image::parse(bytes, format) {
         Ok(image) => Some(image),
         Err(damage) => {
@@ -152,7 +155,7 @@ fn scan(pool: &Pool, format: &LogFormat) -> Result<(Rebuilt, Vec<SegmentState>, 
     let mut checkpoint = image.map_or_else(Checkpoint::default, |image| image.restore(&mut index));
     let known = std::mem::take(&mut checkpoint.segments);
     let mut rebuild = Rebuild::new(backing.clone(), log.clone(), format, index, checkpoint);
-    let policy = ScanPolicy { tolerate_missing: unsynced };
+    let policy = ScanPolicy { tolerate_missing: was_unsynced(pool) };
     let name = backing.name();
     let mut segments = Vec::new();
     for number in 0..format.segment_count {

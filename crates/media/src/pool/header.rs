@@ -45,8 +45,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header of a new pool, served for the first time, at `home`. The options were checked.
-    pub fn create(options: &PoolOptions, power_cycle: u128, home: u128) -> Self {
+    /// The header of a new pool, served for the first time. The options were checked.
+    pub fn create(options: &PoolOptions, power_cycle: u128) -> Self {
         let entropy = |start: usize| u64::from_le_bytes(options.entropy[start..start + 8].try_into().expect("8 bytes"));
         let mut bytes = HeaderBytes::new_zeroed();
         bytes.magic = MAGIC;
@@ -65,8 +65,6 @@ impl Header {
         bytes.power_cycle = U128::new(power_cycle);
         bytes.tag_key = U64::new(entropy(16));
         bytes.secret = [U64::new(entropy(24)), U64::new(entropy(32))];
-        bytes.compatible = U64::new(COMPATIBLE_HOME);
-        bytes.home = U128::new(home);
         Self { bytes }
     }
 
@@ -148,15 +146,20 @@ impl Header {
         bytes.as_bytes().to_vec()
     }
 
-    /// The header of the next opening for serving, at `home`; `None` when epochs are used up.
-    pub fn opened(&self, power_cycle: u128, home: u128) -> Option<Self> {
+    /// The header of the next opening for serving; `None` when epochs are used up.
+    pub fn opened(&self, power_cycle: u128) -> Option<Self> {
         let mut next = self.changed();
         next.bytes.epoch = U32::new(self.epoch().checked_add(1)?);
         next.bytes.clean = 0;
         next.bytes.power_cycle = U128::new(power_cycle);
-        next.bytes.compatible = U64::new(self.bytes.compatible.get() | COMPATIBLE_HOME);
-        next.bytes.home = U128::new(home);
         Some(next)
+    }
+
+    /// The same, of a pool that is served at `home`.
+    pub fn at(mut self, home: u128) -> Self {
+        self.bytes.compatible = U64::new(self.bytes.compatible.get() | COMPATIBLE_HOME);
+        self.bytes.home = U128::new(home);
+        self
     }
 
     /// The header of a pool that was closed in order.
