@@ -164,7 +164,7 @@ pub fn real_points(options: &RealOptions, mut progress: impl FnMut()) -> Result<
         let server = start(options, &store)?;
         let address = server.address();
         with_contestant(&store, &address, |executor, contestant| {
-            executor.block_on(load(contestant, store.keys, VALUE_SIZE)).map(drop)
+            executor.block_on(load(contestant, 0..store.keys, VALUE_SIZE)).map(drop)
         })?;
         for mix in MIXES {
             let cpu = |doing| process_cpu_ns(server.pid()).map_err(|source| RealError::System { doing, source });

@@ -65,7 +65,7 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
     let mut contestants = (0..options.threads).map(|_| contest.connect()).collect::<Result<Vec<_>, _>>()?;
     let (keys, value_size) = (options.keys, options.value_size);
     let loader = contestants.split_off(contestants.len() - 1);
-    contestants.extend(contest.run(loader, |_, contestant| load(contestant, keys, value_size))?);
+    contestants.extend(contest.run(loader, |_, contestant| load(contestant, 0..keys, value_size))?);
     let each = options.operations.div_ceil(options.threads.into());
     let sequence = Arc::new(Sequence::new(SequenceOptions {
         mix: options.mix,
@@ -77,7 +77,10 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
     // Leases are taken and memories filled before anything is measured: a store that runs for longer than these few
     // operations has done both.
     let warm_up = (each / 10).max(1);
-    let contestants = contest.run(contestants, |number, contestant| write_once(contestant, number as u64, value_size))?;
+    let contestants = contest.run(contestants, |number, contestant| {
+        let number = number as u64;
+        load(contestant, number..number + 1, value_size)
+    })?;
     let contestants = contest.run(contestants, |_, contestant| look_up_all(contestant, keys))?;
     let part = |number: usize, count: u64| Part {
         sequence: sequence.clone(),
@@ -106,20 +109,12 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
     })
 }
 
-pub(super) async fn load(mut contestant: Contestant, keys: u64, value_size: usize) -> Result<Contestant, ContestError> {
+pub(super) async fn load(mut contestant: Contestant, numbers: Range<u64>, value_size: usize) -> Result<Contestant, ContestError> {
     let mut value = vec![0; value_size];
-    for number in 0..keys {
+    for number in numbers {
         value_of(1, number, &mut value);
         contestant.put(&key_name(number), &value).await?;
     }
-    Ok(contestant)
-}
-
-/// Writes one key as it is.
-async fn write_once(mut contestant: Contestant, number: u64, value_size: usize) -> Result<Contestant, ContestError> {
-    let mut value = vec![0; value_size];
-    value_of(1, number, &mut value);
-    contestant.put(&key_name(number), &value).await?;
     Ok(contestant)
 }
 
