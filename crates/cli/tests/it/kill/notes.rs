@@ -1,4 +1,7 @@
 //! What workers write down: one line a note, each with one `write`, so that it outlives the worker.
+//!
+//! A worker may be killed in the middle of a `write`: the kernel copies a page at a time and looks in between whether the
+//! process is to die. Such a note was not written, and who goes on with the notes cuts its beginning off.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -30,9 +33,12 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Goes on with the notes in `path`.
+    /// Goes on with the notes in `path`, behind the last whole one.
     pub fn append(path: &Path) -> Self {
-        Self { file: OpenOptions::new().create(true).append(true).open(path).expect("the notes can be opened") }
+        let file = OpenOptions::new().create(true).append(true).open(path).expect("the notes can be opened");
+        let bytes = std::fs::read(path).expect("the notes can be read");
+        file.set_len(whole(&bytes).len() as u64).expect("the notes can be cut");
+        Self { file }
     }
 
     /// Writes one down.
@@ -51,10 +57,15 @@ impl Notes {
 
 /// Everything that was written down; nothing if nobody wrote.
 pub fn read(path: &Path) -> Vec<Note> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    // A note that the writer's death cut off was not written.
-    let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
-    whole.lines().map(parse).collect()
+    let bytes = std::fs::read(path).unwrap_or_default();
+    let text = str::from_utf8(whole(&bytes)).expect("notes are text");
+    text.lines().map(parse).collect()
+}
+
+/// The bytes without a note that the writer's death cut off.
+fn whole(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+    &bytes[..end]
 }
 
 fn parse(line: &str) -> Note {
@@ -70,4 +81,18 @@ fn parse(line: &str) -> Note {
         "saw" => Note::Saw { operation, key },
         _ => panic!("no note starts with {what}"),
     }
+}
+
+#[test]
+fn a_note_that_its_writers_death_cut_off_is_gone_when_the_next_writer_goes_on() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("notes");
+    let (first, last) = (Note::Acknowledged { operation: 1 }, Note::Saw { operation: 3, key: "key".to_owned() });
+    Notes::append(&path).write(&first);
+    let torn = OpenOptions::new().append(true).open(&path).expect("the notes can be opened");
+    (&torn).write_all(b"put 2 writer-0/la").expect("the notes can be written");
+
+    Notes::append(&path).write(&last);
+
+    assert_eq!(read(&path), [first, last]);
 }
