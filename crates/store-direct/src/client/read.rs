@@ -76,13 +76,13 @@ impl Client {
     /// nothing of meaning). What is returned is durable, and was the key's value at some moment during the call.
     pub async fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
         let start = self.inner.begin_call();
-        let result = match self.inner.find_at_once(key, value) {
-            Some(found) => {
-                self.inner.port.take_turn().await;
-                Ok(found)
-            }
-            None => self.find(key, value).await,
-        };
+        if let Some(found) = self.inner.find_at_once(key, value) {
+            self.inner.port.take_turn().await;
+            self.inner.end_call(Call::Read(1), start);
+            // A return of its own: a result that may be an error is some hundred bytes, which would be moved.
+            return Ok(found);
+        }
+        let result = self.find(key, value).await;
         self.inner.end_call(Call::Read(1), start);
         result
     }
@@ -314,7 +314,8 @@ impl Inner {
         if word.position() >= segment_size * u64::from(self.format.segment_count) {
             return 0;
         }
-        word.read_size().min(segment_size - word.position() % segment_size) as usize
+        // Segments are of a power of two bytes. A division would stand between the loads of bucket and record.
+        word.read_size().min(segment_size - (word.position() & (segment_size - 1))) as usize
     }
 
     /// The whole size of a record of which only the start was read.
