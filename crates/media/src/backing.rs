@@ -86,8 +86,9 @@ pub trait Backing {
     /// Fresh zeroed volatile memory that clients may map but, where the system can enforce it, never write.
     fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError>;
 
-    /// Whether no process of an earlier run can still write to the log. Asked after [`Backing::open_log`]. While one can,
-    /// what it may write to must not be given to others: it may be in the middle of a store.
+    /// Whether no process of an earlier run can still write to the log. Asked after [`Backing::open_log`], and again as
+    /// long as one can: what that may write to must not be given to others, since it may be in the middle of a store. Once
+    /// they are gone they stay gone.
     fn earlier_writers_are_gone(&self) -> bool {
         true
     }

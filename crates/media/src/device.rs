@@ -15,8 +15,8 @@
 //! - *Unprepared bytes read as zero*: the log is cleared when the pool is created, at the speed of memory. What was
 //!   prepared since is kept in the prepared map, so that a restart looks at nothing else.
 //! - *A checkpoint is replaced whole*: it goes into the slot that holds the older one ([`slots`]).
-//! - *Locks* are those of the device's inode: a lock of an open file description for the server, and `flock` on the
-//!   description that is mapped, which all clients share.
+//! - *Locks* are those of the device's inode, of open file descriptions: one for the server, and one for the description that is
+//!   mapped, which all clients of a run share ([`crate::earlier_writers`]).
 //!
 //! Everything but the log is written back line by line, whatever the pool's means are: it is little, and rarely written.
 
@@ -30,7 +30,6 @@ use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use rustix::fs::{FlockOperation, flock};
 use rustix::mm::MapFlags;
 use stonecast_base::{MIB, Span};
 
@@ -38,6 +37,7 @@ use crate::device::lock::Lock;
 use crate::device::metadata::{METADATA_SIZE, Metadata, State};
 use crate::device::slots::Slots;
 use crate::directory::boot_identifier;
+use crate::earlier_writers::EarlierWriters;
 use crate::error::failed;
 use crate::mapped_region::{MappedRegion, Sealing, Writable};
 use crate::means::{Medium, MediumKind, choose_means};
@@ -71,7 +71,7 @@ pub struct DeviceBacking {
 struct Log {
     region: Rc<PersistentMapping>,
     slots: Slots,
-    earlier_writers_are_gone: bool,
+    earlier_writers: EarlierWriters,
 }
 
 impl DeviceBacking {
@@ -157,10 +157,7 @@ impl DeviceBacking {
             Means::FileSync => unreachable!("a device is never synced"),
         };
         let file = open(&self.path, true)?;
-        // As with the log of a directory: clients that map the device through this description share its lock, and the
-        // kernel keeps it until the last mapping is gone.
-        let earlier_writers_are_gone = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
-        flock(&file, FlockOperation::NonBlockingLockShared).map_err(failed("locking", &self.path))?;
+        let earlier_writers = EarlierWriters::of_other_runs_than(&file).map_err(failed("locking", &self.path))?;
         let memory = MappedRegion::map(file.into(), METADATA_SIZE, options.capacity, Writable::Yes);
         let region = Rc::new(PersistentMapping::new(memory.map_err(failed("mapping", &self.path))?, mechanism));
         let fresh = self.metadata.state() != State::Pool;
@@ -174,13 +171,13 @@ impl DeviceBacking {
         if fresh {
             slots.clear();
         }
-        Ok(Log { region, slots, earlier_writers_are_gone })
+        Ok(Log { region, slots, earlier_writers })
     }
 
     fn inspect_log(&self, options: LogOptions) -> Result<Log, MediaError> {
         let region =
             Rc::new(PersistentMapping::new(map(&self.path, METADATA_SIZE, options.capacity, false)?, Mechanism::Process));
-        Ok(Log { region, slots: self.slots(options.capacity, false)?, earlier_writers_are_gone: true })
+        Ok(Log { region, slots: self.slots(options.capacity, false)?, earlier_writers: EarlierWriters::none() })
     }
 
     fn slots(&self, capacity: u64, serve: bool) -> Result<Slots, MediaError> {
@@ -270,7 +267,7 @@ impl Backing for DeviceBacking {
     }
 
     fn earlier_writers_are_gone(&self) -> bool {
-        self.opened_log().earlier_writers_are_gone
+        self.opened_log().earlier_writers.are_gone()
     }
 
     fn power_cycle(&self) -> u128 {

@@ -204,7 +204,7 @@ impl Backing for DirectoryBacking {
     }
 
     fn earlier_writers_are_gone(&self) -> bool {
-        self.opened_log().earlier_writers_are_gone
+        self.opened_log().earlier_writers.are_gone()
     }
 
     /// Inode numbers are given anew when a file is gone, so the time of its creation is part of it, where the file system

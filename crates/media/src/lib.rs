@@ -24,6 +24,7 @@ mod copy;
 mod detected_domain;
 mod device;
 mod directory;
+mod earlier_writers;
 mod error;
 mod file_sync;
 mod futex;

@@ -68,7 +68,9 @@ enum Hold {
     Nobody,
     Appender,
     Cleaner,
-    /// Never used again in this run: somebody of an earlier run may still write there, or something there is damaged.
+    /// Somebody of an earlier run may still write there.
+    EarlierRun,
+    /// Never used again in this run: something there is damaged.
     Stays,
 }
 
@@ -95,7 +97,8 @@ impl Space {
     /// The space of a pool whose used segments are `used`, each with what of it is needed, by its number.
     ///
     /// Clients of a killed server may outlive it, with their mappings, and finish a store into what they had leased. While
-    /// any can, used segments are neither appended to nor cleaned; published records lie below what such a client writes.
+    /// any can, used segments are neither appended to nor cleaned; published records lie below what such a client writes. See
+    /// [`Space::release_earlier_run`].
     pub fn new(backing: Rc<dyn Backing>, format: LogFormat, used: Vec<SegmentState>, mut occupancy: Vec<Occupancy>) -> Self {
         let may_append = backing.earlier_writers_are_gone();
         let count = format.segment_count as usize;
@@ -122,13 +125,21 @@ impl Space {
             let slot = if state.is_blank() && may_append { &mut space.blank } else { &mut space.segments };
             assert!(slot[number as usize].replace(state).is_none(), "segment {number} is used once");
             if !may_append {
-                space.holds[number as usize] = Hold::Stays;
+                space.holds[number as usize] = Hold::EarlierRun;
             } else if space.segments[number as usize].is_some() {
                 space.shelve(number);
             }
         }
         space.free.extend((0..format.segment_count).filter(|&number| space.segments[number as usize].is_none()));
         space
+    }
+
+    /// Where segments run short: once the last writer of an earlier run is gone, what that run used is cleaned like all else.
+    /// Nobody appends to the rests, since recovery cleared them before that writer had done its last store.
+    pub fn release_earlier_run(&mut self) {
+        if self.is_short() && self.holds.contains(&Hold::EarlierRun) && self.backing.earlier_writers_are_gone() {
+            self.holds.iter_mut().filter(|hold| **hold == Hold::EarlierRun).for_each(|hold| *hold = Hold::Nobody);
+        }
     }
 
     /// The state of a segment in use.

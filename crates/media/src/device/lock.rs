@@ -1,5 +1,5 @@
-//! Who serves a device: a lock of an open file description (`F_OFD_SETLK`) on its inode. It ends with the process, however
-//! that ends. The number of the process stands in the device record, for people.
+//! Who serves a device: a lock of an open file description (`F_OFD_SETLK`) on the first byte of its inode. It ends with the
+//! process, however that ends. The number of the process stands in the device record, for people.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -10,6 +10,7 @@ use nix::libc;
 
 use crate::MediaError;
 use crate::device::metadata::Metadata;
+use crate::earlier_writers::bytes;
 use crate::error::failed;
 
 /// The lock, held until dropped.
@@ -22,7 +23,7 @@ impl Lock {
     /// Takes the lock of the device at `path`, and notes the process in its record if it holds a pool.
     pub fn acquire(path: &Path, metadata: &Metadata) -> Result<Self, MediaError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed("opening", path))?;
-        match fcntl(&file, FcntlArg::F_OFD_SETLK(&whole(libc::F_WRLCK))) {
+        match fcntl(&file, FcntlArg::F_OFD_SETLK(&bytes(libc::F_WRLCK, 0, 1))) {
             Ok(_) => {}
             Err(Errno::EAGAIN | Errno::EACCES) => {
                 return Err(MediaError::InUse { path: path.to_owned(), pid: metadata.noted_process() });
@@ -37,14 +38,7 @@ impl Lock {
 /// The process that serves the device, without touching the lock. The number alone proves nothing: it outlives its process.
 pub(super) fn holder(path: &Path, metadata: &Metadata) -> Option<u32> {
     let file = File::open(path).ok()?;
-    let mut found = whole(libc::F_RDLCK);
+    let mut found = bytes(libc::F_RDLCK, 0, 1);
     fcntl(&file, FcntlArg::F_OFD_GETLK(&mut found)).ok()?;
     if i32::from(found.l_type) == libc::F_UNLCK { None } else { metadata.noted_process() }
-}
-
-/// A lock of every byte.
-fn whole(kind: i32) -> libc::flock {
-    let kind = kind.try_into().expect("kinds of locks are small numbers");
-    let from_the_start = libc::SEEK_SET.try_into().expect("0");
-    libc::flock { l_type: kind, l_whence: from_the_start, l_start: 0, l_len: 0, l_pid: 0 }
 }

@@ -6,7 +6,6 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::rc::Rc;
 
-use rustix::fs::{FlockOperation, flock};
 use rustix::mm::MapFlags;
 use stonecast_base::{Corruption, Span};
 
@@ -14,6 +13,7 @@ use crate::directory::holes::{data, holes_are_reported};
 use crate::directory::lock::Lock;
 use crate::directory::medium::{DIRECT, detect, turn_copy_on_write_off};
 use crate::directory::prepare::{Manner, Preparer};
+use crate::earlier_writers::EarlierWriters;
 use crate::error::failed;
 use crate::file_sync::{FileSync, SyncTarget};
 use crate::mapped_region::{MappedRegion, Writable};
@@ -28,7 +28,7 @@ pub(super) struct Log {
     pub region: Rc<PersistentMapping>,
     pub preparer: Preparer,
     /// See [`crate::Backing::earlier_writers_are_gone`].
-    pub earlier_writers_are_gone: bool,
+    pub earlier_writers: EarlierWriters,
 }
 
 /// Creates the log at `path`, one hole of `capacity` bytes.
@@ -65,7 +65,7 @@ pub(super) fn inspect(path: &Path, capacity: u64) -> Result<Log, MediaError> {
     let memory = MappedRegion::map(file.into(), 0, capacity, Writable::No).map_err(failed("mapping", path))?;
     let region = Rc::new(PersistentMapping::new(memory, Mechanism::Process));
     let preparer = Preparer::new(open().map_err(failed("opening", path))?, path.to_owned(), Manner::PROCESS);
-    Ok(Log { region, preparer, earlier_writers_are_gone: true })
+    Ok(Log { region, preparer, earlier_writers: EarlierWriters::none() })
 }
 
 /// Opens the log at `path` for serving. Whatever it then shows is durable by the means of the pool where these are
@@ -84,11 +84,7 @@ pub(super) fn serve(
     let synced = open().map_err(failed("opening", path))?;
     let prepared = open().map_err(failed("opening", path))?;
 
-    // Whoever maps the log through this description, server or client, shares its lock, and the kernel keeps it until the
-    // last mapping is gone, however its process ends. So an exclusive lock can be had only when nobody of an earlier run is
-    // left who could be in the middle of a store.
-    let earlier_writers_are_gone = flock(&mapped, FlockOperation::NonBlockingLockExclusive).is_ok();
-    flock(&mapped, FlockOperation::NonBlockingLockShared).map_err(io::Error::from).map_err(failed("locking", path))?;
+    let earlier_writers = EarlierWriters::of_other_runs_than(&mapped).map_err(failed("locking", path))?;
 
     let medium = detect(&mapped).map_err(failed("looking at the file system of", path))?;
     let means = choose_means(medium, options.platform, options.durability)
@@ -108,7 +104,7 @@ pub(super) fn serve(
     let memory = MappedRegion::map_with(mapped.into(), 0, options.capacity, Writable::Yes, flags);
     let memory = memory.map_err(failed("mapping", path))?;
     let region = Rc::new(PersistentMapping::new(memory, mechanism));
-    Ok(Log { region, preparer: Preparer::new(prepared, path.to_owned(), manner), earlier_writers_are_gone })
+    Ok(Log { region, preparer: Preparer::new(prepared, path.to_owned(), manner), earlier_writers })
 }
 
 /// What is synced on behalf of the log, and where a failure is kept.

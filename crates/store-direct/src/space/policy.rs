@@ -63,7 +63,7 @@ impl Space {
                     let used = u64::from(state.end - SEGMENT_HEADER_UNITS) * UNIT_SIZE;
                     used.saturating_sub(self.occupancy(number).needed(horizons.without(number)))
                 }
-                Hold::Cleaner | Hold::Stays => 0,
+                Hold::Cleaner | Hold::EarlierRun | Hold::Stays => 0,
             }
         };
         let gainable = self.segments.iter().flatten().map(gain).sum::<u64>();

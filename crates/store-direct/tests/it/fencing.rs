@@ -1,5 +1,7 @@
 //! Clients that outlive their server.
 
+use stonecast_store_direct::StoreError;
+
 use crate::fabric::{Provider, on_every_provider};
 use crate::world::{End, World, key, value};
 
@@ -28,6 +30,34 @@ fn what_a_client_of_a_killed_server_had_leased_is_given_to_nobody_while_that_cli
         client.put(&key(3), b"third").await.unwrap();
         let stat = client.stat().await.unwrap();
         assert_eq!(stat.segments_full, 0, "with the last mapping gone the rests are used again: {stat:?}");
+    });
+}
+
+/// Needs: `Space::release_earlier_run`, before anybody is told *no space*.
+#[test]
+fn what_an_earlier_run_used_is_cleaned_as_soon_as_its_last_client_is_gone() {
+    let world = World { provider: Provider::SharedMemory, ..World::small() };
+    let keys = (world.capacity / 2) >> 10;
+    let mut survivor = None;
+    world.run_until(End::Kill, async |world| {
+        let client = world.client().await;
+        for n in 0..keys {
+            client.put(&key(n), &value(n, 900)).await.unwrap();
+        }
+        survivor = Some(client);
+    });
+    world.run_until(End::Kill, async |world| {
+        let client = world.client().await;
+        let overwrite = async || {
+            for n in 0..8 * keys {
+                client.put(&key(n % keys), &value(n, 900)).await?;
+            }
+            Ok::<_, StoreError>(())
+        };
+        let refused = overwrite().await;
+        assert!(matches!(refused, Err(StoreError::NoSpace)), "half of the pool is left alone: {refused:?}");
+        drop(survivor.take());
+        overwrite().await.expect("there is room again");
     });
 }
 

@@ -149,6 +149,7 @@ impl Server {
     /// What to tell somebody who finds no segment: *busy* if one can be made free, then it is; else *no space*.
     pub(super) fn refuse_space(&self, state: &mut State) -> Verdict {
         let State { cleaner, space, .. } = state;
+        space.release_earlier_run();
         if (cleaner.victim.is_some() || space.may_gain()) && space.died() >= cleaner.exhausted_until {
             cleaner.credit = cleaner.credit.max(self.format.segment_size);
             Verdict::Busy
@@ -169,6 +170,7 @@ impl Server {
             return None;
         }
         if cleaner.victim.is_none() {
+            space.release_earlier_run();
             let need = space.need();
             let mut chosen = match need {
                 Need::None => None,

@@ -1,0 +1,101 @@
+//! Whether anybody of an earlier run can still write to a log.
+//!
+//! ```text
+//!   byte of the inode's locks    0              1        2        3 ...       (they lock nothing of the data)
+//!                                the device's   run A    run B    free
+//!                                server
+//! ```
+//!
+//! Server and clients of one run map the log through one open file description, which the server made. It holds a lock
+//! (`F_OFD_SETLK`) on a byte that nobody else holds, and the kernel keeps that until the last mapping is gone, however its
+//! process ends. So if the server of a later run, asking through its own description, finds no lock beside its own, nobody is
+//! left who could be in the middle of a store. Who is gone does not come back: a later run cannot begin before this one ends.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::io;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc;
+
+/// Runs that may have left somebody behind, at most.
+const RUNS_MAX: i64 = 1 << 12;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct EarlierWriters {
+    /// The description of this run; `None` where none can be left.
+    description: Option<File>,
+    are_gone: Cell<bool>,
+}
+
+impl EarlierWriters {
+    /// There are none to look for.
+    pub fn none() -> Self {
+        Self { description: None, are_gone: Cell::new(true) }
+    }
+
+    /// Those of all runs but the one that maps the log through `mapped`, which gets its lock.
+    pub fn of_other_runs_than(mapped: &File) -> io::Result<Self> {
+        let description = mapped.try_clone()?;
+        for byte in 1..=RUNS_MAX {
+            match fcntl(&description, FcntlArg::F_OFD_SETLK(&bytes(libc::F_WRLCK, byte, 1))) {
+                Ok(_) => return Ok(Self { description: Some(description), are_gone: Cell::new(false) }),
+                Err(Errno::EAGAIN | Errno::EACCES) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::Error::other(format!("{RUNS_MAX} runs before this one still have processes that map it; end them")))
+    }
+
+    /// Whether all are gone by now. A system call until they are.
+    pub fn are_gone(&self) -> bool {
+        if let Some(description) = self.description.as_ref().filter(|_| !self.are_gone.get()) {
+            let mut found = bytes(libc::F_WRLCK, 1, RUNS_MAX);
+            let asked = fcntl(description, FcntlArg::F_OFD_GETLK(&mut found));
+            self.are_gone.set(asked.is_ok() && i32::from(found.l_type) == libc::F_UNLCK);
+        }
+        self.are_gone.get()
+    }
+}
+
+/// A lock of `count` bytes from `start` on, or the question for one.
+pub(crate) fn bytes(kind: i32, start: i64, count: i64) -> libc::flock {
+    let kind = kind.try_into().expect("kinds of locks are small numbers");
+    let from_the_start = libc::SEEK_SET.try_into().expect("0");
+    libc::flock { l_type: kind, l_whence: from_the_start, l_start: start, l_len: count, l_pid: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+
+    use super::*;
+
+    fn open(path: &std::path::Path) -> File {
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).expect("the file opens")
+    }
+
+    /// Needs a byte of its own for each run: with one for all, the second run would not get its lock, or the third would not
+    /// see the first.
+    #[test]
+    fn writers_are_gone_when_the_last_of_each_earlier_run_has_let_go_of_its_description() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let (first, second, third) = (open(&path), open(&path), open(&path));
+        let of_first = EarlierWriters::of_other_runs_than(&first).expect("a lock");
+        assert!(of_first.are_gone(), "nobody was there before");
+        let client_of_first = first.try_clone().expect("a descriptor");
+        drop((of_first, first));
+
+        let of_second = EarlierWriters::of_other_runs_than(&second).expect("a lock");
+        assert!(!of_second.are_gone());
+        let of_third = EarlierWriters::of_other_runs_than(&third).expect("a lock");
+        drop((of_second, second));
+        assert!(!of_third.are_gone(), "the client of the first run is there still");
+
+        drop(client_of_first);
+        assert!(of_third.are_gone(), "it is asked anew");
+    }
+}
