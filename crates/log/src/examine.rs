@@ -17,7 +17,7 @@ const FIRST_GENERATION: u32 = 1;
 
 /// Who is told of what an examination finds, and decides whether it goes on after a loss.
 pub(crate) trait Listener {
-    /// Records that are there, in ascending order of position.
+    /// Records that are there and not void, in ascending order of position.
     fn records(&mut self, batch: &[Found<'_>]);
     /// A stamped header whose record is not whole.
     fn torn(&mut self, position: u64, header: &RecordHeader, fault: RecordFault);
@@ -118,15 +118,16 @@ impl Sink for Judged<'_, '_> {
     fn records(&mut self, batch: &[Found<'_>]) -> Result<(), Corruption> {
         let Self { judge, examination } = self;
         let report = &mut examination.report;
-        report.records += batch.len() as u64;
+        report.records += batch.iter().filter(|found| !found.is_void).count() as u64;
         report.sequence_max = batch.iter().map(|found| found.header.sequence()).fold(report.sequence_max, u64::max);
         let mut told = 0;
         for (index, found) in batch.iter().enumerate() {
-            if let Err(loss) = judge.record(found) {
+            let judged = judge.record(found);
+            if judged.is_err() || found.is_void {
                 examination.listener.records(&batch[told..index]);
-                told = index;
-                examination.hear(Err(loss))?;
+                told = index + usize::from(found.is_void);
             }
+            examination.hear(judged)?;
         }
         examination.listener.records(&batch[told..]);
         Ok(())

@@ -17,6 +17,9 @@ const EPOCH_SHIFT: u32 = 40;
 /// Spreads position and epoch over the seed of a tag. Odd, so different ones give different seeds: 2^64 / golden ratio.
 const POSITION_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// What the commit tag of a record that was made void differs in from that of the same record before.
+pub(crate) const VOID: u64 = 0x564f_4944_0bad_51de;
+
 /// The key of a pool's commit tags. Never leaves the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret([u64; 2]);
@@ -84,7 +87,7 @@ impl LogFormat {
         hash::xxh3_64(self.tag_key ^ place.wrapping_mul(POSITION_FACTOR), bytes)
     }
 
-    /// The keyed hash of five words; never 0, which stands for no stamp.
+    /// The keyed hash of five words; never 0, which stands for no stamp, nor what would be 0 once it was made void.
     #[inline]
     pub(crate) fn commit_tag(&self, words: [u64; 5]) -> u64 {
         let Secret(secret) = self.secret.expect("only who holds the pool's secret makes or checks stamps");
@@ -92,7 +95,10 @@ impl LogFormat {
         for (into, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
             *into = word.to_le_bytes();
         }
-        hash::siphash24(secret, &bytes).max(1)
+        match hash::siphash24(secret, &bytes) {
+            0 | VOID => 1,
+            tag => tag,
+        }
     }
 }
 

@@ -52,6 +52,6 @@ pub use record::{
 pub use recovery::{ScanPolicy, SegmentReport, SegmentVerdict, Visitor, scan_segment};
 pub use seal::{Heritage, Seal};
 pub use segment::generation_of;
-pub use stamp::Stamp;
+pub use stamp::{Stamp, Standing, commit_tag_position, void_tag};
 pub use state::SegmentState;
 pub use walk::{Found, walk_some};

@@ -22,7 +22,7 @@ use crate::walk::Found;
 
 /// Who receives the records that a scan finds.
 pub trait Visitor {
-    /// Some records of one segment, in ascending order of position. What was told of a segment that turns out to be
+    /// Some records of one segment, void ones left out, in ascending order of position. What was told of a segment that turns out to be
     /// corrupt later does not count.
     fn records(&mut self, batch: &[Found<'_>]);
 }
@@ -50,11 +50,11 @@ pub enum SegmentVerdict {
 /// What a scan says of a segment in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentReport {
-    /// Records found; those that the checkpoint knew not included.
+    /// Records found that count; those that the checkpoint knew not included.
     pub records: u64,
     /// Bytes looked at.
     pub bytes_scanned: u64,
-    /// Highest sequence number found; 0: none.
+    /// Highest sequence number found, of void records too; 0: none.
     pub sequence_max: u64,
     /// The last batch that was begun here was torn by a crash, and nobody was told of what is missing of it.
     /// Position of the first thing that seems to be missing.

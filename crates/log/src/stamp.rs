@@ -12,11 +12,15 @@
 //!
 //! The size is covered so that a scan can believe it before it has read the record: a client that may still write its
 //! published records cannot make the scan hash a mebibyte for each of them.
+//!
+//! **Void.** Who stamps a record before it is sure that the record will count takes it back with one store: the commit tag
+//! becomes another one that nothing else can have. A void record is a link of its segment's chain as any other, is counted by
+//! its seal, and names no key. To clear it instead would look like damage, and to stamp it anew takes three stores.
 
 use stonecast_base::mutant;
 use stonecast_media::Region;
 
-use crate::format::{LogFormat, UNIT_SIZE};
+use crate::format::{LogFormat, UNIT_SIZE, VOID};
 use crate::record::RecordHeader;
 
 const SEQUENCE_OFFSET: u64 = 0;
@@ -85,15 +89,52 @@ impl Stamp {
         commit_tag
     }
 
-    /// Whether the server has stamped `header` at this position in this generation. Says nothing of the bytes after the
+    /// Puts the stamp into `record`, a [draft](crate::Draft::encode) for this position of this `tag`, and returns the commit tag:
+    /// for who writes record and stamp as one.
+    pub fn put_into(&self, record: &mut [u8], format: &LogFormat, position: u64, generation: u32, tag: u64, size: u64) -> u64 {
+        assert!(self.sequence != 0, "0 means that a record is not published");
+        let words = self.words(format, position, generation, tag, size);
+        for (into, word) in record.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *into = word.to_le_bytes();
+        }
+        words[1]
+    }
+
+    /// What the stamp of `header` at this position in this generation is worth. Says nothing of the bytes after the
     /// header: they are covered by the tag, which the stamp binds.
     #[inline]
-    pub fn check(header: &RecordHeader, format: &LogFormat, position: u64, generation: u32) -> bool {
+    pub fn judge(header: &RecordHeader, format: &LogFormat, position: u64, generation: u32) -> Standing {
         let Links { previous, durable, epoch } = header.links();
         let stamp = Self { sequence: header.sequence(), previous, durable, epoch: epoch.into() };
         let [_, commit_tag, _] = stamp.words(format, position, generation, header.tag(), header.size());
-        stamp.sequence != 0 && commit_tag == header.commit_tag() || mutant!(CommitTagIgnored)
+        match header.commit_tag() ^ commit_tag {
+            0 if stamp.sequence != 0 => Standing::Published,
+            VOID if stamp.sequence != 0 => Standing::Void,
+            _ if mutant!(CommitTagIgnored) => Standing::Published,
+            _ => Standing::Unstamped,
+        }
     }
+}
+
+/// What a stamp is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It was not made for this record, or is none.
+    Unstamped,
+    /// The record counts.
+    Published,
+    /// The record was published and taken back.
+    Void,
+}
+
+/// The commit tag of a record once it is void.
+pub const fn void_tag(commit_tag: u64) -> u64 {
+    commit_tag ^ VOID
+}
+
+/// Where the commit tag of the record at `position` stands: the word that [`void_tag`] replaces.
+pub const fn commit_tag_position(position: u64) -> u64 {
+    position + COMMIT_TAG_OFFSET
 }
 
 /// Whether a unit may start a stamped record: the cheapest look at it.
@@ -140,7 +181,9 @@ mod tests {
     }
 
     fn passes(format: &LogFormat, record: &[u8; RECORD_START_SIZE], position: u64, generation: u32) -> bool {
-        RecordHeader::parse(record).is_ok_and(|header| Stamp::check(&header, format, position, generation))
+        let judged = RecordHeader::parse(record).map(|header| Stamp::judge(&header, format, position, generation));
+        assert_ne!(judged, Ok(Standing::Void), "nothing here was made void");
+        judged == Ok(Standing::Published)
     }
 
     #[test]
@@ -159,6 +202,35 @@ mod tests {
             let links = Links { previous: links.0, durable: links.1, epoch: links.2 };
             assert_eq!(Links::from_word(links.word()), links);
         }
+    }
+
+    /// Needs the third standing: else a record that was taken back counts, or is missing in the chain.
+    #[test]
+    fn a_stamp_that_was_taken_back_by_one_store_is_told_from_all_others() {
+        let (format, mut record) = stamped();
+        let tag = u64::from_le_bytes(record[8..16].try_into().unwrap());
+        record[8..16].copy_from_slice(&void_tag(tag).to_le_bytes());
+        let header = RecordHeader::parse(&record).unwrap();
+        assert_eq!(Stamp::judge(&header, &format, 256, 3), Standing::Void);
+        assert_eq!(Stamp::judge(&header, &format, 320, 3), Standing::Unstamped);
+        assert_eq!(Stamp::judge(&header, &format, 256, 4), Standing::Unstamped);
+        assert!(may_be_stamped(&record));
+        for bit in 64..128 {
+            record[bit / 8] ^= 1 << (bit % 8);
+            let header = RecordHeader::parse(&record).unwrap();
+            assert_eq!(Stamp::judge(&header, &format, 256, 3), Standing::Unstamped, "bit {bit}");
+            record[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn a_stamp_put_into_a_draft_is_the_one_that_is_stored_into_the_log() {
+        let (format, record) = stamped();
+        let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key: b"key", value: b"value" };
+        let mut bytes = Vec::new();
+        let tag = draft.encode(&format, 256, 3, 1, &mut bytes);
+        STAMP.put_into(&mut bytes, &format, 256, 3, tag, 64);
+        assert_eq!(bytes, record[..bytes.len()]);
     }
 
     /// Every proper subset of the three words: over zeros, over the stamp of an earlier generation of the same record, and over

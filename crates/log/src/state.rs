@@ -20,7 +20,8 @@ use crate::format::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
 use crate::record::GENERATION_MAX;
 use crate::seal::{Heritage, Seal};
 use crate::segment::{self, HeaderFound};
-use crate::stamp::{self, may_be_stamped};
+use crate::stamp::{self, commit_tag_position, may_be_stamped, void_tag};
+use crate::walk::{Found, walk_some};
 
 /// Units that are looked at together.
 const WINDOW_UNITS: usize = 64;
@@ -116,6 +117,37 @@ impl SegmentState {
         self.durable = self.end;
     }
 
+    /// Takes over what somebody else stamped above the end, links and all, and is done with: the segment was that of one writer,
+    /// who can write there no more. `is_void` is asked of each record that counts; one that it takes back is made void. What looks
+    /// like a stamp above the last record is taken away, lest it become whole when its place is written again.
+    ///
+    /// Returns the bytes that were changed, for the caller to persist before anything more is stamped in the segment; what was
+    /// taken over must be durable by then as well.
+    pub fn take_over(
+        &mut self,
+        region: &dyn Region,
+        format: &LogFormat,
+        is_void: &mut dyn FnMut(&Found<'_>) -> bool,
+    ) -> Option<Span> {
+        let (from, units) = (self.end, format.segment_units());
+        let mut voided = false;
+        let state = &mut *self;
+        walk_some(region, format, (state.number, state.generation), (from, units), &mut |batch| {
+            for found in batch {
+                let (_, unit) = format.locate(found.position);
+                let mut commit_tag = found.header.commit_tag();
+                if !found.is_void && is_void(found) {
+                    commit_tag = void_tag(commit_tag);
+                    region.store(commit_tag_position(found.position), commit_tag);
+                    voided = true;
+                }
+                state.note_stamped(unit, found.header.size_units(), commit_tag);
+            }
+        });
+        let cleared = self.clear_remains(region, format);
+        (voided || cleared).then(|| format.span(self.number, from, units))
+    }
+
     /// Whether there is anything that a seal would add, and may: what was not persisted is not sealed.
     pub fn needs_seal(&self) -> bool {
         self.end != self.seal_end && self.durable == self.end
@@ -138,8 +170,10 @@ impl SegmentState {
         (self.end != self.seal_end).then(|| format.span(self.number, self.seal_end, self.end))
     }
 
-    /// Takes away what looks like a stamp above the end. Looks at many units at once: most have none.
-    fn clear_remains(&self, region: &dyn Region, format: &LogFormat) {
+    /// Takes away what looks like a stamp above the end, and returns whether there was anything. Looks at many units at once:
+    /// most have none.
+    fn clear_remains(&self, region: &dyn Region, format: &LogFormat) -> bool {
+        let mut any = false;
         let mut window = [0; WINDOW_UNITS * UNIT_SIZE as usize];
         let units = format.segment_units();
         for first in (self.end..units).step_by(WINDOW_UNITS) {
@@ -149,9 +183,11 @@ impl SegmentState {
             for (line, unit) in bytes.as_chunks().0.iter().zip(first..) {
                 if may_be_stamped(line) {
                     stamp::clear(region, format.position(self.number, unit));
+                    any = true;
                 }
             }
         }
+        any
     }
 
     /// Ends recovery of this segment: repairs its header, takes away what looks like a stamp above the end, and seals

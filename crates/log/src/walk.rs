@@ -6,6 +6,7 @@
 //!                     not stamped by the server                     next unit
 //!                     stamped, and the bytes do not fit the tag     torn; next unit
 //!                     stamped and whole                             a record; the unit after it
+//!                     the same, and void                            a link of the chain, and nothing else; the unit after it
 //! ```
 //!
 //! Anything may stand in the room between records: what a client was writing when it died, values full of bytes that
@@ -20,7 +21,7 @@ use stonecast_media::Region;
 
 use crate::format::{LogFormat, UNIT_SIZE};
 use crate::record::{RECORD_START_SIZE, Record, RecordFault, RecordHeader, check_tag, untagged};
-use crate::stamp::{Stamp, may_be_stamped};
+use crate::stamp::{Stamp, Standing, may_be_stamped};
 
 /// Bytes copied at once: small enough for the second-level cache, large enough that the call does not count.
 const WINDOW_SIZE: usize = 256 * 1024;
@@ -38,6 +39,8 @@ pub struct Found<'a> {
     pub key: &'a [u8],
     /// Its value.
     pub value: &'a [u8],
+    /// Whether it was taken back: it is a link of its segment's chain and says nothing of its key.
+    pub is_void: bool,
 }
 
 /// Which segment is walked.
@@ -79,7 +82,7 @@ pub(crate) fn walk(source: Source<'_>, from: u32, sink: &mut dyn Sink) -> Result
     walk_until(source, from, source.format.segment_units(), sink)
 }
 
-/// Tells `visit` of the stamped records that start at or above unit `from` and below `until`, in ascending order, in
+/// Tells `visit` of the stamped records, void ones among them, that start at or above unit `from` and below `until`, in ascending order, in
 /// batches, and returns the unit from which to go on. Of a segment that is `generation` and that nobody writes to.
 pub fn walk_some(
     region: &dyn Region,
@@ -129,8 +132,8 @@ fn walk_until(source: Source<'_>, from: u32, until: u32, sink: &mut dyn Sink) ->
         while !bytes.is_empty() {
             let position = format.position(number, unit);
             let step = match look(&source, position, rest_of_segment(units, unit), bytes) {
-                Ok(Record { header, key, value }) => {
-                    batch.push(Found { position, header, key, value });
+                Ok((Record { header, key, value }, is_void)) => {
+                    batch.push(Found { position, header, key, value, is_void });
                     if batch.len() == BATCH {
                         sink.records(&batch)?;
                         batch.clear();
@@ -170,7 +173,7 @@ fn rest_of_segment(units: u32, unit: u32) -> u64 {
 /// Judges what starts at `position`. `bytes` goes on to the end of the window, in whole units; `rest` bytes are left in the
 /// segment.
 #[inline]
-fn look<'a>(source: &Source<'_>, position: u64, rest: u64, bytes: &'a [u8]) -> Result<Record<'a>, Look> {
+fn look<'a>(source: &Source<'_>, position: u64, rest: u64, bytes: &'a [u8]) -> Result<(Record<'a>, bool), Look> {
     let line = bytes.first_chunk::<RECORD_START_SIZE>().expect("a window has whole units");
     if !may_be_stamped(line) {
         return Err(Look::Nothing);
@@ -178,14 +181,17 @@ fn look<'a>(source: &Source<'_>, position: u64, rest: u64, bytes: &'a [u8]) -> R
     let header = RecordHeader::parse(line).map_err(|_| Look::Remains)?;
     let generation = source.generation.unwrap_or(header.generation());
     let possible = header.generation() == generation && header.size() <= rest;
-    if !possible || !Stamp::check(&header, source.format, position, generation) {
+    let standing = if possible { Stamp::judge(&header, source.format, position, generation) } else { Standing::Unstamped };
+    if standing == Standing::Unstamped {
         return Err(Look::Remains);
     }
+    let is_void = standing == Standing::Void;
     if header.size() > bytes.len() as u64 {
         return Err(Look::More(header.size() as usize));
     }
     if mutant!(TornTailAccepted) {
-        return untagged(header, bytes).map_err(|fault| Look::Torn(header, fault));
+        return untagged(header, bytes).map(|record| (record, is_void)).map_err(|fault| Look::Torn(header, fault));
     }
-    check_tag(source.format, position, header.epoch(), header, bytes).map_err(|fault| Look::Torn(header, fault))
+    let record = check_tag(source.format, position, header.epoch(), header, bytes);
+    record.map(|record| (record, is_void)).map_err(|fault| Look::Torn(header, fault))
 }

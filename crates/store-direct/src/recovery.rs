@@ -24,6 +24,8 @@ pub struct RecoveryReport {
     pub keys: u64,
     /// Records found by scanning.
     pub records: u64,
+    /// Highest sequence number found, of records that were taken back too.
+    pub(crate) sequence_max: u64,
     /// Bytes scanned.
     pub bytes_scanned: u64,
     /// Whether a checkpoint gave the index.
@@ -64,7 +66,9 @@ pub(crate) async fn recover(pool: &Pool) -> Result<(Recovered, RecoveryReport), 
     let format = format_of(pool);
     let log = pool.log();
     let (rebuilt, mut segments, mut report) = scan(pool, &format)?;
-    let Rebuilt { index, mut outcomes, mut sequence_max, live_bytes, occupancy } = rebuilt;
+    let Rebuilt { index, mut outcomes, sequence_max, live_bytes, occupancy } = rebuilt;
+    // What was taken back has used its sequence, too.
+    let mut sequence_max = sequence_max.max(report.sequence_max);
     report.keys = index.len();
     // After the death of a process alone, what was found may never have been persisted; a seal must not cover that.
     let unsealed: Vec<Span> = segments.iter().filter_map(|state| state.unsealed(&format)).collect();
@@ -173,6 +177,7 @@ fn scan(pool: &Pool, format: &LogFormat) -> Result<(Rebuilt, Vec<SegmentState>, 
             SegmentVerdict::Free { .. } => {}
             SegmentVerdict::Used(state, found) => {
                 report.records += found.records;
+                report.sequence_max = report.sequence_max.max(found.sequence_max);
                 report.bytes_scanned += found.bytes_scanned;
                 report.torn_tails += u64::from(found.torn_tail.is_some());
                 report.lost += found.missing;

@@ -15,3 +15,4 @@ mod memory;
 mod reuse;
 mod rules;
 mod server;
+mod void;

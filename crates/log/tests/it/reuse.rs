@@ -67,7 +67,7 @@ fn old_versions_may_follow_younger_ones_where_they_were_moved() {
     let mut entries = vec![server.put_durably(b"a", b"")];
     for sequence in [3, 8, 5] {
         let header = stamped(sequence, Kind::Put, 0);
-        let found = Found { position: 0, header, key: b"key", value: b"" };
+        let found = Found { position: 0, header, key: b"key", value: b"", is_void: false };
         entries.push(move_in(&mut server, &found, 11));
     }
     server.next_sequence = 11;
@@ -76,7 +76,7 @@ fn old_versions_may_follow_younger_ones_where_they_were_moved() {
     assert_eq!(found, entries);
     assert_eq!(used(verdict).1.sequence_max, 11);
     // Moved before what stands below it was written.
-    let found = Found { position: 0, header: stamped(2, Kind::Put, 0), key: b"key", value: b"" };
+    let found = Found { position: 0, header: stamped(2, Kind::Put, 0), key: b"key", value: b"", is_void: false };
     move_in(&mut server, &found, 11);
     assert_eq!(scan(&memory).unwrap_err().what, "record sequence");
 }

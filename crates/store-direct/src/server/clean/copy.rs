@@ -80,7 +80,8 @@ impl Server {
         hashes.iter().for_each(|&hash| state.index.prefetch(hash));
         let copied = hashes.iter().zip(batch).try_for_each(|(&hash, found)| {
             let (_, unit) = self.format.locate(found.position);
-            match fate(state, &*self.log, hash, found, horizon) {
+            let fate = if found.is_void { Fate::Dead } else { fate(state, &*self.log, hash, found, horizon) };
+            match fate {
                 Fate::Needed(old) => self.copy(state, step, hash, old, found).map_err(|NoRoom| unit)?,
                 fate => {
                     if found.header.token() != 0 {
