@@ -4,7 +4,7 @@ use stonecast_base::mutant;
 use stonecast_log::{Found, Heritage, Kind, RECORD_START_SIZE, Record, STAMP_SIZE, Stamp, UNIT_SIZE, relocate, walk_some};
 use stonecast_media::Region;
 
-use super::{Move, Step, Victim, units_of};
+use super::{Copied, Move, Step, Victim, units_of};
 use crate::rebuild::resident;
 use crate::server::{Server, State};
 use crate::space::{Purpose, Taken};
@@ -19,33 +19,34 @@ enum Fate {
 }
 
 impl Server {
-    /// Copies what is needed of the next `budget` bytes of the victim. At its end, seals its next generation.
-    pub(super) fn copy_some(&self, budget: u64) -> Step {
+    /// Copies what is needed of the next `budget` bytes of the victim, and of the record that begins in them. At its end, seals
+    /// its next generation.
+    pub(super) fn copy_some(&self, budget: u64, horizon: u64, step: &mut Step) -> Copied {
         let state = &mut *self.state.borrow_mut();
-        let mut step = Step::default();
-        let Some(mut victim) = state.cleaner.victim.take_if(|victim| victim.next.is_none()) else { return step };
-        let number = victim.state.number;
-        let horizon = state.space.horizon(number);
+        let Some(mut victim) = state.cleaner.victim.take_if(|victim| victim.next.is_none()) else {
+            return Copied { bytes: 0, is_last: true };
+        };
+        let (number, from) = (victim.state.number, victim.unit);
         let until = victim.unit.saturating_add(units_of(budget)).min(victim.state.end);
         // Where there is no room for a copy: from there it goes on when there is.
         let mut stopped = None;
         let place = (number, victim.state.generation);
         let next = walk_some(&*self.log, &self.format, place, (victim.unit, until), &mut |batch| {
             if stopped.is_none() {
-                stopped = self.copy_batch(state, &mut victim, &mut step, horizon, batch).err();
+                stopped = self.copy_batch(state, &mut victim, step, horizon, batch).err();
             }
         });
         victim.unit = stopped.unwrap_or(next);
-        if victim.unit >= victim.state.end {
-            self.end_victim(state, &mut victim, &mut step);
-        } else {
+        let bytes = u64::from(victim.unit - from) * UNIT_SIZE;
+        if victim.unit < victim.state.end {
             state.cleaner.victim = Some(victim);
-            return step;
+            return Copied { bytes, is_last: stopped.is_some() };
         }
+        self.end_victim(state, &mut victim, step);
         if victim.next.is_some() {
             state.cleaner.victim = Some(victim);
         }
-        step
+        Copied { bytes, is_last: true }
     }
 
     /// Everything of the victim was seen.

@@ -9,9 +9,10 @@
 //!   free      its next generation, persisted; then it may be written again
 //! ```
 //!
-//! Steps are taken between batches, in the server's task, so index and log agree and no word changes under them. What is
-//! copied in a step, and so how long anybody waits for one, is bounded; how much is copied follows what is written. Nothing
-//! runs in a server that nobody writes to.
+//! Steps are taken between batches, in the server's task, so index and log agree and no word changes under them. A step is a
+//! few pieces long and ends behind the piece in which somebody comes, as long as what is cleaned is ahead of what is
+//! written; so how long anybody waits for one is bounded. How much is copied follows what is written. Nothing runs in a
+//! server that nobody writes to.
 //!
 //! Reads go on all the time, one-sided: the old place stays as it is until its segment is written in its next generation.
 //! Whoever then reads it through an old word finds another generation, or no whole record, and reads the word again.
@@ -27,6 +28,8 @@
 
 mod copy;
 
+use std::task::Poll;
+
 use stonecast_base::{Span, mutant};
 use stonecast_log::{Heritage, LogFormat, SegmentState, UNIT_SIZE};
 use stonecast_media::MediaError;
@@ -41,6 +44,11 @@ use crate::word::{KeyHash, Word};
 
 /// Bytes of a segment that are looked at in a step, where persisting costs by the line.
 const STEP_SIZE: u64 = 32 << 10;
+/// Bytes of it that are looked at before it is seen whether somebody waits: a few records.
+const PIECE_SIZE: u64 = 2 << 10;
+/// A step is made in one piece when more than this part of a segment is due: what is cleaned must stay ahead of what
+/// is written.
+const LATE_SHARE: u64 = 4;
 /// The same where persisting is a sync of a file, which costs the same for one line and for many.
 const SYNCED_STEP_SIZE: u64 = 256 << 10;
 /// What is cleaned is ahead of what is written by a half.
@@ -79,6 +87,24 @@ struct Victim {
     tokens_lost: u64,
     /// What it will be; its seal is durable.
     next: Option<SegmentState>,
+}
+
+/// What is to be done in a step.
+struct Due {
+    /// Bytes of the victim to look at.
+    bytes: u64,
+    /// Nobody who comes meanwhile ends the step.
+    is_late: bool,
+    /// Tombstones below this are not needed.
+    horizon: u64,
+}
+
+/// What was done of it.
+struct Copied {
+    /// Bytes of the victim that were looked at.
+    bytes: u64,
+    /// There is no more to copy, or no room for it.
+    is_last: bool,
 }
 
 /// A record that was copied.
@@ -135,10 +161,45 @@ impl Cleaner {
 impl Server {
     /// Cleans as much as is due after a batch.
     pub(super) async fn tend_log(&self) -> Result<(), StoreError> {
-        let Some(budget) = self.budget() else { return Ok(()) };
-        let step = self.copy_some(budget);
+        let Some(due) = self.due() else { return Ok(()) };
+        let step = self.copy_due(due).await;
         self.conclude_step(step).await?;
         self.free_victim().await
+    }
+
+    /// Copies a piece after the other of what is due. When somebody comes meanwhile the rest is left for later, unless
+    /// that is late: an operation waits for a piece and a persist, not for a step.
+    async fn copy_due(&self, due: Due) -> Step {
+        let mut step = Step::default();
+        let piece = if due.is_late || self.syncs_files() { due.bytes } else { PIECE_SIZE };
+        let mut done = 0;
+        while done < due.bytes {
+            let copied = self.copy_some(piece.min(due.bytes - done), due.horizon, &mut step);
+            done += copied.bytes;
+            if copied.is_last {
+                break;
+            }
+            self.give_way().await;
+            if self.port.has_activity() {
+                break;
+            }
+        }
+        let cleaner = &mut self.state.borrow_mut().cleaner;
+        cleaner.credit = cleaner.credit.saturating_sub(due.bytes.min(done));
+        step
+    }
+
+    /// Lets what has arrived be seen.
+    async fn give_way(&self) {
+        let mut gave = false;
+        std::future::poll_fn(|context| {
+            if std::mem::replace(&mut gave, true) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
     }
 
     /// Whether more is due than was done.
@@ -160,8 +221,8 @@ impl Server {
         }
     }
 
-    /// Bytes to look at in a step now; `None`: there is nothing to do.
-    fn budget(&self) -> Option<u64> {
+    /// What to look at in a step now; `None`: there is nothing to do.
+    fn due(&self) -> Option<Due> {
         let state = &mut *self.state.borrow_mut();
         let State { cleaner, space, next_sequence, own_put, own_delete, unpersisted, .. } = state;
         let appended = space.take_appended();
@@ -201,19 +262,19 @@ impl Server {
         }
         let victim = cleaner.victim.as_ref().expect("there is one by now");
         // To make room for what was written, so much has to be looked at.
-        let gain = space.gain(victim.state.number, space.horizon(victim.state.number)).max(1);
+        let horizon = space.horizon(victim.state.number);
+        let gain = space.gain(victim.state.number, horizon).max(1);
         let ratio = (self.format.segment_size * AHEAD_NUMERATOR).div_ceil(gain * AHEAD_DENOMINATOR);
         cleaner.credit = cleaner.credit.saturating_add(appended * ratio).min(4 * self.format.segment_size);
         let step = if self.syncs_files() { SYNCED_STEP_SIZE } else { STEP_SIZE };
-        let due = match space.need() {
+        let need = space.need();
+        if need < Need::Now && cleaner.credit < step {
             // Below a step it is cheaper to wait for more.
-            Need::None | Need::Soon => (cleaner.credit >= step).then_some(step),
-            Need::Now => Some(step),
-        };
-        if let Some(due) = due {
-            cleaner.credit = cleaner.credit.saturating_sub(due);
+            return None;
         }
-        due
+        // Whoever is told to wait makes a whole segment due.
+        let is_late = cleaner.credit > self.format.segment_size / LATE_SHARE;
+        Some(Due { bytes: step, is_late, horizon })
     }
 
     /// Makes the copies of a step durable and then visible.
