@@ -14,7 +14,7 @@ use stonecast_media::{
     PoolOptions, ReceiveBuffers,
 };
 use stonecast_published::{BaselineServer, ErdaOptions, ErdaServer, Geometry, PublishedError, Scheme};
-use stonecast_store_direct::{Server, ServerOptions, StoreError};
+use stonecast_store_direct::{Cleaning, Server, ServerOptions, StoreError};
 
 use super::contestant::{ContestError, Contestant, Design};
 
@@ -25,6 +25,12 @@ const SERVER_COMPLETIONS: u32 = 65_536;
 const CORES: usize = 16;
 /// Bytes of a segment of the direct store.
 const SEGMENT_SIZE: u64 = 4 << 20;
+/// The same of one that has to be cleaned, and the share of it that live records take, in a hundred.
+const TIGHT_SEGMENT_SIZE: u64 = 256 << 10;
+const TIGHT_LIVE_PERCENT: u64 = 50;
+/// What a record of it takes beside key and value, and what its size is rounded up to.
+const RECORD_OVERHEAD: usize = 56;
+const UNIT_SIZE: usize = 64;
 
 /// What to build.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +47,17 @@ pub struct ContestOptions {
     pub value_size: usize,
     /// Writes after those that store each key once: logs have room for them.
     pub writes: u64,
+    /// Of the direct store: whether its log has room for them.
+    pub room: Room,
+}
+
+/// How much room the log of the direct store has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// For all writes: nothing is cleaned.
+    Plenty,
+    /// So little that it has to be cleaned all the time.
+    Tight,
 }
 
 /// See the module documentation.
@@ -52,6 +69,7 @@ pub struct Contest {
     geometry: Geometry,
     options: ContestOptions,
     erda: Option<Rc<ErdaServer>>,
+    direct: Rc<RefCell<Option<Rc<Server>>>>,
 }
 
 /// Counters of the server at one moment.
@@ -80,7 +98,7 @@ impl Contest {
         let server = world.process(machine);
         let clients = world.machine(machine_options);
         let geometry = Geometry::for_keys(options.key_size, options.value_size, options.keys, options.writes);
-        let mut contest = Self { world, server, clients, module, geometry, options, erda: None };
+        let mut contest = Self { world, server, clients, module, geometry, options, erda: None, direct: Rc::default() };
         contest.serve()?;
         Ok(contest)
     }
@@ -124,21 +142,24 @@ impl Contest {
     }
 
     fn serve_direct(&self) -> Result<(), ContestError> {
-        let ContestOptions { keys, key_size, value_size, writes, .. } = self.options;
-        let records = SEGMENT_SIZE / (key_size + value_size + 128) as u64;
-        let segments = (keys + writes) / records + 64;
+        let ContestOptions { keys, key_size, value_size, writes, room, .. } = self.options;
+        let (segment_size, segments) = match room {
+            Room::Plenty => (SEGMENT_SIZE, (keys + writes) / (SEGMENT_SIZE / (key_size + value_size + 128) as u64) + 64),
+            Room::Tight => {
+                let live = keys * (RECORD_OVERHEAD + key_size + value_size).next_multiple_of(UNIT_SIZE) as u64;
+                (TIGHT_SEGMENT_SIZE, (live * 100 / TIGHT_LIVE_PERCENT).div_ceil(TIGHT_SEGMENT_SIZE))
+            }
+        };
         let options = PoolOptions {
-            capacity: segments * SEGMENT_SIZE,
-            segment_size: SEGMENT_SIZE,
+            capacity: segments * segment_size,
+            segment_size,
             platform: platform(),
             durability: Durability::Power,
             entropy: [7; 64],
         };
         let created = Pool::create(Rc::new(SimBacking::new(&self.module)), options).and_then(|pool| pool.close());
         created.map_err(StoreError::from)?;
-        let (process, module) = (self.server.clone(), self.module.clone());
-        let ready = Rc::new(Cell::new(false));
-        let told = ready.clone();
+        let (process, module, served) = (self.server.clone(), self.module.clone(), self.direct.clone());
         self.server.runtime().spawn(Box::pin(async move {
             let run = async {
                 let (pool, _) = Pool::open(Rc::new(SimBacking::new(&module)), OpenMode::Serve)?;
@@ -146,12 +167,13 @@ impl Contest {
                 let device = port.device().clone();
                 let (server, _) = Server::open(pool, port, process.runtime(), ServerOptions::default()).await?;
                 device.listen(ADDRESS)?;
-                told.set(true);
+                let server = Rc::new(server);
+                served.replace(Some(server.clone()));
                 server.run(&|| false).await
             };
             run.await.expect("a server that nothing disturbs goes on");
         }));
-        while !ready.get() {
+        while self.direct.borrow().is_none() {
             assert!(self.world.step(), "a server opens its pool or says why not");
         }
         Ok(())
@@ -209,6 +231,18 @@ impl Contest {
             server_cpu_ns: self.server.core_busy_ns(),
             bytes_stored: self.module.counts().bytes_stored,
         }
+    }
+
+    /// Runs the world until `ready` says so.
+    pub fn run_until(&self, ready: &dyn Fn() -> bool) {
+        while !ready() {
+            assert!(self.world.step(), "whoever is waited for goes on");
+        }
+    }
+
+    /// What the direct store has cleaned.
+    pub fn cleaning(&self) -> Cleaning {
+        self.direct.borrow().as_ref().map_or_else(Cleaning::default, |server| server.cleaning())
     }
 
     /// Erda's server, where there is one.

@@ -7,10 +7,10 @@ use stonecast_fabric_sim::Profile;
 use stonecast_workload::Mix;
 
 use super::contestant::{ContestError, Design};
-use super::run::{Outcome, RunOptions, bytes_stored, workload};
+use super::run::{Beside, Outcome, RunOptions, bytes_stored, workload};
 
 /// The names of all figures.
-pub const FIGURES: [&str; 14] = [
+pub const FIGURES: [&str; 15] = [
     "erda-14",
     "erda-15",
     "erda-16",
@@ -24,8 +24,12 @@ pub const FIGURES: [&str; 14] = [
     "erda-24",
     "erda-25",
     "erda-26",
+    MOVED,
     "erda-table1",
 ];
+
+/// Not in the paper: how much the direct store cleaned while it was measured for `erda-26`.
+const MOVED: &str = "erda-26-moved";
 
 /// The name for all of them.
 pub const ALL: &str = "erda";
@@ -65,12 +69,18 @@ const THREADS: [u32; 5] = [1, 2, 4, 8, 16];
 /// Value size of the figures of throughput, which the paper does not name.
 const THROUGHPUT_VALUE_SIZE: usize = 64;
 const CLEANING_VALUE_SIZE: usize = 1024;
+/// So many times as many keys and operations as otherwise where logs are cleaned: a pool of a few segments would be all
+/// reserve, and many of them are to be cleaned while it is measured.
+const CLEANING_FACTOR: u64 = 4;
 
 /// What was measured already: figures share runs.
 #[derive(Default)]
 pub struct Runs {
-    done: HashMap<(Design, &'static str, usize, u32, bool), Outcome>,
+    done: HashMap<RunName, Outcome>,
 }
+
+/// Design, workload, bytes of a value, threads, what goes on beside them, keys, operations.
+type RunName = (Design, &'static str, usize, u32, Beside, u64, u64);
 
 impl Runs {
     fn run(
@@ -79,16 +89,17 @@ impl Runs {
         mix: Mix,
         value_size: usize,
         threads: u32,
-        cleaning: bool,
+        beside: Beside,
         scale: Scale,
     ) -> Result<Outcome, ContestError> {
-        let name = (design, mix.name(), value_size, threads, cleaning);
+        let name = (design, mix.name(), value_size, threads, beside, scale.keys, scale.operations);
         if let Some(outcome) = self.done.get(&name) {
             return Ok(*outcome);
         }
         let profile = profile();
         let Scale { keys, operations } = scale;
-        let outcome = workload(&RunOptions { design, profile, mix, value_size, threads, keys, operations, cleaning })?;
+        let outcome = workload(&RunOptions { design, profile, mix, value_size, threads, keys, operations, beside })?;
+        assert!(outcome.moved > 0.0 || design != Design::StoreDirect || beside != Beside::Cleaning, "something is cleaned");
         self.done.insert(name, outcome);
         Ok(outcome)
     }
@@ -99,9 +110,27 @@ pub fn profile() -> Profile {
     Profile::by_name("connectx3-erda").expect("the profile is shipped")
 }
 
+/// What each design is measured beside where the log is cleaned. The baselines clean nothing; Erda's cleaner needs no writer.
+fn besides(design: Design) -> &'static [Beside] {
+    match design {
+        Design::ErdaPublished => &[Beside::Nothing, Beside::Cleaning],
+        Design::RedoLogging | Design::ReadAfterWrite => &[Beside::Nothing],
+        Design::StoreDirect => &[Beside::Nothing, Beside::Writer, Beside::Cleaning],
+    }
+}
+
+fn suffix(beside: Beside) -> &'static str {
+    match beside {
+        Beside::Nothing => "",
+        Beside::Writer => " beside a writer",
+        Beside::Cleaning => " cleaning",
+    }
+}
+
 /// Measures the points of `figure`. `runs` keeps what several figures need.
 pub fn points(figure: &str, scale: Scale, runs: &mut Runs) -> Result<Vec<Point>, ContestError> {
     let number = figure.strip_prefix("erda-").and_then(|rest| rest.parse::<usize>().ok());
+    let cleaning_scale = Scale { keys: CLEANING_FACTOR * scale.keys, operations: CLEANING_FACTOR * scale.operations };
     let mut points = Vec::new();
     let mut push = |design: Design, x: String, y: f64, unit| {
         points.push(Point { figure: figure.to_owned(), series: design.name().to_owned(), x, y, unit });
@@ -110,32 +139,34 @@ pub fn points(figure: &str, scale: Scale, runs: &mut Runs) -> Result<Vec<Point>,
         match number {
             Some(number @ 14..=17) => {
                 for size in VALUE_SIZES {
-                    let outcome = runs.run(design, MIXES[number - 14], size, 1, false, scale)?;
+                    let outcome = runs.run(design, MIXES[number - 14], size, 1, Beside::Nothing, scale)?;
                     push(design, size.to_string(), outcome.latency_us, "us");
                 }
             }
             Some(number @ 18..=21) => {
                 for threads in THREADS {
-                    let outcome = runs.run(design, MIXES[number - 18], THROUGHPUT_VALUE_SIZE, threads, false, scale)?;
+                    let outcome = runs.run(design, MIXES[number - 18], THROUGHPUT_VALUE_SIZE, threads, Beside::Nothing, scale)?;
                     push(design, threads.to_string(), outcome.operations_per_s / 1e3, "kop/s");
                 }
             }
             Some(number @ 22..=25) => {
                 for mix in MIXES {
-                    let outcome = runs.run(design, mix, VALUE_SIZES[number - 22], 1, false, scale)?;
+                    let outcome = runs.run(design, mix, VALUE_SIZES[number - 22], 1, Beside::Nothing, scale)?;
                     push(design, mix.name().to_owned(), outcome.server_cpu_ns, "ns/op");
                 }
             }
             Some(26) => {
                 for mix in MIXES {
-                    for cleaning in [false, true] {
-                        if cleaning && design != Design::ErdaPublished {
-                            continue;
-                        }
-                        let outcome = runs.run(design, mix, CLEANING_VALUE_SIZE, 1, cleaning, scale)?;
-                        let x = if cleaning { format!("{} cleaning", mix.name()) } else { mix.name().to_owned() };
-                        push(design, x, outcome.latency_us, "us");
+                    for beside in besides(design) {
+                        let outcome = runs.run(design, mix, CLEANING_VALUE_SIZE, 1, *beside, cleaning_scale)?;
+                        push(design, format!("{}{}", mix.name(), suffix(*beside)), outcome.latency_us, "us");
                     }
+                }
+            }
+            _ if figure == MOVED => {
+                for mix in MIXES.into_iter().filter(|_| design == Design::StoreDirect) {
+                    let outcome = runs.run(design, mix, CLEANING_VALUE_SIZE, 1, Beside::Cleaning, cleaning_scale)?;
+                    push(design, mix.name().to_owned(), outcome.moved, "bytes/byte");
                 }
             }
             _ => {

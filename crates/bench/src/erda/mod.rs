@@ -1,6 +1,7 @@
 //! The figures of Erda's paper, again: Erda as published, its two baselines and the direct store on the same simulated
 //! machines.
 
+mod background;
 mod chart;
 mod contest;
 mod contestant;

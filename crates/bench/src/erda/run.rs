@@ -9,11 +9,16 @@ use stonecast_fabric_sim::Profile;
 use stonecast_published::ErdaServer;
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions, fnv_hash, value_of};
 
-use super::contest::{Contest, ContestOptions, Costs};
+use super::background::{Background, WRITER_WARM_UP};
+use super::contest::{Contest, ContestOptions, Costs, Room};
 use super::contestant::{ContestError, Contestant, Design};
 
 /// Bytes of a key: `user` and 19 digits.
 pub const KEY_SIZE: usize = 23;
+
+/// Operations of each client before it is measured beside a writer: what it remembers of where keys are is then as old as
+/// it stays.
+const WARM_UP_BESIDE_WRITER: u64 = 50_000;
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -32,8 +37,20 @@ pub struct RunOptions {
     pub keys: u64,
     /// Operations of all clients together.
     pub operations: u64,
-    /// Whether the log is cleaned meanwhile.
-    pub cleaning: bool,
+    /// What else goes on.
+    pub beside: Beside,
+}
+
+/// What goes on beside the clients that are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Beside {
+    /// Nothing.
+    Nothing,
+    /// One more client overwrites keys at a steady pace; there is room for all that it writes.
+    Writer,
+    /// The log is cleaned all the time. Erda's cleaner is asked to begin again whenever it has ended; the direct store cleans
+    /// what the same writer as above leaves behind, in a pool that is too small for it.
+    Cleaning,
 }
 
 /// What came out.
@@ -45,6 +62,8 @@ pub struct Outcome {
     pub operations_per_s: f64,
     /// CPU time of the server for each operation.
     pub server_cpu_ns: f64,
+    /// Bytes that the direct store moved meanwhile for each byte that was written.
+    pub moved: f64,
 }
 
 /// The name of a key, all of one length.
@@ -54,14 +73,21 @@ pub fn key_name(number: u64) -> Vec<u8> {
 
 /// Loads, and measures a workload.
 pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
+    let room = match options.beside {
+        Beside::Cleaning if options.design == Design::StoreDirect => Room::Tight,
+        _ => Room::Plenty,
+    };
     let contest = Contest::new(ContestOptions {
         design: options.design,
         profile: options.profile,
         keys: options.keys,
         key_size: KEY_SIZE,
         value_size: options.value_size,
-        writes: 2 * options.operations,
+        writes: 2 * options.operations + WRITER_WARM_UP,
+        room,
     })?;
+    let has_writer = options.beside != Beside::Nothing && options.design == Design::StoreDirect;
+    let writer = has_writer.then(|| contest.connect()).transpose()?;
     let mut contestants = (0..options.threads).map(|_| contest.connect()).collect::<Result<Vec<_>, _>>()?;
     let (keys, value_size) = (options.keys, options.value_size);
     let loader = contestants.split_off(contestants.len() - 1);
@@ -74,9 +100,13 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
         length: (each * u64::from(options.threads)) as usize,
         seed: 1,
     }));
+    let writer = writer.map(|writer| Background::start(&contest, writer, keys, value_size)).transpose()?;
     // Leases are taken and memories filled before anything is measured: a store that runs for longer than these few
     // operations has done both.
-    let warm_up = (each / 10).max(1);
+    let warm_up = match options.beside {
+        Beside::Writer | Beside::Cleaning if has_writer => WARM_UP_BESIDE_WRITER,
+        _ => (each / 10).max(1),
+    };
     let contestants = contest.run(contestants, |number, contestant| {
         let number = number as u64;
         load(contestant, number..number + 1, value_size)
@@ -91,21 +121,25 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
     };
     let contestants = contest.run(contestants, |number, contestant| work(contestant, part(number, warm_up)))?;
     contest.rest();
-    let cleaner = contest.erda().filter(|_| options.cleaning).cloned();
+    let cleaner = contest.erda().filter(|_| options.beside == Beside::Cleaning).cloned();
     let latencies = Rc::<RefCell<Vec<u64>>>::default();
-    let before = contest.costs();
+    let (before, cleaned_before) = (contest.costs(), contest.cleaning());
     contest.run(contestants, |number, contestant| {
         let part = Part { latencies: latencies.clone(), cleaner: cleaner.clone(), ..part(number, each) };
         work(contestant, part)
     })?;
-    let after = contest.costs();
+    let (after, cleaned_after) = (contest.costs(), contest.cleaning());
+    writer.as_ref().map_or(Ok(()), Background::check)?;
     let latencies = latencies.take();
     assert!(!latencies.is_empty(), "a cleaner that is asked to clean begins");
     let count = (each * u64::from(options.threads)) as f64;
+    let moved = cleaned_after.moved_bytes - cleaned_before.moved_bytes;
+    let written = cleaned_after.written_bytes - cleaned_before.written_bytes;
     Ok(Outcome {
         latency_us: latencies.iter().sum::<u64>() as f64 / latencies.len() as f64 / 1e3,
         operations_per_s: count * 1e9 / (after.now_ns - before.now_ns) as f64,
         server_cpu_ns: (after.server_cpu_ns - before.server_cpu_ns) as f64 / count,
+        moved: moved as f64 / written.max(1) as f64,
     })
 }
 
@@ -168,7 +202,15 @@ pub(super) async fn work(mut contestant: Contestant, part: Part) -> Result<Conte
 /// Bytes stored to persistent memory by a create, an update and a delete.
 pub fn bytes_stored(design: Design, profile: Profile, value_size: usize) -> Result<[f64; 3], ContestError> {
     const COUNT: u64 = 100;
-    let options = ContestOptions { design, profile, keys: 2 * COUNT, key_size: KEY_SIZE, value_size, writes: 10 * COUNT };
+    let options = ContestOptions {
+        design,
+        profile,
+        keys: 2 * COUNT,
+        key_size: KEY_SIZE,
+        value_size,
+        writes: 10 * COUNT,
+        room: Room::Plenty,
+    };
     let contest = Contest::new(options)?;
     // The first writes take leases, and what comes with them.
     let mut contestants =

@@ -78,7 +78,21 @@ fn the_page_of_the_documentation_and_its_pictures_are_what_the_command_prints() 
             compared += 1;
         }
     }
-    assert_eq!(compared, 1 + 13, "the page, and a picture for each figure but the table");
+    assert_eq!(compared, 1 + 13, "the page, and a picture for each figure but the tables");
+    cleaning_costs_other_clients_little(place.path());
+}
+
+/// Needs steps of the cleaner that end when somebody comes: a put that waits for a whole step makes YCSB A a quarter slower.
+fn cleaning_costs_other_clients_little(folder: &Path) {
+    let read = |name: &str| points(&fs::read_to_string(folder.join(name)).unwrap());
+    let (latencies, moved) = (read("erda-26.jsonl"), read("erda-26-moved.jsonl"));
+    for workload in ["c", "a"] {
+        let beside_a_writer = at(&latencies, "store-direct", &format!("{workload} beside a writer"));
+        let cleaning = at(&latencies, "store-direct", &format!("{workload} cleaning"));
+        assert!(cleaning <= 1.15 * beside_a_writer, "{workload}: {cleaning} us, {beside_a_writer} us");
+        let moved = at(&moved, "store-direct", workload);
+        assert!(moved >= 0.25, "{workload}: cleaning went on all the time: {moved}");
+    }
 }
 
 /// Each design has a server process of its own, and every value that is read is there.
