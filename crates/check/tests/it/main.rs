@@ -3,4 +3,5 @@
 mod connecting;
 mod determinism;
 mod failure;
+mod generations;
 mod leases;

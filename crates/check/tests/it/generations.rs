@@ -1,0 +1,139 @@
+//! Segments that were used so often that the bits of a word no longer tell their generations apart, in virtual time.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::decorate::{Meter, Observed};
+use stonecast_fabric_sim::{MachineOptions, Process, Profile, SimBacking, Survivor, World};
+use stonecast_log::{LogFormat, Secret, SegmentState, generation_of};
+use stonecast_media::{Durability, OpenMode, Pool, PoolOptions, persist};
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, Server, ServerOptions};
+
+const ADDRESS: &str = "sim:generations";
+const SEGMENTS: u32 = 4;
+/// How long after its word a record may be read, once generations come round.
+const SPAN_NS: Nanoseconds = 500_000_000;
+
+/// The generations of all segments, as the server's memory has them now.
+type Seen = Rc<Cell<[u32; SEGMENTS as usize]>>;
+
+/// A server whose segments are all in this generation.
+fn start(world: &World, generation: u32) -> Seen {
+    let machine = world.machine(MachineOptions::new(Profile::MODERN));
+    let module = world.module(machine, Survivor::default());
+    let options = PoolOptions {
+        capacity: u64::from(SEGMENTS) << 18,
+        segment_size: 1 << 18,
+        platform: MachineOptions::new(Profile::MODERN).platform,
+        durability: Durability::Power,
+        entropy: [7; 64],
+    };
+    drop(Pool::create(Rc::new(SimBacking::new(&module)), options).unwrap());
+    let process = world.process(machine);
+    let seen = Seen::default();
+    let (serving, told) = (process.clone(), seen.clone());
+    process.runtime().spawn(Box::pin(async move {
+        let (pool, _) = Pool::open(Rc::new(SimBacking::new(&module)), OpenMode::Serve).unwrap();
+        let format = LogFormat {
+            uuid: pool.uuid().as_u128(),
+            tag_key: pool.tag_key(),
+            secret: Some(Secret::new(pool.secret())),
+            segment_size: pool.segment_size(),
+            segment_count: pool.segment_count(),
+        };
+        let log = pool.log();
+        let headers: Vec<_> =
+            (0..SEGMENTS).map(|number| SegmentState::fresh(number, generation).write_header(&*log, &format)).collect();
+        let _durable = persist(&*log, &headers).await.unwrap();
+        let port = serving.port(65_536).unwrap();
+        let device = port.device().clone();
+        let (server, _) = Server::open(pool, port, serving.runtime(), ServerOptions::default()).await.unwrap();
+        device.listen(ADDRESS).unwrap();
+        let look = || {
+            told.set(std::array::from_fn(|number| generation_of(&*log, &format, number as u32).unwrap_or_default()));
+            false
+        };
+        server.run(&look).await.unwrap();
+    }));
+    seen
+}
+
+/// A client that remembers no places, so that each look-up reads a bucket and then a record.
+fn connect(world: &World) -> (Process, Rc<Meter>, Client) {
+    let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+    let meter = Rc::<Meter>::default();
+    let client = world.block_on(async {
+        process.runtime().sleep(100_000_000).await;
+        let device = Rc::new(Observed::new(process.open_device(), meter.clone()));
+        let port = process.port_on(device, CLIENT_COMPLETIONS).unwrap();
+        let options = ClientOptions { locations: 0, ..ClientOptions::default() };
+        Client::connect_with(options, port, process.runtime(), ADDRESS).await.unwrap()
+    });
+    (process, meter, client)
+}
+
+/// READs of a look-up whose client stands still for so long between bucket and record.
+fn reads_of_a_look_up(generation: u32, pause_ns: Nanoseconds) -> u64 {
+    let world = World::new(1);
+    start(&world, generation);
+    let (process, meter, client) = connect(&world);
+    world.block_on(async {
+        client.put(b"key", b"value").await.unwrap();
+        // Whoever has met a record of such a generation looks at the clock from then on.
+        assert!(client.get(b"key", &mut Vec::new()).await.unwrap().is_some());
+    });
+    let before = meter.counts().reads;
+    let found = Rc::new(RefCell::new(None));
+    let (reader, told) = (client.clone(), found.clone());
+    process.runtime().spawn(Box::pin(async move {
+        let mut value = Vec::new();
+        reader.get(b"key", &mut value).await.unwrap();
+        told.replace(Some(value));
+    }));
+    while meter.counts().reads == before {
+        assert!(world.step());
+    }
+    process.pause(pause_ns);
+    while found.borrow().is_none() {
+        assert!(world.step());
+    }
+    assert_eq!(found.take().unwrap(), b"value");
+    meter.counts().reads - before
+}
+
+/// Needs `Generations::believes`: a word is good for as long as its segment cannot have been used 1024 times since.
+#[test]
+fn a_record_that_was_read_long_after_its_word_is_read_again_once_generations_come_round() {
+    assert_eq!(reads_of_a_look_up(1024, SPAN_NS / 2), 2, "soon enough");
+    assert_eq!(reads_of_a_look_up(1024, SPAN_NS + SPAN_NS / 10), 4, "bucket and record, and both again");
+    assert_eq!(reads_of_a_look_up(1, SPAN_NS + SPAN_NS / 10), 2, "nothing can be confused yet");
+}
+
+/// Needs `Space::may_reuse`: readers count on it. Without it these generations take a fifth of that time.
+#[test]
+fn no_segment_goes_through_256_generations_in_less_than_half_a_second() {
+    let world = World::new(2);
+    let seen = start(&world, 255);
+    let (process, _, client) = connect(&world);
+    let written = Rc::new(Cell::new(false));
+    let told = written.clone();
+    let watch = seen.clone();
+    process.runtime().spawn(Box::pin(async move {
+        let value = vec![7; 100_000];
+        while watch.get().iter().all(|generation| *generation < 512) {
+            client.put(b"key", &value).await.unwrap();
+        }
+        told.set(true);
+    }));
+    let mut began = [None; SEGMENTS as usize];
+    while !written.get() {
+        assert!(world.step());
+        for (began, generation) in began.iter_mut().zip(seen.get()) {
+            if generation >= 256 {
+                let began = *began.get_or_insert(world.now());
+                assert!(generation < 512 || world.now() >= began + SPAN_NS, "256 generations in {} ns", world.now() - began);
+            }
+        }
+    }
+}
