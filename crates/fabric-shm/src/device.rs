@@ -96,6 +96,7 @@ impl ShmDevice {
             flush_persistent: false,
             atomic_write: true,
             read_now: true,
+            read_soon: false,
         };
         let state = RefCell::new(State {
             control,

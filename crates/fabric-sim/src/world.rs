@@ -376,6 +376,7 @@ impl Process {
             flush_persistent,
             atomic_write,
             read_now: false,
+            read_soon: false,
         });
         let context = shared.net.borrow_mut().add_context(self.machine.0, self.thread, capabilities.clone(), root_port);
         self.contexts.borrow_mut().push(context);

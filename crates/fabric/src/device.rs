@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use stonecast_media::{PersistentRegion, Region};
 
 use crate::{
-    Access, CompletionQueue, ConnectionEvent, ConnectionRequest, MemoryRegion, QueuePair, ReceiveRequest, RemoteAddress, Rkey,
-    SharedReceiveQueue, Status, WorkCompletion, WorkRequest,
+    Access, CompletionQueue, ConnectionEvent, ConnectionRequest, LocalSpan, MemoryRegion, QueuePair, ReceiveRequest,
+    RemoteAddress, Rkey, SharedReceiveQueue, Status, WorkCompletion, WorkRequest,
 };
 
 /// What a device can do. Fixed for its life.
@@ -31,6 +31,9 @@ pub struct Capabilities {
     pub atomic_write: bool,
     /// READs are executed in the call where nothing is out of the ordinary: [`Device::read_now`].
     pub read_now: bool,
+    /// A READ takes microseconds, and comes while the thread that posted it does nothing but look for it: waiting in the call
+    /// costs less than letting others run. [`Device::read_soon`].
+    pub read_soon: bool,
 }
 
 /// A post or a control call that the device refused; nothing was done.
@@ -265,5 +268,21 @@ pub trait Device {
     fn read_now(&self, qp: QueuePair, reads: &mut [ReadInto<'_>]) -> Option<Status> {
         let _ = (qp, reads);
         None
+    }
+
+    /// Posts READs (into own memory) as one batch, the last of them signalled, and looks up to `looks` times for their end.
+    /// True: all have succeeded, and no completion is handed out. False: they have not yet, or one of them failed; what they
+    /// come to is told by completions with this `wr_id`, as if they had just been posted. Only where
+    /// [`Capabilities::read_soon`].
+    fn read_soon(
+        &self,
+        qp: QueuePair,
+        reads: &[(LocalSpan, RemoteAddress)],
+        wr_id: u64,
+        looks: u32,
+    ) -> Result<bool, DeviceError> {
+        let _ = (qp, reads, wr_id, looks);
+        let device = self.capabilities().name.clone();
+        Err(DeviceError::Unsupported { device, capability: "READs that come in the call" })
     }
 }

@@ -21,13 +21,14 @@ mod executor;
 mod handles;
 mod port;
 mod runtime;
+mod solitude;
 mod work;
 
 pub use connection::{ConnectionEvent, ConnectionRequest, DisconnectCause, PeerIdentity};
 pub use device::{Capabilities, Device, DeviceError, QueuePairOptions, ReadInto, ReceiveQueue, SharedReceiveQueueOptions};
 pub use executor::{BusyPoll, Park};
 pub use handles::{Access, CompletionQueue, MemoryRegion, QueuePair, Rkey, SharedReceiveQueue};
-pub use port::{Port, Received};
+pub use port::{Port, Received, Soon};
 pub use runtime::{Runtime, Sleep, Timer};
 pub use work::{
     FlushPlacement, LocalSpan, Opcode, Operation, Placement, ReceiveRequest, RemoteAddress, Status, WorkCompletion, WorkRequest,

@@ -3,7 +3,7 @@
 //! ```text
 //!   get        record with its bucket           one batch of READs           read.rs, locations.rs
 //!              first: bucket -> record          two one-sided READs
-//!              where READs are loads: the same at once, without a turn of the executor     at_once.rs
+//!              where READs are loads, or come soon: the same without a turn of the executor     at_once.rs
 //!   multi_get  all buckets -> all records       one or two batches           multi_get.rs
 //!   put        record + notice -> answer        one WRITE_WITH_IMM           write.rs
 //!   delete     request -> answer                one SEND                     write.rs
@@ -18,6 +18,7 @@ mod at_once;
 mod connect;
 mod extents;
 mod generations;
+mod in_call;
 mod locations;
 mod meter;
 mod multi_get;
@@ -42,10 +43,11 @@ use crate::metrics::{Metrics, PAGES};
 use crate::protocol::{Accesses, Answer, Request, Welcome, next_answer};
 use crate::stat::{COUNTERS, Stat};
 
-use at_once::Bytes;
+use at_once::{AtOnce, Bytes};
 use connect::Made;
 use extents::Extents;
 use generations::Generations;
+use in_call::InCall;
 use locations::Locations;
 use meter::Meter;
 use pending::Pending;
@@ -83,10 +85,11 @@ struct Inner {
     read_room: ReadRoom,
     made: Made,
     locations: Locations,
-    /// Whether READs are executed in the call.
-    reads_at_once: bool,
-    /// Where a GET that needs nobody reads to.
-    at_once: RefCell<Bytes>,
+    /// Which READs can be waited for in the call.
+    at_once: AtOnce,
+    /// Where a GET that needs nobody reads its record to.
+    record_at_once: RefCell<Bytes>,
+    in_call: InCall,
     /// The record that is being sent, kept for its memory.
     record: RefCell<Vec<u8>>,
     /// Receive buffers that are free and not posted.

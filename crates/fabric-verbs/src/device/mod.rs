@@ -6,6 +6,7 @@
 //! | `open.rs`, `options.rs` | opening, and what the device turns out to be able to do |
 //! | `region.rs`, `keys.rs` | registered memory, windows, the end of keys |
 //! | `queue_pair.rs`, `posting.rs` | what is posted and how |
+//! | `in_call.rs` | READs whose end is waited for in the call |
 //! | `completions.rs`, `progress.rs` | what the NIC and the control plane say |
 //! | `connecting.rs` | how connections begin and end |
 //! | `quirks.rs` | where devices differ from the specification |
@@ -13,6 +14,7 @@
 
 mod completions;
 mod connecting;
+mod in_call;
 mod keys;
 mod open;
 mod options;
@@ -33,9 +35,9 @@ use std::time::Instant;
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, MemoryRegion, QueuePair,
-    QueuePairOptions, ReceiveQueue, ReceiveRequest, Rkey, SharedReceiveQueue, SharedReceiveQueueOptions, WorkCompletion,
-    WorkRequest,
+    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, LocalSpan, MemoryRegion,
+    QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
+    SharedReceiveQueueOptions, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{PersistentRegion, Region};
 
@@ -223,5 +225,15 @@ impl Device for VerbsDevice {
         let state = &mut *self.state.borrow_mut();
         state.progress();
         state.take_completions(cq.0, limit, into)
+    }
+
+    fn read_soon(
+        &self,
+        qp: QueuePair,
+        reads: &[(LocalSpan, RemoteAddress)],
+        wr_id: u64,
+        looks: u32,
+    ) -> Result<bool, DeviceError> {
+        self.state.borrow_mut().read_soon(qp, reads, wr_id, looks)
     }
 }

@@ -88,6 +88,7 @@ impl State {
             flush_persistent: abilities.flush_persistent,
             atomic_write: abilities.atomic_write,
             read_now: false,
+            read_soon: true,
         };
         let profile = PeerProfile {
             platform: options.platform,

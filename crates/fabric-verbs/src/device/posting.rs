@@ -212,7 +212,7 @@ fn local_of(operation: &Operation) -> Option<LocalSpan> {
 
 /// A place of the peer. A range that wraps around the end of all addresses names no memory, and some responders compute
 /// its end wrongly; it becomes one at address 0, where no region lies.
-fn place(remote: RemoteAddress, size: u64) -> RawPlace {
+pub(super) fn place(remote: RemoteAddress, size: u64) -> RawPlace {
     let address = if remote.address.checked_add(size).is_some() { remote.address } else { 0 };
     RawPlace { address, rkey: remote.rkey.0 }
 }

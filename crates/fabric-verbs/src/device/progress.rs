@@ -117,12 +117,7 @@ impl State {
             // An error of the call itself means that the device is gone, which its event tells.
             let polled = hardware.poll(missing, |raw| batch.push(raw));
             for raw in batch.drain(..) {
-                match Ticket::decode(raw.wr_id) {
-                    Ticket::Send(position) => self.sent(cq, position, raw),
-                    Ticket::Receive(position) => self.received(cq, position, raw),
-                    Ticket::Shared(queue, slot) => self.received_shared(cq, queue, slot, raw),
-                    Ticket::Binding => bound = Some(status_of(raw.status) == Status::Success),
-                }
+                bound = self.take(cq, raw).or(bound);
             }
             self.raw_completions = batch;
             let Ok(count) = polled else { return bound };
@@ -130,6 +125,17 @@ impl State {
                 return bound;
             }
         }
+    }
+
+    /// Takes a completion of the NIC. Of a binding: whether it succeeded.
+    pub(super) fn take(&mut self, cq: u32, raw: RawCompletion) -> Option<bool> {
+        match Ticket::decode(raw.wr_id) {
+            Ticket::Send(position) => self.sent(cq, position, raw),
+            Ticket::Receive(position) => self.received(cq, position, raw),
+            Ticket::Shared(queue, slot) => self.received_shared(cq, queue, slot, raw),
+            Ticket::Binding => return Some(status_of(raw.status) == Status::Success),
+        }
+        None
     }
 
     /// A send completed, and with it the unsignalled ones before it.

@@ -94,6 +94,14 @@ impl<T> Lane<T> {
         (passed, done)
     }
 
+    /// Ends the entries up to `position`, which the NIC has completed.
+    pub fn finish(&mut self, position: u64) {
+        let count = (position + 1).saturating_sub(self.first).min(self.given as u64) as usize;
+        self.entries.drain(..count);
+        self.first += count as u64;
+        self.given -= count;
+    }
+
     fn pop(&mut self) -> Option<T> {
         let entry = self.entries.pop_front()?;
         self.first += 1;
@@ -179,6 +187,18 @@ mod tests {
         assert_eq!(lane.complete(2), (vec![], None), "what has ended does not end again");
         assert_eq!(lane.complete(4), (vec![3], Some(4)));
         assert_eq!((lane.len(), lane.next()), (0, 5));
+    }
+
+    #[test]
+    fn what_is_finished_is_gone_up_to_it_and_no_further() {
+        let mut lane = Lane::default();
+        (0..4).for_each(|number| lane.give(number));
+        lane.keep(4);
+        lane.finish(1);
+        lane.finish(0);
+        assert_eq!((lane.len(), lane.complete(2)), (3, (vec![], Some(2))));
+        lane.finish(4);
+        assert_eq!((lane.len(), lane.take_kept()), (1, vec![4]), "what the NIC never got does not end with what it had");
     }
 
     #[test]

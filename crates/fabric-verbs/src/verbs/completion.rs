@@ -118,6 +118,17 @@ impl CompletionQueue {
         Ok(found)
     }
 
+    /// Takes one completion, if there is one.
+    pub fn poll_one(&self) -> io::Result<Option<RawCompletion>> {
+        let batch = &mut **self.batch.borrow_mut();
+        // SAFETY: the queue is alive; `batch` has room for one entry.
+        match unsafe { ibv::ibv_poll_cq(self.raw, 1, batch.as_mut_ptr()) } {
+            0 => Ok(None),
+            1 => Ok(Some(decode(&batch[0]))),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Asks for an announcement on the channel when the next completion arrives.
     pub fn arm(&self) -> io::Result<()> {
         // SAFETY: the queue is alive.

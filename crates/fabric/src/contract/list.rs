@@ -186,6 +186,10 @@ macro_rules! __contract_list {
                 reading_fails_whole_when_one_place_is_refused: [],
                 a_refused_reading_puts_the_queue_pair_into_the_error_state: [],
                 reading_on_a_failed_queue_pair_is_flushed: [],
+                reads_that_end_in_the_call_bring_their_bytes_and_no_completion: [],
+                reads_that_are_late_for_the_call_complete_like_posted_ones: [],
+                reads_in_the_call_that_are_refused_complete_like_posted_ones: [],
+                reads_in_the_call_see_what_was_posted_before: [],
             }
             ports {
                 a_submission_ends_with_the_status_of_its_first_failure: [],

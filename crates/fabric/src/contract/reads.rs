@@ -1,14 +1,15 @@
-//! [`Port::read`](crate::Port::read) keeps the promises of a posted READ, also where the provider reads at once.
+//! [`Port::read`](crate::Port::read) keeps the promises of a posted READ, also where the provider reads at once; so does
+//! [`Device::read_soon`](crate::Device::read_soon).
 
 use std::future::Future;
 use std::rc::Rc;
 
-use super::end::End;
+use super::end::{End, signalled, unsignalled};
 use super::failure::hopeless;
 use super::operations::{send, write};
 use super::scene::{ALL_ACCESS, BUFFER_SIZE};
 use super::{Scene, Setup};
-use crate::{Access, ReadInto, RemoteAddress, Rkey, Status};
+use crate::{Access, LocalSpan, Operation, ReadInto, RemoteAddress, Rkey, Status, WorkRequest};
 
 pub(super) async fn reading_sees_every_earlier_write_of_its_queue_pair(scene: Rc<Scene>) {
     let (client, server) = readers(&scene, ALL_ACCESS).await;
@@ -97,6 +98,72 @@ pub(super) async fn reading_on_a_failed_queue_pair_is_flushed(scene: Rc<Scene>) 
     let status = scene.finish("a submission", scene.node(0).submit(client.qp, &[hopeless(&client)])).await;
     assert_eq!(status.expect("the batch is accepted"), Status::RemoteAccess);
     assert_eq!(read(&client, &[(server.remote(0), 8)]).await.0, Status::WorkRequestFlushed);
+}
+
+pub(super) async fn reads_that_end_in_the_call_bring_their_bytes_and_no_completion(scene: Rc<Scene>) {
+    let pair = scene.pair().await;
+    let (client, server) = (&pair.client, &pair.server);
+    for round in 1..=40u8 {
+        server.fill(0, &[round; 200]);
+        let reads = [(client.local(4096, 64), server.remote(64)), (client.local(4160, 100), server.remote(3))];
+        if !in_the_call(client, &reads, u64::from(round)) {
+            client.expect_sent(&[(u64::from(round), Status::Success)]).await;
+        }
+        assert_eq!(client.bytes(4096, 164), [round; 164], "round {round}");
+        assert_eq!(client.poll_sent(), None, "round {round}: what has ended is told once");
+    }
+}
+
+pub(super) async fn reads_that_are_late_for_the_call_complete_like_posted_ones(scene: Rc<Scene>) {
+    let pair = scene.pair().await;
+    let (client, server) = (&pair.client, &pair.server);
+    server.fill(0, &[7; 64]);
+    client.set_word(0, 1);
+    // A SEND without a buffer holds up what is posted behind it.
+    client.post(&[signalled(1, send(client, 0, 8))]);
+    assert!(!in_the_call(client, &[(client.local(4096, 64), server.remote(0))], 2), "what was posted before has not ended");
+    server.receive(3, 128, 64);
+    client.expect_sent(&[(1, Status::Success), (2, Status::Success)]).await;
+    assert_eq!(client.bytes(4096, 64), [7; 64]);
+}
+
+pub(super) async fn reads_in_the_call_that_are_refused_complete_like_posted_ones(scene: Rc<Scene>) {
+    let pair = scene.pair().await;
+    let (client, server) = (&pair.client, &pair.server);
+    let reads = [(client.local(0, 8), server.remote(0)), (client.local(8, 8), server.remote(BUFFER_SIZE - 7))];
+    assert!(!in_the_call(client, &reads, 5));
+    client.expect_sent(&[(5, Status::RemoteAccess)]).await;
+    assert!(!in_the_call(client, &reads[..1], 6), "the queue pair is in the error state");
+    client.expect_sent(&[(6, Status::WorkRequestFlushed)]).await;
+    scene.disconnected(0, client.qp).await;
+    scene.disconnected(1, server.qp).await;
+}
+
+pub(super) async fn reads_in_the_call_see_what_was_posted_before(scene: Rc<Scene>) {
+    let pair = scene.pair().await;
+    let (client, server) = (&pair.client, &pair.server);
+    for round in 1..=16u8 {
+        client.fill(0, &[round; 8000]);
+        client.post(&[unsignalled(0, write(client, 0, 8000, server, 0))]);
+        if !in_the_call(client, &[(client.local(8192, 8000), server.remote(0))], u64::from(round)) {
+            client.expect_sent(&[(u64::from(round), Status::Success)]).await;
+        }
+        assert_eq!(client.bytes(8192, 8000), [round; 8000], "round {round}");
+    }
+}
+
+/// READs whose end is looked for in the call where the device does that; whether it was found. Others are posted.
+fn in_the_call(client: &End, reads: &[(LocalSpan, RemoteAddress)], wr_id: u64) -> bool {
+    if client.device().capabilities().read_soon {
+        return client.device().read_soon(client.qp, reads, wr_id, 1000).expect("the batch is accepted");
+    }
+    let last = reads.len() - 1;
+    let request = |(index, &(local, remote)): (usize, &(LocalSpan, RemoteAddress))| WorkRequest {
+        signalled: index == last,
+        ..signalled(wr_id, Operation::Read { local, remote })
+    };
+    client.post(&reads.iter().enumerate().map(request).collect::<Vec<_>>());
+    false
 }
 
 /// A pair whose client completes into its port.

@@ -76,6 +76,13 @@ impl Observer for Audit {
         }
     }
 
+    fn read_soon(&self, qp: QueuePair, reads: &[(LocalSpan, RemoteAddress)], succeeded: bool) {
+        self.note(13, &[u64::from(qp.0), reads.len() as u64, u64::from(succeeded)]);
+        for &(local, remote) in reads {
+            self.note_transfer(24, local, remote);
+        }
+    }
+
     fn happened(&self, event: &ConnectionEvent) {
         match event {
             ConnectionEvent::Request { request, private_data, .. } => {

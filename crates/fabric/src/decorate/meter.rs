@@ -5,7 +5,8 @@ use std::ops::Sub;
 
 use super::Observer;
 use crate::{
-    CompletionQueue, Opcode, Operation, QueuePair, ReadInto, ReceiveQueue, ReceiveRequest, Status, WorkCompletion, WorkRequest,
+    CompletionQueue, LocalSpan, Opcode, Operation, QueuePair, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Status,
+    WorkCompletion, WorkRequest,
 };
 
 /// What passed through a device since it was made. Subtract an earlier one to see what a piece of work cost.
@@ -140,5 +141,15 @@ impl Observer for Meter {
         counts.reads += reads.len() as u64;
         counts.bytes_in += reads.iter().map(|read| read.into.len() as u64).sum::<u64>();
         counts.failures += u64::from(status != Status::Success);
+    }
+
+    fn read_soon(&self, _: QueuePair, reads: &[(LocalSpan, RemoteAddress)], succeeded: bool) {
+        let counts = &mut *self.counts.borrow_mut();
+        counts.doorbells += 1;
+        counts.reads += reads.len() as u64;
+        counts.signalled += 1;
+        counts.bytes_in += reads.iter().map(|(local, _)| u64::from(local.size)).sum::<u64>();
+        // What did not end in the call completes like what was posted.
+        counts.completions += u64::from(succeeded);
     }
 }

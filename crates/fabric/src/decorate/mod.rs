@@ -15,9 +15,9 @@ use std::task::{Context, Poll};
 use stonecast_media::{PersistentRegion, Region};
 
 use crate::{
-    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, MemoryRegion, QueuePair,
-    QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, Rkey, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
-    WorkCompletion, WorkRequest,
+    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, LocalSpan, MemoryRegion,
+    QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
+    SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
 
 mod audit;
@@ -48,6 +48,10 @@ pub trait Observer {
     /// READs were executed at once.
     fn read_now(&self, qp: QueuePair, reads: &[ReadInto<'_>], status: Status) {
         let _ = (qp, reads, status);
+    }
+    /// READs were posted, and looked for in the call; `succeeded`: they ended there.
+    fn read_soon(&self, qp: QueuePair, reads: &[(LocalSpan, RemoteAddress)], succeeded: bool) {
+        let _ = (qp, reads, succeeded);
     }
     /// A connection event was handed out.
     fn happened(&self, event: &ConnectionEvent) {
@@ -180,5 +184,17 @@ impl<O: Observer> Device for Observed<O> {
         let status = self.device.read_now(qp, reads)?;
         self.observer.read_now(qp, reads, status);
         Some(status)
+    }
+
+    fn read_soon(
+        &self,
+        qp: QueuePair,
+        reads: &[(LocalSpan, RemoteAddress)],
+        wr_id: u64,
+        looks: u32,
+    ) -> Result<bool, DeviceError> {
+        let succeeded = self.device.read_soon(qp, reads, wr_id, looks)?;
+        self.observer.read_soon(qp, reads, succeeded);
+        Ok(succeeded)
     }
 }

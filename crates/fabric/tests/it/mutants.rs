@@ -68,6 +68,8 @@ const NOTICED_BY: &[(Fault, &str)] = &[
     (PersistentFlushOfVolatileMemory, "a_persistent_flush_of_volatile_memory_is_refused_and_not_pretended"),
     (ReadsAtOnceIgnoreRights, "reading_without_the_right_is_refused"),
     (ReadsAtOnceOvertake, "reading_sees_what_an_earlier_send_placed"),
+    (ReadsInTheCallAlwaysSucceed, "reads_in_the_call_that_are_refused_complete_like_posted_ones"),
+    (ReadsInTheCallToldTwice, "reads_that_end_in_the_call_bring_their_bytes_and_no_completion"),
 ];
 
 #[test]

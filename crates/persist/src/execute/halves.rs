@@ -154,6 +154,7 @@ mod tests {
             flush_persistent,
             atomic_write,
             read_now: false,
+            read_soon: false,
         };
         let steps = "rq.write(a) rq.flush rq.write_atomic(b) rq.flush rq.await(flush)";
         let refused = program(steps).check(&device(true, true, false)).unwrap_err().to_string();

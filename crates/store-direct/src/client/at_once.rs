@@ -1,30 +1,37 @@
-//! A GET where the provider executes READs in the call: the ordinary case as straight as it can be.
+//! A GET that nobody else has to run for: the ordinary case as straight as it can be, without a future.
 //!
 //! ```text
-//!   bucket -> a word with the fingerprint -> record, it checks     found
-//!   bucket -> no such word, and no key lives further on            absent
-//!   anything else     nothing is said: `read.rs` looks the key up anew and knows what to do
+//!   place remembered    record, bucket -> the bucket has the word, the record checks      found
+//!   else, or not so     bucket -> a word with the fingerprint -> record, it checks        found
+//!                       bucket -> no such word, and no key lives further on               absent
+//!   anything else       nothing is said: `read.rs` looks the key up anew and knows what to do
 //! ```
 //!
-//! Where a READ is a load the memory's latency is nearly all of a GET, and the processor hides part of it if it finds the
-//! next GET's first load among the few hundred instructions that it looks ahead, and if it need not guess a jump. So
-//! nothing here waits, allocates or makes a future, which word of the bucket it is is computed without a jump, and places
-//! are not remembered: a table of them takes as long to look into as the bucket, and drives out of the caches what it saves.
+//! There are two kinds of providers for which it pays.
+//!
+//! *A READ is executed in the call* (shared memory). Then the memory's latency is nearly all of a GET, and the processor hides
+//! part of it if it finds the next GET's first load among the few hundred instructions that it looks ahead, and if it need
+//! not guess a jump. So which word of the bucket it is is computed without a jump, and places are not remembered: a table of
+//! them takes as long to look into as the bucket, and drives out of the caches what it saves.
+//!
+//! *A READ comes soon* (cards). Then a client that waits for nothing else waits for it in the call (`in_call.rs`), and posts
+//! the next one as soon as it has seen what the first one brought.
 //!
 //! Invariants: what is concluded here is what `read.rs` concludes from the same bytes, and nothing is concluded from bytes
-//! of which it would read more. Why that is right: `docs/design/0004`.
+//! of which it would read more. Why that is right: `docs/design/0004`, and `0017` for remembered places.
 
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::{ReadInto, Status};
 
 use super::Inner;
-use super::read::{candidate_in, control};
+use super::locations::Location;
+use super::read::{candidate_in, control, has_word};
 use super::write::check_key;
 use crate::index::MOVED;
 use crate::word::{KeyHash, Word};
 
 /// Longest first READ of a record; a record of the last class may be longer and is left to `read.rs`.
-const SIZE_MAX: usize = 64 * LINE_SIZE;
+pub(super) const SIZE_MAX: usize = 64 * LINE_SIZE;
 
 /// Memory that a record is read to.
 pub(super) struct Bytes(Box<[u8; SIZE_MAX]>);
@@ -35,19 +42,46 @@ impl Default for Bytes {
     }
 }
 
+/// Which READs of a client can be waited for in the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AtOnce {
+    /// None.
+    Never,
+    /// All: the provider executes them there.
+    Now,
+    /// Those of a client that waits for nothing else: they come soon.
+    Soon,
+}
+
 impl Inner {
     /// The version of `key`, whose value is left in `value`, or that it is absent; `None`: not to be told here.
     #[inline]
     pub(super) fn find_at_once(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
-        if !self.reads_at_once || check_key(key).is_err() || self.closed.get() || self.generations.have_come_round() {
+        if self.at_once == AtOnce::Never || check_key(key).is_err() || self.closed.get() || self.generations.have_come_round() {
             return None;
         }
         let hash = KeyHash::of(self.format.tag_key, key);
-        let bits = self.access.get().index_bits;
-        let home = hash.bucket(bits);
+        let home = hash.bucket(self.access.get().index_bits);
         let mut bucket = [0; LINE_SIZE];
-        let bytes = &mut *self.at_once.borrow_mut().0;
-        self.read_at_once(ReadInto { remote: self.index_address(home), into: &mut bucket })?;
+        let bytes = &mut *self.record_at_once.borrow_mut().0;
+        let remembered = if self.at_once == AtOnce::Soon { self.locations.find(hash) } else { None };
+        match remembered {
+            // Its bucket is not the one that is looked at here.
+            Some(Location { distance: 1.., .. }) => return None,
+            Some(Location { word, .. }) => {
+                let record = &mut bytes[..self.size_at_once(word)?];
+                self.read_at_once(&mut [
+                    ReadInto { remote: self.log_address(word.position()), into: record },
+                    ReadInto { remote: self.index_address(home), into: &mut bucket },
+                ])?;
+                if control(&bucket) & MOVED == 0 && has_word(&bucket, word) {
+                    let version = self.value_at_once(word, key, record, value)?;
+                    self.locations.count(true);
+                    return Some(Some(version));
+                }
+            }
+            None => self.read_at_once(&mut [ReadInto { remote: self.index_address(home), into: &mut bucket }])?,
+        }
         if control(&bucket) & MOVED != 0 {
             return None;
         }
@@ -55,12 +89,18 @@ impl Inner {
             if control(&bucket) != 0 {
                 return None;
             }
+            if remembered.is_some() {
+                self.locations.forget(hash);
+            }
             self.locations.count(false);
             return Some(None);
         };
         let record = &mut bytes[..self.size_at_once(word)?];
-        self.read_at_once(ReadInto { remote: self.log_address(word.position()), into: record })?;
+        self.read_at_once(&mut [ReadInto { remote: self.log_address(word.position()), into: record }])?;
         let version = self.value_at_once(word, key, record, value)?;
+        if self.at_once == AtOnce::Soon {
+            self.locations.learn(hash, Location { word, distance: 0 });
+        }
         self.locations.count(false);
         Some(Some(version))
     }
@@ -73,9 +113,12 @@ impl Inner {
     }
 
     #[inline]
-    fn read_at_once(&self, read: ReadInto<'_>) -> Option<()> {
-        let size = read.into.len();
-        let status = self.port.device().read_now(self.qp, &mut [read])?;
+    fn read_at_once(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
+        if self.at_once == AtOnce::Soon {
+            return self.read_in_call(reads);
+        }
+        let size = reads.iter().map(|read| read.into.len()).sum();
+        let status = self.port.device().read_now(self.qp, reads)?;
         self.meter.note_reads(size);
         (status == Status::Success).then_some(())
     }

@@ -18,7 +18,9 @@ use stonecast_fabric::{
 };
 use zerocopy::IntoBytes as _;
 
+use super::at_once::AtOnce;
 use super::generations::Generations;
+use super::in_call::InCall;
 use super::read_room::{ReadRoom, SEND_CAPACITY};
 use super::{Client, Extents, Inner, Locations, Meter, Pending, RECEIVES_SPARE, Turns, receive_request};
 use crate::error::StoreError;
@@ -141,7 +143,11 @@ impl Client {
             0 => STAGING_SIZE,
             remote => remote,
         };
-        let reads_at_once = port.device().capabilities().read_now;
+        let at_once = match port.device().capabilities() {
+            can if can.read_now => AtOnce::Now,
+            can if can.read_soon => AtOnce::Soon,
+            _ => AtOnce::Never,
+        };
         let inner = Rc::new(Inner {
             runtime: runtime.clone(),
             qp,
@@ -154,9 +160,10 @@ impl Client {
             read_room: ReadRoom::default(),
             reposts: RefCell::default(),
             record: RefCell::default(),
-            reads_at_once,
-            at_once: RefCell::default(),
-            locations: Locations::new(if reads_at_once { 0 } else { options.locations }),
+            at_once,
+            record_at_once: RefCell::default(),
+            in_call: InCall::default(),
+            locations: Locations::new(if at_once == AtOnce::Now { 0 } else { options.locations }),
             generations: Generations::default(),
             pending: RefCell::new(Pending::new(ring_size)),
             extents: RefCell::new(Extents::new(&welcome)),

@@ -81,6 +81,11 @@ impl Pending {
         Some((Ticket(slot), start % self.ring_size))
     }
 
+    /// Whether no answer is waited for.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// Whether `size` bytes would find room now.
     pub fn has_room(&self, size: u64) -> bool {
         self.queue.len() < IN_FLIGHT_MAX && self.start_of(size).is_some()

@@ -398,6 +398,7 @@ impl Inner {
             let posted = self.read_room.take(&self.runtime, count).await;
             let status = self.port.read(self.qp, &mut reads[start..start + count], span).await;
             self.read_room.completed(posted);
+            self.note_late();
             let status = status?;
             // Only memory whose READs have completed is used again: where this future is dropped before, it is not.
             self.scratch.borrow_mut().push(region);

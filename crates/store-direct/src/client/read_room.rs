@@ -58,6 +58,27 @@ impl ReadRoom {
         PostedReads { end: self.posted.get() }
     }
 
+    /// Takes room for READs that are posted now, where there is some.
+    pub fn take_now(&self, count: usize) -> Option<PostedReads> {
+        let end = self.posted.get() + count as u64;
+        if end - self.completed.get() > POSTED_READS_MAX {
+            return None;
+        }
+        self.posted.set(end);
+        Some(PostedReads { end })
+    }
+
+    /// Takes back the latest room, whose READs were not posted.
+    pub fn not_posted(&self, reads: PostedReads, count: usize) {
+        assert_eq!(reads.end, self.posted.get(), "only the latest is taken back");
+        self.posted.set(reads.end - count as u64);
+    }
+
+    /// Whether READs have completed, as far as anybody has told.
+    pub fn has_completed(&self, reads: &PostedReads) -> bool {
+        self.completed.get() >= reads.end
+    }
+
     /// Notes that READs have completed, and with them all that were posted before.
     pub fn completed(&self, reads: PostedReads) {
         self.completed.set(self.completed.get().max(reads.end));

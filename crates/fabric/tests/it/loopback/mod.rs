@@ -93,6 +93,8 @@ pub enum Fault {
     CompletesAfterDestruction,
     ReadsAtOnceIgnoreRights,
     ReadsAtOnceOvertake,
+    ReadsInTheCallAlwaysSucceed,
+    ReadsInTheCallToldTwice,
     KeyNumberIgnored,
     LocalBoundsIgnored,
     CompletionsBackwards,
@@ -120,6 +122,7 @@ pub struct Net {
     next_request: u64,
     next_address: u64,
     wakers: Vec<Waker>,
+    reads_in_the_call: u64,
 }
 
 /// Time passes when somebody looks, and when the executor parks.

@@ -40,6 +40,7 @@ impl LoopbackWorld {
             next_request: 0,
             next_address: 0x10_0000,
             wakers: Vec::new(),
+            reads_in_the_call: 0,
         };
         Rc::new(Self { net: Rc::new(RefCell::new(net)), executor: BusyPoll::new(clock, 1_000) })
     }
