@@ -57,20 +57,30 @@ impl Inner {
     /// The version of `key`, whose value is left in `value`, or that it is absent; `None`: not to be told here.
     #[inline]
     pub(super) fn find_at_once(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
-        if self.at_once == AtOnce::Never || check_key(key).is_err() || self.closed.get() || self.generations.have_come_round() {
+        match self.at_once {
+            AtOnce::Never => None,
+            AtOnce::Now => self.find_in_call::<false>(key, value),
+            AtOnce::Soon => self.find_in_call::<true>(key, value),
+        }
+    }
+
+    /// The same where READs come soon, or are executed in the call: nothing of the one is in the way of the other.
+    #[inline]
+    fn find_in_call<const SOON: bool>(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
+        if check_key(key).is_err() || self.closed.get() || self.generations.have_come_round() {
             return None;
         }
         let hash = KeyHash::of(self.format.tag_key, key);
         let home = hash.bucket(self.access.get().index_bits);
         let mut bucket = [0; LINE_SIZE];
         let bytes = &mut *self.record_at_once.borrow_mut().0;
-        let remembered = if self.at_once == AtOnce::Soon { self.locations.find(hash) } else { None };
+        let remembered = if SOON { self.locations.find(hash) } else { None };
         match remembered {
             // Its bucket is not the one that is looked at here.
             Some(Location { distance: 1.., .. }) => return None,
             Some(Location { word, .. }) => {
                 let record = &mut bytes[..self.size_at_once(word)?];
-                self.read_at_once(&mut [
+                self.read_at_once::<SOON>(&mut [
                     ReadInto { remote: self.log_address(word.position()), into: record },
                     ReadInto { remote: self.index_address(home), into: &mut bucket },
                 ])?;
@@ -80,7 +90,7 @@ impl Inner {
                     return Some(Some(version));
                 }
             }
-            None => self.read_at_once(&mut [ReadInto { remote: self.index_address(home), into: &mut bucket }])?,
+            None => self.read_at_once::<SOON>(&mut [ReadInto { remote: self.index_address(home), into: &mut bucket }])?,
         }
         if control(&bucket) & MOVED != 0 {
             return None;
@@ -96,9 +106,9 @@ impl Inner {
             return Some(None);
         };
         let record = &mut bytes[..self.size_at_once(word)?];
-        self.read_at_once(&mut [ReadInto { remote: self.log_address(word.position()), into: record }])?;
+        self.read_at_once::<SOON>(&mut [ReadInto { remote: self.log_address(word.position()), into: record }])?;
         let version = self.value_at_once(word, key, record, value)?;
-        if self.at_once == AtOnce::Soon {
+        if SOON {
             self.locations.learn(hash, Location { word, distance: 0 });
         }
         self.locations.count(false);
@@ -113,8 +123,8 @@ impl Inner {
     }
 
     #[inline]
-    fn read_at_once(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
-        if self.at_once == AtOnce::Soon {
+    fn read_at_once<const SOON: bool>(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
+        if SOON {
             return self.read_in_call(reads);
         }
         let size = reads.iter().map(|read| read.into.len()).sum();
