@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use stonecast_base::LINE_SIZE;
-use stonecast_fabric::{Access, LocalSpan, MemoryRegion, ReadInto, RemoteAddress, Soon};
+use stonecast_fabric::{Access, LocalSpan, MemoryRegion, ReadInto, RemoteAddress, Rkey, Soon};
 use stonecast_media::Region;
 
 use super::Inner;
@@ -50,8 +50,7 @@ impl Inner {
             drop(memory);
             return self.make_memory();
         };
-        let none =
-            (LocalSpan { region: *region, offset: 0, size: 0 }, RemoteAddress { address: 0, rkey: stonecast_fabric::Rkey(0) });
+        let none = (LocalSpan { region: *region, offset: 0, size: 0 }, RemoteAddress { address: 0, rkey: Rkey(0) });
         let mut posted = [none; TOGETHER_MAX];
         let mut end = 0;
         for (post, read) in posted.iter_mut().zip(reads.iter()) {
@@ -61,23 +60,20 @@ impl Inner {
         }
         assert!(reads.len() <= TOGETHER_MAX && end <= MEMORY_SIZE, "a record and a bucket are read at the most");
         let room = self.read_room.take_now(reads.len())?;
-        match self.port.read_soon(self.qp, &posted[..reads.len()]) {
-            Soon::NotPosted => {
-                self.read_room.not_posted(room, reads.len());
-                return None;
-            }
-            Soon::Late => {
-                self.in_call.late.replace(Some((room, self.index_in_use.borrow().clone())));
-                return None;
-            }
-            Soon::Done => self.read_room.completed(room),
+        let outcome = self.port.read_soon(self.qp, &posted[..reads.len()]);
+        if outcome == Soon::NotPosted {
+            self.read_room.not_posted(room, reads.len());
+            return None;
         }
-        let mut size = 0;
+        self.meter.note_reads(reads.iter().map(|read| read.into.len()).sum());
+        if outcome == Soon::Late {
+            self.in_call.late.replace(Some((room, self.index_in_use.borrow().clone())));
+            return None;
+        }
+        self.read_room.completed(room);
         for ((local, _), read) in posted.iter().zip(reads) {
             bytes.read(local.offset, read.into);
-            size += read.into.len();
         }
-        self.meter.note_reads(size);
         Some(())
     }
 
