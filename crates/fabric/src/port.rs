@@ -247,6 +247,12 @@ impl Port {
         Ok(status)
     }
 
+    /// Whether [`Port::read_soon`] would post something now.
+    #[inline]
+    pub fn may_read_soon(&self) -> bool {
+        self.solitude.is_alone()
+    }
+
     /// Posts READs as one batch and waits in the call until they have succeeded, where the device's READs come soon
     /// ([`Capabilities::read_soon`](crate::Capabilities::read_soon)): no future, no waker, no turn of the executor lies
     /// between their end and what the caller does next. For a caller who waits for nothing else on this port.

@@ -65,15 +65,20 @@ impl Solitude {
         }
     }
 
+    /// Whether a batch could be waited for in the call now.
+    #[inline]
+    pub fn is_alone(&self) -> bool {
+        self.left.get() > 0 && self.waited.get() == 0
+    }
+
     /// Whether a batch may be waited for in the call; it counts.
     #[inline]
     pub fn may_wait(&self) -> bool {
-        let left = self.left.get();
-        if left == 0 || self.waited.get() > 0 {
-            return false;
+        let alone = self.is_alone();
+        if alone {
+            self.left.set(self.left.get() - 1);
         }
-        self.left.set(left - 1);
-        true
+        alone
     }
 
     /// One that was waited for in the call was not late.

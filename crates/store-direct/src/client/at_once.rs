@@ -60,7 +60,8 @@ impl Inner {
         match self.at_once {
             AtOnce::Never => None,
             AtOnce::Now => self.find_in_call::<false>(key, value),
-            AtOnce::Soon => self.find_in_call::<true>(key, value),
+            AtOnce::Soon if self.may_read_in_call() => self.find_in_call::<true>(key, value),
+            AtOnce::Soon => None,
         }
     }
 

@@ -37,12 +37,18 @@ pub(super) struct InCall {
 }
 
 impl Inner {
+    /// Whether a READ could be waited for in the call now: seen before anything is done for it.
+    #[inline]
+    pub(super) fn may_read_in_call(&self) -> bool {
+        // Where an answer is to come, who waits for it must not wait for READs.
+        self.port.may_read_soon() && self.pending.borrow().is_empty() && self.in_call.late.borrow().is_none()
+    }
+
     /// Executes READs with one doorbell, and waits for them in the call. `None`: they were not posted, or are late; nothing was
     /// read.
     #[inline]
     pub(super) fn read_in_call(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
-        // Where an answer is to come, who waits for it must not wait for READs.
-        if self.in_call.late.borrow().is_some() || !self.pending.borrow().is_empty() {
+        if !self.may_read_in_call() {
             return None;
         }
         let memory = self.in_call.memory.borrow();
