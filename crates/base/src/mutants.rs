@@ -115,6 +115,8 @@ mutants! {
     TombstoneDroppedEarly in "store-direct", "E11";
     /// Records that are live are left behind in the segment that is freed.
     LiveRecordLeftBehind in "store-direct", "E12";
+    /// A segment that was freed is given to nobody again.
+    FreedMemoryLost in "store-direct", "no space is lost";
     /// Persisting does not wait for the lines that it wrote back.
     FenceMissing in "fabric-sim", "T8";
     /// Persisting fences and writes no line back.

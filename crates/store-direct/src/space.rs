@@ -21,7 +21,7 @@ pub(crate) use policy::Need;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use stonecast_base::{Nanoseconds, Span};
+use stonecast_base::{Nanoseconds, Span, mutant};
 use stonecast_log::{Heritage, Kind, LogFormat, RecordHeader, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
 use stonecast_media::{Backing, MediaError, PersistentRegion, Prepared};
 
@@ -333,7 +333,9 @@ impl Space {
         self.blank[number as usize] = Some(next);
         self.occupancy[number as usize] = Occupancy::EMPTY;
         self.holds[number as usize] = Hold::Nobody;
-        self.free.push_back(number);
+        if !mutant!(FreedMemoryLost) {
+            self.free.push_back(number);
+        }
     }
 
     /// Starts preparing the next free segments, so that whoever needs one finds it ready.

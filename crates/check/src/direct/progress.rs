@@ -9,6 +9,7 @@ use stonecast_store_direct::{CLIENT_COMPLETIONS, Client};
 
 use crate::direct::client::{ADDRESS, Work, execute, judge_error};
 use crate::history::{Answer, Call};
+use crate::oracles::space;
 use crate::values::ValueId;
 use crate::violation::Violation;
 
@@ -50,12 +51,16 @@ pub(crate) async fn get_on(work: Rc<Work>, process: Process, number: u32, done: 
     done.set(true);
 }
 
-/// Waits until nobody but this client holds anything, as the server tells.
-pub(crate) async fn wait_for_leases(process: Process, done: Rc<Cell<bool>>) {
+/// Waits until nobody but this client holds anything, as the server tells. Each of its segments must be somewhere.
+pub(crate) async fn wait_for_leases(work: Rc<Work>, process: Process, done: Rc<Cell<bool>>) {
     loop {
         let Some(client) = connect(&process).await else { continue };
         loop {
             let Ok(stat) = client.stat().await else { break };
+            let counts = [stat.segments_free, stat.segments_partial, stat.segments_taken, stat.segments_full];
+            if let Some(violation) = space::judge_segments(work.setup.pool.capacity / work.setup.pool.segment_size, counts) {
+                work.note(violation);
+            }
             // The server itself appends to three segments: puts of copying clients, deletes, and what it moves.
             if stat.clients == 1 && stat.segments_taken <= 3 {
                 client.close().await;

@@ -23,10 +23,11 @@ const ORACLE: &str = "no space is lost";
 
 /// Judges a store that serves nobody. `keys` and `live_bytes` are counted by hand.
 pub fn judge(space: &Space, keys: u64, live_bytes: u64) -> Option<Violation> {
+    if let Some(violation) = judge_segments(space.segments, space.counts) {
+        return Some(violation);
+    }
     let [_, _, taken, _] = space.counts;
-    let found = if space.counts.iter().sum::<u64>() != space.segments {
-        format!("{} segments are counted as {:?}", space.segments, space.counts)
-    } else if taken != 0 {
+    let found = if taken != 0 {
         format!("{taken} segments belong to nobody that exists")
     } else if space.keys != keys {
         format!("{} keys are counted where there are {keys}", space.keys)
@@ -38,6 +39,12 @@ pub fn judge(space: &Space, keys: u64, live_bytes: u64) -> Option<Violation> {
         return None;
     };
     Some(Violation::new(ORACLE, found))
+}
+
+/// Judges what a store says of its `segments`, also while it serves.
+pub fn judge_segments(segments: u64, counts: [u64; 4]) -> Option<Violation> {
+    let is_whole = counts.iter().sum::<u64>() == segments;
+    (!is_whole).then(|| Violation::new(ORACLE, format!("{segments} segments are counted as {counts:?}")))
 }
 
 #[cfg(test)]
