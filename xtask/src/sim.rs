@@ -30,6 +30,11 @@ const CRASHES: &str = "store-direct-crashes";
 const FULL_SEEDS: u64 = 2000;
 /// Operations of a full run, at least.
 const FULL_OPERATIONS: u64 = 1000;
+/// What full runs must show, each in so many seeds at least, and all together in some: cleaning, growth of the index, deaths
+/// of clients, failures of the power that the run goes on from.
+const COURSE: [&str; 4] = ["segments_cleaned", "index_growths", "client_deaths", "power_cuts"];
+const COURSE_SEEDS_MIN: u64 = 100;
+const WHOLE_COURSE_SEEDS_MIN: u64 = 10;
 /// States after power cuts that are recovered and judged in each run of the whole test command.
 const CRASH_STATES: u64 = 1_000_000;
 /// Seeds that are run twice.
@@ -48,6 +53,7 @@ struct Run {
     operations: u64,
     crash_states: u64,
     faults_hit: BTreeMap<String, u64>,
+    course: BTreeMap<String, u64>,
     violations: Vec<Violation>,
 }
 
@@ -74,6 +80,9 @@ struct Sum {
     crash_states: u64,
     /// Hits, and seeds with a hit.
     faults: BTreeMap<String, (u64, u64)>,
+    /// Seeds in which each of [`COURSE`] came about, and those in which all did.
+    course: [u64; COURSE.len()],
+    whole_course: u64,
     broken: u64,
     hashes: BTreeMap<u64, String>,
     time: Duration,
@@ -89,6 +98,9 @@ impl Sum {
             let entry = self.faults.entry(name).or_default();
             *entry = (entry.0 + hits, entry.1 + 1);
         }
+        let happened = COURSE.map(|name| run.course.get(name).is_some_and(|count| *count > 0));
+        self.course.iter_mut().zip(happened).for_each(|(seeds, happened)| *seeds += u64::from(happened));
+        self.whole_course += u64::from(happened == [true; COURSE.len()]);
         self.hashes.insert(run.seed, run.hash);
         if !run.violations.is_empty() {
             self.broken += 1;
@@ -179,6 +191,13 @@ pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
     full.tell(FULL);
     checks.note("no seed breaks a promise", full.broken == 0);
     checks.note("each seed has a thousand operations", full.operations >= FULL_SEEDS * FULL_OPERATIONS);
+
+    for (name, seeds) in COURSE.iter().zip(full.course) {
+        println!("  {name:<28} in {seeds} seeds");
+    }
+    println!("  all of these                 in {} seeds", full.whole_course);
+    checks.note("seeds clean, grow, lose clients and power", full.course.iter().all(|seeds| *seeds >= COURSE_SEEDS_MIN));
+    checks.note("some seeds do all of that", full.whole_course >= WHOLE_COURSE_SEEDS_MIN);
 
     let mut crashes = Sum::default();
     while full.crash_states + crashes.crash_states < CRASH_STATES && crashes.broken == 0 {
@@ -279,7 +298,8 @@ mod tests {
     fn run(seed: u64, fault: &str) -> Run {
         let line = format!(
             "{{\"scenario\":\"s\",\"seed\":{seed},\"hash\":\"0f\",\"events\":5,\"operations\":3,\"crash_states\":2,\
-             \"faults_hit\":{{\"{fault}\":4,\"never\":0}},\"violations\":[]}}"
+             \"faults_hit\":{{\"{fault}\":4,\"never\":0}},\"course\":{{\"power_cuts\":1,\"index_growths\":0}},\
+             \"violations\":[]}}"
         );
         serde_json::from_str(&line).unwrap()
     }
@@ -291,6 +311,7 @@ mod tests {
         sum.add(run(2, "a"));
         assert_eq!((sum.seeds, sum.events, sum.operations, sum.crash_states), (2, 10, 6, 4));
         assert_eq!(sum.faults["a"], (8, 2));
+        assert_eq!((sum.course, sum.whole_course), ([0, 0, 0, 2], 0));
         let class = |name: &str, reachable| Class { name: name.to_owned(), reachable, why_not: None };
         let none = Sum::default();
         assert!(coverage(&[class("a", true), class("b", false)], &sum, &none));

@@ -40,8 +40,8 @@ pub struct Report {
     pub crash_states: u64,
     /// How often each fault happened.
     pub faults_hit: BTreeMap<&'static str, u64>,
-    /// What the store did to make room: name and count.
-    pub cleaned: Vec<(&'static str, u64)>,
+    /// Who died, and what the store did to make room, by name.
+    pub course: BTreeMap<&'static str, u64>,
     /// What went wrong.
     pub violations: Vec<Violation>,
     /// What happened, where something went wrong.
@@ -60,7 +60,7 @@ impl Report {
             operations: 0,
             crash_states: 0,
             faults_hit: BTreeMap::new(),
-            cleaned: Vec::new(),
+            course: BTreeMap::new(),
             violations: Vec::new(),
             timeline: Vec::new(),
         }

@@ -13,7 +13,7 @@ use stonecast_media::PersistenceDomain;
 use crate::direct::client::{self, Work};
 use crate::direct::damage::{Damage, Image};
 use crate::direct::explorer::Explorer;
-use crate::direct::host::{self, Host};
+use crate::direct::host::{self, Host, Upkeep};
 use crate::direct::keys;
 use crate::direct::lab::Lab;
 use crate::direct::mishaps::{self, Mishap};
@@ -185,7 +185,8 @@ impl Run {
         }
         while !waiting.iter().all(|done| done.get()) && self.go_on() {}
         self.healed_until = Some(self.world.now() + PROGRESS_NS);
-        self.visit_alone(|process, done| Box::pin(progress::wait_for_leases(process, done)));
+        let work = self.work.clone();
+        self.visit_alone(|process, done| Box::pin(progress::wait_for_leases(work, process, done)));
         if self.report.violations.is_empty() {
             self.damage_live();
         }
@@ -229,6 +230,11 @@ impl Run {
         self.notes.pass(self.work.history.borrow().now(), self.world.now(), self.world.events());
         self.report.violations.append(&mut self.work.violations.borrow_mut());
         self.report.violations.is_empty()
+    }
+
+    /// Counts something that befell the store.
+    fn count(&mut self, name: &'static str) {
+        *self.report.course.entry(name).or_default() += 1;
     }
 
     /// Notes for the timeline what no client sees.
@@ -277,6 +283,7 @@ impl Run {
         match mishap {
             Mishap::ClientKilled => {
                 self.clients[number].process.kill();
+                self.count("client_deaths");
                 // What it had under way may still be done, by the server that goes on.
                 self.start_client(number as u32);
                 self.mark(format!("client {number} is killed, and starts again"));
@@ -288,6 +295,7 @@ impl Run {
             }
             Mishap::ServerKilled => {
                 self.host.kill();
+                self.count("server_deaths");
                 self.work.history.borrow_mut().crash();
                 self.mark("the server is killed".to_owned());
                 self.restart_later();
@@ -370,6 +378,7 @@ impl Run {
             self.world.hit(Fault::TornWrite);
         }
         self.host.cut_power(&self.world, wreck.survivor(&fates));
+        self.count("power_cuts");
         self.work.history.borrow_mut().crash();
         let what = if fault == Fault::PowerCut { "the power of the server is cut" } else { "the machine of the server is reset" };
         self.mark(format!("{what}; {}", wreck.describe(&fates)));
@@ -445,14 +454,15 @@ impl Run {
         if self.work.refusals.get() > 0 {
             *self.report.faults_hit.entry(Fault::AllocationFailure.class().name).or_default() += self.work.refusals.get();
         }
-        let cleaned = self.host.cleaned();
-        self.report.cleaned = vec![
-            ("segments", cleaned.segments),
-            ("moved records", cleaned.moved_records),
-            ("dropped tombstones", cleaned.dropped_tombstones),
-            ("abandoned segments", cleaned.abandoned),
-            ("reclaimed leases", cleaned.reclaimed_leases),
-        ];
+        let Upkeep { cleaned, growths } = self.host.upkeep();
+        self.report.course.extend([
+            ("segments_cleaned", cleaned.segments),
+            ("records_moved", cleaned.moved_records),
+            ("tombstones_dropped", cleaned.dropped_tombstones),
+            ("segments_abandoned", cleaned.abandoned),
+            ("leases_reclaimed", cleaned.reclaimed_leases),
+            ("index_growths", growths),
+        ]);
         self.report.faults_hit.retain(|_, count| *count > 0);
     }
 

@@ -19,8 +19,17 @@ pub(crate) struct Host {
     options: ServerOptions,
     running: Option<Running>,
     clock: LocalClock,
-    /// What servers have cleaned, those that ended among them.
-    cleaned: Rc<Cell<Cleaning>>,
+    /// What servers have done for themselves, those that ended among them.
+    upkeep: Rc<Cell<Upkeep>>,
+}
+
+/// What servers do beside what they are asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Upkeep {
+    /// What they cleaned.
+    pub cleaned: Cleaning,
+    /// How often an index became a larger one.
+    pub growths: u64,
 }
 
 struct Running {
@@ -41,7 +50,7 @@ impl Host {
         let pool = Pool::create(backing, setup.pool.clone()).expect("what the machine has is declared");
         drop(pool);
         let options = ServerOptions { clients: setup.policy, ..ServerOptions::default() };
-        Self { machine, module, options, running: None, clock: LocalClock::default(), cleaned: Rc::default() }
+        Self { machine, module, options, running: None, clock: LocalClock::default(), upkeep: Rc::default() }
     }
 
     /// Starts a server.
@@ -51,9 +60,9 @@ impl Host {
         process.set_clock(self.clock);
         let running = Running { process: process.clone(), stop: Rc::new(Cell::new(false)), ended: Rc::new(RefCell::new(None)) };
         let (stop, ended) = (running.stop.clone(), running.ended.clone());
-        let (module, options, cleaned) = (self.module.clone(), self.options, self.cleaned.clone());
+        let (module, options, upkeep) = (self.module.clone(), self.options, self.upkeep.clone());
         process.runtime().spawn(Box::pin(async move {
-            let result = serve(&process, &module, options, &stop, &cleaned).await;
+            let result = serve(&process, &module, options, &stop, &upkeep).await;
             *ended.borrow_mut() = Some(result);
         }));
         self.running = Some(running);
@@ -77,9 +86,9 @@ impl Host {
         self.running.is_some()
     }
 
-    /// What servers have cleaned so far.
-    pub fn cleaned(&self) -> Cleaning {
-        self.cleaned.get()
+    /// What servers have done for themselves so far.
+    pub fn upkeep(&self) -> Upkeep {
+        self.upkeep.get()
     }
 
     /// Asks the server to end in good order.
@@ -118,24 +127,25 @@ async fn serve(
     module: &Rc<Module>,
     options: ServerOptions,
     stop: &Cell<bool>,
-    cleaned: &Cell<Cleaning>,
+    upkeep: &Cell<Upkeep>,
 ) -> Result<(), StoreError> {
     let (pool, _) = Pool::open(Rc::new(SimBacking::new(module)), OpenMode::Serve)?;
     let port = process.port(65_536)?;
     let device = port.device().clone();
     let (server, _) = Server::open(pool, port, process.runtime(), options).await?;
     device.listen(ADDRESS)?;
-    let before = cleaned.get();
+    let before = upkeep.get();
     let look = || {
-        let now = server.cleaning();
-        cleaned.set(Cleaning {
-            segments: before.segments + now.segments,
-            moved_records: before.moved_records + now.moved_records,
-            dropped_tombstones: before.dropped_tombstones + now.dropped_tombstones,
-            abandoned: before.abandoned + now.abandoned,
-            reclaimed_leases: before.reclaimed_leases + now.reclaimed_leases,
+        let (earlier, now) = (before.cleaned, server.cleaning());
+        let cleaned = Cleaning {
+            segments: earlier.segments + now.segments,
+            moved_records: earlier.moved_records + now.moved_records,
+            dropped_tombstones: earlier.dropped_tombstones + now.dropped_tombstones,
+            abandoned: earlier.abandoned + now.abandoned,
+            reclaimed_leases: earlier.reclaimed_leases + now.reclaimed_leases,
             ..now
-        });
+        };
+        upkeep.set(Upkeep { cleaned, growths: before.growths + server.stat().index_growths });
         stop.get()
     };
     server.run(&look).await?;

@@ -59,12 +59,22 @@ const CHURN_SHARE: f64 = 0.3;
 /// The same of full runs: each takes as long as some dozens of others.
 const FULL_CHURN_SHARE: f64 = 0.05;
 
+/// Share of full runs in which the index grows.
+const GROWTH_SHARE: f64 = 0.1;
+/// Share of full runs in which the log is cleaned and the index grows, while clients die and the power fails.
+const ALL_SHARE: f64 = 0.03;
+
 /// Smallest segments: recovery reads them whole.
 const SEGMENT_SIZE: u64 = 256 << 10;
 
 impl Setup {
     /// A full run: clients on three machines and more, a thousand operations, crashes of everybody.
     pub fn full(seed: u64) -> Self {
+        Self::drawn(seed).churned(FULL_CHURN_SHARE, 20_000, 6..11).grown().with_everything()
+    }
+
+    /// What scenarios have in common.
+    fn drawn(seed: u64) -> Self {
         let random = &mut random_from_seed(seed);
         let platform = platform(random);
         let profile = Profile::ALL[random.random_range(0..Profile::ALL.len())];
@@ -95,7 +105,6 @@ impl Setup {
             crash_points: 10,
             effort: Effort { states: 40, states_again: 4, cut_percent: faults.recovery_crashes_percent.max(10) },
         }
-        .churned(FULL_CHURN_SHARE, 20_000, 6..11)
     }
 
     /// In a share of the seeds: a pool that is written several times over, so that its segments are cleaned and used again.
@@ -115,9 +124,50 @@ impl Setup {
         }
     }
 
+    /// In a share of the seeds: so many keys, most of them written once, that the index grows.
+    fn grown(self) -> Self {
+        let random = &mut random_from_seed(self.seed ^ 0x0047_524f_5754);
+        if !random.random_bool(GROWTH_SHARE) {
+            return self;
+        }
+        Self {
+            pool: pool(self.seed, self.pool.platform, random.random_range(12..24)),
+            keys: random.random_range(700..1200),
+            value_size_max: [64, 200, 1000][random.random_range(0..3)],
+            long_percent: 20,
+            gets_percent: random.random_range(2..20),
+            deletes_percent: random.random_range(0..6),
+            ..self
+        }
+    }
+
+    /// In a share of the seeds: a small pool, many keys with long values, and ends of everybody.
+    fn with_everything(self) -> Self {
+        let random = &mut random_from_seed(self.seed ^ 0x0041_4c4c);
+        if !random.random_bool(ALL_SHARE) {
+            return self;
+        }
+        let faults = Faults {
+            process_kills: self.faults.process_kills.max(random.random_range(3..6)),
+            power_cuts: self.faults.power_cuts.max(random.random_range(1..3)),
+            ..self.faults
+        };
+        Self {
+            pool: pool(self.seed, self.pool.platform, random.random_range(8..11)),
+            keys: random.random_range(500..700),
+            operations: 3000,
+            value_size_max: random.random_range(2500..4000),
+            long_percent: 90,
+            gets_percent: random.random_range(2..6),
+            deletes_percent: random.random_range(2..6),
+            faults,
+            ..self
+        }
+    }
+
     /// A short run whose every moment is looked at.
     pub fn short(seed: u64) -> Self {
-        let full = Self::full(seed);
+        let full = Self::drawn(seed);
         Self {
             clients: 1 + (seed % 2) as u32,
             lanes: 1 + (seed / 2 % 3) as u32,
@@ -141,7 +191,7 @@ impl Setup {
 
     /// A run with a bit of everything, for many seeds.
     pub fn lite(seed: u64) -> Self {
-        let full = Self::full(seed);
+        let full = Self::drawn(seed);
         let random = &mut random_from_seed(seed ^ 0x117e);
         Self {
             clients: random.random_range(1..4),

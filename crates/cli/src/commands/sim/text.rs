@@ -19,6 +19,8 @@ pub struct Line<'a> {
     operations: u64,
     crash_states: u64,
     faults_hit: &'a BTreeMap<&'static str, u64>,
+    /// Who died, and what the store did to make room.
+    course: &'a BTreeMap<&'static str, u64>,
     violations: Vec<Broken<'a>>,
 }
 
@@ -40,6 +42,7 @@ impl<'a> Line<'a> {
             operations: report.operations,
             crash_states: report.crash_states,
             faults_hit: &report.faults_hit,
+            course: &report.course,
             violations: report.violations.iter().map(broken).collect(),
         }
     }
@@ -50,9 +53,10 @@ fn table(rows: &[(&str, String)]) -> String {
     rows.iter().map(|(name, value)| format!("{name:<13} {value}\n")).collect()
 }
 
-fn faults(hit: &BTreeMap<&'static str, u64>) -> String {
-    let hit: Vec<String> = hit.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{name} {count}")).collect();
-    if hit.is_empty() { "none".to_owned() } else { hit.join(", ") }
+fn counts(all: &BTreeMap<&'static str, u64>) -> String {
+    let counted = all.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{name} {count}"));
+    let counted: Vec<String> = counted.collect();
+    if counted.is_empty() { "none".to_owned() } else { counted.join(", ") }
 }
 
 /// One run, in full.
@@ -72,7 +76,8 @@ pub fn of_run(scenario: &Scenario, report: &Report, adjustment: &Adjustment) -> 
         ("events", report.events.to_string()),
         ("operations", format!("{} checked", report.operations)),
         ("crash states", format!("{} recovered and judged", report.crash_states)),
-        ("faults hit", faults(&report.faults_hit)),
+        ("faults hit", counts(&report.faults_hit)),
+        ("course", counts(&report.course)),
         ("violations", if report.violations.is_empty() { "none".to_owned() } else { of_violations(report) }),
     ]);
     table(&rows)
@@ -92,7 +97,7 @@ pub fn of_shrunk(shrunk: &Shrunk) -> String {
             "shortest",
             format!("{} operations of {} clients on {} keys, found in {tries} runs", sizes.operations, sizes.clients, sizes.keys),
         ),
-        ("faults hit", faults(&report.faults_hit)),
+        ("faults hit", counts(&report.faults_hit)),
         ("violations", of_violations(report)),
         ("replay", replay(report.scenario, report.seed, adjustment)),
     ]);
