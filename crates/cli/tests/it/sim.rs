@@ -2,7 +2,8 @@
 
 use crate::support::stonecast;
 
-const FIELDS: [&str; 8] = ["scenario", "seed", "hash", "events", "operations", "crash_states", "faults_hit", "violations"];
+const FIELDS: [&str; 9] =
+    ["scenario", "seed", "hash", "events", "operations", "crash_states", "faults_hit", "course", "violations"];
 
 #[test]
 fn each_seed_is_a_line_of_json_and_means_the_same_run_for_ever() {
@@ -19,7 +20,7 @@ fn each_seed_is_a_line_of_json_and_means_the_same_run_for_ever() {
         assert_eq!(line["violations"], serde_json::json!([]));
         assert_eq!(line["hash"].as_str().map(str::len), Some(16));
         assert!(line["operations"].as_u64() >= Some(1000) && line["crash_states"].as_u64() > Some(0), "{line}");
-        assert!(line["faults_hit"].is_object(), "{line}");
+        assert!(line["faults_hit"].is_object() && line["course"].is_object(), "{line}");
     }
     assert_ne!(lines[0]["hash"], lines[1]["hash"]);
     assert_eq!(run().text(), output.text());
