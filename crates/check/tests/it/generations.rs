@@ -110,7 +110,7 @@ fn a_record_that_was_read_long_after_its_word_is_read_again_once_generations_com
     assert_eq!(reads_of_a_look_up(1, SPAN_NS + SPAN_NS / 10), 2, "nothing can be confused yet");
 }
 
-/// Needs `Space::may_reuse`: readers count on it. Without it these generations take a fifth of that time.
+/// Needs `Space::may_reuse`: readers count on it. Without it these generations take three fifths of that time.
 #[test]
 fn no_segment_goes_through_256_generations_in_less_than_half_a_second() {
     let world = World::new(2);

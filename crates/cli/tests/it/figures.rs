@@ -82,7 +82,7 @@ fn the_page_of_the_documentation_and_its_pictures_are_what_the_command_prints() 
     cleaning_costs_other_clients_little(place.path());
 }
 
-/// Needs steps of the cleaner that end when somebody comes: a put that waits for a whole step makes YCSB A a quarter slower.
+/// What the cleaner may cost other clients while it is at work.
 fn cleaning_costs_other_clients_little(folder: &Path) {
     let read = |name: &str| points(&fs::read_to_string(folder.join(name)).unwrap());
     let (latencies, moved) = (read("erda-26.jsonl"), read("erda-26-moved.jsonl"));
