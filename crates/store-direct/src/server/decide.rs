@@ -12,9 +12,17 @@ use crate::word::{KeyHash, Word};
 
 /// Pause between two looks of a batch that waits for a segment that is being prepared.
 const SPACE_LOOK_NS: Nanoseconds = 50_000;
-/// How often it looks: for a second, many times what that takes on a disk. Not by the clock, which goes on while server and
-/// preparing thread are both stopped.
-const SPACE_LOOKS_MAX: u32 = 20_000;
+/// How often it looks: for 20 seconds, more than that takes on the slowest disk. Not by the clock, which goes on while server
+/// and preparing thread are both stopped.
+const SPACE_LOOKS_MAX: u32 = 400_000;
+
+/// Why there is no place for a record.
+enum NoPlace {
+    /// Its segment is being prepared.
+    Pending,
+    /// This is to be told.
+    Refused(Verdict),
+}
 
 impl Server {
     /// Whether the index takes everything in `batch` whatever is there already.
@@ -25,7 +33,8 @@ impl Server {
 
     /// Decides the writes that are not decided yet, in order, and stamps those that are to be done. A record that finds no
     /// room because a segment is still being prepared waits for that, for a while, and everything behind it: sent back, it
-    /// would be overtaken by what its client sent after it.
+    /// would be overtaken by what its client sent after it. For a segment that has to be cleaned first nobody waits here:
+    /// that is done between batches.
     pub(super) async fn decide(&self, batch: &mut Batch) {
         let mut looks = 0;
         while !self.decide_now(batch, looks < SPACE_LOOKS_MAX) {
@@ -77,13 +86,18 @@ impl Server {
                 Source::Placed(placed) => Ok(placed),
                 Source::Copied => self.append(state, &draft, &mut batch.record),
             };
-            match placed.and_then(|placed| self.stamp(state, write, placed)) {
+            let stamped = placed.and_then(|placed| self.stamp(state, write, placed).map_err(NoPlace::Refused));
+            match stamped {
                 Ok(span) => batch.spans.push(span),
-                Err(Verdict::Busy) if may_wait => {
+                Err(NoPlace::Pending) if may_wait => {
                     batch.decided = index;
                     return false;
                 }
-                Err(verdict) => {
+                Err(NoPlace::Pending) => {
+                    write.verdict = Verdict::Busy;
+                    continue;
+                }
+                Err(NoPlace::Refused(verdict)) => {
                     write.verdict = verdict;
                     continue;
                 }
@@ -143,7 +157,7 @@ impl Server {
     }
 
     /// Writes a record into a segment of the server's own.
-    fn append(&self, state: &mut State, draft: &Draft<'_>, record: &mut Vec<u8>) -> Result<Placed, Verdict> {
+    fn append(&self, state: &mut State, draft: &Draft<'_>, record: &mut Vec<u8>) -> Result<Placed, NoPlace> {
         let size = record_size(draft.key.len(), draft.value.len());
         let units = (size / UNIT_SIZE) as u32;
         let purpose = if draft.kind == Kind::Delete { Purpose::Delete } else { Purpose::Put };
@@ -163,7 +177,7 @@ impl Server {
     }
 
     /// Goes over to a segment of the server's own with room for `units`.
-    fn take_own(&self, state: &mut State, units: u32, purpose: Purpose) -> Result<u32, Verdict> {
+    fn take_own(&self, state: &mut State, units: u32, purpose: Purpose) -> Result<u32, NoPlace> {
         let owner = if purpose == Purpose::Delete { &mut state.own_delete } else { &mut state.own_put };
         if let Some(number) = owner.take() {
             state.unpersisted.extend(state.space.give_back(number, &*self.log));
@@ -178,12 +192,12 @@ impl Server {
                 state.cleaner.note_given();
                 Ok(number)
             }
-            Ok(Taken::Pending) => Err(Verdict::Busy),
-            Ok(Taken::NoSpace) => Err(self.refuse_space(state)),
+            Ok(Taken::Pending) => Err(NoPlace::Pending),
+            Ok(Taken::NoSpace) => Err(NoPlace::Refused(self.refuse_space(state))),
             // Nothing was written, and nothing that was is in doubt: whoever asked is told, everybody else is served.
             Err(_) => {
                 state.counters.space_failures += 1;
-                Err(Verdict::SpaceFailed)
+                Err(NoPlace::Refused(Verdict::SpaceFailed))
             }
         }
     }
