@@ -22,8 +22,10 @@ pub(super) const POSTED_READS_MAX: u64 = IN_FLIGHT_MAX as u64;
 pub(super) const SEND_CAPACITY: u32 = 3 * IN_FLIGHT_MAX as u32;
 /// Pause between two looks for room.
 const LOOK_NS: Nanoseconds = 2_000;
-/// Who has waited for so long while nothing completed goes ahead.
+/// Who has waited for so long while nobody got on goes ahead; the others wait anew, since his end tells of all.
 const PATIENCE_NS: Nanoseconds = 10_000_000;
+/// So often he has looked by then: the clock goes on while this thread does not run, and nothing completes.
+const LOOKS_MIN: u32 = 64;
 
 /// See the module documentation.
 #[derive(Default)]
@@ -43,19 +45,25 @@ impl ReadRoom {
     pub async fn take(&self, runtime: &Rc<dyn Runtime>, count: usize) -> PostedReads {
         let count = count as u64;
         assert!(count <= POSTED_READS_MAX / 4, "so many that others have room beside them");
-        let (mut completed, mut since) = (self.completed.get(), None);
+        let (mut seen, mut since, mut looks) = (self.ends(), None, 0);
         while self.posted.get() - self.completed.get() + count > POSTED_READS_MAX {
             let now = runtime.now();
-            if self.completed.get() != completed {
-                (completed, since) = (self.completed.get(), None);
+            if self.ends() != seen {
+                (seen, since, looks) = (self.ends(), None, 0);
             }
-            if now - *since.get_or_insert(now) > PATIENCE_NS {
+            if now - *since.get_or_insert(now) > PATIENCE_NS && looks >= LOOKS_MIN {
                 break;
             }
+            looks += 1;
             runtime.sleep(LOOK_NS).await;
         }
         self.posted.set(self.posted.get() + count);
         PostedReads { end: self.posted.get() }
+    }
+
+    /// What changes when anybody gets on.
+    fn ends(&self) -> (u64, u64) {
+        (self.posted.get(), self.completed.get())
     }
 
     /// Takes room for READs that are posted now, where there is some.
@@ -82,5 +90,57 @@ impl ReadRoom {
     /// Notes that READs have completed, and with them all that were posted before.
     pub fn completed(&self, reads: PostedReads) {
         self.completed.set(self.completed.get().max(reads.end));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Waker};
+
+    use stonecast_fabric::Timer;
+
+    use super::*;
+
+    /// A clock that stands until it is moved. Nobody is woken: the test polls.
+    #[derive(Default)]
+    struct Clock(Cell<Nanoseconds>);
+
+    impl Runtime for Clock {
+        fn now(&self) -> Nanoseconds {
+            self.0.get()
+        }
+
+        fn spawn(&self, _: Pin<Box<dyn Future<Output = ()>>>) {
+            unreachable!("nothing is spawned for room")
+        }
+
+        fn wake_at(&self, deadline: Nanoseconds, _: &Waker) -> Timer {
+            Timer { deadline, serial: 0 }
+        }
+
+        fn cancel(&self, _: Timer) {}
+    }
+
+    /// Needs `LOOKS_MIN`, and that whoever waits begins anew when somebody goes ahead: without either the send queue would run
+    /// over on a machine on which a thread does not run for a while.
+    #[test]
+    fn who_waits_in_vain_goes_ahead_alone_and_not_because_the_clock_jumped() {
+        let clock = Rc::new(Clock::default());
+        let runtime: Rc<dyn Runtime> = clock.clone();
+        let room = ReadRoom::default();
+        let context = &mut Context::from_waker(Waker::noop());
+        let _given_up = room.take_now(POSTED_READS_MAX as usize).expect("all of the room");
+        let (mut first, mut second) = (pin!(room.take(&runtime, 1)), pin!(room.take(&runtime, 1)));
+        let mut round = || {
+            clock.0.set(clock.0.get() + 2 * PATIENCE_NS);
+            (first.as_mut().poll(context).is_ready(), second.as_mut().poll(context).is_ready())
+        };
+        for _ in 0..LOOKS_MIN / 2 {
+            assert_eq!(round(), (false, false), "nobody has looked often enough");
+        }
+        let gone = (0..2 * LOOKS_MIN).map(|_| round()).find(|gone| gone.0 || gone.1);
+        assert_eq!(gone, Some((true, false)));
     }
 }
