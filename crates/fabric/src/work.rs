@@ -113,6 +113,19 @@ pub struct WorkRequest {
     pub fence: bool,
 }
 
+impl WorkRequest {
+    /// READs as one batch under one `wr_id`, the last of them signalled.
+    pub fn reads(reads: &[(LocalSpan, RemoteAddress)], wr_id: u64) -> Vec<Self> {
+        let request = |(index, &(local, remote)): (usize, &(LocalSpan, RemoteAddress))| Self {
+            wr_id,
+            operation: Operation::Read { local, remote },
+            signalled: index + 1 == reads.len(),
+            fence: false,
+        };
+        reads.iter().enumerate().map(request).collect()
+    }
+}
+
 /// A receive buffer. With a multi-packet queue it takes many messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveRequest {

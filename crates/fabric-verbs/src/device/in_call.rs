@@ -12,7 +12,7 @@
 //! READ, with success, says that those before it have succeeded, too.
 
 use stonecast_base::Span;
-use stonecast_fabric::{DeviceError, LocalSpan, Opcode, Operation, QueuePair, RemoteAddress, WorkRequest};
+use stonecast_fabric::{DeviceError, LocalSpan, Opcode, QueuePair, RemoteAddress, WorkRequest};
 
 use super::State;
 use super::completions::{Ticket, status_of};
@@ -31,7 +31,7 @@ impl State {
     ) -> Result<bool, DeviceError> {
         let Some(last) = reads.len().checked_sub(1) else { return Ok(true) };
         if !self.is_ordinary(qp, reads)? {
-            return self.post_reads(qp, reads, wr_id).map(|()| false);
+            return self.post_send(qp, &WorkRequest::reads(reads, wr_id)).map(|()| false);
         }
         let (state, regions) = (self.qps.get_mut(qp.0)?, &mut self.regions);
         let first = state.sends.next();
@@ -76,16 +76,5 @@ impl State {
             }
         }
         Ok(true)
-    }
-
-    fn post_reads(&mut self, qp: QueuePair, reads: &[(LocalSpan, RemoteAddress)], wr_id: u64) -> Result<(), DeviceError> {
-        let last = reads.len() - 1;
-        let request = |(index, &(local, remote)): (usize, &(LocalSpan, RemoteAddress))| WorkRequest {
-            wr_id,
-            operation: Operation::Read { local, remote },
-            signalled: index == last,
-            fence: false,
-        };
-        self.post_send(qp, &reads.iter().enumerate().map(request).collect::<Vec<_>>())
     }
 }

@@ -9,7 +9,7 @@ use super::failure::hopeless;
 use super::operations::{send, write};
 use super::scene::{ALL_ACCESS, BUFFER_SIZE};
 use super::{Scene, Setup};
-use crate::{Access, LocalSpan, Operation, ReadInto, RemoteAddress, Rkey, Status, WorkRequest};
+use crate::{Access, LocalSpan, ReadInto, RemoteAddress, Rkey, Status, WorkRequest};
 
 pub(super) async fn reading_sees_every_earlier_write_of_its_queue_pair(scene: Rc<Scene>) {
     let (client, server) = readers(&scene, ALL_ACCESS).await;
@@ -157,12 +157,7 @@ fn in_the_call(client: &End, reads: &[(LocalSpan, RemoteAddress)], wr_id: u64) -
     if client.device().capabilities().read_soon {
         return client.device().read_soon(client.qp, reads, wr_id, 1000).expect("the batch is accepted");
     }
-    let last = reads.len() - 1;
-    let request = |(index, &(local, remote)): (usize, &(LocalSpan, RemoteAddress))| WorkRequest {
-        signalled: index == last,
-        ..signalled(wr_id, Operation::Read { local, remote })
-    };
-    client.post(&reads.iter().enumerate().map(request).collect::<Vec<_>>());
+    client.post(&WorkRequest::reads(reads, wr_id));
     false
 }
 

@@ -326,14 +326,10 @@ impl Device for Loopback {
             let late = net.flavour.overtakes && net.reads_in_the_call.is_multiple_of(3);
             (net.qp(self.node, qp)?.options.send_cq, if late { 0 } else { looks })
         };
-        let Some(last) = reads.len().checked_sub(1) else { return Ok(true) };
-        let request = |(index, &(local, remote)): (usize, &(LocalSpan, RemoteAddress))| WorkRequest {
-            wr_id,
-            operation: Operation::Read { local, remote },
-            signalled: index == last,
-            fence: false,
-        };
-        self.post_send(qp, &reads.iter().enumerate().map(request).collect::<Vec<_>>())?;
+        if reads.is_empty() {
+            return Ok(true);
+        }
+        self.post_send(qp, &WorkRequest::reads(reads, wr_id))?;
         for _ in 0..looks {
             let net = &mut *self.net.borrow_mut();
             net.progress();
