@@ -43,22 +43,22 @@ pub(super) struct PostedReads {
 impl ReadRoom {
     /// Waits until `count` READs have room, and takes it. To be followed by their post, without waiting in between.
     pub async fn take(&self, runtime: &Rc<dyn Runtime>, count: usize) -> PostedReads {
-        let count = count as u64;
-        assert!(count <= POSTED_READS_MAX / 4, "so many that others have room beside them");
+        assert!(count as u64 <= POSTED_READS_MAX / 4, "so many that others have room beside them");
         let (mut seen, mut since, mut looks) = (self.ends(), None, 0);
-        while self.posted.get() - self.completed.get() + count > POSTED_READS_MAX {
+        loop {
+            if let Some(posted) = self.take_now(count) {
+                return posted;
+            }
             let now = runtime.now();
             if self.ends() != seen {
                 (seen, since, looks) = (self.ends(), None, 0);
             }
             if now - *since.get_or_insert(now) > PATIENCE_NS && looks >= LOOKS_MIN {
-                break;
+                return self.take_anyway(count);
             }
             looks += 1;
             runtime.sleep(LOOK_NS).await;
         }
-        self.posted.set(self.posted.get() + count);
-        PostedReads { end: self.posted.get() }
     }
 
     /// What changes when anybody gets on.
@@ -68,12 +68,13 @@ impl ReadRoom {
 
     /// Takes room for READs that are posted now, where there is some.
     pub fn take_now(&self, count: usize) -> Option<PostedReads> {
-        let end = self.posted.get() + count as u64;
-        if end - self.completed.get() > POSTED_READS_MAX {
-            return None;
-        }
-        self.posted.set(end);
-        Some(PostedReads { end })
+        let has_room = self.posted.get() + count as u64 - self.completed.get() <= POSTED_READS_MAX;
+        has_room.then(|| self.take_anyway(count))
+    }
+
+    fn take_anyway(&self, count: usize) -> PostedReads {
+        self.posted.set(self.posted.get() + count as u64);
+        PostedReads { end: self.posted.get() }
     }
 
     /// Takes back the latest room, whose READs were not posted.

@@ -86,19 +86,17 @@ impl Server {
                 Source::Placed(placed) => Ok(placed),
                 Source::Copied => self.append(state, &draft, &mut batch.record),
             };
-            let stamped = placed.and_then(|placed| self.stamp(state, write, placed).map_err(NoPlace::Refused));
-            match stamped {
+            match placed.and_then(|placed| self.stamp(state, write, placed).map_err(NoPlace::Refused)) {
                 Ok(span) => batch.spans.push(span),
                 Err(NoPlace::Pending) if may_wait => {
                     batch.decided = index;
                     return false;
                 }
-                Err(NoPlace::Pending) => {
-                    write.verdict = Verdict::Busy;
-                    continue;
-                }
-                Err(NoPlace::Refused(verdict)) => {
-                    write.verdict = verdict;
+                Err(refused) => {
+                    write.verdict = match refused {
+                        NoPlace::Pending => Verdict::Busy,
+                        NoPlace::Refused(verdict) => verdict,
+                    };
                     continue;
                 }
             }

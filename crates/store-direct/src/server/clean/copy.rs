@@ -81,8 +81,7 @@ impl Server {
         hashes.iter().for_each(|&hash| state.index.prefetch(hash));
         let copied = hashes.iter().zip(batch).try_for_each(|(&hash, found)| {
             let (_, unit) = self.format.locate(found.position);
-            let fate = if found.is_void { Fate::Dead } else { fate(state, &*self.log, hash, found, horizon) };
-            match fate {
+            match fate(state, &*self.log, hash, found, horizon) {
                 Fate::Needed(old) => self.copy(state, step, hash, old, found).map_err(|NoRoom| unit)?,
                 fate => {
                     if found.header.token() != 0 {
@@ -179,6 +178,7 @@ fn note_span(step: &mut Step, position: u64, size: u64) {
 fn fate(state: &mut State, log: &dyn Region, hash: KeyHash, found: &Found<'_>, horizon: u64) -> Fate {
     let header = &found.header;
     match header.kind() {
+        _ if found.is_void => Fate::Dead,
         Kind::Put => {
             let word = Word::new(found.position, header.generation(), hash, header.size());
             if mutant!(LiveRecordLeftBehind) && header.sequence().is_multiple_of(4) {
