@@ -1,4 +1,4 @@
-//! What a client held that died, in virtual time.
+//! What a client held that died, or was taken for dead, in virtual time.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -59,6 +59,42 @@ fn write(world: &World, number: u8, count: u32) -> (Process, Rc<RefCell<Option<C
     (process, kept)
 }
 
+/// A client that writes on and on until it is told that it cannot; returns its process and how many puts were acknowledged.
+fn write_on(world: &World, number: u8) -> (Process, Rc<Cell<u32>>, Rc<Cell<bool>>) {
+    let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+    let (acknowledged, is_over) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
+    let (own, count, over) = (process.clone(), acknowledged.clone(), is_over.clone());
+    process.runtime().spawn(Box::pin(async move {
+        own.runtime().sleep(100_000_000).await;
+        let port = own.port(CLIENT_COMPLETIONS).unwrap();
+        let client = Client::connect(port, own.runtime(), ADDRESS).await.unwrap();
+        while client.put(&key(number, count.get()), &[number; 1000]).await.is_ok() {
+            count.set(count.get() + 1);
+        }
+        over.set(true);
+        // It keeps all that it holds.
+        own.runtime().sleep(Nanoseconds::MAX / 2).await;
+    }));
+    (process, acknowledged, is_over)
+}
+
+fn key(number: u8, n: u32) -> [u8; 5] {
+    let [a, b, c, d] = n.to_be_bytes();
+    [number, a, b, c, d]
+}
+
+/// Runs until the server knows that its only client is gone, and then until nothing belongs to that client any more.
+fn reclaim(world: &World, stat: &Cell<Stat>, seed: u64) {
+    while stat.get().clients == 1 {
+        assert!(world.step());
+    }
+    let known_at = world.now();
+    while stat.get().segments_taken > 0 {
+        assert!(world.now() - known_at <= RECLAIM_NS_MAX, "seed {seed}: {:?}", stat.get());
+        assert!(world.step());
+    }
+}
+
 /// Needs the short pause of a server while leases end (`wait`): without it an idle server looks every 20 ms what has come
 /// back, behind the 20 ms at which it may just have looked.
 #[test]
@@ -75,20 +111,61 @@ fn what_a_dead_client_held_is_free_again_within_20_ms_of_virtual_time() {
         // The server learns of the death when its NIC does; until then nothing of it is known.
         dead.break_peers();
         dead.kill();
-        while stat.get().clients == 1 {
-            assert!(world.step());
-        }
-        let known_at = world.now();
-        while stat.get().segments_taken > 0 {
-            assert!(world.now() - known_at <= RECLAIM_NS_MAX, "seed {seed}: {:?}", stat.get());
-            assert!(world.step());
-        }
+        reclaim(&world, &stat, seed);
         // All that it had acknowledged is there, and its segments take what others write.
         let (_, kept) = write(&world, 2, 200);
         while kept.borrow().is_none() {
             assert!(world.step());
         }
         assert_eq!((stat.get().keys, stat.get().clients), (400, 1), "seed {seed}");
+        drop(server);
+    }
+}
+
+/// Needs the same pause, and that the session of a client ends with the server's side of its connection, whatever the client
+/// believes. That a failed connection and its windows stay shut is a promise of the fabric.
+#[test]
+fn what_a_client_held_that_was_cut_off_is_free_within_20_ms_while_it_lives_and_nothing_that_it_does_later_has_effect() {
+    for seed in 0..20 {
+        let world = World::new(seed);
+        let (server, stat) = start(&world);
+        let (cut_off, acknowledged, is_over) = write_on(&world, 1);
+        while acknowledged.get() < 100 + seed as u32 {
+            assert!(world.step());
+        }
+        // The server's side of the connection fails; the client is not told, and writes on.
+        cut_off.break_peers();
+        reclaim(&world, &stat, seed);
+        let reader = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+        let (_, kept) = write(&world, 2, 200);
+        while kept.borrow().is_none() || !is_over.get() {
+            assert!(world.step());
+        }
+        let done = Rc::new(Cell::new(false));
+        let (own, count, ended) = (reader.clone(), acknowledged.get(), done.clone());
+        reader.runtime().spawn(Box::pin(async move {
+            let port = own.port(CLIENT_COMPLETIONS).unwrap();
+            let client = Client::connect(port, own.runtime(), ADDRESS).await.unwrap();
+            let mut value = Vec::new();
+            for n in 0..count {
+                assert!(client.get(&key(1, n), &mut value).await.unwrap().is_some(), "put {n} of {count} was acknowledged");
+                assert_eq!(value, [1; 1000]);
+            }
+            for n in 0..200_u32 {
+                assert!(client.get(&[2, n as u8], &mut value).await.unwrap().is_some());
+                assert_eq!(value, [2; 1000]);
+            }
+            ended.set(true);
+        }));
+        while !done.get() {
+            assert!(world.step());
+        }
+        // The put under way when it was cut off is done, or is not; no later one is.
+        let keys = stat.get().keys;
+        assert!(
+            (u64::from(count) + 200..=u64::from(count) + 201).contains(&keys),
+            "seed {seed}: {keys} keys, {count} acknowledged"
+        );
         drop(server);
     }
 }
