@@ -108,6 +108,7 @@ fn connect(server: &ShmDevice, client: &ShmDevice, address: &str) -> QueuePair {
             send_cq: cq,
             receive_cq: cq,
             shared_receive_queue: None,
+            windows: false,
             send_capacity: 64,
             receive_capacity: 64,
             rnr_retry_count: 7,

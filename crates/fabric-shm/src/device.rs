@@ -92,6 +92,7 @@ impl ShmDevice {
             multi_packet: !options.copying_only,
             // Strangers can be given windows only on whole regions.
             memory_windows: !options.copying_only,
+            protection_domains: false,
             flush_global: true,
             flush_persistent: false,
             atomic_write: true,

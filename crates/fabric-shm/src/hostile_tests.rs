@@ -44,6 +44,7 @@ fn options(cq: CompletionQueue) -> QueuePairOptions {
         send_cq: cq,
         receive_cq: cq,
         shared_receive_queue: None,
+        windows: false,
         send_capacity: 16,
         receive_capacity: 16,
         rnr_retry_count: 1_000_000,

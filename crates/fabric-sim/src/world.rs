@@ -372,6 +372,7 @@ impl Process {
             private_data_size_max: PRIVATE_DATA_SIZE_MAX,
             multi_packet,
             memory_windows,
+            protection_domains: false,
             flush_global,
             flush_persistent,
             atomic_write,

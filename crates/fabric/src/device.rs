@@ -23,6 +23,10 @@ pub struct Capabilities {
     pub multi_packet: bool,
     /// Memory windows.
     pub memory_windows: bool,
+    /// The device makes windows of protection domains, one for each queue pair that was made for windows
+    /// ([`QueuePairOptions::windows`]). Only such a queue pair can have windows; keys of regions may open nothing to its peer;
+    /// and it cannot take its receive buffers from a shared queue. Where this is false, no queue pair has these limits.
+    pub protection_domains: bool,
     /// FLUSH with global visibility.
     pub flush_global: bool,
     /// FLUSH with persistence.
@@ -118,6 +122,9 @@ pub struct QueuePairOptions {
     pub receive_cq: CompletionQueue,
     /// Take receive buffers from this queue instead of an own one.
     pub shared_receive_queue: Option<SharedReceiveQueue>,
+    /// Windows will be opened to its peer. Says something only where the device makes them of protection domains
+    /// ([`Capabilities::protection_domains`]).
+    pub windows: bool,
     /// Most outstanding work requests on the send queue.
     pub send_capacity: u32,
     /// Most outstanding receive buffers of the own receive queue.
@@ -219,7 +226,8 @@ pub trait Device {
     fn deregister(&self, region: MemoryRegion) -> Result<(), DeviceError>;
     /// The memory behind a registration, for use by this side.
     fn memory(&self, region: MemoryRegion) -> Rc<dyn Region>;
-    /// Opens `size` bytes from `offset` of a region to the peer of one connected queue pair (type 2 memory window).
+    /// Opens `size` bytes from `offset` of a region to the peer of one connected queue pair (type 2 memory window), which
+    /// should have been made for windows ([`QueuePairOptions::windows`]).
     fn bind_window(
         &self,
         qp: QueuePair,

@@ -137,6 +137,7 @@ impl Hub {
             send_cq: self.port.send_cq(),
             receive_cq: self.port.receive_cq(),
             shared_receive_queue: Some(self.srq),
+            windows: false,
             send_capacity: ANSWERS as u32,
             receive_capacity: 1,
             rnr_retry_count: 1000,

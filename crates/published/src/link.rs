@@ -84,6 +84,7 @@ impl Link {
             send_cq: port.send_cq(),
             receive_cq: port.receive_cq(),
             shared_receive_queue: None,
+            windows: false,
             send_capacity: SENDS,
             receive_capacity: CLIENT_RECEIVES,
             rnr_retry_count: RNR_RETRY_COUNT,

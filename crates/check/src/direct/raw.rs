@@ -78,6 +78,7 @@ impl Raw {
             send_cq: port.send_cq(),
             receive_cq: port.receive_cq(),
             shared_receive_queue: None,
+            windows: false,
             send_capacity: 64,
             receive_capacity: RECEIVES as u32,
             rnr_retry_count: 1000,

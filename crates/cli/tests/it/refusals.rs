@@ -104,6 +104,7 @@ fn knock(server: &Server, version: u32) -> Option<String> {
         send_cq: port.send_cq(),
         receive_cq: port.receive_cq(),
         shared_receive_queue: None,
+        windows: false,
         send_capacity: 16,
         receive_capacity: 16,
         rnr_retry_count: 1000,

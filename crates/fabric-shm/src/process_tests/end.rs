@@ -37,6 +37,7 @@ impl End {
             send_cq: self.send_cq,
             receive_cq: self.receive_cq,
             shared_receive_queue,
+            windows: true,
             send_capacity: 64,
             receive_capacity: 64,
             rnr_retry_count: 1_000_000,

@@ -41,6 +41,7 @@ impl Node {
             send_cq: self.cq,
             receive_cq: self.cq,
             shared_receive_queue,
+            windows: true,
             send_capacity: 64,
             receive_capacity: 64,
             rnr_retry_count: 1_000_000,

@@ -1,6 +1,7 @@
 //! How connections begin and end.
 
 use std::io;
+use std::rc::Rc;
 
 use stonecast_fabric::{ConnectionEvent, ConnectionRequest, DeviceError, DisconnectCause, PeerIdentity, QueuePair};
 
@@ -72,7 +73,12 @@ impl State {
         windows.into_iter().try_for_each(|handle| self.end_window(handle))?;
         let state = self.qps.remove(qp.0)?;
         self.by_number.remove(&state.hardware.number());
+        let domain = state.domain.clone();
         drop(state);
+        if !Rc::ptr_eq(&domain, &self.domain) {
+            // Nobody but this queue pair used them.
+            self.regions.iter_mut().for_each(|region| region.leave(&domain));
+        }
         // The NIC is done with it; what it left in the queues is taken now, before its number belongs to another one.
         for cq in [options.send_cq, options.receive_cq] {
             self.collect(cq.0, usize::MAX);

@@ -39,7 +39,11 @@ impl State {
         let mut posting = Posting::begin(&state.hardware);
         for (index, &(local, remote)) in reads.iter().enumerate() {
             let stamp = Stamp { wr_id: Ticket::Send(first + index as u64).encode(), signalled: index == last, fence: false };
-            posting.read(stamp, regions.get_mut(local.region.index)?.raw(local)?, place(remote, local.size.into()));
+            posting.read(
+                stamp,
+                regions.get_mut(local.region.index)?.raw(local, &state.domain)?,
+                place(remote, local.size.into()),
+            );
         }
         posting.commit().map_err(|source| DeviceError::System { doing: "posting READs", source })?;
         for index in 0..reads.len() {

@@ -13,7 +13,7 @@ use super::completions::Ticket;
 use super::queue_pair::Phase;
 use super::region::{Grants, Ground, Opening, RegionState, WindowState, address_for};
 use super::{State, quirks};
-use crate::verbs::memory::{Registration, Window};
+use crate::verbs::memory::{ProtectionDomain, Registration, Window};
 use crate::verbs::posting::{Posting, Stamp};
 
 /// What a key opens.
@@ -156,14 +156,20 @@ impl State {
         span: Span,
         access: Access,
     ) -> Result<Rkey, DeviceError> {
-        if !self.extra.windows {
-            return Err(DeviceError::Unsupported { device: self.name.clone(), capability: "memory windows" });
+        let state = self.qps.get(qp.0)?;
+        let (phase, domain) = (state.phase, state.domain.clone());
+        let is_apart = !Rc::ptr_eq(&domain, &self.domain);
+        if !self.extra.windows && !is_apart {
+            let reason = "a window for a queue pair that was not made for any, on a device without memory windows of its own";
+            return Err(DeviceError::Malformed { reason });
         }
-        let phase = self.qps.get(qp.0)?.phase;
         if !self.regions.get(region.index)?.holds(span) || span.size == 0 {
             return Err(DeviceError::Malformed { reason: "a window that is empty or leaves its region" });
         }
-        let opening = self.opening(region.index, span, access)?;
+        let opening = match is_apart {
+            true => self.registered(&domain, region.index, span, access)?,
+            false => self.opening(region.index, span, access)?,
+        };
         let rkey = opening.rkey();
         let handle = self.windows.insert(WindowState { opening, region: region.index, qp: qp.0, span, access });
         self.regions.get_mut(region.index)?.window_count += 1;
@@ -189,13 +195,16 @@ impl State {
         let exact = match self.regions.get_mut(region)?.for_window(span, access, exact)? {
             Ground::Local => None,
             Ground::Exact(registration) => Some(registration),
-            Ground::Reading => {
-                let make = || self.regions.get(region)?.open_for_reading(span);
-                return self.with_fresh_key(make, Registration::rkey).map(Opening::Registered);
-            }
+            Ground::Reading => return self.registered(&self.domain, region, span, access),
         };
         let make = || Window::new(&self.domain).map_err(system("making a memory window"));
         Ok(Opening::Bound(self.with_fresh_key(make, Window::rkey)?, exact))
+    }
+
+    /// Opens bytes of a region by a registration, to every queue pair of `domain`.
+    fn registered(&self, domain: &Rc<ProtectionDomain>, region: u32, span: Span, access: Access) -> Result<Opening, DeviceError> {
+        let make = || self.regions.get(region)?.open(domain, span, access);
+        self.with_fresh_key(make, Registration::rkey).map(Opening::Registered)
     }
 
     /// Binds the windows that waited for the connection of `qp`.

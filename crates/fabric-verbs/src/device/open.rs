@@ -66,7 +66,8 @@ impl State {
             return Err(DeviceError::Malformed { reason: "a retransmission timeout above 31, or retries that are not 1 to 6" });
         }
         let context = Context::open(options.device.as_deref())?;
-        let facts = context.facts()?;
+        let mut facts = context.facts()?;
+        facts.windows &= !options.without_windows;
         if facts.reads_in_max == 0 || facts.reads_out_max == 0 {
             return Err(DeviceError::Unsupported { device: context.name().into(), capability: "RDMA READ" });
         }
@@ -76,14 +77,17 @@ impl State {
         let channel = CompletionChannel::new(&context).map_err(system("making a completion channel"))?;
         let extra = find_operations(&domain, &channel, facts).map_err(system(TRYING))?;
         let abilities = Abilities::from(facts, extra);
-        let name = format!("verbs:{}", context.name());
+        let pretence = if options.without_windows { " without windows" } else { "" };
+        let name = format!("verbs:{}{pretence}", context.name());
         let capabilities = Capabilities {
             name: name.clone(),
             send_size_max: port.message_size_max.min(SEND_SIZE_MAX),
             private_data_size_max: PRIVATE_DATA_SIZE_MAX,
             // No library that is open to all makes such queues for reliable connections.
             multi_packet: false,
-            memory_windows: abilities.memory_windows,
+            // The device's own, or made of protection domains.
+            memory_windows: true,
+            protection_domains: !abilities.memory_windows,
             flush_global: abilities.flush_global,
             flush_persistent: abilities.flush_persistent,
             atomic_write: abilities.atomic_write,

@@ -35,6 +35,9 @@ pub struct VerbsOptions {
     pub retransmission_timeout: u8,
     /// How often that is tried, 1 to 6. What it finds dead is only the path: dead peers are found by their lease.
     pub retransmission_count: u8,
+    /// Takes the device for one without memory windows: what its windows would do is done by protection domains. For tests on
+    /// devices that have them.
+    pub without_windows: bool,
     /// Where sentences about refused and lost peers go.
     pub log: Log,
 }
@@ -58,6 +61,7 @@ impl Default for VerbsOptions {
             // 134 ms: longer than a busy virtual machine is off its processor, so that nothing is sent twice for that.
             retransmission_timeout: 15,
             retransmission_count: 6,
+            without_windows: false,
             log: Arc::new(|_| {}),
         }
     }

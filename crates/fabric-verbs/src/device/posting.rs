@@ -1,5 +1,7 @@
 //! Making queue pairs, and posting to them.
 
+use std::rc::Rc;
+
 use stonecast_base::Span;
 use stonecast_fabric::{
     DeviceError, FlushPlacement, LocalSpan, Operation, QueuePair, QueuePairOptions, RemoteAddress, WorkRequest,
@@ -8,6 +10,7 @@ use stonecast_fabric::{
 use super::State;
 use super::completions::Ticket;
 use super::queue_pair::{Lane, Phase, Posted, QueuePairState, opcode_of};
+use crate::verbs::memory::ProtectionDomain;
 use crate::verbs::posting::{Posting, RawPlace, RawSpan, Stamp};
 use crate::verbs::queue_pair::{QueuePair as HardwareQueuePair, Wanted};
 
@@ -35,8 +38,9 @@ impl State {
             Some(srq) => Some(self.srqs.get(srq.0)?.hardware.clone()),
             None => None,
         };
+        let domain = self.domain_for(&options)?;
         let wanted = Wanted {
-            domain: &self.domain,
+            domain: &domain,
             send_cq: &self.cqs.get(options.send_cq.0)?.hardware,
             receive_cq: &self.cqs.get(options.receive_cq.0)?.hardware,
             shared: shared.as_ref(),
@@ -51,6 +55,7 @@ impl State {
         let handle = self.qps.insert(QueuePairState {
             hardware,
             options,
+            domain,
             phase: Phase::Fresh,
             sends: Lane::default(),
             receives: Lane::default(),
@@ -61,6 +66,21 @@ impl State {
         });
         self.by_number.insert(number, handle);
         Ok(QueuePair(handle))
+    }
+
+    /// The protection domain of a queue pair that is to be made.
+    fn domain_for(&self, options: &QueuePairOptions) -> Result<Rc<ProtectionDomain>, DeviceError> {
+        if self.extra.windows || !options.windows {
+            return Ok(self.domain.clone());
+        }
+        if options.shared_receive_queue.is_some() {
+            return Err(DeviceError::Unsupported {
+                device: self.name.clone(),
+                capability: "memory windows, and what takes their place keeps queue pairs with windows from sharing a receive \
+                             queue",
+            });
+        }
+        ProtectionDomain::new(&self.context).map_err(|source| DeviceError::System { doing: "making a protection domain", source })
     }
 
     /// Counts the completions that a queue pair may cause.
@@ -134,7 +154,9 @@ impl State {
         }
         let first = state.sends.next();
         // All spans before the batch is begun: one that cannot be had refuses the batch whole.
-        let locals = requests.iter().map(|request| self.raw_local(&request.operation)).collect::<Result<Vec<_>, _>>()?;
+        let domain = state.domain.clone();
+        let locals = requests.iter().map(|request| self.raw_local(&domain, &request.operation));
+        let locals = locals.collect::<Result<Vec<_>, _>>()?;
         let state = self.qps.get_mut(qp.0)?;
         let mut posting = Posting::begin(&state.hardware);
         for (index, (request, local)) in requests.iter().zip(locals).enumerate() {
@@ -186,8 +208,8 @@ impl State {
     }
 
     /// The bytes of this side that an operation names, in the terms of the NIC.
-    fn raw_local(&mut self, operation: &Operation) -> Result<Option<RawSpan>, DeviceError> {
-        local_of(operation).map(|local| self.regions.get_mut(local.region.index)?.raw(local)).transpose()
+    fn raw_local(&mut self, domain: &Rc<ProtectionDomain>, operation: &Operation) -> Result<Option<RawSpan>, DeviceError> {
+        local_of(operation).map(|local| self.regions.get_mut(local.region.index)?.raw(local, domain)).transpose()
     }
 
     /// Whether an operation names bytes of this side that are not in their region.

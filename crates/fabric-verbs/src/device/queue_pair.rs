@@ -12,11 +12,13 @@
 //! NIC still has, and is flushed in its turn.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use stonecast_fabric::{Opcode, Operation, Placement, QueuePair, QueuePairOptions, Status, WorkCompletion, WorkRequest};
 
 use crate::control::{LinkId, PeerProfile};
 use crate::path::Endpoint;
+use crate::verbs::memory::ProtectionDomain;
 use crate::verbs::queue_pair::QueuePair as HardwareQueuePair;
 use crate::verbs::receive_queue::RawReceive;
 
@@ -127,6 +129,8 @@ impl<T> Lane<T> {
 pub(super) struct QueuePairState {
     pub hardware: HardwareQueuePair,
     pub options: QueuePairOptions,
+    /// Where it belongs: the device's, or one of its own.
+    pub domain: Rc<ProtectionDomain>,
     pub phase: Phase,
     pub sends: Lane<Posted>,
     pub receives: Lane<Buffer>,

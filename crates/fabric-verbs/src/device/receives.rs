@@ -13,6 +13,7 @@ use super::State;
 use super::completions::{CompletionQueueState, Ticket};
 use super::queue_pair::{Buffer, Phase};
 use crate::verbs::completion::CompletionQueue;
+use crate::verbs::memory::ProtectionDomain;
 use crate::verbs::receive_queue::{RawReceive, SharedReceiveQueue as HardwareQueue};
 
 /// A shared receive queue, and whose buffers the NIC has.
@@ -94,8 +95,8 @@ impl State {
         if qp.receives.len() + requests.len() > capacity as usize {
             return Err(DeviceError::QueueFull { capacity });
         }
-        let first = qp.receives.next();
-        let raws = self.raw_receives(requests, (first..).map(|position| Ticket::Receive(position).encode()))?;
+        let (first, domain) = (qp.receives.next(), qp.domain.clone());
+        let raws = self.raw_receives(&domain, requests, (first..).map(|position| Ticket::Receive(position).encode()))?;
         let qp = self.qps.get_mut(handle)?;
         let buffers = requests.iter().zip(raws.iter()).map(|(request, &raw)| Buffer { wr_id: request.wr_id, raw });
         if qp.phase == Phase::Failed {
@@ -114,7 +115,8 @@ impl State {
             return Err(DeviceError::QueueFull { capacity: srq.capacity });
         }
         let slots: Vec<u32> = srq.free.iter().rev().take(requests.len()).copied().collect();
-        let raws = self.raw_receives(requests, slots.iter().map(|&slot| Ticket::Shared(handle, slot).encode()))?;
+        let raws =
+            self.raw_receives(&self.domain.clone(), requests, slots.iter().map(|&slot| Ticket::Shared(handle, slot).encode()))?;
         let srq = self.srqs.get_mut(handle)?;
         srq.hardware.post(&raws).map_err(refused)?;
         srq.free.truncate(srq.free.len() - slots.len());
@@ -128,6 +130,7 @@ impl State {
     /// arrives.
     fn raw_receives(
         &mut self,
+        domain: &Rc<ProtectionDomain>,
         requests: &[ReceiveRequest],
         wr_ids: impl Iterator<Item = u64>,
     ) -> Result<Vec<RawReceive>, DeviceError> {
@@ -139,7 +142,7 @@ impl State {
                 if !region.holds(Span::new(request.local.offset, request.local.size.into())) {
                     return Err(DeviceError::Malformed { reason: "a receive buffer outside its region" });
                 }
-                let raw = region.raw(request.local)?;
+                let raw = region.raw(request.local, domain)?;
                 Ok(RawReceive { wr_id, address: raw.address, size: raw.size, lkey: raw.lkey })
             })
             .collect()

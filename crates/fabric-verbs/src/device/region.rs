@@ -14,6 +14,11 @@
 //! Where it cannot, no window can be bound to it: a kernel pins for writing what windows may be bound to. A window for reading
 //! is then a registration of its bytes, with a key of its own that ends by itself. It opens them to every queue pair of the
 //! device whose peer knows the key.
+//!
+//! A device without windows has queue pairs with protection domains of their own. There a window is a registration of its
+//! bytes, too, in the protection domain of its queue pair: it opens them to that one alone. What such a queue pair posts names
+//! the memory by a registration for the own NIC in the same place (`elsewhere`), made when first needed; it ends with the queue
+//! pair.
 
 use std::io;
 use std::rc::Rc;
@@ -43,6 +48,8 @@ pub(super) struct RegionState {
     domain: Rc<ProtectionDomain>,
     windows_possible: bool,
     local: Option<Registration>,
+    /// The same in the protection domains of single queue pairs.
+    elsewhere: Vec<(Rc<ProtectionDomain>, Registration)>,
     /// The kernel pins the memory for reading alone; known once `local` was made.
     is_read_only: bool,
     remote: Option<Registration>,
@@ -127,6 +134,7 @@ impl RegionState {
             domain: domain.clone(),
             windows_possible: grants.windows,
             local: None,
+            elsewhere: Vec::new(),
             is_read_only: false,
             remote: None,
             window_count: 0,
@@ -147,11 +155,11 @@ impl RegionState {
     }
 
     fn register(&self, rights: Rights) -> Result<Registration, DeviceError> {
-        self.register_span(Span::new(0, self.size), rights).map_err(|error| self.refusal(&error, rights))
+        self.register_span(&self.domain, Span::new(0, self.size), rights).map_err(|error| self.refusal(&error, rights))
     }
 
-    fn register_span(&self, span: Span, rights: Rights) -> io::Result<Registration> {
-        Registration::new(&self.domain, self.memory.clone(), self.address, span, rights)
+    fn register_span(&self, domain: &Rc<ProtectionDomain>, span: Span, rights: Rights) -> io::Result<Registration> {
+        Registration::new(domain, self.memory.clone(), self.address, span, rights)
     }
 
     fn refusal(&self, error: &io::Error, rights: Rights) -> DeviceError {
@@ -170,34 +178,58 @@ impl RegionState {
             (false, false) => Ok(Ground::Local),
             (false, true) => {
                 let rights = Rights::local(true, true);
-                self.register_span(span, rights).map(Ground::Exact).map_err(|error| self.refusal(&error, rights))
+                self.register_span(&self.domain, span, rights).map(Ground::Exact).map_err(|error| self.refusal(&error, rights))
             }
         }
     }
 
-    /// Opens `span` for reading.
-    pub fn open_for_reading(&self, span: Span) -> Result<Registration, DeviceError> {
-        let rights = Rights { remote: Access::REMOTE_READ, ..Rights::local(false, false) };
-        self.register_span(span, rights).map_err(|error| self.refusal(&error, rights))
+    /// Opens `span` to the queue pairs of `domain`, with the rights that a window would give.
+    pub fn open(&self, domain: &Rc<ProtectionDomain>, span: Span, access: Access) -> Result<Registration, DeviceError> {
+        let rights = Rights { remote: access, ..Rights::local(false, false) };
+        self.register_span(domain, span, rights).map_err(|error| self.refusal(&error, rights))
     }
 
     /// The registration for the own NIC.
     pub fn local(&mut self) -> Result<&Registration, DeviceError> {
         if self.local.is_none() {
-            let writable = self.memory.mapped_at().is_some_and(|place| place.writable() == Writable::Yes);
-            let rights = Rights::local(writable, writable && self.windows_possible);
-            let whole = Span::new(0, self.size);
-            let made = match self.register_span(whole, rights) {
-                // Pages of a file, which the kernel writes back behind the NIC: it lets the NIC read them.
-                Err(error) if writable && cause::is_file(&error) => {
-                    self.is_read_only = true;
-                    self.register(Rights::local(false, false))?
-                }
-                made => made.map_err(|error| self.refusal(&error, rights))?,
-            };
-            self.local = Some(made);
+            self.local = Some(self.local_in(&self.domain.clone())?);
         }
         Ok(self.local.as_ref().expect("just made"))
+    }
+
+    /// Makes a registration for the own NIC.
+    fn local_in(&mut self, domain: &Rc<ProtectionDomain>) -> Result<Registration, DeviceError> {
+        let writable = self.memory.mapped_at().is_some_and(|place| place.writable() == Writable::Yes);
+        let rights = Rights::local(writable, writable && self.windows_possible);
+        let whole = Span::new(0, self.size);
+        match self.register_span(domain, whole, rights) {
+            // Pages of a file, which the kernel writes back behind the NIC: it lets the NIC read them.
+            Err(error) if writable && cause::is_file(&error) => {
+                self.is_read_only = true;
+                let rights = Rights::local(false, false);
+                self.register_span(domain, whole, rights).map_err(|error| self.refusal(&error, rights))
+            }
+            made => made.map_err(|error| self.refusal(&error, rights)),
+        }
+    }
+
+    /// By which queue pairs of `domain` find the memory.
+    fn lkey(&mut self, domain: &Rc<ProtectionDomain>) -> Result<u32, DeviceError> {
+        if Rc::ptr_eq(domain, &self.domain) {
+            return Ok(self.local()?.lkey());
+        }
+        if let Some((_, made)) = self.elsewhere.iter().find(|(of, _)| Rc::ptr_eq(of, domain)) {
+            return Ok(made.lkey());
+        }
+        let made = self.local_in(domain)?;
+        let lkey = made.lkey();
+        self.elsewhere.push((domain.clone(), made));
+        Ok(lkey)
+    }
+
+    /// Ends what the own NIC may do for queue pairs of `domain`: they are gone.
+    pub fn leave(&mut self, domain: &Rc<ProtectionDomain>) {
+        self.elsewhere.retain(|(of, _)| !Rc::ptr_eq(of, domain));
     }
 
     /// The key by which peers name the region. Of a region for local use alone it opens nothing.
@@ -220,8 +252,9 @@ impl RegionState {
         Ok(())
     }
 
-    /// Ends the registration for the own NIC.
+    /// Ends the registrations for the own NIC.
     pub fn end(&mut self) -> io::Result<()> {
+        self.elsewhere.iter_mut().try_for_each(|(_, made)| made.end())?;
         self.local.as_mut().map_or(Ok(()), Registration::end)
     }
 
@@ -230,12 +263,12 @@ impl RegionState {
         span.fits(self.size)
     }
 
-    /// `local` in the terms of the NIC. Bytes outside the region become the first ones behind it, so that the NIC itself
-    /// refuses them, in the order in which they were posted.
-    pub fn raw(&mut self, local: LocalSpan) -> Result<RawSpan, DeviceError> {
+    /// `local` in the terms of the NIC, for a queue pair of `domain`. Bytes outside the region become the first ones behind it,
+    /// so that the NIC itself refuses them, in the order in which they were posted.
+    pub fn raw(&mut self, local: LocalSpan, domain: &Rc<ProtectionDomain>) -> Result<RawSpan, DeviceError> {
         let inside = self.holds(Span::new(local.offset, local.size.into()));
         let offset = if inside { local.offset } else { self.size };
         let address = self.address + offset;
-        Ok(RawSpan { address, size: local.size, lkey: self.local()?.lkey() })
+        Ok(RawSpan { address, size: local.size, lkey: self.lkey(domain)? })
     }
 }

@@ -41,6 +41,10 @@ impl<T> Table<T> {
         (0..).zip(&self.slots).filter_map(|(handle, slot)| Some((handle, slot.as_deref()?)))
     }
 
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().filter_map(Option::as_deref_mut)
+    }
+
     fn no_such(&self, handle: u32) -> DeviceError {
         DeviceError::NoSuch { what: self.what, index: handle.into() }
     }

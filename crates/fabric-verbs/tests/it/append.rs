@@ -27,17 +27,26 @@ pub fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 fn queue_pair(device: &dyn Device, cq: CompletionQueue, shared: Option<SharedReceiveQueue>) -> QueuePair {
-    let options = QueuePairOptions {
+    make(device, queue_pair_options(cq, shared))
+}
+
+fn make(device: &dyn Device, options: QueuePairOptions) -> QueuePair {
+    device.create_queue_pair(options).expect("a queue pair")
+}
+
+/// Of a queue pair without windows.
+pub fn queue_pair_options(cq: CompletionQueue, shared: Option<SharedReceiveQueue>) -> QueuePairOptions {
+    QueuePairOptions {
         send_cq: cq,
         receive_cq: cq,
         shared_receive_queue: shared,
+        windows: false,
         send_capacity: 32,
         receive_capacity: 1,
         // A sender that has credits never waits for a slot, so it needs no retry.
         rnr_retry_count: 0,
         rnr_retry_delay_ns: 0,
-    };
-    device.create_queue_pair(options).expect("a queue pair")
+    }
 }
 
 /// A sender: its device, queue pair and memory, and the receiver's queue pair for it.
@@ -71,15 +80,16 @@ pub fn one(device: &dyn Device, cq: CompletionQueue) -> Option<WorkCompletion> {
 }
 
 /// Two senders append records over three rounds of the area; each round is taken over, cleared and posted again.
-fn story(make: &dyn Fn() -> Rc<dyn Device>, address: &str) {
-    let receiver = make();
+fn story(new: &dyn Fn() -> Rc<dyn Device>, address: &str) {
+    let receiver = new();
     let region = receiver.allocate(CLASS.first + 128 * 8, Access::NONE).expect("memory");
     let cq = receiver.create_completion_queue(64).expect("a completion queue");
     let mut area = AppendArea::new(receiver.clone(), region, CLASS).expect("an area");
     // Memory without persistence counts as durable here: what is tested is the order of things.
     area.post(Persisted::assertion()).expect("slots can be posted");
     receiver.listen(address).expect("a free address");
-    let senders: Vec<Sender> = (0..2).map(|_| connect(make(), &*receiver, cq, area.queue(), address)).collect();
+    let senders: Vec<Sender> =
+        (0..2).map(|_| connect(new(), &*receiver, queue_pair_options(cq, Some(area.queue())), address)).collect();
     assert_eq!(area.grant(senders[0].there, 5), 5);
     assert_eq!(area.grant(senders[1].there, 5), 3, "no more credits are out than slots are posted");
     let mut sequence = 0;
@@ -124,13 +134,8 @@ fn story(make: &dyn Fn() -> Rc<dyn Device>, address: &str) {
     }
 }
 
-pub fn connect(
-    device: Rc<dyn Device>,
-    receiver: &dyn Device,
-    at: CompletionQueue,
-    queue: SharedReceiveQueue,
-    address: &str,
-) -> Sender {
+/// Connects to `receiver`, which makes its queue pair as `there` says.
+pub fn connect(device: Rc<dyn Device>, receiver: &dyn Device, there: QueuePairOptions, address: &str) -> Sender {
     let cq = device.create_completion_queue(64).expect("a completion queue");
     let qp = queue_pair(&*device, cq, None);
     let memory = device.allocate(4096, Access::NONE).expect("memory");
@@ -139,7 +144,7 @@ pub fn connect(
         Some(ConnectionEvent::Request { request, .. }) => Some(request),
         _ => None,
     });
-    let there = queue_pair(receiver, at, Some(queue));
+    let there = make(receiver, there);
     receiver.accept(request, there, b"").expect("the request can be accepted");
     let mut open = 0;
     wait("a connection", || {
@@ -154,8 +159,8 @@ pub fn connect(
 #[test]
 fn senders_with_credits_fill_ascending_slots_and_never_find_none() {
     let folder = tempfile::tempdir().expect("a folder");
-    let make = || -> Rc<dyn Device> { ShmDevice::new(ShmOptions::default()).expect("a device") };
-    story(&make, &format!("shm:{}", folder.path().join("receiver").display()));
+    let new = || -> Rc<dyn Device> { ShmDevice::new(ShmOptions::default()).expect("a device") };
+    story(&new, &format!("shm:{}", folder.path().join("receiver").display()));
 }
 
 #[cfg(feature = "verbs")]
@@ -166,6 +171,6 @@ fn senders_over_rdma_fill_ascending_slots_and_never_find_none() {
     let Some(names) = crate::device::devices_or_note("senders_over_rdma_fill_ascending_slots_and_never_find_none") else {
         return;
     };
-    let make = || -> Rc<dyn Device> { VerbsDevice::open(crate::world::options(&names[0])).expect("a device") };
-    story(&make, &crate::world::free_address());
+    let new = || -> Rc<dyn Device> { VerbsDevice::open(crate::world::options(&names[0])).expect("a device") };
+    story(&new, &crate::world::free_address());
 }

@@ -1,5 +1,11 @@
-//! The contract of the fabric, on the RDMA devices of this machine.
+//! The contract of the fabric, on the RDMA devices of this machine, and on the same as if they had no memory windows.
 
 use crate::world::VerbsWorld;
 
 stonecast_fabric::contract_tests_if_available!("verbs", VerbsWorld::available);
+
+mod without_windows {
+    use crate::world::VerbsWorld;
+
+    stonecast_fabric::contract_tests_if_available!("verbs without windows", VerbsWorld::without_windows);
+}

@@ -5,19 +5,24 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use stonecast_fabric::{
-    Access, Device, LocalSpan, Operation, RemoteAddress, Rkey, SharedReceiveQueueOptions, Status, WorkRequest,
+    Access, CompletionQueue, Device, LocalSpan, Operation, QueuePairOptions, RemoteAddress, Rkey, Status, WorkRequest,
 };
 use stonecast_fabric_verbs::VerbsDevice;
 use stonecast_media::{MappedRegion, Region as _, Writable};
 
-use crate::append::{Sender, connect, one, wait};
+use crate::append::{Sender, connect, one, queue_pair_options, wait};
 use crate::device::{devices_or_note, note};
 use crate::world::{free_address, options};
 
 const SIZE: u64 = 65_536;
 
+/// How the server makes a queue pair for a client that gets windows.
+pub fn made_for_windows(cq: CompletionQueue) -> QueuePairOptions {
+    QueuePairOptions { windows: true, ..queue_pair_options(cq, None) }
+}
+
 /// READs 64 bytes.
-fn read(client: &Sender, remote: RemoteAddress) -> (Status, Vec<u8>) {
+pub fn read(client: &Sender, remote: RemoteAddress) -> (Status, Vec<u8>) {
     let local = LocalSpan { region: client.memory, offset: 0, size: 64 };
     let request = WorkRequest { wr_id: 1, operation: Operation::Read { local, remote }, signalled: true, fence: false };
     client.device.post_send(client.qp, &[request]).expect("room in the send queue");
@@ -27,7 +32,7 @@ fn read(client: &Sender, remote: RemoteAddress) -> (Status, Vec<u8>) {
     (status, bytes)
 }
 
-fn invalidate(device: &dyn Device, rkey: Rkey) {
+pub fn invalidate(device: &dyn Device, rkey: Rkey) {
     let mut ending = std::pin::pin!(poll_fn(|context| device.poll_invalidate(rkey, context)));
     let ended = wait("the end of a key", || match ending.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(ended) => Some(ended),
@@ -48,10 +53,8 @@ fn a_file_is_opened_for_reading_as_long_as_its_key_and_for_writing_never() {
     let server = device(names.last().expect("there is one"));
     let region = server.register(memory.clone(), Access::NONE).expect("a file can be pinned for reading");
     let (cq, address) = (server.create_completion_queue(64).expect("a completion queue"), free_address());
-    let srq = SharedReceiveQueueOptions { capacity: 4, multi_packet_stride: None };
-    let srq = server.create_shared_receive_queue(srq).expect("a shared receive queue");
     server.listen(&address).expect("a free address");
-    let client = connect(device(&names[0]), &*server, cq, srq, &address);
+    let client = connect(device(&names[0]), &*server, made_for_windows(cq), &address);
     match server.bind_window(client.there, region, 0, SIZE, Access::REMOTE_WRITE) {
         Ok(_) => return note(test, "temporary files lie in memory, not on a disk (TMPDIR)"),
         Err(refused) => assert!(refused.to_string().contains("ordinary file"), "{refused}"),

@@ -11,4 +11,6 @@ mod device;
 #[cfg(feature = "verbs")]
 mod files;
 #[cfg(feature = "verbs")]
+mod protection_domains;
+#[cfg(feature = "verbs")]
 mod world;

@@ -52,6 +52,8 @@ pub fn free_address() -> String {
 /// Nodes are contexts on the devices that are named, in turn.
 pub struct VerbsWorld {
     devices: Vec<String>,
+    /// They are taken for devices without memory windows.
+    without_windows: bool,
     executor: BusyPoll,
     opened: RefCell<Vec<(usize, Rc<VerbsDevice>)>>,
 }
@@ -79,19 +81,29 @@ impl Park for Pause {
 impl VerbsWorld {
     /// A world for the promise `name`, or why there is none.
     pub fn available(name: &str) -> Result<Rc<dyn World>, String> {
+        Self::on_devices(name, false)
+    }
+
+    /// The same with devices that are taken for ones without memory windows.
+    pub fn without_windows(name: &str) -> Result<Rc<dyn World>, String> {
+        Self::on_devices(name, true)
+    }
+
+    fn on_devices(name: &str, without_windows: bool) -> Result<Rc<dyn World>, String> {
         let devices = devices()?;
         if name == "a_persistent_flush_of_persistent_memory_succeeds" {
             dax()?;
         }
         let executor = BusyPoll::new(Pause::new(), 20_000);
-        Ok(Rc::new(Self { devices, executor, opened: RefCell::default() }))
+        Ok(Rc::new(Self { devices, without_windows, executor, opened: RefCell::default() }))
     }
 }
 
 impl World for VerbsWorld {
     fn node(&self, index: usize) -> Rc<Port> {
         let name = &self.devices[index % self.devices.len()];
-        let device = VerbsDevice::open(options(name)).expect("the device that is named can be opened");
+        let device = VerbsDevice::open(VerbsOptions { without_windows: self.without_windows, ..options(name) })
+            .expect("the device that is named can be opened");
         self.opened.borrow_mut().push((index, device.clone()));
         let device: Rc<dyn Device> = device;
         Rc::new(Port::new(device, 1024).expect("a port"))

@@ -72,6 +72,8 @@ macro_rules! __contract_list {
                 an_invalidated_window_opens_nothing: [MemoryWindows],
                 the_end_of_one_window_leaves_others_of_the_region_open: [MemoryWindows],
                 an_old_window_key_stays_shut_when_the_bytes_are_bound_again: [MemoryWindows],
+                nothing_is_written_after_the_end_of_a_window: [MemoryWindows],
+                queue_pairs_with_windows_do_everything_else_too: [MemoryWindows],
                 an_invalidated_region_key_opens_nothing: [],
                 nothing_is_written_after_an_invalidation_returned: [],
                 invalidating_a_key_twice_is_harmless: [],

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 
 use super::end::{End, signalled, unsignalled};
-use super::operations::write;
+use super::operations::{compare_and_swap, read, send, write, write_immediate};
 use super::scene::ALL_ACCESS;
 use super::{Pair, Scene, Setup};
 use crate::{Access, DeviceError, LocalSpan, MemoryRegion, Operation, RemoteAddress, Rkey, Status};
@@ -41,13 +41,15 @@ pub(super) async fn a_window_grants_only_its_own_rights(scene: Rc<Scene>) {
 
 pub(super) async fn a_window_opens_nothing_to_another_queue_pair(scene: Rc<Scene>) {
     let (_pair, region, rkey) = window(&scene, ALL_ACCESS).await;
-    let other = scene.pair().await;
-    let remote = RemoteAddress { address: region.address + START, rkey };
-    assert_eq!(try_write(&other.client, remote, 8).await, Status::RemoteAccess);
+    for windows in [false, true] {
+        let other = scene.connect(Setup { windows, ..Setup::default() }).await;
+        let remote = RemoteAddress { address: region.address + START, rkey };
+        assert_eq!(try_write(&other.client, remote, 8).await, Status::RemoteAccess, "made for windows: {windows}");
+    }
 }
 
 pub(super) async fn a_window_that_leaves_its_region_is_refused(scene: Rc<Scene>) {
-    let pair = scene.pair().await;
+    let pair = scene.connect(Setup { windows: true, ..Setup::default() }).await;
     let server = &pair.server;
     for (offset, size) in [(0, server.buffer.size + 1), (server.buffer.size, 1), (u64::MAX, 2)] {
         let refused = server.device().bind_window(server.qp, server.buffer, offset, size, Access::REMOTE_READ);
@@ -105,6 +107,52 @@ pub(super) async fn nothing_is_written_after_an_invalidation_returned(scene: Rc<
     assert!(server.bytes(0, 32_768).iter().all(|&byte| byte == 0), "what was posted before writes nothing any more");
 }
 
+pub(super) async fn nothing_is_written_after_the_end_of_a_window(scene: Rc<Scene>) {
+    let pair = scene.connect(Setup { windows: true, ..Setup::default() }).await;
+    let (client, server) = (&pair.client, &pair.server);
+    let rkey = server.device().bind_window(server.qp, server.buffer, 0, 32_768, ALL_ACCESS).expect("a window");
+    client.fill(0, &[7; 30_000]);
+    let requests: Vec<_> = (0..32)
+        .map(|index| {
+            let remote = RemoteAddress { address: server.buffer.address + 8 * index, rkey };
+            unsignalled(index, Operation::Write { local: client.local(0, 30_000), remote })
+        })
+        .collect();
+    client.post(&requests);
+    scene.pump();
+    invalidate(server, rkey).await;
+    server.fill(0, &[0; 32_768]);
+    scene.quiet().await;
+    assert!(server.bytes(0, 32_768).iter().all(|&byte| byte == 0), "what was posted before writes nothing any more");
+}
+
+/// Both sides post, receive, and reach each other's buffers through windows alone.
+pub(super) async fn queue_pairs_with_windows_do_everything_else_too(scene: Rc<Scene>) {
+    let Pair { mut client, mut server } = scene.connect(Setup { windows: true, ..Setup::default() }).await;
+    for end in [&mut client, &mut server] {
+        // From here on the peer names the buffer by the key of a window.
+        let opened = end.device().bind_window(end.qp, end.buffer, 0, end.buffer.size, ALL_ACCESS);
+        end.buffer.rkey = opened.expect("a window");
+    }
+    for (from, to) in [(&client, &server), (&server, &client)] {
+        from.set_word(0, 5);
+        assert_eq!(from.execute(write(from, 0, 8, to, 64)).await, Status::Success);
+        assert_eq!(to.word(64), 5, "written");
+        assert_eq!(from.execute(read(from, 128, 8, to, 64)).await, Status::Success);
+        assert_eq!(from.word(128), 5, "read back");
+        let swap = compare_and_swap(from.local(192, 8), to.remote(64), 5, 6);
+        assert_eq!(from.execute(swap).await, Status::Success);
+        assert_eq!((from.word(192), to.word(64)), (5, 6), "swapped");
+        to.receive(1, 256, 64);
+        assert_eq!(from.execute(send(from, 0, 8)).await, Status::Success);
+        to.expect_received(&[(1, Status::Success)]).await;
+        assert_eq!(to.word(256), 5, "the message lies in its buffer");
+        to.receive(2, 256, 64);
+        assert_eq!(from.execute(write_immediate(from, 0, 8, to, 320, 9)).await, Status::Success);
+        assert_eq!((to.received().await.immediate, to.word(320)), (9, 5), "number and bytes");
+    }
+}
+
 pub(super) async fn invalidating_a_key_twice_is_harmless(scene: Rc<Scene>) {
     let pair = scene.pair().await;
     let other = pair.server.device().allocate(64, ALL_ACCESS).expect("memory");
@@ -140,7 +188,7 @@ pub(super) async fn a_key_can_be_invalidated_after_its_peer_died(scene: Rc<Scene
 
 /// A pair, a closed region of the server, and a window on a part of it for the client.
 async fn window(scene: &Rc<Scene>, access: Access) -> (Pair, MemoryRegion, Rkey) {
-    let pair = scene.connect(Setup::default()).await;
+    let pair = scene.connect(Setup { windows: true, ..Setup::default() }).await;
     let device = pair.server.device();
     let region = device.allocate(16_384, Access::NONE).expect("memory");
     let rkey = device.bind_window(pair.server.qp, region, START, SIZE, access).expect("a window");

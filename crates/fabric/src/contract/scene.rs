@@ -65,6 +65,8 @@ pub struct Setup {
     pub client_send_cq: Option<CompletionQueue>,
     /// What peers may do with the buffers of both ends.
     pub access: Access,
+    /// Both queue pairs are made for windows.
+    pub windows: bool,
 }
 
 impl Default for Setup {
@@ -81,6 +83,7 @@ impl Default for Setup {
             server_receive_cq: None,
             client_send_cq: None,
             access: ALL_ACCESS,
+            windows: false,
         }
     }
 }
@@ -184,6 +187,7 @@ impl Scene {
             send_cq: send_cq.unwrap_or_else(new_cq),
             receive_cq: receive_cq.unwrap_or_else(new_cq),
             shared_receive_queue: queue,
+            windows: setup.windows,
             send_capacity: setup.send_capacity,
             receive_capacity: setup.receive_capacity,
             rnr_retry_count: setup.rnr_retry_count,

@@ -32,6 +32,7 @@ const NOTICED_BY: &[(Fault, &str)] = &[
     (KeyNumberIgnored, "an_unknown_key_is_refused"),
     (RevocationIgnored, "an_invalidated_region_key_opens_nothing"),
     (RevocationDoesNotWait, "nothing_is_written_after_an_invalidation_returned"),
+    (RevocationDoesNotWait, "nothing_is_written_after_the_end_of_a_window"),
     (KeysReused, "an_old_window_key_stays_shut_when_the_bytes_are_bound_again"),
     (WindowForEverybody, "a_window_opens_nothing_to_another_queue_pair"),
     (WindowOpensItsRegion, "a_window_opens_nothing_after_itself"),

@@ -39,6 +39,7 @@ fn connected(flavour: Flavour) -> Connected {
             send_cq: port.send_cq(),
             receive_cq: port.receive_cq(),
             shared_receive_queue: None,
+            windows: false,
             send_capacity: 64,
             receive_capacity: 64,
             rnr_retry_count: 1_000_000,

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use stonecast_fabric::contract::{Outcome, World, cases, check};
 
-use crate::loopback::{Fault, LIBERAL, LoopbackWorld, PLAIN, POOR};
+use crate::loopback::{Fault, LIBERAL, LoopbackWorld, PLAIN, POOR, PROTECTION_DOMAINS};
 
 fn world() -> Rc<dyn World> {
     LoopbackWorld::new(PLAIN, Fault::Nothing)
@@ -17,6 +17,16 @@ fn a_provider_that_takes_every_liberty_keeps_every_promise() {
     for case in cases() {
         println!("{}", case.name);
         let outcome = check(case.name, LoopbackWorld::new(LIBERAL, Fault::Nothing));
+        let lacks_nothing = case.name == "an_operation_that_the_device_lacks_is_refused_and_harms_nothing";
+        assert_eq!(outcome == Outcome::Kept, !lacks_nothing, "{}: {outcome:?}", case.name);
+    }
+}
+
+#[test]
+fn a_provider_that_keeps_peers_apart_by_protection_domains_keeps_every_promise() {
+    for case in cases() {
+        println!("{}", case.name);
+        let outcome = check(case.name, LoopbackWorld::new(PROTECTION_DOMAINS, Fault::Nothing));
         let lacks_nothing = case.name == "an_operation_that_the_device_lacks_is_refused_and_harms_nothing";
         assert_eq!(outcome == Outcome::Kept, !lacks_nothing, "{}: {outcome:?}", case.name);
     }

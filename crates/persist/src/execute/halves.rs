@@ -150,6 +150,7 @@ mod tests {
             private_data_size_max: 64,
             multi_packet: false,
             memory_windows: false,
+            protection_domains: false,
             flush_global,
             flush_persistent,
             atomic_write,

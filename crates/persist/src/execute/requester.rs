@@ -71,6 +71,7 @@ impl Requester {
             send_cq: port.send_cq(),
             receive_cq: port.receive_cq(),
             shared_receive_queue: None,
+            windows: false,
             send_capacity: SEND_CAPACITY,
             receive_capacity: ACKNOWLEDGEMENTS,
             rnr_retry_count: RNR_RETRY_COUNT,

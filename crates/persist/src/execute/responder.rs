@@ -157,6 +157,7 @@ impl Responder {
             send_cq: self.port.send_cq(),
             receive_cq: self.port.receive_cq(),
             shared_receive_queue: Some(self.srq),
+            windows: false,
             send_capacity: SEND_CAPACITY,
             receive_capacity: 1,
             rnr_retry_count: RNR_RETRY_COUNT,

@@ -77,6 +77,7 @@ impl Made {
             send_cq: made.port.send_cq(),
             receive_cq: made.port.receive_cq(),
             shared_receive_queue: None,
+            windows: false,
             send_capacity: SEND_CAPACITY,
             receive_capacity: RECEIVES as u32,
             rnr_retry_count: RNR_RETRY_COUNT,

@@ -126,6 +126,7 @@ impl Server {
             send_cq: self.port.send_cq(),
             receive_cq: self.port.receive_cq(),
             shared_receive_queue: Some(self.srq),
+            windows: true,
             send_capacity: IN_FLIGHT_MAX as u32 * 2,
             receive_capacity: 1,
             rnr_retry_count: RNR_RETRY_COUNT,

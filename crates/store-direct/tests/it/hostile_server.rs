@@ -31,6 +31,7 @@ async fn serve(port: Rc<Port>, runtime: Rc<dyn Runtime>, mut random: Random) {
             send_cq: port.send_cq(),
             receive_cq: port.receive_cq(),
             shared_receive_queue: None,
+            windows: false,
             send_capacity: 512,
             receive_capacity: BUFFERS as u32,
             rnr_retry_count: 10,

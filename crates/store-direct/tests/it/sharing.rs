@@ -18,7 +18,7 @@ type ByVersion = BTreeMap<(u64, u64), Vec<u8>>;
 
 /// Clients write and read a few keys at the same time. Each read must bring a value that was really written under that
 /// version, and no reader sees a key go back.
-fn meet_on_few_keys(policy: ClientPolicy, seed: u64) {
+pub fn meet_on_few_keys(policy: ClientPolicy, seed: u64) {
     let world = World { options: ServerOptions { clients: policy, ..ServerOptions::default() }, ..World::default() };
     world.run(async |world| {
         let written: Rc<RefCell<ByVersion>> = Rc::default();
@@ -172,6 +172,7 @@ fn a_peer_that_sends_garbage_is_answered_invalid_and_disturbs_nobody() {
                         send_cq: port.send_cq(),
                         receive_cq: port.receive_cq(),
                         shared_receive_queue: None,
+                        windows: false,
                         send_capacity: 64,
                         receive_capacity: 64,
                         rnr_retry_count: 10,
@@ -221,6 +222,7 @@ fn a_client_of_another_protocol_version_is_refused_with_both_versions() {
                     send_cq: port.send_cq(),
                     receive_cq: port.receive_cq(),
                     shared_receive_queue: None,
+                    windows: false,
                     send_capacity: 4,
                     receive_capacity: 4,
                     rnr_retry_count: 1,

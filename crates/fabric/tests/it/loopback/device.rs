@@ -19,13 +19,14 @@ const PRIVATE_DATA_SIZE_MAX: usize = 256;
 
 impl Loopback {
     pub(super) fn new(net: Rc<RefCell<Net>>, node: usize) -> Self {
-        let Flavour { name, capable, reads_at_once, .. } = net.borrow().flavour;
+        let Flavour { name, capable, reads_at_once, protection_domains, .. } = net.borrow().flavour;
         let capabilities = Capabilities {
             name: format!("{name} reference provider"),
             send_size_max: SEND_SIZE_MAX,
             private_data_size_max: PRIVATE_DATA_SIZE_MAX,
             multi_packet: capable,
             memory_windows: capable,
+            protection_domains,
             flush_global: capable,
             flush_persistent: capable,
             atomic_write: capable,
@@ -131,7 +132,10 @@ impl Device for Loopback {
             return Err(DeviceError::Malformed { reason: "the window leaves its region" });
         }
         let net = &mut *self.net.borrow_mut();
-        net.qp(self.node, qp)?;
+        let made_for_windows = net.qp(self.node, qp)?.options.windows;
+        if self.capabilities.protection_domains && !made_for_windows {
+            return Err(DeviceError::Malformed { reason: "a window for a queue pair that was not made for any" });
+        }
         let address = region.address + offset;
         let key = Key { region: region.index as usize, address, offset, size, access, qp: Some(qp.0), valid: true };
         Ok(Rkey(net.new_key(self.node, key)))
@@ -166,6 +170,9 @@ impl Device for Loopback {
     }
 
     fn create_queue_pair(&self, options: QueuePairOptions) -> Result<QueuePair, DeviceError> {
+        if self.capabilities.protection_domains && options.windows && options.shared_receive_queue.is_some() {
+            return Err(self.unsupported("shared receive queues of several protection domains"));
+        }
         let qps = &mut self.net.borrow_mut().nodes[self.node].qps;
         let number = qps.keys().next_back().map_or(7, |last| last + 1);
         let qp = Qp { options, peer: None, failed: false, send: Default::default(), receive: Default::default() };

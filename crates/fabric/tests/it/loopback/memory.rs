@@ -131,7 +131,8 @@ impl Net {
         let any = keys.values().find(|_| self.fault == Fault::KeyNumberIgnored);
         let key = keys.get(&remote.rkey.0).or(any).ok_or(refused)?;
         let memory = self.nodes[node].regions[key.region].clone().ok_or(refused)?;
-        let foreign = key.qp.is_some_and(|of| of != qp) && self.fault != Fault::WindowForEverybody;
+        let apart = self.flavour.protection_domains && self.nodes[node].qps.get(&qp).is_some_and(|qp| qp.options.windows);
+        let foreign = key.qp.map_or(apart, |of| of != qp) && self.fault != Fault::WindowForEverybody;
         let revoked = !key.valid && self.fault != Fault::RevocationIgnored;
         let lacking = !key.access.grants(right) && self.fault != Fault::RightsIgnored;
         if foreign || revoked || lacking {
