@@ -2,6 +2,7 @@
 load_nvdimm
 case_ "a devdax namespace is made" devdax 0
 case_ "two soft-RoCE devices are made" soft_roce
+case_ "huge pages are set aside" sh -c "echo 4 >/proc/sys/vm/nr_hugepages && grep -q 4 /proc/sys/vm/nr_hugepages"
 export STONECAST_RDMA_DEVICES=rxe0,rxe1 STONECAST_DAX=/dev/dax0.0
 
 before=$(packets end0)

@@ -11,6 +11,8 @@ mod device;
 #[cfg(feature = "verbs")]
 mod files;
 #[cfg(feature = "verbs")]
+mod huge_pages;
+#[cfg(feature = "verbs")]
 mod protection_domains;
 #[cfg(feature = "verbs")]
 mod world;
