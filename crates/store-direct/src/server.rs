@@ -15,6 +15,7 @@ mod decide;
 mod growth;
 mod peek;
 mod publish;
+mod receives;
 mod session;
 
 use std::cell::{Cell, RefCell};
@@ -25,17 +26,13 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use stonecast_base::{Nanoseconds, Span};
-use stonecast_fabric::{
-    Access, ConnectionEvent, LocalSpan, MemoryRegion, Port, QueuePair, ReceiveQueue, ReceiveRequest, Runtime, SharedReceiveQueue,
-    SharedReceiveQueueOptions,
-};
+use stonecast_fabric::{Access, ConnectionEvent, MemoryRegion, Port, QueuePair, Runtime};
 use stonecast_log::LogFormat;
 use stonecast_media::{Blob, Durability, Means, PersistCounts, PersistentRegion, Pool, persist};
 use stonecast_persist::execute::Commit;
 
 use crate::error::StoreError;
 use crate::index::{Index, Table};
-use crate::limits::{REQUEST_SIZE_MAX, SERVER_RECEIVES};
 use crate::metrics::{ClientPath, Metrics, PathMetrics};
 use crate::outcomes::Outcomes;
 use crate::recovery::{self, Recovered, RecoveryReport};
@@ -46,6 +43,7 @@ use crate::{checkpoint, protocol};
 use batch::Batch;
 use clean::Cleaner;
 use growth::SharedTable;
+use receives::Receives;
 use session::Session;
 
 /// Who may write into the log.
@@ -83,8 +81,7 @@ pub struct Server {
     /// What is done between the receipt of a write and its answer.
     commit: Commit,
     log_region: MemoryRegion,
-    srq: SharedReceiveQueue,
-    receive_region: MemoryRegion,
+    receives: Receives,
     pool: Pool,
     state: RefCell<State>,
     serving: Cell<bool>,
@@ -150,9 +147,7 @@ impl Server {
         // Opened by windows alone, to one client each.
         let log_region = device.register_persistent(log.clone(), Access::NONE)?;
         let table = SharedTable { number: 0, region: device.register(index.table().memory().clone(), Access::NONE)? };
-        let srq = device
-            .create_shared_receive_queue(SharedReceiveQueueOptions { capacity: SERVER_RECEIVES, multi_packet_stride: None })?;
-        let receive_region = device.allocate(u64::from(SERVER_RECEIVES) * REQUEST_SIZE_MAX as u64, Access::NONE)?;
+        let receives = Receives::new(&*device)?;
         space.prepare_ahead();
         let cleaner = Cleaner::new(space.heritage());
         let server = Self {
@@ -163,8 +158,7 @@ impl Server {
             log,
             commit,
             log_region,
-            srq,
-            receive_region,
+            receives,
             pool,
             state: RefCell::new(State {
                 index,
@@ -189,8 +183,6 @@ impl Server {
             revoked: Rc::default(),
             retiring: Rc::default(),
         };
-        let all: Vec<ReceiveRequest> = (0..SERVER_RECEIVES).map(|index| server.receive_request(index.into())).collect();
-        server.port.device().post_receive(ReceiveQueue::Shared(server.srq), &all)?;
         Ok((server, report))
     }
 
@@ -323,11 +315,6 @@ impl Server {
                 ConnectionEvent::Established { .. } | ConnectionEvent::Rejected { .. } => {}
             }
         }
-    }
-
-    fn receive_request(&self, index: u64) -> ReceiveRequest {
-        let size = REQUEST_SIZE_MAX as u32;
-        ReceiveRequest { wr_id: index, local: LocalSpan { region: self.receive_region, offset: index * u64::from(size), size } }
     }
 
     /// Whether a persist is a sync of a file, so that it pays to wait for more arrivals before.

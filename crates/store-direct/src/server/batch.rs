@@ -25,6 +25,7 @@ use stonecast_media::{MediaError, Region};
 use stonecast_persist::Persisted;
 
 use super::Server;
+use super::receives::{Receives, receive_request};
 use crate::error::StoreError;
 use crate::limits::{BATCH_BYTES_MAX, BATCH_MAX, STAGING_SIZE};
 use crate::metrics::{ClientPath, Report};
@@ -47,7 +48,7 @@ pub(super) struct Batch {
     pub bytes: Vec<u8>,
     pub record: Vec<u8>,
     pub spans: Vec<Span>,
-    /// Receive buffers that are free and not posted, also from one batch to the next.
+    /// Shared receive buffers that are free and not posted, also from one batch to the next.
     reposts: Vec<ReceiveRequest>,
 }
 
@@ -208,9 +209,11 @@ impl Server {
         Ok(())
     }
 
-    /// Posts the receive buffers again that are free.
+    /// Posts the shared receive buffers again that are free.
     pub(super) fn repost(&self, batch: &mut Batch) -> Result<(), StoreError> {
-        self.port.device().post_receive(ReceiveQueue::Shared(self.srq), &batch.reposts)?;
+        if let Some(queue) = self.receives.shared_queue() {
+            self.port.device().post_receive(ReceiveQueue::Shared(queue), &batch.reposts)?;
+        }
         batch.reposts.clear();
         Ok(())
     }
@@ -222,7 +225,9 @@ impl Server {
         while batch.items.len() + batch.arrivals.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
             let Some(arrival) = self.port.take_received() else { break };
             bytes += arrival.placement.size as usize;
-            batch.reposts.push(self.receive_request(arrival.wr_id));
+            if let Receives::Shared { region, .. } = self.receives {
+                batch.reposts.push(receive_request(region, arrival.wr_id));
+            }
             if arrival.status == Status::Success {
                 self.prefetch_record(&arrival);
                 batch.arrivals.push(arrival);
@@ -232,6 +237,7 @@ impl Server {
         for arrival in &arrivals {
             self.take_arrival(batch, arrival);
         }
+        self.repost_own(&arrivals);
         let any = !arrivals.is_empty();
         batch.arrivals = arrivals;
         any
@@ -343,8 +349,9 @@ impl Server {
 
     fn take_message(&self, batch: &mut Batch, arrival: &Received, path: ClientPath) -> What {
         let invalid = What::Answer(Answer::Verdict { verdict: Verdict::Invalid, version: 0 });
-        let memory = self.port.device().memory(self.receive_region);
-        let receive = self.receive_request(arrival.wr_id).local;
+        let Some(region) = self.receive_region(arrival.qp) else { return invalid };
+        let memory = self.port.device().memory(region);
+        let receive = receive_request(region, arrival.wr_id).local;
         let size = arrival.placement.size.min(receive.size) as usize;
         batch.record.resize(size, 0);
         memory.read(receive.offset, &mut batch.record);

@@ -11,12 +11,14 @@
 
 use stonecast_base::{LINE_SIZE, Nanoseconds, hash, mutant};
 use stonecast_fabric::{
-    Access, ConnectionRequest, DeviceError, LocalSpan, MemoryRegion, Operation, PeerIdentity, QueuePair, QueuePairOptions, Rkey,
+    Access, ConnectionRequest, DeviceError, LocalSpan, MemoryRegion, Operation, PeerIdentity, QueuePair, QueuePairOptions,
+    ReceiveQueue, Rkey,
 };
 use stonecast_log::{SEGMENT_HEADER_UNITS, UNIT_SIZE};
 use zerocopy::IntoBytes as _;
 use zerocopy::byteorder::little_endian::{U32, U64};
 
+use super::receives::{OWN_RECEIVES, post_all};
 use super::{ClientPolicy, Server, State};
 use crate::limits::{
     ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASE_RECLAIM_NS, LEASES_PER_CLIENT, SERVER_RECEIVES, STAGING_SIZE,
@@ -41,6 +43,8 @@ pub(super) struct Session {
     reclaimed: [bool; LEASES_PER_CLIENT],
     /// Where a copying client writes its records.
     pub staging: Option<MemoryRegion>,
+    /// Receive buffers of its own; none where it shares those of all.
+    pub receives: Option<MemoryRegion>,
     /// A slot of one line for each message on its way, then one of full length for each.
     answers: MemoryRegion,
     next_answer: u64,
@@ -122,17 +126,22 @@ impl Server {
         made.regions.push(answers);
         let staging = if copying { Some(device.allocate(STAGING_SIZE, Access::NONE)?) } else { None };
         made.regions.extend(staging);
+        let receives = self.receives.allocate_own(&**device)?;
+        made.regions.extend(receives);
         let qp = device.create_queue_pair(QueuePairOptions {
             send_cq: self.port.send_cq(),
             receive_cq: self.port.receive_cq(),
-            shared_receive_queue: Some(self.srq),
+            shared_receive_queue: self.receives.shared_queue(),
             windows: true,
             send_capacity: IN_FLIGHT_MAX as u32 * 2,
-            receive_capacity: 1,
+            receive_capacity: receives.map_or(1, |_| OWN_RECEIVES),
             rnr_retry_count: RNR_RETRY_COUNT,
             rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
         })?;
         made.qp = Some(qp);
+        if let Some(region) = receives {
+            post_all(&**device, ReceiveQueue::Own(qp), region, OWN_RECEIVES)?;
+        }
         let id = self.new_session_id();
         let mut welcome = Welcome::new();
         welcome.epoch = U32::new(self.pool.epoch());
@@ -153,6 +162,7 @@ impl Server {
             leases: [None; LEASES_PER_CLIENT],
             reclaimed: [false; LEASES_PER_CLIENT],
             staging,
+            receives,
             answers,
             next_answer: 0,
             writer: AnswerWriter::default(),
@@ -243,7 +253,7 @@ impl Server {
             qp: Some(qp),
             windows: session.index_windows.iter().map(|&(_, rkey)| rkey).chain(session.log_window).collect(),
             leases: session.leases.into_iter().flatten().collect(),
-            regions: session.staging.into_iter().chain([session.answers]).collect(),
+            regions: session.staging.into_iter().chain(session.receives).chain([session.answers]).collect(),
         });
     }
 

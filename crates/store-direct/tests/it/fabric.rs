@@ -9,7 +9,7 @@ use stonecast_fabric::contract::World as _;
 use stonecast_fabric::{BusyPoll, Park, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 
-use crate::loopback::{Fault, Flavour, LIBERAL, LoopbackWorld};
+use crate::loopback::{Fault, Flavour, LIBERAL, LoopbackWorld, PROTECTION_DOMAINS};
 
 /// As a network card does, it executes a READ some time after it was posted.
 const POSTING: Flavour = Flavour { reads_at_once: false, ..LIBERAL };
@@ -21,12 +21,18 @@ pub trait Fabric {
     fn address(&self) -> String;
     /// A port, and an address that nobody listens at and that its device can.
     fn listener(&self) -> (Rc<Port>, String);
+    /// How many regions the server has registered, where the provider tells.
+    fn region_count(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// Which provider a story runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provider {
     Reference,
+    /// The same with clients that are kept apart by protection domains.
+    ProtectionDomains,
     SharedMemory,
     #[cfg(feature = "verbs")]
     Verbs,
@@ -46,7 +52,7 @@ impl Provider {
     /// Whether clients lease extents of the log and write there. Those on other machines write into memory that the server
     /// copies from.
     pub fn leases_extents(self) -> bool {
-        matches!(self, Self::Reference | Self::SharedMemory)
+        matches!(self, Self::Reference | Self::ProtectionDomains | Self::SharedMemory)
     }
 
     /// Whether READs are executed in the call: then clients remember no places.
@@ -65,6 +71,9 @@ impl Provider {
             #[cfg(feature = "verbs")]
             Self::Verbs => Box::new(verbs::Verbs::new()),
             Self::Reference => Box::new(Reference { world: LoopbackWorld::new(POSTING, Fault::Nothing), nodes: Cell::new(0) }),
+            Self::ProtectionDomains => {
+                Box::new(Reference { world: LoopbackWorld::new(PROTECTION_DOMAINS, Fault::Nothing), nodes: Cell::new(0) })
+            }
         }
     }
 }
@@ -76,10 +85,15 @@ thread_local! {
 /// Tells `story` once on each provider.
 pub fn on_every_provider(story: impl Fn()) {
     for provider in Provider::all() {
-        println!("on {provider:?}");
-        CHOSEN.set(provider);
-        story();
+        on(provider, &story);
     }
+}
+
+/// Tells `story` on one provider.
+pub fn on(provider: Provider, story: impl Fn()) {
+    println!("on {provider:?}");
+    CHOSEN.set(provider);
+    story();
     CHOSEN.set(Provider::Reference);
 }
 
@@ -105,6 +119,10 @@ impl Fabric for Reference {
     fn listener(&self) -> (Rc<Port>, String) {
         let port = self.port(0);
         (port, self.world.address(self.nodes.get() - 1))
+    }
+
+    fn region_count(&self) -> Option<usize> {
+        Some(self.world.region_count(0))
     }
 }
 
@@ -182,6 +200,11 @@ mod verbs {
         named.split(',').map(str::trim).find(|name| !name.is_empty()).map(str::to_owned)
     }
 
+    /// Whether the device is taken for one without memory windows.
+    fn without_windows() -> bool {
+        std::env::var_os("STONECAST_RDMA_WITHOUT_WINDOWS").is_some()
+    }
+
     /// An address of this machine at which nobody listens.
     fn free_address() -> String {
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -207,6 +230,7 @@ mod verbs {
         fn port(&self, capacity: u32) -> Rc<Port> {
             let options = VerbsOptions {
                 device: device_name(),
+                without_windows: without_windows(),
                 keys: KeyRing::single("stories", Key::new([7; 32])),
                 log: std::sync::Arc::new(|line| println!("{line}")),
                 ..VerbsOptions::default()

@@ -16,6 +16,7 @@ mod loopback;
 mod metrics;
 mod order;
 mod port;
+mod protection_domains;
 mod reserve;
 mod rights;
 mod room;

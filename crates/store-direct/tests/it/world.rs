@@ -75,7 +75,7 @@ impl World {
         self.fabric().address()
     }
 
-    fn fabric(&self) -> Rc<dyn Fabric> {
+    pub fn fabric(&self) -> Rc<dyn Fabric> {
         self.fabric.borrow().clone().expect("a story runs")
     }
 
