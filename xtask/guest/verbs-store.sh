@@ -63,8 +63,10 @@ cat /tmp/says.output
 # boot. So each round has a ratio of its own, and the median of the rounds counts. The tool posts a READ as soon as it sees
 # the one before; a program looks at what it has read first. In between a processor of this machine falls asleep, and waking it is
 # a large part of a READ. So the tool is asked a third time, with a pause before each READ, which is part of what it reports
-# and is taken off: that is no part of the ratio, but explains it.
+# and is taken off: that is no part of the ratio, but explains it. Where the host is busy, READs of the tool take hundreds of
+# microseconds and more, and nothing can be said.
 rounds=7
+busy=100
 pause=10
 read_latency() {
     size=$1
@@ -92,16 +94,18 @@ case_ "every latency was measured" awk 'NF != 4 { exit 1 }' /tmp/latencies
 echo "$before $(one_sided reads) $(trips)" | cat - /tmp/latencies | awk '
     NR == 1 { each = ($4 - $2) / ($3 - $1); next }
     { printf "%.3f %.2f %.1f %.1f %.1f %.1f\n", 2 * $1 / 1000 / each / ($2 + $3), each, $1 / 1000, $2, $3, $4 }' |
-    sort -n | awk -v pause=$pause -v rounds=$rounds '
+    sort -n | awk -v pause=$pause -v rounds=$rounds -v busy=$busy '
     {
         printf "GET: ratio %.2f: median %.1f us in %.2f round trips; ib_read_lat: %.1f us for 64 bytes, %.1f us for 192 bytes, ", $1, $3, $2, $4, $5
         printf "%.1f us for 64 bytes after pauses of %d us\n", $6 - pause, pause
     }
+    $4 > busy || $5 > busy { disturbed++ }
     NR == 1 { lowest = $1 }
     NR == (rounds + 1) / 2 { ratio = $1 }
     END {
         printf "GET: a round trip takes %.2f times as long as a READ of ib_read_lat, median of %d rounds, %.2f to %.2f: %s\n",
-            ratio, rounds, lowest, $1, ratio <= 1.2 ? "as wanted" : "MISSED: at most 1.20 is wanted"
+            ratio, rounds, lowest, $1, \
+            (disturbed * 3 > rounds) ? "the host is too busy to tell" : (ratio <= 1.2) ? "as wanted" : "MISSED: at most 1.20 is wanted"
     }'
 
 remembered=$(
