@@ -539,6 +539,9 @@ pub enum ClientsArgument {
     /// Clients of the server's own user write in place, others, and everybody where the log is a file that is synced,
     /// through memory that the server copies from.
     Trusted,
+    /// Like trusted; clients that write in place also publish their overwrites themselves, for durability process. They can then
+    /// spoil what the server counts and finds, so only for programs that are as trusted as the server.
+    Publishing,
     /// Everybody writes through memory that the server copies from.
     Copying,
 }

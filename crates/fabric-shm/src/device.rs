@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{
-    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, DisconnectCause,
+    Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, DisconnectCause,
     MemoryRegion, Operation, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey,
     SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
@@ -98,6 +98,7 @@ impl ShmDevice {
             atomic_write: true,
             read_now: true,
             read_soon: false,
+            atomic_with_processor: true,
         };
         let state = RefCell::new(State {
             control,
@@ -306,6 +307,10 @@ impl Device for ShmDevice {
 
     fn read_now(&self, qp: QueuePair, reads: &mut [ReadInto<'_>]) -> Option<Status> {
         self.state.borrow().qps.get(qp.0)?.read_now(reads)
+    }
+
+    fn change_now(&self, qp: QueuePair, changes: &mut [ChangeNow<'_>]) -> bool {
+        self.state.borrow_mut().qps.get_mut(qp.0).is_some_and(|qp| qp.change_now(changes))
     }
 }
 

@@ -164,6 +164,20 @@ impl PeerMemory {
         Some(ReadPlace { mapping: readable.mapping, at, key: (key_offset(rkey), readable.word) })
     }
 
+    /// Where `size` bytes at `remote` are for somebody who needs `right` and has announced himself, if the key was used for
+    /// such a change before and nothing has to be fetched.
+    #[inline]
+    pub(crate) fn changeable(&self, remote: RemoteAddress, size: u64, right: Access) -> Option<(&MappedRegion, u64)> {
+        let known = self.keys.get((remote.rkey.0 & 0xffff) as usize)?.as_ref()?;
+        let word = self.table.load(key_offset(remote.rkey));
+        if word != known.word || known.rkey != remote.rkey || !known.key.access.grants(right) {
+            return None;
+        }
+        let Range { mapping, start } = known.write.as_ref()?;
+        let at = within(&known.key, remote.address, size)?.checked_sub(*start)?;
+        (at.checked_add(size)? <= mapping.size()).then_some((mapping, at))
+    }
+
     /// The mapping that READs at `remote` copy from, and where in it.
     pub(crate) fn read_mapping(&self, remote: RemoteAddress) -> Option<(Rc<MappedRegion>, u64)> {
         let offset = self.readable(remote.rkey)?.place(remote.address, 0)?;

@@ -1,7 +1,7 @@
 //! Making queues and posting to them.
 
 use stonecast_fabric::{
-    DeviceError, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, SharedReceiveQueue,
+    Access, ChangeNow, DeviceError, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, SharedReceiveQueue,
     SharedReceiveQueueOptions, Status, WorkRequest,
 };
 use stonecast_media::{MappedRegion, Region, Sealing};
@@ -215,6 +215,55 @@ impl QueuePairState {
         }
         .then_some(Status::Success)
     }
+}
+
+impl QueuePairState {
+    /// Changes of the peer's memory from memory of the caller, at once or not at all. Nothing here allocates or waits.
+    ///
+    /// All keys are looked at between the announcement and its end, before anything is changed: of a batch that cannot be done
+    /// now nothing is. Whatever is out of the ordinary is left to posted operations, which say what it is.
+    #[inline]
+    pub(crate) fn change_now(&mut self, changes: &mut [ChangeNow<'_>]) -> bool {
+        if !self.is_connected() || self.executed != self.sends.len() {
+            return false;
+        }
+        let Some(connection) = self.connection.as_deref_mut() else { return false };
+        if !connection.producer.has_taken(&*connection.area, self.last_send_end) {
+            return false;
+        }
+        connection.announcement.enter(&*connection.area);
+        let done = !connection.peer_has_closed() && change_all(&connection.memory, changes);
+        connection.announcement.leave(&*connection.area);
+        done
+    }
+}
+
+fn change_all(memory: &PeerMemory, changes: &mut [ChangeNow<'_>]) -> bool {
+    let place = |change: &ChangeNow<'_>| {
+        let (remote, size, right) = match change {
+            ChangeNow::Write { remote, from } => (*remote, from.len() as u64, Access::REMOTE_WRITE),
+            ChangeNow::CompareAndSwap { remote, .. } | ChangeNow::FetchAndAdd { remote, .. } => {
+                (*remote, 8, Access::REMOTE_ATOMIC)
+            }
+        };
+        let found = memory.changeable(remote, size, right);
+        found.filter(|(_, at)| right == Access::REMOTE_WRITE || at.is_multiple_of(8))
+    };
+    if changes.iter().any(|change| place(change).is_none()) {
+        return false;
+    }
+    for change in changes {
+        let (region, at) = place(change).expect("just looked, and what is known here does not change meanwhile");
+        match change {
+            ChangeNow::Write { from, .. } => Region::write(region, at, from),
+            ChangeNow::CompareAndSwap { expected, swap, found, .. } => {
+                **found = Region::compare_exchange(region, at, *expected, *swap).unwrap_or_else(|found| found);
+            }
+            ChangeNow::FetchAndAdd { add, found, .. } => **found = Region::fetch_add(region, at, *add),
+        }
+        crate::step::step("requester: changed");
+    }
+    true
 }
 
 /// As many READs as a caller likes, one at least. `Some(false)`: a key was revoked meanwhile.

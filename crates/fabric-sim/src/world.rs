@@ -378,6 +378,7 @@ impl Process {
             atomic_write,
             read_now: false,
             read_soon: false,
+            atomic_with_processor: true,
         });
         let context = shared.net.borrow_mut().add_context(self.machine.0, self.thread, capabilities.clone(), root_port);
         self.contexts.borrow_mut().push(context);

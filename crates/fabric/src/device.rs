@@ -38,6 +38,8 @@ pub struct Capabilities {
     /// A READ takes microseconds, and comes while the thread that posted it does nothing but look for it: waiting in the call
     /// costs less than letting others run. [`Device::read_soon`].
     pub read_soon: bool,
+    /// Atomics of peers and those of the owner's processor on the same word are atomic with each other.
+    pub atomic_with_processor: bool,
 }
 
 /// A post or a control call that the device refused; nothing was done.
@@ -160,6 +162,37 @@ pub struct ReadInto<'a> {
     pub remote: RemoteAddress,
     /// Destination.
     pub into: &'a mut [u8],
+}
+
+/// A change of the peer's memory whose source, or the word found, is memory of the caller; see [`Device::change_now`].
+pub enum ChangeNow<'a> {
+    /// WRITE.
+    Write {
+        /// Destination.
+        remote: RemoteAddress,
+        /// Source.
+        from: &'a [u8],
+    },
+    /// 8-byte compare-and-swap.
+    CompareAndSwap {
+        /// The aligned word.
+        remote: RemoteAddress,
+        /// Swap if the word is this.
+        expected: u64,
+        /// What to store then.
+        swap: u64,
+        /// The word found.
+        found: &'a mut u64,
+    },
+    /// 8-byte fetch-and-add.
+    FetchAndAdd {
+        /// The aligned word.
+        remote: RemoteAddress,
+        /// What to add, wrapping.
+        add: u64,
+        /// The word found.
+        found: &'a mut u64,
+    },
 }
 
 /// A context on one NIC. Belongs to one thread.
@@ -292,5 +325,13 @@ pub trait Device {
         let _ = (qp, reads, wr_id, looks);
         let device = self.capabilities().name.clone();
         Err(DeviceError::Unsupported { device, capability: "READs that come in the call" })
+    }
+
+    /// Executes changes at once where the provider can (peer memory is reachable by stores), in their order, with the same
+    /// ordering and checks as one posted batch. False: not possible now, and nothing was done; post them instead, which says
+    /// why if they fail.
+    fn change_now(&self, qp: QueuePair, changes: &mut [ChangeNow<'_>]) -> bool {
+        let _ = (qp, changes);
+        false
     }
 }

@@ -25,7 +25,9 @@ mod solitude;
 mod work;
 
 pub use connection::{ConnectionEvent, ConnectionRequest, DisconnectCause, PeerIdentity};
-pub use device::{Capabilities, Device, DeviceError, QueuePairOptions, ReadInto, ReceiveQueue, SharedReceiveQueueOptions};
+pub use device::{
+    Capabilities, ChangeNow, Device, DeviceError, QueuePairOptions, ReadInto, ReceiveQueue, SharedReceiveQueueOptions,
+};
 pub use executor::{BusyPoll, Park};
 pub use handles::{Access, CompletionQueue, MemoryRegion, QueuePair, Rkey, SharedReceiveQueue};
 pub use port::{Port, Received, Soon};

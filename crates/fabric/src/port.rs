@@ -32,8 +32,8 @@ use smallvec::SmallVec;
 
 use crate::solitude::Solitude;
 use crate::{
-    CompletionQueue, ConnectionEvent, Device, DeviceError, LocalSpan, Operation, QueuePair, ReadInto, RemoteAddress, Rkey,
-    Status, WorkCompletion, WorkRequest,
+    ChangeNow, CompletionQueue, ConnectionEvent, Device, DeviceError, LocalSpan, Operation, QueuePair, ReadInto, RemoteAddress,
+    Rkey, Status, WorkCompletion, WorkRequest,
 };
 
 /// An arrival: the completion of a receive.
@@ -274,6 +274,50 @@ impl Port {
             }
             Err(_) => Soon::NotPosted,
         }
+    }
+
+    /// Changes the peer's memory from memory of the caller, all with one doorbell. `scratch` is as for [`Port::read`].
+    pub async fn change(&self, qp: QueuePair, changes: &mut [ChangeNow<'_>], scratch: LocalSpan) -> Result<Status, DeviceError> {
+        if self.device.change_now(qp, changes) {
+            self.take_turn().await;
+            return Ok(Status::Success);
+        }
+        let memory = self.device.memory(scratch.region);
+        let mut end = scratch.offset;
+        let mut place = |size: usize| {
+            let size = u32::try_from(size).expect("a change is shorter than 4 GiB");
+            let local = LocalSpan { region: scratch.region, offset: end, size };
+            end += u64::from(size).next_multiple_of(8);
+            assert!(end - scratch.offset <= u64::from(scratch.size), "the scratch memory holds all changes of a batch");
+            local
+        };
+        let operations: SmallVec<[Operation; 4]> = changes
+            .iter()
+            .map(|change| match *change {
+                ChangeNow::Write { remote, from } => {
+                    let local = place(from.len());
+                    memory.write(local.offset, from);
+                    Operation::Write { local, remote }
+                }
+                ChangeNow::CompareAndSwap { remote, expected, swap, .. } => {
+                    Operation::CompareAndSwap { local: place(8), remote, expected, swap }
+                }
+                ChangeNow::FetchAndAdd { remote, add, .. } => Operation::FetchAndAdd { local: place(8), remote, add },
+            })
+            .collect();
+        let status = self.submit(qp, &operations).await?;
+        if status == Status::Success {
+            for (operation, change) in operations.iter().zip(changes) {
+                let (Operation::CompareAndSwap { local, .. } | Operation::FetchAndAdd { local, .. }) = operation else {
+                    continue;
+                };
+                let (ChangeNow::CompareAndSwap { found, .. } | ChangeNow::FetchAndAdd { found, .. }) = change else { continue };
+                let mut word = [0; 8];
+                memory.read(local.offset, &mut word);
+                **found = u64::from_ne_bytes(word);
+            }
+        }
+        Ok(status)
     }
 
     /// Destroys a queue pair: like [`Device::destroy_queue_pair`], and what waits for it here ends with

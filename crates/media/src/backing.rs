@@ -86,6 +86,11 @@ pub trait Backing {
     /// Fresh zeroed volatile memory that clients may map but, where the system can enforce it, never write.
     fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError>;
 
+    /// The same, for memory that other processes may be allowed to change, too.
+    fn volatile_for_all(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
+        self.volatile(name, size)
+    }
+
     /// Whether no process of an earlier run can still write to the log. Asked after [`Backing::open_log`], and again as
     /// long as one can: what that may write to must not be given to others, since it may be in the middle of a store. Once
     /// they are gone they stay gone.

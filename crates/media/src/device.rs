@@ -266,6 +266,11 @@ impl Backing for DeviceBacking {
         Ok(Rc::new(memory.map_err(failed("creating memory for", Path::new(name)))?))
     }
 
+    fn volatile_for_all(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
+        let memory = MappedRegion::create_memory(name, size, Sealing::None);
+        Ok(Rc::new(memory.map_err(failed("creating memory for", Path::new(name)))?))
+    }
+
     fn earlier_writers_are_gone(&self) -> bool {
         self.opened_log().earlier_writers.are_gone()
     }

@@ -197,10 +197,11 @@ impl Backing for DirectoryBacking {
     }
 
     fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
-        let memory = MappedRegion::create_memory(name, size, Sealing::FutureWrite);
-        let memory = memory.map_err(failed("creating memory for", Path::new(name)))?;
-        memory.use_large_pages(Span::new(0, size));
-        Ok(Rc::new(memory))
+        volatile_memory(name, size, Sealing::FutureWrite)
+    }
+
+    fn volatile_for_all(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
+        volatile_memory(name, size, Sealing::None)
     }
 
     fn earlier_writers_are_gone(&self) -> bool {
@@ -227,6 +228,13 @@ pub(crate) fn boot_identifier() -> Result<u128, MediaError> {
     let text = std::fs::read_to_string(path).map_err(failed("reading", path))?;
     let uuid = text.trim().parse::<Uuid>().map_err(std::io::Error::other).map_err(failed("reading", path))?;
     Ok(uuid.as_u128())
+}
+
+fn volatile_memory(name: &str, size: u64, sealing: Sealing) -> Result<Rc<dyn Region>, MediaError> {
+    let memory = MappedRegion::create_memory(name, size, sealing);
+    let memory = memory.map_err(failed("creating memory for", Path::new(name)))?;
+    memory.use_large_pages(Span::new(0, size));
+    Ok(Rc::new(memory))
 }
 
 #[cfg(test)]

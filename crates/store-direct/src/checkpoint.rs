@@ -92,7 +92,7 @@ impl Segment {
             xor: U64::new(xor),
             tokens_lost: U64::new(tokens_lost),
             sequence_floor: U64::new(sequence_floor),
-            live: U64::new(live),
+            live: U64::new(live.max(0) as u64),
             tombstones: U64::new(tombstones),
             first_death: U64::new(first_death),
             written_at: U64::new(written_at),
@@ -117,7 +117,7 @@ impl Segment {
 
     fn to_occupancy(&self) -> Occupancy {
         Occupancy {
-            live: self.live.get(),
+            live: self.live.get() as i64,
             tombstones: self.tombstones.get(),
             first_death: self.first_death.get(),
             written_at: self.written_at.get(),

@@ -6,6 +6,7 @@
 //!              where READs are loads, or come soon: the same without a turn of the executor     at_once.rs
 //!   multi_get  all buckets -> all records       one or two batches           multi_get.rs
 //!   put        record + notice -> answer        one WRITE_WITH_IMM           write.rs
+//!   overwrite  where the client publishes itself       READs, FAA, WRITE and CAS      publish.rs
 //!   delete     request -> answer                one SEND                     write.rs
 //!   entries    buckets, then records            one-sided READs              scan.rs
 //! ```
@@ -23,6 +24,7 @@ mod locations;
 mod meter;
 mod multi_get;
 mod pending;
+mod publish;
 mod read;
 mod read_room;
 mod scan;
@@ -51,6 +53,7 @@ use in_call::InCall;
 use locations::Locations;
 use meter::Meter;
 use pending::Pending;
+use publish::Publishing;
 use read_room::ReadRoom;
 use turns::Turns;
 
@@ -97,6 +100,7 @@ struct Inner {
     generations: Generations,
     pending: RefCell<Pending>,
     extents: RefCell<Extents>,
+    publishing: RefCell<Publishing>,
     turns: Turns,
     meter: Meter,
     /// The latest version that the server has told.
@@ -139,7 +143,8 @@ impl Client {
     pub async fn close(self) {
         // Where the server is gone nobody wants to know.
         let _ = self.report().await;
-        let leases = self.inner.extents.borrow_mut().take_all();
+        let mut leases = self.inner.extents.borrow_mut().take_all();
+        leases.extend(self.inner.take_published_extent());
         for slot in leases {
             // Where the server is gone there is nothing to give back to.
             if self.inner.release(slot).await.is_err() {

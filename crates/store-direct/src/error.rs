@@ -48,6 +48,12 @@ pub enum StoreError {
     /// The token is of a write so long ago that the server has forgotten what became of it.
     #[error("the write was first sent too long ago: the server has forgotten its outcome. Find out by reading")]
     Forgotten,
+    /// Clients cannot publish their overwrites themselves here.
+    #[error("clients cannot publish overwrites themselves: {reason}")]
+    Publication {
+        /// Why, and what to do.
+        reason: &'static str,
+    },
     /// Bytes that are not what they must be.
     #[error(transparent)]
     Corrupt(#[from] Corruption),

@@ -25,6 +25,7 @@ mod metrics;
 mod occupancy;
 mod outcomes;
 mod protocol;
+mod publication;
 mod rebuild;
 mod recovery;
 mod server;

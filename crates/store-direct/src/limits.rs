@@ -4,7 +4,7 @@ use stonecast_base::Nanoseconds;
 pub use stonecast_log::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 
 /// Version of the messages between client and server. A peer of another version is refused.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// Operations of one client that wait for an answer. Each needs a receive buffer at the client for its answer, so that
 /// the server never finds none.
@@ -25,8 +25,9 @@ pub(crate) const BATCH_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the memory from which a client's records are sent, and of the staging memory of a client that may not write
 /// the log: four of the longest records, or thousands of short ones.
 pub(crate) const STAGING_SIZE: u64 = 4 << 20;
-/// Leases that one client may hold: the one in use, the one leased ahead, one being returned.
-pub(crate) const LEASES_PER_CLIENT: usize = 4;
+/// Leases that one client may hold: the one in use, the one leased ahead, some being returned; and as many for what it publishes
+/// itself.
+pub(crate) const LEASES_PER_CLIENT: usize = 8;
 /// How long a client keeps an extent that it does not write to. Then it asks for another one when it needs one.
 pub(crate) const LEASE_UNUSED_NS: Nanoseconds = 500_000_000;
 /// How long a lease may be unused before the server takes it back where space is short: longer than a client that goes by

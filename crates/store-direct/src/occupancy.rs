@@ -15,8 +15,9 @@
 /// See the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Occupancy {
-    /// Bytes of the records that the index names.
-    pub live: u64,
+    /// Bytes of the records that the index names. Where clients publish, what they are about to do is told before it is done, and
+    /// deaths may be told before births: then it is a guess that is seldom too high, and may be below zero.
+    pub live: i64,
     /// Bytes of tombstones.
     pub tombstones: u64,
     /// No record that is dead here died before this sequence was given out; `u64::MAX`: none is dead.
@@ -39,14 +40,14 @@ impl Occupancy {
 
     /// A record of `size` bytes, which is counted here as live, died when `sequence` was written.
     pub fn note_death(&mut self, size: u64, sequence: u64) {
-        self.live = self.live.saturating_sub(size);
+        self.live -= size as i64;
         self.first_death = self.first_death.min(sequence);
     }
 
     /// Bytes that have to be moved when the segment is cleaned, if tombstones below `horizon` need not.
     pub fn needed(&self, horizon: u64) -> u64 {
         let tombstones = if self.newest_tombstone < horizon { 0 } else { self.tombstones };
-        self.live + tombstones
+        self.live.max(0) as u64 + tombstones
     }
 }
 

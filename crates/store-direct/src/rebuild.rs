@@ -31,6 +31,8 @@ pub(crate) struct Rebuild {
     live_bytes: u64,
     occupancy: Vec<Occupancy>,
     format: LogFormat,
+    /// Whether clients will change words of the index.
+    is_shared: bool,
     failure: Option<MediaError>,
 }
 
@@ -50,9 +52,10 @@ pub(crate) struct Rebuilt {
 /// A table that is so much larger than its keys need is made anew: readers find their way faster in a small one.
 const SPARE_BITS_MAX: u32 = 1;
 
-/// Fresh memory for an index of 2^`bits` buckets.
-pub(crate) fn index_memory(backing: &dyn Backing, bits: u32) -> Result<Rc<dyn Region>, MediaError> {
-    backing.volatile("stonecast-index", Table::size(bits))
+/// Fresh memory for an index of 2^`bits` buckets; `is_shared`: trusted clients may change words.
+pub(crate) fn index_memory(backing: &dyn Backing, bits: u32, is_shared: bool) -> Result<Rc<dyn Region>, MediaError> {
+    let (name, size) = ("stonecast-index", Table::size(bits));
+    if is_shared { backing.volatile_for_all(name, size) } else { backing.volatile(name, size) }
 }
 
 /// What stands at a position of the log: enough to compare keys and versions.
@@ -73,7 +76,13 @@ pub(crate) fn resident(log: &dyn Region, position: u64, key: &[u8], scratch: &mu
 
 impl Rebuild {
     /// Continues from `index`, which holds what `checkpoint` knew.
-    pub fn new(backing: Rc<dyn Backing>, log: Rc<dyn Region>, format: &LogFormat, index: Index, checkpoint: Checkpoint) -> Self {
+    pub fn new(
+        backing: Rc<dyn Backing>,
+        log: Rc<dyn Region>,
+        format: &LogFormat,
+        (index, is_shared): (Index, bool),
+        checkpoint: Checkpoint,
+    ) -> Self {
         let Checkpoint { sequence, live_bytes, outcomes, segments: _, mut occupancy } = checkpoint;
         occupancy.resize(format.segment_count as usize, Occupancy::EMPTY);
         Self {
@@ -88,6 +97,7 @@ impl Rebuild {
             live_bytes,
             occupancy,
             format: *format,
+            is_shared,
             failure: None,
         }
     }
@@ -105,7 +115,7 @@ impl Rebuild {
         }
         let bits = Index::bits_for(self.index.len());
         if self.index.table().bits() > bits + SPARE_BITS_MAX {
-            let memory = index_memory(&*self.backing, bits)?;
+            let memory = index_memory(&*self.backing, bits, self.is_shared)?;
             self.index.move_to(memory, bits, &*self.log, self.tag_key);
         }
         let Self { index, outcomes, sequence_max, live_bytes, occupancy, .. } = self;
@@ -154,7 +164,7 @@ impl Rebuild {
         match header.kind() {
             Kind::Put => {
                 self.live_bytes += header.size();
-                self.occupancy_at(found.position).live += header.size();
+                self.occupancy_at(found.position).live += header.size() as i64;
             }
             Kind::Delete => self.tombstones.push((hash, found.position)),
         }
@@ -179,7 +189,7 @@ impl Rebuild {
     fn make_room(&mut self) -> Result<(), MediaError> {
         if self.index.len() >= self.index.capacity() {
             let bits = self.index.table().bits() + 1;
-            let memory = index_memory(&*self.backing, bits)?;
+            let memory = index_memory(&*self.backing, bits, self.is_shared)?;
             self.index.move_to(memory, bits, &*self.log, self.tag_key);
         }
         Ok(())

@@ -61,11 +61,11 @@ pub(crate) fn format_of(pool: &Pool) -> LogFormat {
     }
 }
 
-/// See the module documentation.
-pub(crate) async fn recover(pool: &Pool) -> Result<(Recovered, RecoveryReport), StoreError> {
+/// See the module documentation. `is_shared`: clients will change words of the index.
+pub(crate) async fn recover(pool: &Pool, is_shared: bool) -> Result<(Recovered, RecoveryReport), StoreError> {
     let format = format_of(pool);
     let log = pool.log();
-    let (rebuilt, mut segments, mut report) = scan(pool, &format)?;
+    let (rebuilt, mut segments, mut report) = scan(pool, &format, is_shared)?;
     let Rebuilt { index, mut outcomes, sequence_max, live_bytes, occupancy } = rebuilt;
     // What was taken back has used its sequence, too.
     let mut sequence_max = sequence_max.max(report.sequence_max);
@@ -131,7 +131,7 @@ fn fits(log: &dyn Region, format: &LogFormat, known: &[SegmentState]) -> bool {
     (0..).zip(expected).all(is_as_known) || mutant!(StaleCheckpointBelieved)
 }
 
-fn scan(pool: &Pool, format: &LogFormat) -> Result<(Rebuilt, Vec<SegmentState>, RecoveryReport), StoreError> {
+fn scan(pool: &Pool, format: &LogFormat, is_shared: bool) -> Result<(Rebuilt, Vec<SegmentState>, RecoveryReport), StoreError> {
     let backing = pool.backing();
     let log = pool.log();
     let mut report = RecoveryReport::default();
@@ -153,12 +153,12 @@ fn scan(pool: &Pool, format: &LogFormat) -> Result<(Rebuilt, Vec<SegmentState>, 
         Some(image) => image.index_bits(),
         None => Index::bits_for(occupied.iter().map(|span| span.size).sum::<u64>() / BYTES_PER_KEY),
     };
-    let mut index = Index::new(index_memory(&*backing, bits)?, bits);
+    let mut index = Index::new(index_memory(&*backing, bits, is_shared)?, bits);
     let image = image.filter(|image| fits(&*log, format, &image.segments()));
     report.used_checkpoint = image.is_some();
     let mut checkpoint = image.map_or_else(Checkpoint::default, |image| image.restore(&mut index));
     let known = std::mem::take(&mut checkpoint.segments);
-    let mut rebuild = Rebuild::new(backing.clone(), log.clone(), format, index, checkpoint);
+    let mut rebuild = Rebuild::new(backing.clone(), log.clone(), format, (index, is_shared), checkpoint);
     let policy = ScanPolicy { tolerate_missing: was_unsynced(pool) };
     let name = backing.name();
     let mut segments = Vec::new();

@@ -14,6 +14,7 @@ mod clean;
 mod decide;
 mod growth;
 mod peek;
+mod publication;
 mod publish;
 mod receives;
 mod session;
@@ -44,6 +45,7 @@ use batch::Batch;
 use clean::Cleaner;
 use growth::SharedTable;
 use receives::Receives;
+use publication::{Returned, Ring, Sequences};
 use session::Session;
 
 /// Who may write into the log.
@@ -52,6 +54,9 @@ pub enum ClientPolicy {
     /// Clients of the server's own user write their records to the final place, unless the log is a file that is synced;
     /// others through staging memory.
     Trusted,
+    /// Like trusted; those that write their records to the final place also publish their overwrites themselves. For pools that
+    /// survive processes alone.
+    Publishing,
     /// Everybody writes through staging memory, and the server copies.
     Copying,
 }
@@ -63,6 +68,13 @@ pub struct ServerOptions {
     pub clients: ClientPolicy,
     /// Process number of the server, for reports; 0 where it has none.
     pub process: u32,
+}
+
+impl ServerOptions {
+    /// Whether trusted clients may publish overwrites themselves.
+    fn publishes(&self) -> bool {
+        self.clients == ClientPolicy::Publishing
+    }
 }
 
 impl Default for ServerOptions {
@@ -86,7 +98,11 @@ pub struct Server {
     state: RefCell<State>,
     serving: Cell<bool>,
     /// Segments whose leases were revoked and that nobody has given back yet.
-    revoked: Rc<RefCell<Vec<u32>>>,
+    revoked: Rc<RefCell<Vec<Returned>>>,
+    /// Rings that nobody writes to any more.
+    ended_rings: Rc<RefCell<Vec<Rc<Ring>>>>,
+    /// Clients that have to ask anew before they publish again.
+    idle_publications: RefCell<Vec<QueuePair>>,
     /// Revocations under way.
     retiring: Rc<Cell<usize>>,
 }
@@ -103,7 +119,11 @@ struct State {
     sessions_begun: u64,
     space: Space,
     cleaner: Cleaner,
-    next_sequence: u64,
+    sequences: Sequences,
+    /// Where clients take sequences from, if they may.
+    counter: Option<MemoryRegion>,
+    /// What clients that publish report.
+    rings: Vec<Rc<Ring>>,
     live_bytes: u64,
     sessions: BTreeMap<QueuePair, Session>,
     /// Segment that the server itself appends puts of copying clients to.
@@ -139,9 +159,23 @@ impl Server {
         runtime: Rc<dyn Runtime>,
         options: ServerOptions,
     ) -> Result<(Self, RecoveryReport), StoreError> {
-        let (recovered, report) = recovery::recover(&pool).await?;
-        let Recovered { format, index, space, outcomes, next_sequence, live_bytes } = recovered;
         let device = port.device().clone();
+        if options.publishes()
+            && let Some(reason) = Self::publication_refusal(pool.durability(), device.capabilities().atomic_with_processor)
+        {
+            return Err(StoreError::Publication { reason });
+        }
+        let (recovered, report) = recovery::recover(&pool, options.publishes()).await?;
+        let Recovered { format, mut index, space, outcomes, next_sequence, live_bytes } = recovered;
+        let sequences = Sequences(pool.backing().volatile_for_all("stonecast-sequence", Sequences::SIZE)?);
+        sequences.0.store(0, next_sequence);
+        let counter = match options.publishes() {
+            true => {
+                index.share();
+                Some(device.register(sequences.0.clone(), Access::NONE)?)
+            }
+            false => None,
+        };
         let log = pool.log();
         let commit = Commit::choose(pool.platform(), pool.durability(), log.means())?;
         // Opened by windows alone, to one client each.
@@ -168,7 +202,9 @@ impl Server {
                 sessions_begun: 0,
                 space,
                 cleaner,
-                next_sequence,
+                sequences,
+                counter,
+                rings: Vec::new(),
                 live_bytes,
                 sessions: BTreeMap::new(),
                 own_put: None,
@@ -181,6 +217,8 @@ impl Server {
             }),
             serving: Cell::new(false),
             revoked: Rc::default(),
+            ended_rings: Rc::default(),
+            idle_publications: RefCell::default(),
             retiring: Rc::default(),
         };
         Ok((server, report))
@@ -198,6 +236,7 @@ impl Server {
             self.wait().await;
             self.take_events();
             self.take_revoked();
+            self.drain_reports(&mut self.state.borrow_mut());
             let served = match self.serve_batch(&mut batch).await {
                 Ok(()) => self.tend_log().await,
                 failed => failed,
@@ -233,7 +272,7 @@ impl Server {
             &state.index,
             space.states(),
             &state.outcomes,
-            state.next_sequence - 1,
+            state.sequences.next() - 1,
             state.live_bytes,
         );
         let _kept = self.pool.backing().store(Blob::Checkpoint, &bytes)?;
@@ -257,7 +296,7 @@ impl Server {
             segments_full,
             clients: state.sessions.len() as u64,
             epoch: self.pool.epoch().into(),
-            sequence: state.next_sequence - 1,
+            sequence: state.sequences.next() - 1,
             puts: state.counters.puts,
             deletes: state.counters.deletes,
             refused: state.counters.refused,

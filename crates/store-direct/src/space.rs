@@ -22,17 +22,20 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, Span, mutant};
-use stonecast_log::{Heritage, Kind, LogFormat, RecordHeader, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
+use stonecast_log::{Found, Heritage, Kind, LogFormat, RecordHeader, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
 use stonecast_media::{Backing, MediaError, PersistentRegion, Prepared};
 
 use crate::limits::{RESERVE_PREPARED_MAX, cleaning_segments, reserved_segments};
 use crate::occupancy::Occupancy;
+use crate::word::Word;
 
 /// A partial segment with less room than this share is not worth a lease of its own; it is closed.
 const WORTHWHILE_SHARE: u32 = 16;
 /// So many generations of a segment take at least `GENERATIONS_NS`. A word names a generation modulo 1024; what a reader
 /// makes of one that it read longer ago than that time is not believed.
 const GENERATIONS_PER_MARK: u32 = 256;
+/// Bits of a generation that a word has.
+const GENERATION_LOW_MASK: u16 = (1 << 10) - 1;
 /// See `GENERATIONS_PER_MARK`.
 const GENERATIONS_NS: Nanoseconds = 500_000_000;
 
@@ -54,6 +57,8 @@ pub(crate) struct Space {
     for_deletes: Option<u32>,
     /// The segment that records are moved to.
     for_moves: Option<u32>,
+    /// Segments in which clients stamp their own records.
+    lent: BTreeSet<u32>,
     /// The medium gives no space to segments that never had any.
     medium_is_full: bool,
     /// Bytes of records that were stamped here, moved ones not included.
@@ -116,6 +121,7 @@ impl Space {
             taken: 0,
             for_deletes: None,
             for_moves: None,
+            lent: BTreeSet::new(),
             medium_is_full: false,
             appended: 0,
             died: 0,
@@ -184,7 +190,7 @@ impl Space {
 
     /// The index names a record of `size` bytes in this segment.
     pub fn note_live(&mut self, number: u32, size: u64) {
-        self.occupancy[number as usize].live += size;
+        self.occupancy[number as usize].live += size as i64;
     }
 
     /// The index named a record of `size` bytes at `position` until `sequence` was published.
@@ -201,6 +207,75 @@ impl Space {
     pub fn note_moved_away(&mut self, position: u64, size: u64, sequence: u64) {
         let (number, _) = self.format.locate(position);
         self.occupancy[number as usize].note_death(size, sequence);
+    }
+
+    /// A copy of a record was stamped in a segment, and no word names it: its key has a newer record by now.
+    pub fn note_useless_copy(&mut self, number: u32, sequence: u64) {
+        let occupancy = &mut self.occupancy[number as usize];
+        occupancy.first_death = occupancy.first_death.min(sequence);
+    }
+
+    /// A client is about to publish, as `sequence`, the record that `new` names in place of `old`, each with its bytes.
+    pub fn note_published(&mut self, old: (Word, u64), new: (Word, u64), sequence: u64) {
+        if let Some(occupancy) = self.occupancy_of(old.0) {
+            occupancy.note_death(old.1, sequence);
+        }
+        if let Some(occupancy) = self.occupancy_of(new.0) {
+            occupancy.live += new.1 as i64;
+            occupancy.written_at = occupancy.written_at.max(sequence);
+        }
+        self.died += old.1;
+        self.appended += new.1;
+    }
+
+    /// What `note_published` was told did not happen: the new record is void, and the old one lives or was replaced by another.
+    pub fn note_not_published(&mut self, old: (Word, u64), new: (Word, u64)) {
+        for (word, change) in [(old.0, old.1 as i64), (new.0, -(new.1 as i64))] {
+            if let Some(occupancy) = self.occupancy_of(word) {
+                occupancy.live += change;
+            }
+        }
+    }
+
+    /// The segment of a word, unless it was used again since.
+    fn occupancy_of(&mut self, word: Word) -> Option<&mut Occupancy> {
+        let (number, _) = self.format.locate(word.position());
+        let number = usize::try_from(number).ok()?;
+        let state = self.segments.get(number)?.as_ref()?;
+        let is_same = state.generation as u16 & GENERATION_LOW_MASK == word.generation_low();
+        is_same.then(|| &mut self.occupancy[number])
+    }
+
+    /// A client that stamps its own records holds the segment: until it is taken over nobody knows what is in it, and no seal may
+    /// say so.
+    pub fn lend(&mut self, number: u32) {
+        self.lent.insert(number);
+    }
+
+    /// Takes over what a client has stamped in a lent segment, where it can write no more. `is_void` says of each record whether
+    /// it is taken back. Returns what the caller must persist before anything more is stamped there.
+    pub fn take_over(
+        &mut self,
+        number: u32,
+        log: &dyn PersistentRegion,
+        is_void: &mut dyn FnMut(&Found<'_>) -> bool,
+    ) -> Option<Span> {
+        self.lent.remove(&number);
+        let format = self.format;
+        let mut newest = 0;
+        let changed = self.state(number).take_over(log, &format, &mut |found| {
+            newest = newest.max(found.header.sequence());
+            is_void(found)
+        });
+        self.state(number).note_durable();
+        let occupancy = &mut self.occupancy[number as usize];
+        occupancy.written_at = occupancy.written_at.max(newest);
+        changed
+    }
+
+    /// Bytes of the records that the index names in a segment, counted anew.
+    pub fn set_live(&mut self, number: u32, live: u64) {
+        self.occupancy[number as usize].live = live as i64;
     }
 
     /// Takes a segment with room for `units` more units.
@@ -363,7 +438,8 @@ impl Space {
     /// persist.
     pub fn seal_all(&mut self, log: &dyn PersistentRegion) -> Vec<Span> {
         let format = self.format;
-        self.segments.iter_mut().flatten().filter(|state| state.needs_seal()).map(|state| state.seal(log, &format)).collect()
+        let known = self.segments.iter_mut().flatten().filter(|state| !self.lent.contains(&state.number));
+        known.filter(|state| state.needs_seal()).map(|state| state.seal(log, &format)).collect()
     }
 
     /// Counts for reports: free, partial, taken, full.

@@ -41,8 +41,8 @@ pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verific
     let mut result = Verification::default();
     let policy = ScanPolicy { tolerate_missing: pool.durability() == Durability::Process && !pool.same_power_cycle() };
     let bits = Index::bits_for(0);
-    let index = Index::new(index_memory(&*backing, bits)?, bits);
-    let mut rebuild = Rebuild::new(backing.clone(), log.clone(), &format, index, Checkpoint::default());
+    let index = Index::new(index_memory(&*backing, bits, false)?, bits);
+    let mut rebuild = Rebuild::new(backing.clone(), log.clone(), &format, (index, false), Checkpoint::default());
     for number in 0..format.segment_count {
         progress(format.position(number, 0), pool.capacity());
         if !is_occupied(&occupied, &format, number) {

@@ -24,6 +24,17 @@ pub(crate) const LOG_SIZE_MAX: u64 = (1 << LOCATION_BITS) * LINE_SIZE as u64;
 /// the size from the first lines and fetches the rest.
 const CLASS_LINES: [u16; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 64];
 
+const CLASS_SHIFT: u32 = LOCATION_BITS + GENERATION_BITS + FINGERPRINT_BITS;
+/// The last class.
+const CLASS_MAX: u64 = CLASS_LINES.len() as u64 - 1;
+
+/// The class of a record that takes `record_size` bytes of the log.
+#[inline]
+fn class_of(record_size: u64) -> u64 {
+    let lines = record_size / LINE_SIZE as u64;
+    CLASS_LINES[..15].iter().position(|&limit| lines <= u64::from(limit)).unwrap_or(15) as u64
+}
+
 /// An index word. `Word::EMPTY` is a free place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Word(pub u64);
@@ -35,14 +46,32 @@ impl Word {
     /// The word for a record of `record_size` bytes at byte `position` of the log.
     pub fn new(position: u64, generation: u32, hash: KeyHash, record_size: u64) -> Self {
         assert!(position.is_multiple_of(LINE_SIZE as u64) && position < LOG_SIZE_MAX && position != 0);
-        let lines = record_size / LINE_SIZE as u64;
-        let class = CLASS_LINES[..15].iter().position(|&limit| lines <= u64::from(limit)).unwrap_or(15);
+        let class = class_of(record_size);
         Self(
             (position / LINE_SIZE as u64)
                 | (u64::from(generation % (1 << GENERATION_BITS)) << LOCATION_BITS)
                 | (u64::from(hash.fingerprint()) << (LOCATION_BITS + GENERATION_BITS))
-                | ((class as u64) << (LOCATION_BITS + GENERATION_BITS + FINGERPRINT_BITS)),
+                | (class << CLASS_SHIFT),
         )
+    }
+
+    /// The word as it is made for a record of `record_size` bytes, whatever its class is now.
+    #[inline]
+    pub fn natural(self, record_size: u64) -> Self {
+        Self(self.0 & !(CLASS_MAX << CLASS_SHIFT) | class_of(record_size) << CLASS_SHIFT)
+    }
+
+    /// The same for readers, and for clients that publish one that they leave alone: of the next size class. `self` is natural; a
+    /// long one has no other class.
+    #[inline]
+    pub fn claimed(self) -> Self {
+        if self.is_long() { self } else { Self(self.0 + (1 << CLASS_SHIFT)) }
+    }
+
+    /// Whether both name the same record, claimed or not.
+    #[inline]
+    pub fn names(self, other: Self) -> bool {
+        (self.0 ^ other.0) & !(CLASS_MAX << CLASS_SHIFT) == 0
     }
 
     /// Byte position in the log.
@@ -135,6 +164,18 @@ mod tests {
         }
         assert_eq!(Word::new(64, 0, KeyHash(5), 65 * 64).read_size(), 64 * 64);
         assert!(Word::new(64, 0, KeyHash(5), 65 * 64).is_long() && !Word::new(64, 0, KeyHash(5), 64 * 64).is_long());
+    }
+
+    /// Needs the natural class calculated anew: a claimed word does not say which class it had.
+    #[test]
+    fn a_claimed_word_is_told_from_the_natural_one_and_reads_no_less() {
+        for lines in 1..=70u64 {
+            let word = Word::new(640, 5, KeyHash(9), lines * 64);
+            let claimed = word.claimed();
+            assert!(claimed.names(word) && claimed.matches(KeyHash(9)) && claimed.read_size() >= word.read_size());
+            assert_eq!((claimed.natural(lines * 64), claimed == word), (word, word.is_long()));
+            assert!(!claimed.names(Word::new(704, 5, KeyHash(9), lines * 64)));
+        }
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct ServerOptions {
     pub durability: &'static str,
     /// Bytes of the log.
     pub capacity: u64,
+    /// Whether clients publish their overwrites themselves.
+    pub publishing: bool,
     /// Whether Redis clients are served, too, at any free port.
     pub resp: bool,
     /// A published design instead of the direct store: then the rest but `program` and `parent` says nothing.
@@ -175,6 +177,7 @@ fn spawn(options: &ServerOptions, folder: &Path) -> Result<Child, ServerProcessE
     match &options.published {
         None => {
             command.args(["serve", "--durability", options.durability, "--capacity", &options.capacity.to_string()]);
+            command.args(if options.publishing { &["--clients", "publishing"][..] } else { &[] });
             command.args(if options.resp { &["--resp", "127.0.0.1:0"][..] } else { &[] });
         }
         Some(store) => {

@@ -33,6 +33,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
             parent: options.memory_folder.clone(),
             durability: "process",
             capacity,
+            publishing: false,
             resp: false,
             published: None,
         })?;

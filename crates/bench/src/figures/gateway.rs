@@ -72,6 +72,7 @@ impl Server {
             parent: self.folder.clone(),
             durability: self.durability,
             capacity: capacity(run.options, sets),
+            publishing: false,
             resp: true,
             published: None,
         })?)

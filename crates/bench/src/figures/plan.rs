@@ -31,6 +31,9 @@ pub const GET_LMDB: Definition = at_least("get-lmdb", "GET zipfian / LMDB, same 
 pub const GET_REDIS: Definition = at_least("get-redis", "GET zipfian / redis-server, one at a time", 60.0);
 /// Writes that survive processes.
 pub const PUT_REDIS: Definition = at_least("put-redis", "PUT process, 16 in flight / redis no persistence, pipeline 16", 2.5);
+/// Writes that survive processes, of a client that needs no server for them.
+pub const PUT_PUBLISHED: Definition =
+    at_least("put-published", "PUT process, published by the client, 16 in flight / redis no persistence, pipeline 16", 5.0);
 /// Durable writes, few at a time.
 pub const PUT_DURABLE_16: Definition =
     at_least("put-durable-16", "PUT power on a file, 16 in flight / redis appendfsync always", 1.5);
@@ -91,7 +94,7 @@ pub const RESP_CONNECTIONS: Definition = Definition {
 };
 
 /// All of them, in the order of the table.
-pub const DEFINITIONS: [Definition; 20] = [
+pub const DEFINITIONS: [Definition; 21] = [
     GET_LIMIT,
     GET_OVERLAPPING,
     MULTI_GET,
@@ -100,6 +103,7 @@ pub const DEFINITIONS: [Definition; 20] = [
     GET_LMDB,
     GET_REDIS,
     PUT_REDIS,
+    PUT_PUBLISHED,
     PUT_DURABLE_16,
     PUT_DURABLE_128,
     PUT_CLEANING,

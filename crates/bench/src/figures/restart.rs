@@ -28,6 +28,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
         parent: options.memory_folder.clone(),
         durability: "process",
         capacity: capacity(options, 0),
+        publishing: false,
         resp: false,
         published: None,
     })?;

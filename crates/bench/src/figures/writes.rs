@@ -7,7 +7,7 @@ use std::time::Duration;
 use stonecast_workload::{Distribution, Mix, Sequence};
 
 use super::figure::Definition;
-use super::plan::{PUT_DURABLE_16, PUT_DURABLE_128, PUT_REDIS};
+use super::plan::{PUT_DURABLE_16, PUT_DURABLE_128, PUT_PUBLISHED, PUT_REDIS};
 use super::{FiguresError, Run, capacity, speed};
 use crate::direct::{Amount, Plan, ServerOptions, ServerProcess, Session, load};
 use crate::latency::timing_interval;
@@ -30,16 +30,20 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     let process = [Comparison { definition: &PUT_REDIS, in_flight: 16 }];
     let setup = Setup {
         durability: "process",
+        publishing: false,
         redis: RedisPersistence::None,
         folder: &options.memory_folder,
         amount: Amount::Operations(options.puts),
         puts: options.puts * repetitions,
     };
     compare(run, &process, &setup)?;
+    let published = [Comparison { definition: &PUT_PUBLISHED, in_flight: 16 }];
+    compare(run, &published, &Setup { publishing: true, ..setup })?;
     let durable =
         [Comparison { definition: &PUT_DURABLE_16, in_flight: 16 }, Comparison { definition: &PUT_DURABLE_128, in_flight: 128 }];
     let setup = Setup {
         durability: "power",
+        publishing: false,
         redis: RedisPersistence::AppendFsyncAlways,
         folder: &options.disk_folder,
         amount: Amount::Time(options.duration),
@@ -51,6 +55,8 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
 /// What a group of comparisons shares.
 struct Setup<'a> {
     durability: &'static str,
+    /// Whether our client publishes itself.
+    publishing: bool,
     redis: RedisPersistence,
     folder: &'a Path,
     /// Of one measurement of ours.
@@ -76,6 +82,7 @@ fn compare(run: &mut Run<'_>, comparisons: &[Comparison], setup: &Setup<'_>) -> 
         parent: setup.folder.to_owned(),
         durability: setup.durability,
         capacity: capacity(options, setup.puts + WARM_UP_PUTS * comparisons.len() as u64),
+        publishing: setup.publishing,
         resp: false,
         published: None,
     })?;

@@ -49,6 +49,7 @@ pub fn run(flags: &Serve, serving: &Serving) -> Result<(), Failure> {
     executor.add_port(&port);
     let clients = match serving.clients {
         ClientsArgument::Trusted => ClientPolicy::Trusted,
+        ClientsArgument::Publishing => ClientPolicy::Publishing,
         ClientsArgument::Copying => ClientPolicy::Copying,
     };
     let options = ServerOptions { clients, process: std::process::id() };

@@ -124,7 +124,15 @@ fn start_server(flags: &Ycsb, options: &YcsbOptions) -> Result<ServerProcess, Fa
         fs::canonicalize(parent).map_err(|error| Failure::operation(format!("cannot use {}: {error}", parent.display())))?;
     let capacity = capacity_for(options, flags.durability, &parent)?;
     let program = std::env::current_exe()?;
-    let server = ServerProcess::start(ServerOptions { program, parent, durability, capacity, resp: false, published: None })?;
+    let server = ServerProcess::start(ServerOptions {
+        program,
+        parent,
+        durability,
+        capacity,
+        publishing: false,
+        resp: false,
+        published: None,
+    })?;
     clean_up_on_signals(server.pool())?;
     Ok(server)
 }

@@ -93,6 +93,8 @@ impl State {
             atomic_write: abilities.atomic_write,
             read_now: false,
             read_soon: true,
+            // Cards promise it of each other's atomics at most.
+            atomic_with_processor: false,
         };
         let profile = PeerProfile {
             platform: options.platform,

@@ -7,8 +7,8 @@ use stonecast_base::hash::xxh3_64;
 
 use super::Observer;
 use crate::{
-    CompletionQueue, ConnectionEvent, DisconnectCause, FlushPlacement, LocalSpan, Operation, QueuePair, ReadInto, ReceiveQueue,
-    ReceiveRequest, RemoteAddress, Status, WorkCompletion, WorkRequest,
+    ChangeNow, CompletionQueue, ConnectionEvent, DisconnectCause, FlushPlacement, LocalSpan, Operation, QueuePair, ReadInto,
+    ReceiveQueue, ReceiveRequest, RemoteAddress, Status, WorkCompletion, WorkRequest,
 };
 
 /// Hashes every post, completion and connection event, in order. Numbers only, no payload: payload that differs shows in
@@ -80,6 +80,18 @@ impl Observer for Audit {
         self.note(13, &[u64::from(qp.0), reads.len() as u64, u64::from(succeeded)]);
         for &(local, remote) in reads {
             self.note_transfer(24, local, remote);
+        }
+    }
+
+    fn changed_now(&self, qp: QueuePair, changes: &[ChangeNow<'_>]) {
+        for change in changes {
+            let (remote, words) = match change {
+                ChangeNow::Write { remote, from } => (*remote, [30, from.len() as u64, 0]),
+                ChangeNow::CompareAndSwap { remote, expected, found, .. } => (*remote, [31, *expected, **found]),
+                ChangeNow::FetchAndAdd { remote, add, found } => (*remote, [32, *add, **found]),
+            };
+            let ([address, rkey], [kind, first, second]) = (remote_words(remote), words);
+            self.note(kind, &[u64::from(qp.0), address, rkey, first, second]);
         }
     }
 

@@ -5,14 +5,14 @@ use std::ops::Sub;
 
 use super::Observer;
 use crate::{
-    CompletionQueue, LocalSpan, Opcode, Operation, QueuePair, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Status,
-    WorkCompletion, WorkRequest,
+    ChangeNow, CompletionQueue, LocalSpan, Opcode, Operation, QueuePair, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress,
+    Status, WorkCompletion, WorkRequest,
 };
 
 /// What passed through a device since it was made. Subtract an earlier one to see what a piece of work cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Batches of work requests that were accepted, READs at once among them.
+    /// Batches of work requests that were accepted, READs and changes at once among them.
     pub doorbells: u64,
     /// WRITEs without an immediate.
     pub writes: u64,
@@ -132,6 +132,21 @@ impl Observer for Meter {
             counts.arrivals += u64::from(arrival);
             counts.completions += u64::from(!arrival);
             counts.failures += u64::from(completion.status != Status::Success);
+        }
+    }
+
+    fn changed_now(&self, _: QueuePair, changes: &[ChangeNow<'_>]) {
+        let counts = &mut *self.counts.borrow_mut();
+        counts.doorbells += 1;
+        for change in changes {
+            match change {
+                ChangeNow::Write { from, .. } => {
+                    counts.writes += 1;
+                    counts.bytes_out += from.len() as u64;
+                }
+                ChangeNow::CompareAndSwap { .. } => counts.compare_and_swaps += 1,
+                ChangeNow::FetchAndAdd { .. } => counts.fetch_and_adds += 1,
+            }
         }
     }
 

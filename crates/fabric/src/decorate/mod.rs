@@ -15,8 +15,8 @@ use std::task::{Context, Poll};
 use stonecast_media::{PersistentRegion, Region};
 
 use crate::{
-    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, LocalSpan, MemoryRegion,
-    QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
+    Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, LocalSpan,
+    MemoryRegion, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
     SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
 
@@ -52,6 +52,10 @@ pub trait Observer {
     /// READs were posted, and looked for in the call; `succeeded`: they ended there.
     fn read_soon(&self, qp: QueuePair, reads: &[(LocalSpan, RemoteAddress)], succeeded: bool) {
         let _ = (qp, reads, succeeded);
+    }
+    /// Changes were executed at once.
+    fn changed_now(&self, qp: QueuePair, changes: &[ChangeNow<'_>]) {
+        let _ = (qp, changes);
     }
     /// A connection event was handed out.
     fn happened(&self, event: &ConnectionEvent) {
@@ -196,5 +200,13 @@ impl<O: Observer> Device for Observed<O> {
         let succeeded = self.device.read_soon(qp, reads, wr_id, looks)?;
         self.observer.read_soon(qp, reads, succeeded);
         Ok(succeeded)
+    }
+
+    fn change_now(&self, qp: QueuePair, changes: &mut [ChangeNow<'_>]) -> bool {
+        let done = self.device.change_now(qp, changes);
+        if done {
+            self.observer.changed_now(qp, changes);
+        }
+        done
     }
 }

@@ -156,6 +156,7 @@ mod tests {
             atomic_write,
             read_now: false,
             read_soon: false,
+            atomic_with_processor: true,
         };
         let steps = "rq.write(a) rq.flush rq.write_atomic(b) rq.flush rq.await(flush)";
         let refused = program(steps).check(&device(true, true, false)).unwrap_err().to_string();

@@ -22,7 +22,7 @@ use super::at_once::AtOnce;
 use super::generations::Generations;
 use super::in_call::InCall;
 use super::read_room::{ReadRoom, SEND_CAPACITY};
-use super::{Client, Extents, Inner, Locations, Meter, Pending, RECEIVES_SPARE, Turns, receive_request};
+use super::{Client, Extents, Inner, Locations, Meter, Pending, Publishing, RECEIVES_SPARE, Turns, receive_request};
 use crate::error::StoreError;
 use crate::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, LOCATIONS, STAGING_SIZE};
 use crate::metrics::ClientPath;
@@ -44,11 +44,13 @@ pub struct ClientOptions {
     /// Keys whose places in the log it remembers, so that reading one takes one round trip: 16 bytes of the client's memory
     /// for each, the number rounded up to a power of two. 0: none, as where the provider executes READs in the call.
     pub locations: usize,
+    /// Whether it publishes its overwrites itself where the server lets it.
+    pub publishes: bool,
 }
 
 impl Default for ClientOptions {
     fn default() -> Self {
-        Self { path: ClientPath::OneSided, locations: LOCATIONS }
+        Self { path: ClientPath::OneSided, locations: LOCATIONS, publishes: true }
     }
 }
 
@@ -168,6 +170,10 @@ impl Client {
             generations: Generations::default(),
             pending: RefCell::new(Pending::new(ring_size)),
             extents: RefCell::new(Extents::new(&welcome)),
+            publishing: RefCell::new(match options.publishes && welcome.publication.get() == 1 {
+                true => Publishing::MayAsk,
+                false => Publishing::Never,
+            }),
             turns: Turns::default(),
             meter: Meter::default(),
             latest: Cell::new(welcome.sequence.get()),

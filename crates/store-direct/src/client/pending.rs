@@ -24,11 +24,14 @@ pub(super) struct Pending {
     /// Never-wrapping positions of the ring.
     ring_tail: u64,
     ring_head: u64,
+    /// Puts among what waits.
+    puts: usize,
     ended: bool,
 }
 
 struct Waiting {
     slot: u32,
+    is_put: bool,
     /// Where the ring's tail goes when this operation is answered.
     ring_end: u64,
 }
@@ -58,6 +61,7 @@ impl Pending {
             ring_size,
             ring_tail: 0,
             ring_head: 0,
+            puts: 0,
             ended: false,
         }
     }
@@ -77,13 +81,35 @@ impl Pending {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
         });
-        self.queue.push_back(Waiting { slot, ring_end: self.ring_head });
+        self.queue.push_back(Waiting { slot, is_put: false, ring_end: self.ring_head });
         Some((Ticket(slot), start % self.ring_size))
     }
 
     /// Whether no answer is waited for.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// The latest `begin` is a put.
+    pub fn note_put(&mut self) {
+        let latest = self.queue.back_mut().expect("there is a latest");
+        self.puts += usize::from(!std::mem::replace(&mut latest.is_put, true));
+    }
+
+    /// A put is being published without the server; counts as one until it has ended.
+    pub fn begin_conclusion(&mut self) {
+        self.puts += 1;
+    }
+
+    /// See `begin_conclusion`.
+    pub fn end_conclusion(&mut self) {
+        self.puts -= 1;
+        self.crowd.drain(..).for_each(Waker::wake);
+    }
+
+    /// Whether a put waits for its answer.
+    pub fn has_puts(&self) -> bool {
+        self.puts > 0
     }
 
     /// Whether `size` bytes would find room now.
@@ -112,6 +138,7 @@ impl Pending {
     pub fn cancel(&mut self, ticket: Ticket) {
         let waiting = self.queue.pop_back().expect("there is a latest");
         assert_eq!(waiting.slot, ticket.0, "only the latest is cancelled");
+        self.puts -= usize::from(waiting.is_put);
         self.ring_head = self.queue.back().map_or(self.ring_tail, |waiting| waiting.ring_end);
         self.release(ticket);
     }
@@ -120,6 +147,7 @@ impl Pending {
     pub fn answer(&mut self, answer: Answer) -> bool {
         let Some(waiting) = self.queue.pop_front() else { return false };
         self.ring_tail = waiting.ring_end;
+        self.puts -= usize::from(waiting.is_put);
         self.finish(waiting.slot, Ok(answer));
         self.crowd.drain(..).for_each(Waker::wake);
         true

@@ -169,6 +169,10 @@ impl Inner {
     async fn put_record(self: &Rc<Self>, draft: &Draft<'_>) -> Result<(Verdict, u64), StoreError> {
         let size = record_size(draft.key.len(), draft.value.len());
         let turn = self.turns.take().await;
+        self.check_open()?;
+        if let Some(version) = self.publish(draft).await? {
+            return Ok((Verdict::Done, version));
+        }
         let mut pauses = 0;
         loop {
             self.check_open()?;
@@ -197,6 +201,7 @@ impl Inner {
             }
             // From here to the post nothing waits, so records are posted in the order of their places.
             let (ticket, offset) = self.pending.borrow_mut().begin(size).expect("there is room, it was just looked at");
+            self.pending.borrow_mut().note_put();
             let spot = self.extents.borrow_mut().place(size, offset).expect("there is room, it was just looked at");
             let local = LocalSpan { region: self.made.staging, offset, size: self.stage(draft, &spot, offset) };
             let operation =
@@ -303,7 +308,7 @@ impl Inner {
     }
 
     /// Gives an extent back beside the caller.
-    fn release_beside(self: &Rc<Self>, slot: u8) {
+    pub(super) fn release_beside(self: &Rc<Self>, slot: u8) {
         let inner = self.clone();
         self.runtime.spawn(Box::pin(async move {
             // Where the server is gone there is nothing to give back to.
@@ -314,7 +319,7 @@ impl Inner {
     /// Leases the next extent; `begin_leasing` was called.
     async fn lease_next(&self, size: u64) -> Result<Option<Verdict>, StoreError> {
         let guard = Leasing(self);
-        let answer = self.request(Request::Lease { size: size as u32 }).await?;
+        let answer = self.request(Request::Lease { size: size as u32, publishes: false }).await?;
         drop(guard);
         match answer {
             Answer::Lease(grant) => {

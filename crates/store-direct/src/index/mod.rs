@@ -13,6 +13,10 @@
 //! home bucket in the old table is marked. So a reader that found no mark began before the change, and what it found was
 //! true at some moment during its call, also that a key is absent.
 //!
+//! **Claims.** Where clients publish overwrites themselves, a word may change at any moment, by CAS, to that of a newer record of the
+//! same key; nobody but the server makes or empties words. It keeps clients off a word by claiming it: another size class, which
+//! readers take as it is and publishing clients leave alone. What is copied to a larger table stays claimed in the old one.
+//!
 //! Both go on in small steps between batches, in proportion to what is written, so that nobody waits for them.
 //!
 //! Top bits of the hash choose the bucket: a bucket's keys go to its two children in the larger table, but for those that
@@ -50,6 +54,8 @@ pub(crate) struct Index {
     table: Table,
     len: u64,
     growth: Growth,
+    /// Whether clients change words.
+    is_shared: bool,
 }
 
 /// How far a growth is. The numbers are buckets of the old table.
@@ -69,8 +75,9 @@ pub(crate) enum Step {
     Ended,
 }
 
-/// The hash of the key of the record at `position`. `None` where no record is. `scratch` is reused.
-pub(crate) fn hash_at(log: &dyn Region, tag_key: u64, position: u64, scratch: &mut Vec<u8>) -> Option<KeyHash> {
+/// The hash of the key of the record at `position`, and how many bytes the record takes. `None` where no record is. `scratch` is
+/// reused.
+fn record_at(log: &dyn Region, tag_key: u64, position: u64, scratch: &mut Vec<u8>) -> Option<(KeyHash, u64)> {
     let mut start = [0; RECORD_START_SIZE];
     if position.checked_add(start.len() as u64)? > log.size() {
         return None;
@@ -83,7 +90,7 @@ pub(crate) fn hash_at(log: &dyn Region, tag_key: u64, position: u64, scratch: &m
     }
     scratch.resize(header.key_size(), 0);
     log.read(key_position, scratch);
-    Some(KeyHash::of(tag_key, scratch))
+    Some((KeyHash::of(tag_key, scratch), header.size()))
 }
 
 impl Index {
@@ -95,7 +102,12 @@ impl Index {
 
     /// An empty index in zeroed `memory`.
     pub fn new(memory: Rc<dyn Region>, bits: u32) -> Self {
-        Self { table: Table::new(memory, bits), len: 0, growth: Growth::None }
+        Self { table: Table::new(memory, bits), len: 0, growth: Growth::None, is_shared: false }
+    }
+
+    /// From now on clients change words, too.
+    pub fn share(&mut self) {
+        self.is_shared = true;
     }
 
     /// Number of keys.
@@ -128,15 +140,43 @@ impl Index {
         self.table.find(hash, is_key)
     }
 
-    /// Replaces `old`, which was found at `place`: the key's next version.
-    pub fn replace(&self, hash: KeyHash, (place, old): (Place, Word), word: Word) {
+    /// Keeps clients off the word of the key with `hash`. `natural` says which word of those that match is that of the key, and
+    /// what it is when nobody claims it. Returns the word if it was not claimed before; it has to be given back, or replaced.
+    pub fn claim(&self, hash: KeyHash, mut natural: impl FnMut(Word) -> Option<Word>) -> Option<Word> {
+        loop {
+            let (place, found) = self.table.find(hash, |word| natural(word).is_some())?;
+            let word = natural(found).filter(|&word| word == found && word.claimed() != word)?;
+            // Where a client was faster, its record is the key's now.
+            if self.table.exchange(place, word, word.claimed()) {
+                return Some(word);
+            }
+        }
+    }
+
+    /// Ends a claim of `word`, which was not replaced.
+    pub fn give_back(&self, hash: KeyHash, word: Word) {
+        if let Some((place, found)) = self.table.find(hash, |found| found.names(word)) {
+            self.table.exchange(place, found, self.shown(place, word));
+        }
+    }
+
+    /// What the current table has at `place` for `word`: nobody but the server changes what was copied.
+    fn shown(&self, place: Place, word: Word) -> Word {
+        if self.is_shared && self.copy_of(place).is_some() { word.claimed() } else { word }
+    }
+
+    /// Replaces `old`, which was found at `place`: the key's next version. False: somebody else has replaced it.
+    pub fn replace(&self, hash: KeyHash, (place, old): (Place, Word), word: Word) -> bool {
         self.before_change(hash);
-        self.table.store(place, word);
+        if !self.table.exchange(place, old, self.shown(place, word)) {
+            return false;
+        }
         if let Some(new) = self.copy_of(place)
-            && let Some((place, _)) = new.find(hash, |found| found == old)
+            && let Some((place, _)) = new.find(hash, |found| found.names(old))
         {
             new.store(place, word);
         }
+        true
     }
 
     /// Adds the word of a key that is not in the index. The caller has seen to it that `len` is below `capacity`.
@@ -144,21 +184,25 @@ impl Index {
         self.before_change(hash);
         let place = self.table.insert(hash, word);
         if let Some(new) = self.copy_of(place) {
+            self.table.exchange(place, word, self.shown(place, word));
             new.insert(hash, word);
         }
         self.len += 1;
     }
 
-    /// Removes `old`, which was found at `place`: its key was deleted.
-    pub fn remove(&mut self, hash: KeyHash, (place, old): (Place, Word)) {
+    /// Removes `old`, which was found at `place`: its key was deleted. False: somebody else has replaced it.
+    pub fn remove(&mut self, hash: KeyHash, (place, old): (Place, Word)) -> bool {
         self.before_change(hash);
-        self.table.remove(hash, place);
+        if !self.table.remove(hash, place, old) {
+            return false;
+        }
         if let Some(new) = self.copy_of(place)
-            && let Some((place, _)) = new.find(hash, |found| found == old)
+            && let Some((place, found)) = new.find(hash, |found| found.names(old))
         {
-            new.remove(hash, place);
+            new.remove(hash, place, found);
         }
         self.len -= 1;
+        true
     }
 
     /// Stores a bucket of a checkpoint into an index that nobody reads yet.
@@ -195,7 +239,7 @@ impl Index {
             Growth::None => Step::Ended,
             Growth::Copying { new, copied } => {
                 let end = copied.saturating_add(buckets).min(self.table.buckets());
-                copy(&self.table, *copied..end, new, log, tag_key);
+                copy(&self.table, *copied..end, new, log, tag_key, self.is_shared);
                 *copied = end;
                 if end < self.table.buckets() {
                     return Step::Continues;
@@ -223,7 +267,7 @@ impl Index {
     pub fn move_to(&mut self, memory: Rc<dyn Region>, bits: u32, log: &dyn Region, tag_key: u64) {
         assert!(!self.is_growing(), "while growing, tables change step by step");
         let new = Table::new(memory, bits);
-        copy(&self.table, 0..self.table.buckets(), &new, log, tag_key);
+        copy(&self.table, 0..self.table.buckets(), &new, log, tag_key, false);
         self.table = new;
     }
 
@@ -247,26 +291,33 @@ impl Index {
 ///
 /// Where no key can be read any more (only a client that overwrites its own published records, which it must not, does
 /// that) the word goes to where a key of its bucket would be looked for, so that its damage is still found and told.
-fn copy(from: &Table, buckets: std::ops::Range<u64>, to: &Table, log: &dyn Region, tag_key: u64) {
+///
+/// Where clients change words each is claimed first, so that what is copied is what stands there until the server changes it.
+fn copy(from: &Table, buckets: std::ops::Range<u64>, to: &Table, log: &dyn Region, tag_key: u64, claims: bool) {
     let mut scratch = Vec::new();
     let mut start = buckets.start;
     while start < buckets.end {
         let end = (start + BUCKETS_PER_FETCH).min(buckets.end);
-        let words = || (start..end).flat_map(|bucket| from.words_of(bucket).map(move |word| (bucket, word)));
-        let used = || words().filter(|&(_, word)| word != Word::EMPTY);
+        let places = || (start..end).flat_map(|bucket| (0..BUCKET_WORDS).map(move |slot| from.place(bucket, slot)));
+        let used = || places().map(|place| (place, from.word(place))).filter(|&(_, word)| word != Word::EMPTY);
         for (_, word) in used() {
             let size = FETCH_SIZE.min(log.size().saturating_sub(word.position()));
             log.prefetch(word.position().min(log.size() - size), size);
         }
-        for (bucket, word) in used() {
-            match hash_at(log, tag_key, word.position(), &mut scratch).filter(|&hash| word.matches(hash)) {
-                Some(hash) => {
-                    to.insert(hash, word);
+        for (place, mut word) in used() {
+            let mut record;
+            loop {
+                record = record_at(log, tag_key, word.position(), &mut scratch).filter(|&(hash, _)| word.matches(hash));
+                let natural = record.map_or(word, |(_, size)| word.natural(size));
+                let is_settled = !claims || word != natural || natural.claimed() == natural;
+                if is_settled || from.exchange(place, natural, natural.claimed()) {
+                    word = natural;
+                    break;
                 }
-                None => {
-                    to.insert(word.hash_of_bucket(bucket, from.bits()), word);
-                }
+                word = from.word(place);
             }
+            let hash = record.map_or_else(|| word.hash_of_bucket(place.bucket, from.bits()), |(hash, _)| hash);
+            to.insert(hash, word);
         }
         start = end;
     }

@@ -114,6 +114,21 @@ impl Table {
         self.memory.store(place.offset(), word.0);
     }
 
+    /// Replaces `old` at `place` by `word`. False: something else is there.
+    pub fn exchange(&self, place: Place, old: Word, word: Word) -> bool {
+        self.memory.compare_exchange(place.offset(), old.0, word.0).is_ok()
+    }
+
+    /// The place of a word of a bucket.
+    pub fn place(&self, bucket: u64, slot: u64) -> Place {
+        Place { bucket, slot }
+    }
+
+    /// The word at `place`.
+    pub fn word(&self, place: Place) -> Word {
+        Word(self.memory.load(place.offset()))
+    }
+
     /// Adds the word of a key that is not in the table. The caller has seen to it that there is a free word.
     pub fn insert(&self, hash: KeyHash, word: Word) -> Place {
         for bucket in self.buckets_for(hash) {
@@ -128,12 +143,15 @@ impl Table {
         panic!("a table below its capacity has a free word");
     }
 
-    /// Removes the word of a deleted key.
-    pub fn remove(&self, hash: KeyHash, place: Place) {
-        self.store(place, Word::EMPTY);
+    /// Removes the word of a deleted key, `old`, from `place`. False: something else is there.
+    pub fn remove(&self, hash: KeyHash, place: Place, old: Word) -> bool {
+        if !self.exchange(place, old, Word::EMPTY) {
+            return false;
+        }
         for passed in self.buckets_for(hash).take_while(|&passed| passed != place.bucket) {
             self.add_to_control(passed, u64::MAX);
         }
+        true
     }
 
     /// Tells readers that another table has what `bucket` had.

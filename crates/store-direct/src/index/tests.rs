@@ -75,7 +75,9 @@ impl World {
 
     fn find(&self, n: u64) -> Option<(Place, Word)> {
         let mut scratch = Vec::new();
-        self.index.find(hash(n), |word| hash_at(&*self.log, FORMAT.tag_key, word.position(), &mut scratch) == Some(hash(n)))
+        self.index.find(hash(n), |word| {
+            record_at(&*self.log, FORMAT.tag_key, word.position(), &mut scratch).is_some_and(|(found, _)| found == hash(n))
+        })
     }
 
     /// Looks up as a reader does: one-sided, and going over to the current table only where a bucket is marked.
@@ -103,7 +105,7 @@ impl World {
     }
 
     fn key_at(&self, word: Word) -> KeyHash {
-        hash_at(&*self.log, FORMAT.tag_key, word.position(), &mut Vec::new()).unwrap()
+        record_at(&*self.log, FORMAT.tag_key, word.position(), &mut Vec::new()).unwrap().0
     }
 
     fn tend(&mut self, buckets: u64) {

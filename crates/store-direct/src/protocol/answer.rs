@@ -7,6 +7,7 @@ use zerocopy::{FromBytes, IntoBytes as _};
 use super::layout::message;
 use crate::index::INDEX_BITS_MAX;
 use crate::limits::{ANSWER_SIZE_MAX, LEASES_PER_CLIENT};
+use crate::publication::RING_SIZE;
 use crate::stat::COUNTERS;
 
 /// How an operation ended at the server. The first column is the tag byte.
@@ -50,14 +51,17 @@ impl Verdict {
 pub(crate) const TAG_LEASE: u8 = 0x40;
 pub(crate) const TAG_STAT: u8 = 0x41;
 pub(crate) const TAG_ACCESS: u8 = 0x42;
+pub(crate) const TAG_PUBLICATION: u8 = 0x43;
 
 message! {
     /// A lease as it travels.
     LeaseBody, LEASE:
-    slot: U32, "slot, 0 to 3";
+    slot: U32, "slot, 0 to 7";
     segment: U32, "number of the segment";
     generation: U32, "generation of the segment";
     start: U32, "first free unit of the segment";
+    last: U32, "unit of the last record that was stamped there since the seal; 0: none";
+    durable: U32, "every record below this unit is durable";
     rkey: U32, "rkey, write-only, from that unit to the end of the segment";
 }
 
@@ -74,6 +78,46 @@ message! {
     staging_rkey: U32, "rkey of the staging memory, write-only; 0: none";
 }
 
+message! {
+    /// Rights to publish, as they travel.
+    PublicationBody, PUBLICATION:
+    table: U32, "number of the index that they are for";
+    index_rkey: U32, "rkey of the index, atomics";
+    counter_address: U64, "remote address of the sequence that is given out next";
+    ring_address: U64, "remote address of the ring for reports";
+    counter_rkey: U32, "rkey of the counter, atomics";
+    ring_rkey: U32, "rkey of the ring, read and write";
+    secret: [U64; 2], "secret of the pool";
+}
+
+/// Rights to publish.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PublicationGrant {
+    /// Number of the index that they are for.
+    pub table: u32,
+    pub index_rkey: u32,
+    pub counter_address: u64,
+    pub counter_rkey: u32,
+    pub ring_address: u64,
+    pub ring_rkey: u32,
+    pub secret: [u64; 2],
+}
+
+impl std::fmt::Debug for PublicationGrant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PublicationGrant").field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+impl PublicationGrant {
+    /// What is wrong with it, if anything; see [`Accesses::fault`].
+    pub fn fault(&self) -> Option<&'static str> {
+        let fits = |address: u64, size: u64| address.is_multiple_of(64) && address.checked_add(size).is_some();
+        let all = fits(self.counter_address, 8) && fits(self.ring_address, RING_SIZE);
+        (!all).then_some("the server names memory at an address that it cannot have")
+    }
+}
+
 /// A lease as the client gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
@@ -82,6 +126,9 @@ pub(crate) struct Grant {
     pub generation: u32,
     /// First free 64-byte unit of the segment.
     pub start: u32,
+    /// What the first stamp there says of those before.
+    pub last: u32,
+    pub durable: u32,
     pub rkey: u32,
 }
 
@@ -107,6 +154,7 @@ pub(crate) enum Answer {
     Lease(Grant),
     Stat([u64; COUNTERS]),
     Access(Accesses),
+    Publication(PublicationGrant),
 }
 
 /// Frames several answers into one message.
@@ -124,6 +172,7 @@ impl AnswerWriter {
             Answer::Lease(_) => size_of::<LeaseBody>(),
             Answer::Stat(_) => COUNTERS * 8,
             Answer::Access(_) => size_of::<AccessBody>(),
+            Answer::Publication(_) => size_of::<PublicationBody>(),
         };
         if self.bytes.len() + size > ANSWER_SIZE_MAX {
             return false;
@@ -133,12 +182,14 @@ impl AnswerWriter {
                 self.bytes.push(*verdict as u8);
                 self.bytes.extend_from_slice(&version.to_le_bytes());
             }
-            Answer::Lease(Grant { slot, segment, generation, start, rkey }) => {
+            Answer::Lease(Grant { slot, segment, generation, start, last, durable, rkey }) => {
                 let body = LeaseBody {
                     slot: U32::new((*slot).into()),
                     segment: U32::new(*segment),
                     generation: U32::new(*generation),
                     start: U32::new(*start),
+                    last: U32::new(*last),
+                    durable: U32::new(*durable),
                     rkey: U32::new(*rkey),
                 };
                 self.bytes.push(TAG_LEASE);
@@ -151,6 +202,19 @@ impl AnswerWriter {
             Answer::Access(accesses) => {
                 self.bytes.push(TAG_ACCESS);
                 self.bytes.extend_from_slice(AccessBody::from(accesses).as_bytes());
+            }
+            Answer::Publication(grant) => {
+                self.bytes.push(TAG_PUBLICATION);
+                let body = PublicationBody {
+                    table: U32::new(grant.table),
+                    index_rkey: U32::new(grant.index_rkey),
+                    counter_address: U64::new(grant.counter_address),
+                    ring_address: U64::new(grant.ring_address),
+                    counter_rkey: U32::new(grant.counter_rkey),
+                    ring_rkey: U32::new(grant.ring_rkey),
+                    secret: grant.secret.map(U64::new),
+                };
+                self.bytes.extend_from_slice(body.as_bytes());
             }
         }
         true
@@ -172,9 +236,16 @@ pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
         TAG_LEASE => {
             let (body, rest) = LeaseBody::read_from_prefix(rest).ok()?;
             let slot = u8::try_from(body.slot.get()).ok().filter(|&slot| usize::from(slot) < LEASES_PER_CLIENT)?;
-            let LeaseBody { segment, generation, start, rkey, .. } = body;
-            let grant =
-                Grant { slot, segment: segment.get(), generation: generation.get(), start: start.get(), rkey: rkey.get() };
+            let LeaseBody { segment, generation, start, last, durable, rkey, .. } = body;
+            let grant = Grant {
+                slot,
+                segment: segment.get(),
+                generation: generation.get(),
+                start: start.get(),
+                last: last.get(),
+                durable: durable.get(),
+                rkey: rkey.get(),
+            };
             (Answer::Lease(grant), rest)
         }
         TAG_STAT => {
@@ -184,6 +255,19 @@ pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
         TAG_ACCESS => {
             let (body, rest) = AccessBody::read_from_prefix(rest).ok()?;
             (Answer::Access(Accesses::from(&body)), rest)
+        }
+        TAG_PUBLICATION => {
+            let (body, rest) = PublicationBody::read_from_prefix(rest).ok()?;
+            let grant = PublicationGrant {
+                table: body.table.get(),
+                index_rkey: body.index_rkey.get(),
+                counter_address: body.counter_address.get(),
+                counter_rkey: body.counter_rkey.get(),
+                ring_address: body.ring_address.get(),
+                ring_rkey: body.ring_rkey.get(),
+                secret: body.secret.map(U64::get),
+            };
+            (Answer::Publication(grant), rest)
         }
         verdict => {
             let (version, rest) = U64::read_from_prefix(rest).ok()?;
@@ -256,7 +340,16 @@ mod tests {
         };
         let answers = [
             Answer::Verdict { verdict: Verdict::Done, version: 1 << 40 },
-            Answer::Lease(Grant { slot: 2, segment: 3, generation: 4, start: 5, rkey: 7 }),
+            Answer::Lease(Grant { slot: 2, segment: 3, generation: 4, start: 5, last: 4, durable: 5, rkey: 7 }),
+            Answer::Publication(PublicationGrant {
+                table: 1,
+                index_rkey: 2,
+                counter_address: 64,
+                counter_rkey: 3,
+                ring_address: 128,
+                ring_rkey: 4,
+                secret: [5, 6],
+            }),
             Answer::Stat(std::array::from_fn(|i| i as u64)),
             Answer::Access(accesses),
             Answer::Verdict { verdict: Verdict::Forgotten, version: 0 },

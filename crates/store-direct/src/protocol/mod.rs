@@ -12,7 +12,7 @@ mod request;
 #[cfg(test)]
 mod tables;
 
-pub(crate) use answer::{Accesses, Answer, AnswerWriter, Grant, Verdict, next_answer};
+pub(crate) use answer::{Accesses, Answer, AnswerWriter, Grant, PublicationGrant, Verdict, next_answer};
 pub(crate) use connect::{Hello, Welcome};
 pub(crate) use request::{Release, Request};
 

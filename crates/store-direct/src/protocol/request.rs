@@ -12,7 +12,8 @@ use crate::metrics::{PAGES, REPORT_SIZE};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request<'a> {
     /// Lease an extent with room for at least `size` bytes.
-    Lease { size: u32 },
+    /// `publishes`: for records that the client stamps itself.
+    Lease { size: u32, publishes: bool },
     /// Give a lease back.
     Release(Release),
     /// Delete `key`.
@@ -28,6 +29,8 @@ pub(crate) enum Request<'a> {
     /// What became of the write with `token`, which was sent through `session` when the latest version that its client
     /// knew was `since`. That session is ended, so that the answer stays true.
     Outcome { token: u64, since: u64, session: u64 },
+    /// Give the rights to publish, anew.
+    Publish,
 }
 
 /// See [`Request::Release`].
@@ -40,7 +43,7 @@ message! {
     /// Every request starts with it; behind it comes the key of a delete, or a report.
     RequestHeader, REQUEST:
     kind: u8, "kind";
-    detail: u8, "release: lease slot; delete: condition (0 none, 1 version, 2 absent); ask for a report: its page, 0 to 6";
+    detail: u8, "lease: 1 if the client stamps what it writes there; release: lease slot; delete: condition (0 none, 1 version, 2 absent); ask for a report: its page, 0 to 6";
     reserved: [u8; 2], "zero";
     size: U32, "lease: bytes wanted; delete: bytes of the key; report: bytes of what follows; leave index: its number";
     token: U64, "delete, outcome: token";
@@ -50,8 +53,8 @@ message! {
 
 /// The kinds and their names, in the order of their numbers, from 1.
 #[cfg(test)]
-pub(crate) const KINDS: [&str; 8] =
-    ["lease", "release", "delete", "ask for a report", "report", "access", "leave index", "outcome"];
+pub(crate) const KINDS: [&str; 9] =
+    ["lease", "release", "delete", "ask for a report", "report", "access", "leave index", "outcome", "publish"];
 
 const _: () = assert!(size_of::<RequestHeader>() + REPORT_SIZE <= REQUEST_SIZE_MAX);
 
@@ -60,8 +63,9 @@ impl<'a> Request<'a> {
         let mut header = RequestHeader::new_zeroed();
         let mut tail: &[u8] = &[];
         match *self {
-            Self::Lease { size } => {
+            Self::Lease { size, publishes } => {
                 header.kind = 1;
+                header.detail = publishes.into();
                 header.size = U32::new(size);
             }
             Self::Release(release) => {
@@ -99,6 +103,7 @@ impl<'a> Request<'a> {
                 header.number = U64::new(since);
                 header.session = U64::new(session);
             }
+            Self::Publish => header.kind = 9,
         }
         into.clear();
         into.extend_from_slice(header.as_bytes());
@@ -108,7 +113,9 @@ impl<'a> Request<'a> {
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, tail) = RequestHeader::read_from_prefix(bytes).ok()?;
         match header.kind {
-            1 if tail.is_empty() => Some(Self::Lease { size: header.size.get() }),
+            1 if tail.is_empty() && header.detail <= 1 => {
+                Some(Self::Lease { size: header.size.get(), publishes: header.detail == 1 })
+            }
             2 if tail.is_empty() => Some(Self::Release(Release { slot: header.detail })),
             3 if tail.len() == header.size.get() as usize => {
                 let condition = match header.detail {
@@ -126,6 +133,7 @@ impl<'a> Request<'a> {
             8 if tail.is_empty() => {
                 Some(Self::Outcome { token: header.token.get(), since: header.number.get(), session: header.session.get() })
             }
+            9 if tail.is_empty() => Some(Self::Publish),
             _ => None,
         }
     }
@@ -139,7 +147,9 @@ mod tests {
     fn requests_survive_the_wire_each_under_the_number_of_its_name() {
         let mut bytes = Vec::new();
         for (kind, request) in [
-            (1, Request::Lease { size: 77 }),
+            (1, Request::Lease { size: 77, publishes: false }),
+            (1, Request::Lease { size: 77, publishes: true }),
+            (9, Request::Publish),
             (2, Request::Release(Release { slot: 3 })),
             (3, Request::Delete { condition: Condition::Version(9), token: 4, key: b"k" }),
             (3, Request::Delete { condition: Condition::None, token: 0, key: &[7; 1024] }),

@@ -30,6 +30,7 @@ fn answers() -> String {
         (answer::TAG_LEASE, size(answer::LEASE), "a lease, see below"),
         (answer::TAG_STAT, COUNTERS * 8, "a page of a report, see below"),
         (answer::TAG_ACCESS, size(answer::ACCESS), "access, see below"),
+        (answer::TAG_PUBLICATION, size(answer::PUBLICATION), "rights to publish, see below"),
     ] {
         writeln!(table, "| {tag:#x} | {bytes} bytes | {meaning} |").expect("a String takes everything");
     }
@@ -54,6 +55,7 @@ fn the_page_of_the_protocol_shows_what_the_types_say() {
         ("answers", answers()),
         ("lease", table(answer::LEASE)),
         ("access", table(answer::ACCESS)),
+        ("publication", table(answer::PUBLICATION)),
         ("report", report()),
     ] {
         let (_, rest) = page.split_once(&format!("<!-- {name} -->\n")).unwrap_or_else(|| panic!("no marker {name}:\n{printed}"));

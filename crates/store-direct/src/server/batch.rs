@@ -83,6 +83,8 @@ pub(super) struct Write {
     /// Where the record is, once stamped.
     pub word: Word,
     pub segment: u32,
+    /// The word before, where this write keeps clients that publish off it.
+    pub claimed: Option<Word>,
 }
 
 /// Where the record comes from.
@@ -292,7 +294,7 @@ impl Server {
                 (fits.then(|| staging_position(unit))?, 0, None, &**memory)
             }
             None => {
-                let lease = (*session.leases.get(usize::from(slot))?)?;
+                let lease = session.leases.get(usize::from(slot)).copied()?.filter(|lease| !lease.publishes)?;
                 let end = u64::from(unit).checked_add(size.div_ceil(UNIT_SIZE))?;
                 // Below the segment's end lie published records: nobody may write there any more.
                 let segment = state.space.state(lease.segment);
@@ -344,6 +346,7 @@ impl Server {
             version: 0,
             word: Word::EMPTY,
             segment: 0,
+            claimed: None,
         })
     }
 
@@ -356,7 +359,8 @@ impl Server {
         batch.record.resize(size, 0);
         memory.read(receive.offset, &mut batch.record);
         match Request::parse(&batch.record) {
-            Some(Request::Lease { size }) => What::Answer(self.grant_lease(arrival.qp, size)),
+            Some(Request::Lease { size, publishes }) => What::Answer(self.grant_lease(arrival.qp, size, publishes)),
+            Some(Request::Publish) => What::Answer(self.grant_publication(arrival.qp)),
             Some(Request::Release(release)) => What::Release(release.slot),
             Some(Request::Stat { page }) => What::Answer(Answer::Stat(self.metrics().page(page))),
             Some(Request::Report(bytes)) => match Report::parse(bytes) {
@@ -392,6 +396,7 @@ impl Server {
                     version: 0,
                     word: Word::EMPTY,
                     segment: 0,
+                    claimed: None,
                 };
                 batch.push(write)
             }

@@ -60,6 +60,9 @@ impl Server {
             let (earlier, rest) = batch.writes.split_at_mut(index);
             let write = &mut rest[0];
             let key = &batch.bytes[write.key.0..write.key.1];
+            if self.options.publishes() && write.claimed.is_none() {
+                write.claimed = self.claim(state, write.hash, key, &mut batch.record);
+            }
             let mut adds = write.kind == Kind::Put;
             if write.kind == Kind::Delete || write.condition != Condition::None || !roomy {
                 let present = self.present_version(state, earlier, &batch.bytes, write.hash, key, &mut batch.record);
@@ -74,6 +77,7 @@ impl Server {
                     _ => Verdict::Done,
                 };
                 if write.verdict != Verdict::Done {
+                    give_back(state, write);
                     continue;
                 }
             }
@@ -97,6 +101,7 @@ impl Server {
                         NoPlace::Pending => Verdict::Busy,
                         NoPlace::Refused(verdict) => verdict,
                     };
+                    give_back(state, write);
                     continue;
                 }
             }
@@ -104,6 +109,14 @@ impl Server {
         }
         batch.decided = batch.writes.len();
         true
+    }
+
+    /// Keeps clients that publish off the word of `key`, if it is there and nobody does yet. Returns the word then.
+    fn claim(&self, state: &State, hash: KeyHash, key: &[u8], scratch: &mut Vec<u8>) -> Option<Word> {
+        state.index.claim(hash, |word| {
+            let resident = resident(&*self.log, word.position(), key, scratch).filter(|resident| resident.same_key);
+            resident.map(|resident| word.natural(resident.header.size()))
+        })
     }
 
     /// Stamps the record of `write`. Returns the bytes to persist.
@@ -116,17 +129,17 @@ impl Server {
             return Err(Verdict::Invalid);
         }
         let (previous, durable, epoch) = (segment.last, segment.durable, self.pool.epoch());
-        let stamp = Stamp { sequence: state.next_sequence, previous, durable, epoch };
+        let sequence = state.sequences.take();
+        let stamp = Stamp { sequence, previous, durable, epoch };
         let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag, size);
         segment.note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
-        state.space.note_stamped(number, size, state.next_sequence, write.kind);
+        state.space.note_stamped(number, size, sequence, write.kind);
         if !mutant!(OutcomesNotNoted) {
-            state.outcomes.note(write.token, state.next_sequence);
+            state.outcomes.note(write.token, sequence);
         }
-        write.version = state.next_sequence;
+        write.version = sequence;
         write.word = Word::new(position, generation, write.hash, size);
         write.segment = number;
-        state.next_sequence += 1;
         Ok(Span::new(position, whole_size))
     }
 
@@ -198,5 +211,12 @@ impl Server {
                 Err(NoPlace::Refused(Verdict::SpaceFailed))
             }
         }
+    }
+}
+
+/// Lets clients at the word of a key again that is not written after all.
+fn give_back(state: &State, write: &mut Write) {
+    if let Some(word) = write.claimed.take() {
+        state.index.give_back(write.hash, word);
     }
 }

@@ -67,7 +67,7 @@ impl Server {
     }
 
     fn begin_growth(&self, state: &mut State, bits: u32) -> Result<(), NoGrowth> {
-        let memory = index_memory(&*self.pool.backing(), bits)?;
+        let memory = index_memory(&*self.pool.backing(), bits, self.options.publishes())?;
         let region = self.port.device().register(memory.clone(), Access::NONE)?;
         state.index.begin_growth(memory);
         let number = state.tables.last().expect("there is always a table").number.wrapping_add(1);

@@ -49,31 +49,49 @@ impl Server {
                 space.state(write.segment).note_durable();
             }
             let key = &batch.bytes[write.key.0..write.key.1];
-            let mut old = None;
-            let found = index.find(write.hash, |word| {
-                let found = resident(&*self.log, word.position(), key, &mut batch.record).filter(|resident| resident.same_key);
-                old = found.as_ref().map(|resident| (word.position(), resident.header.size()));
-                found.is_some()
-            });
-            match (write.kind, found) {
-                (Kind::Put, Some(found)) => index.replace(write.hash, found, write.word),
-                (Kind::Put, None) => index.insert(write.hash, write.word),
-                (Kind::Delete, Some(found)) => index.remove(write.hash, found),
-                // It was there when this was decided. Only a client that overwrites published records of the log, which it
-                // must not, makes it vanish; the server outlives that.
-                (Kind::Delete, None) => {}
-            }
-            if let Some((position, size)) = old {
-                *live_bytes = live_bytes.saturating_sub(size);
-                space.note_death(position, size, write.version);
+            let mut old;
+            let is_newest = loop {
+                old = None;
+                let found = index.find(write.hash, |word| {
+                    let resident = resident(&*self.log, word.position(), key, &mut batch.record);
+                    old = resident.filter(|resident| resident.same_key).map(|resident| (word.position(), resident.header));
+                    old.is_some()
+                });
+                // A client that publishes was faster: it replaced what an earlier write of this batch had published, and so comes
+                // after this one, which nobody ever sees.
+                if old.is_some_and(|(_, header)| header.sequence() > write.version) {
+                    break false;
+                }
+                let done = match (write.kind, found) {
+                    (Kind::Put, Some(found)) => index.replace(write.hash, found, write.word),
+                    (Kind::Put, None) => {
+                        index.insert(write.hash, write.word);
+                        true
+                    }
+                    (Kind::Delete, Some(found)) => index.remove(write.hash, found),
+                    // It was there when this was decided. Only a client that overwrites published records of the log, which it
+                    // must not, makes it vanish; the server outlives that.
+                    (Kind::Delete, None) => true,
+                };
+                if done {
+                    break true;
+                }
+            };
+            if let Some((position, header)) = old.filter(|_| is_newest) {
+                *live_bytes = live_bytes.saturating_sub(header.size());
+                space.note_death(position, header.size(), write.version);
             }
             match write.kind {
-                Kind::Put => {
+                Kind::Put if is_newest => {
                     let size = record_size(key.len(), write.value.1 - write.value.0);
                     *live_bytes += size;
                     space.note_live(write.segment, size);
-                    counters.puts += 1;
                 }
+                Kind::Put => space.note_useless_copy(write.segment, write.version),
+                Kind::Delete => {}
+            }
+            match write.kind {
+                Kind::Put => counters.puts += 1,
                 Kind::Delete => counters.deletes += 1,
             }
         }

@@ -9,6 +9,8 @@
 //! write), the segment is left alone for good: its records stay readable, its rest is wasted until the pool is opened
 //! again.
 
+use std::rc::Rc;
+
 use stonecast_base::{LINE_SIZE, Nanoseconds, hash, mutant};
 use stonecast_fabric::{
     Access, ConnectionRequest, DeviceError, LocalSpan, MemoryRegion, Operation, PeerIdentity, QueuePair, QueuePairOptions,
@@ -19,6 +21,7 @@ use zerocopy::IntoBytes as _;
 use zerocopy::byteorder::little_endian::{U32, U64};
 
 use super::receives::{OWN_RECEIVES, post_all};
+use super::publication::{Publication, Returned, Stamped};
 use super::{ClientPolicy, Server, State};
 use crate::limits::{
     ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASE_RECLAIM_NS, LEASES_PER_CLIENT, SERVER_RECEIVES, STAGING_SIZE,
@@ -38,9 +41,11 @@ pub(super) struct Session {
     log_window: Option<Rkey>,
     staging_window: Option<Rkey>,
     pub leases: [Option<Lease>; LEASES_PER_CLIENT],
+    /// Its rights to publish.
+    pub publication: Option<Publication>,
     /// Slots of leases that were taken back and that the client has not returned yet: it may still do, so nothing else gets
     /// this slot until then.
-    reclaimed: [bool; LEASES_PER_CLIENT],
+    pub reclaimed: [bool; LEASES_PER_CLIENT],
     /// Where a copying client writes its records.
     pub staging: Option<MemoryRegion>,
     /// Receive buffers of its own; none where it shares those of all.
@@ -57,6 +62,8 @@ pub(super) struct Session {
 #[derive(Clone, Copy)]
 pub(super) struct Lease {
     pub segment: u32,
+    /// Whether the client stamps what it writes there.
+    pub publishes: bool,
     rkey: Rkey,
     /// The segment's end when it was last seen that the client goes on, and when that was.
     seen: (u32, Nanoseconds),
@@ -69,6 +76,8 @@ pub(super) struct Retired {
     /// Windows that were read through.
     pub windows: Vec<Rkey>,
     pub leases: Vec<Lease>,
+    /// Rights to publish. They end before the leases, and all of these with them.
+    pub publication: Option<Publication>,
     /// Memory that goes with the client.
     pub regions: Vec<MemoryRegion>,
 }
@@ -150,8 +159,9 @@ impl Server {
         welcome.segment_count = U32::new(self.format.segment_count);
         welcome.staging_size = U32::new(staging.map_or(0, |region| region.size as u32));
         welcome.tag_key = U64::new(self.format.tag_key);
-        welcome.sequence = U64::new(self.state.borrow().next_sequence - 1);
+        welcome.sequence = U64::new(self.state.borrow().sequences.next() - 1);
         welcome.session = U64::new(id);
+        welcome.publication = U32::new((self.options.publishes() && !copying).into());
         device.accept(request, qp, welcome.as_bytes())?;
         Ok(Session {
             id,
@@ -160,6 +170,7 @@ impl Server {
             log_window: None,
             staging_window: None,
             leases: [None; LEASES_PER_CLIENT],
+            publication: None,
             reclaimed: [false; LEASES_PER_CLIENT],
             staging,
             receives,
@@ -253,6 +264,7 @@ impl Server {
             qp: Some(qp),
             windows: session.index_windows.iter().map(|&(_, rkey)| rkey).chain(session.log_window).collect(),
             leases: session.leases.into_iter().flatten().collect(),
+            publication: session.publication,
             regions: session.staging.into_iter().chain(session.receives).chain([session.answers]).collect(),
         });
     }
@@ -265,9 +277,10 @@ impl Server {
 
     /// Revokes and frees beside the server's task: a revocation waits for a client that may be stopped in the middle of a
     /// write, and nobody else shall wait with it.
-    fn retire(&self, retired: Retired) {
-        let Retired { qp, windows, leases, regions } = retired;
+    pub(super) fn retire(&self, retired: Retired) {
+        let Retired { qp, windows, leases, publication, mut regions } = retired;
         let (port, revoked, retiring) = (self.port.clone(), self.revoked.clone(), self.retiring.clone());
+        let ended_rings = self.ended_rings.clone();
         retiring.set(retiring.get() + 1);
         self.runtime.spawn(Box::pin(async move {
             let device = port.device();
@@ -278,13 +291,32 @@ impl Server {
             for rkey in windows {
                 let _ = port.invalidate(rkey).await;
             }
+            // Somebody stopped in the middle of publishing may finish it at any time: what was lent to him stays as it is.
+            let (mut may_publish, ends) = (false, publication.is_some());
+            let mut ring = None;
+            if let Some((windows, its_ring, region)) = publication.map(Publication::into_parts) {
+                for rkey in windows {
+                    may_publish |= port.invalidate(rkey).await.is_err();
+                }
+                ring = Some(its_ring);
+                regions.push(region);
+            }
+            let stamped = |lease: &Lease| match lease.publishes {
+                false => Stamped::ByServer,
+                true if ends => Stamped::ByDeadClient,
+                true => Stamped::ByClient,
+            };
+            let returned = |lease: &Lease| Returned { segment: lease.segment, stamped: stamped(lease) };
             if mutant!(LeaseNotRevoked) {
-                revoked.borrow_mut().extend(leases.iter().map(|lease| lease.segment));
+                revoked.borrow_mut().extend(leases.iter().map(returned));
             }
             for lease in leases.into_iter().filter(|_| !mutant!(LeaseNotRevoked)) {
-                if port.invalidate(lease.rkey).await.is_ok() {
-                    revoked.borrow_mut().push(lease.segment);
+                if port.invalidate(lease.rkey).await.is_ok() && !(lease.publishes && may_publish) {
+                    revoked.borrow_mut().push(returned(&lease));
                 }
+            }
+            if !may_publish {
+                ended_rings.borrow_mut().extend(ring);
             }
             if let Some(qp) = qp {
                 // Arrivals still under way hold shared receive buffers; taken over, they are posted again.
@@ -309,12 +341,13 @@ impl Server {
     /// Takes leases back that were not used for long, and that space is short for. Their clients lease anew when they write
     /// again. Whether there were any.
     pub(super) fn reclaim_unused(&self, state: &mut State) -> bool {
+        let idle = self.reclaim_publications(state, LEASE_RECLAIM_NS);
         let State { sessions, space, cleaner, .. } = state;
         let now = self.runtime.now();
         let mut unused = Vec::new();
         let slots = sessions.values_mut().flat_map(|session| session.leases.iter_mut().zip(&mut session.reclaimed));
         for (lease, reclaimed) in slots {
-            let Some(Lease { segment, seen, .. }) = lease else { continue };
+            let Some(Lease { segment, seen, .. }) = lease.as_mut().filter(|lease| !lease.publishes) else { continue };
             let end = space.state(*segment).end;
             if end != seen.0 {
                 *seen = (end, now);
@@ -323,7 +356,8 @@ impl Server {
                 *reclaimed = true;
             }
         }
-        let any = !unused.is_empty();
+        let any = !unused.is_empty() || !idle.is_empty();
+        self.idle_publications.borrow_mut().extend(idle);
         if any {
             cleaner.note_reclaimed(unused.len());
             self.retire(Retired { leases: unused, ..Retired::default() });
@@ -333,21 +367,30 @@ impl Server {
 
     /// Gives segments back whose leases are revoked by now.
     pub(super) fn take_revoked(&self) {
+        let idle = std::mem::take(&mut *self.idle_publications.borrow_mut());
+        idle.into_iter().for_each(|qp| self.end_publication(qp));
         let revoked = std::mem::take(&mut *self.revoked.borrow_mut());
+        let ended_rings = std::mem::take(&mut *self.ended_rings.borrow_mut());
         let state = &mut *self.state.borrow_mut();
         if !revoked.is_empty() {
             state.cleaner.note_given_back();
         }
-        for segment in revoked {
-            state.unpersisted.extend(state.space.give_back(segment, &*self.log));
+        for returned in revoked {
+            self.take_over(state, &returned);
+            state.unpersisted.extend(state.space.give_back(returned.segment, &*self.log));
+        }
+        if !ended_rings.is_empty() {
+            self.drain_reports(state);
+            state.rings.retain(|ring| !ended_rings.iter().any(|ended| Rc::ptr_eq(ring, ended)));
         }
     }
 
     /// Gives a client an extent with room for `size` bytes.
-    pub(super) fn grant_lease(&self, qp: QueuePair, size: u32) -> Answer {
+    pub(super) fn grant_lease(&self, qp: QueuePair, size: u32, publishes: bool) -> Answer {
         let refuse = |verdict| Answer::Verdict { verdict, version: 0 };
         let state = &mut *self.state.borrow_mut();
-        let Some(session) = state.sessions.get(&qp).filter(|session| session.staging.is_none()) else {
+        let may_lease = |session: &&Session| session.staging.is_none() && (!publishes || session.publication.is_some());
+        let Some(session) = state.sessions.get(&qp).filter(may_lease) else {
             return refuse(Verdict::Invalid);
         };
         let slots = session.leases.iter().zip(session.reclaimed);
@@ -384,14 +427,19 @@ impl Server {
             return refuse(Verdict::Busy);
         };
         state.cleaner.note_given();
+        if publishes {
+            state.space.lend(number);
+        }
         let session = state.sessions.get_mut(&qp).expect("it is there since the start of this");
         let segment = state.space.state(number);
-        session.leases[slot] = Some(Lease { segment: number, rkey, seen: (segment.end, self.runtime.now()) });
+        session.leases[slot] = Some(Lease { segment: number, publishes, rkey, seen: (segment.end, self.runtime.now()) });
         Answer::Lease(Grant {
             slot: slot as u8,
             segment: number,
             generation: segment.generation,
             start: segment.end,
+            last: segment.last,
+            durable: segment.durable,
             rkey: rkey.0,
         })
     }

@@ -17,6 +17,7 @@ mod metrics;
 mod order;
 mod port;
 mod protection_domains;
+mod publication;
 mod reserve;
 mod rights;
 mod room;

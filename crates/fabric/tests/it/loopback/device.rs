@@ -32,6 +32,7 @@ impl Loopback {
             atomic_write: capable,
             read_now: reads_at_once,
             read_soon: !reads_at_once,
+            atomic_with_processor: true,
         };
         Self { net, node, capabilities }
     }

@@ -51,7 +51,7 @@ impl Server {
 
     /// Everything of the victim was seen.
     fn end_victim(&self, state: &mut State, victim: &mut Victim, step: &mut Step) {
-        let State { cleaner, space, next_sequence, .. } = state;
+        let State { cleaner, space, sequences, .. } = state;
         let whole = (victim.count, victim.xor) == (victim.state.count, victim.state.xor);
         if !whole || !victim.state.may_be_used_again() {
             // A record, perhaps a tombstone, is damaged, and stays to be told of; or this was the last generation.
@@ -59,7 +59,7 @@ impl Server {
             cleaner.counters.abandoned += 1;
             return;
         }
-        let own = Heritage { tokens_lost: victim.tokens_lost, sequence_floor: *next_sequence - 1 };
+        let own = Heritage { tokens_lost: victim.tokens_lost, sequence_floor: sequences.next() - 1 };
         cleaner.heritage = cleaner.heritage.and(own);
         let (next, seal) = victim.state.begin_reuse(&*self.log, &self.format, cleaner.heritage);
         step.spans.push(seal);
@@ -113,7 +113,8 @@ impl Server {
             Some(number) => number,
             None => self.take_for_moves(state, step, units)?,
         };
-        let State { space, cleaner, next_sequence, .. } = state;
+        let next_sequence = state.sequences.next();
+        let State { space, cleaner, .. } = state;
         let (unit, generation) = {
             let segment = space.state(to);
             (segment.end, segment.generation)
@@ -121,14 +122,14 @@ impl Server {
         let position = self.format.position(to, unit);
         let record = Record { header: found.header, key: found.key, value: found.value };
         let epoch = self.pool.epoch();
-        let tag = relocate(&self.format, record, (position, generation, epoch), *next_sequence, &mut cleaner.record);
+        let tag = relocate(&self.format, record, (position, generation, epoch), next_sequence, &mut cleaner.record);
         self.log.write(position + STAMP_SIZE as u64, &cleaner.record[STAMP_SIZE..]);
         let segment = space.state(to);
         let sequence = found.header.sequence();
         let stamp = Stamp { sequence, previous: segment.last, durable: segment.durable, epoch };
         let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag, size);
         segment.note_stamped(unit, units, commit_tag);
-        space.note_moved(to, size, &found.header, *next_sequence);
+        space.note_moved(to, size, &found.header, next_sequence);
         note_span(step, position, size);
         if step.segments.last() != Some(&to) {
             step.segments.push(to);
@@ -189,7 +190,7 @@ fn fate(state: &mut State, log: &dyn Region, hash: KeyHash, found: &Found<'_>, h
                 let same_key = |word: Word| resident(log, word.position(), found.key, &mut scratch).is_some_and(|r| r.same_key);
                 return state.index.find(hash, same_key).map_or(Fate::Dead, |(_, word)| Fate::Needed(Some(word)));
             }
-            match state.index.find(hash, |other| other == word) {
+            match state.index.find(hash, |other| other.names(word)) {
                 Some(_) => Fate::Needed(Some(word)),
                 None => Fate::Dead,
             }

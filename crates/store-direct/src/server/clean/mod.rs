@@ -224,7 +224,9 @@ impl Server {
     /// What to look at in a step now; `None`: there is nothing to do.
     fn due(&self) -> Option<Due> {
         let state = &mut *self.state.borrow_mut();
-        let State { cleaner, space, next_sequence, own_put, own_delete, unpersisted, .. } = state;
+        self.drain_reports(state);
+        let next_sequence = state.sequences.next();
+        let State { cleaner, space, own_put, own_delete, unpersisted, .. } = state;
         let appended = space.take_appended();
         cleaner.counters.written_bytes += appended;
         if appended == 0 && cleaner.credit == 0 {
@@ -236,13 +238,13 @@ impl Server {
             let mut chosen = match need {
                 Need::None => None,
                 _ if space.died() < cleaner.exhausted_until => None,
-                _ => space.choose_victim(need, *next_sequence),
+                _ => space.choose_victim(need, next_sequence),
             };
             if chosen.is_none() && need == Need::Now {
                 // What is dead lies in the segments that the server itself appends to: it takes others.
                 let own = [cleaner.own.take(), own_put.take(), own_delete.take()];
                 unpersisted.extend(own.into_iter().flatten().filter_map(|number| space.give_back(number, &*self.log)));
-                chosen = space.choose_victim(need, *next_sequence);
+                chosen = space.choose_victim(need, next_sequence);
             }
             let Some(number) = chosen else {
                 cleaner.credit = 0;
@@ -296,8 +298,17 @@ impl Server {
         counters.persists += 1;
         step.segments.iter().for_each(|&number| space.state(number).note_durable());
         for moved in &step.moves {
-            let Some(found) = index.find(moved.hash, |word| word == moved.old) else { continue };
-            index.replace(moved.hash, found, moved.new);
+            let is_moved = loop {
+                let Some(found) = index.find(moved.hash, |word| word.names(moved.old)) else { break false };
+                if index.replace(moved.hash, found, moved.new) {
+                    break true;
+                }
+            };
+            if !is_moved {
+                // A client has published a newer one meanwhile.
+                space.note_useless_copy(moved.to, moved.sequence);
+                continue;
+            }
             space.note_moved_away(moved.old.position(), moved.size, moved.sequence);
             space.note_live(moved.to, moved.size);
         }
@@ -308,12 +319,16 @@ impl Server {
     async fn free_victim(&self) -> Result<(), StoreError> {
         let header = {
             let state = &mut *self.state.borrow_mut();
+            self.drain_reports(state);
             let State { cleaner, space, .. } = state;
             let Some(Victim { state: old, next: Some(next), .. }) = &cleaner.victim else { return Ok(()) };
             if !space.may_reuse(next, self.runtime.now()) {
                 return Ok(());
             }
-            if space.occupancy(old.number).live != 0 && !mutant!(LiveRecordLeftBehind) && !mutant!(RepublishedUnchecked) {
+            // Where clients publish, what they are about to do is counted, so it may be below zero.
+            let live = space.occupancy(old.number).live;
+            let is_counted = live == 0 || (live < 0 && self.options.publishes());
+            if !is_counted && !mutant!(LiveRecordLeftBehind) && !mutant!(RepublishedUnchecked) {
                 // The index names something that was not found: its word, or where it points, is not what it was.
                 space.abandon(old.number);
                 cleaner.counters.abandoned += 1;

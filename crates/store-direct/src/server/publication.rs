@@ -1,0 +1,236 @@
+//! Clients that publish overwrites themselves: their rights, what they report, and what they leave behind. Why this is sound:
+//! `docs/design/0022`.
+//!
+//! ```text
+//!   grant     windows on index (atomics), counter (atomics), ring (write)          until the client asks anew, or is gone
+//!   lend      an extent in which it stamps its own records
+//!   drain     its reports                    before a tombstone's horizon, before a segment is freed, between batches
+//!   take over the extent, when nobody can write there any more                    void what is not named, where it died
+//! ```
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{Access, DeviceError, MemoryRegion, QueuePair, Rkey};
+use stonecast_log::UNIT_SIZE;
+use stonecast_media::{Durability, Region};
+
+use super::session::Retired;
+use super::{Server, State};
+use crate::protocol::{Answer, PublicationGrant, Verdict};
+use crate::publication::{PublicationReport, RING_SIZE, report_offset};
+use crate::word::{KeyHash, Word};
+
+/// The sequence that is given out next: a word that clients which publish take from, too.
+pub(super) struct Sequences(pub Rc<dyn Region>);
+
+impl Sequences {
+    /// Bytes of its memory: a page, since that is what is opened to a client.
+    pub const SIZE: u64 = 4096;
+
+    /// What is given out next, or was by now.
+    pub fn next(&self) -> u64 {
+        self.0.load(0)
+    }
+
+    /// Takes one.
+    pub fn take(&self) -> u64 {
+        self.0.fetch_add(0, 1)
+    }
+}
+
+/// What a client reports.
+pub(super) struct Ring {
+    memory: Rc<dyn Region>,
+    taken: Cell<u64>,
+}
+
+/// Rights of a client to publish.
+pub(super) struct Publication {
+    ring: Rc<Ring>,
+    ring_region: MemoryRegion,
+    windows: Vec<Rkey>,
+    /// Reports taken when it was last seen that the client goes on, and when that was.
+    seen: (u64, Nanoseconds),
+}
+
+/// A segment that comes back from a client.
+pub(super) struct Returned {
+    pub segment: u32,
+    pub stamped: Stamped,
+}
+
+/// Who has stamped what is in a segment that comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stamped {
+    ByServer,
+    /// By its client, who has nothing under way in it.
+    ByClient,
+    /// By its client, whose rights were taken away in the middle of whatever it was doing.
+    ByDeadClient,
+}
+
+impl Ring {
+    /// The next report, once.
+    fn take(&self) -> Option<PublicationReport> {
+        let number = self.taken.get() + 1;
+        let offset = report_offset(number);
+        let words = std::array::from_fn(|word| self.memory.load(offset + word as u64 * 8));
+        let report = PublicationReport::parse(words, number)?;
+        self.taken.set(number);
+        Some(report)
+    }
+}
+
+impl Server {
+    /// Why clients cannot publish here, if they cannot.
+    pub(super) fn publication_refusal(durability: Durability, atomic_with_processor: bool) -> Option<&'static str> {
+        match durability {
+            Durability::Power => Some(
+                "the pool promises to survive power loss, and the plan for that needs the server; create a pool with durability process",
+            ),
+            Durability::Process if !atomic_with_processor => {
+                Some("atomics of this fabric's devices are not atomic with those of the processor; listen on shared memory")
+            }
+            Durability::Process => None,
+        }
+    }
+
+    /// Gives the client of `qp` the rights to publish, anew where it had some.
+    pub(super) fn grant_publication(&self, qp: QueuePair) -> Answer {
+        let refuse = |verdict| Answer::Verdict { verdict, version: 0 };
+        self.end_publication(qp);
+        let state = &mut *self.state.borrow_mut();
+        let State { sessions, tables, rings, counter, .. } = state;
+        let (Some(counter), Some(session)) = (*counter, sessions.get_mut(&qp).filter(|session| session.staging.is_none())) else {
+            return refuse(Verdict::Invalid);
+        };
+        let table = tables.last().expect("there is always a table");
+        let device = self.port.device();
+        let mut windows = Vec::new();
+        let mut made = None;
+        let mut make = || {
+            let mut window = |region: MemoryRegion, access| {
+                let rkey = device.bind_window(qp, region, 0, region.size, access)?;
+                windows.push(rkey);
+                Ok::<_, DeviceError>(rkey.0)
+            };
+            let ring = *made.insert(device.allocate(RING_SIZE.next_multiple_of(4096), Access::NONE)?);
+            Ok::<_, DeviceError>(PublicationGrant {
+                table: table.number,
+                index_rkey: window(table.region, Access::REMOTE_ATOMIC)?,
+                counter_address: counter.address,
+                counter_rkey: window(counter, Access::REMOTE_ATOMIC)?,
+                ring_address: ring.address,
+                ring_rkey: window(ring, Access::REMOTE_WRITE.and(Access::REMOTE_READ))?,
+                secret: self.pool.secret(),
+            })
+        };
+        match make() {
+            Ok(grant) => {
+                let ring_region = made.expect("it was made");
+                let ring = Rc::new(Ring { memory: device.memory(ring_region), taken: Cell::new(0) });
+                rings.push(ring.clone());
+                session.publication = Some(Publication { ring, ring_region, windows, seen: (0, self.runtime.now()) });
+                Answer::Publication(grant)
+            }
+            Err(_) => {
+                self.retire(Retired { windows, regions: made.into_iter().collect(), ..Retired::default() });
+                refuse(Verdict::Busy)
+            }
+        }
+    }
+
+    /// Takes all rights to publish away from the client of `qp`, with what it was lent.
+    pub(super) fn end_publication(&self, qp: QueuePair) {
+        let retired = {
+            let state = &mut *self.state.borrow_mut();
+            let Some(session) = state.sessions.get_mut(&qp) else { return };
+            let Some(publication) = session.publication.take() else { return };
+            let leases = session.leases.iter_mut().zip(&mut session.reclaimed);
+            let lent = leases.filter_map(|(lease, reclaimed)| {
+                let lent = lease.take_if(|lease| lease.publishes)?;
+                // The client may still return it.
+                *reclaimed = true;
+                Some(lent)
+            });
+            Retired { leases: lent.collect(), publication: Some(publication), ..Retired::default() }
+        };
+        self.retire(retired);
+    }
+
+    /// Takes what clients have reported.
+    pub(super) fn drain_reports(&self, state: &mut State) {
+        let State { rings, space, counters, live_bytes, .. } = state;
+        for ring in rings.iter() {
+            let before = ring.taken.get();
+            while let Some(PublicationReport { before, after, sequence, units, is_taken_back }) = ring.take() {
+                let (old, new) = ((before, units.0 * UNIT_SIZE), (after, units.1 * UNIT_SIZE));
+                let (less, more) = if is_taken_back { (new.1, old.1) } else { (old.1, new.1) };
+                *live_bytes = live_bytes.saturating_add(more).saturating_sub(less);
+                if is_taken_back {
+                    space.note_not_published(old, new);
+                    counters.puts = counters.puts.saturating_sub(1);
+                } else {
+                    space.note_published(old, new, sequence);
+                    counters.puts += 1;
+                }
+            }
+            if ring.taken.get() != before {
+                ring.memory.store(0, ring.taken.get());
+            }
+        }
+    }
+
+    /// Takes over a segment that a client has stamped. Before it is given to anybody else.
+    pub(super) fn take_over(&self, state: &mut State, returned: &Returned) {
+        if returned.stamped == Stamped::ByServer {
+            return;
+        }
+        // What its client said before it was gone is known before it is judged.
+        self.drain_reports(state);
+        let State { space, index, unpersisted, .. } = state;
+        let mut live = 0;
+        let died = returned.stamped == Stamped::ByDeadClient;
+        let changed = space.take_over(returned.segment, &*self.log, &mut |found| {
+            if !died {
+                return false;
+            }
+            let header = &found.header;
+            let hash = KeyHash::of(self.format.tag_key, found.key);
+            let word = Word::new(found.position, header.generation(), hash, header.size());
+            let is_named = index.find(hash, |other| other.names(word)).is_some();
+            live += if is_named { header.size() } else { 0 };
+            !is_named
+        });
+        unpersisted.extend(changed);
+        if died {
+            space.set_live(returned.segment, live);
+        }
+    }
+
+    /// Takes the rights to publish away from clients that did not use them for so long that they ask anew before they do.
+    pub(super) fn reclaim_publications(&self, state: &mut State, unused_ns: Nanoseconds) -> Vec<QueuePair> {
+        let now = self.runtime.now();
+        let mut unused = Vec::new();
+        for (&qp, session) in &mut state.sessions {
+            let holds = session.leases.iter().flatten().any(|lease| lease.publishes);
+            let Some(publication) = session.publication.as_mut().filter(|_| holds) else { continue };
+            let taken = publication.ring.taken.get();
+            if taken != publication.seen.0 {
+                publication.seen = (taken, now);
+            } else if now.saturating_sub(publication.seen.1) >= unused_ns {
+                unused.push(qp);
+            }
+        }
+        unused
+    }
+}
+
+impl Publication {
+    /// What has to be revoked before the ring is drained for the last time, the ring, and its memory.
+    pub fn into_parts(self) -> (Vec<Rkey>, Rc<Ring>, MemoryRegion) {
+        (self.windows, self.ring, self.ring_region)
+    }
+}
