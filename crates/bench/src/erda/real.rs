@@ -197,6 +197,7 @@ fn start(options: &RealOptions, store: &PublishedStore) -> Result<ServerProcess,
         parent: options.parent.clone(),
         durability: "process",
         capacity: capacity.next_multiple_of(CAPACITY_STEP),
+        publishing: false,
         resp: false,
         published: (store.design != Design::StoreDirect).then_some(*store),
     })?)

@@ -36,6 +36,8 @@ use crate::word::{KeyHash, Word};
 
 /// Bytes of the memory that changes are posted from: the longest record that is published, a report and a word.
 const SCRATCH_SIZE: u64 = 64 * LINE_SIZE as u64 + 128;
+/// Buckets that are looked through; nearly all keys are in their first or second.
+const BUCKETS_MAX: u32 = 8;
 /// Bytes from the start of a record that hold its key.
 const START_SIZE_MAX: usize = RECORD_START_SIZE + KEY_SIZE_MAX;
 
@@ -70,8 +72,10 @@ struct Extent {
     last: u32,
 }
 
-/// The key's word, as it was found in its home bucket.
+/// The key's word, as it was found.
 struct Target {
+    /// Number of the index.
+    table: u32,
     bucket: u64,
     slot: u64,
     word: Word,
@@ -100,13 +104,17 @@ impl Inner {
         {
             return Ok(None);
         }
-        // What was sent to the server before comes before.
-        self.puts_done().await;
-        if !self.prepare_publishing(size).await? {
+        let hash = KeyHash::of(self.format.tag_key, draft.key);
+        let mut found = self.find_target(hash, draft.key).await?;
+        if found.is_some() && self.pending.borrow().has_puts() {
+            // What was sent to the server before comes before.
+            self.puts_done().await;
+            found = self.find_target(hash, draft.key).await?;
+        }
+        let Some(target) = found else { return Ok(None) };
+        if !self.prepare_publishing(size).await? || !self.is_of_present_index(&target) {
             return Ok(None);
         }
-        let hash = KeyHash::of(self.format.tag_key, draft.key);
-        let Some(target) = self.find_target(hash, draft.key).await? else { return Ok(None) };
         let mut sequence = 0;
         let counter = self.rights(|rights| rights.counter());
         if !self.change(&mut [ChangeNow::FetchAndAdd { remote: counter, add: 1, found: &mut sequence }]).await? {
@@ -228,7 +236,12 @@ impl Inner {
         let format = LogFormat { secret: Some(Secret::new(grant.secret)), ..self.format };
         let rights = Rights { grant, format, scratch, extent: None, reported: 0, taken: 0, used_at: now, record: Vec::new() };
         *self.publishing.borrow_mut() = Publishing::Granted(Box::new(rights));
-        Ok(grant.table == self.access.get().table)
+        let table = self.access.get().table;
+        if grant.table != table {
+            // The rights are for an index that this client has not met yet.
+            self.adopt_index(table).await?;
+        }
+        Ok(true)
     }
 
     /// Leases an extent for records that this client stamps. False: there is none now.
@@ -246,35 +259,61 @@ impl Inner {
         }
     }
 
-    /// The word of `key`, if it is in its home bucket, nobody claims it, and it is of a record that clients overwrite.
-    async fn find_target(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Target>, StoreError> {
-        let access = self.access.get();
-        let bucket = hash.bucket(access.index_bits);
+    /// The word of `key`, if nobody claims it and it is of a record that clients overwrite.
+    async fn find_target(self: &Rc<Self>, hash: KeyHash, key: &[u8]) -> Result<Option<Target>, StoreError> {
         let mut line = [0; LINE_SIZE];
-        self.read(&mut [ReadInto { remote: self.index_address(bucket), into: &mut line }]).await?;
-        if control(&line) & MOVED != 0 {
-            return Ok(None);
-        }
-        let mut start = [0; START_SIZE_MAX];
-        for (slot, word) in (0..).zip(words_of(&line)).filter(|(_, word)| word.matches(hash) && !word.is_long()) {
-            let size = self.first_read_size(word).min(RECORD_START_SIZE + key.len());
-            if size < RECORD_START_SIZE {
-                return Ok(None);
-            }
-            let start = &mut start[..size];
-            self.read(&mut [ReadInto { remote: self.log_address(word.position()), into: start }]).await?;
-            let Some(header) = start.first_chunk().and_then(|line| RecordHeader::parse(line).ok()) else { return Ok(None) };
-            let is_key = header.key_size() == key.len() && start[header.key_start()..].starts_with(key);
-            if !is_key {
+        let mut access = self.access.get();
+        let mut bucket = hash.bucket(access.index_bits);
+        let mut passed = 0;
+        while passed < BUCKETS_MAX {
+            self.read(&mut [ReadInto { remote: self.index_address(bucket), into: &mut line }]).await?;
+            if control(&line) & MOVED != 0 || self.access.get().table != access.table {
+                if self.access.get().table == access.table {
+                    self.adopt_index(access.table).await?;
+                }
+                access = self.access.get();
+                (bucket, passed) = (hash.bucket(access.index_bits), 0);
                 continue;
             }
-            // Where generations have come round a word may come back: the server decides.
-            let is_plain = word == word.natural(header.size()) && header.generation() < GENERATIONS;
-            let is_there = self.access.get().table == access.table && self.rights(|rights| rights.grant.table == access.table);
-            let units = header.size() / UNIT_SIZE;
-            return Ok((is_plain && is_there).then_some(Target { bucket, slot, word, units }));
+            for (slot, word) in (0..).zip(words_of(&line)).filter(|(_, word)| word.matches(hash) && !word.is_long()) {
+                if let Some(size) = self.size_if_plain(word, key).await? {
+                    let Some(size) = size else { return Ok(None) };
+                    let is_there = self.access.get().table == access.table;
+                    let target = Target { table: access.table, bucket, slot, word, units: size / UNIT_SIZE };
+                    return Ok(is_there.then_some(target));
+                }
+            }
+            if control(&line) == 0 {
+                return Ok(None);
+            }
+            bucket = (bucket + 1) & ((1 << access.index_bits) - 1);
+            passed += 1;
         }
         Ok(None)
+    }
+
+    /// Bytes that the record behind `word` takes, if it is that of `key` and may be replaced: `Some(None)` where it is the key's
+    /// and may not, `None` where it is another key's.
+    async fn size_if_plain(&self, word: Word, key: &[u8]) -> Result<Option<Option<u64>>, StoreError> {
+        let size = self.first_read_size(word).min(RECORD_START_SIZE + key.len());
+        if size < RECORD_START_SIZE {
+            return Ok(Some(None));
+        }
+        let mut start = [0; START_SIZE_MAX];
+        let start = &mut start[..size];
+        self.read(&mut [ReadInto { remote: self.log_address(word.position()), into: start }]).await?;
+        let Some(header) = start.first_chunk().and_then(|line| RecordHeader::parse(line).ok()) else { return Ok(Some(None)) };
+        if header.key_size() != key.len() || !start[header.key_start()..].starts_with(key) {
+            return Ok(None);
+        }
+        // Where generations have come round a word may come back: the server decides.
+        let is_plain = word == word.natural(header.size()) && header.generation() < GENERATIONS;
+        Ok(Some(is_plain.then_some(header.size())))
+    }
+
+    /// Whether a word was found in the index that is current and that this client has rights for.
+    fn is_of_present_index(&self, target: &Target) -> bool {
+        self.access.get().table == target.table && self.rights(|rights| rights.grant.table == target.table)
     }
 
     /// Gives the record its place and its stamp. From here on it is concluded.

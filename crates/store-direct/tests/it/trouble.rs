@@ -86,6 +86,12 @@ impl Backing for TroubledBacking {
         }
         self.inner.volatile(name, size)
     }
+    fn volatile_for_all(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
+        if self.trouble.get() == Trouble::NoMemory {
+            return Err(MediaError::NoSpace { path: name.into(), size });
+        }
+        self.inner.volatile_for_all(name, size)
+    }
     fn earlier_writers_are_gone(&self) -> bool {
         self.inner.earlier_writers_are_gone()
     }
