@@ -87,6 +87,8 @@ pub struct Pool {
     was_clean: bool,
     same_power_cycle: bool,
     was_copied: bool,
+    /// Clients published in the run before, which was not closed.
+    may_be_published: bool,
 }
 
 impl Pool {
@@ -105,7 +107,8 @@ impl Pool {
         let log = open_log(&*backing, &header)?;
         // The log is a new file: nobody knows its place before it is there.
         let header = header.at(backing.home());
-        let pool = Self { backing, log, header, was_clean: true, same_power_cycle: true, was_copied: false };
+        let pool =
+            Self { backing, log, header, was_clean: true, same_power_cycle: true, was_copied: false, may_be_published: false };
         pool.store_header(COPIES)?;
         Ok(pool)
     }
@@ -119,12 +122,14 @@ impl Pool {
             found = find_header(&*backing);
         }
         let Found { header, stale_first, damage } = found?;
-        if header.incompatible() != 0 {
-            return Err(MediaError::UnsupportedFeatures { path, unknown: header.incompatible() });
+        if header.unknown_incompatible() != 0 {
+            return Err(MediaError::UnsupportedFeatures { path, unknown: header.unknown_incompatible() });
         }
         if mode != OpenMode::Inspect && header.read_only_compatible() != 0 {
             return Err(MediaError::ReadOnlyFeatures { path, unknown: header.read_only_compatible() });
         }
+        // Who closed it had seen to it that nobody publishes any more.
+        let may_be_published = header.is_published() && !header.clean();
         let (found, expected) = (backing.home(), header.home());
         // Of a pool that was closed every copy is whole.
         let was_copied = !header.clean() && found != 0 && expected != 0 && found != expected;
@@ -142,7 +147,7 @@ impl Pool {
             }
         };
         let log = open_log(&*backing, &header)?;
-        let pool = Self { backing, log, header, was_clean, same_power_cycle, was_copied };
+        let pool = Self { backing, log, header, was_clean, same_power_cycle, was_copied, may_be_published };
         let written = mode != OpenMode::Inspect;
         if written {
             pool.store_header(stale_first)?;
@@ -155,6 +160,22 @@ impl Pool {
     pub fn close(mut self) -> Result<(), MediaError> {
         self.header = self.header.closed();
         self.store_header(COPIES)
+    }
+
+    /// Takes note, durably, that clients publish in this pool, before the first of them does: its log may hold what earlier
+    /// versions of the format take for damage, and its next server has to know whom to wait for.
+    pub fn let_clients_publish(&mut self) -> Result<(), MediaError> {
+        if self.header.is_published() {
+            return Ok(());
+        }
+        self.header = self.header.published();
+        self.store_header(COPIES)
+    }
+
+    /// Whether clients of a server before this one may still publish, as long as some of them have the log mapped
+    /// ([`Backing::earlier_writers_are_gone`]): what they publish after the log was scanned would be lost.
+    pub fn may_be_published(&self) -> bool {
+        self.may_be_published && !self.backing.earlier_writers_are_gone()
     }
 
     /// Where the pool lives.

@@ -48,6 +48,11 @@ pub enum StoreError {
     /// The token is of a write so long ago that the server has forgotten what became of it.
     #[error("the write was first sent too long ago: the server has forgotten its outcome. Find out by reading")]
     Forgotten,
+    /// Clients of a server that ended without closing the pool may still publish in it.
+    #[error(
+        "processes that were clients of the last server still have the log mapped, and may publish in it: nothing was changed. End them, then start again"
+    )]
+    Publishers,
     /// Clients cannot publish their overwrites themselves here.
     #[error("clients cannot publish overwrites themselves: {reason}")]
     Publication {

@@ -154,7 +154,7 @@ impl Server {
     /// Recovers the pool and makes it ready to serve. Nothing is visible to clients before it returns; a crash inside
     /// leaves a pool that opens the same way again.
     pub async fn open(
-        pool: Pool,
+        mut pool: Pool,
         port: Rc<Port>,
         runtime: Rc<dyn Runtime>,
         options: ServerOptions,
@@ -165,7 +165,11 @@ impl Server {
         {
             return Err(StoreError::Publication { reason });
         }
+        Self::wait_for_publishers(&pool, &runtime).await?;
         let (recovered, report) = recovery::recover(&pool, options.publishes()).await?;
+        if options.publishes() {
+            pool.let_clients_publish()?;
+        }
         let Recovered { format, mut index, space, outcomes, next_sequence, live_bytes } = recovered;
         let sequences = Sequences(pool.backing().volatile_for_all("stonecast-sequence", Sequences::SIZE)?);
         sequences.0.store(0, next_sequence);

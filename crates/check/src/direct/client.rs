@@ -81,7 +81,8 @@ pub(crate) async fn live(work: Rc<Work>, process: Process, number: u32, seed: u6
     let unknown = Rc::new(RefCell::new(Vec::new()));
     while work.left.get() > 0 {
         let Ok(port) = process.port(CLIENT_COMPLETIONS) else { return };
-        let options = ClientOptions { locations: work.setup.locations, ..ClientOptions::default() };
+        let publishes = number % 3 != 2;
+        let options = ClientOptions { locations: work.setup.locations, publishes, ..ClientOptions::default() };
         match Client::connect_with(options, port, runtime.clone(), ADDRESS).await {
             Ok(client) => {
                 let lanes = (0..work.setup.lanes).map(|lane| {
@@ -134,7 +135,12 @@ async fn run_lane(work: Rc<Work>, client: Client, unknown: Rc<RefCell<Vec<Unfini
         let id = work.history.borrow_mut().call(number, key, call);
         let size = pick_size(&work.setup, &mut random);
         let mut token = client.token();
-        let result = execute(&work, &client, &mut token, key, call, size).await;
+        // What a client publishes itself has no token, so it is not tried again.
+        let is_plain = work.setup.publishes() && matches!(call, Call::Put(_)) && random.random_range(0..4) > 0;
+        let result = match call {
+            Call::Put(value) if is_plain => put_plainly(&work, &client, key, value, size).await,
+            _ => execute(&work, &client, &mut token, key, call, size).await,
+        };
         let (answer, goes_on) = match result {
             Ok(answer) => (answer, true),
             Err(error) => judge_error(&work, &error),
@@ -148,7 +154,7 @@ async fn run_lane(work: Rc<Work>, client: Client, unknown: Rc<RefCell<Vec<Unfini
             Some(version) => _ = versions.insert(key, version),
             None => _ = versions.remove(&key),
         }
-        let repeats = answer == Answer::Unknown && call != Call::Get;
+        let repeats = answer == Answer::Unknown && call != Call::Get && !is_plain;
         if repeats && random.random_range(0..100) < work.setup.faults.repeated_write_percent {
             unknown.borrow_mut().push(Unfinished { id, key, call, size, token });
         } else {
@@ -241,6 +247,13 @@ pub(crate) async fn execute(
         }
         Call::Delete => Ok(Answer::Removed(client.delete_with(token, name, Condition::None).await?.is_some())),
     }
+}
+
+/// A put that its client may publish.
+async fn put_plainly(work: &Work, client: &Client, key: u32, value: ValueId, size: usize) -> Result<Answer, StoreError> {
+    let mut bytes = Vec::new();
+    encode(value, size, &mut bytes);
+    client.put(&work.keys[key as usize], &bytes).await.map(Answer::Stored)
 }
 
 /// Reads a key together with those after it, which are judged by their values alone.

@@ -63,6 +63,22 @@ const FULL_CHURN_SHARE: f64 = 0.05;
 const GROWTH_SHARE: f64 = 0.1;
 /// Share of full runs in which the log is cleaned and the index grows, while clients die and the power fails.
 const ALL_SHARE: f64 = 0.03;
+/// Share of the runs in which clients publish.
+const PUBLISHED_SHARE: f64 = 0.2;
+/// What a pool that survives processes alone promises nothing about, or only together with a power cut.
+const NOT_WITHOUT_POWER: [&str; 11] = [
+    "read_from_cache",
+    "power_cut",
+    "adr_failure",
+    "warm_reset",
+    "torn_write",
+    "poison",
+    "bit_flip",
+    "misdirected_write",
+    "lost_write",
+    "stale_content",
+    "recovery_crash",
+];
 
 /// Smallest segments: recovery reads them whole.
 const SEGMENT_SIZE: u64 = 256 << 10;
@@ -70,7 +86,7 @@ const SEGMENT_SIZE: u64 = 256 << 10;
 impl Setup {
     /// A full run: clients on three machines and more, a thousand operations, crashes of everybody.
     pub fn full(seed: u64) -> Self {
-        Self::drawn(seed).churned(FULL_CHURN_SHARE, 20_000, 6..11).grown().with_everything()
+        Self::drawn(seed).churned(FULL_CHURN_SHARE, 20_000, 6..11).grown().with_everything().published()
     }
 
     /// What scenarios have in common.
@@ -165,6 +181,33 @@ impl Setup {
         }
     }
 
+    /// In a share of the seeds: clients that publish their overwrites themselves, beside others. The pool survives processes
+    /// alone, so they are what dies.
+    fn published(self) -> Self {
+        let random = &mut random_from_seed(self.seed ^ 0x5055_424c_4953_4845);
+        if !random.random_bool(PUBLISHED_SHARE) {
+            return self;
+        }
+        let mut faults = self.faults;
+        faults.leave_out(|name| NOT_WITHOUT_POWER.contains(&name));
+        faults.process_kills += random.random_range(0..4);
+        let durability = Durability::Process;
+        Self {
+            pool: PoolOptions { durability, ..self.pool },
+            policy: ClientPolicy::Publishing,
+            faults,
+            crash_points: 0,
+            // Overwrites are what is published.
+            gets_percent: self.gets_percent.min(30),
+            ..self
+        }
+    }
+
+    /// Whether clients publish.
+    pub fn publishes(&self) -> bool {
+        self.policy == ClientPolicy::Publishing
+    }
+
     /// A short run whose every moment is looked at.
     pub fn short(seed: u64) -> Self {
         let full = Self::drawn(seed);
@@ -207,6 +250,7 @@ impl Setup {
             ..full
         }
         .churned(CHURN_SHARE, 100_000, 5..8)
+        .published()
     }
 }
 

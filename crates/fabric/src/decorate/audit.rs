@@ -86,9 +86,9 @@ impl Observer for Audit {
     fn changed_now(&self, qp: QueuePair, changes: &[ChangeNow<'_>]) {
         for change in changes {
             let (remote, words) = match change {
-                ChangeNow::Write { remote, from } => (*remote, [30, from.len() as u64, 0]),
-                ChangeNow::CompareAndSwap { remote, expected, found, .. } => (*remote, [31, *expected, **found]),
-                ChangeNow::FetchAndAdd { remote, add, found } => (*remote, [32, *add, **found]),
+                ChangeNow::Write { remote, from } => (*remote, [14, from.len() as u64, 0]),
+                ChangeNow::CompareAndSwap { remote, expected, found, .. } => (*remote, [15, *expected, **found]),
+                ChangeNow::FetchAndAdd { remote, add, found } => (*remote, [16, *add, **found]),
             };
             let ([address, rkey], [kind, first, second]) = (remote_words(remote), words);
             self.note(kind, &[u64::from(qp.0), address, rkey, first, second]);

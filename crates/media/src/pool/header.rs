@@ -7,7 +7,9 @@ use stonecast_base::{Corruption, hash::xxh3_128};
 use zerocopy::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 
-use crate::pool::layout::{COMPATIBLE, COMPATIBLE_HOME, HeaderBytes, MAGIC, SIZE, VERSION, checksum};
+use crate::pool::layout::{
+    COMPATIBLE, COMPATIBLE_HOME, HeaderBytes, INCOMPATIBLE, INCOMPATIBLE_PUBLISHED, MAGIC, SIZE, VERSION, checksum,
+};
 use crate::pool::{PoolOptions, check_geometry};
 use crate::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
 
@@ -171,13 +173,25 @@ impl Header {
 
     fn changed(&self) -> Self {
         let mut next = self.clone();
-        // Three changes an opening, and openings have 32 bits.
+        // Four changes an opening, and openings have 32 bits.
         next.bytes.generation = U64::new(self.generation().checked_add(1).expect("fewer than 2^64 changes"));
         next
     }
 
-    pub fn incompatible(&self) -> u64 {
-        self.bytes.incompatible.get()
+    /// The header of a pool in which clients publish.
+    pub fn published(&self) -> Self {
+        let mut next = self.changed();
+        next.bytes.incompatible = U64::new(next.bytes.incompatible.get() | INCOMPATIBLE_PUBLISHED);
+        next
+    }
+
+    /// Features that this version does not know and that nobody opens the pool without.
+    pub fn unknown_incompatible(&self) -> u64 {
+        self.bytes.incompatible.get() & !INCOMPATIBLE
+    }
+    /// Whether clients have published here, at any time.
+    pub fn is_published(&self) -> bool {
+        self.bytes.incompatible.get() & INCOMPATIBLE_PUBLISHED != 0
     }
     pub fn read_only_compatible(&self) -> u64 {
         self.bytes.read_only_compatible.get()

@@ -14,6 +14,10 @@ pub(crate) const MAGIC: [u8; 8] = *b"stonpool";
 /// The newest format that this program reads and the one that it writes.
 pub(super) const VERSION: u32 = 2;
 
+/// The incompatible features that this program has, as bits.
+pub(super) const INCOMPATIBLE: u64 = INCOMPATIBLE_PUBLISHED;
+/// Clients have published: the log may hold void records.
+pub(super) const INCOMPATIBLE_PUBLISHED: u64 = 1;
 /// The compatible features that this program has, as bits.
 pub(super) const COMPATIBLE: u64 = COMPATIBLE_HOME;
 /// The header says where the pool was last served. Who does not know it leaves it as it is.
@@ -82,7 +86,7 @@ fields! {
     version: "format version, 2",
     size: "bytes of this copy, 4096",
     checksum: "XXH3-128 over the copy, with these 16 bytes taken as zero",
-    incompatible: "feature bits; who does not know one of them refuses the pool",
+    incompatible: "feature bits; who does not know one of them refuses the pool. Bit 0: clients have published, so the log may hold void records",
     read_only_compatible: "feature bits; who does not know one of them reads, and writes nothing",
     compatible: "feature bits; who does not know one of them keeps it and goes on. Bit 0: `home` is there",
     generation: "grows by 1 with each change of the header; of two valid copies the one with the higher generation counts",

@@ -17,7 +17,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use stonecast_base::LINE_SIZE;
+use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_fabric::{Access, ChangeNow, LocalSpan, MemoryRegion, ReadInto, RemoteAddress, Rkey, Status};
 use stonecast_log::{
     Condition, Draft, KEY_SIZE_MAX, LogFormat, RECORD_START_SIZE, RecordHeader, Secret, Stamp, UNIT_SIZE, commit_tag_position,
@@ -111,7 +111,7 @@ impl Inner {
             self.puts_done().await;
             found = self.find_target(hash, draft.key).await?;
         }
-        let Some(target) = found else { return Ok(None) };
+        let Some(mut target) = found else { return Ok(None) };
         if !self.prepare_publishing(size).await? || !self.is_of_present_index(&target) {
             return Ok(None);
         }
@@ -119,6 +119,11 @@ impl Inner {
         let counter = self.rights(|rights| rights.counter());
         if !self.change(&mut [ChangeNow::FetchAndAdd { remote: counter, add: 1, found: &mut sequence }]).await? {
             return Ok(None);
+        }
+        if mutant!(SequenceBeforeRead) {
+            let again = self.find_target(hash, draft.key).await?.filter(|target| self.is_of_present_index(target));
+            let Some(again) = again else { return Ok(None) };
+            target = again;
         }
         if sequence == 0 || sequence > SEQUENCE_MAX {
             return Err(StoreError::Protocol { what: "the server's counter of sequences says what it cannot" });
@@ -360,7 +365,7 @@ impl Inner {
         if !done? {
             return Err(StoreError::Disconnected { unknown: true });
         }
-        if found == target.word.0 {
+        if found == target.word.0 || mutant!(LostSwapBelieved) {
             self.latest.set(self.latest.get().max(sequence));
             return Ok(Some(sequence));
         }

@@ -26,7 +26,7 @@ mod table;
 
 use std::rc::Rc;
 
-use stonecast_base::LINE_SIZE;
+use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_log::{RECORD_START_SIZE, RecordHeader};
 use stonecast_media::Region;
 
@@ -147,7 +147,7 @@ impl Index {
             let (place, found) = self.table.find(hash, |word| natural(word).is_some())?;
             let word = natural(found).filter(|&word| word == found && word.claimed() != word)?;
             // Where a client was faster, its record is the key's now.
-            if self.table.exchange(place, word, word.claimed()) {
+            if mutant!(ClaimIgnored) || self.table.exchange(place, word, word.claimed()) {
                 return Some(word);
             }
         }
@@ -309,7 +309,7 @@ fn copy(from: &Table, buckets: std::ops::Range<u64>, to: &Table, log: &dyn Regio
             loop {
                 record = record_at(log, tag_key, word.position(), &mut scratch).filter(|&(hash, _)| word.matches(hash));
                 let natural = record.map_or(word, |(_, size)| word.natural(size));
-                let is_settled = !claims || word != natural || natural.claimed() == natural;
+                let is_settled = !claims || mutant!(CopiedUnclaimed) || word != natural || natural.claimed() == natural;
                 if is_settled || from.exchange(place, natural, natural.claimed()) {
                     word = natural;
                     break;

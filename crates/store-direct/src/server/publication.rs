@@ -11,16 +11,22 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use stonecast_base::Nanoseconds;
-use stonecast_fabric::{Access, DeviceError, MemoryRegion, QueuePair, Rkey};
+use stonecast_base::{Nanoseconds, mutant};
+use stonecast_fabric::{Access, DeviceError, MemoryRegion, QueuePair, Rkey, Runtime};
 use stonecast_log::UNIT_SIZE;
-use stonecast_media::{Durability, Region};
+use stonecast_media::{Durability, Pool, Region};
 
 use super::session::Retired;
 use super::{Server, State};
+use crate::error::StoreError;
 use crate::protocol::{Answer, PublicationGrant, Verdict};
 use crate::publication::{PublicationReport, RING_SIZE, report_offset};
 use crate::word::{KeyHash, Word};
+
+/// Pause between two looks whether the clients of the server before are gone.
+const PUBLISHERS_LOOK_NS: Nanoseconds = 10_000_000;
+/// How often it is looked: for two seconds. A client that has not run by then stands still.
+const PUBLISHERS_LOOKS_MAX: u32 = 200;
 
 /// The sequence that is given out next: a word that clients which publish take from, too.
 pub(super) struct Sequences(pub Rc<dyn Region>);
@@ -95,6 +101,18 @@ impl Server {
             }
             Durability::Process => None,
         }
+    }
+
+    /// Waits until no client of a server before this one can publish any more: what it publishes after the log was scanned would
+    /// be acknowledged and lost. Clients notice the end of their server when they run next.
+    pub(super) async fn wait_for_publishers(pool: &Pool, runtime: &Rc<dyn Runtime>) -> Result<(), StoreError> {
+        for _ in 0..PUBLISHERS_LOOKS_MAX {
+            if !pool.may_be_published() {
+                return Ok(());
+            }
+            runtime.sleep(PUBLISHERS_LOOK_NS).await;
+        }
+        Err(StoreError::Publishers)
     }
 
     /// Gives the client of `qp` the rights to publish, anew where it had some.
@@ -202,7 +220,7 @@ impl Server {
             let word = Word::new(found.position, header.generation(), hash, header.size());
             let is_named = index.find(hash, |other| other.names(word)).is_some();
             live += if is_named { header.size() } else { 0 };
-            !is_named
+            !is_named && !mutant!(DeadNotVoided)
         });
         unpersisted.extend(changed);
         if died {

@@ -7,7 +7,7 @@ use stonecast_base::random_from_seed;
 use stonecast_media::Durability;
 use stonecast_store_direct::{Client, ClientOptions, ClientPolicy, Condition, ServerOptions, StoreError, Written};
 
-use crate::fabric::on_every_provider;
+use crate::fabric::{Provider, on_every_provider};
 use crate::world::{End, World, key, value};
 
 fn publishing(world: World) -> World {
@@ -226,4 +226,69 @@ fn a_server_that_cannot_let_clients_publish_says_why() {
     let refused = world.try_run(End::Close, async |_| ()).map(drop).unwrap_err();
     assert!(matches!(refused, StoreError::Publication { .. }));
     assert!(refused.to_string().contains("power loss"), "{refused}");
+}
+
+/// Needs the look whether earlier publishers are gone, before the scan: what they publish after it would be lost.
+#[test]
+fn a_server_waits_for_clients_that_may_publish_in_the_log_of_the_one_before() {
+    let world = publishing(World { provider: Provider::SharedMemory, ..World::default() });
+    let mut survivor = None;
+    world.run_until(End::Kill, async |world| {
+        let client = world.client().await;
+        client.put(b"key", b"1").await.unwrap();
+        client.put(b"key", b"2").await.unwrap();
+        survivor = Some(client);
+    });
+    let refused = world.try_run(End::Kill, async |_| ()).map(drop).unwrap_err();
+    assert!(matches!(refused, StoreError::Publishers), "{refused}");
+    drop(survivor);
+    world.run(async |world| {
+        let mut found = Vec::new();
+        world.client().await.get(b"key", &mut found).await.unwrap();
+        assert_eq!(found, b"2");
+    });
+    // Who was closed has nobody to wait for.
+    world.run(async |_| ());
+}
+
+/// What readers see when a put was given up is what a recovery finds. Needs the conclusion in a task of its own: else a record that
+/// lost its CAS stays, and is the newest after the death of the server.
+#[test]
+fn a_put_that_is_given_up_at_any_step_leaves_nothing_that_readers_did_not_see() {
+    let world = publishing(World::default());
+    let mut expected = Vec::new();
+    world.run_until(End::Kill, async |world| {
+        let other = modest_client(world).await;
+        for n in 0..64 {
+            other.put(&key(n), b"old").await.unwrap();
+        }
+        for polls in 1..40 {
+            let writer = world.client().await;
+            writer.put(&key(0), b"rights").await.unwrap();
+            // Given up at any of its steps, and its client with it.
+            for n in 1..64 {
+                let key = key(n);
+                let mut put = Box::pin(writer.put(&key, b"new"));
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                for _ in 0..polls % 13 {
+                    let _ = put.as_mut().poll(&mut context);
+                }
+            }
+            drop(writer);
+            world.runtime().sleep(100_000).await;
+        }
+        for n in 1..64 {
+            let mut found = Vec::new();
+            other.get(&key(n), &mut found).await.unwrap();
+            expected.push(found);
+        }
+    });
+    world.run(async |world| {
+        let client = world.client().await;
+        for n in 1..64 {
+            let mut found = Vec::new();
+            client.get(&key(n), &mut found).await.unwrap();
+            assert_eq!(found, expected[n as usize - 1], "key {n}");
+        }
+    });
 }
