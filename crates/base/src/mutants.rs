@@ -121,12 +121,8 @@ mutants! {
     SequenceBeforeRead in "store-direct", "versions grow";
     /// A client that publishes takes a lost compare-and-swap for a success.
     LostSwapBelieved in "store-direct", "lost update";
-    /// What a dead client stamped and did not publish is left as it is.
-    DeadNotVoided in "store-direct", "publication";
     /// The server writes keys without keeping clients that publish off them.
     ClaimIgnored in "store-direct", "lost update";
-    /// Words are copied to a larger index while clients still publish in the old one.
-    CopiedUnclaimed in "store-direct", "lost update";
     /// What dies because clients publish is not told to whoever drops tombstones.
     DeathNotReported in "store-direct", "E11";
     /// Recovery takes records that were taken back.

@@ -11,7 +11,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use stonecast_base::{Nanoseconds, mutant};
+use stonecast_base::Nanoseconds;
 use stonecast_fabric::{Access, DeviceError, MemoryRegion, QueuePair, Rkey, Runtime};
 use stonecast_log::UNIT_SIZE;
 use stonecast_media::{Durability, Pool, Region};
@@ -220,7 +220,7 @@ impl Server {
             let word = Word::new(found.position, header.generation(), hash, header.size());
             let is_named = index.find(hash, |other| other.names(word)).is_some();
             live += if is_named { header.size() } else { 0 };
-            !is_named && !mutant!(DeadNotVoided)
+            !is_named
         });
         unpersisted.extend(changed);
         if died {
