@@ -238,22 +238,26 @@ impl QueuePairState {
     }
 }
 
+/// Changes of one batch that are executed at once, at most.
+const CHANGES_AT_ONCE_MAX: usize = 4;
+
+#[inline]
 fn change_all(memory: &PeerMemory, changes: &mut [ChangeNow<'_>]) -> bool {
-    let place = |change: &ChangeNow<'_>| {
-        let (remote, size, right) = match change {
-            ChangeNow::Write { remote, from } => (*remote, from.len() as u64, Access::REMOTE_WRITE),
+    let mut places = [None; CHANGES_AT_ONCE_MAX];
+    let Some(places) = places.get_mut(..changes.len()) else { return false };
+    for (place, change) in places.iter_mut().zip(&*changes) {
+        *place = match change {
+            ChangeNow::Write { remote, from } => memory.changeable(*remote, from.len() as u64, Access::REMOTE_WRITE),
             ChangeNow::CompareAndSwap { remote, .. } | ChangeNow::FetchAndAdd { remote, .. } => {
-                (*remote, 8, Access::REMOTE_ATOMIC)
+                memory.changeable(*remote, 8, Access::REMOTE_ATOMIC).filter(|(_, at)| at.is_multiple_of(8))
             }
         };
-        let found = memory.changeable(remote, size, right);
-        found.filter(|(_, at)| right == Access::REMOTE_WRITE || at.is_multiple_of(8))
-    };
-    if changes.iter().any(|change| place(change).is_none()) {
-        return false;
+        if place.is_none() {
+            return false;
+        }
     }
-    for change in changes {
-        let (region, at) = place(change).expect("just looked, and what is known here does not change meanwhile");
+    for (place, change) in places.iter().zip(changes) {
+        let (region, at) = place.expect("each was looked up");
         match change {
             ChangeNow::Write { from, .. } => Region::write(region, at, from),
             ChangeNow::CompareAndSwap { expected, swap, found, .. } => {

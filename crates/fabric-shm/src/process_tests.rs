@@ -3,6 +3,7 @@
 //! The test binary runs itself again as the peer. The peer's part is chosen by an environment variable; another one says
 //! at which step it meets its fate.
 
+mod changes;
 mod end;
 mod requester_dies;
 mod responder_dies;
@@ -73,9 +74,11 @@ fn plays_its_part() {
     let step = std::env::var(STEP).expect("the test says when").parse().expect("a number");
     match part.as_str() {
         "requester" => requester_dies::play(&address, step),
+        "changer" => changes::play(&address, step),
         "appender" => requester_dies::play_appender(&address, step),
         "responder" => responder_dies::play(&address, step),
         "stops while it writes" => stops::play(&address, "requester: written"),
+        "stops while it changes" => changes::play_stopped(&address),
         "stops while it appends" => stops::play_appender(&address),
         other => panic!("no such part: {other}"),
     }

@@ -45,7 +45,7 @@ pub(super) fn play_appender(address: &str) {
 
 impl End {
     /// Receives one message of 12 bytes.
-    fn completions_of_posted(&self, qp: stonecast_fabric::QueuePair) -> Vec<u8> {
+    pub(super) fn completions_of_posted(&self, qp: stonecast_fabric::QueuePair) -> Vec<u8> {
         self.receive(ReceiveQueue::Own(qp), 0, 0, 64);
         self.completions(self.receive_cq, 1);
         let mut told = vec![0; 12];
@@ -54,7 +54,7 @@ impl End {
     }
 }
 
-fn invalidate(server: &End, rkey: stonecast_fabric::Rkey) -> Result<(), DeviceError> {
+pub(super) fn invalidate(server: &End, rkey: stonecast_fabric::Rkey) -> Result<(), DeviceError> {
     let mut ended = None;
     server.wait("the end of the invalidation", || {
         server.poll(server.receive_cq);
@@ -70,20 +70,20 @@ fn invalidate(server: &End, rkey: stonecast_fabric::Rkey) -> Result<(), DeviceEr
 }
 
 /// A server with a window that a peer is stopped inside of.
-struct Stopped {
-    server: End,
-    peer: Peer,
-    qp: stonecast_fabric::QueuePair,
-    window: stonecast_fabric::Rkey,
+pub(super) struct Stopped {
+    pub(super) server: End,
+    pub(super) peer: Peer,
+    pub(super) qp: stonecast_fabric::QueuePair,
+    pub(super) window: stonecast_fabric::Rkey,
     /// Last, so that the device goes before the next test comes.
     _stage: Stage,
 }
 
-fn stopped_writer() -> Stopped {
+pub(super) fn stopped_writer(part: &str) -> Stopped {
     let stage = stage();
     let server = End::new();
     server.device.listen(&stage.address).unwrap();
-    let peer = Peer::start("stops while it writes", &stage.address, 0);
+    let peer = Peer::start(part, &stage.address, 0);
     let (qp, _) = server.answer(None, b"");
     let window = server.device.bind_window(qp, server.buffer, 8192, 64, Access::REMOTE_WRITE).unwrap();
     let invitation = [(server.buffer.address + 8192).to_le_bytes().as_slice(), &window.0.to_le_bytes()].concat();
@@ -97,7 +97,7 @@ fn stopped_writer() -> Stopped {
 /// Needs the announcement: without it the first invalidation would return at once.
 #[test]
 fn memory_is_not_reused_while_a_stopped_peer_is_inside_and_is_when_it_has_left() {
-    let Stopped { server, mut peer, qp, window, .. } = stopped_writer();
+    let Stopped { server, mut peer, qp, window, .. } = stopped_writer("stops while it writes");
     let refused = invalidate(&server, window).unwrap_err();
     let name = format!("process {}", peer.0.id());
     assert!(matches!(&refused, DeviceError::Unquiesced { peer } if peer.contains(&name)), "{refused}");
@@ -111,7 +111,7 @@ fn memory_is_not_reused_while_a_stopped_peer_is_inside_and_is_when_it_has_left()
 /// Needs `release_dead`: without it the key would never be free.
 #[test]
 fn memory_is_reused_when_a_peer_that_was_stopped_inside_dies() {
-    let Stopped { server, mut peer, qp, window, .. } = stopped_writer();
+    let Stopped { server, mut peer, qp, window, .. } = stopped_writer("stops while it writes");
     assert!(invalidate(&server, window).is_err());
     peer.kill();
     assert_eq!(server.disconnected(qp), DisconnectCause::PeerDied);
@@ -121,7 +121,7 @@ fn memory_is_reused_when_a_peer_that_was_stopped_inside_dies() {
 /// Needs the zombies: with the queue pair the connection would be forgotten, and the stopped peer with it.
 #[test]
 fn destroying_the_queue_pair_does_not_make_a_stopped_peer_forgotten() {
-    let Stopped { server, mut peer, qp, window, .. } = stopped_writer();
+    let Stopped { server, mut peer, qp, window, .. } = stopped_writer("stops while it writes");
     server.device.destroy_queue_pair(qp).unwrap();
     assert!(matches!(invalidate(&server, window), Err(DeviceError::Unquiesced { .. })));
     assert!(matches!(invalidate(&server, server.buffer.rkey), Err(DeviceError::Unquiesced { .. })), "it may be in there");

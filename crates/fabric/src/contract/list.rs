@@ -193,6 +193,18 @@ macro_rules! __contract_list {
                 reads_in_the_call_that_are_refused_complete_like_posted_ones: [],
                 reads_in_the_call_see_what_was_posted_before: [],
             }
+            changes {
+                changing_is_done_in_order_and_brings_the_words_found: [],
+                changing_writes_exactly_its_bytes: [],
+                changing_comes_after_every_earlier_write_of_its_queue_pair: [],
+                changing_comes_after_what_an_earlier_send_placed: [],
+                changes_of_two_queue_pairs_on_one_word_are_never_lost: [],
+                changing_without_the_right_is_refused_and_changes_nothing: [],
+                changing_beyond_the_region_is_refused_and_changes_nothing: [],
+                a_misaligned_word_is_not_changed: [],
+                changing_through_a_revoked_key_is_refused_and_changes_nothing: [],
+                of_a_batch_of_changes_that_fails_nothing_is_done_twice: [],
+            }
             ports {
                 a_submission_ends_with_the_status_of_its_first_failure: [],
                 submissions_of_many_tasks_end_with_their_own_results: [],

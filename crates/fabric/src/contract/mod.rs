@@ -30,6 +30,7 @@ use crate::{Capabilities, Port, Runtime};
 
 mod access;
 mod atomics;
+mod changes;
 mod connections;
 mod end;
 mod failure;

@@ -69,6 +69,9 @@ const NOTICED_BY: &[(Fault, &str)] = &[
     (PersistentFlushOfVolatileMemory, "a_persistent_flush_of_volatile_memory_is_refused_and_not_pretended"),
     (ReadsAtOnceIgnoreRights, "reading_without_the_right_is_refused"),
     (ReadsAtOnceOvertake, "reading_sees_what_an_earlier_send_placed"),
+    (ChangesAtOnceIgnoreRights, "changing_without_the_right_is_refused_and_changes_nothing"),
+    (ChangesAtOnceOvertake, "changing_comes_after_what_an_earlier_send_placed"),
+    (ChangesAtOnceHalfDone, "of_a_batch_of_changes_that_fails_nothing_is_done_twice"),
     (ReadsInTheCallAlwaysSucceed, "reads_in_the_call_that_are_refused_complete_like_posted_ones"),
     (ReadsInTheCallToldTwice, "reads_that_end_in_the_call_bring_their_bytes_and_no_completion"),
 ];

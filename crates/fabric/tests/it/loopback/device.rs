@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, DisconnectCause, LocalSpan,
-    MemoryRegion, Operation, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey,
+    Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, DisconnectCause,
+    LocalSpan, MemoryRegion, Operation, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey,
     SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{PersistentRegion, Region};
@@ -320,6 +320,11 @@ impl Device for Loopback {
         net.read_now(self.node, qp.0, reads)
     }
 
+    fn change_now(&self, qp: QueuePair, changes: &mut [ChangeNow<'_>]) -> bool {
+        let net = &mut *self.net.borrow_mut();
+        net.flavour.reads_at_once && net.change_now(self.node, qp.0, changes).is_some()
+    }
+
     fn read_soon(
         &self,
         qp: QueuePair,
@@ -356,14 +361,59 @@ impl Device for Loopback {
 }
 
 impl Net {
-    fn read_now(&mut self, node: usize, qp: u32, reads: &mut [ReadInto<'_>]) -> Option<Status> {
-        // What was posted before comes first; where it cannot be finished now, the READs are posted behind it.
-        while self.fault != Fault::ReadsAtOnceOvertake && self.nodes[node].qps.get(&qp)?.send.iter().any(|p| p.status.is_none()) {
+    /// What was posted before comes first; `None` where it cannot be finished now.
+    fn catch_up(&mut self, node: usize, qp: u32, overtakes: Fault) -> Option<()> {
+        while self.fault != overtakes && self.nodes[node].qps.get(&qp)?.send.iter().any(|posted| posted.status.is_none()) {
             let waits = self.nodes[node].qps[&qp].send.iter().any(|posted| posted.refusals > 0);
             if waits || !self.step(node, qp) {
                 return None;
             }
         }
+        Some(())
+    }
+
+    fn change_now(&mut self, node: usize, qp: u32, changes: &mut [ChangeNow<'_>]) -> Option<()> {
+        self.catch_up(node, qp, Fault::ChangesAtOnceOvertake)?;
+        let pair = &self.nodes[node].qps[&qp];
+        let (to, to_qp) = pair.peer.filter(|_| !pair.failed)?;
+        let place = |change: &ChangeNow<'_>| {
+            let (remote, size, right) = match change {
+                ChangeNow::Write { remote, from } => (*remote, from.len() as u64, Access::REMOTE_WRITE),
+                ChangeNow::CompareAndSwap { remote, .. } | ChangeNow::FetchAndAdd { remote, .. } => {
+                    self.refuse_misaligned(*remote).ok()?;
+                    (*remote, 8, Access::REMOTE_ATOMIC)
+                }
+            };
+            let right = if self.fault == Fault::ChangesAtOnceIgnoreRights { Access::NONE } else { right };
+            self.resolve(to, to_qp, remote, size, right).ok()
+        };
+        if self.fault != Fault::ChangesAtOnceHalfDone && changes.iter().any(|change| place(change).is_none()) {
+            return None;
+        }
+        for change in changes {
+            let (memory, offset) = place(change)?;
+            let mut word = [0; 8];
+            match change {
+                ChangeNow::Write { from, .. } => memory.write(offset, from),
+                ChangeNow::CompareAndSwap { expected, swap, found, .. } => {
+                    memory.read(offset, &mut word);
+                    **found = u64::from_ne_bytes(word);
+                    if **found == *expected || self.fault == Fault::SwapAlways {
+                        memory.write(offset, &swap.to_ne_bytes());
+                    }
+                }
+                ChangeNow::FetchAndAdd { add, found, .. } => {
+                    memory.read(offset, &mut word);
+                    **found = u64::from_ne_bytes(word);
+                    memory.write(offset, &found.wrapping_add(*add).to_ne_bytes());
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn read_now(&mut self, node: usize, qp: u32, reads: &mut [ReadInto<'_>]) -> Option<Status> {
+        self.catch_up(node, qp, Fault::ReadsAtOnceOvertake)?;
         let pair = &self.nodes[node].qps[&qp];
         let (to, to_qp) = pair.peer?;
         if pair.failed {

@@ -206,7 +206,7 @@ impl Net {
         Ok(true)
     }
 
-    fn refuse_misaligned(&self, remote: RemoteAddress) -> Result<(), Status> {
+    pub(super) fn refuse_misaligned(&self, remote: RemoteAddress) -> Result<(), Status> {
         let misaligned = !remote.address.is_multiple_of(8) && self.fault != Fault::MisalignmentIgnored;
         if misaligned { Err(Status::RemoteInvalidRequest) } else { Ok(()) }
     }
