@@ -33,8 +33,8 @@ use crate::word::{KeyHash, Word};
 /// Longest first READ of a record; a record of the last class may be longer and is left to `read.rs`.
 pub(super) const SIZE_MAX: usize = 64 * LINE_SIZE;
 
-/// Memory that a record is read to.
-pub(super) struct Bytes(Box<[u8; SIZE_MAX]>);
+/// Memory that a record, or its start, is read to.
+pub(super) struct Bytes(pub Box<[u8; SIZE_MAX]>);
 
 impl Default for Bytes {
     fn default() -> Self {
@@ -96,7 +96,7 @@ impl Inner {
         if control(&bucket) & MOVED != 0 {
             return None;
         }
-        let Some(word) = candidate_in(&bucket, hash) else {
+        let Some((_, word)) = candidate_in(&bucket, hash) else {
             if control(&bucket) != 0 {
                 return None;
             }

@@ -171,7 +171,7 @@ impl Client {
             pending: RefCell::new(Pending::new(ring_size)),
             extents: RefCell::new(Extents::new(&welcome)),
             publishing: RefCell::new(match options.publishes && welcome.publication.get() == 1 {
-                true => Publishing::MayAsk,
+                true => Publishing::MayAsk(None),
                 false => Publishing::Never,
             }),
             turns: Turns::default(),

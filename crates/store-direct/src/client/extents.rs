@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{RemoteAddress, Rkey};
-use stonecast_log::{LogFormat, SEGMENT_HEADER_UNITS, STAMP_SIZE, UNIT_SIZE};
+use stonecast_log::{GENERATION_MAX, LogFormat, SEGMENT_HEADER_UNITS, STAMP_SIZE, UNIT_SIZE};
 
 use crate::limits::LEASE_UNUSED_NS;
 use crate::protocol::{Accesses, Grant, Welcome};
@@ -82,6 +82,9 @@ impl Extents {
         }
         if grant.segment >= self.format.segment_count || !(SEGMENT_HEADER_UNITS..=units).contains(&grant.start) {
             return Some("the server leases what is no extent of the log");
+        }
+        if grant.last >= grant.start || grant.durable > grant.start || grant.generation > GENERATION_MAX {
+            return Some("the server says of an extent what cannot be");
         }
         let room = u64::from(units - grant.start) * UNIT_SIZE;
         (room < size).then_some("the server leases less room than was asked for")

@@ -120,7 +120,7 @@ impl Client {
                 continue;
             }
             // The first word that may be the key's; a key that is not behind it is looked up alone.
-            *word = candidate_in(bucket, *hash);
+            *word = candidate_in(bucket, *hash).map(|(_, word)| word);
             match word {
                 // Its reads depend on each other, or it points nowhere.
                 Some(found) if found.is_long() || inner.first_read_size(*found) == 0 => {

@@ -148,13 +148,14 @@ pub(super) fn words_of(bucket: &[u8]) -> impl Iterator<Item = Word> {
     line_of(bucket).into_iter()
 }
 
-/// The first word of a bucket that may be that of the key with `hash`. Found without a jump for each word: which one it is no
+/// The first word of a bucket that may be that of the key with `hash`, and its place there. Found without a jump for each word: which one it is no
 /// processor can foresee.
 #[inline]
-pub(super) fn candidate_in(bucket: &[u8], hash: KeyHash) -> Option<Word> {
+pub(super) fn candidate_in(bucket: &[u8], hash: KeyHash) -> Option<(usize, Word)> {
     let all = line_of(bucket);
     let matching = all.iter().enumerate().fold(0, |matching, (index, word)| matching | u32::from(word.matches(hash)) << index);
-    if matching == 0 { None } else { Some(all[matching.trailing_zeros() as usize % all.len()]) }
+    let first = matching.trailing_zeros() as usize % all.len();
+    if matching == 0 { None } else { Some((first, all[first])) }
 }
 
 /// Whether a bucket has this very word.

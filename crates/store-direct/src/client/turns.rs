@@ -41,6 +41,14 @@ impl Turns {
     }
 }
 
+impl Turns {
+    /// Whether somebody has the turn or waits for it.
+    #[inline]
+    pub fn are_taken(&self) -> bool {
+        !self.queue.borrow().is_empty()
+    }
+}
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut queue = self.turns.queue.borrow_mut();

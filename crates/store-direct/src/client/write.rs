@@ -39,10 +39,25 @@ impl Client {
     /// Puts of one client that are in flight together are committed in the order in which they were first polled, as long
     /// as the server does not send one back for want of staging memory (copying clients of a pool that is nearly full).
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, StoreError> {
-        match self.put_if(key, value, Condition::None).await? {
+        let start = self.inner.begin_call();
+        if let Some(version) = self.put_in_call(key, value).await {
+            self.inner.end_call(Call::Write, start);
+            return Ok(version);
+        }
+        let result = self.store(0, key, value, Condition::None).await;
+        self.inner.end_call(Call::Write, start);
+        match result? {
             Written::Done(version) => Ok(version),
             Written::Conflict(_) => Err(StoreError::Protocol { what: "an unconditional put cannot conflict" }),
         }
+    }
+
+    /// A put that its client publishes in the call, if it can: its version.
+    #[inline]
+    async fn put_in_call(&self, key: &[u8], value: &[u8]) -> Option<u64> {
+        let version = self.inner.publish_at_once(key, value)?;
+        self.inner.port.take_turn().await;
+        Some(version)
     }
 
     /// Like `put`, but does not come again where the server has no room for the record at the moment: `None`, and nothing was
@@ -51,6 +66,10 @@ impl Client {
     pub async fn put_at_once(&self, key: &[u8], value: &[u8]) -> Result<Option<u64>, StoreError> {
         self.check_sizes(key, value)?;
         let start = self.inner.begin_call();
+        if let Some(version) = self.put_in_call(key, value).await {
+            self.inner.end_call(Call::Write, start);
+            return Ok(Some(version));
+        }
         let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key, value };
         let result = self.inner.put_record(&draft).await;
         self.inner.end_call(Call::Write, start);

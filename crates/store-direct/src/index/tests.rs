@@ -59,7 +59,7 @@ impl World {
             self.step(u64::MAX);
         }
         match self.find(n) {
-            Some(found) => self.index.replace(hash(n), found, word),
+            Some(found) => assert!(self.index.replace(hash(n), found, word), "nobody else changes it"),
             None => self.index.insert(hash(n), word),
         }
         self.model.insert(n, self.end);

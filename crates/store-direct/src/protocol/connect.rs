@@ -36,8 +36,8 @@ message! {
     staging_size: U32, "bytes of staging memory; 0: the client leases extents of the log";
     tag_key: U64, "tag key";
     sequence: U64, "commit sequence number of the latest write";
-    publication: U32, "1: the client may ask for the rights to publish; 0: not";
     session: U64, "names the connection, when the outcome of a write that was sent through it is asked for";
+    publication: U32, "1: the client may ask for the rights to publish; 0: not";
 }
 
 impl Hello {

@@ -1,0 +1,128 @@
+//! An overwrite that nobody else has to run for: the ordinary case as straight as it can be, without a future. Only where the
+//! provider reads and changes the server's memory in the call.
+//!
+//! ```text
+//!   bucket -> a word with the fingerprint -> start of the record: the key's, claimed by nobody
+//!      -> counter -> report, record with stamp, word      done
+//!                                               '-> lost: void
+//!   anything else: nothing was done, and `publish.rs` does what there is to do
+//! ```
+//!
+//! Invariants: what is done here is what `publish.rs` does after the same READs, in the same order; and a put is done here only
+//! where all that this client was asked for before are done. Whether the rights were used lately is not asked: those that were taken
+//! away because they were not open nothing, and then nothing is done.
+
+use std::rc::Rc;
+
+use stonecast_base::LINE_SIZE;
+use stonecast_fabric::{ChangeNow, ReadInto, Status};
+use stonecast_log::{Condition, Draft, Kind, record_size};
+
+use super::{Attempt, PUBLISHED_SIZE_MAX, Publishing, Replaced, Rights, Target, judge, start_size};
+use crate::client::Inner;
+use crate::client::at_once::AtOnce;
+use crate::client::read::{candidate_in, control};
+use crate::client::write::check_key;
+use crate::index::MOVED;
+use crate::publication::SEQUENCE_MAX;
+use crate::word::KeyHash;
+
+/// One in how many puts notes when it was: a look at the clock takes a while, and what is noted too early only lets the rights be
+/// asked for anew.
+const USED_EVERY: u64 = 64;
+
+impl Inner {
+    /// Publishes a plain put, if it is an overwrite that can be done here; its version then. `None`: nothing was done.
+    #[inline]
+    pub(in crate::client) fn publish_at_once(self: &Rc<Self>, key: &[u8], value: &[u8]) -> Option<u64> {
+        if self.at_once != AtOnce::Now {
+            return None;
+        }
+        let publishing = &mut *self.publishing.borrow_mut();
+        let Publishing::Granted(rights) = publishing else { return None };
+        self.overwrite_at_once(rights, key, value)
+    }
+
+    #[inline]
+    fn overwrite_at_once(self: &Rc<Self>, rights: &mut Rights, key: &[u8], value: &[u8]) -> Option<u64> {
+        if self.turns.are_taken() || self.pending.borrow().has_puts() || self.closed.get() || check_key(key).is_err() {
+            return None;
+        }
+        let size = record_size(key.len(), value.len());
+        let access = self.access.get();
+        if size > PUBLISHED_SIZE_MAX || rights.grant.table != access.table || !rights.has_room(size) {
+            return None;
+        }
+        if !rights.has_room_for_reports() {
+            let mut taken = [0; 8];
+            self.read_now(ReadInto { remote: rights.ring(0), into: &mut taken })?;
+            rights.note_taken(u64::from_le_bytes(taken));
+            if !rights.has_room_for_reports() {
+                return None;
+            }
+        }
+        let hash = KeyHash::of(self.format.tag_key, key);
+        let target = self.find_target_at_once(hash, key)?;
+        let mut sequence = 0;
+        self.change_now(&mut [ChangeNow::FetchAndAdd { remote: rights.counter(), add: 1, found: &mut sequence }])?;
+        if sequence == 0 || sequence > SEQUENCE_MAX {
+            return None;
+        }
+        let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key, value };
+        let attempt = rights.stamp_next(self, &draft, hash, &target, sequence);
+        let report = attempt.report.encode(attempt.report_number);
+        let mut found = 0;
+        self.change_now(&mut attempt.changes(&rights.record, &report, &mut found))?;
+        rights.note_stamped(&attempt);
+        if attempt.report_number.is_multiple_of(USED_EVERY) {
+            rights.note_used(self.runtime.now());
+        }
+        if attempt.has_won(found) {
+            self.latest.set(self.latest.get().max(sequence));
+            return Some(sequence);
+        }
+        self.take_back_at_once(rights, attempt);
+        None
+    }
+
+    /// The word of `key`, where it is the first in its home bucket that could be.
+    #[inline]
+    fn find_target_at_once(&self, hash: KeyHash, key: &[u8]) -> Option<Target> {
+        let access = self.access.get();
+        let bucket = hash.bucket(access.index_bits);
+        let mut line = [0; LINE_SIZE];
+        self.read_now(ReadInto { remote: self.index_address(bucket), into: &mut line })?;
+        let (slot, word) = candidate_in(&line, hash)?;
+        if control(&line) & MOVED != 0 || word.is_long() {
+            return None;
+        }
+        let start = &mut self.record_at_once.borrow_mut().0[..self.first_read_size(word).min(start_size(key.len()))];
+        self.read_now(ReadInto { remote: self.log_address(word.position()), into: start })?;
+        match judge(word, start, key) {
+            Replaced::Plain(size) => Some(Target { table: access.table, bucket, slot: slot as u64, word, size }),
+            _ => None,
+        }
+    }
+
+    /// Makes a record void whose publication was lost. Where that cannot be done in the call, it is done before the next put.
+    #[cold]
+    fn take_back_at_once(self: &Rc<Self>, rights: &mut Rights, attempt: Attempt) {
+        let place = rights.next_report();
+        let (void, report) = attempt.taken_back(place.0);
+        if self.change_now(&mut attempt.taking_back(&void, place.1, &report)).is_none() {
+            drop(self.beside(async move |inner: &Rc<Self>| inner.take_back(&attempt, place).await));
+        }
+    }
+
+    #[inline]
+    fn read_now(&self, read: ReadInto<'_>) -> Option<()> {
+        self.meter.note_reads(read.into.len());
+        (self.port.device().read_now(self.qp, &mut [read])? == Status::Success).then_some(())
+    }
+
+    #[inline]
+    fn change_now(&self, changes: &mut [ChangeNow<'_>]) -> Option<()> {
+        self.meter.note_round_trip();
+        self.port.device().change_now(self.qp, changes).then_some(())
+    }
+}

@@ -1,0 +1,232 @@
+//! What a client that publishes holds of the server: the rights, an extent that it alone stamps records in, a ring for reports.
+
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{Access, MemoryRegion, ReadInto, RemoteAddress, Rkey};
+use stonecast_log::{Draft, LogFormat, Secret, Stamp, UNIT_SIZE, record_size};
+
+use super::{Attempt, PUBLISHED_SIZE_MAX, Target};
+use crate::client::Inner;
+use crate::error::StoreError;
+use crate::limits::LEASE_UNUSED_NS;
+use crate::protocol::{Answer, Grant, PublicationGrant, Request, Verdict};
+use crate::publication::{PublicationReport, REPORTS, report_offset};
+use crate::word::{KeyHash, Word};
+
+/// Bytes of the memory that changes are posted from: the longest record that is published, a report and a word.
+pub(super) const SCRATCH_SIZE: u64 = PUBLISHED_SIZE_MAX + 128;
+
+/// Whether and how this client publishes.
+pub(in crate::client) enum Publishing {
+    /// Not here.
+    Never,
+    /// It may ask for the rights; with the memory to post from, where there is some.
+    MayAsk(Option<MemoryRegion>),
+    /// It has them.
+    Granted(Box<Rights>),
+}
+
+/// See [`Publishing`].
+pub(in crate::client) struct Rights {
+    pub(super) grant: PublicationGrant,
+    /// With the pool's secret.
+    format: LogFormat,
+    pub(super) scratch: MemoryRegion,
+    extent: Option<Extent>,
+    /// Reports written so far, and how many of them the server has taken at least.
+    reported: u64,
+    taken: u64,
+    /// When the rights were last used, or some puts before that.
+    used_at: Nanoseconds,
+    /// The record that is being published, kept for its memory.
+    pub(super) record: Vec<u8>,
+}
+
+/// A lease for records that this client stamps.
+struct Extent {
+    grant: Grant,
+    unit: u32,
+    last: u32,
+}
+
+impl Inner {
+    /// Sees to it that this client has rights, an extent with room for `size` bytes and room for its reports. False: it has not.
+    pub(super) async fn prepare_publishing(self: &Rc<Self>, size: u64) -> Result<bool, StoreError> {
+        let now = self.runtime.now();
+        let table = self.access.get().table;
+        let is_usable = match &mut *self.publishing.borrow_mut() {
+            Publishing::Never => return Ok(false),
+            Publishing::MayAsk(_) => false,
+            Publishing::Granted(rights) => {
+                let was_used = now.saturating_sub(rights.used_at) <= LEASE_UNUSED_NS;
+                rights.used_at = now;
+                rights.grant.table == table && was_used
+            }
+        };
+        if !is_usable && !self.ask_rights(now).await? {
+            return Ok(false);
+        }
+        if !self.rights(|rights| rights.has_room(size)) {
+            let used_up = self.take_published_extent();
+            used_up.into_iter().for_each(|slot| self.release_beside(slot));
+            // Beside this put: where it is given up, the extent is there for the next one.
+            if !self.beside(async move |inner: &Rc<Self>| inner.lease_to_publish(size).await).await? {
+                return Ok(false);
+            }
+        }
+        if self.rights(|rights| rights.has_room_for_reports()) {
+            return Ok(true);
+        }
+        let mut taken = [0; 8];
+        let remote = self.rights(|rights| rights.ring(0));
+        self.read(&mut [ReadInto { remote, into: &mut taken }]).await?;
+        Ok(self.rights(|rights| {
+            rights.note_taken(u64::from_le_bytes(taken));
+            rights.has_room_for_reports()
+        }))
+    }
+
+    /// Asks for the rights to publish in the present index, and gives those up that it had. False: there are none now.
+    async fn ask_rights(self: &Rc<Self>, now: Nanoseconds) -> Result<bool, StoreError> {
+        let (extent, scratch) = match std::mem::replace(&mut *self.publishing.borrow_mut(), Publishing::MayAsk(None)) {
+            Publishing::Granted(rights) => (rights.extent, Some(rights.scratch)),
+            Publishing::MayAsk(scratch) => (None, scratch),
+            Publishing::Never => (None, None),
+        };
+        let scratch = match scratch {
+            Some(scratch) => scratch,
+            None => {
+                let scratch = self.port.device().allocate(SCRATCH_SIZE, Access::NONE)?;
+                self.made.regions.borrow_mut().push(scratch);
+                scratch
+            }
+        };
+        *self.publishing.borrow_mut() = Publishing::MayAsk(Some(scratch));
+        if let Some(extent) = extent {
+            self.release(extent.grant.slot).await?;
+        }
+        let grant = match self.request(Request::Publish).await? {
+            Answer::Publication(grant) => grant,
+            Answer::Verdict { verdict: Verdict::Busy, .. } => return Ok(false),
+            _ => {
+                *self.publishing.borrow_mut() = Publishing::Never;
+                return Ok(false);
+            }
+        };
+        if let Some(what) = grant.fault() {
+            return Err(StoreError::Protocol { what });
+        }
+        let format = LogFormat { secret: Some(Secret::new(grant.secret)), ..self.format };
+        let rights = Rights { grant, format, scratch, extent: None, reported: 0, taken: 0, used_at: now, record: Vec::new() };
+        *self.publishing.borrow_mut() = Publishing::Granted(Box::new(rights));
+        let table = self.access.get().table;
+        if grant.table != table {
+            // The rights are for an index that this client has not met yet.
+            self.adopt_index(table).await?;
+        }
+        Ok(true)
+    }
+
+    /// Leases an extent for records that this client stamps. False: there is none now.
+    async fn lease_to_publish(&self, size: u64) -> Result<bool, StoreError> {
+        match self.request(Request::Lease { size: size as u32, publishes: true }).await? {
+            Answer::Lease(grant) => {
+                if let Some(what) = self.extents.borrow().fault(&grant, size) {
+                    return Err(StoreError::Protocol { what });
+                }
+                self.rights(|rights| rights.extent = Some(Extent { grant, unit: grant.start, last: grant.last }));
+                Ok(true)
+            }
+            Answer::Verdict { .. } => Ok(false),
+            _ => Err(StoreError::Protocol { what: "the answer to a lease request is none" }),
+        }
+    }
+
+    /// Gives up the extent that this client publishes in, for its return. Called with nothing under way.
+    pub(in crate::client) fn take_published_extent(&self) -> Option<u8> {
+        match &mut *self.publishing.borrow_mut() {
+            Publishing::Granted(rights) => rights.extent.take().map(|extent| extent.grant.slot),
+            _ => None,
+        }
+    }
+}
+
+impl Rights {
+    pub(super) fn counter(&self) -> RemoteAddress {
+        RemoteAddress { address: self.grant.counter_address, rkey: Rkey(self.grant.counter_rkey) }
+    }
+
+    pub(super) fn ring(&self, offset: u64) -> RemoteAddress {
+        RemoteAddress { address: self.grant.ring_address + offset, rkey: Rkey(self.grant.ring_rkey) }
+    }
+
+    /// Number and place of the next report.
+    pub(super) fn next_report(&mut self) -> (u64, RemoteAddress) {
+        self.reported += 1;
+        (self.reported, self.ring(report_offset(self.reported)))
+    }
+
+    /// Whether there is an extent with room for `size` bytes.
+    pub(super) fn has_room(&self, size: u64) -> bool {
+        let segment_size = self.format.segment_size;
+        self.extent.as_ref().is_some_and(|extent| u64::from(extent.unit) * UNIT_SIZE + size <= segment_size)
+    }
+
+    /// Whether there is room for all that one put can have to report: what is about to happen, and that it has not.
+    pub(super) fn has_room_for_reports(&self) -> bool {
+        self.reported + 2 - self.taken <= REPORTS
+    }
+
+    /// The rights are in use.
+    pub(super) fn note_used(&mut self, now: Nanoseconds) {
+        self.used_at = now;
+    }
+
+    /// The server says that it has taken so many reports.
+    pub(super) fn note_taken(&mut self, taken: u64) {
+        self.taken = taken.min(self.reported);
+    }
+
+    /// Makes the record for the next place, stamped. Nobody has seen it yet: until that is [noted](Rights::note_stamped) the place
+    /// is still free.
+    pub(super) fn stamp_next(
+        &mut self,
+        client: &Inner,
+        draft: &Draft<'_>,
+        hash: KeyHash,
+        target: &Target,
+        sequence: u64,
+    ) -> Attempt {
+        let size = record_size(draft.key.len(), draft.value.len());
+        let epoch = client.welcome.epoch.get();
+        let Extent { grant, unit, last } = *self.extent.as_ref().expect("it was looked at in this turn");
+        let position = self.format.position(grant.segment, unit);
+        let tag = draft.encode(&self.format, position, grant.generation, epoch, &mut self.record);
+        // One writer, whose stores are there in their order: what is below is as durable as it is promised.
+        let stamp = Stamp { sequence, previous: last, durable: grant.durable, epoch };
+        let commit_tag = stamp.put_into(&mut self.record, &self.format, position, grant.generation, tag, size);
+        let after = Word::new(position, grant.generation, hash, size);
+        let units = (target.size / UNIT_SIZE, size / UNIT_SIZE);
+        let report = PublicationReport { before: target.word, after, sequence, units, is_taken_back: false };
+        let report_number = self.reported + 1;
+        let bucket = client.index_address(target.bucket);
+        Attempt {
+            sequence,
+            commit_tag,
+            record_at: RemoteAddress { address: client.access.get().log_address + position, rkey: Rkey(grant.rkey) },
+            word_at: RemoteAddress { address: bucket.address + target.slot * 8, rkey: Rkey(self.grant.index_rkey) },
+            report,
+            report_number,
+            report_at: self.ring(report_offset(report_number)),
+        }
+    }
+
+    /// The record is there, or on its way: from here on it is concluded.
+    pub(super) fn note_stamped(&mut self, attempt: &Attempt) {
+        let extent = self.extent.as_mut().expect("it was looked at in this turn");
+        extent.last = extent.unit;
+        extent.unit += attempt.report.units.1 as u32;
+        self.reported = attempt.report_number;
+    }
+}
