@@ -71,6 +71,7 @@ fn welcome(random: &mut Random) -> Vec<u8> {
     let staging: u32 = if random.random_bool(0.3) { 4 << 20 } else { 0 };
     bytes.extend_from_slice(&staging.to_le_bytes());
     bytes.extend_from_slice(&[9; 24]);
+    bytes.extend_from_slice(&random.random_range(0..2u32).to_le_bytes());
     if random.random_bool(0.3) {
         let at = random.random_range(0..bytes.len());
         bytes[at] = random.random();
@@ -86,12 +87,24 @@ fn answer(port: &Port, qp: QueuePair, memory: stonecast_fabric::MemoryRegion, is
         _ => random.random_range(0..40),
     };
     let mut bytes = Vec::new();
-    // The first request is for access, and most of the others are for leases.
+    // The first request is for access, and most of the others are for leases, or for rights to publish.
     match random.random_range(0..10) {
         kind if kind < if is_first { 1 } else { 6 } => {
             bytes.push(0x40);
-            bytes.extend_from_slice(&random.random_range(0..5u32).to_le_bytes());
-            (0..4).for_each(|_| bytes.extend_from_slice(&small(random).to_le_bytes()));
+            bytes.extend_from_slice(&random.random_range(0..9u32).to_le_bytes());
+            (0..5).for_each(|_| bytes.extend_from_slice(&small(random).to_le_bytes()));
+            bytes.extend_from_slice(&memory.rkey.0.to_le_bytes());
+        }
+        6 => {
+            bytes.push(0x43);
+            bytes.extend_from_slice(&small(random).to_le_bytes());
+            bytes.extend_from_slice(&memory.rkey.0.to_le_bytes());
+            for _ in 0..2 {
+                let address = if random.random_bool(0.7) { memory.address & !63 } else { random.random() };
+                bytes.extend_from_slice(&address.to_le_bytes());
+            }
+            (0..2).for_each(|_| bytes.extend_from_slice(&memory.rkey.0.to_le_bytes()));
+            bytes.extend_from_slice(&[3; 16]);
         }
         9 => {
             bytes.push(random.random_range(0..12));

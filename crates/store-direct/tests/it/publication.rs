@@ -220,6 +220,41 @@ fn a_pool_is_cleaned_while_clients_publish() {
     });
 }
 
+/// Needs the first death that a report tells: else the tombstone goes while an older version than the deleted one, which only a
+/// client knew to be dead, is in the log still.
+#[test]
+fn what_a_client_replaced_and_another_deleted_stays_away_however_much_is_cleaned() {
+    on_every_provider(|| {
+        let world = publishing(World::small());
+        world.run_until(End::Kill, async |world| {
+            let (publisher, other) = (world.client().await, modest_client(world).await);
+            other.put(b"gone", b"1").await.unwrap();
+            // More than a segment of what lives: in the first one nothing else dies.
+            for n in 0..300 {
+                other.put(&key(n), &value(n, 1000)).await.unwrap();
+            }
+            for n in 1000..1008 {
+                other.put(&key(n), b"hot").await.unwrap();
+            }
+            publisher.put(b"gone", b"2").await.unwrap();
+            assert!(other.delete(b"gone").await.unwrap());
+            for round in 0..5000 {
+                publisher.put(&key(1000 + round % 8), &value(round, 1000)).await.unwrap();
+                other.put(b"passing", b"by").await.unwrap();
+                assert!(other.delete(b"passing").await.unwrap());
+            }
+            let cleaning = other.metrics().await.unwrap().cleaning;
+            assert!(cleaning.segments > 10 && cleaning.dropped_tombstones > 100, "{cleaning:?}");
+        });
+        world.run(async |world| {
+            let client = world.client().await;
+            assert_eq!(client.get(b"gone", &mut Vec::new()).await.unwrap(), None, "it was deleted");
+            assert_eq!(client.get(b"passing", &mut Vec::new()).await.unwrap(), None);
+            assert_eq!(client.stat().await.unwrap().keys, 308);
+        });
+    });
+}
+
 #[test]
 fn a_server_that_cannot_let_clients_publish_says_why() {
     let world = publishing(World { durability: Durability::Power, ..World::default() });
