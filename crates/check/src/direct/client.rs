@@ -136,7 +136,8 @@ async fn run_lane(work: Rc<Work>, client: Client, unknown: Rc<RefCell<Vec<Unfini
         let size = pick_size(&work.setup, &mut random);
         let mut token = client.token();
         // What a client publishes itself has no token, so it is not tried again.
-        let is_plain = work.setup.publishes() && matches!(call, Call::Put(_)) && random.random_range(0..4) > 0;
+        let is_plain =
+            work.setup.publishes() && matches!(call, Call::Put(_)) && random.random_range(0..100) < work.setup.plain_percent;
         let result = match call {
             Call::Put(value) if is_plain => put_plainly(&work, &client, key, value, size).await,
             _ => execute(&work, &client, &mut token, key, call, size).await,

@@ -32,6 +32,8 @@ pub(crate) struct Setup {
     /// Of a hundred operations, so many are gets, and so many deletes.
     pub gets_percent: u32,
     pub deletes_percent: u32,
+    /// Of a hundred puts so many have no token, where clients publish: what has one they do not publish.
+    pub plain_percent: u32,
     /// Keys whose places each client remembers.
     pub locations: usize,
     /// Whether keys are read several at once.
@@ -65,6 +67,8 @@ const GROWTH_SHARE: f64 = 0.1;
 const ALL_SHARE: f64 = 0.03;
 /// Share of the runs in which clients publish.
 const PUBLISHED_SHARE: f64 = 0.2;
+/// Operations that write such a small pool several times over with values that are published.
+const PUBLISHED_CHURN_OPERATIONS: u64 = 1500;
 /// What a pool that survives processes alone promises nothing about, or only together with a power cut.
 const NOT_WITHOUT_POWER: [&str; 11] = [
     "read_from_cache",
@@ -114,6 +118,7 @@ impl Setup {
             long_percent: 20,
             gets_percent: random.random_range(20..70),
             deletes_percent: random.random_range(5..15),
+            plain_percent: 0,
             locations: LOCATIONS_DRAWN[locations.random_range(0..LOCATIONS_DRAWN.len())],
             reads_in_batches: locations.random_range(0..4) == 0,
             closings: CLOSINGS_DRAWN[locations.random_range(0..CLOSINGS_DRAWN.len())],
@@ -192,8 +197,14 @@ impl Setup {
         faults.leave_out(|name| NOT_WITHOUT_POWER.contains(&name));
         faults.process_kills += random.random_range(0..4);
         let durability = Durability::Process;
+        // What is longer is not published; so where the pool is to be written several times over, it takes more operations.
+        let value_size_max = self.value_size_max.min(random.random_range(1000..4000));
+        let is_churned = self.value_size_max > 3 * value_size_max && self.operations < PUBLISHED_CHURN_OPERATIONS;
         Self {
             pool: PoolOptions { durability, ..self.pool },
+            value_size_max,
+            operations: if is_churned { PUBLISHED_CHURN_OPERATIONS } else { self.operations },
+            plain_percent: [75, 75, 95][random.random_range(0..3)],
             policy: ClientPolicy::Publishing,
             faults,
             crash_points: 0,
