@@ -58,6 +58,38 @@ fn a_pool_keeps_its_facts_and_its_bytes_over_openings() {
     }
 }
 
+/// Needs the feature in the header, and what the kernel knows of who has the log mapped.
+#[test]
+fn a_pool_in_which_clients_published_tells_its_next_server_whether_they_may_still_be_there() {
+    let place = fast_place();
+    let directory = place.path().join("pool");
+    let mut pool = create(&directory, options(Durability::Process)).unwrap();
+    let client = pool.log();
+    drop(pool);
+    (pool, _) = serve(&directory).unwrap();
+    assert!(!pool.may_be_published(), "nobody published");
+    drop(client);
+    pool.let_clients_publish().unwrap();
+    assert!(!pool.may_be_published(), "clients of this server are none of an earlier one");
+    let client = pool.log();
+    drop(pool);
+
+    let (pool, repairs) = serve(&directory).unwrap();
+    assert_eq!(repairs, []);
+    assert!(pool.may_be_published(), "its server was killed, and its client lives");
+    drop(client);
+    assert!(!pool.may_be_published());
+    let client = pool.log();
+    pool.close().unwrap();
+
+    let (pool, _) = serve(&directory).unwrap();
+    assert!(!pool.may_be_published(), "whoever closed it took their rights away");
+    drop(client);
+    let header = std::fs::read(directory.join("header")).unwrap();
+    assert_eq!(header[32], 1, "the feature stays: the log may hold void records");
+    drop(pool);
+}
+
 #[test]
 fn a_pool_on_a_disk_promises_power_and_syncs_its_log() {
     let Some(place) = durable_place("a_pool_on_a_disk_promises_power_and_syncs_its_log") else { return };
