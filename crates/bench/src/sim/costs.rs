@@ -15,6 +15,8 @@ use super::scene::{Scene, SceneClient, SceneOptions, platform_of};
 
 /// Sizes of values that are looked at, bytes: within a line or two, a kilobyte, several packets.
 const VALUE_SIZES: [usize; 3] = [64, 1024, 16_384];
+/// Those of them whose records clients publish themselves.
+const PUBLISHED_VALUE_SIZES: [usize; 2] = [64, 1024];
 /// Keys of a `multi_get`.
 const BATCH: usize = 16;
 /// Bytes of the pool's log, and of a segment: no operation that is looked at needs a new lease.
@@ -67,7 +69,7 @@ pub enum CostError {
 
 /// The costs of every operation on machines of `profile`.
 pub fn costs(profile: &Profile) -> Result<Vec<Cost>, CostError> {
-    let options = SceneOptions { profile: *profile, capacity: CAPACITY, segment_size: SEGMENT_SIZE, seed: 1 };
+    let options = SceneOptions { profile: *profile, capacity: CAPACITY, segment_size: SEGMENT_SIZE, seed: 1, publishing: false };
     let scene = Scene::new(&options)?;
     let client = scene.connect()?;
     let stranger = scene.connect_with(ClientOptions { locations: 0, ..ClientOptions::default() })?;
@@ -79,6 +81,11 @@ pub fn costs(profile: &Profile) -> Result<Vec<Cost>, CostError> {
         look.at_all(&keys, &value)?;
         let mut look = Look { scene: &scene, client: &stranger, value_size, costs: &mut costs };
         look.at_unknown_places(&keys)?;
+    }
+    let scene = Scene::new(&SceneOptions { publishing: true, ..options })?;
+    let client = scene.connect()?;
+    for value_size in PUBLISHED_VALUE_SIZES {
+        Look { scene: &scene, client: &client, value_size, costs: &mut costs }.at_publication(&vec![7; value_size])?;
     }
     Ok(costs)
 }
@@ -113,6 +120,18 @@ impl Look<'_> {
         self.at("compare-and-put, other version", async {
             client.put_if(key, value, condition).await.map(|written| assert!(matches!(written, Written::Conflict(_))))
         })
+    }
+
+    /// By a client that publishes, in a pool that survives processes.
+    fn at_publication(&mut self, value: &[u8]) -> Result<(), StoreError> {
+        let client = self.client.client.clone();
+        let key = format!("key {:08} {:08}", value.len(), 0).into_bytes();
+        // The first put is no overwrite, the second one asks for rights and an extent.
+        self.scene.world().block_on(async {
+            client.put(&key, value).await?;
+            client.put(&key, value).await
+        })?;
+        self.at("put, published", async { client.put(&key, value).await.map(drop) })
     }
 
     /// By a client that remembers no places.

@@ -67,7 +67,8 @@ pub fn move_cost(profile: &Profile) -> Result<MoveCost, CostError> {
 }
 
 fn put_all(profile: &Profile, capacity: u64) -> Result<Counted, CostError> {
-    let scene = Scene::new(&SceneOptions { profile: *profile, capacity, segment_size: SEGMENT_SIZE, seed: 1 })?;
+    let scene =
+        Scene::new(&SceneOptions { profile: *profile, capacity, segment_size: SEGMENT_SIZE, seed: 1, publishing: false })?;
     let client = scene.connect()?;
     let store = client.client.clone();
     let value = vec![7; VALUE_SIZE];

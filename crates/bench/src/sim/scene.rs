@@ -12,7 +12,7 @@ use stonecast_fabric_sim::{MachineOptions, MediumCounts, Module, Process, Profil
 use stonecast_media::{
     Ddio, DeclaredPlatform, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions, ReceiveBuffers,
 };
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, Server, ServerOptions, StoreError};
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, ClientPolicy, Server, ServerOptions, StoreError};
 
 /// Where the server listens.
 const ADDRESS: &str = "sim:store";
@@ -43,6 +43,8 @@ pub struct SceneOptions {
     pub segment_size: u64,
     /// Seed of the world and of the pool.
     pub seed: u64,
+    /// Whether clients publish their overwrites themselves, in a pool that survives processes.
+    pub publishing: bool,
 }
 
 /// A world with a server. See the module documentation.
@@ -67,28 +69,30 @@ pub struct SceneClient {
 impl Scene {
     /// A world with a server on a fresh pool.
     pub fn new(options: &SceneOptions) -> Result<Self, MediaError> {
-        let SceneOptions { profile, capacity, segment_size, seed } = *options;
+        let SceneOptions { profile, capacity, segment_size, seed, publishing } = *options;
+        let durability = if publishing { Durability::Process } else { Durability::Power };
+        let clients = if publishing { ClientPolicy::Publishing } else { ClientPolicy::Trusted };
         let world = World::new(seed);
         let platform = platform_of(&profile);
         let machine = world.machine(MachineOptions { platform, ..MachineOptions::new(profile) });
         let module = world.module(machine, Survivor::default());
         let mut entropy = [0; 64];
         rand::Rng::fill_bytes(&mut stonecast_base::random_from_seed(seed), &mut entropy);
-        let pool = PoolOptions { capacity, segment_size, platform, durability: Durability::Power, entropy };
+        let pool = PoolOptions { capacity, segment_size, platform, durability, entropy };
         Pool::create(Rc::new(SimBacking::new(&module)), pool)?.close()?;
         let server = world.process(machine);
         let server_meter = Rc::<Meter>::default();
         let failure = Rc::<RefCell<Option<StoreError>>>::default();
         let scene = Self { world, profile, server, server_meter, module, failure };
-        scene.start();
+        scene.start(ServerOptions { clients, ..ServerOptions::default() });
         Ok(scene)
     }
 
-    fn start(&self) {
+    fn start(&self, options: ServerOptions) {
         let (process, meter, module) = (self.server.clone(), self.server_meter.clone(), self.module.clone());
         let failure = self.failure.clone();
         self.server.runtime().spawn(Box::pin(async move {
-            let ended = serve(&process, meter, &module).await;
+            let ended = serve(&process, meter, &module, options).await;
             *failure.borrow_mut() = ended.err();
         }));
     }
@@ -208,11 +212,11 @@ struct Crowd {
     waker: Cell<Option<Waker>>,
 }
 
-async fn serve(process: &Process, meter: Rc<Meter>, module: &Rc<Module>) -> Result<(), StoreError> {
+async fn serve(process: &Process, meter: Rc<Meter>, module: &Rc<Module>, options: ServerOptions) -> Result<(), StoreError> {
     let (pool, _) = Pool::open(Rc::new(SimBacking::new(module)), OpenMode::Serve)?;
     let port = process.port_on(Rc::new(Observed::new(process.open_device(), meter)), SERVER_COMPLETIONS)?;
     let device = port.device().clone();
-    let (server, _) = Server::open(pool, port, process.runtime(), ServerOptions::default()).await?;
+    let (server, _) = Server::open(pool, port, process.runtime(), options).await?;
     device.listen(ADDRESS)?;
     server.run(&|| false).await
 }

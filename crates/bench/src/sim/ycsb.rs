@@ -107,6 +107,7 @@ pub fn run(options: &SimYcsbOptions) -> Result<SimYcsbResult, SimYcsbError> {
         capacity: segments * SEGMENT_SIZE,
         segment_size: SEGMENT_SIZE,
         seed: workload.data.seed,
+        publishing: false,
     })?;
     let client_options = ClientOptions { locations: workload.locations, ..ClientOptions::default() };
     let clients = (0..workload.clients).map(|_| scene.connect_with(client_options)).collect::<Result<Vec<_>, _>>()?;

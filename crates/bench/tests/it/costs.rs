@@ -82,6 +82,12 @@ fn reads_are_one_sided_and_writes_are_one_trip_with_one_copy() {
                     assert!(cost.nvm_bytes == lines || cost.nvm_bytes == lines + 64, "{what}");
                     assert!(cost.fences <= 1 && cost.syncs == 0, "{what}");
                 }
+                "put, published" => {
+                    // Bucket; start of the record; sequence; report, record and word.
+                    assert_eq!((cost.round_trips, cost.work_requests, cost.answer_bytes), (4, [6, 0], 0), "{what}");
+                    let report = 32;
+                    assert_eq!(cost.bytes[0], record - 4 + report, "{what}");
+                }
                 "delete" => assert_eq!((cost.round_trips, cost.work_requests), (1, [1, 1]), "{what}"),
                 "delete, absent" | "compare-and-put, other version" => assert_eq!(cost.round_trips, 1, "{what}"),
                 other => panic!("nothing is said of {other}"),
