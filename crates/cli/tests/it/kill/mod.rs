@@ -42,21 +42,29 @@ const FULL_ENOUGH: f64 = 0.6;
 
 #[test]
 fn every_acknowledged_write_survives_kills_on_a_disk() {
-    run("kill::every_acknowledged_write_survives_kills_on_a_disk", "power", Place::on_disk);
+    run("kill::every_acknowledged_write_survives_kills_on_a_disk", options("power", "trusted"), Place::on_disk);
 }
 
 #[test]
 fn every_acknowledged_write_survives_kills_in_volatile_memory() {
-    run("kill::every_acknowledged_write_survives_kills_in_volatile_memory", "process", Place::in_volatile_memory);
+    let test = "kill::every_acknowledged_write_survives_kills_in_volatile_memory";
+    run(test, options("process", "trusted"), Place::in_volatile_memory);
 }
 
-fn run(test: &'static str, durability: &'static str, place: fn() -> Place) {
+/// Writers that overwrite keys without the server: what they publish while it is dead is found, too.
+#[test]
+fn every_acknowledged_write_survives_kills_of_clients_that_publish() {
+    let test = "kill::every_acknowledged_write_survives_kills_of_clients_that_publish";
+    run(test, options("process", "publishing"), Place::in_volatile_memory);
+}
+
+fn run(test: &'static str, options: Options, place: fn() -> Place) {
     if let Some(work) = as_worker() {
         return work::run(&Work::parse(&work));
     }
     let seed = seed();
     eprintln!("STONECAST_TEST_SEED={seed}");
-    let mut scene = Scene::new(test, durability, place(), seed);
+    let mut scene = Scene::new(test, options, place(), seed);
     let mut moments = 0;
     while moments < MOMENTS {
         moments += scene.kill_something();
@@ -77,7 +85,7 @@ fn seed() -> u64 {
 
 struct Scene {
     test: &'static str,
-    durability: &'static str,
+    options: Options,
     place: Place,
     random: Random,
     model: Model,
@@ -92,13 +100,13 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(test: &'static str, durability: &'static str, place: Place, seed: u64) -> Self {
+    fn new(test: &'static str, options: Options, place: Place, seed: u64) -> Self {
         let pool = place.path().join("pool-0");
-        let server = Server::start(&pool, options(durability));
+        let server = Server::start(&pool, options);
         let random = random_from_seed(seed);
         let mut scene = Self {
             test,
-            durability,
+            options,
             place,
             random,
             model: Model::default(),
@@ -134,7 +142,7 @@ impl Scene {
         self.workers.clear();
         let mut kills = 1;
         while self.random.random_bool(0.25) {
-            self.server = Server::launch(&self.pool(), options(self.durability));
+            self.server = Server::launch(&self.pool(), self.options);
             std::thread::sleep(Duration::from_micros(self.random.random_range(0..20_000)));
             self.server.kill();
             kills += 1;
@@ -143,7 +151,7 @@ impl Scene {
             self.model.read_notes(&notes_of(self.place.path(), self.epoch, worker));
         }
         self.epoch += 1;
-        self.server = Server::start(&self.pool(), options(self.durability));
+        self.server = Server::start(&self.pool(), self.options);
         let exported = self.server.client(&["export"]);
         self.model.compare(exported.text());
         kills
@@ -162,7 +170,7 @@ impl Scene {
         self.pools += 1;
         self.epoch += 1;
         self.model = Model::default();
-        self.server = Server::start(&self.pool(), options(self.durability));
+        self.server = Server::start(&self.pool(), self.options);
         self.start_workers();
     }
 
@@ -213,8 +221,11 @@ impl Scene {
     }
 }
 
-fn options(durability: &str) -> [&str; 6] {
-    ["--durability", durability, "--capacity", CAPACITY, "--segment-size", SEGMENT_SIZE]
+/// What servers are started with.
+type Options = [&'static str; 8];
+
+fn options(durability: &'static str, clients: &'static str) -> Options {
+    ["--durability", durability, "--clients", clients, "--capacity", CAPACITY, "--segment-size", SEGMENT_SIZE]
 }
 
 fn size_of(path: &Path) -> u64 {
