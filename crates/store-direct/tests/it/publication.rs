@@ -225,7 +225,8 @@ fn a_pool_is_cleaned_while_clients_publish() {
 #[test]
 fn what_a_client_replaced_and_another_deleted_stays_away_however_much_is_cleaned() {
     on_every_provider(|| {
-        let world = publishing(World::small());
+        // So large that nobody cleans the first segment for its few dead bytes.
+        let world = publishing(World { capacity: 8 << 20, ..World::small() });
         world.run_until(End::Kill, async |world| {
             let (publisher, other) = (world.client().await, modest_client(world).await);
             other.put(b"gone", b"1").await.unwrap();
@@ -238,13 +239,16 @@ fn what_a_client_replaced_and_another_deleted_stays_away_however_much_is_cleaned
             }
             publisher.put(b"gone", b"2").await.unwrap();
             assert!(other.delete(b"gone").await.unwrap());
-            for round in 0..5000 {
-                publisher.put(&key(1000 + round % 8), &value(round, 1000)).await.unwrap();
-                other.put(b"passing", b"by").await.unwrap();
-                assert!(other.delete(b"passing").await.unwrap());
+            for round in 0..4000 {
+                publisher.put(&key(1000 + round % 8), &value(round, 2000)).await.unwrap();
+                // More tombstones than a pool keeps if it need not.
+                for _ in 0..4 {
+                    other.put(b"passing", b"by").await.unwrap();
+                    assert!(other.delete(b"passing").await.unwrap());
+                }
             }
             let cleaning = other.metrics().await.unwrap().cleaning;
-            assert!(cleaning.segments > 10 && cleaning.dropped_tombstones > 100, "{cleaning:?}");
+            assert!(cleaning.segments > 10, "{cleaning:?}");
         });
         world.run(async |world| {
             let client = world.client().await;
