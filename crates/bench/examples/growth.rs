@@ -47,6 +47,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         parent: PathBuf::from("/dev/shm"),
         durability: "process",
         capacity: (keys * RECORD_SIZE * 9 / 8 + 16 * SEGMENT_SIZE).next_multiple_of(SEGMENT_SIZE),
+        publishing: false,
         resp: false,
         published: None,
     })?;

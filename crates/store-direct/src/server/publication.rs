@@ -64,17 +64,17 @@ pub(super) struct Publication {
 /// A segment that comes back from a client.
 pub(super) struct Returned {
     pub segment: u32,
-    pub stamped: Stamped,
+    pub stamper: Stamper,
 }
 
 /// Who has stamped what is in a segment that comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stamped {
-    ByServer,
+pub(super) enum Stamper {
+    Server,
     /// By its client, who has nothing under way in it.
-    ByClient,
+    Client,
     /// By its client, whose rights were taken away in the middle of whatever it was doing.
-    ByDeadClient,
+    DeadClient,
 }
 
 impl Ring {
@@ -203,14 +203,14 @@ impl Server {
 
     /// Takes over a segment that a client has stamped. Before it is given to anybody else.
     pub(super) fn take_over(&self, state: &mut State, returned: &Returned) {
-        if returned.stamped == Stamped::ByServer {
+        if returned.stamper == Stamper::Server {
             return;
         }
         // What its client said before it was gone is known before it is judged.
         self.drain_reports(state);
         let State { space, index, unpersisted, .. } = state;
         let mut live = 0;
-        let died = returned.stamped == Stamped::ByDeadClient;
+        let died = returned.stamper == Stamper::DeadClient;
         let changed = space.take_over(returned.segment, &*self.log, &mut |found| {
             if !died {
                 return false;

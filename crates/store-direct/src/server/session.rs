@@ -20,8 +20,8 @@ use stonecast_log::{SEGMENT_HEADER_UNITS, UNIT_SIZE};
 use zerocopy::IntoBytes as _;
 use zerocopy::byteorder::little_endian::{U32, U64};
 
+use super::publication::{Publication, Returned, Stamper};
 use super::receives::{OWN_RECEIVES, post_all};
-use super::publication::{Publication, Returned, Stamped};
 use super::{ClientPolicy, Server, State};
 use crate::limits::{
     ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASE_RECLAIM_NS, LEASES_PER_CLIENT, SERVER_RECEIVES, STAGING_SIZE,
@@ -301,12 +301,12 @@ impl Server {
                 ring = Some(its_ring);
                 regions.push(region);
             }
-            let stamped = |lease: &Lease| match lease.publishes {
-                false => Stamped::ByServer,
-                true if ends => Stamped::ByDeadClient,
-                true => Stamped::ByClient,
+            let stamper = |lease: &Lease| match lease.publishes {
+                false => Stamper::Server,
+                true if ends => Stamper::DeadClient,
+                true => Stamper::Client,
             };
-            let returned = |lease: &Lease| Returned { segment: lease.segment, stamped: stamped(lease) };
+            let returned = |lease: &Lease| Returned { segment: lease.segment, stamper: stamper(lease) };
             if mutant!(LeaseNotRevoked) {
                 revoked.borrow_mut().extend(leases.iter().map(returned));
             }
