@@ -59,6 +59,8 @@ pub(crate) struct Space {
     for_moves: Option<u32>,
     /// Segments in which clients stamp their own records.
     lent: BTreeSet<u32>,
+    /// A record that a client stamped with this sequence, or a later one, may be neither published nor void yet.
+    unsettled: u64,
     /// The medium gives no space to segments that never had any.
     medium_is_full: bool,
     /// Bytes of records that were stamped here, moved ones not included.
@@ -122,6 +124,7 @@ impl Space {
             for_deletes: None,
             for_moves: None,
             lent: BTreeSet::new(),
+            unsettled: u64::MAX,
             medium_is_full: false,
             appended: 0,
             died: 0,
@@ -250,6 +253,12 @@ impl Space {
     /// say so.
     pub fn lend(&mut self, number: u32) {
         self.lent.insert(number);
+    }
+
+    /// From this sequence on records may be stamped that no word names and that are not void; `u64::MAX`: none are. Until that is
+    /// settled no tombstone above it is dropped: a scan would take such a record for the key's.
+    pub fn set_unsettled(&mut self, sequence: u64) {
+        self.unsettled = sequence;
     }
 
     /// Takes over what a client has stamped in a lent segment, where it can write no more. `is_void` says of each record whether

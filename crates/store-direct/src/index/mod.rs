@@ -110,6 +110,12 @@ impl Index {
         self.is_shared = true;
     }
 
+    /// Whether clients may change words of the current table: not while a reader may begin with the old one, which only the
+    /// server marks before a key changes.
+    pub fn may_be_published(&self) -> bool {
+        self.is_shared && !matches!(self.growth, Growth::Marking { .. })
+    }
+
     /// Number of keys.
     pub fn len(&self) -> u64 {
         self.len

@@ -66,6 +66,25 @@ impl World {
         self.end += record_size(8, 0);
     }
 
+    /// What a client does that publishes: it changes the word of a key that is there, if nobody claims it, and nothing else. Whether
+    /// it could.
+    fn publish(&mut self, n: u64) -> bool {
+        let Some((place, word)) = self.find(n).filter(|_| self.index.may_be_published()) else { return false };
+        if word != word.natural(record_size(8, 0)) {
+            return false;
+        }
+        let key = key(n);
+        let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key: &key, value: &[] };
+        let mut record = Vec::new();
+        draft.encode(&FORMAT, self.end, 1, 1, &mut record);
+        self.log.write(self.end, &record);
+        let new = Word::new(self.end, 1, hash(n), record_size(8, 0));
+        assert!(self.index.table().exchange(place, word, new), "nobody else changes it");
+        self.model.insert(n, self.end);
+        self.end += record_size(8, 0);
+        true
+    }
+
     fn delete(&mut self, n: u64) {
         if let Some(found) = self.find(n) {
             self.index.remove(hash(n), found);
@@ -147,6 +166,36 @@ fn readers_see_every_change_at_once_while_the_index_grows_twelve_times() {
         assert_eq!(world.index.len(), world.model.len() as u64);
         let (lowest, highest) = (world.tables[0].1, world.index.table().bits());
         assert!(highest >= lowest + 10, "it grew from 2^{lowest} to 2^{highest} buckets");
+        for n in 0..30_000 {
+            assert_eq!(world.read(n), world.model.get(&n).copied());
+        }
+    }
+}
+
+/// Needs the claims of what is copied, and that nobody may publish while the old table is marked: else a reader finds there what a
+/// client has replaced in the new one.
+#[test]
+fn readers_see_at_once_what_clients_publish_while_the_index_grows() {
+    for seed in 0..4 {
+        let mut world = World::new(2);
+        world.index.share();
+        let (mut random, mut published) = (random_from_seed(seed), 0);
+        for step in 0..60_000u64 {
+            let n = random.random_range(0..30_000);
+            match random.random_range(0..10) {
+                0 => world.delete(n),
+                1..5 if world.publish(n) => published += 1,
+                _ => world.put(n),
+            }
+            assert_eq!(world.read(n), world.model.get(&n).copied(), "seed {seed} step {step}");
+            let other = random.random_range(0..30_000);
+            assert_eq!(world.read(other), world.model.get(&other).copied(), "seed {seed} step {step}");
+            if step % 16 == 0 {
+                world.tend(random.random_range(1..200));
+            }
+        }
+        assert!(published > 1000, "{published}");
+        assert_eq!(world.index.len(), world.model.len() as u64);
         for n in 0..30_000 {
             assert_eq!(world.read(n), world.model.get(&n).copied());
         }

@@ -9,6 +9,7 @@
 //! ```
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
@@ -16,7 +17,7 @@ use stonecast_fabric::{Access, DeviceError, MemoryRegion, QueuePair, Rkey, Runti
 use stonecast_log::UNIT_SIZE;
 use stonecast_media::{Durability, Pool, Region};
 
-use super::session::Retired;
+use super::session::{Retired, Session};
 use super::{Server, State};
 use crate::error::StoreError;
 use crate::protocol::{Answer, PublicationGrant, Verdict};
@@ -50,6 +51,8 @@ impl Sequences {
 pub(super) struct Ring {
     memory: Rc<dyn Region>,
     taken: Cell<u64>,
+    /// What its client has stamped with a lower sequence than this is published or void: it publishes one record after the other.
+    unsettled: Cell<u64>,
 }
 
 /// Rights of a client to publish.
@@ -85,6 +88,7 @@ impl Ring {
         let words = std::array::from_fn(|word| self.memory.load(offset + word as u64 * 8));
         let report = PublicationReport::parse(words, number)?;
         self.taken.set(number);
+        self.unsettled.set(report.sequence);
         Some(report)
     }
 }
@@ -120,10 +124,13 @@ impl Server {
         let refuse = |verdict| Answer::Verdict { verdict, version: 0 };
         self.end_publication(qp);
         let state = &mut *self.state.borrow_mut();
-        let State { sessions, tables, rings, counter, .. } = state;
+        let State { sessions, tables, rings, counter, index, sequences, .. } = state;
         let (Some(counter), Some(session)) = (*counter, sessions.get_mut(&qp).filter(|session| session.staging.is_none())) else {
             return refuse(Verdict::Invalid);
         };
+        if !index.may_be_published() {
+            return refuse(Verdict::Busy);
+        }
         let table = tables.last().expect("there is always a table");
         let device = self.port.device();
         let mut windows = Vec::new();
@@ -148,7 +155,11 @@ impl Server {
         match make() {
             Ok(grant) => {
                 let ring_region = made.expect("it was made");
-                let ring = Rc::new(Ring { memory: device.memory(ring_region), taken: Cell::new(0) });
+                let ring = Rc::new(Ring {
+                    memory: device.memory(ring_region),
+                    taken: Cell::new(0),
+                    unsettled: Cell::new(sequences.next()),
+                });
                 rings.push(ring.clone());
                 session.publication = Some(Publication { ring, ring_region, windows, seen: (0, self.runtime.now()) });
                 Answer::Publication(grant)
@@ -199,6 +210,7 @@ impl Server {
                 ring.memory.store(0, ring.taken.get());
             }
         }
+        space.set_unsettled(rings.iter().map(|ring| ring.unsettled.get()).min().unwrap_or(u64::MAX));
     }
 
     /// Takes over a segment that a client has stamped. Before it is given to anybody else.
@@ -229,12 +241,15 @@ impl Server {
     }
 
     /// Takes the rights to publish away from clients that did not use them for so long that they ask anew before they do.
-    pub(super) fn reclaim_publications(&self, state: &mut State, unused_ns: Nanoseconds) -> Vec<QueuePair> {
+    pub(super) fn reclaim_publications(
+        &self,
+        sessions: &mut BTreeMap<QueuePair, Session>,
+        unused_ns: Nanoseconds,
+    ) -> Vec<QueuePair> {
         let now = self.runtime.now();
         let mut unused = Vec::new();
-        for (&qp, session) in &mut state.sessions {
-            let holds = session.leases.iter().flatten().any(|lease| lease.publishes);
-            let Some(publication) = session.publication.as_mut().filter(|_| holds) else { continue };
+        for (&qp, session) in sessions {
+            let Some(publication) = session.publication.as_mut() else { continue };
             let taken = publication.ring.taken.get();
             if taken != publication.seen.0 {
                 publication.seen = (taken, now);

@@ -311,7 +311,9 @@ impl Server {
                 revoked.borrow_mut().extend(leases.iter().map(returned));
             }
             for lease in leases.into_iter().filter(|_| !mutant!(LeaseNotRevoked)) {
-                if port.invalidate(lease.rkey).await.is_ok() && !(lease.publishes && may_publish) {
+                let is_over = port.invalidate(lease.rkey).await.is_ok();
+                may_publish |= lease.publishes && !is_over;
+                if is_over && !(lease.publishes && may_publish) {
                     revoked.borrow_mut().push(returned(&lease));
                 }
             }
@@ -341,7 +343,7 @@ impl Server {
     /// Takes leases back that were not used for long, and that space is short for. Their clients lease anew when they write
     /// again. Whether there were any.
     pub(super) fn reclaim_unused(&self, state: &mut State) -> bool {
-        let idle = self.reclaim_publications(state, LEASE_RECLAIM_NS);
+        let idle = self.reclaim_publications(&mut state.sessions, LEASE_RECLAIM_NS);
         let State { sessions, space, cleaner, .. } = state;
         let now = self.runtime.now();
         let mut unused = Vec::new();

@@ -5,7 +5,8 @@
 //! what has been there for long changes seldom, so its room is kept for long (Rosenblum and Ousterhout's cost-benefit
 //! policy). Where somebody waits, the one that gives most goes first.
 //!
-//! Tombstones can be dropped below the *horizon*, the first death of all other segments. When they take more than a share
+//! Tombstones can be dropped below the *horizon*, the first death of all other segments, and the lowest sequence that a client
+//! which publishes may have stamped something with that is neither published nor void. When they take more than a share
 //! of the pool, the segment in which something died first is cleaned, however little that gives: so the horizon rises.
 
 use stonecast_log::{SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
@@ -133,6 +134,11 @@ impl Space {
         had_space as u32
     }
 
+    /// Whether tombstones pile up that were needed no more if all clients had settled what they stamped.
+    pub fn tombstones_wait_for_clients(&self) -> bool {
+        self.tombstones_pile_up() && self.unsettled < Horizons::of(self).first
+    }
+
     fn tombstones_pile_up(&self) -> bool {
         let capacity = self.format.segment_size * u64::from(self.format.segment_count);
         self.tombstone_bytes() > capacity / TOMBSTONES_SHARE
@@ -145,22 +151,29 @@ impl Space {
     }
 }
 
-/// The first deaths of all segments, to leave one out.
+/// The first deaths of all segments, to leave one out, and of what clients may have stamped and not published.
 struct Horizons {
     first: u64,
     in_segment: u32,
     second: u64,
+    /// What clients have stamped from here on may still be made void.
+    unsettled: u64,
 }
 
 impl Horizons {
     fn of(space: &Space) -> Self {
-        let mut all = Self { first: u64::MAX, in_segment: u32::MAX, second: u64::MAX };
-        for state in space.segments.iter().flatten() {
-            let death = space.occupancy(state.number).first_death;
+        let used = space.segments.iter().flatten();
+        Self::over(used.map(|state| (state.number, space.occupancy(state.number).first_death)), space.unsettled)
+    }
+
+    /// Of segments, each by its number with its first death.
+    fn over(deaths: impl Iterator<Item = (u32, u64)>, unsettled: u64) -> Self {
+        let mut all = Self { first: u64::MAX, in_segment: u32::MAX, second: u64::MAX, unsettled };
+        for (number, death) in deaths {
             if death < all.first {
                 all.second = all.first;
                 all.first = death;
-                all.in_segment = state.number;
+                all.in_segment = number;
             } else {
                 all.second = all.second.min(death);
             }
@@ -169,6 +182,26 @@ impl Horizons {
     }
 
     fn without(&self, number: u32) -> u64 {
-        if number == self.in_segment { self.second } else { self.first }
+        let first = if number == self.in_segment { self.second } else { self.first };
+        first.min(self.unsettled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Horizons;
+
+    /// Needs what is unsettled in the horizon of every segment: a client that stands still between stamp and CAS, or between a CAS
+    /// that was lost and the void, has a record in the log that a scan counts; the tombstone of a delete that came in between is
+    /// all that says otherwise.
+    #[test]
+    fn a_tombstone_stays_while_a_client_may_have_stamped_what_is_older() {
+        let deaths = [(3, 50), (5, 40), (7, u64::MAX)];
+        let settled = Horizons::over(deaths.into_iter(), u64::MAX);
+        assert_eq!((settled.without(5), settled.without(3), settled.without(7)), (50, 40, 40));
+        let unsettled = Horizons::over(deaths.into_iter(), 20);
+        assert!([3, 5, 7].iter().all(|&number| unsettled.without(number) == 20));
+        assert_eq!(Horizons::over(deaths.into_iter(), 45).without(5), 45);
+        assert_eq!(Horizons::over([].into_iter(), 9).without(1), 9);
     }
 }

@@ -38,6 +38,7 @@ use stonecast_persist::Persisted;
 use super::{Server, State};
 use crate::cleaning::Cleaning;
 use crate::error::StoreError;
+use crate::limits::LEASE_RECLAIM_NS;
 use crate::protocol::Verdict;
 use crate::space::Need;
 use crate::word::{KeyHash, Word};
@@ -226,11 +227,15 @@ impl Server {
         let state = &mut *self.state.borrow_mut();
         self.drain_reports(state);
         let next_sequence = state.sequences.next();
-        let State { cleaner, space, own_put, own_delete, unpersisted, .. } = state;
+        let State { cleaner, space, sessions, own_put, own_delete, unpersisted, .. } = state;
         let appended = space.take_appended();
         cleaner.counters.written_bytes += appended;
         if appended == 0 && cleaner.credit == 0 {
             return None;
+        }
+        if space.tombstones_wait_for_clients() {
+            let idle = self.reclaim_publications(sessions, LEASE_RECLAIM_NS);
+            self.idle_publications.borrow_mut().extend(idle);
         }
         if cleaner.victim.is_none() {
             space.release_earlier_run();
