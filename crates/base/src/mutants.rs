@@ -123,8 +123,6 @@ mutants! {
     LostSwapBelieved in "store-direct", "lost update";
     /// The server writes keys without keeping clients that publish off them.
     ClaimIgnored in "store-direct", "lost update";
-    /// What dies because clients publish is not told to whoever drops tombstones.
-    DeathNotReported in "store-direct", "E11";
     /// Recovery takes records that were taken back.
     VoidCounts in "log", "publication";
     /// Persisting does not wait for the lines that it wrote back.

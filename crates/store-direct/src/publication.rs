@@ -14,7 +14,7 @@
 use crate::word::Word;
 
 /// Reports that a ring holds.
-pub(crate) const REPORTS: u64 = 4096;
+pub(crate) const REPORTS: u64 = 16384;
 /// Bytes of a report.
 pub(crate) const REPORT_BYTES: usize = 32;
 /// Where the reports begin.

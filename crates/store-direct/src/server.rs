@@ -103,6 +103,8 @@ pub struct Server {
     ended_rings: Rc<RefCell<Vec<Rc<Ring>>>>,
     /// Clients that have to ask anew before they publish again.
     idle_publications: RefCell<Vec<QueuePair>>,
+    /// Whether clients have published since the server last looked.
+    publications_seen: Cell<bool>,
     /// Revocations under way.
     retiring: Rc<Cell<usize>>,
 }
@@ -146,6 +148,8 @@ const RETIRE_LOOK_NS: Nanoseconds = 20_000;
 const STOP_CHECK_NS: Nanoseconds = 20_000_000;
 /// How long clients have to take the last answers of a server that cannot go on.
 const LAST_ANSWERS_NS: Nanoseconds = 5_000_000;
+/// How long an idle server waits while clients publish: they report much less than a ring holds until then.
+const PUBLISHED_PAUSE_NS: Nanoseconds = 1_000_000;
 /// How long an idle server waits while the index grows, segments are cleaned or leases end: the rest of the processor is for
 /// others.
 const PAUSE_NS: Nanoseconds = 20_000;
@@ -223,6 +227,7 @@ impl Server {
             revoked: Rc::default(),
             ended_rings: Rc::default(),
             idle_publications: RefCell::default(),
+            publications_seen: Cell::default(),
             retiring: Rc::default(),
         };
         Ok((server, report))
@@ -240,7 +245,7 @@ impl Server {
             self.wait().await;
             self.take_events();
             self.take_revoked();
-            self.drain_reports(&mut self.state.borrow_mut());
+            self.publications_seen.set(self.drain_reports(&mut self.state.borrow_mut()));
             let served = match self.serve_batch(&mut batch).await {
                 Ok(()) => self.tend_log().await,
                 failed => failed,
@@ -330,7 +335,11 @@ impl Server {
     /// Waits for arrivals or events, a short while at most so that a stop is seen, and hardly at all while there is work.
     async fn wait(&self) {
         let has_work = self.state.borrow().index.is_growing() || self.is_cleaning() || self.retiring.get() > 0;
-        let pause_ns = if has_work { PAUSE_NS } else { STOP_CHECK_NS };
+        let pause_ns = match has_work {
+            true => PAUSE_NS,
+            false if self.publications_seen.get() => PUBLISHED_PAUSE_NS,
+            false => STOP_CHECK_NS,
+        };
         let mut activity = pin!(self.port.activity());
         let mut pause = pin!(self.runtime.sleep(pause_ns));
         std::future::poll_fn(|context| {

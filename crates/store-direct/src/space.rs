@@ -221,7 +221,7 @@ impl Space {
     /// A client is about to publish, as `sequence`, the record that `new` names in place of `old`, each with its bytes.
     pub fn note_published(&mut self, old: (Word, u64), new: (Word, u64), sequence: u64) {
         if let Some(occupancy) = self.occupancy_of(old.0) {
-            occupancy.note_death(old.1, if mutant!(DeathNotReported) { u64::MAX } else { sequence });
+            occupancy.note_death(old.1, sequence);
         }
         if let Some(occupancy) = self.occupancy_of(new.0) {
             occupancy.live += new.1 as i64;

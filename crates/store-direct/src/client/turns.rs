@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
+use smallvec::SmallVec;
+
 /// The queue of those who wait, the first of whom has the turn.
 #[derive(Default)]
 pub(super) struct Turns {
@@ -46,6 +48,27 @@ impl Turns {
     #[inline]
     pub fn are_taken(&self) -> bool {
         !self.queue.borrow().is_empty()
+    }
+}
+
+impl Turn<'_> {
+    /// Ends a turn whose write was done at once, and lets all who wait have theirs before whoever had this one writes again: as long
+    /// as somebody waits, those who come join the queue, and of writes that are done at once nobody would ever find it empty.
+    pub async fn end_for_all(self) {
+        let turns = self.turns;
+        drop(self);
+        let wakers: SmallVec<[Waker; 32]> = turns.queue.borrow_mut().iter_mut().filter_map(|place| place.1.take()).collect();
+        // The first was woken already.
+        let mut yields = turns.are_taken();
+        wakers.into_iter().for_each(Waker::wake);
+        poll_fn(|context| {
+            if !std::mem::take(&mut yields) {
+                return Poll::Ready(());
+            }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
     }
 }
 

@@ -189,6 +189,10 @@ impl Inner {
         let size = record_size(draft.key.len(), draft.value.len());
         let turn = self.turns.take().await;
         self.check_open()?;
+        if let Some(version) = self.publish_in_turn(draft) {
+            turn.end_for_all().await;
+            return Ok((Verdict::Done, version));
+        }
         if let Some(version) = self.publish(draft).await? {
             return Ok((Verdict::Done, version));
         }

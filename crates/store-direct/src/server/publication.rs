@@ -20,6 +20,7 @@ use stonecast_media::{Durability, Pool, Region};
 use super::session::{Retired, Session};
 use super::{Server, State};
 use crate::error::StoreError;
+use crate::metrics::ClientPath;
 use crate::protocol::{Answer, PublicationGrant, Verdict};
 use crate::publication::{PublicationReport, RING_SIZE, report_offset};
 use crate::word::{KeyHash, Word};
@@ -53,6 +54,8 @@ pub(super) struct Ring {
     taken: Cell<u64>,
     /// What its client has stamped with a lower sequence than this is published or void: it publishes one record after the other.
     unsettled: Cell<u64>,
+    /// How its client came here.
+    path: ClientPath,
 }
 
 /// Rights of a client to publish.
@@ -159,6 +162,7 @@ impl Server {
                     memory: device.memory(ring_region),
                     taken: Cell::new(0),
                     unsettled: Cell::new(sequences.next()),
+                    path: session.path,
                 });
                 rings.push(ring.clone());
                 session.publication = Some(Publication { ring, ring_region, windows, seen: (0, self.runtime.now()) });
@@ -189,11 +193,13 @@ impl Server {
         self.retire(retired);
     }
 
-    /// Takes what clients have reported.
-    pub(super) fn drain_reports(&self, state: &mut State) {
-        let State { rings, space, counters, live_bytes, .. } = state;
+    /// Takes what clients have reported. Whether that was anything.
+    pub(super) fn drain_reports(&self, state: &mut State) -> bool {
+        let State { rings, space, counters, paths, live_bytes, .. } = state;
+        let mut any = false;
         for ring in rings.iter() {
             let before = ring.taken.get();
+            let path = &mut paths[ring.path as usize];
             while let Some(PublicationReport { before, after, sequence, units, is_taken_back }) = ring.take() {
                 let (old, new) = ((before, units.0 * UNIT_SIZE), (after, units.1 * UNIT_SIZE));
                 let (less, more) = if is_taken_back { (new.1, old.1) } else { (old.1, new.1) };
@@ -201,16 +207,22 @@ impl Server {
                 if is_taken_back {
                     space.note_not_published(old, new);
                     counters.puts = counters.puts.saturating_sub(1);
+                    path.puts = path.puts.saturating_sub(1);
+                    path.written_bytes = path.written_bytes.saturating_sub(new.1);
                 } else {
                     space.note_published(old, new, sequence);
                     counters.puts += 1;
+                    path.puts += 1;
+                    path.written_bytes += new.1;
                 }
             }
             if ring.taken.get() != before {
                 ring.memory.store(0, ring.taken.get());
+                any = true;
             }
         }
         space.set_unsettled(rings.iter().map(|ring| ring.unsettled.get()).min().unwrap_or(u64::MAX));
+        any
     }
 
     /// Takes over a segment that a client has stamped. Before it is given to anybody else.

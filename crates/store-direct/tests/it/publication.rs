@@ -71,6 +71,7 @@ fn an_overwrite_needs_no_answer_of_the_server_and_survives_its_death() {
             expect(&reader, &model).await;
             let stat = reader.stat().await.unwrap();
             assert_eq!((stat.keys, stat.sequence, stat.puts), (100, *versions.last().unwrap(), 600 + asked_before));
+            assert_eq!(reader.metrics().await.unwrap().one_sided.puts, stat.puts, "by its path, too");
         });
         world.run(async |world| {
             assert_eq!(world.report.borrow().keys, 100);

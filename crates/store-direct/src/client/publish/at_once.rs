@@ -35,9 +35,22 @@ impl Inner {
     /// Publishes a plain put, if it is an overwrite that can be done here; its version then. `None`: nothing was done.
     #[inline]
     pub(in crate::client) fn publish_at_once(self: &Rc<Self>, key: &[u8], value: &[u8]) -> Option<u64> {
-        if self.at_once != AtOnce::Now {
+        if self.at_once != AtOnce::Now || self.turns.are_taken() {
             return None;
         }
+        self.overwrite_with_rights(key, value)
+    }
+
+    /// The same for who has the turn: those who wait come after.
+    pub(in crate::client) fn publish_in_turn(self: &Rc<Self>, draft: &Draft<'_>) -> Option<u64> {
+        if self.at_once != AtOnce::Now || draft.condition != Condition::None || draft.token != 0 {
+            return None;
+        }
+        self.overwrite_with_rights(draft.key, draft.value)
+    }
+
+    #[inline]
+    fn overwrite_with_rights(self: &Rc<Self>, key: &[u8], value: &[u8]) -> Option<u64> {
         let publishing = &mut *self.publishing.borrow_mut();
         let Publishing::Granted(rights) = publishing else { return None };
         self.overwrite_at_once(rights, key, value)
@@ -45,7 +58,7 @@ impl Inner {
 
     #[inline]
     fn overwrite_at_once(self: &Rc<Self>, rights: &mut Rights, key: &[u8], value: &[u8]) -> Option<u64> {
-        if self.turns.are_taken() || self.pending.borrow().has_puts() || self.closed.get() || check_key(key).is_err() {
+        if self.pending.borrow().has_puts() || self.closed.get() || check_key(key).is_err() {
             return None;
         }
         let size = record_size(key.len(), value.len());
