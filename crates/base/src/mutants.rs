@@ -123,8 +123,6 @@ mutants! {
     LostSwapBelieved in "store-direct", "lost update";
     /// The server writes keys without keeping clients that publish off them.
     ClaimIgnored in "store-direct", "lost update";
-    /// Recovery takes records that were taken back.
-    VoidCounts in "log", "publication";
     /// Persisting does not wait for the lines that it wrote back.
     FenceMissing in "fabric-sim", "T8";
     /// Persisting fences and writes no line back.

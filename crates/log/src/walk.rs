@@ -185,7 +185,7 @@ fn look<'a>(source: &Source<'_>, position: u64, rest: u64, bytes: &'a [u8]) -> R
     if standing == Standing::Unstamped {
         return Err(Look::Remains);
     }
-    let is_void = standing == Standing::Void && !mutant!(VoidCounts);
+    let is_void = standing == Standing::Void;
     if header.size() > bytes.len() as u64 {
         return Err(Look::More(header.size() as usize));
     }

@@ -114,4 +114,36 @@ mod tests {
         drop((second, fourth));
         assert!(turns.queue.borrow().is_empty());
     }
+
+    /// Needs the pause, and that all are woken: else whoever had the turn is back in the queue before those who wait have run, and of
+    /// sixteen puts that could each be done in the call every one waits in the queue for ever.
+    #[test]
+    fn who_ends_a_turn_for_all_comes_back_after_everybody_who_waits() {
+        let turns = Turns::default();
+        let first = poll(pin!(turns.take())).expect("nobody is before");
+        let mut second = Box::pin(turns.take());
+        let mut third = Box::pin(turns.take());
+        let woken = std::sync::Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let mut context = Context::from_waker(&waker);
+        assert!(second.as_mut().poll(&mut context).is_pending() && third.as_mut().poll(&mut context).is_pending());
+        let mut end = Box::pin(first.end_for_all());
+        assert!(poll(end.as_mut()).is_none(), "it pauses while others wait");
+        assert_eq!(woken.0.load(std::sync::atomic::Ordering::Relaxed), 2);
+        drop(poll(second.as_mut()).expect("it is the second's turn"));
+        drop(poll(third.as_mut()).expect("and then the third's"));
+        assert!(!turns.are_taken());
+        assert!(poll(end.as_mut()).is_some());
+        let alone = poll(pin!(turns.take())).expect("nobody is before");
+        assert!(poll(pin!(alone.end_for_all())).is_some(), "it pauses for nobody");
+    }
+
+    #[derive(Default)]
+    struct Woken(std::sync::atomic::AtomicU32);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    }
 }
