@@ -36,8 +36,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some("skewed") => true,
         Some(other) => return Err(format!("keys are drawn uniform or skewed, not {other}").into()),
     };
-    let options =
-        SceneOptions { profile: Profile::MODERN, capacity: segments * SEGMENT_SIZE, segment_size: SEGMENT_SIZE, seed: 1 };
+    let options = SceneOptions {
+        profile: Profile::MODERN,
+        capacity: segments * SEGMENT_SIZE,
+        segment_size: SEGMENT_SIZE,
+        seed: 1,
+        publishing: false,
+    };
     let scene = Scene::new(&options)?;
     let client = scene.connect()?.client;
     let world = scene.world();
