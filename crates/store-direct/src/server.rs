@@ -44,8 +44,8 @@ use crate::{checkpoint, protocol};
 use batch::Batch;
 use clean::Cleaner;
 use growth::SharedTable;
-use receives::Receives;
 use publication::{Returned, Ring, Sequences};
+use receives::Receives;
 use session::Session;
 
 /// Who may write into the log.
