@@ -17,7 +17,7 @@ const ANSWER_SIZE: u64 = 1024;
 const RECEIVES: u64 = 8;
 /// Bytes of what answers tell of access, and of a lease.
 const ACCESS_SIZE: usize = 44;
-const LEASE_SIZE: usize = 20;
+const LEASE_SIZE: usize = 28;
 /// Bytes that can be sent.
 const SEND_SIZE: u64 = 1 << 16;
 /// What a client says first.
@@ -202,7 +202,7 @@ impl Raw {
         let (slot, segment, generation, unit) = (word(0), word(4), word(8), word(12));
         let position = u64::from(segment) * self.word(32, 8) + u64::from(unit) * 64;
         Some(Spot {
-            remote: RemoteAddress { address: self.access(16, 8) + position, rkey: Rkey(word(16)) },
+            remote: RemoteAddress { address: self.access(16, 8) + position, rkey: Rkey(word(24)) },
             position,
             generation,
             immediate: slot << 24 | unit,
