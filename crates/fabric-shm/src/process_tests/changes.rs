@@ -119,7 +119,7 @@ fn check(server: &End, step: u64) {
 /// Needs the announcement around changes: without it the first invalidation would return at once.
 #[test]
 fn memory_is_not_reused_while_a_stopped_peer_is_in_the_middle_of_changes() {
-    let Stopped { server, mut peer, qp, window, .. } = stopped_writer("stops while it changes");
+    let Stopped { _stage, server, mut peer, qp, window } = stopped_writer("stops while it changes");
     invalidate(&server, window).unwrap_err();
     peer.signal(Signal::CONT);
     server.wait("the peer to leave", || invalidate(&server, window).ok());
@@ -131,7 +131,7 @@ fn memory_is_not_reused_while_a_stopped_peer_is_in_the_middle_of_changes() {
 /// The same after its death.
 #[test]
 fn memory_is_reused_when_a_peer_that_was_stopped_in_the_middle_of_changes_dies() {
-    let Stopped { server, mut peer, qp, window, .. } = stopped_writer("stops while it changes");
+    let Stopped { _stage, server, mut peer, qp, window } = stopped_writer("stops while it changes");
     assert!(invalidate(&server, window).is_err());
     peer.kill();
     assert_eq!(server.disconnected(qp), DisconnectCause::PeerDied);

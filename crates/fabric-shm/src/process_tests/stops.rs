@@ -75,8 +75,8 @@ pub(super) struct Stopped {
     pub(super) peer: Peer,
     pub(super) qp: stonecast_fabric::QueuePair,
     pub(super) window: stonecast_fabric::Rkey,
-    /// Last, so that the device goes before the next test comes.
-    _stage: Stage,
+    /// Who takes this apart keeps it, and drops it last: with it goes the right to be alone.
+    pub(super) _stage: Stage,
 }
 
 pub(super) fn stopped_writer(part: &str) -> Stopped {
@@ -97,7 +97,7 @@ pub(super) fn stopped_writer(part: &str) -> Stopped {
 /// Needs the announcement: without it the first invalidation would return at once.
 #[test]
 fn memory_is_not_reused_while_a_stopped_peer_is_inside_and_is_when_it_has_left() {
-    let Stopped { server, mut peer, qp, window, .. } = stopped_writer("stops while it writes");
+    let Stopped { _stage, server, mut peer, qp, window } = stopped_writer("stops while it writes");
     let refused = invalidate(&server, window).unwrap_err();
     let name = format!("process {}", peer.0.id());
     assert!(matches!(&refused, DeviceError::Unquiesced { peer } if peer.contains(&name)), "{refused}");
@@ -111,7 +111,7 @@ fn memory_is_not_reused_while_a_stopped_peer_is_inside_and_is_when_it_has_left()
 /// Needs `release_dead`: without it the key would never be free.
 #[test]
 fn memory_is_reused_when_a_peer_that_was_stopped_inside_dies() {
-    let Stopped { server, mut peer, qp, window, .. } = stopped_writer("stops while it writes");
+    let Stopped { _stage, server, mut peer, qp, window } = stopped_writer("stops while it writes");
     assert!(invalidate(&server, window).is_err());
     peer.kill();
     assert_eq!(server.disconnected(qp), DisconnectCause::PeerDied);
@@ -121,7 +121,7 @@ fn memory_is_reused_when_a_peer_that_was_stopped_inside_dies() {
 /// Needs the zombies: with the queue pair the connection would be forgotten, and the stopped peer with it.
 #[test]
 fn destroying_the_queue_pair_does_not_make_a_stopped_peer_forgotten() {
-    let Stopped { server, mut peer, qp, window, .. } = stopped_writer("stops while it writes");
+    let Stopped { _stage, server, mut peer, qp, window } = stopped_writer("stops while it writes");
     server.device.destroy_queue_pair(qp).unwrap();
     assert!(matches!(invalidate(&server, window), Err(DeviceError::Unquiesced { .. })));
     assert!(matches!(invalidate(&server, server.buffer.rkey), Err(DeviceError::Unquiesced { .. })), "it may be in there");
