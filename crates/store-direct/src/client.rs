@@ -23,6 +23,7 @@ mod in_call;
 mod locations;
 mod meter;
 mod multi_get;
+mod multi_put;
 mod pending;
 mod publish;
 mod read;
@@ -59,6 +60,7 @@ use turns::Turns;
 
 pub use connect::ClientOptions;
 pub use multi_get::Values;
+pub use multi_put::Pair;
 pub use scan::{Entries, Entry};
 pub use token::Token;
 pub use write::Written;

@@ -34,9 +34,23 @@ impl ValuePool {
     #[inline]
     pub fn take(&mut self) -> &[u8] {
         let start = self.next;
-        self.next = if start + STEP >= POOL_SIZE { 0 } else { start + STEP };
+        self.next = behind(start);
         &self.bytes[start..start + self.value_size]
     }
+
+    /// The next `count` values.
+    pub fn take_many(&mut self, count: usize) -> impl Iterator<Item = &[u8]> {
+        let first = self.next;
+        self.next = (0..count).fold(first, |start, _| behind(start));
+        let starts = std::iter::successors(Some(first), |&start| Some(behind(start)));
+        starts.take(count).map(|start| &self.bytes[start..start + self.value_size])
+    }
+}
+
+/// Where the value starts behind the one at `start`.
+#[inline]
+fn behind(start: usize) -> usize {
+    if start + STEP >= POOL_SIZE { 0 } else { start + STEP }
 }
 
 #[cfg(test)]

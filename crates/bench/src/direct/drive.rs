@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   in flight 1, batch 1     get, get, get ...                       one task, no turn of the executor between reads
-//!   in flight 1, batch n     multi_get of n
+//!   in flight 1, batch n     multi_get or multi_put of n
 //!   in flight n              n tasks, each: next operation, await     the sequence is shared, so every operation is done
 //! ```
 
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use stonecast_base::random_from_seed;
-use stonecast_store_direct::{Client, StoreError, Values};
+use stonecast_store_direct::{Client, Pair, StoreError, Values};
 use stonecast_workload::{Sequence, ValuePool};
 
 use super::Session;
@@ -42,7 +42,8 @@ pub struct Plan {
     pub value_size: usize,
     /// Operations that wait for an answer at the same time.
     pub in_flight: u32,
-    /// Reads in one `multi_get`; 1: `get`. Only for one operation in flight and reads alone.
+    /// Reads in one `multi_get` or updates in one `multi_put`; 1: `get` and `put`. Only for one operation in flight, and reads
+    /// alone or updates alone.
     pub batch: u32,
     /// One in how many operations (or batches) is timed.
     pub interval: u32,
@@ -101,6 +102,7 @@ impl Plan {
         let start = Instant::now();
         let mut measured = match (self.in_flight, self.batch) {
             (1, 1) => session.block_on(self.run_one_by_one(session.client())),
+            (1, _) if self.sequence.operations()[0].is_update() => session.block_on(self.run_put_batches(session.client())),
             (1, _) => session.block_on(self.run_batches(session.client())),
             _ => self.run_in_flight(session),
         }?;
@@ -167,6 +169,45 @@ impl Plan {
                 let found = (0..keys.len()).filter(|&i| values.get(i).is_some_and(|(value, _)| value.len() == self.value_size));
                 errors += (keys.len() - found.count()) as u64;
                 ops += keys.len() as u64;
+            }
+        }
+        Ok(Measured { ops, errors, latencies: stopwatch.into_latencies(), ..Measured::default() })
+    }
+
+    async fn run_put_batches(&self, client: &Client) -> Result<Measured, StoreError> {
+        let mut cursor = self.sequence.cursor(self.start);
+        let mut pool = self.value_pool();
+        let mut stopwatch = Stopwatch::every(self.interval);
+        let mut pacer = Pacer::new(self.amount, &self.begun);
+        let (mut ops, mut errors) = (0, 0);
+        let mut outcomes = Vec::new();
+        loop {
+            let round = pacer.round(ROUND.next_multiple_of(self.batch.into()));
+            if round == 0 {
+                break;
+            }
+            for _ in 0..round / u64::from(self.batch) {
+                let pairs: Vec<Pair<'_>> = pool
+                    .take_many(self.batch as usize)
+                    .map(|value| {
+                        let operation = cursor.take();
+                        assert!(operation.is_update(), "batches are of one kind");
+                        (operation.key(), value)
+                    })
+                    .collect();
+                let began = stopwatch.begin();
+                client.multi_put(&pairs, &mut outcomes).await;
+                stopwatch.end(began);
+                for outcome in outcomes.drain(..) {
+                    match outcome {
+                        Ok(_) => ops += 1,
+                        Err(StoreError::NoSpace) => errors += 1,
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            if errors > 0 {
+                break;
             }
         }
         Ok(Measured { ops, errors, latencies: stopwatch.into_latencies(), ..Measured::default() })

@@ -48,7 +48,7 @@ pub struct YcsbOptions {
     pub clients: u32,
     /// Operations of one client that wait for an answer at the same time.
     pub in_flight: u32,
-    /// Reads in one `multi_get`. More than 1 needs reads alone and one operation in flight.
+    /// Reads in one `multi_get`, updates in one `multi_put`. More than 1 needs reads or updates alone, and one operation in flight.
     pub batch: u32,
     /// When to end; operations are counted over all clients.
     pub amount: Amount,
@@ -103,8 +103,8 @@ impl YcsbOptions {
         if self.clients == 0 || self.in_flight == 0 || self.batch == 0 || self.data.keys == 0 {
             return Err("clients, operations in flight, the batch and the keys are at least 1");
         }
-        if self.batch > 1 && (self.mix != Mix::C || self.in_flight > 1) {
-            return Err("a batch of more than 1 needs workload c and one operation in flight");
+        if self.batch > 1 && (!matches!(self.mix, Mix::C | Mix::UpdateOnly) || self.in_flight > 1) {
+            return Err("a batch of more than 1 needs workload c or update-only, and one operation in flight");
         }
         Ok(())
     }

@@ -44,11 +44,11 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     (run.say)(&format!("loading a pool of {} MiB that has to be cleaned, and one that has not", small >> 20));
     let (cleaned_server, cleaned) = start(small)?;
     let (roomy_server, roomy) = start(capacity(options, all))?;
-    puts(&cleaned, &sequence, 16, Amount::Operations(warm_up), options.data.value_size)?;
+    puts(&cleaned, &sequence, (16, 1), Amount::Operations(warm_up), options.data.value_size)?;
     for repetition in 1..=options.repetitions {
         (run.say)(&format!("{}, {repetition} of {}", PUT_CLEANING.name, options.repetitions));
-        let ours = puts(&cleaned, &sequence, 16, Amount::Operations(options.puts), options.data.value_size)?;
-        let beside = puts(&roomy, &sequence, 16, Amount::Operations(options.puts), options.data.value_size)?;
+        let ours = puts(&cleaned, &sequence, (16, 1), Amount::Operations(options.puts), options.data.value_size)?;
+        let beside = puts(&roomy, &sequence, (16, 1), Amount::Operations(options.puts), options.data.value_size)?;
         run.add(&PUT_CLEANING, ours, beside);
     }
     let cleaning = cleaned.block_on(cleaned.client().metrics())?.cleaning;

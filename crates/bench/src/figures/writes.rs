@@ -22,12 +22,14 @@ const WARM_UP_PUTS: u64 = 20_000;
 struct Comparison {
     definition: &'static Definition,
     in_flight: u32,
+    /// How many of those in flight one call puts.
+    batch: u32,
 }
 
 pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     let options = run.options;
     let repetitions = u64::from(options.repetitions);
-    let process = [Comparison { definition: &PUT_REDIS, in_flight: 16 }];
+    let process = [Comparison { definition: &PUT_REDIS, in_flight: 16, batch: 1 }];
     let setup = Setup {
         durability: "process",
         publishing: false,
@@ -37,10 +39,12 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
         puts: options.puts * repetitions,
     };
     compare(run, &process, &setup)?;
-    let published = [Comparison { definition: &PUT_PUBLISHED, in_flight: 16 }];
+    let published = [Comparison { definition: &PUT_PUBLISHED, in_flight: 16, batch: 16 }];
     compare(run, &published, &Setup { publishing: true, ..setup })?;
-    let durable =
-        [Comparison { definition: &PUT_DURABLE_16, in_flight: 16 }, Comparison { definition: &PUT_DURABLE_128, in_flight: 128 }];
+    let durable = [
+        Comparison { definition: &PUT_DURABLE_16, in_flight: 16, batch: 1 },
+        Comparison { definition: &PUT_DURABLE_128, in_flight: 128, batch: 1 },
+    ];
     let setup = Setup {
         durability: "power",
         publishing: false,
@@ -91,10 +95,10 @@ fn compare(run: &mut Run<'_>, comparisons: &[Comparison], setup: &Setup<'_>) -> 
     let sequence = Arc::new(run.sequence(Mix::UpdateOnly, Distribution::ScrambledZipfian));
     for repetition in 1..=options.repetitions {
         for comparison in &comparisons {
-            let Comparison { definition, in_flight } = comparison;
+            let &&Comparison { definition, in_flight, batch } = comparison;
             (run.say)(&format!("{}, {repetition} of {}", definition.name, options.repetitions));
-            let ours = puts(&session, &sequence, *in_flight, setup.amount, options.data.value_size)?;
-            let theirs = sets(&mut connection, run, &sequence, *in_flight)?;
+            let ours = puts(&session, &sequence, (in_flight, batch), setup.amount, options.data.value_size)?;
+            let theirs = sets(&mut connection, run, &sequence, in_flight)?;
             run.add(definition, ours, theirs);
         }
     }
@@ -102,10 +106,11 @@ fn compare(run: &mut Run<'_>, comparisons: &[Comparison], setup: &Setup<'_>) -> 
     Ok(())
 }
 
+/// Puts a second: so many in flight, of which one call puts so many.
 pub(super) fn puts(
     session: &Session,
     sequence: &Arc<Sequence>,
-    in_flight: u32,
+    (in_flight, batch): (u32, u32),
     amount: Amount,
     value_size: usize,
 ) -> Result<f64, FiguresError> {
@@ -113,8 +118,9 @@ pub(super) fn puts(
         sequence: sequence.clone(),
         start: 0,
         value_size,
-        in_flight,
-        batch: 1,
+        // Those of one call are in flight together; there is one call at a time then.
+        in_flight: in_flight / batch,
+        batch,
         interval: timing_interval(1000.0, 50.0),
         amount: Amount::Operations(WARM_UP_PUTS),
         begun: Arc::default(),

@@ -1,6 +1,7 @@
 //! Stories of the direct store.
 
 mod basics;
+mod batches;
 mod cleaning;
 mod crash;
 mod damage;

@@ -32,6 +32,11 @@ use crate::word::KeyHash;
 const USED_EVERY: u64 = 64;
 
 impl Inner {
+    /// Whether this client publishes overwrites in the call.
+    pub(in crate::client) fn publishes_in_call(&self) -> bool {
+        self.at_once == AtOnce::Now && matches!(*self.publishing.borrow(), Publishing::Granted(_))
+    }
+
     /// Publishes a plain put, if it is an overwrite that can be done here; its version then. `None`: nothing was done.
     #[inline]
     pub(in crate::client) fn publish_at_once(self: &Rc<Self>, key: &[u8], value: &[u8]) -> Option<u64> {
@@ -41,7 +46,7 @@ impl Inner {
         self.overwrite_with_rights(key, value)
     }
 
-    /// The same for who has the turn: those who wait come after.
+    /// As [`Inner::publish_at_once`] for who has the turn: those who wait come after.
     pub(in crate::client) fn publish_in_turn(self: &Rc<Self>, draft: &Draft<'_>) -> Option<u64> {
         if self.at_once != AtOnce::Now || draft.condition != Condition::None || draft.token != 0 {
             return None;
