@@ -465,7 +465,7 @@ pub struct Ycsb {
     /// Operations of one client that wait for an answer at the same time.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub in_flight: u32,
-    /// Reads that are asked for in one multi_get.
+    /// Reads that are asked for in one multi_get, or updates that are put with one multi_put.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub batch: u32,
     /// Keys whose places in the log each client remembers, 16 bytes of its memory each, so that it reads them in one round
