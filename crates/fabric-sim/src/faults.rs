@@ -87,7 +87,9 @@ macro_rules! faults {
     };
 }
 
-const NO_ATOMICS: Reach = Reach::NotYet("the direct store uses no remote read-modify-write; `structures` will");
+const NO_ATOMICS: Reach = Reach::NotYet(
+    "the direct store uses remote read-modify-writes only where they are atomic with the processor; `structures` will",
+);
 const NO_CLUSTER: Reach = Reach::NotYet("needs a configuration manager: replication");
 
 faults! {

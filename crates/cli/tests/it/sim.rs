@@ -19,9 +19,12 @@ fn each_seed_is_a_line_of_json_and_means_the_same_run_for_ever() {
         assert_eq!((&line["scenario"], &line["seed"]), (&"store-direct".into(), &seed.into()));
         assert_eq!(line["violations"], serde_json::json!([]));
         assert_eq!(line["hash"].as_str().map(str::len), Some(16));
-        assert!(line["operations"].as_u64() >= Some(1000) && line["crash_states"].as_u64() > Some(0), "{line}");
+        assert!(line["operations"].as_u64() >= Some(1000) && line["crash_states"].is_u64(), "{line}");
         assert!(line["faults_hit"].is_object() && line["course"].is_object(), "{line}");
     }
+    // A pool that is to survive processes alone has no states that a power cut could leave.
+    let has_states = |line: &&serde_json::Value| line["crash_states"].as_u64() > Some(0);
+    assert!(lines.iter().filter(has_states).count() > lines.len() / 2, "{}", output.text());
     assert_ne!(lines[0]["hash"], lines[1]["hash"]);
     assert_eq!(run().text(), output.text());
 }
