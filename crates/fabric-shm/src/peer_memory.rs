@@ -147,12 +147,16 @@ impl PeerMemory {
     /// path: no allocation, no change. [`PeerMemory::is_current`] is asked after the copy.
     #[inline]
     pub(crate) fn readable(&self, rkey: Rkey) -> Option<Readable<'_>> {
+        let known = self.known(rkey, Access::REMOTE_READ)?;
+        Some(Readable { key: &known.key, word: known.word, mapping: known.read.as_deref()? })
+    }
+
+    /// The key, if it was looked at before, is valid now and opens `right`.
+    #[inline]
+    fn known(&self, rkey: Rkey, right: Access) -> Option<&KnownKey> {
         let known = self.keys.get((rkey.0 & 0xffff) as usize)?.as_ref()?;
-        let word = self.table.load(key_offset(rkey));
-        if word != known.word || known.rkey != rkey || !known.key.access.grants(Access::REMOTE_READ) {
-            return None;
-        }
-        Some(Readable { key: &known.key, word, mapping: known.read.as_deref()? })
+        let is_valid = self.table.load(key_offset(rkey)) == known.word && known.rkey == rkey;
+        (is_valid && known.key.access.grants(right)).then_some(known)
     }
 
     /// Where `read` copies from, under the conditions of [`PeerMemory::readable`].
@@ -168,11 +172,7 @@ impl PeerMemory {
     /// such a change before and nothing has to be fetched.
     #[inline]
     pub(crate) fn changeable(&self, remote: RemoteAddress, size: u64, right: Access) -> Option<(&MappedRegion, u64)> {
-        let known = self.keys.get((remote.rkey.0 & 0xffff) as usize)?.as_ref()?;
-        let word = self.table.load(key_offset(remote.rkey));
-        if word != known.word || known.rkey != remote.rkey || !known.key.access.grants(right) {
-            return None;
-        }
+        let known = self.known(remote.rkey, right)?;
         let Range { mapping, start } = known.write.as_ref()?;
         let at = within(&known.key, remote.address, size)?.checked_sub(*start)?;
         (at.checked_add(size)? <= mapping.size()).then_some((mapping, at))

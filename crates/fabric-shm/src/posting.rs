@@ -7,6 +7,7 @@ use stonecast_fabric::{
 use stonecast_media::{MappedRegion, Region, Sealing};
 
 use crate::append::{AppendLayout, STRIDES_MAX};
+use crate::connection::Connection;
 use crate::device::{State, system};
 use crate::memory_region::local;
 use crate::peer_memory::PeerMemory;
@@ -189,6 +190,13 @@ impl State {
 }
 
 impl QueuePairState {
+    /// Whether all that was posted is executed and taken, so that what is done in the call comes after it.
+    #[inline]
+    fn has_nothing_under_way(&self) -> bool {
+        let taken = |connection: &Connection| connection.producer.has_taken(&*connection.area, self.last_send_end);
+        self.is_connected() && self.executed == self.sends.len() && self.connection.as_deref().is_some_and(taken)
+    }
+
     /// READs into memory of the caller, at once or not at all. Nothing here allocates or waits.
     ///
     /// All reads are looked up and asked of the memory first (one alone is not: its copy asks), so that it works on all of
@@ -196,13 +204,10 @@ impl QueuePairState {
     /// is left to posted READs, which say what it is.
     #[inline]
     pub(crate) fn read_now(&self, reads: &mut [ReadInto<'_>]) -> Option<Status> {
-        if !self.is_connected() || self.executed != self.sends.len() {
+        if !self.has_nothing_under_way() {
             return None;
         }
         let connection = self.connection.as_deref()?;
-        if !connection.producer.has_taken(&*connection.area, self.last_send_end) {
-            return None;
-        }
         match reads {
             // What a GET does, without loops.
             [one] => {
@@ -224,13 +229,10 @@ impl QueuePairState {
     /// now nothing is. Whatever is out of the ordinary is left to posted operations, which say what it is.
     #[inline]
     pub(crate) fn change_now(&mut self, changes: &mut [ChangeNow<'_>]) -> bool {
-        if !self.is_connected() || self.executed != self.sends.len() {
+        if !self.has_nothing_under_way() {
             return false;
         }
         let Some(connection) = self.connection.as_deref_mut() else { return false };
-        if !connection.producer.has_taken(&*connection.area, self.last_send_end) {
-            return false;
-        }
         connection.announcement.enter(&*connection.area);
         let done = !connection.peer_has_closed() && change_all(&connection.memory, changes);
         connection.announcement.leave(&*connection.area);

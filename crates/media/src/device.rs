@@ -262,13 +262,11 @@ impl Backing for DeviceBacking {
     }
 
     fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
-        let memory = MappedRegion::create_memory(name, size, Sealing::FutureWrite);
-        Ok(Rc::new(memory.map_err(failed("creating memory for", Path::new(name)))?))
+        volatile_memory(name, size, Sealing::FutureWrite)
     }
 
     fn volatile_for_all(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
-        let memory = MappedRegion::create_memory(name, size, Sealing::None);
-        Ok(Rc::new(memory.map_err(failed("creating memory for", Path::new(name)))?))
+        volatile_memory(name, size, Sealing::None)
     }
 
     fn earlier_writers_are_gone(&self) -> bool {
@@ -288,6 +286,11 @@ fn map(path: &Path, offset: u64, size: u64, writable: bool) -> Result<MappedRegi
     let file = open(path, writable)?;
     let access = if writable { Writable::Yes } else { Writable::No };
     MappedRegion::map_with(file.into(), offset, size, access, MapFlags::SHARED).map_err(failed("mapping", path))
+}
+
+fn volatile_memory(name: &str, size: u64, sealing: Sealing) -> Result<Rc<dyn Region>, MediaError> {
+    let memory = MappedRegion::create_memory(name, size, sealing);
+    Ok(Rc::new(memory.map_err(failed("creating memory for", Path::new(name)))?))
 }
 
 /// Fills a log with zeros, whatever was there, and makes them durable.

@@ -2,11 +2,10 @@
 
 use std::task::{Context, Poll, Waker};
 
-use rustix::process::Signal;
 use stonecast_fabric::{Access, ChangeNow, Device, DisconnectCause, Operation, RemoteAddress, Status};
 
 use super::end::{End, place};
-use super::stops::{Stopped, invalidate, stopped_writer};
+use super::stops::{is_waited_for_until_it_dies, is_waited_for_until_it_has_left};
 use super::{Peer, die_at, stage};
 use crate::step::testing::{Fate, plan};
 
@@ -119,23 +118,13 @@ fn check(server: &End, step: u64) {
 /// Needs the announcement around changes: without it the first invalidation would return at once.
 #[test]
 fn memory_is_not_reused_while_a_stopped_peer_is_in_the_middle_of_changes() {
-    let Stopped { _stage, server, mut peer, qp, window } = stopped_writer("stops while it changes");
-    invalidate(&server, window).unwrap_err();
-    peer.signal(Signal::CONT);
-    server.wait("the peer to leave", || invalidate(&server, window).ok());
-    assert_eq!(server.disconnected(qp), DisconnectCause::QueuePairError, "its next write is refused");
-    assert_eq!(server.word(8192), 2, "nothing is changed after the invalidation");
-    assert!(!peer.was_killed());
+    is_waited_for_until_it_has_left("stops while it changes");
 }
 
 /// The same after its death.
 #[test]
 fn memory_is_reused_when_a_peer_that_was_stopped_in_the_middle_of_changes_dies() {
-    let Stopped { _stage, server, mut peer, qp, window } = stopped_writer("stops while it changes");
-    assert!(invalidate(&server, window).is_err());
-    peer.kill();
-    assert_eq!(server.disconnected(qp), DisconnectCause::PeerDied);
-    invalidate(&server, window).unwrap();
+    is_waited_for_until_it_dies("stops while it changes");
 }
 
 /// Needs all places looked up before anything is changed.

@@ -54,7 +54,7 @@ impl End {
     }
 }
 
-pub(super) fn invalidate(server: &End, rkey: stonecast_fabric::Rkey) -> Result<(), DeviceError> {
+fn invalidate(server: &End, rkey: stonecast_fabric::Rkey) -> Result<(), DeviceError> {
     let mut ended = None;
     server.wait("the end of the invalidation", || {
         server.poll(server.receive_cq);
@@ -70,16 +70,16 @@ pub(super) fn invalidate(server: &End, rkey: stonecast_fabric::Rkey) -> Result<(
 }
 
 /// A server with a window that a peer is stopped inside of.
-pub(super) struct Stopped {
-    pub(super) server: End,
-    pub(super) peer: Peer,
-    pub(super) qp: stonecast_fabric::QueuePair,
-    pub(super) window: stonecast_fabric::Rkey,
+struct Stopped {
+    server: End,
+    peer: Peer,
+    qp: stonecast_fabric::QueuePair,
+    window: stonecast_fabric::Rkey,
     /// Who takes this apart keeps it, and drops it last: with it goes the right to be alone.
-    pub(super) _stage: Stage,
+    _stage: Stage,
 }
 
-pub(super) fn stopped_writer(part: &str) -> Stopped {
+fn stopped_writer(part: &str) -> Stopped {
     let stage = stage();
     let server = End::new();
     server.device.listen(&stage.address).unwrap();
@@ -97,7 +97,12 @@ pub(super) fn stopped_writer(part: &str) -> Stopped {
 /// Needs the announcement: without it the first invalidation would return at once.
 #[test]
 fn memory_is_not_reused_while_a_stopped_peer_is_inside_and_is_when_it_has_left() {
-    let Stopped { _stage, server, mut peer, qp, window } = stopped_writer("stops while it writes");
+    is_waited_for_until_it_has_left("stops while it writes");
+}
+
+/// The first invalidation waits for who plays `part`, and nothing is changed after its end.
+pub(super) fn is_waited_for_until_it_has_left(part: &str) {
+    let Stopped { _stage, server, mut peer, qp, window } = stopped_writer(part);
     let refused = invalidate(&server, window).unwrap_err();
     let name = format!("process {}", peer.0.id());
     assert!(matches!(&refused, DeviceError::Unquiesced { peer } if peer.contains(&name)), "{refused}");
@@ -111,7 +116,12 @@ fn memory_is_not_reused_while_a_stopped_peer_is_inside_and_is_when_it_has_left()
 /// Needs `release_dead`: without it the key would never be free.
 #[test]
 fn memory_is_reused_when_a_peer_that_was_stopped_inside_dies() {
-    let Stopped { _stage, server, mut peer, qp, window } = stopped_writer("stops while it writes");
+    is_waited_for_until_it_dies("stops while it writes");
+}
+
+/// The same where who plays `part` dies.
+pub(super) fn is_waited_for_until_it_dies(part: &str) {
+    let Stopped { _stage, server, mut peer, qp, window } = stopped_writer(part);
     assert!(invalidate(&server, window).is_err());
     peer.kill();
     assert_eq!(server.disconnected(qp), DisconnectCause::PeerDied);
