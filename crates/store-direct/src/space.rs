@@ -34,8 +34,6 @@ const WORTHWHILE_SHARE: u32 = 16;
 /// So many generations of a segment take at least `GENERATIONS_NS`. A word names a generation modulo 1024; what a reader
 /// makes of one that it read longer ago than that time is not believed.
 const GENERATIONS_PER_MARK: u32 = 256;
-/// Bits of a generation that a word has.
-const GENERATION_LOW_MASK: u16 = (1 << 10) - 1;
 /// See `GENERATIONS_PER_MARK`.
 const GENERATIONS_NS: Nanoseconds = 500_000_000;
 
@@ -245,7 +243,7 @@ impl Space {
         let (number, _) = self.format.locate(word.position());
         let number = usize::try_from(number).ok()?;
         let state = self.segments.get(number)?.as_ref()?;
-        let is_same = state.generation as u16 & GENERATION_LOW_MASK == word.generation_low();
+        let is_same = word.is_of_generation(state.generation);
         is_same.then(|| &mut self.occupancy[number])
     }
 

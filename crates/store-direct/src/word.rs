@@ -84,6 +84,11 @@ impl Word {
         (self.0 >> LOCATION_BITS) as u16 & ((1 << GENERATION_BITS) - 1)
     }
 
+    /// Whether the low bits are those of `generation`.
+    pub fn is_of_generation(self, generation: u32) -> bool {
+        u32::from(self.generation_low()) == generation % (1 << GENERATION_BITS)
+    }
+
     /// Bytes to fetch at first.
     pub fn read_size(self) -> u64 {
         u64::from(CLASS_LINES[(self.0 >> 60) as usize]) * LINE_SIZE as u64

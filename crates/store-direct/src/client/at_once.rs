@@ -125,9 +125,12 @@ impl Inner {
 
     #[inline]
     fn read_at_once<const SOON: bool>(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
-        if SOON {
-            return self.read_in_call(reads);
-        }
+        if SOON { self.read_in_call(reads) } else { self.read_now(reads) }
+    }
+
+    /// READs that the provider executes in the call, if it can now.
+    #[inline]
+    pub(super) fn read_now(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
         let size = reads.iter().map(|read| read.into.len()).sum();
         let status = self.port.device().read_now(self.qp, reads)?;
         self.meter.note_reads(size);

@@ -17,7 +17,7 @@ use std::task::Poll;
 
 use smallvec::SmallVec;
 use stonecast_base::LINE_SIZE;
-use stonecast_fabric::{ReadInto, Status};
+use stonecast_fabric::ReadInto;
 
 use super::meter::Call;
 use super::read::candidate_in;
@@ -94,7 +94,7 @@ impl Inner {
             .zip(&mut buckets)
             .map(|(hash, into)| ReadInto { remote: self.index_address(hash.bucket(index_bits)), into })
             .collect();
-        if !self.bring_near(&mut reads) {
+        if self.read_now(&mut reads).is_none() {
             return;
         }
         drop(reads);
@@ -108,13 +108,7 @@ impl Inner {
             }
         }
         if !reads.is_empty() {
-            self.bring_near(&mut reads);
+            self.read_now(&mut reads);
         }
-    }
-
-    /// READs in the call; whether they were done.
-    fn bring_near(&self, reads: &mut [ReadInto<'_>]) -> bool {
-        self.meter.note_reads(reads.iter().map(|read| read.into.len()).sum());
-        self.port.device().read_now(self.qp, reads) == Some(Status::Success)
     }
 }

@@ -18,10 +18,9 @@
 mod at_once;
 mod rights;
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_fabric::{ChangeNow, LocalSpan, ReadInto, RemoteAddress, Status};
@@ -128,22 +127,10 @@ impl Inner {
     /// wait for it.
     fn beside<T: 'static>(self: &Rc<Self>, work: impl AsyncFnOnce(&Rc<Self>) -> T + 'static) -> impl Future<Output = T> {
         self.pending.borrow_mut().begin_conclusion();
-        let result = Rc::new(RefCell::new((None, None::<Waker>)));
-        let (inner, place) = (self.clone(), result.clone());
-        self.runtime.spawn(Box::pin(async move {
-            let outcome = work(&inner).await;
+        self.in_task(async move |inner: &Rc<Self>| {
+            let outcome = work(inner).await;
             inner.pending.borrow_mut().end_conclusion();
-            let waker = {
-                let place = &mut *place.borrow_mut();
-                place.0 = Some(outcome);
-                place.1.take()
-            };
-            waker.into_iter().for_each(Waker::wake);
-        }));
-        poll_fn(move |context| {
-            let place = &mut *result.borrow_mut();
-            place.1 = Some(context.waker().clone());
-            place.0.take().map_or(Poll::Pending, Poll::Ready)
+            outcome
         })
     }
 

@@ -41,9 +41,7 @@ impl Turns {
         .await;
         turn
     }
-}
 
-impl Turns {
     /// Whether somebody has the turn or waits for it.
     #[inline]
     pub fn are_taken(&self) -> bool {

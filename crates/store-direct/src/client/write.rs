@@ -305,10 +305,18 @@ impl Inner {
             return Ok(None);
         }
         // In a task of its own: a put that is given up while its lease is under way must not lose the lease.
+        self.in_task(async move |inner: &Rc<Self>| inner.lease_next(size).await).await
+    }
+
+    /// Does `work` in a task of its own, which ends it also where the future that is returned is dropped.
+    pub(super) fn in_task<T: 'static>(
+        self: &Rc<Self>,
+        work: impl AsyncFnOnce(&Rc<Self>) -> T + 'static,
+    ) -> impl Future<Output = T> {
         let result = Rc::new(RefCell::new((None, None::<Waker>)));
         let (inner, place) = (self.clone(), result.clone());
         self.runtime.spawn(Box::pin(async move {
-            let outcome = inner.lease_next(size).await;
+            let outcome = work(&inner).await;
             let waker = {
                 let place = &mut *place.borrow_mut();
                 place.0 = Some(outcome);
@@ -316,12 +324,11 @@ impl Inner {
             };
             waker.into_iter().for_each(Waker::wake);
         }));
-        poll_fn(|context| {
+        poll_fn(move |context| {
             let place = &mut *result.borrow_mut();
             place.1 = Some(context.waker().clone());
             place.0.take().map_or(Poll::Pending, Poll::Ready)
         })
-        .await
     }
 
     /// Gives the extent in use back, which has no room for what is to be written.

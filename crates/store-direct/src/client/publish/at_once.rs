@@ -15,7 +15,7 @@
 use std::rc::Rc;
 
 use stonecast_base::LINE_SIZE;
-use stonecast_fabric::{ChangeNow, ReadInto, Status};
+use stonecast_fabric::{ChangeNow, ReadInto};
 use stonecast_log::{Condition, Draft, Kind, record_size};
 
 use super::{Attempt, PUBLISHED_SIZE_MAX, Publishing, Replaced, Rights, Target, judge, start_size};
@@ -73,7 +73,7 @@ impl Inner {
         }
         if !rights.has_room_for_reports() {
             let mut taken = [0; 8];
-            self.read_now(ReadInto { remote: rights.ring(0), into: &mut taken })?;
+            self.read_now(&mut [ReadInto { remote: rights.ring(0), into: &mut taken }])?;
             rights.note_taken(u64::from_le_bytes(taken));
             if !rights.has_room_for_reports() {
                 return None;
@@ -109,13 +109,13 @@ impl Inner {
         let access = self.access.get();
         let bucket = hash.bucket(access.index_bits);
         let mut line = [0; LINE_SIZE];
-        self.read_now(ReadInto { remote: self.index_address(bucket), into: &mut line })?;
+        self.read_now(&mut [ReadInto { remote: self.index_address(bucket), into: &mut line }])?;
         let (slot, word) = candidate_in(&line, hash)?;
         if control(&line) & MOVED != 0 || word.is_long() {
             return None;
         }
         let start = &mut self.record_at_once.borrow_mut().0[..self.first_read_size(word).min(start_size(key.len()))];
-        self.read_now(ReadInto { remote: self.log_address(word.position()), into: start })?;
+        self.read_now(&mut [ReadInto { remote: self.log_address(word.position()), into: start }])?;
         match judge(word, start, key) {
             Replaced::Plain(size) => Some(Target { table: access.table, bucket, slot: slot as u64, word, size }),
             _ => None,
@@ -130,12 +130,6 @@ impl Inner {
         if self.change_now(&mut attempt.taking_back(&void, place.1, &report)).is_none() {
             drop(self.beside(async move |inner: &Rc<Self>| inner.take_back(&attempt, place).await));
         }
-    }
-
-    #[inline]
-    fn read_now(&self, read: ReadInto<'_>) -> Option<()> {
-        self.meter.note_reads(read.into.len());
-        (self.port.device().read_now(self.qp, &mut [read])? == Status::Success).then_some(())
     }
 
     #[inline]
