@@ -92,7 +92,7 @@ async fn connect(
     });
     match client.await {
         Some(client) => Ok(client?),
-        None => Err(StoreError::Refused { address: store.to_owned(), reason: "the store does not answer".to_owned() }.into()),
+        None => Err(StoreError::refused(store, "the store does not answer").into()),
     }
 }
 

@@ -1,8 +1,12 @@
 //! What can go wrong with an operation.
+//!
+//! An error is at most three words: who gets a result has it moved, and of reads that are loads a move of a hundred bytes is a
+//! part that shows. What needs more room is boxed.
 
 use stonecast_base::Corruption;
 use stonecast_fabric::DeviceError;
 use stonecast_media::MediaError;
+use stonecast_persist::execute::NoCommit;
 
 /// Whether a failed operation had an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +15,16 @@ pub enum Effect {
     None,
     /// It may have been done, or may still be. Find out by reading, or retry with the same [`crate::Token`].
     Unknown,
+}
+
+/// A connection that was refused.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot connect to {address}: {reason}")]
+pub struct Refusal {
+    /// Where.
+    pub address: String,
+    /// What it said.
+    pub reason: String,
 }
 
 /// Why an operation failed. [`StoreError::effect`] says what that means for the data.
@@ -61,7 +75,7 @@ pub enum StoreError {
     },
     /// Bytes that are not what they must be.
     #[error(transparent)]
-    Corrupt(#[from] Corruption),
+    Corrupt(Box<Corruption>),
     /// The connection ended before the answer came.
     #[error("the connection to the server ended{}", if *.unknown { " before it answered: the outcome is unknown" } else { "; nothing was done" })]
     Disconnected {
@@ -69,13 +83,8 @@ pub enum StoreError {
         unknown: bool,
     },
     /// The server refused the connection.
-    #[error("cannot connect to {address}: {reason}")]
-    Refused {
-        /// Where.
-        address: String,
-        /// What it said.
-        reason: String,
-    },
+    #[error(transparent)]
+    Refused(Box<Refusal>),
     /// The other side sent what it must not.
     #[error("protocol violation: {what}")]
     Protocol {
@@ -87,16 +96,21 @@ pub enum StoreError {
     NotPersisted,
     /// No plan makes writes durable on what the pool declares.
     #[error("cannot serve durable writes: {0}")]
-    NoPlan(#[from] stonecast_persist::execute::NoCommit),
+    NoPlan(#[source] Box<NoCommit>),
     /// The fabric refused a call.
     #[error(transparent)]
-    Device(#[from] DeviceError),
+    Device(Box<DeviceError>),
     /// The medium refused a call.
     #[error(transparent)]
-    Media(#[from] MediaError),
+    Media(Box<MediaError>),
 }
 
 impl StoreError {
+    /// The server at `address` refused the connection.
+    pub fn refused(address: &str, reason: impl Into<String>) -> Self {
+        Self::Refused(Box::new(Refusal { address: address.to_owned(), reason: reason.into() }))
+    }
+
     /// What the failure means for the data.
     pub fn effect(&self) -> Effect {
         match self {
@@ -105,5 +119,40 @@ impl StoreError {
             }
             _ => Effect::None,
         }
+    }
+}
+
+impl From<Corruption> for StoreError {
+    fn from(corruption: Corruption) -> Self {
+        Self::Corrupt(Box::new(corruption))
+    }
+}
+
+impl From<NoCommit> for StoreError {
+    fn from(refused: NoCommit) -> Self {
+        Self::NoPlan(Box::new(refused))
+    }
+}
+
+impl From<DeviceError> for StoreError {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(Box::new(error))
+    }
+}
+
+impl From<MediaError> for StoreError {
+    fn from(error: MediaError) -> Self {
+        Self::Media(Box::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Needs the boxes.
+    #[test]
+    fn a_result_of_a_read_is_three_words() {
+        assert_eq!(size_of::<Result<Option<u64>, StoreError>>(), 24);
     }
 }

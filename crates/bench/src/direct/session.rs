@@ -56,9 +56,9 @@ impl Session {
             let mut late = pin!(runtime.sleep(CONNECT_NS_MAX));
             poll_fn(|context| match connected.as_mut().poll(context) {
                 Poll::Ready(client) => Poll::Ready(client),
-                Poll::Pending => late.as_mut().poll(context).map(|()| {
-                    Err(StoreError::Refused { address: address.to_owned(), reason: "the server does not answer".to_owned() })
-                }),
+                Poll::Pending => {
+                    late.as_mut().poll(context).map(|()| Err(StoreError::refused(address, "the server does not answer")))
+                }
             })
             .await
         })?;

@@ -192,7 +192,7 @@ impl Client {
 
 /// What the server says when it accepts.
 async fn welcome(port: &Port, qp: QueuePair, address: &str) -> Result<Welcome, StoreError> {
-    let refused = |reason: String| StoreError::Refused { address: address.to_owned(), reason };
+    let refused = |reason: String| StoreError::refused(address, reason);
     loop {
         port.activity().await;
         // Before its first request nothing arrives for a client but the receive buffers of a queue pair that broke.

@@ -328,7 +328,7 @@ impl Inner {
     }
 
     pub(super) fn damage(&self, word: Word, found: String) -> StoreError {
-        StoreError::Corrupt(Corruption {
+        StoreError::from(Corruption {
             what: "record".into(),
             file: "log".into(),
             offset: word.position(),

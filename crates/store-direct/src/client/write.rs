@@ -285,7 +285,7 @@ impl Inner {
             match error {
                 // The send queue has room for all operations that may be in flight, beside the READs.
                 DeviceError::QueueFull { .. } => panic!("the send queue is full below the limit of operations in flight"),
-                error => StoreError::Device(error),
+                error => error.into(),
             }
         })
     }

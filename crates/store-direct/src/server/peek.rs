@@ -50,7 +50,7 @@ impl Server {
     }
 
     fn damage(&self, position: u64, found: String) -> StoreError {
-        StoreError::Corrupt(Corruption {
+        StoreError::from(Corruption {
             what: "record".into(),
             file: self.pool.backing().name().into(),
             offset: position,
