@@ -4,14 +4,15 @@
 //! that a stray store elsewhere is caught by the MMU. Everything that the peer says (keys, sizes) is checked against what
 //! is really mapped; memory that can be shortened under a mapping is accepted only where that is said to be fine.
 //!
-//! A key that was looked at once is kept beside the mapping that it leads to. It counts as long as the first word in the
-//! peer's table is the one that it was kept under, which is one load of one cache line.
+//! A key that was looked at once is kept beside the piece of a mapping that it leads to: what it opens and the region really has.
+//! It counts as long as the first word in the peer's table is the one that it was kept under, which is one load of one cache line.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use stonecast_base::Span;
 use stonecast_fabric::{Access, ReadInto, RemoteAddress, Rkey, Status};
-use stonecast_media::{MappedRegion, Region, Writable};
+use stonecast_media::{MappedPiece, MappedRegion, MappedWord, Region, Writable};
 
 use crate::control::RegionFile;
 use crate::key_table::{Key, changes_memory, key_offset, read_key, rights};
@@ -20,7 +21,7 @@ use crate::layout::PAGE_SIZE;
 /// The memory of the peer at the other end of a connection.
 #[derive(Debug)]
 pub(crate) struct PeerMemory {
-    table: MappedRegion,
+    table: Rc<MappedRegion>,
     /// The peer's queue pair, as its keys name it.
     queue_pair: u32,
     /// Whether a file that can be shortened is mapped all the same.
@@ -34,10 +35,12 @@ pub(crate) struct PeerMemory {
 #[derive(Debug)]
 struct KnownKey {
     rkey: Rkey,
-    /// First word in the peer's table.
+    /// First word in the peer's table: as it was, and where it stands.
     word: u64,
+    word_now: MappedWord,
     key: Key,
-    read: Option<Rc<MappedRegion>>,
+    /// What it opens for reading, if it does.
+    read: Option<MappedPiece>,
     write: Option<Range>,
 }
 
@@ -85,43 +88,47 @@ pub(crate) enum Resolved {
 /// A key that opens mapped memory for reading.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Readable<'a> {
-    key: &'a Key,
-    /// Its first word in the peer's table.
-    word: u64,
-    pub(crate) mapping: &'a MappedRegion,
+    known: &'a KnownKey,
+    piece: &'a MappedPiece,
 }
 
 impl Readable<'_> {
-    /// Where `size` bytes at `address` are in the mapping.
+    /// Asks the memory for the bytes of `read`; `None`: the key does not open them.
     #[inline]
-    pub(crate) fn place(&self, address: u64, size: u64) -> Option<u64> {
-        let offset = within(self.key, address, size)?;
-        // The key may say more than the region has.
-        if offset.checked_add(size)? > self.mapping.size() { None } else { Some(offset) }
+    pub(crate) fn prefetch(&self, read: &ReadInto<'_>) -> Option<()> {
+        let (skip, size) = (self.skip(read)?, read.into.len() as u64);
+        let span = self.piece.span();
+        if !Span::new(skip, size).fits(span.size) {
+            return None;
+        }
+        self.piece.mapping().prefetch(span.offset + skip, size);
+        Some(())
+    }
+
+    /// Copies the bytes of `read`; `None`: the key does not open them.
+    #[inline]
+    pub(crate) fn copy(&self, read: &mut ReadInto<'_>) -> Option<()> {
+        self.piece.read(self.skip(read)?, read.into).then_some(())
+    }
+
+    /// Whether the key has been valid since it was looked up. Asked behind a read fence after bytes were copied out: if it has,
+    /// they were copied before any revocation.
+    #[inline]
+    pub(crate) fn is_current(&self) -> bool {
+        self.known.is_valid()
+    }
+
+    /// Where in the piece the bytes of `read` start.
+    #[inline]
+    fn skip(&self, read: &ReadInto<'_>) -> Option<u64> {
+        read.remote.address.checked_sub(self.known.key.address)
     }
 }
 
-/// Where one READ copies from: looked up once, and asked after the copy whether its key still counts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReadPlace<'a> {
-    mapping: &'a MappedRegion,
-    /// Offset in the mapping.
-    at: u64,
-    /// Where the key stands in the peer's table, and its first word there.
-    key: (u64, u64),
-}
-
-impl ReadPlace<'_> {
-    /// Copies the bytes of `read`.
+impl KnownKey {
     #[inline]
-    pub(crate) fn copy(&self, read: &mut ReadInto<'_>) {
-        Region::read(self.mapping, self.at, read.into);
-    }
-
-    /// As [`PeerMemory::is_current`].
-    #[inline]
-    pub(crate) fn is_current(&self, memory: &PeerMemory) -> bool {
-        memory.table.load(self.key.0) == self.key.1
+    fn is_valid(&self) -> bool {
+        self.word_now.load() == self.word
     }
 }
 
@@ -135,7 +142,7 @@ pub(crate) struct Wanted {
 impl PeerMemory {
     /// The memory behind `table`. `queue_pair` is that of the peer.
     pub(crate) fn new(table: MappedRegion, queue_pair: u32, trusts_files: bool) -> Self {
-        Self { table, queue_pair, trusts_files, keys: Vec::new(), regions: BTreeMap::new() }
+        Self { table: Rc::new(table), queue_pair, trusts_files, keys: Vec::new(), regions: BTreeMap::new() }
     }
 
     /// The peer's device page.
@@ -147,32 +154,22 @@ impl PeerMemory {
     /// path: no allocation, no change. [`PeerMemory::is_current`] is asked after the copy.
     #[inline]
     pub(crate) fn readable(&self, rkey: Rkey) -> Option<Readable<'_>> {
-        let known = self.known(rkey, Access::REMOTE_READ)?;
-        Some(Readable { key: &known.key, word: known.word, mapping: known.read.as_deref()? })
+        let known = self.known(rkey)?;
+        Some(Readable { known, piece: known.read.as_ref()? })
     }
 
-    /// The key, if it was looked at before, is valid now and opens `right`.
+    /// The key, if it was looked at before and is valid now.
     #[inline]
-    fn known(&self, rkey: Rkey, right: Access) -> Option<&KnownKey> {
+    fn known(&self, rkey: Rkey) -> Option<&KnownKey> {
         let known = self.keys.get((rkey.0 & 0xffff) as usize)?.as_ref()?;
-        let is_valid = self.table.load(key_offset(rkey)) == known.word && known.rkey == rkey;
-        (is_valid && known.key.access.grants(right)).then_some(known)
-    }
-
-    /// Where `read` copies from, under the conditions of [`PeerMemory::readable`].
-    #[inline]
-    pub(crate) fn place_of(&self, read: &ReadInto<'_>) -> Option<ReadPlace<'_>> {
-        let rkey = read.remote.rkey;
-        let readable = self.readable(rkey)?;
-        let at = readable.place(read.remote.address, read.into.len() as u64)?;
-        Some(ReadPlace { mapping: readable.mapping, at, key: (key_offset(rkey), readable.word) })
+        (known.rkey == rkey && known.is_valid()).then_some(known)
     }
 
     /// Where `size` bytes at `remote` are for somebody who needs `right` and has announced himself, if the key was used for
     /// such a change before and nothing has to be fetched.
     #[inline]
     pub(crate) fn changeable(&self, remote: RemoteAddress, size: u64, right: Access) -> Option<(&MappedRegion, u64)> {
-        let known = self.known(remote.rkey, right)?;
+        let known = self.known(remote.rkey).filter(|known| known.key.access.grants(right))?;
         let Range { mapping, start } = known.write.as_ref()?;
         let at = within(&known.key, remote.address, size)?.checked_sub(*start)?;
         (at.checked_add(size)? <= mapping.size()).then_some((mapping, at))
@@ -180,9 +177,9 @@ impl PeerMemory {
 
     /// The mapping that READs at `remote` copy from, and where in it.
     pub(crate) fn read_mapping(&self, remote: RemoteAddress) -> Option<(Rc<MappedRegion>, u64)> {
-        let offset = self.readable(remote.rkey)?.place(remote.address, 0)?;
-        let known = self.keys.get((remote.rkey.0 & 0xffff) as usize)?.as_ref()?;
-        Some((known.read.clone()?, offset))
+        let Readable { known, piece } = self.readable(remote.rkey)?;
+        let skip = remote.address.checked_sub(known.key.address)?;
+        (skip <= piece.span().size).then(|| (piece.mapping().clone(), piece.span().offset + skip))
     }
 
     /// Whether the key has been valid since it was resolved. Asked behind a read fence after bytes were copied out: if
@@ -190,7 +187,7 @@ impl PeerMemory {
     #[inline]
     pub(crate) fn is_current(&self, rkey: Rkey) -> bool {
         let known = self.keys.get((rkey.0 & 0xffff) as usize).and_then(Option::as_ref);
-        known.is_some_and(|known| known.rkey == rkey && self.table.load(key_offset(rkey)) == known.word)
+        known.is_some_and(|known| known.rkey == rkey && known.is_valid())
     }
 
     /// Where `size` bytes at `remote` are for somebody who needs `right`.
@@ -260,15 +257,16 @@ impl PeerMemory {
             if self.keys.len() <= index {
                 self.keys.resize_with(index + 1, || None);
             }
-            self.keys[index] = Some(KnownKey { rkey, word, key, read: None, write: None });
+            let word_now = MappedWord::new(self.table.clone(), key_offset(rkey));
+            self.keys[index] = Some(KnownKey { rkey, word, word_now, key, read: None, write: None });
         }
         self.keys[index].as_ref()
     }
 
     fn whole(&mut self, index: usize, key: &Key) -> Result<Range, Resolved> {
         let known = self.keys[index].as_mut().expect("look_up filled it");
-        if let Some(mapping) = &known.read {
-            return Ok(Range { mapping: mapping.clone(), start: 0 });
+        if let Some(piece) = &known.read {
+            return Ok(Range { mapping: piece.mapping().clone(), start: 0 });
         }
         let entry = self.regions.entry(key.region).or_default();
         if entry.whole.is_none() {
@@ -276,8 +274,14 @@ impl PeerMemory {
             let mapping = map(file, 0, file.size, Writable::No, self.trusts_files);
             entry.whole = Some(Rc::new(mapping.ok_or(Resolved::Refused(Status::RemoteOperation))?));
         }
-        known.read = entry.whole.clone();
         let mapping = entry.whole.clone().expect("just made");
+        // The key may say more than the region has.
+        let size = key.size.min(mapping.size().saturating_sub(key.offset));
+        known.read = key
+            .access
+            .grants(Access::REMOTE_READ)
+            .then(|| MappedPiece::new(mapping.clone(), Span::new(key.offset, size)))
+            .flatten();
         Ok(Range { mapping, start: 0 })
     }
 
@@ -300,9 +304,8 @@ impl PeerMemory {
 
     /// Unmaps what only revoked keys lead to, so that keys which come and go leave nothing behind.
     fn forget_revoked(&mut self) {
-        let table = &self.table;
         for slot in &mut self.keys {
-            if slot.as_ref().is_some_and(|known| table.load(key_offset(known.rkey)) != known.word) {
+            if slot.as_ref().is_some_and(|known| !known.is_valid()) {
                 *slot = None;
             }
         }

@@ -211,14 +211,13 @@ impl QueuePairState {
         match reads {
             // What a GET does, without loops.
             [one] => {
-                let place = connection.memory.place_of(one)?;
-                place.copy(one);
+                let readable = connection.memory.readable(one.remote.rkey)?;
+                readable.copy(one)?;
                 connection.memory.page().read_fence();
-                place.is_current(&connection.memory)
+                if readable.is_current() { Some(Status::Success) } else { None }
             }
-            _ => read_all(&connection.memory, reads)?,
+            _ => read_all(&connection.memory, reads),
         }
-        .then_some(Status::Success)
     }
 }
 
@@ -272,25 +271,24 @@ fn change_all(memory: &PeerMemory, changes: &mut [ChangeNow<'_>]) -> bool {
     true
 }
 
-/// As many READs as a caller likes, one at least. `Some(false)`: a key was revoked meanwhile.
-fn read_all(memory: &PeerMemory, reads: &mut [ReadInto<'_>]) -> Option<bool> {
+/// As many READs as a caller likes, one at least.
+#[inline(never)]
+fn read_all(memory: &PeerMemory, reads: &mut [ReadInto<'_>]) -> Option<Status> {
     // Reads of a batch mostly share a key, which is then looked up once per pass.
     let shares_key = |one: &ReadInto<'_>, next: &ReadInto<'_>| one.remote.rkey == next.remote.rkey;
     reads.first()?;
     for group in reads.chunk_by(shares_key) {
         let readable = memory.readable(group[0].remote.rkey)?;
         for read in group {
-            let size = read.into.len() as u64;
-            readable.mapping.prefetch(readable.place(read.remote.address, size)?, size);
+            readable.prefetch(read)?;
         }
     }
     for group in reads.chunk_by_mut(shares_key) {
         let readable = memory.readable(group[0].remote.rkey)?;
         for read in group {
-            let at = readable.place(read.remote.address, read.into.len() as u64)?;
-            Region::read(readable.mapping, at, read.into);
+            readable.copy(read)?;
         }
     }
     memory.page().read_fence();
-    Some(reads.chunk_by(shares_key).all(|group| memory.is_current(group[0].remote.rkey)))
+    reads.chunk_by(shares_key).all(|group| memory.is_current(group[0].remote.rkey)).then_some(Status::Success)
 }

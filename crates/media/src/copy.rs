@@ -13,6 +13,7 @@
 //! - No reference to shared memory is ever made. Every access is a volatile one or an instruction that the compiler
 //!   cannot see into, so it can neither split, repeat nor invent one.
 //!
+//! Whole aligned lines, which is what index and log are read in, go straight: no head, no tail, 16-byte moves.
 //! Whole words go three ways, by size (measured on one core of a Sapphire Rapids, 192 bytes in cache: 2.4 ns; one word
 //! at a time: 3.6 ns): below 64 bytes one by one; up to [`STRING_SIZE_MIN`] by 16-byte moves, for which an aligned
 //! access of a processor with AVX is one access, and on any other two of 8 bytes; from there by `rep movsq`, whose
@@ -25,6 +26,7 @@ use std::arch::asm;
 const STRING_SIZE_MIN: usize = 2048;
 
 const WORD: usize = 8;
+const LINE: usize = 64;
 
 /// Copies `size` bytes out of shared memory.
 ///
@@ -32,8 +34,62 @@ const WORD: usize = 8;
 ///
 /// `shared..shared + size`, widened to aligned 8-byte words, is mapped and readable for the whole call.
 /// `private..private + size` is valid for writing, belongs to the caller alone, and does not overlap the former.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn copy_out(shared: *const u8, private: *mut u8, size: usize) {
+    // Two comparisons and not one: two jumps that are never taken are fewer instructions than what makes one condition of them.
+    if !(shared.addr() | size).is_multiple_of(LINE) {
+        // SAFETY: as the caller promises.
+        return unsafe { bytes_out(shared, private, size) };
+    }
+    if !(LINE..STRING_SIZE_MIN).contains(&size) {
+        // SAFETY: as the caller promises.
+        return unsafe { bytes_out(shared, private, size) };
+    }
+    // SAFETY: the ranges are those that the caller promises; address and size are of whole lines, of one at least.
+    unsafe { lines_out(shared, private, size) };
+}
+
+/// Copies `size` bytes out of shared memory: whole lines, one at least.
+///
+/// # Safety
+///
+/// As [`copy_out`]; `shared` is aligned to 64 bytes, and `size` is a multiple of that and not 0.
+#[inline(always)]
+unsafe fn lines_out(shared: *const u8, private: *mut u8, size: usize) {
+    // SAFETY: the loop touches the `size` bytes before `from` and `to`, which are the ends of the ranges that the caller promises;
+    // `shared` is aligned to 16 bytes, which `movdqa` demands; `at` comes to 0, since it starts at a multiple of its step below.
+    unsafe {
+        asm!(
+            "2:",
+            "movdqa {a}, [{from} + {at}]",
+            "movdqa {b}, [{from} + {at} + 16]",
+            "movdqa {c}, [{from} + {at} + 32]",
+            "movdqa {d}, [{from} + {at} + 48]",
+            "movdqu [{to} + {at}], {a}",
+            "movdqu [{to} + {at} + 16], {b}",
+            "movdqu [{to} + {at} + 32], {c}",
+            "movdqu [{to} + {at} + 48], {d}",
+            "add {at}, 64",
+            "jnz 2b",
+            from = in(reg) shared.wrapping_add(size),
+            to = in(reg) private.wrapping_add(size),
+            at = inout(reg) size.wrapping_neg() => _,
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            options(nostack),
+        )
+    };
+}
+
+/// Copies `size` bytes out of shared memory, wherever they start and however many they are.
+///
+/// # Safety
+///
+/// As [`copy_out`].
+#[inline(never)]
+unsafe fn bytes_out(shared: *const u8, private: *mut u8, size: usize) {
     let head = size.min(shared.align_offset(WORD));
     let middle = (size - head) / WORD * WORD;
     let tail = size - head - middle;
@@ -282,7 +338,7 @@ mod tests {
         let memory = shared(1024);
         let expected = bytes_of(&memory);
         for size in sizes() {
-            for start in 0..32 {
+            for start in 0..64 {
                 for shift in [0, 3] {
                     let mut into = vec![0; size + shift];
                     // SAFETY: `start + size` is below the 8192 bytes of `memory`, whose ends are aligned to words; `into` has

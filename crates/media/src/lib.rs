@@ -20,6 +20,7 @@
 compile_error!("Stonecast runs on Linux on x86-64: copies and write-back are written for that processor");
 
 mod backing;
+mod compare;
 mod copy;
 mod detected_domain;
 mod device;
@@ -28,6 +29,7 @@ mod earlier_writers;
 mod error;
 mod file_sync;
 mod futex;
+mod mapped_piece;
 mod mapped_region;
 mod mapping;
 mod means;
@@ -43,11 +45,13 @@ mod span_set;
 mod write_back;
 
 pub use backing::{Backing, Blob, LogOptions, Prepared};
+pub use compare::equal_upper_halves;
 pub use detected_domain::{DetectedDomain, detect_domain};
 pub use device::DeviceBacking;
 pub use directory::{DirectoryBacking, Keeping, Place, examine};
 pub use error::{MediaError, PersistError};
 pub use futex::{FutexWait, FutexWord};
+pub use mapped_piece::{MappedPiece, MappedWord};
 pub use mapped_region::{MappedRegion, Sealing, Writable};
 pub use open::{create_backing, inspect_backing, open_backing};
 pub use persist::{Means, PersistCounts, PersistState, Persisted, PersistentRegion, persist};

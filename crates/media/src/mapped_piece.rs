@@ -1,0 +1,151 @@
+//! Parts of a mapping that are read so often that where they are is found out once.
+//!
+//! ```text
+//!   mapping   |.............|<--- size bytes: a piece --->|.....|word|......|
+//!                           ^ address                           ^ address
+//! ```
+//!
+//! Invariant: what was found to be inside a mapping stays there as long as the mapping is held, since a mapping never moves nor
+//! shrinks. So an access compares with the piece's own size, and with nothing else.
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stonecast_base::Span;
+
+use crate::copy::copy_out;
+use crate::{MappedRegion, Region};
+
+/// Some bytes of a mapping, for reading.
+#[derive(Clone, Debug)]
+pub struct MappedPiece {
+    mapping: Rc<MappedRegion>,
+    span: Span,
+    address: *const u8,
+}
+
+impl MappedPiece {
+    /// The bytes of `span`; `None` if they are not all in the mapping.
+    pub fn new(mapping: Rc<MappedRegion>, span: Span) -> Option<Self> {
+        if !span.fits(mapping.size()) {
+            return None;
+        }
+        let address = mapping.address(span.offset, span.size);
+        Some(Self { mapping, span, address })
+    }
+
+    /// The mapping.
+    pub fn mapping(&self) -> &Rc<MappedRegion> {
+        &self.mapping
+    }
+
+    /// Where the piece is in it.
+    pub fn span(&self) -> Span {
+        self.span
+    }
+
+    /// Copies out `into.len()` bytes from `offset` of the piece, as [`Region::read`]; false: they are not in it, and nothing was
+    /// copied.
+    #[inline(always)]
+    #[must_use]
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
+        let size = into.len() as u64;
+        // Two jumps that are never taken are fewer instructions than what makes one condition of them.
+        let Some(last) = self.span.size.checked_sub(size) else { return false };
+        if offset > last {
+            return false;
+        }
+        let from = self.address.wrapping_add(offset as usize);
+        // SAFETY: `offset + size` is at most the piece's size (just compared, without overflow), whose bytes `new` found in the
+        // mapping, which is held, consists of whole pages and so of whole words, and is readable; `into` is borrowed exclusively, so
+        // it is no part of a mapping that is shared.
+        unsafe { copy_out(from, into.as_mut_ptr(), into.len()) };
+        true
+    }
+}
+
+/// A word of a mapping, for reading.
+#[derive(Clone, Debug)]
+pub struct MappedWord {
+    /// Holds the memory that `address` is in.
+    _mapping: Rc<MappedRegion>,
+    address: *mut u64,
+}
+
+impl MappedWord {
+    /// The aligned word at `offset`, which must be inside.
+    pub fn new(mapping: Rc<MappedRegion>, offset: u64) -> Self {
+        let address = mapping.address(offset, size_of::<u64>() as u64).cast::<u64>();
+        assert!(address.is_aligned(), "offset {offset} is not aligned to 8 bytes");
+        Self { _mapping: mapping, address }
+    }
+
+    /// Loads it, as [`Region::load`].
+    #[inline]
+    pub fn load(&self) -> u64 {
+        // SAFETY: `new` found that 8 aligned bytes are inside the mapping, which is held as long as `self`, longer than the reference
+        // that is made here. Others change the bytes only by single aligned accesses, and an atomic is made for memory that changes
+        // under its reader.
+        let word = unsafe { AtomicU64::from_ptr(self.address) };
+        word.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sealing;
+
+    const SIZE: u64 = 1000;
+
+    fn memory() -> Rc<MappedRegion> {
+        let memory = MappedRegion::create_memory("stonecast-piece", SIZE, Sealing::None).unwrap();
+        let bytes: Vec<u8> = (0..SIZE).map(|index| index as u8).collect();
+        Region::write(&memory, 0, &bytes);
+        Rc::new(memory)
+    }
+
+    /// Needs both comparisons of `read`, and that of `new`.
+    #[test]
+    fn a_piece_gives_its_own_bytes_and_no_others() {
+        let memory = memory();
+        let piece = MappedPiece::new(memory.clone(), Span::new(100, 64)).unwrap();
+        for offset in 0..=70 {
+            for size in 0..=70 {
+                let mut into = vec![0xaa; size as usize];
+                let is_inside = offset + size <= 64;
+                assert_eq!(piece.read(offset, &mut into), is_inside, "{size} bytes at {offset}");
+                let start = 100 + offset;
+                let expected: Vec<u8> = (start..start + size).map(|index| if is_inside { index as u8 } else { 0xaa }).collect();
+                assert_eq!(into, expected, "{size} bytes at {offset}");
+            }
+        }
+        assert!(!piece.read(u64::MAX, &mut [0; 2]));
+        for (offset, size) in [(SIZE - 63, 64), (SIZE + 1, 0), (u64::MAX, 2)] {
+            assert!(MappedPiece::new(memory.clone(), Span::new(offset, size)).is_none(), "{size} bytes at {offset}");
+        }
+        assert!(MappedPiece::new(memory, Span::new(SIZE, 0)).is_some_and(|piece| piece.read(0, &mut [])));
+    }
+
+    #[test]
+    fn a_word_is_what_the_mapping_has_there() {
+        let memory = memory();
+        let word = MappedWord::new(memory.clone(), 16);
+        Region::store(&*memory, 16, 77);
+        assert_eq!(word.load(), 77);
+        Region::store(&*memory, 16, 78);
+        assert_eq!(word.load(), 78);
+    }
+
+    #[test]
+    #[should_panic(expected = "are not in a region")]
+    fn a_word_outside_is_refused() {
+        MappedWord::new(memory(), SIZE);
+    }
+
+    #[test]
+    #[should_panic(expected = "not aligned")]
+    fn a_word_that_is_not_aligned_is_refused() {
+        MappedWord::new(memory(), 12);
+    }
+}
