@@ -356,6 +356,7 @@ impl Port {
     }
 
     /// Whether a future may be ready at once; if not, it is woken and must return pending.
+    #[inline]
     fn may_be_ready(&self, context: &Context<'_>) -> bool {
         if self.turns.get() < TURNS_MAX {
             self.turns.set(self.turns.get() + 1);
@@ -371,7 +372,13 @@ impl Port {
     /// neither other tasks nor arrivals.
     #[inline]
     pub async fn take_turn(&self) {
-        poll_fn(|context| if self.may_be_ready(context) { Poll::Ready(()) } else { Poll::Pending }).await;
+        poll_fn(|context| self.poll_turn(context)).await;
+    }
+
+    /// As [`Port::take_turn`], for futures that are made by hand: ready, or who asked is woken and must return pending.
+    #[inline]
+    pub fn poll_turn(&self, context: &Context<'_>) -> Poll<()> {
+        if self.may_be_ready(context) { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 

@@ -79,7 +79,7 @@ impl LogFormat {
     }
 
     /// The tag of a record of this epoch at `position` whose bytes from the facts to the end of the value are `bytes`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tag(&self, position: u64, epoch: u32, bytes: &[u8]) -> u64 {
         let position = if mutant!(PositionNotInTag) { 0 } else { position };
         let epoch = if mutant!(EpochNotChecked) { 0 } else { u64::from(epoch as u16) };

@@ -6,6 +6,8 @@
 //! The tag is no secret: whoever may read the pool can make one. It finds torn, stale and misplaced records, not forged
 //! ones. Those a stamp tells apart; see [`crate::Stamp`].
 
+mod reading;
+
 use stonecast_base::mutant;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -13,6 +15,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::format::{LogFormat, UNIT_SIZE};
 use crate::layout::layout;
 use crate::stamp::Links;
+
+pub use reading::{Reading, read_of_key};
 
 /// Bytes that it takes to look at a header: the first unit of a record.
 pub const RECORD_START_SIZE: usize = UNIT_SIZE as usize;

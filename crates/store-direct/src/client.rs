@@ -19,6 +19,7 @@ mod at_once;
 mod connect;
 mod extents;
 mod generations;
+mod get;
 mod in_call;
 mod locations;
 mod meter;
@@ -92,8 +93,8 @@ struct Inner {
     locations: Locations,
     /// Which READs can be waited for in the call.
     at_once: AtOnce,
-    /// Where a GET that needs nobody reads its record to.
-    record_at_once: RefCell<Bytes>,
+    /// Where a GET that needs nobody reads to.
+    read_at_once_to: RefCell<Bytes>,
     in_call: InCall,
     /// The record that is being sent, kept for its memory.
     record: RefCell<Vec<u8>>,

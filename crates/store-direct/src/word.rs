@@ -12,6 +12,9 @@
 //! 0 is the header of segment 0, so no record is there.
 
 use stonecast_base::{LINE_SIZE, hash};
+use stonecast_media::equal_upper_halves;
+
+use crate::index::BUCKET_WORDS;
 
 const LOCATION_BITS: u32 = 34;
 const GENERATION_BITS: u32 = 10;
@@ -133,7 +136,23 @@ impl KeyHash {
     /// The home bucket in an index of 2^`bits` buckets. Top bits, so that an index twice as large splits each bucket
     /// into two neighbours.
     pub fn bucket(self, bits: u32) -> u64 {
-        if bits == 0 { 0 } else { self.0 >> (64 - bits) }
+        // In two steps, since 64 bits are no distance to shift by.
+        self.0 >> 1 >> (63 - bits)
+    }
+
+    /// The first of the words of a bucket that has the fingerprint, as free places have that of 0; as many as there are or more: none.
+    ///
+    /// All words are compared at once, without a jump.
+    #[inline]
+    pub fn first_in(self, words: &[Word; BUCKET_WORDS as usize]) -> usize {
+        const SHIFT: u32 = LOCATION_BITS + GENERATION_BITS;
+        const MASK: u32 = (((1u64 << FINGERPRINT_BITS) - 1) << SHIFT >> 32) as u32;
+        // All of the fingerprint is in the upper half of a word.
+        const { assert!(SHIFT >= 32 && SHIFT + FINGERPRINT_BITS <= 64) };
+        let [a, b, c, d, e, f, g] = words.map(|word| word.0);
+        let equal = equal_upper_halves([a, b, c, d, e, f, g, 0], MASK, u32::from(self.fingerprint()) << (SHIFT - 32));
+        // What fills the line is none of them.
+        (equal & ((1 << (2 * BUCKET_WORDS)) - 1)).trailing_zeros() as usize / 2
     }
 
     fn fingerprint(self) -> u16 {
@@ -181,6 +200,23 @@ mod tests {
             assert_eq!((claimed.natural(lines * 64), claimed == word), (word, word.is_long()));
             assert!(!claimed.names(Word::new(704, 5, KeyHash(9), lines * 64)));
         }
+    }
+
+    #[test]
+    fn the_first_word_of_a_fingerprint_is_found_wherever_it_is() {
+        let other = |index: u64| Word::new((index + 1) * 64, 1023, KeyHash(0x8000 + index), 64 * 64);
+        for fingerprint in [0, 1, 0x7fff, 0xffff, 0x00ff, 0xff00] {
+            let hash = KeyHash(0xdead_beef_0000_0000 | fingerprint);
+            for matching in 0..1u32 << BUCKET_WORDS {
+                let word = |index| {
+                    if matching >> index & 1 != 0 { Word::new(LOG_SIZE_MAX - 64, 1023, hash, 64) } else { other(index as u64) }
+                };
+                let first = hash.first_in(&std::array::from_fn(word));
+                assert_eq!(first.min(32), if matching == 0 { 16 } else { matching.trailing_zeros() as usize }, "{matching:#b}");
+            }
+        }
+        assert_eq!(KeyHash(5).first_in(&[Word::EMPTY; BUCKET_WORDS as usize]), 16);
+        assert_eq!(KeyHash(0).first_in(&[Word::EMPTY; BUCKET_WORDS as usize]), 0, "of which the caller knows");
     }
 
     #[test]

@@ -169,3 +169,90 @@ fn impossible_lengths_and_codes_are_named() {
 fn a_delete_with_a_value_cannot_be_written() {
     encoded(&Draft { kind: Kind::Delete, ..draft(b"key", b"value") });
 }
+
+/// What [`read_of_key`] must say.
+fn expected<'a>(generation_low: u16, key: &[u8], bytes: &'a [u8]) -> Option<Reading<'a>> {
+    let record = check_read(&format(4096, 2), 256, generation_low, bytes).ok()?;
+    let header = record.header;
+    let start = header.key_start() + record.key.len();
+    let reading = Reading { sequence: header.sequence(), generation: header.generation(), start, value: record.value };
+    (record.key == key && header.sequence() != 0 && header.kind() == Kind::Put).then_some(reading)
+}
+
+/// Needs each of the comparisons: of facts, size of the value, end of the bytes, tag, sequence and key.
+#[test]
+fn a_reader_reads_of_a_key_what_the_check_and_a_comparison_say() {
+    let format = format(4096, 2);
+    let keys: Vec<Vec<u8>> =
+        [1, 7, 8, 9, 16, 17, 23, 32, 33, 200, KEY_SIZE_MAX].map(|size| (0..size).map(|at| at as u8).collect()).into();
+    let long = vec![7; 3000];
+    let kinds = [
+        (Kind::Put, Condition::None),
+        (Kind::Put, Condition::Version(9)),
+        (Kind::Put, Condition::Absent),
+        (Kind::Delete, Condition::None),
+    ];
+    let mut found = 0;
+    for key in &keys {
+        for (kind, condition) in kinds {
+            for value in [&b""[..], b"value", &long[..100], &long] {
+                let value = if kind == Kind::Delete { &[] } else { value };
+                for (token, generation) in [(0, 3), (0, 1024 + 3), (11, 3)] {
+                    let mut bytes = Vec::new();
+                    Draft { kind, condition, token, key, value }.encode(&format, 256, generation, 5, &mut bytes);
+                    bytes[22] = 5;
+                    assert_eq!(read_of_key(&format, 256, 3, key, &bytes), None, "it is not published");
+                    bytes[0] = 77;
+                    bytes.resize(bytes.len().max(RECORD_START_SIZE), 0xee);
+                    let reading = read_of_key(&format, 256, 3, key, &bytes);
+                    if kind == Kind::Delete {
+                        assert_eq!(reading, None, "it gives the key no value");
+                        continue;
+                    }
+                    let reading = reading.expect("it is there");
+                    assert_eq!((reading.sequence, reading.generation, reading.value), (77, generation, value));
+                    assert_eq!(&bytes[reading.start..][..value.len()], value);
+                    found += 1;
+                    let mut other = key.clone();
+                    for at in 0..key.len() {
+                        other[at] ^= 0x40;
+                        assert_eq!(read_of_key(&format, 256, 3, &other, &bytes), None, "another key");
+                        other[at] ^= 0x40;
+                    }
+                    for other in keys.iter().filter(|other| *other != key) {
+                        assert_eq!(read_of_key(&format, 256, 3, other, &bytes), None, "a key of another length");
+                    }
+                    assert_eq!(read_of_key(&format, 320, 3, key, &bytes), None, "at another place");
+                    assert_eq!(read_of_key(&format, 256, 4, key, &bytes), None, "of another generation");
+                    assert_eq!(
+                        read_of_key(&format, 256, 3, key, &bytes[..reading.start + value.len() - 1]),
+                        None,
+                        "not all of it"
+                    );
+                }
+            }
+        }
+    }
+    assert_eq!(found, 11 * 3 * 4 * 3);
+    assert_eq!(read_of_key(&format, 256, 3, b"", &[0; 64]), None);
+    assert_eq!(read_of_key(&format, 256, 3, &[0; KEY_SIZE_MAX + 1], &[0; 4096]), None);
+}
+
+#[test]
+fn a_reader_believes_no_record_in_which_a_bit_has_changed() {
+    for (token, size) in [(0, 5), (0, 100), (11, 5)] {
+        let value = vec![9; size];
+        let mut bytes = encoded(&Draft { token, ..draft(b"a key of some bytes", &value) });
+        bytes[0] = 77;
+        bytes[22] = 5;
+        bytes.resize(bytes.len().next_multiple_of(64), 0xee);
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            for generation in [3, 3 ^ 1] {
+                let found = read_of_key(&format(4096, 2), 256, generation, b"a key of some bytes", &bytes);
+                assert_eq!(found, expected(generation, b"a key of some bytes", &bytes), "bit {bit}");
+            }
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}

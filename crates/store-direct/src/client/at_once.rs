@@ -22,6 +22,7 @@
 
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::{ReadInto, Status};
+use stonecast_log::read_of_key;
 
 use super::Inner;
 use super::locations::Location;
@@ -33,12 +34,16 @@ use crate::word::{KeyHash, Word};
 /// Longest first READ of a record; a record of the last class may be longer and is left to `read.rs`.
 pub(super) const SIZE_MAX: usize = 64 * LINE_SIZE;
 
-/// Memory that a record, or its start, is read to.
-pub(super) struct Bytes(pub Box<[u8; SIZE_MAX]>);
+/// Memory that READs are executed to.
+pub(super) struct Bytes {
+    /// A record, or its start.
+    pub record: Box<[u8; SIZE_MAX]>,
+    bucket: [u8; LINE_SIZE],
+}
 
 impl Default for Bytes {
     fn default() -> Self {
-        Self(Box::new([0; SIZE_MAX]))
+        Self { record: Box::new([0; SIZE_MAX]), bucket: [0; LINE_SIZE] }
     }
 }
 
@@ -55,7 +60,7 @@ pub(super) enum AtOnce {
 
 impl Inner {
     /// The version of `key`, whose value is left in `value`, or that it is absent; `None`: not to be told here.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find_at_once(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
         match self.at_once {
             AtOnce::Never => None,
@@ -66,15 +71,15 @@ impl Inner {
     }
 
     /// The same where READs come soon, or are executed in the call: nothing of the one is in the way of the other.
-    #[inline]
+    #[inline(never)]
     fn find_in_call<const SOON: bool>(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
         if check_key(key).is_err() || self.closed.get() || self.generations.have_come_round() {
             return None;
         }
         let hash = KeyHash::of(self.format.tag_key, key);
         let home = hash.bucket(self.access.get().index_bits);
-        let mut bucket = [0; LINE_SIZE];
-        let bytes = &mut *self.record_at_once.borrow_mut().0;
+        let bytes = &mut *self.read_at_once_to.borrow_mut();
+        let Bytes { record: bytes, bucket } = bytes;
         let remembered = if SOON { self.locations.find(hash) } else { None };
         match remembered {
             // Its bucket is not the one that is looked at here.
@@ -83,21 +88,21 @@ impl Inner {
                 let record = &mut bytes[..self.size_at_once(word)?];
                 self.read_at_once::<SOON>(&mut [
                     ReadInto { remote: self.log_address(word.position()), into: record },
-                    ReadInto { remote: self.index_address(home), into: &mut bucket },
+                    ReadInto { remote: self.index_address(home), into: &mut *bucket },
                 ])?;
-                if control(&bucket) & MOVED == 0 && has_word(&bucket, word) {
+                if control(bucket) & MOVED == 0 && has_word(bucket, word) {
                     let version = self.value_at_once(word, key, record, value)?;
                     self.locations.count(true);
                     return Some(Some(version));
                 }
             }
-            None => self.read_at_once::<SOON>(&mut [ReadInto { remote: self.index_address(home), into: &mut bucket }])?,
+            None => self.read_at_once::<SOON>(&mut [ReadInto { remote: self.index_address(home), into: &mut *bucket }])?,
         }
-        if control(&bucket) & MOVED != 0 {
+        if control(bucket) & MOVED != 0 {
             return None;
         }
-        let Some((_, word)) = candidate_in(&bucket, hash) else {
-            if control(&bucket) != 0 {
+        let Some((_, word)) = candidate_in(bucket, hash) else {
+            if control(bucket) != 0 {
                 return None;
             }
             if remembered.is_some() {
@@ -123,13 +128,13 @@ impl Inner {
         (!word.is_long() && size > 0 && size <= SIZE_MAX).then_some(size)
     }
 
-    #[inline]
+    #[inline(always)]
     fn read_at_once<const SOON: bool>(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
         if SOON { self.read_in_call(reads) } else { self.read_now(reads) }
     }
 
     /// READs that the provider executes in the call, if it can now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read_now(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
         let size = reads.iter().map(|read| read.into.len()).sum();
         let status = self.port.device().read_now(self.qp, reads)?;
@@ -138,15 +143,20 @@ impl Inner {
     }
 
     /// The version of the record in `bytes`, read from behind `word`, if it is the key's and published.
-    #[inline]
+    #[inline(always)]
     fn value_at_once(&self, word: Word, key: &[u8], bytes: &[u8], value: &mut Vec<u8>) -> Option<u64> {
-        let (place, version) = self.value_in(word, bytes, key)?;
+        let reading = read_of_key(&self.format, word.position(), word.generation_low(), key, bytes)?;
         // The record that tells of generations that come round was read without a look at the clock.
-        if self.generations.have_come_round() {
+        if !self.generations.note(reading.generation) {
             return None;
         }
-        value.clear();
-        value.extend_from_slice(&bytes[place]);
-        Some(version)
+        // Where the one before it was as long nothing is left to do but the copy.
+        if value.len() == reading.value.len() {
+            value.copy_from_slice(reading.value);
+        } else {
+            value.clear();
+            value.extend_from_slice(reading.value);
+        }
+        Some(reading.sequence)
     }
 }

@@ -164,7 +164,7 @@ impl Client {
             reposts: RefCell::default(),
             record: RefCell::default(),
             at_once,
-            record_at_once: RefCell::default(),
+            read_at_once_to: RefCell::default(),
             in_call: InCall::default(),
             locations: Locations::new(if at_once == AtOnce::Now { 0 } else { options.locations }),
             generations: Generations::default(),

@@ -34,12 +34,14 @@ impl Generations {
         self.come_round.get()
     }
 
-    /// A record of this generation was read.
+    /// A record of this generation was read. Whether, as far as it tells, none has come round.
     #[inline]
-    pub fn note(&self, generation: u32) {
-        if generation >= GENERATIONS {
+    pub fn note(&self, generation: u32) -> bool {
+        let is_early = generation < GENERATIONS;
+        if !is_early {
             self.come_round.set(true);
         }
+        is_early
     }
 
     /// Whether what was read since `begin` is what the words meant.

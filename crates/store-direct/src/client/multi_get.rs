@@ -6,7 +6,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
-use stonecast_log::check_read;
+use stonecast_log::read_of_key;
 
 use super::locations::Location;
 use super::meter::Call;
@@ -199,14 +199,9 @@ impl Inner {
     /// key's whole record.
     #[inline]
     pub(super) fn value_in(&self, word: Word, bytes: &[u8], key: &[u8]) -> Option<(Range<usize>, u64)> {
-        let record = check_read(&self.format, word.position(), word.generation_low(), bytes).ok()?;
-        let version = record.header.sequence();
         // A word never points to a record that is not published.
-        if record.key != key || version == 0 {
-            return None;
-        }
-        self.generations.note(record.header.generation());
-        let start = record.header.key_start() + key.len();
-        Some((start..start + record.value.len(), version))
+        let reading = read_of_key(&self.format, word.position(), word.generation_low(), key, bytes)?;
+        self.generations.note(reading.generation);
+        Some((reading.start..reading.start + reading.value.len(), reading.sequence))
     }
 }

@@ -19,8 +19,8 @@ use stonecast_base::{Corruption, LINE_SIZE, mutant};
 use stonecast_fabric::{Access, LocalSpan, ReadInto, RemoteAddress, Rkey, Status};
 use stonecast_log::{Condition, RecordHeader, check_read};
 
+use super::get::Get;
 use super::locations::{DISTANCE_MAX, Location};
-use super::meter::Call;
 use super::read_room::POSTED_READS_MAX;
 use super::write::check_key;
 use super::{Client, Inner};
@@ -74,17 +74,13 @@ enum Looked {
 impl Client {
     /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent (then `value` holds
     /// nothing of meaning). What is returned is durable, and was the key's value at some moment during the call.
-    pub async fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
-        let start = self.inner.begin_call();
-        if let Some(found) = self.inner.find_at_once(key, value) {
-            self.inner.port.take_turn().await;
-            self.inner.end_call(Call::Read(1), start);
-            // A return of its own: a result that may be an error is some hundred bytes, which would be moved.
-            return Ok(found);
-        }
-        let result = self.find(key, value).await;
-        self.inner.end_call(Call::Read(1), start);
-        result
+    #[inline]
+    pub fn get<'a>(
+        &'a self,
+        key: &'a [u8],
+        value: &'a mut Vec<u8>,
+    ) -> impl Future<Output = Result<Option<u64>, StoreError>> + use<'a> {
+        Get::new(self, key, value)
     }
 
     pub(super) async fn find(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
@@ -150,12 +146,15 @@ pub(super) fn words_of(bucket: &[u8]) -> impl Iterator<Item = Word> {
 
 /// The first word of a bucket that may be that of the key with `hash`, and its place there. Found without a jump for each word: which one it is no
 /// processor can foresee.
-#[inline]
+#[inline(always)]
 pub(super) fn candidate_in(bucket: &[u8], hash: KeyHash) -> Option<(usize, Word)> {
     let all = line_of(bucket);
-    let matching = all.iter().enumerate().fold(0, |matching, (index, word)| matching | u32::from(word.matches(hash)) << index);
-    let first = matching.trailing_zeros() as usize % all.len();
-    if matching == 0 { None } else { Some((first, all[first])) }
+    let first = hash.first_in(&all);
+    match all.get(first) {
+        // A free place has the fingerprint of some hashes.
+        Some(&Word::EMPTY) => all.into_iter().enumerate().find(|(_, word)| word.matches(hash)),
+        found => found.map(|&word| (first, word)),
+    }
 }
 
 /// Whether a bucket has this very word.

@@ -114,7 +114,7 @@ impl Inner {
         if control(&line) & MOVED != 0 || word.is_long() {
             return None;
         }
-        let start = &mut self.record_at_once.borrow_mut().0[..self.first_read_size(word).min(start_size(key.len()))];
+        let start = &mut self.read_at_once_to.borrow_mut().record[..self.first_read_size(word).min(start_size(key.len()))];
         self.read_now(&mut [ReadInto { remote: self.log_address(word.position()), into: start }])?;
         match judge(word, start, key) {
             Replaced::Plain(size) => Some(Target { table: access.table, bucket, slot: slot as u64, word, size }),

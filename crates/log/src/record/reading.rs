@@ -1,0 +1,104 @@
+//! What a reader wants of a record: the version and the value of a key, if this is its record.
+//!
+//! It concludes what [`check_read`](super::check_read) and a comparison of the key conclude, in as few steps as it can, and only that
+//! the record is the one that was looked for. What it is otherwise, and why, the check says. Everything that a reader knows beforehand
+//! stands in one word, and is compared at once:
+//!
+//! ```text
+//!   facts   | generation, low 10 of 30 bits | rule | token? | size of the key | what: a value of so many bytes |
+//!             known                                           known             bounds the rest
+//! ```
+//!
+//! Invariant: nothing is concluded of a record whose tag was not compared; what it says of itself before that decides only how many
+//! of the bytes at hand the tag is taken of.
+
+use stonecast_base::mutant;
+
+use super::{
+    GENERATION_LOW_MASK, GENERATION_SHIFT, HAS_TOKEN, HEADER_SIZE_MIN, KEY_SIZE_MASK, KEY_SIZE_MAX, KEY_SIZE_SHIFT, MOVED,
+    PUT_FROM, RECORD_START_SIZE, RULE_SHIFT, TAGGED_FROM, VALUE_SIZE_MAX, VERSION, WHAT_MASK, has_moment,
+};
+use crate::format::LogFormat;
+
+/// The published record of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading<'a> {
+    /// Its sequence: the version of the key.
+    pub sequence: u64,
+    /// Generation of the segment.
+    pub generation: u32,
+    /// Where the value starts among the bytes of the record.
+    pub start: usize,
+    /// The value.
+    pub value: &'a [u8],
+}
+
+/// Words of the start of a record.
+const SEQUENCE: usize = 0;
+const LINKS: usize = 2;
+const TAG: usize = 3;
+const FACTS: usize = TAGGED_FROM / 8;
+const TOKEN: usize = FACTS + 1;
+/// Where links have the epoch.
+const EPOCH_SHIFT: u32 = 48;
+
+/// The record of `key` if `bytes`, a unit at least, start with one that gives it a value, is whole, belongs at `position` in a segment of
+/// a generation with these low bits, and has a stamp. `None`: it is another one, or damaged, or none; see
+/// [`check_read`](super::check_read).
+#[inline(always)]
+pub fn read_of_key<'a>(
+    format: &LogFormat,
+    position: u64,
+    generation_low: u16,
+    key: &[u8],
+    bytes: &'a [u8],
+) -> Option<Reading<'a>> {
+    const {
+        // The lower bit of a rule says whether there is a moment.
+        assert!(VERSION & MOVED == 1 && has_moment(VERSION) && has_moment(MOVED) && !has_moment(0) && !has_moment(2));
+    }
+    const KEY_SIZE: u64 = KEY_SIZE_MASK << KEY_SIZE_SHIFT;
+    const GENERATION_LOW: u64 = (GENERATION_LOW_MASK as u64) << GENERATION_SHIFT;
+    if !(1..=KEY_SIZE_MAX).contains(&key.len()) {
+        return None;
+    }
+    let start = bytes.first_chunk::<RECORD_START_SIZE>()?;
+    let is_unchecked = mutant!(TagNotCheckedByReader);
+    let word = |index: usize| u64::from_le_bytes(start.as_chunks().0[index]);
+    let facts = word(FACTS);
+    let known = (key.len() as u64 - 1) << KEY_SIZE_SHIFT | u64::from(generation_low) << GENERATION_SHIFT;
+    let value_size = (facts & WHAT_MASK).wrapping_sub(PUT_FROM) as usize;
+    if (facts ^ known) & (if is_unchecked { KEY_SIZE } else { KEY_SIZE | GENERATION_LOW }) != 0 || value_size > VALUE_SIZE_MAX {
+        return None;
+    }
+    let has_token = facts & HAS_TOKEN != 0;
+    if has_token && word(TOKEN) == 0 {
+        return None;
+    }
+    // Places among the tagged bytes.
+    let key_start = HEADER_SIZE_MIN - TAGGED_FROM + 8 * (usize::from(has_token) + (facts >> RULE_SHIFT & 1) as usize);
+    let value_start = key_start + key.len();
+    let tagged = bytes[TAGGED_FROM..].get(..value_start + value_size)?;
+    let tag = format.tag(position, (word(LINKS) >> EPOCH_SHIFT) as u32, tagged);
+    let sequence = word(SEQUENCE);
+    if (word(TAG) != tag && !is_unchecked) || sequence == 0 || !are_equal(&tagged[key_start..][..key.len()], key) {
+        return None;
+    }
+    let (generation, start) = ((facts >> GENERATION_SHIFT) as u32, TAGGED_FROM + value_start);
+    Some(Reading { sequence, generation, start, value: &tagged[value_start..] })
+}
+
+/// Whether two keys of the same length are equal: of the lengths that most keys have without a loop.
+#[inline(always)]
+fn are_equal(left: &[u8], right: &[u8]) -> bool {
+    /// Whether the first and the last `SIZE` bytes are equal, which may overlap.
+    #[inline(always)]
+    fn ends<const SIZE: usize>(left: &[u8], right: &[u8]) -> bool {
+        left.first_chunk::<SIZE>() == right.first_chunk() && left.last_chunk::<SIZE>() == right.last_chunk()
+    }
+    match right.len() {
+        8..=16 if left.len() == right.len() => ends::<8>(left, right),
+        17..=32 if left.len() == right.len() => ends::<16>(left, right),
+        _ => left == right,
+    }
+}

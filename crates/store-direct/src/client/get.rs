@@ -1,0 +1,99 @@
+//! A GET, as a future that has next to nothing to set up or to tidy away where the key is found at once.
+//!
+//! ```text
+//!   Asked --found at once, and its turn---------------------> Over
+//!     |   \--found at once, others first--> Found --its turn----^
+//!     \--not so--> LookedUp, a future in memory of its own------^
+//! ```
+//!
+//! Where a READ is a load a GET is some hundred instructions, and a future that has room for a look-up with all its rules takes a
+//! hundred more to be set up, to be entered, to hand out its result and to be dropped. So that room is made when it is needed.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use stonecast_base::Nanoseconds;
+
+use super::Client;
+use super::meter::Call;
+use crate::error::StoreError;
+
+type Outcome = Result<Option<u64>, StoreError>;
+
+/// See the module documentation.
+#[must_use = "futures do nothing unless they are awaited"]
+pub(super) struct Get<'a> {
+    client: &'a Client,
+    stage: Stage<'a>,
+}
+
+enum Stage<'a> {
+    Asked { key: &'a [u8], value: &'a mut Vec<u8> },
+    Found { version: Option<u64>, start: Option<Nanoseconds> },
+    LookedUp(Pin<Box<dyn Future<Output = Outcome> + 'a>>),
+    Over,
+}
+
+impl<'a> Get<'a> {
+    #[inline]
+    pub fn new(client: &'a Client, key: &'a [u8], value: &'a mut Vec<u8>) -> Self {
+        Self { client, stage: Stage::Asked { key, value } }
+    }
+
+    /// Begins to look up what was not found at once.
+    #[cold]
+    fn look_up(&mut self, start: Option<Nanoseconds>) {
+        let client = self.client;
+        let Stage::Asked { key, value } = std::mem::replace(&mut self.stage, Stage::Over) else {
+            unreachable!("asked and not begun")
+        };
+        self.stage = Stage::LookedUp(Box::pin(async move {
+            let result = client.find(key, value).await;
+            client.inner.end_call(Call::Read(1), start);
+            result
+        }));
+    }
+
+    /// What is done after the first poll, or where the first one found nothing.
+    #[inline(never)]
+    fn poll_on(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
+        let inner = &self.client.inner;
+        let result = match &mut self.stage {
+            Stage::LookedUp(look_up) => std::task::ready!(look_up.as_mut().poll(context)),
+            Stage::Found { version, start } => {
+                let (version, start) = (*version, *start);
+                std::task::ready!(inner.port.poll_turn(context));
+                inner.end_call(Call::Read(1), start);
+                Ok(version)
+            }
+            Stage::Asked { .. } | Stage::Over => unreachable!("begun, and not polled after its end"),
+        };
+        self.stage = Stage::Over;
+        Poll::Ready(result)
+    }
+}
+
+impl Future for Get<'_> {
+    type Output = Outcome;
+
+    // Small enough, and at the one place where a caller waits there is nothing left of the stages.
+    #[inline(always)]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        let this = self.get_mut();
+        if let Stage::Asked { key, value } = &mut this.stage {
+            let inner = &this.client.inner;
+            let start = inner.begin_call();
+            if let Some(version) = inner.find_at_once(key, value) {
+                if inner.port.poll_turn(context).is_pending() {
+                    this.stage = Stage::Found { version, start };
+                    return Poll::Pending;
+                }
+                this.stage = Stage::Over;
+                inner.end_call(Call::Read(1), start);
+                return Poll::Ready(Ok(version));
+            }
+            this.look_up(start);
+        }
+        this.poll_on(context)
+    }
+}
