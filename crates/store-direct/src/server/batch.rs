@@ -119,6 +119,8 @@ struct Conclusion {
 const QUIET_NS: u64 = 6_000;
 /// The same once as many have arrived as before: a client sends one in less.
 const QUIET_AFTER_ALL_NS: u64 = 1_500;
+/// Bytes of a record that are asked for before it is read; of a longer one the rest follows by itself.
+const PREFETCHED_MAX: u64 = 1024;
 /// Receive buffers that are posted again with one doorbell: a small part of all.
 const REPOSTED_TOGETHER: usize = 64;
 /// Length of one look while waiting for company.
@@ -245,18 +247,25 @@ impl Server {
         any
     }
 
+    /// What a client has just written lies in its processor's cache, or comes from far away: all records of a batch are asked
+    /// for before the first one is read.
     fn prefetch_record(&self, arrival: &Received) {
-        if arrival.opcode == Opcode::ReceiveWriteWithImmediate {
-            let (slot, unit) = split_immediate(arrival.immediate);
-            let state = self.state.borrow();
-            let lease = state.sessions.get(&arrival.qp).and_then(|session| *session.leases.get(usize::from(slot))?);
-            if let Some(lease) = lease {
-                let position = self.format.position(lease.segment, unit);
-                let size = STAMP_SIZE as u64 + u64::from(arrival.placement.size);
-                if Span::new(position, size).fits(self.log.size()) {
-                    self.log.prefetch(position, size.min(1024));
-                }
+        if arrival.opcode != Opcode::ReceiveWriteWithImmediate {
+            return;
+        }
+        let (slot, unit) = split_immediate(arrival.immediate);
+        let size = STAMP_SIZE as u64 + u64::from(arrival.placement.size);
+        let state = self.state.borrow();
+        let Some(session) = state.sessions.get(&arrival.qp) else { return };
+        let prefetch = |memory: &dyn Region, position: u64| {
+            if Span::new(position, size).fits(memory.size()) {
+                memory.prefetch(position, size.min(PREFETCHED_MAX));
             }
+        };
+        match (session.staging, session.leases.get(usize::from(slot)).copied().flatten()) {
+            (Some(region), _) => prefetch(&*self.port.device().memory(region), u64::from(unit) * UNIT_SIZE),
+            (None, Some(lease)) => prefetch(&*self.log, self.format.position(lease.segment, unit)),
+            (None, None) => {}
         }
     }
 
