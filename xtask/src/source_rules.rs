@@ -18,7 +18,8 @@ use crate::metadata::{Metadata, Package};
 const MAY_BE_UNSAFE: &[&str] = &["media", "fabric-shm", "fabric-verbs"];
 /// Crates that stand at the edge to the world.
 const MAY_BE_UNREPEATABLE: &[&str] = &["cli", "bench", "gateway", "fabric-shm", "fabric-verbs"];
-/// Files of other crates that do: the pool in a directory has a thread that prepares space.
+/// Files of other crates that do: the pool in a directory has threads that prepare space and keep a
+/// processor awake.
 const FILES_THAT_MAY_BE_UNREPEATABLE: &[&str] = &["crates/media/src/directory"];
 /// What makes two runs differ.
 const UNREPEATABLE: &[&str] =

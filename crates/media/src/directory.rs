@@ -13,6 +13,7 @@
 //! - A file that is no part of a pool is never changed.
 //! - When [`Backing::open_log`] has returned, nothing that was left from a failed sync can be read any more.
 
+mod awake;
 mod blobs;
 mod holes;
 mod lock;
@@ -31,6 +32,7 @@ use std::time::UNIX_EPOCH;
 use stonecast_base::{MIB, Span};
 use uuid::Uuid;
 
+use crate::directory::awake::Awake;
 use crate::directory::blobs::Blobs;
 use crate::directory::lock::Lock;
 use crate::directory::log::{Log, SyncedLog};
@@ -119,7 +121,9 @@ impl DirectoryBacking {
                     log::create(&path, options.capacity)?;
                 }
                 let (lock, power_cycle) = (Rc::clone(lock), self.power_cycle);
-                let opened = log::serve(&path, &self.directory, options, |file| target(SyncedLog { file, lock, power_cycle }));
+                let opened = log::serve(&path, &self.directory, options, |file| {
+                    target(SyncedLog { file, lock, power_cycle, awake: Awake::start() })
+                });
                 if opened.is_err() && fresh {
                     // Nothing is left of a pool that could not be created, not even a name that looks like one.
                     let _best_effort = std::fs::remove_file(&path);

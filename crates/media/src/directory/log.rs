@@ -9,6 +9,7 @@ use std::rc::Rc;
 use rustix::mm::MapFlags;
 use stonecast_base::{Corruption, Span};
 
+use crate::directory::awake::Awake;
 use crate::directory::holes::{data, holes_are_reported};
 use crate::directory::lock::Lock;
 use crate::directory::medium::{DIRECT, detect, turn_copy_on_write_off};
@@ -112,10 +113,12 @@ pub(super) struct SyncedLog {
     pub file: File,
     pub lock: Rc<Lock>,
     pub power_cycle: u128,
+    pub awake: Awake,
 }
 
 impl SyncTarget for SyncedLog {
     fn sync(&self) -> io::Result<()> {
+        self.awake.note_sync();
         self.file.sync_data()
     }
 
