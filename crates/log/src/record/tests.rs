@@ -256,3 +256,18 @@ fn a_reader_believes_no_record_in_which_a_bit_has_changed() {
         }
     }
 }
+
+/// Needs the comparison of the token, in the reader's function as in the check.
+#[test]
+fn a_reader_believes_no_record_that_names_its_operation_by_nothing() {
+    let format = format(4096, 2);
+    let mut bytes = encoded(&draft(b"a key", &[9; 100]));
+    bytes[0] = 77;
+    bytes[22] = 5;
+    assert!(read_of_key(&format, 256, 3, b"a key", &bytes).is_some());
+    bytes[40..48].fill(0);
+    let tag = format.tag(256, 5, &bytes[TAGGED_FROM..]);
+    bytes[STAMP_SIZE..TAGGED_FROM].copy_from_slice(&tag.to_le_bytes());
+    assert_eq!(check_read(&format, 256, 3, &bytes), Err(RecordFault::Token));
+    assert_eq!(read_of_key(&format, 256, 3, b"a key", &bytes), None);
+}
