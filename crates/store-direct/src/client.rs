@@ -3,7 +3,7 @@
 //! ```text
 //!   get        record with its bucket           one batch of READs           read.rs, locations.rs
 //!              first: bucket -> record          two one-sided READs
-//!              where READs are loads, or come soon: the same without a turn of the executor     at_once.rs
+//!              where READs are loads, or come soon: the same without a turn of the executor     get.rs, at_once.rs
 //!   multi_get  all buckets -> all records       one or two batches           multi_get.rs
 //!   put        record + notice -> answer        one WRITE_WITH_IMM           write.rs
 //!   overwrite  where the client publishes itself       READs, FAA, WRITE and CAS      publish.rs
