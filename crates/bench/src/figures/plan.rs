@@ -25,8 +25,11 @@ pub const GET_SERVER_CPU: Definition = Definition {
     target: Some(0.5),
     direction: Direction::AtMost,
 };
-/// Beside the store that is read in the same way, by loads.
-pub const GET_LMDB: Definition = at_least("get-lmdb", "GET zipfian / LMDB, same data, same process", 3.0);
+/// Beside the store that is read in the same way, by loads, where that shows what was there at the beginning.
+pub const GET_LMDB: Definition = at_least("get-lmdb", "GET zipfian / LMDB in the same process, one snapshot for all reads", 3.0);
+/// Beside the same where it does what a GET does.
+pub const GET_LMDB_LATEST: Definition =
+    at_least("get-lmdb-latest", "GET zipfian / LMDB in the same process, each read the latest value, copied", 3.0);
 /// Beside the store that is asked.
 pub const GET_REDIS: Definition = at_least("get-redis", "GET zipfian / redis-server, one at a time", 60.0);
 /// Writes that survive processes.
@@ -94,13 +97,14 @@ pub const RESP_CONNECTIONS: Definition = Definition {
 };
 
 /// All of them, in the order of the table.
-pub const DEFINITIONS: [Definition; 21] = [
+pub const DEFINITIONS: [Definition; 22] = [
     GET_LIMIT,
     GET_OVERLAPPING,
     MULTI_GET,
     GET_TWO_CLIENTS,
     GET_SERVER_CPU,
     GET_LMDB,
+    GET_LMDB_LATEST,
     GET_REDIS,
     PUT_REDIS,
     PUT_PUBLISHED,

@@ -7,13 +7,15 @@ use std::time::Duration;
 use stonecast_store_direct::limits::LOCATIONS;
 use stonecast_workload::{Distribution, Mix, Sequence};
 
-use super::plan::{GET_LIMIT, GET_LMDB, GET_OVERLAPPING, GET_REDIS, GET_SERVER_CPU, GET_TWO_CLIENTS, MULTI_GET, SERVER_MEMORY};
+use super::plan::{
+    GET_LIMIT, GET_LMDB, GET_LMDB_LATEST, GET_OVERLAPPING, GET_REDIS, GET_SERVER_CPU, GET_TWO_CLIENTS, MULTI_GET, SERVER_MEMORY,
+};
 use super::{FiguresError, Run, capacity, server_memory, speed};
 use crate::cpu_time::process_cpu_ns;
 use crate::direct::{Amount, Limit, Order, Plan, ServerOptions, ServerProcess, Session, StoreMemory, Target, YcsbOptions, load};
 use crate::latency::{clock_look_ns, timing_interval};
 use crate::measured::Measured;
-use crate::peers::{Lmdb, RedisPersistence, RedisServer};
+use crate::peers::{Lmdb, RedisPersistence, RedisServer, View};
 
 /// Keys of one `multi_get`.
 const BATCH: u32 = 16;
@@ -21,8 +23,17 @@ const BATCH: u32 = 16;
 const WARM_UP: Duration = Duration::from_millis(300);
 
 pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
-    let all =
-        [&GET_LIMIT, &GET_OVERLAPPING, &MULTI_GET, &GET_TWO_CLIENTS, &GET_SERVER_CPU, &GET_LMDB, &GET_REDIS, &SERVER_MEMORY];
+    let all = [
+        &GET_LIMIT,
+        &GET_OVERLAPPING,
+        &MULTI_GET,
+        &GET_TWO_CLIENTS,
+        &GET_SERVER_CPU,
+        &GET_LMDB,
+        &GET_LMDB_LATEST,
+        &GET_REDIS,
+        &SERVER_MEMORY,
+    ];
     if !run.wants(&all) {
         return Ok(());
     }
@@ -42,7 +53,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     let zipfian = Arc::new(run.sequence(Mix::C, Distribution::ScrambledZipfian));
     let reader = Reader::new(&session, zipfian, options.duration, options.data.value_size)?;
 
-    let against_gets = [&GET_LIMIT, &GET_OVERLAPPING, &GET_SERVER_CPU, &GET_LMDB, &GET_REDIS];
+    let against_gets = [&GET_LIMIT, &GET_OVERLAPPING, &GET_SERVER_CPU, &GET_LMDB, &GET_LMDB_LATEST, &GET_REDIS];
     if run.wants(&against_gets) {
         gets(run, &server, &session, &reader)?;
     }
@@ -68,10 +79,10 @@ fn gets(run: &mut Run<'_>, server: &ServerProcess, session: &Session, reader: &R
         true => Some(Limit::prepare(&reader.memory, &reader.plan.sequence)?),
         false => None,
     };
-    let lmdb = match run.wants(&[&GET_LMDB]) {
+    let lmdb = match run.wants(&[&GET_LMDB, &GET_LMDB_LATEST]) {
         true => {
             (run.say)("loading LMDB");
-            run.peer(Lmdb::load(options.data, &options.memory_folder), &[&GET_LMDB])?
+            run.peer(Lmdb::load(options.data, &options.memory_folder), &[&GET_LMDB, &GET_LMDB_LATEST])?
         }
         false => None,
     };
@@ -113,9 +124,13 @@ fn gets(run: &mut Run<'_>, server: &ServerProcess, session: &Session, reader: &R
             run.add(&GET_SERVER_CPU, spent as f64 / ours.ops as f64, idle as f64 / ours.ops as f64);
         }
         if let Some(lmdb) = &lmdb {
-            let ours = speed("GET", &reader.plan.run(session)?)?;
-            let theirs = lmdb.measure_gets(&reader.plan.sequence, reader.plan.interval, options.duration)?;
-            run.add(&GET_LMDB, ours, speed("GET of LMDB", &theirs)?);
+            for (definition, view) in [(&GET_LMDB, View::Snapshot), (&GET_LMDB_LATEST, View::Latest)] {
+                if run.wants(&[definition]) {
+                    let ours = speed("GET", &reader.plan.run(session)?)?;
+                    let theirs = lmdb.measure_gets(view, &reader.plan.sequence, reader.plan.interval, options.duration)?;
+                    run.add(definition, ours, speed("GET of LMDB", &theirs)?);
+                }
+            }
         }
         if let Some(connection) = &mut redis_connection {
             let ours = speed("GET", &reader.plan.run(session)?)?;

@@ -9,7 +9,7 @@ mod resp;
 
 use std::io;
 
-pub use lmdb::Lmdb;
+pub use lmdb::{Lmdb, View};
 pub use redis_connection::RedisConnection;
 pub use redis_server::{RedisPersistence, RedisServer};
 

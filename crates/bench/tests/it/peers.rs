@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stonecast_bench::DataSet;
-use stonecast_bench::peers::{Lmdb, PeerError, RedisPersistence, RedisServer};
+use stonecast_bench::peers::{Lmdb, PeerError, RedisPersistence, RedisServer, View};
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 
 const DATA: DataSet = DataSet { keys: 1000, value_size: 100, seed: 4 };
@@ -85,11 +85,13 @@ fn a_redis_server_that_cannot_start_says_why() {
 fn lmdb_serves_what_it_was_loaded_with_and_counts_what_it_lacks() {
     let folder = tempfile::tempdir().unwrap();
     let lmdb = Lmdb::load(DATA, folder.path()).unwrap();
-    let measured = lmdb.measure_gets(&sequence(Mix::C, DATA.keys), 3, SHORT).unwrap();
-    assert_eq!(measured.errors, 0);
-    assert_eq!(measured.latencies.count(), measured.ops / 3);
-    let measured = lmdb.measure_gets(&sequence(Mix::C, DATA.keys * 2), 3, SHORT).unwrap();
-    assert!(measured.errors > measured.ops / 10 && measured.errors < measured.ops);
-    drop(lmdb);
-    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
+    for view in [View::Snapshot, View::Latest] {
+        let measured = lmdb.measure_gets(view, &sequence(Mix::C, DATA.keys), 3, SHORT).unwrap();
+        assert_eq!(measured.errors, 0);
+        assert_eq!(measured.latencies.count(), measured.ops / 3);
+        let measured = lmdb.measure_gets(view, &sequence(Mix::C, DATA.keys * 2), 3, SHORT).unwrap();
+        assert!(measured.errors > measured.ops / 10 && measured.errors < measured.ops);
+        drop(lmdb);
+        assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
+    }
 }
