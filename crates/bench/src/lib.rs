@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cpu_time;
+mod crowd;
 mod data_set;
 pub mod direct;
 pub mod erda;

@@ -1,10 +1,9 @@
 //! A connection to a server, the device behind it, and the loop that drives both. Belongs to one thread.
 
-use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port};
@@ -14,19 +13,13 @@ use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, StoreErr
 
 use super::devices::{Devices, OpenedDevice, SharedMemory};
 use super::limit::{Piece, StoreMemory};
+use crate::crowd::Crowd;
 
 /// How long a client looks for its answer before it sleeps: longer than a sync takes, so that a wake-up is not part of
 /// what is measured.
 const SPIN_NS: Nanoseconds = 2_000_000;
 /// A server accepts between two batches, and a batch is a sync at the longest.
 const CONNECT_NS_MAX: Nanoseconds = 10_000_000_000;
-
-/// Tasks that run side by side.
-struct Crowd {
-    running: Cell<u32>,
-    failure: RefCell<Option<StoreError>>,
-    waker: RefCell<Option<Waker>>,
-}
 
 /// See the module documentation.
 pub struct Session {
@@ -102,28 +95,9 @@ impl Session {
     where
         F: Future<Output = Result<(), StoreError>> + 'static,
     {
-        let crowd = Rc::new(Crowd { running: Cell::new(count), failure: RefCell::default(), waker: RefCell::default() });
-        let runtime = self.executor.runtime();
-        for _ in 0..count {
-            let (crowd, task) = (crowd.clone(), task());
-            runtime.spawn(Box::pin(async move {
-                if let Err(error) = task.await {
-                    crowd.failure.borrow_mut().get_or_insert(error);
-                }
-                crowd.running.set(crowd.running.get() - 1);
-                if let Some(waker) = crowd.waker.take() {
-                    waker.wake();
-                }
-            }));
-        }
-        self.executor.block_on(poll_fn(|context| {
-            if crowd.running.get() == 0 {
-                return Poll::Ready(());
-            }
-            crowd.waker.replace(Some(context.waker().clone()));
-            Poll::Pending
-        }));
-        crowd.failure.take().map_or(Ok(()), Err)
+        let crowd = Crowd::new();
+        (0..count).for_each(|_| crowd.spawn(&*self.executor.runtime(), task()));
+        self.executor.block_on(crowd.ends()).into_iter().collect()
     }
 
     /// Gives back what the client holds.

@@ -2,10 +2,8 @@
 //!
 //! All clients are processes of one machine, as in the paper, each with a connection of its own and one operation at a time.
 
-use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::cell::RefCell;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric_sim::{Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, World};
@@ -17,6 +15,7 @@ use stonecast_published::{BaselineServer, ErdaOptions, ErdaServer, Geometry, Pub
 use stonecast_store_direct::{Cleaning, Server, ServerOptions, StoreError};
 
 use super::contestant::{ContestError, Contestant, Design};
+use crate::crowd::Crowd;
 
 const ADDRESS: &str = "sim:contest";
 /// Entries of the completion queues of a server.
@@ -196,25 +195,13 @@ impl Contest {
     where
         F: Future<Output = Result<Contestant, ContestError>> + 'static,
     {
-        let crowd = Rc::new(Crowd { running: Cell::new(contestants.len()), ..Crowd::default() });
+        let crowd = Crowd::new();
         for (number, contestant) in contestants.into_iter().enumerate() {
-            let (crowd, runtime) = (crowd.clone(), contestant.runtime());
+            let runtime = contestant.runtime();
             let task = task(number, contestant);
-            runtime.spawn(Box::pin(async move {
-                let ended = task.await;
-                crowd.ended.borrow_mut().push((number, ended));
-                crowd.running.set(crowd.running.get() - 1);
-                crowd.waker.take().inspect(Waker::wake_by_ref);
-            }));
+            crowd.spawn(&*runtime, async move { (number, task.await) });
         }
-        self.world.block_on(poll_fn(|context| {
-            if crowd.running.get() == 0 {
-                return Poll::Ready(());
-            }
-            crowd.waker.set(Some(context.waker().clone()));
-            Poll::Pending
-        }));
-        let mut ended = crowd.ended.take();
+        let mut ended = self.world.block_on(crowd.ends());
         ended.sort_by_key(|(number, _)| *number);
         ended.into_iter().map(|(_, ended)| ended).collect()
     }
@@ -249,11 +236,4 @@ impl Contest {
     pub fn erda(&self) -> Option<&Rc<ErdaServer>> {
         self.erda.as_ref()
     }
-}
-
-#[derive(Default)]
-struct Crowd {
-    running: Cell<usize>,
-    ended: RefCell<Vec<(usize, Result<Contestant, ContestError>)>>,
-    waker: Cell<Option<Waker>>,
 }

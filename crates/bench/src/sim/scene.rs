@@ -1,9 +1,7 @@
 //! A world with one server of the direct store and any number of clients.
 
-use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::cell::RefCell;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::Runtime;
@@ -13,6 +11,8 @@ use stonecast_media::{
     Ddio, DeclaredPlatform, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions, ReceiveBuffers,
 };
 use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, ClientPolicy, Server, ServerOptions, StoreError};
+
+use crate::crowd::Crowd;
 
 /// Where the server listens.
 const ADDRESS: &str = "sim:store";
@@ -140,29 +140,11 @@ impl Scene {
     where
         F: Future<Output = Result<(), StoreError>> + 'static,
     {
-        let crowd = Rc::new(Crowd { running: Cell::new(clients.len() as u32 * count), ..Crowd::default() });
+        let crowd = Crowd::new();
         for (number, client) in clients.iter().enumerate() {
-            for _ in 0..count {
-                let (crowd, task) = (crowd.clone(), task(number, client));
-                client.process.runtime().spawn(Box::pin(async move {
-                    if let Err(error) = task.await {
-                        crowd.failure.borrow_mut().get_or_insert(error);
-                    }
-                    crowd.running.set(crowd.running.get() - 1);
-                    if crowd.running.get() == 0 {
-                        crowd.waker.take().inspect(Waker::wake_by_ref);
-                    }
-                }));
-            }
+            (0..count).for_each(|_| crowd.spawn(&*client.process.runtime(), task(number, client)));
         }
-        self.world.block_on(poll_fn(|context| {
-            if crowd.running.get() == 0 {
-                return Poll::Ready(());
-            }
-            crowd.waker.set(Some(context.waker().clone()));
-            Poll::Pending
-        }));
-        crowd.failure.take().map_or(Ok(()), Err)
+        self.world.block_on(crowd.ends()).into_iter().collect()
     }
 
     /// Lets what is under way come to rest: the server's last write-backs, buffers that it posts again.
@@ -202,14 +184,6 @@ impl SceneClient {
     pub fn runtime(&self) -> Rc<dyn Runtime> {
         self.process.runtime()
     }
-}
-
-/// Tasks that somebody waits for.
-#[derive(Default)]
-struct Crowd {
-    running: Cell<u32>,
-    failure: RefCell<Option<StoreError>>,
-    waker: Cell<Option<Waker>>,
 }
 
 async fn serve(process: &Process, meter: Rc<Meter>, module: &Rc<Module>, options: ServerOptions) -> Result<(), StoreError> {
