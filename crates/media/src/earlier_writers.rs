@@ -15,9 +15,7 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io;
 
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
-use nix::libc;
+use crate::description_lock::{others_hold, try_lock};
 
 /// Runs that may have left somebody behind, at most.
 const RUNS_MAX: i64 = 1 << 12;
@@ -40,10 +38,8 @@ impl EarlierWriters {
     pub fn of_other_runs_than(mapped: &File) -> io::Result<Self> {
         let description = mapped.try_clone()?;
         for byte in 1..=RUNS_MAX {
-            match fcntl(&description, FcntlArg::F_OFD_SETLK(&bytes(libc::F_WRLCK, byte, 1))) {
-                Ok(_) => return Ok(Self { description: Some(description), are_gone: Cell::new(false) }),
-                Err(Errno::EAGAIN | Errno::EACCES) => {}
-                Err(error) => return Err(error.into()),
+            if try_lock(&description, byte)? {
+                return Ok(Self { description: Some(description), are_gone: Cell::new(false) });
             }
         }
         Err(io::Error::other(format!("{RUNS_MAX} runs before this one still have processes that map it; end them")))
@@ -52,19 +48,10 @@ impl EarlierWriters {
     /// Whether all are gone by now. A system call until they are.
     pub fn are_gone(&self) -> bool {
         if let Some(description) = self.description.as_ref().filter(|_| !self.are_gone.get()) {
-            let mut found = bytes(libc::F_WRLCK, 1, RUNS_MAX);
-            let asked = fcntl(description, FcntlArg::F_OFD_GETLK(&mut found));
-            self.are_gone.set(asked.is_ok() && i32::from(found.l_type) == libc::F_UNLCK);
+            self.are_gone.set(others_hold(description, 1, RUNS_MAX).is_ok_and(|held| !held));
         }
         self.are_gone.get()
     }
-}
-
-/// A lock of `count` bytes from `start` on, or the question for one.
-pub(crate) fn bytes(kind: i32, start: i64, count: i64) -> libc::flock {
-    let kind = kind.try_into().expect("kinds of locks are small numbers");
-    let from_the_start = libc::SEEK_SET.try_into().expect("0");
-    libc::flock { l_type: kind, l_whence: from_the_start, l_start: start, l_len: count, l_pid: 0 }
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ compile_error!("Stonecast runs on Linux on x86-64: copies and write-back are wri
 mod backing;
 mod compare;
 mod copy;
+mod description_lock;
 mod detected_domain;
 mod device;
 mod directory;
