@@ -5,12 +5,13 @@ use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::decorate::{Meter, Observed};
-use stonecast_fabric_sim::{MachineOptions, Process, Profile, SimBacking, Survivor, World};
+use stonecast_fabric_sim::{MachineOptions, Process, Profile, World};
 use stonecast_log::{LogFormat, Secret, SegmentState, generation_of};
-use stonecast_media::{Durability, OpenMode, Pool, PoolOptions, persist};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, Server, ServerOptions};
+use stonecast_media::persist;
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, Server};
 
-const ADDRESS: &str = "sim:generations";
+use crate::one_server::{self, ADDRESS};
+
 const SEGMENTS: u32 = 4;
 /// How long after its word a record may be read, once generations come round.
 const SPAN_NS: Nanoseconds = 500_000_000;
@@ -20,21 +21,9 @@ type Seen = Rc<Cell<[u32; SEGMENTS as usize]>>;
 
 /// A server whose segments are all in this generation.
 fn start(world: &World, generation: u32) -> Seen {
-    let machine = world.machine(MachineOptions::new(Profile::MODERN));
-    let module = world.module(machine, Survivor::default());
-    let options = PoolOptions {
-        capacity: u64::from(SEGMENTS) << 18,
-        segment_size: 1 << 18,
-        platform: MachineOptions::new(Profile::MODERN).platform,
-        durability: Durability::Power,
-        entropy: [7; 64],
-    };
-    drop(Pool::create(Rc::new(SimBacking::new(&module)), options).unwrap());
-    let process = world.process(machine);
     let seen = Seen::default();
-    let (serving, told) = (process.clone(), seen.clone());
-    process.runtime().spawn(Box::pin(async move {
-        let (pool, _) = Pool::open(Rc::new(SimBacking::new(&module)), OpenMode::Serve).unwrap();
+    let told = seen.clone();
+    one_server::start(world, SEGMENTS, async move |pool| {
         let format = LogFormat {
             uuid: pool.uuid().as_u128(),
             tag_key: pool.tag_key(),
@@ -46,16 +35,8 @@ fn start(world: &World, generation: u32) -> Seen {
         let headers: Vec<_> =
             (0..SEGMENTS).map(|number| SegmentState::fresh(number, generation).write_header(&*log, &format)).collect();
         let _durable = persist(&*log, &headers).await.unwrap();
-        let port = serving.port(65_536).unwrap();
-        let device = port.device().clone();
-        let (server, _) = Server::open(pool, port, serving.runtime(), ServerOptions::default()).await.unwrap();
-        device.listen(ADDRESS).unwrap();
-        let look = || {
-            told.set(std::array::from_fn(|number| generation_of(&*log, &format, number as u32).unwrap_or_default()));
-            false
-        };
-        server.run(&look).await.unwrap();
-    }));
+        move |_: &Server| told.set(std::array::from_fn(|number| generation_of(&*log, &format, number as u32).unwrap_or_default()))
+    });
     seen
 }
 

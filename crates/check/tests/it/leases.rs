@@ -4,41 +4,19 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric_sim::{MachineOptions, Process, Profile, SimBacking, Survivor, World};
-use stonecast_media::{Durability, Pool, PoolOptions};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, Server, ServerOptions, Stat};
+use stonecast_fabric_sim::{MachineOptions, Process, Profile, World};
+use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, Server, Stat};
+
+use crate::one_server::{self, ADDRESS};
 
 /// Until what a client held belongs to nobody, from the moment at which the server takes it for dead.
 const RECLAIM_NS_MAX: Nanoseconds = 20_000_000;
-const ADDRESS: &str = "sim:leases";
 
 /// A server, and what it says of itself at every turn.
 fn start(world: &World) -> (Process, Rc<Cell<Stat>>) {
-    let machine = world.machine(MachineOptions::new(Profile::MODERN));
-    let module = world.module(machine, Survivor::default());
-    let options = PoolOptions {
-        capacity: 16 << 18,
-        segment_size: 1 << 18,
-        platform: MachineOptions::new(Profile::MODERN).platform,
-        durability: Durability::Power,
-        entropy: [7; 64],
-    };
-    drop(Pool::create(Rc::new(SimBacking::new(&module)), options).unwrap());
-    let process = world.process(machine);
     let stat = Rc::new(Cell::new(Stat::default()));
-    let (serving, told) = (process.clone(), stat.clone());
-    process.runtime().spawn(Box::pin(async move {
-        let (pool, _) = Pool::open(Rc::new(SimBacking::new(&module)), stonecast_media::OpenMode::Serve).unwrap();
-        let port = serving.port(65_536).unwrap();
-        let device = port.device().clone();
-        let (server, _) = Server::open(pool, port, serving.runtime(), ServerOptions::default()).await.unwrap();
-        device.listen(ADDRESS).unwrap();
-        let look = || {
-            told.set(server.stat());
-            false
-        };
-        server.run(&look).await.unwrap();
-    }));
+    let told = stat.clone();
+    let process = one_server::start(world, 16, async move |_| move |server: &Server| told.set(server.stat()));
     (process, stat)
 }
 

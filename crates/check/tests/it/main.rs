@@ -5,3 +5,4 @@ mod determinism;
 mod failure;
 mod generations;
 mod leases;
+mod one_server;
