@@ -93,6 +93,8 @@ struct Scene {
     /// Writers, then the reader, each with the length that its notes had when it was started.
     workers: Vec<(Worker, u64)>,
     pools: u32,
+    /// Writes that were acknowledged in pools before this one.
+    acknowledged_before: u64,
     /// Counts starts of the server; notes are kept for each.
     epoch: u32,
     /// Counts starts of workers, so that no two operations have one name.
@@ -113,6 +115,7 @@ impl Scene {
             server,
             workers: Vec::new(),
             pools: 0,
+            acknowledged_before: 0,
             epoch: 0,
             sessions: 0,
         };
@@ -169,14 +172,15 @@ impl Scene {
         std::fs::remove_dir_all(self.pool()).expect("a pool that nobody serves can be removed");
         self.pools += 1;
         self.epoch += 1;
-        self.model = Model::default();
+        self.acknowledged_before += std::mem::take(&mut self.model).acknowledged;
         self.server = Server::start(&self.pool(), self.options);
         self.start_workers();
     }
 
     fn finish(mut self) {
         self.verify();
-        assert!(self.model.acknowledged > 1000, "there was load: {} writes acknowledged", self.model.acknowledged);
+        let acknowledged = self.acknowledged_before + self.model.acknowledged;
+        assert!(acknowledged > 1000, "there was load: {acknowledged} writes acknowledged");
     }
 
     fn verify(&mut self) {
