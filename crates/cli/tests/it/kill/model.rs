@@ -82,9 +82,13 @@ impl Model {
             let Some(last) = fitting.max_by_key(|(operation, _)| *operation) else {
                 panic!("{key} holds {found:?}; last acknowledged {:?}, under way {:?}", state.done, state.open);
             };
-            assert!(last.0 >= state.seen, "{key} held the value of operation {}, which is gone; now {found:?}", state.seen);
             state.done = last;
             state.open = None;
+        }
+        // After all that was acknowledged: where both are gone, that is what is told.
+        for (key, state) in &self.keys {
+            let found = there.get(key);
+            assert!(state.done.0 >= state.seen, "{key} held the value of operation {}, which is gone; now {found:?}", state.seen);
         }
     }
 }
