@@ -13,12 +13,14 @@
 //! of the bytes at hand the tag is taken of.
 
 use stonecast_base::mutant;
+use zerocopy::FromBytes as _;
 
 use super::{
     GENERATION_LOW_MASK, GENERATION_SHIFT, HAS_TOKEN, HEADER_SIZE_MIN, KEY_SIZE_MASK, KEY_SIZE_MAX, KEY_SIZE_SHIFT, MOVED,
-    PUT_FROM, RECORD_START_SIZE, RULE_SHIFT, TAGGED_FROM, VALUE_SIZE_MAX, VERSION, WHAT_MASK, has_moment,
+    PUT_FROM, RULE_SHIFT, StartBytes, TAGGED_FROM, VALUE_SIZE_MAX, VERSION, WHAT_MASK, has_moment,
 };
 use crate::format::LogFormat;
+use crate::stamp::Links;
 
 /// The published record of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,15 +34,6 @@ pub struct Reading<'a> {
     /// The value.
     pub value: &'a [u8],
 }
-
-/// Words of the start of a record.
-const SEQUENCE: usize = 0;
-const LINKS: usize = 2;
-const TAG: usize = 3;
-const FACTS: usize = TAGGED_FROM / 8;
-const TOKEN: usize = FACTS + 1;
-/// Where links have the epoch.
-const EPOCH_SHIFT: u32 = 48;
 
 /// The record of `key` if `bytes`, a unit at least, start with one that gives it a value, is whole, belongs at `position` in a segment of
 /// a generation with these low bits, and has a stamp. `None`: it is another one, or damaged, or none; see
@@ -62,26 +55,25 @@ pub fn read_of_key<'a>(
     if !(1..=KEY_SIZE_MAX).contains(&key.len()) {
         return None;
     }
-    let start = bytes.first_chunk::<RECORD_START_SIZE>()?;
+    let (start, _) = StartBytes::ref_from_prefix(bytes).ok()?;
     let is_unchecked = mutant!(TagNotCheckedByReader);
-    let word = |index: usize| u64::from_le_bytes(start.as_chunks().0[index]);
-    let facts = word(FACTS);
+    let facts = start.facts.get();
     let known = (key.len() as u64 - 1) << KEY_SIZE_SHIFT | u64::from(generation_low) << GENERATION_SHIFT;
     let value_size = (facts & WHAT_MASK).wrapping_sub(PUT_FROM) as usize;
     if (facts ^ known) & (if is_unchecked { KEY_SIZE } else { KEY_SIZE | GENERATION_LOW }) != 0 || value_size > VALUE_SIZE_MAX {
         return None;
     }
     let has_token = facts & HAS_TOKEN != 0;
-    if has_token && word(TOKEN) == 0 {
+    if has_token && start.more.first_chunk() == Some(&[0; 8]) {
         return None;
     }
     // Places among the tagged bytes.
     let key_start = HEADER_SIZE_MIN - TAGGED_FROM + 8 * (usize::from(has_token) + (facts >> RULE_SHIFT & 1) as usize);
     let value_start = key_start + key.len();
     let tagged = bytes[TAGGED_FROM..].get(..value_start + value_size)?;
-    let tag = format.tag(position, (word(LINKS) >> EPOCH_SHIFT) as u32, tagged);
-    let sequence = word(SEQUENCE);
-    if (word(TAG) != tag && !is_unchecked) || sequence == 0 || !are_equal(&tagged[key_start..][..key.len()], key) {
+    let tag = format.tag(position, Links::from_word(start.links.get()).epoch.into(), tagged);
+    let sequence = start.sequence.get();
+    if (start.tag.get() != tag && !is_unchecked) || sequence == 0 || !are_equal(&tagged[key_start..][..key.len()], key) {
         return None;
     }
     let (generation, start) = ((facts >> GENERATION_SHIFT) as u32, TAGGED_FROM + value_start);
