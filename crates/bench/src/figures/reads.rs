@@ -79,10 +79,11 @@ fn gets(run: &mut Run<'_>, server: &ServerProcess, session: &Session, reader: &R
         true => Some(Limit::prepare(&reader.memory, &reader.plan.sequence)?),
         false => None,
     };
-    let lmdb = match run.wants(&[&GET_LMDB, &GET_LMDB_LATEST]) {
+    let beside_lmdb = [&GET_LMDB, &GET_LMDB_LATEST];
+    let lmdb = match run.wants(&beside_lmdb) {
         true => {
             (run.say)("loading LMDB");
-            run.peer(Lmdb::load(options.data, &options.memory_folder), &[&GET_LMDB, &GET_LMDB_LATEST])?
+            run.peer(Lmdb::load(options.data, &options.memory_folder), &beside_lmdb)?
         }
         false => None,
     };
@@ -124,7 +125,7 @@ fn gets(run: &mut Run<'_>, server: &ServerProcess, session: &Session, reader: &R
             run.add(&GET_SERVER_CPU, spent as f64 / ours.ops as f64, idle as f64 / ours.ops as f64);
         }
         if let Some(lmdb) = &lmdb {
-            for (definition, view) in [(&GET_LMDB, View::Snapshot), (&GET_LMDB_LATEST, View::Latest)] {
+            for (definition, view) in beside_lmdb.into_iter().zip([View::Snapshot, View::Latest]) {
                 if run.wants(&[definition]) {
                     let ours = speed("GET", &reader.plan.run(session)?)?;
                     let theirs = lmdb.measure_gets(view, &reader.plan.sequence, reader.plan.interval, options.duration)?;
