@@ -11,16 +11,18 @@
 //! (`docs/design/0018` has measurements). A thread of the lowest class (`SCHED_IDLE`) that spins on the same processor takes time
 //! from nobody else there, and none of any other processor.
 //!
-//! Only a matter of speed: where the class or the processor cannot be had, nothing is kept awake.
+//! Only a matter of speed: where the class or the processor cannot be had, nothing is kept awake. Nor is it where a control group
+//! rations processor time (`CPUQuota` of a service, `--cpus` of a container): time spent spinning would be missing for work.
 
 use std::hint::spin_loop;
 use std::io;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::Thread;
+use std::thread::{Thread, available_parallelism};
 use std::time::{Duration, Instant};
 
-use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// How long after the last sync began the processor may sleep again: many times what is between two syncs under load.
 const REST_AFTER: Duration = Duration::from_millis(1);
@@ -50,14 +52,21 @@ pub(super) struct Awake {
 }
 
 impl Awake {
-    /// Starts the thread, which sleeps.
+    /// Starts the thread, which sleeps. None, if this process's processor time is rationed.
     pub fn start() -> Self {
+        Self::start_unless(time_is_rationed(available_parallelism().ok(), sched_getaffinity(None).ok()))
+    }
+
+    fn start_unless(rationed: bool) -> Self {
         let shared = Arc::new(Shared {
             syncs: AtomicU64::new(0),
             processor: AtomicU64::new(0),
             rests_after: AtomicU64::new(AWAKE),
             stop: AtomicBool::new(false),
         });
+        if rationed {
+            return Self { shared, thread: None };
+        }
         let builder = std::thread::Builder::new().name("stonecast-awake".to_owned());
         let thread = builder.spawn({
             let shared = Arc::clone(&shared);
@@ -128,6 +137,12 @@ fn rest(shared: &Shared, seen: u64) {
     shared.rests_after.store(AWAKE, Ordering::SeqCst);
 }
 
+/// Whether a control group gives less than the processors that this process may run on: the standard library counts how many of
+/// them its quota is worth, rounded down. (One processor and less than one are not told apart.)
+fn time_is_rationed(worth: Option<NonZero<usize>>, allowed: Option<CpuSet>) -> bool {
+    worth.zip(allowed).is_some_and(|(worth, allowed)| worth.get() < allowed.count() as usize)
+}
+
 /// This thread runs on that processor alone.
 fn go_to(processor: u64) -> io::Result<()> {
     let mut one = CpuSet::new();
@@ -162,10 +177,28 @@ mod tests {
         panic!("it does not happen");
     }
 
+    #[test]
+    fn a_quota_of_less_than_the_allowed_processors_keeps_none_awake() {
+        let allowed = |processors| {
+            let mut set = CpuSet::new();
+            (0..processors).for_each(|processor| set.set(processor));
+            Some(set)
+        };
+        for (worth, processors, rationed) in [(1, 2, true), (3, 4, true), (2, 2, false), (1, 1, false)] {
+            assert_eq!(time_is_rationed(NonZero::new(worth), allowed(processors)), rationed, "{worth} of {processors}");
+        }
+        // What the system does not tell is no reason.
+        assert!(!time_is_rationed(None, allowed(2)) && !time_is_rationed(NonZero::new(1), None));
+
+        let awake = Awake::start_unless(true);
+        awake.note_sync();
+        assert!(awake.thread.is_none());
+    }
+
     /// Needs the end of the spinning: an idle server must not keep a processor busy.
     #[test]
     fn it_wakes_for_syncs_and_rests_when_there_are_no_more() {
-        let awake = Awake::start();
+        let awake = Awake::start_unless(false);
         for syncs in 0..4 {
             until(|| awake.shared.rests_after.load(Ordering::SeqCst) == syncs);
             awake.note_sync();
@@ -188,7 +221,7 @@ mod tests {
                 && policy == Some(&libc::SCHED_IDLE.to_string())
                 && processors.is_some_and(|list| list.trim().parse::<u32>().is_ok())
         };
-        let awake = Awake::start();
+        let awake = Awake::start_unless(false);
         until(|| {
             awake.note_sync();
             fs::read_dir("/proc/self/task").unwrap().flatten().any(|task| is_as_it_should(&task))
@@ -199,7 +232,7 @@ mod tests {
     #[test]
     fn it_ends_with_its_owner_whether_it_rests_or_not() {
         for rests in [false, true] {
-            let awake = Awake::start();
+            let awake = Awake::start_unless(false);
             awake.note_sync();
             until(|| !rests || awake.shared.rests_after.load(Ordering::SeqCst) == 1);
             let shared = Arc::clone(&awake.shared);
