@@ -186,6 +186,11 @@ impl<'a> Arguments<'a> {
 }
 
 impl<'a> Operation<'a> {
+    /// Whether nothing behind it is done.
+    pub fn ends_the_connection(&self) -> bool {
+        matches!(self, Self::Control(Control::Quit))
+    }
+
     /// Reads a command; `arguments` has its name first. The table's entry comes with it, none if there is no such command.
     pub fn read(arguments: Arguments<'a>) -> (Option<&'static Spec>, Self) {
         let Some(spec) = table::find(arguments.at(0)) else {

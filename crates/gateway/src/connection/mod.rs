@@ -11,6 +11,7 @@
 //! - Memory is bounded: by the largest request on the way in, by the limit of waiting replies and one piece of a batch on
 //!   the way out. A client that takes nothing for too long, or does not finish a request, is cut off.
 //! - An idle connection has no buffers.
+//! - Of what stands behind `QUIT` nothing is done or answered, and what stands before it is done and answered first.
 
 mod outlet;
 
@@ -156,11 +157,12 @@ impl Connection {
         if consumed > 0 || was_empty {
             self.request_began_at = arrived_at;
         }
-        if self.input.len() > SMALL_REQUEST && context.shared.memory.is_exhausted() {
+        let goes_on = result?;
+        if goes_on && self.input.len() > SMALL_REQUEST && context.shared.memory.is_exhausted() {
             self.writer().error("OOM the gateway's memory for requests is used up; try again later");
             return Ok(false);
         }
-        result
+        Ok(goes_on)
     }
 
     async fn batches(&mut self, scratch: &mut Scratch, arrived_at: Nanoseconds) -> Result<bool, End> {
@@ -180,11 +182,12 @@ impl Connection {
                 self.input = input;
                 done?;
             }
-            if let Err(error) = parsed {
-                self.refuse(error);
+            // Before what is wrong behind it: nobody asks for that any more.
+            if self.session.has_quit {
                 return Ok(false);
             }
-            if self.session.has_quit {
+            if let Err(error) = parsed {
+                self.refuse(error);
                 return Ok(false);
             }
             if count < count_max {
@@ -204,8 +207,13 @@ impl Connection {
                 return Err(End::Peer);
             }
             let (spec, operation) = Operation::read(arguments);
+            let is_last = operation.ends_the_connection();
             specs.push(spec);
             operations.push(operation);
+            // What stands behind it in the pipeline is not done.
+            if is_last {
+                break;
+            }
         }
         let mut run = Run {
             context: &self.context,

@@ -131,3 +131,24 @@ fn replies_are_those_of_redis() {
         }
     }
 }
+
+/// Needs the end of a batch at QUIT.
+#[test]
+fn a_pipeline_ends_at_quit_as_that_of_redis_does() {
+    let Some(redis) = Redis::start() else {
+        return not_run("differential::a_pipeline_ends_at_quit_as_that_of_redis_does", "redis-server is not installed");
+    };
+    let world = World::start();
+    for address in [world.gateway().resp_address().unwrap(), redis.address] {
+        for quit in ["QUIT", "quit now"] {
+            let mut client = Client::connect(address);
+            client.words("SET a 1");
+            client.send(format!("SET a 2\r\n{quit}\r\nSET a 3\r\nSET b 1\r\nnonsense\r\n"));
+            assert_eq!(client.reply(), Reply::simple("OK"));
+            assert_eq!(client.reply(), Reply::simple("OK"));
+            assert!(client.has_ended());
+            let replies = Client::connect(address).pipeline(["GET a", "EXISTS b"]);
+            assert_eq!(replies, [Reply::bulk("2"), Reply::Integer(0)], "{address}: {quit}");
+        }
+    }
+}

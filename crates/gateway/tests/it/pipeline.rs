@@ -123,6 +123,29 @@ fn a_broken_request_ends_the_connection_after_the_replies_before_it() {
     assert!(client.has_ended());
 }
 
+/// Needs the end of a batch at QUIT, for every cut of the pipeline into batches, and that whoever has quit is not told of what is
+/// wrong behind it.
+#[test]
+fn what_stands_behind_quit_is_not_done_and_what_stands_before_it_is() {
+    for depth in [1, 2, 3, 1024] {
+        let mut options = options();
+        options.limits.pipeline_depth = depth;
+        let world = World::with(options);
+        for behind in ["SET after 1\r\n", "SET before 2\r\nGET before\r\nFLUSHALL\r\n", "*1\r\n!bang\r\n", "POST / HTTP/1.1\r\n"]
+        {
+            let mut client = world.client();
+            client.send(format!("SET before 1\r\nGET before\r\nQUIT\r\n{behind}"));
+            assert_eq!(client.reply(), Reply::simple("OK"), "{depth} {behind}");
+            assert_eq!(client.reply(), Reply::bulk("1"), "{depth} {behind}");
+            assert_eq!(client.reply(), Reply::simple("OK"), "{depth} {behind}");
+            assert!(client.has_ended(), "{depth} {behind}");
+            let mut other = world.client();
+            assert_eq!(other.words("EXISTS after"), Reply::Integer(0), "{depth} {behind}");
+            assert_eq!(other.words("GET before"), Reply::bulk("1"), "{depth} {behind}");
+        }
+    }
+}
+
 /// What a store of one connection is: the keys and their values.
 type Model = std::collections::BTreeMap<String, String>;
 
