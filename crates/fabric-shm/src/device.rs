@@ -169,11 +169,17 @@ impl State {
         self.spread_overruns();
     }
 
-    /// Makes all progress that is possible. Returns who waits for revocations.
-    pub(crate) fn progress(&mut self) -> Vec<Waker> {
+    /// Takes in what the control thread has heard. Also before every operation on a peer's memory: that memory outlives the peer, and
+    /// who does nothing but read it would else go on with what nobody keeps current any more.
+    fn hear(&mut self) {
         if self.control.has_events() {
             self.progress_control();
         }
+    }
+
+    /// Makes all progress that is possible. Returns who waits for revocations.
+    pub(crate) fn progress(&mut self) -> Vec<Waker> {
+        self.hear();
         {
             let Self { qps, cqs, srqs, regions, events, scratch, listed, .. } = self;
             let mut around = Surroundings { cqs, srqs, regions, events, scratch };
@@ -282,15 +288,15 @@ impl Device for ShmDevice {
 
     fn poll_connection(&self) -> Option<ConnectionEvent> {
         let state = &mut *self.state.borrow_mut();
-        if state.control.has_events() {
-            state.progress_control();
-        }
+        state.hear();
         state.events.pop_front()
     }
 
     fn post_send(&self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError> {
         check_requests(requests)?;
-        self.state.borrow_mut().post_send(qp, requests)
+        let state = &mut *self.state.borrow_mut();
+        state.hear();
+        state.post_send(qp, requests)
     }
 
     fn post_receive(&self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
@@ -306,11 +312,16 @@ impl Device for ShmDevice {
     }
 
     fn read_now(&self, qp: QueuePair, reads: &mut [ReadInto<'_>]) -> Option<Status> {
-        self.state.borrow().qps.get(qp.0)?.read_now(reads)
+        let state = self.state.borrow();
+        if state.control.has_events() {
+            return None;
+        }
+        state.qps.get(qp.0)?.read_now(reads)
     }
 
     fn change_now(&self, qp: QueuePair, changes: &mut [ChangeNow<'_>]) -> bool {
-        self.state.borrow_mut().qps.get_mut(qp.0).is_some_and(|qp| qp.change_now(changes))
+        let state = &mut *self.state.borrow_mut();
+        !state.control.has_events() && state.qps.get_mut(qp.0).is_some_and(|qp| qp.change_now(changes))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The shared-memory fabric from the outside.
 
 mod contract;
+mod ends;
 mod handshake;
 mod node;
 mod order;
