@@ -9,7 +9,7 @@
 //! shrinks. So an access compares with the piece's own size, and with nothing else.
 
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use stonecast_base::Span;
 
@@ -85,9 +85,11 @@ impl MappedWord {
     pub fn load(&self) -> u64 {
         // SAFETY: `new` found that 8 aligned bytes are inside the mapping, which is held as long as `self`, longer than the reference
         // that is made here. Others change the bytes only by single aligned accesses, and an atomic is made for memory that changes
-        // under its reader.
+        // under its reader. The mapping may be for reading alone: of such memory atomics promise relaxed loads.
         let word = unsafe { AtomicU64::from_ptr(self.address) };
-        word.load(Ordering::Acquire)
+        let value = word.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        value
     }
 }
 

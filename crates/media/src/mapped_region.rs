@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use rustix::fs::{FileType, MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
@@ -128,17 +128,6 @@ impl MappedRegion {
         self.word(offset).load(Ordering::Relaxed)
     }
 
-    /// The aligned word at `offset`, in one order with all other sequentially consistent accesses.
-    pub fn load_seq_cst(&self, offset: u64) -> u64 {
-        self.word(offset).load(Ordering::SeqCst)
-    }
-
-    /// Stores the aligned word at `offset`, in one order with all other sequentially consistent accesses.
-    pub fn store_seq_cst(&self, offset: u64, value: u64) {
-        self.assert_writable();
-        self.word(offset).store(value, Ordering::SeqCst);
-    }
-
     /// The aligned 4-byte word at `offset`, to sleep on.
     pub fn futex_word(&self, offset: u64) -> FutexWord<'_> {
         let address = self.address(offset, 4).cast::<u32>();
@@ -246,7 +235,10 @@ impl Region for MappedRegion {
 
     #[inline]
     fn load(&self, offset: u64) -> u64 {
-        self.word(offset).load(Ordering::Acquire)
+        // Of memory that is mapped for reading alone atomics promise relaxed loads, and no others.
+        let value = self.load_relaxed(offset);
+        fence(Ordering::Acquire);
+        value
     }
 
     #[inline]
