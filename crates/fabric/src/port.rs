@@ -15,12 +15,13 @@
 //! Invariants:
 //! - A future holds a slot number, never memory that a NIC touches, so dropping one at any moment is harmless: its slot
 //!   is used again when the last completion of its batch has come, not before. The local spans of the batch belong to
-//!   the device until then.
+//!   the device until then. Who lends them sees when that is by what he gives the batch to hold.
 //! - Wakers and the device are called with nothing borrowed, so both may call the port.
 //! - A thread waits in the call for READs only while nobody waits for anything else, see `solitude.rs`.
 //! - A future that is always ready gives way after [`TURNS_MAX`] times, so that a loop of one-sided operations, which
 //!   many providers complete inside the post, starves neither other tasks nor arrivals.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -85,6 +86,25 @@ struct Slot {
     failure: Option<Status>,
     stage: Stage,
     waker: Option<Waker>,
+    /// Let go when the last completion has come.
+    held: Held,
+}
+
+/// What a batch holds, to whoever's benefit.
+type Held = Option<Rc<dyn Any>>;
+
+/// What the end of a batch lets go of: with nothing borrowed.
+struct Ended {
+    waker: Option<Waker>,
+    _held: Held,
+}
+
+impl Ended {
+    fn wake(self) {
+        if let Some(waker) = self.waker {
+            waker.wake();
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -109,6 +129,7 @@ const TURNS_MAX: u32 = 64;
 const LOOKS_MAX: u32 = 4096;
 
 type Wakers = SmallVec<[Waker; 8]>;
+type AllEnded = SmallVec<[Ended; 8]>;
 
 impl Port {
     /// A port on `device` with completion queues of `capacity` entries each.
@@ -148,14 +169,14 @@ impl Port {
             self.scratch.set(completions);
             return false;
         }
-        let mut wakers = Wakers::new();
+        let mut ended = AllEnded::new();
         let mut state = self.state.borrow_mut();
         for completion in completions.drain(..).filter(|completion| completion.wr_id != NOBODY) {
-            wakers.extend(state.complete(&completion));
+            ended.extend(state.complete(&completion));
         }
         drop(state);
         self.scratch.set(completions);
-        wakers.into_iter().for_each(Waker::wake);
+        ended.into_iter().for_each(Ended::wake);
         true
     }
 
@@ -188,8 +209,12 @@ impl Port {
     /// Posts `operations` as one batch and waits until all have completed: the status of the first that failed, or
     /// success. Earlier operations of a failed batch may have taken effect.
     pub async fn submit(&self, qp: QueuePair, operations: &[Operation]) -> Result<Status, DeviceError> {
+        self.submit_holding(qp, operations, None).await
+    }
+
+    async fn submit_holding(&self, qp: QueuePair, operations: &[Operation], held: Held) -> Result<Status, DeviceError> {
         let Some(last) = operations.len().checked_sub(1) else { return Ok(Status::Success) };
-        let index = self.state.borrow_mut().take_slot(qp);
+        let index = self.state.borrow_mut().take_slot(qp, held);
         let requests: SmallVec<[WorkRequest; 4]> = operations
             .iter()
             .enumerate()
@@ -201,7 +226,7 @@ impl Port {
             })
             .collect();
         if let Err(error) = self.device.post_send(qp, &requests) {
-            self.state.borrow_mut().free_slot(index);
+            let _let_go_unborrowed = self.state.borrow_mut().free_slot(index);
             return Err(error);
         }
         self.solitude.begin();
@@ -219,8 +244,15 @@ impl Port {
 
     /// Reads into memory of the caller, all with one doorbell. `scratch` is registered local memory that takes the
     /// bytes on their way where the provider cannot read at once; it must hold the sum of the sizes, each rounded up to
-    /// 8, and belongs to the device until the READs have completed, also when the future is dropped before.
-    pub async fn read(&self, qp: QueuePair, reads: &mut [ReadInto<'_>], scratch: LocalSpan) -> Result<Status, DeviceError> {
+    /// 8, and belongs to the device until the READs have completed, also when the future is dropped before. `held` is kept
+    /// that long, so that whoever lends the memory can tell by its drop.
+    pub async fn read(
+        &self,
+        qp: QueuePair,
+        reads: &mut [ReadInto<'_>],
+        scratch: LocalSpan,
+        held: Option<Rc<dyn Any>>,
+    ) -> Result<Status, DeviceError> {
         if let Some(status) = self.device.read_now(qp, reads) {
             self.take_turn().await;
             return Ok(status);
@@ -236,7 +268,7 @@ impl Port {
             })
             .collect();
         assert!(end - scratch.offset <= u64::from(scratch.size), "the scratch memory holds all reads of a batch");
-        let status = self.submit(qp, &operations).await?;
+        let status = self.submit_holding(qp, &operations, held).await?;
         if status == Status::Success {
             let memory = self.device.memory(scratch.region);
             for (operation, read) in operations.iter().zip(reads) {
@@ -324,8 +356,8 @@ impl Port {
     /// [`Status::WorkRequestFlushed`]; its arrivals and events that nobody took are dropped.
     pub fn destroy_queue_pair(&self, qp: QueuePair) -> Result<(), DeviceError> {
         self.device.destroy_queue_pair(qp)?;
-        let wakers = self.state.borrow_mut().forget(qp);
-        wakers.into_iter().for_each(Waker::wake);
+        let ended = self.state.borrow_mut().forget(qp);
+        ended.into_iter().for_each(Ended::wake);
         Ok(())
     }
 
@@ -383,8 +415,8 @@ impl Port {
 }
 
 impl State {
-    fn take_slot(&mut self, qp: QueuePair) -> u32 {
-        let slot = Slot { qp, failure: None, stage: Stage::Waited, waker: None };
+    fn take_slot(&mut self, qp: QueuePair, held: Held) -> u32 {
+        let slot = Slot { qp, failure: None, stage: Stage::Waited, waker: None, held };
         match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = slot;
@@ -397,13 +429,15 @@ impl State {
         }
     }
 
-    fn free_slot(&mut self, index: u32) {
-        self.slots[index as usize].stage = Stage::Free;
+    fn free_slot(&mut self, index: u32) -> Held {
+        let slot = &mut self.slots[index as usize];
+        slot.stage = Stage::Free;
         self.free.push(index);
+        slot.held.take()
     }
 
-    /// Notes a completion in its slot, and returns whom to wake.
-    fn complete(&mut self, completion: &WorkCompletion) -> Option<Waker> {
+    /// Notes a completion in its slot, and returns what ends with it.
+    fn complete(&mut self, completion: &WorkCompletion) -> Option<Ended> {
         let index = (completion.wr_id >> 1) as usize;
         let slot = self.slots.get_mut(index).filter(|slot| matches!(slot.stage, Stage::Waited | Stage::Abandoned));
         let slot = slot.unwrap_or_else(|| panic!("nothing on its way has this completion: {completion:?}"));
@@ -411,22 +445,21 @@ impl State {
             slot.failure = Some(completion.status);
         }
         let last = completion.wr_id & 1 == 1;
-        if last { self.finish(index as u32) } else { None }
+        last.then(|| self.finish(index as u32))
     }
 
     /// The slot's last completion has come, or will never come.
-    fn finish(&mut self, index: u32) -> Option<Waker> {
+    fn finish(&mut self, index: u32) -> Ended {
         let slot = &mut self.slots[index as usize];
         if slot.stage == Stage::Abandoned {
-            self.free_slot(index);
-            return None;
+            return Ended { waker: None, _held: self.free_slot(index) };
         }
         slot.stage = Stage::Finished;
-        slot.waker.take()
+        Ended { waker: slot.waker.take(), _held: slot.held.take() }
     }
 
-    /// Ends all that belongs to a destroyed queue pair, and returns whom to wake.
-    fn forget(&mut self, qp: QueuePair) -> Wakers {
+    /// Ends all that belongs to a destroyed queue pair, and returns it.
+    fn forget(&mut self, qp: QueuePair) -> AllEnded {
         self.received.retain(|arrival| arrival.qp != qp);
         self.events.retain(|event| match event {
             ConnectionEvent::Request { .. } => true,
@@ -434,15 +467,15 @@ impl State {
             | ConnectionEvent::Rejected { qp: of, .. }
             | ConnectionEvent::Disconnected { qp: of, .. } => *of != qp,
         });
-        let mut wakers = Wakers::new();
+        let mut ended = AllEnded::new();
         for index in 0..self.slots.len() {
             let slot = &mut self.slots[index];
             if slot.qp == qp && matches!(slot.stage, Stage::Waited | Stage::Abandoned) {
                 slot.failure.get_or_insert(Status::WorkRequestFlushed);
-                wakers.extend(self.finish(index as u32));
+                ended.push(self.finish(index as u32));
             }
         }
-        wakers
+        ended
     }
 }
 
@@ -494,6 +527,7 @@ impl Drop for Completion<'_> {
         let slot = &mut state.slots[self.index as usize];
         let waker = slot.waker.take();
         if slot.stage == Stage::Finished {
+            // What it held it has let go already.
             state.free_slot(self.index);
         } else {
             slot.stage = Stage::Abandoned;

@@ -161,7 +161,7 @@ impl Link {
     pub async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), PublishedError> {
         let scratch = self.scratch(into.len().next_multiple_of(8));
         let mut reads = [ReadInto { remote: self.remote(offset), into }];
-        match self.port.read(self.qp, &mut reads, scratch).await? {
+        match self.port.read(self.qp, &mut reads, scratch, None).await? {
             Status::Success => Ok(()),
             status => Err(PublishedError::Failed(status)),
         }

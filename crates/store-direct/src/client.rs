@@ -30,6 +30,7 @@ mod publish;
 mod read;
 mod read_room;
 mod scan;
+mod scratch;
 mod token;
 mod turns;
 mod write;
@@ -57,6 +58,7 @@ use meter::Meter;
 use pending::Pending;
 use publish::Publishing;
 use read_room::ReadRoom;
+use scratch::Scratch;
 use turns::Turns;
 
 pub use connect::ClientOptions;
@@ -85,8 +87,8 @@ struct Inner {
     adopting: Turns,
     /// Cloned by every posted read of the present index, so that the last one of an earlier index is known.
     index_in_use: RefCell<Rc<()>>,
-    /// Free memory for READs that the provider cannot execute at once.
-    scratch: RefCell<Vec<MemoryRegion>>,
+    /// Memory for READs that the provider cannot execute at once.
+    scratch: Scratch,
     /// Room for those in the send queue.
     read_room: ReadRoom,
     made: Made,
@@ -210,8 +212,6 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Nothing reads into them any more once the queue pair is gone, which goes with `made`, after this.
-        self.made.regions.borrow_mut().append(&mut self.scratch.borrow_mut());
         self.made.wake_listener();
     }
 }

@@ -118,3 +118,34 @@ fn no_segment_goes_through_256_generations_in_less_than_half_a_second() {
         }
     }
 }
+
+/// Needs the note of a generation that a record of another key tells: the key's own record may have been where that one is now.
+#[test]
+fn a_key_is_not_taken_for_absent_because_another_keys_record_of_a_later_round_is_there() {
+    const KEYS: u32 = 400;
+    const VALUE: [u8; 1000] = [7; 1000];
+    const LOOK_UPS: u32 = 500_000;
+    let world = World::new(3);
+    start(&world, 1024);
+    let (_writing, _, writer) = connect(&world);
+    world.block_on(async {
+        for n in 0..KEYS {
+            writer.put(&n.to_be_bytes(), &VALUE).await.unwrap();
+        }
+    });
+    let (_reading, meter, reader) = connect(&world);
+    let reads = world.block_on(async {
+        for n in 0..LOOK_UPS {
+            let before = meter.counts();
+            let key = [b"absent".as_slice(), &n.to_be_bytes()].concat();
+            assert_eq!(reader.get(&key, &mut Vec::new()).await.unwrap(), None);
+            let after = meter.counts();
+            // Buckets alone tell, but of a key with the fingerprint of another one.
+            if after.bytes_in - before.bytes_in > VALUE.len() as u64 {
+                return after.reads - before.reads;
+            }
+        }
+        panic!("no key has the fingerprint of another one");
+    });
+    assert_eq!(reads, 4, "bucket and the other key's record, and both again, now by the clock");
+}

@@ -175,7 +175,7 @@ async fn read(client: &End, places: &[(RemoteAddress, usize)]) -> (Status, Vec<V
         places.iter().zip(&mut bytes).map(|(&(remote, _), into)| ReadInto { remote, into }).collect();
     let port = client.scene().node(client.node);
     let scratch = client.local(32_768, 32_768);
-    let status = client.scene().finish("a reading", port.read(client.qp, &mut reads, scratch)).await;
+    let status = client.scene().finish("a reading", port.read(client.qp, &mut reads, scratch, None)).await;
     (status.expect("the READs are accepted"), bytes)
 }
 

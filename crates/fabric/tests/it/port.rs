@@ -182,7 +182,7 @@ fn a_loop_of_reads_that_are_ready_at_once_lets_other_tasks_run() {
             assert!(count < 10_000, "the other task never had its turn");
             let remote = RemoteAddress { address: stage.remote.address, rkey: stage.remote.rkey };
             let mut bytes = [0; 8];
-            let status = stage.client.read(stage.qp, &mut [ReadInto { remote, into: &mut bytes }], scratch).await;
+            let status = stage.client.read(stage.qp, &mut [ReadInto { remote, into: &mut bytes }], scratch, None).await;
             assert_eq!(status.expect("connected"), Status::Success);
         }
     }));
@@ -226,6 +226,41 @@ fn slots_are_used_again_when_their_completion_has_come_and_not_before() {
     let mut again = abandon_four();
     again.sort_unstable();
     assert_eq!(again, [0, 1, 2, 3], "and all are used again after it");
+}
+
+/// Needs the slot to keep what its batch holds, and to let go of it: whoever waits, nobody, or the queue pair is gone.
+#[test]
+fn what_reads_hold_is_let_go_when_they_have_ended_and_not_before() {
+    let stage = connected(PLAIN);
+    let scratch = LocalSpan { region: stage.local, offset: 0, size: 8 };
+    let remote = RemoteAddress { address: stage.remote.address, rkey: stage.remote.rkey };
+    let held = Rc::new(());
+    let give_up = || {
+        let mut bytes = [0; 8];
+        let mut reads = [ReadInto { remote, into: &mut bytes }];
+        let mut read = pin!(stage.client.read(stage.qp, &mut reads, scratch, Some(held.clone())));
+        assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    };
+    // What comes behind a message that nobody has a buffer for stays on its way.
+    let send = || stage.client.post(stage.qp, [stage.send()]).expect("room in the send queue");
+    send();
+    give_up();
+    assert_eq!(Rc::strong_count(&held), 2, "the READ is on its way");
+    let region = stage.server.device().allocate(64, Access::NONE).expect("memory");
+    let buffer = ReceiveRequest { wr_id: 0, local: LocalSpan { region, offset: 0, size: 64 } };
+    stage.server.device().post_receive(ReceiveQueue::Own(QueuePair(7)), &[buffer]).expect("the server's first queue pair");
+    while stage.server.take_received().is_none() {
+        stage.server.pump();
+        stage.client.pump();
+    }
+    for _ in 0..10 {
+        stage.client.pump();
+    }
+    assert_eq!(Rc::strong_count(&held), 1, "it has completed");
+    send();
+    give_up();
+    stage.client.destroy_queue_pair(stage.qp).expect("there is one");
+    assert_eq!(Rc::strong_count(&held), 1, "nothing of it comes any more");
 }
 
 /// Needs the port to forget a destroyed queue pair: its number may come back.

@@ -22,6 +22,7 @@ use super::at_once::AtOnce;
 use super::generations::Generations;
 use super::in_call::InCall;
 use super::read_room::{ReadRoom, SEND_CAPACITY};
+use super::scratch::Scratch;
 use super::{Client, Extents, Inner, Locations, Meter, Pending, Publishing, RECEIVES_SPARE, Turns, receive_request};
 use crate::error::StoreError;
 use crate::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, LOCATIONS, STAGING_SIZE};
@@ -159,7 +160,7 @@ impl Client {
             access: Cell::new(Accesses::default()),
             adopting: Turns::default(),
             index_in_use: RefCell::default(),
-            scratch: RefCell::default(),
+            scratch: Scratch::default(),
             read_room: ReadRoom::default(),
             reposts: RefCell::default(),
             record: RefCell::default(),

@@ -16,12 +16,13 @@
 use std::rc::Rc;
 
 use stonecast_base::{Corruption, LINE_SIZE, mutant};
-use stonecast_fabric::{Access, LocalSpan, ReadInto, RemoteAddress, Rkey, Status};
+use stonecast_fabric::{ReadInto, RemoteAddress, Rkey, Status};
 use stonecast_log::{Condition, RecordHeader, check_read};
 
 use super::get::Get;
 use super::locations::{DISTANCE_MAX, Location};
 use super::read_room::POSTED_READS_MAX;
+use super::scratch::SCRATCH_SIZE;
 use super::write::check_key;
 use super::{Client, Inner};
 use crate::error::StoreError;
@@ -29,9 +30,6 @@ use crate::index::{BUCKET_WORDS, CONTROL_OFFSET, MOVED};
 use crate::limits::READ_RETRIES_MAX;
 use crate::protocol::Request;
 use crate::word::{KeyHash, Word};
-
-/// Bytes of a piece of memory that READs land in where the provider cannot read into place; also the longest such READ.
-const SCRATCH_SIZE: u64 = 64 << 10;
 
 /// READs of one batch that are posted, so that others have room beside it.
 const POSTED_TOGETHER_MAX: usize = POSTED_READS_MAX as usize / 4;
@@ -295,7 +293,11 @@ impl Inner {
             Err(fault) => Fetched::Fault(fault.to_string()),
             // A word never points to a record that is not published.
             Ok(record) if record.header.sequence() == 0 => Fetched::Fault("a record without a stamp".to_owned()),
-            Ok(record) if record.key != key => Fetched::OtherKey,
+            Ok(record) if record.key != key => {
+                // Where it is of a later generation than the word means, the key's own record was here before.
+                self.generations.note(record.header.generation());
+                Fetched::OtherKey
+            }
             Ok(record) => {
                 self.generations.note(record.header.generation());
                 let version = record.header.sequence();
@@ -378,8 +380,7 @@ impl Inner {
     }
 
     async fn read_through_scratch(&self, reads: &mut [ReadInto<'_>]) -> Result<Status, StoreError> {
-        // Reads of the index that are on their way keep it open.
-        let _in_use = Rc::clone(&self.index_in_use.borrow());
+        let index_in_use = Rc::clone(&self.index_in_use.borrow());
         let mut start = 0;
         while start < reads.len() {
             let mut size = 0;
@@ -389,19 +390,13 @@ impl Inner {
             };
             let count = reads[start..].iter().take(POSTED_TOGETHER_MAX).take_while(|read| fits(read)).count();
             assert!(count > 0, "each READ fits the scratch memory");
-            let free = self.scratch.borrow_mut().pop();
-            let region = match free {
-                Some(region) => region,
-                None => self.port.device().allocate(SCRATCH_SIZE, Access::NONE)?,
-            };
-            let span = LocalSpan { region, offset: 0, size: SCRATCH_SIZE as u32 };
+            let lent = self.scratch.lend(&**self.port.device(), &self.made.regions, index_in_use.clone())?;
             let posted = self.read_room.take(&self.runtime, count).await;
-            let status = self.port.read(self.qp, &mut reads[start..start + count], span).await;
+            let reads = &mut reads[start..start + count];
+            let status = self.port.read(self.qp, reads, lent.span(), Some(lent.clone())).await;
             self.read_room.completed(posted);
             self.note_late();
             let status = status?;
-            // Only memory whose READs have completed is used again: where this future is dropped before, it is not.
-            self.scratch.borrow_mut().push(region);
             if status != Status::Success {
                 return Ok(status);
             }

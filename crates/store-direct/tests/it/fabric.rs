@@ -21,8 +21,8 @@ pub trait Fabric {
     fn address(&self) -> String;
     /// A port, and an address that nobody listens at and that its device can.
     fn listener(&self) -> (Rc<Port>, String);
-    /// How many regions the server has registered, where the provider tells.
-    fn region_count(&self) -> Option<usize> {
+    /// How many regions a node has registered, where the provider tells: the server is the first, numbered 0.
+    fn region_count(&self, _node: usize) -> Option<usize> {
         None
     }
 }
@@ -121,8 +121,8 @@ impl Fabric for Reference {
         (port, self.world.address(self.nodes.get() - 1))
     }
 
-    fn region_count(&self) -> Option<usize> {
-        Some(self.world.region_count(0))
+    fn region_count(&self, node: usize) -> Option<usize> {
+        Some(self.world.region_count(node))
     }
 }
 

@@ -8,6 +8,7 @@ mod damage;
 mod fabric;
 mod fencing;
 mod full_disk;
+mod given_up;
 mod growing;
 mod hostile_server;
 mod locations;

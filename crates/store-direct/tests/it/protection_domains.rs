@@ -45,7 +45,7 @@ fn clients_that_come_and_go_leave_the_others_served() {
     on(Provider::ProtectionDomains, || {
         copying().run(async |world| {
             let steady = world.client().await;
-            let regions = world.fabric().region_count().expect("the reference provider tells");
+            let regions = world.fabric().region_count(0).expect("the reference provider tells");
             for n in 0..40 {
                 let passing = world.client().await;
                 passing.put(&key(n), &value(n, 100)).await.expect("it is served");
@@ -61,7 +61,7 @@ fn clients_that_come_and_go_leave_the_others_served() {
             }
             world.runtime().sleep(10_000_000).await;
             assert_eq!(steady.stat().await.expect("it is served").clients, 1, "the others have gone");
-            assert_eq!(world.fabric().region_count(), Some(regions), "and their memory with them");
+            assert_eq!(world.fabric().region_count(0), Some(regions), "and their memory with them");
         });
     });
 }

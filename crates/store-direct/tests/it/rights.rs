@@ -16,7 +16,7 @@ async fn statuses(port: &Rc<Port>, over: &Yardstick, of: &Yardstick) -> Vec<bool
     let mut opened = Vec::new();
     for remote in [of.index, of.log] {
         let mut bytes = [0; 64];
-        let status = port.read(over.queue_pair, &mut [ReadInto { remote, into: &mut bytes }], span).await;
+        let status = port.read(over.queue_pair, &mut [ReadInto { remote, into: &mut bytes }], span, None).await;
         opened.push(matches!(status, Ok(Status::Success)));
         if !opened[opened.len() - 1] {
             break;

@@ -1,0 +1,64 @@
+//! Memory that READs land in where the provider cannot read into place.
+//!
+//! ```text
+//!   free --lent--> held by who reads, and from the post on by the batch --both have let go--> free
+//! ```
+//!
+//! Invariants:
+//! - Memory is not lent again while a READ may still write to it: of a READ that was given up only its batch knows the end.
+//! - A READ keeps the index open that it reads, for as long.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stonecast_fabric::{Access, Device, DeviceError, LocalSpan, MemoryRegion};
+
+/// Bytes of a piece; also the longest READ of one.
+pub(super) const SCRATCH_SIZE: u64 = 64 << 10;
+
+/// The pieces that are free.
+#[derive(Default)]
+pub(super) struct Scratch {
+    free: Rc<RefCell<Vec<MemoryRegion>>>,
+}
+
+/// A piece in use. Free again when it is dropped.
+pub(super) struct Lent {
+    region: MemoryRegion,
+    free: Rc<RefCell<Vec<MemoryRegion>>>,
+    _index_in_use: Rc<()>,
+}
+
+impl Scratch {
+    /// A free piece, or a new one, which is noted among `made`.
+    pub fn lend(
+        &self,
+        device: &dyn Device,
+        made: &RefCell<Vec<MemoryRegion>>,
+        index_in_use: Rc<()>,
+    ) -> Result<Rc<Lent>, DeviceError> {
+        let free = self.free.borrow_mut().pop();
+        let region = match free {
+            Some(region) => region,
+            None => {
+                let region = device.allocate(SCRATCH_SIZE, Access::NONE)?;
+                made.borrow_mut().push(region);
+                region
+            }
+        };
+        Ok(Rc::new(Lent { region, free: Rc::clone(&self.free), _index_in_use: index_in_use }))
+    }
+}
+
+impl Lent {
+    /// All of it.
+    pub fn span(&self) -> LocalSpan {
+        LocalSpan { region: self.region, offset: 0, size: SCRATCH_SIZE as u32 }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.free.borrow_mut().push(self.region);
+    }
+}
