@@ -4,7 +4,7 @@
 //!   DIR/header       two copies, at 0 and 4096           blobs
 //!   DIR/log          one sparse file, mapped             log, prepare
 //!   DIR/checkpoint   replaced by rename                  blobs
-//!   DIR/lock         flock of the server                 lock
+//!   DIR, DIR/lock    flock of the server                 lock
 //! ```
 //!
 //! Invariants:
@@ -85,7 +85,7 @@ impl DirectoryBacking {
     }
 
     fn locked(directory: &Path) -> Result<Self, MediaError> {
-        let lock = Lock::acquire(&directory.join("lock"), directory)?;
+        let lock = Lock::acquire(directory)?;
         let backing = Self::new(directory, Some(Rc::new(lock)))?;
         backing.blobs.remove_leftovers();
         Ok(backing)
@@ -148,7 +148,7 @@ impl DirectoryBacking {
         }
         region.sync_all()?;
         if sync_failed {
-            lock.note_sync_failure(None).map_err(failed("writing", &self.directory.join("lock")))?;
+            lock.note_sync_failure(None).map_err(failed("writing", &lock::file_of(&self.directory)))?;
         }
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Backing for DirectoryBacking {
     }
 
     fn in_use_by(&self) -> Option<u32> {
-        lock::holder(&self.directory.join("lock"))
+        lock::holder(&self.directory)
     }
 
     fn locate(&self, blob: Blob) -> (String, u64) {

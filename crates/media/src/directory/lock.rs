@@ -5,13 +5,15 @@
 //!   sync failed 5f0c5e5e-...-...\n                    only after a failed sync: the power cycle in which it failed
 //! ```
 //!
-//! The lock is an `flock` of the whole file, which ends with the process, however it ends. The text is never synced: the
-//! second line matters only as long as the page cache that it warns of, and both end with the power cycle.
+//! Who serves holds an `flock` of the pool's folder and one of this file. They end with the process, however it ends. The folder's
+//! is the one that counts: nobody can take it away by removing a file that looks left behind. File systems that lock no folders
+//! (NFS) have the file's alone. The text is never synced: the second line matters only as long as the page cache that it warns of,
+//! and both end with the power cycle.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock, major, minor};
 use rustix::io::Errno;
@@ -26,22 +28,30 @@ const SYNC_FAILED: &str = "sync failed ";
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
+    _folder: Option<File>,
 }
 
 impl Lock {
-    /// Takes the lock at `path` for the pool `pool`.
-    pub fn acquire(path: &Path, pool: &Path) -> Result<Self, MediaError> {
+    /// Takes the lock of the pool in the folder `pool`.
+    pub fn acquire(pool: &Path) -> Result<Self, MediaError> {
+        let path = file_of(pool);
+        let in_use = || MediaError::InUse { path: pool.to_owned(), pid: holder(pool).or_else(|| noted_process(&path)) };
+        let folder = File::open(pool).map_err(failed("opening", pool))?;
+        let folder = match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Some(folder),
+            Err(Errno::WOULDBLOCK) => return Err(in_use()),
+            Err(Errno::BADF | Errno::INVAL | Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP) => None,
+            Err(error) => return Err(failed("locking", pool)(error)),
+        };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(path).map_err(failed("opening", path))?;
+        let file = options.open(&path).map_err(failed("opening", &path))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                return Err(MediaError::InUse { path: pool.to_owned(), pid: holder_of(&file).or_else(|| noted_process(&file)) });
-            }
-            Err(error) => return Err(failed("locking", path)(error)),
+            Err(Errno::WOULDBLOCK) => return Err(in_use()),
+            Err(error) => return Err(failed("locking", &path)(error)),
         }
-        let lock = Self { file };
+        let lock = Self { file, _folder: folder };
         // The number is for people; a full disk is no reason to refuse reads.
         let _for_people = lock.write(lock.sync_failed_in());
         Ok(lock)
@@ -69,25 +79,29 @@ impl Lock {
     }
 }
 
-/// The process that serves the pool whose lock is at `path`, without touching the lock.
-pub(super) fn holder(path: &Path) -> Option<u32> {
-    holder_of(&File::open(path).ok()?)
+/// Where the text of the lock of a pool is.
+pub(super) fn file_of(pool: &Path) -> PathBuf {
+    pool.join("lock")
 }
 
+/// The process that serves the pool in this folder, without touching its lock.
+///
 /// Asks the kernel's own list of locks. The noted number alone proves nothing: it outlives its process.
-fn holder_of(file: &File) -> Option<u32> {
-    let status = file.metadata().ok()?;
-    let noted = noted_process(file);
-    let device = (major(status.dev()), minor(status.dev()));
+pub(super) fn holder(pool: &Path) -> Option<u32> {
+    let noted = noted_process(&file_of(pool));
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let holders = locks.lines().filter_map(|line| flock_holder(line, status.ino()));
-    // Files of two file systems may have one inode number. Some file systems (btrfs) show other device numbers in the
-    // list than in the status of a file; there the noted process decides.
-    holders.into_iter().find(|holder| holder.device == device || Some(holder.pid) == noted).map(|holder| holder.pid)
+    [pool, &file_of(pool)].into_iter().find_map(|locked| {
+        let status = std::fs::metadata(locked).ok()?;
+        let device = (major(status.dev()), minor(status.dev()));
+        let mut holders = locks.lines().filter_map(|line| flock_holder(line, status.ino()));
+        // Files of two file systems may have one inode number. Some file systems (btrfs) show other device numbers in the
+        // list than in the status of a file; there the noted process decides.
+        holders.find(|holder| holder.device == device || Some(holder.pid) == noted).map(|holder| holder.pid)
+    })
 }
 
-fn noted_process(file: &File) -> Option<u32> {
-    text_of(file).lines().next()?.trim().parse().ok()
+fn noted_process(path: &Path) -> Option<u32> {
+    text_of(&File::open(path).ok()?).lines().next()?.trim().parse().ok()
 }
 
 /// A line of the kernel's list.
@@ -123,40 +137,64 @@ mod tests {
     #[test]
     fn the_second_to_come_is_told_who_has_the_lock() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("lock");
-        assert_eq!(holder(&path), None);
-        let lock = Lock::acquire(&path, directory.path()).unwrap();
-        assert_eq!(holder(&path), Some(std::process::id()));
-        let refused = Lock::acquire(&path, directory.path()).unwrap_err();
+        let pool = directory.path();
+        assert_eq!(holder(pool), None);
+        let lock = Lock::acquire(pool).unwrap();
+        assert_eq!(holder(pool), Some(std::process::id()));
+        let refused = Lock::acquire(pool).unwrap_err();
         assert!(matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id()));
 
         drop(lock);
-        assert_eq!(holder(&path), None, "the text alone is no holder");
-        assert!(Lock::acquire(&path, directory.path()).is_ok());
+        assert_eq!(holder(pool), None, "the text alone is no holder");
+        assert!(Lock::acquire(pool).is_ok());
+    }
+
+    /// Needs the lock of the folder: without it two servers write one pool.
+    #[test]
+    fn who_removes_the_file_does_not_unlock_the_pool() {
+        let directory = tempfile::tempdir().unwrap();
+        let pool = directory.path();
+        let lock = Lock::acquire(pool).unwrap();
+        std::fs::remove_file(file_of(pool)).unwrap();
+        let refused = Lock::acquire(pool).unwrap_err();
+        assert!(matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id()));
+        assert_eq!(holder(pool), Some(std::process::id()));
+        assert!(!file_of(pool).exists(), "nor does it look as if");
+        drop(lock);
+        assert!(Lock::acquire(pool).is_ok());
+    }
+
+    /// Needs the lock of the file: servers of earlier versions hold no other.
+    #[test]
+    fn who_holds_the_file_alone_has_the_pool() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = File::create(file_of(directory.path())).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let refused = Lock::acquire(directory.path()).unwrap_err();
+        assert!(matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id()));
     }
 
     #[test]
     fn a_failed_sync_is_remembered_over_processes_until_it_is_made_good() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("lock");
-        let lock = Lock::acquire(&path, directory.path()).unwrap();
+        let pool = directory.path();
+        let lock = Lock::acquire(pool).unwrap();
         assert_eq!(lock.sync_failed_in(), None);
         lock.note_sync_failure(Some(77)).unwrap();
         drop(lock);
 
-        let lock = Lock::acquire(&path, directory.path()).unwrap();
+        let lock = Lock::acquire(pool).unwrap();
         assert_eq!(lock.sync_failed_in(), Some(77));
         lock.note_sync_failure(None).unwrap();
         drop(lock);
-        assert_eq!(Lock::acquire(&path, directory.path()).unwrap().sync_failed_in(), None);
+        assert_eq!(Lock::acquire(pool).unwrap().sync_failed_in(), None);
     }
 
     #[test]
     fn a_foreign_text_says_nothing() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("lock");
-        std::fs::write(&path, [0xff; 5000]).unwrap();
-        assert_eq!(Lock::acquire(&path, directory.path()).unwrap().sync_failed_in(), None);
+        std::fs::write(file_of(directory.path()), [0xff; 5000]).unwrap();
+        assert_eq!(Lock::acquire(directory.path()).unwrap().sync_failed_in(), None);
     }
 
     #[test]
