@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         let start = world.now();
         match world.block_on(put(key, n as u8)) {
-            Err(StoreError::NoSpace) => refused += 1,
+            Err(error) if error.is_for_want_of_room() => refused += 1,
             outcome => outcome?,
         }
         longest = longest.max(world.now() - start);

@@ -50,6 +50,16 @@ pub enum StoreError {
     /// The pool is full.
     #[error("no space: the pool is full; reads and deletes go on. Export it into a pool with more --capacity")]
     NoSpace,
+    /// The file system that the pool lies on is full.
+    #[error(
+        "no space left on the file system that the pool lies on; nothing was done, reads and deletes go on. Free some there, or move the pool; the server's messages name the path"
+    )]
+    MediumFull,
+    /// There is room that others hold or that is being made, and none of it came for so long.
+    #[error(
+        "the server is busy: it had no room for the record for 20 s and more, though not all is in use. Nothing was done; try again"
+    )]
+    Busy,
     /// The index is full, and the server has no memory for a larger one.
     #[error("the index is full and the server has no memory for a larger one; nothing was done, reads and deletes go on")]
     IndexFull,
@@ -109,6 +119,11 @@ impl StoreError {
     /// The server at `address` refused the connection.
     pub fn refused(address: &str, reason: impl Into<String>) -> Self {
         Self::Refused(Box::new(Refusal { address: address.to_owned(), reason: reason.into() }))
+    }
+
+    /// Whether there was no room for what was to be written. Nothing was done, and the connection can be used.
+    pub fn is_for_want_of_room(&self) -> bool {
+        matches!(self, Self::NoSpace | Self::MediumFull | Self::Busy)
     }
 
     /// What the failure means for the data.

@@ -4,7 +4,7 @@ use stonecast_base::Nanoseconds;
 pub use stonecast_log::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 
 /// Version of the messages between client and server. A peer of another version is refused.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// Operations of one client that wait for an answer. Each needs a receive buffer at the client for its answer, so that
 /// the server never finds none.
@@ -33,6 +33,9 @@ pub(crate) const LEASE_UNUSED_NS: Nanoseconds = 500_000_000;
 /// How long a lease may be unused before the server takes it back where space is short: longer than a client that goes by
 /// the rule above writes to it, on clocks of its own and with what it has under way.
 pub(crate) const LEASE_RECLAIM_NS: Nanoseconds = 2 * LEASE_UNUSED_NS;
+/// How long a client keeps a lease at least that it writes to while others find no segment: much longer than asking for the next
+/// one takes, and short enough that as many clients as there may be have had one before any of them gives up.
+pub(crate) const LEASE_TURN_NS: Nanoseconds = 10_000_000;
 /// Segments that only deletes may use, so that a full pool can still forget.
 pub(crate) fn reserved_segments(segment_count: u32) -> u32 {
     (segment_count / 64).max(1)

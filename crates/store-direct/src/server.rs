@@ -29,7 +29,7 @@ use std::task::Poll;
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{Access, ConnectionEvent, MemoryRegion, Port, QueuePair, Runtime};
 use stonecast_log::LogFormat;
-use stonecast_media::{Blob, Durability, Means, PersistCounts, PersistentRegion, Pool, persist};
+use stonecast_media::{Blob, Durability, Means, MediaError, PersistCounts, PersistentRegion, Pool, persist};
 use stonecast_persist::execute::Commit;
 
 use crate::error::StoreError;
@@ -107,6 +107,18 @@ pub struct Server {
     publications_seen: Cell<bool>,
     /// Revocations under way.
     retiring: Rc<Cell<usize>>,
+    /// Somebody was told to wait for room that is leased to others: the next who writes to a lease is asked to return his.
+    lease_wanted: Cell<bool>,
+    /// What whoever runs the server is to be told.
+    trouble: RefCell<Trouble>,
+}
+
+/// The latest failure of the medium to give space.
+#[derive(Default)]
+struct Trouble {
+    latest: Option<MediaError>,
+    /// When it was noted; the next one is not, for a while.
+    noted_at: Option<Nanoseconds>,
 }
 
 /// What changes while serving.
@@ -150,6 +162,8 @@ const STOP_CHECK_NS: Nanoseconds = 20_000_000;
 const LAST_ANSWERS_NS: Nanoseconds = 5_000_000;
 /// How long an idle server waits while clients publish: they report much less than a ring holds until then.
 const PUBLISHED_PAUSE_NS: Nanoseconds = 1_000_000;
+/// The next failure of the medium to give space is told after so long.
+const TROUBLE_AGAIN_NS: Nanoseconds = 60_000_000_000;
 /// How long an idle server waits while the index grows, segments are cleaned or leases end: the rest of the processor is for
 /// others.
 const PAUSE_NS: Nanoseconds = 20_000;
@@ -229,6 +243,8 @@ impl Server {
             idle_publications: RefCell::default(),
             publications_seen: Cell::default(),
             retiring: Rc::default(),
+            lease_wanted: Cell::default(),
+            trouble: RefCell::default(),
         };
         Ok((server, report))
     }
@@ -275,7 +291,7 @@ impl Server {
         let mut space = state.space;
         let mut spans = state.unpersisted;
         spans.extend(space.seal_all(&*self.log));
-        let _durable = persist(&*self.log, &spans).await.map_err(stonecast_media::MediaError::from)?;
+        let _durable = persist(&*self.log, &spans).await.map_err(MediaError::from)?;
         let bytes = checkpoint::encode(
             &self.format,
             &state.index,
@@ -287,6 +303,21 @@ impl Server {
         let _kept = self.pool.backing().store(Blob::Checkpoint, &bytes)?;
         self.pool.close()?;
         Ok(())
+    }
+
+    /// Why the medium gave no space, for the messages of whoever runs the server: once, and again where that goes on for a minute.
+    /// Clients are told what became of their writes.
+    pub fn take_trouble(&self) -> Option<MediaError> {
+        self.trouble.borrow_mut().latest.take()
+    }
+
+    fn note_trouble(&self, error: MediaError) {
+        let now = self.runtime.now();
+        let Trouble { latest, noted_at } = &mut *self.trouble.borrow_mut();
+        if noted_at.is_none_or(|then| now.saturating_sub(then) >= TROUBLE_AGAIN_NS) {
+            *noted_at = Some(now);
+            *latest = Some(error);
+        }
     }
 
     /// A report of the server.

@@ -61,6 +61,8 @@ pub(crate) struct Space {
     unsettled: u64,
     /// The medium gives no space to segments that never had any.
     medium_is_full: bool,
+    /// What it said.
+    refusal: Option<MediaError>,
     /// Bytes of records that were stamped here, moved ones not included.
     appended: u64,
     /// Bytes of records that died.
@@ -124,6 +126,7 @@ impl Space {
             lent: BTreeSet::new(),
             unsettled: u64::MAX,
             medium_is_full: false,
+            refusal: None,
             appended: 0,
             died: 0,
         };
@@ -325,7 +328,8 @@ impl Space {
                 return Ok(self.take_free(number));
             }
             Ok(_) => Taken::Pending,
-            Err(MediaError::NoSpace { .. }) => {
+            Err(error @ MediaError::NoSpace { .. }) => {
+                self.refusal = Some(error);
                 self.medium_is_full = true;
                 Taken::NoSpace
             }
@@ -340,6 +344,21 @@ impl Space {
             Some(number) if matches!(self.prepare(number), Ok(Prepared::Ready)) => Ok(self.take_free(number)),
             _ => Ok(instead),
         }
+    }
+
+    /// What the medium said when it last gave no space, once.
+    pub fn take_refusal(&mut self) -> Option<MediaError> {
+        self.refusal.take()
+    }
+
+    /// Whether the medium is what is full: there are free segments that it gives no space to.
+    pub fn lacks_medium(&self) -> bool {
+        self.medium_is_full && self.free.len() as u32 > self.usable_free().max(self.reserve_for(Purpose::Put))
+    }
+
+    /// Whether a segment has room for `units`, and is lent again when it is given back.
+    pub fn has_worthwhile_room(&self, number: u32, units: u32) -> bool {
+        self.room(number) >= units.max(self.format.segment_units() / WORTHWHILE_SHARE)
     }
 
     /// Takes a free segment that has its space.
@@ -361,7 +380,10 @@ impl Space {
                 Ok(Taken::Segment { number, fresh: false })
             }
             Ok(Prepared::Pending) => Ok(Taken::Pending),
-            Err(MediaError::NoSpace { .. }) => Ok(Taken::NoSpace),
+            Err(error @ MediaError::NoSpace { .. }) => {
+                self.refusal = Some(error);
+                Ok(Taken::NoSpace)
+            }
             Err(error) => Err(error),
         }
     }

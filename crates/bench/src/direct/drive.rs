@@ -131,7 +131,7 @@ impl Plan {
                 if operation.is_update() {
                     match client.put(operation.key(), pool.take()).await {
                         Ok(_) => {}
-                        Err(StoreError::NoSpace) => {
+                        Err(error) if error.is_for_want_of_room() => {
                             errors += 1;
                             break 'rounds;
                         }
@@ -201,7 +201,7 @@ impl Plan {
                 for outcome in outcomes.drain(..) {
                     match outcome {
                         Ok(_) => ops += 1,
-                        Err(StoreError::NoSpace) => errors += 1,
+                        Err(error) if error.is_for_want_of_room() => errors += 1,
                         Err(error) => return Err(error),
                     }
                 }
@@ -241,7 +241,7 @@ impl Plan {
                 bytes.extend_from_slice(shared.pool.borrow_mut().take());
                 match client.put(operation.key(), &bytes).await {
                     Ok(_) => {}
-                    Err(StoreError::NoSpace) => {
+                    Err(error) if error.is_for_want_of_room() => {
                         shared.errors.set(shared.errors.get() + 1);
                         shared.end();
                         return Ok(());

@@ -250,7 +250,7 @@ impl Lane {
                 match self.client.put(operation.key(), &bytes).await {
                     Ok(_) => false,
                     // A full pool ends the run; what ran before is a measurement.
-                    Err(StoreError::NoSpace) => {
+                    Err(error) if error.is_for_want_of_room() => {
                         self.left.set(0);
                         self.errors.set(self.errors.get() + 1);
                         return Ok(());

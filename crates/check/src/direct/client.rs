@@ -173,7 +173,7 @@ async fn repeat(work: &Work, client: &Client, mut write: Unfinished) -> Option<U
     let answer = match execute(work, client, &mut write.token, write.key, write.call, write.size).await {
         Ok(answer) => answer,
         Err(StoreError::Forgotten) => Answer::Unknown,
-        Err(StoreError::NoSpace) => Answer::Refused,
+        Err(error) if error.is_for_want_of_room() => Answer::Refused,
         Err(error) => {
             judge_error(work, &error);
             // Whatever became of this attempt, that of the first is as unknown as before.
@@ -188,7 +188,7 @@ async fn repeat(work: &Work, client: &Client, mut write: Unfinished) -> Option<U
 pub(crate) fn judge_error(work: &Work, error: &StoreError) -> (Answer, bool) {
     match error {
         StoreError::Disconnected { .. } | StoreError::Device(_) => {}
-        StoreError::NoSpace => {
+        error if error.is_for_want_of_room() => {
             work.refusals.set(work.refusals.get() + 1);
             return (Answer::Refused, true);
         }

@@ -65,7 +65,11 @@ pub fn run(flags: &Serve, serving: &Serving) -> Result<(), Failure> {
         let mut addresses: Vec<String> = serving.listen.iter().map(ToString::to_string).collect();
         addresses.extend(gateway.as_ref().map(addresses_of).into_iter().flatten());
         say(format_args!("ready: serving {} at {}", serving.data.display(), addresses.join(", ")));
-        server.run(&|| is_to_end(&stop, gateway.as_ref())).await?;
+        let stops = || {
+            server.take_trouble().iter().for_each(say_trouble);
+            is_to_end(&stop, gateway.as_ref())
+        };
+        server.run(&stops).await?;
         let result = gateway.map_or(Ok(()), GatewayHandle::stop);
         server.close().await?;
         Ok::<(), Failure>(result?)
@@ -74,6 +78,15 @@ pub fn run(flags: &Serve, serving: &Serving) -> Result<(), Failure> {
         remove(path)?;
     }
     Ok(())
+}
+
+/// Why there is no room for writes.
+fn say_trouble(error: &MediaError) {
+    let remedy = match error {
+        MediaError::NoSpace { .. } => "free some on that file system, or move the pool to a larger one",
+        _ => "look for errors of that disk",
+    };
+    say(format_args!("writes are refused: {error}; {remedy}"));
 }
 
 /// Whether the server has nothing left to do. A gateway is asked to end first and served to its end: what its clients have

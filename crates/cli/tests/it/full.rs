@@ -75,22 +75,37 @@ enum Medium {
     FullMedium,
 }
 
+impl Medium {
+    /// What clients are told.
+    fn words(self) -> &'static str {
+        match self {
+            Self::FullPool => "no space: the pool is full",
+            Self::FullMedium => "no space left on the file system",
+        }
+    }
+}
+
 fn fill_and_restart(medium: Medium, pool: &Path, options: &[&str]) {
     let mut server = Server::start(pool, options);
     let input = lines(15_000);
     assert!(input.len() > 64 << 20, "more than any of these pools takes: {}", input.len());
     let message = server.client_with_input(&["import"], input.as_bytes()).refusal(1).to_owned();
-    assert!(message.contains("line ") && message.contains("no space"), "{message}");
+    assert!(message.contains("line ") && message.contains(medium.words()), "{message}");
     let stored: usize = word_before(&message, " entries of the file are stored").parse().expect("a number");
-    let refused: usize = word_before(&message, ": no space").parse().expect("a number");
+    let refused: usize = word_before(&message, &format!(": {}", medium.words())).parse().expect("a number");
     assert!(stored > 1000, "{message}");
 
     // Full, but alive: refuses what needs room, and says so each time.
     let large = vec![b'x'; 100_000];
     for _ in 0..3 {
         let refused = server.client_with_input(&["put", "large"], &large).refusal(1).to_owned();
-        assert!(refused.contains("no space"), "{refused}");
+        assert!(refused.contains(medium.words()), "{refused}");
     }
+    // Needs `note_trouble`, and that it tells no more than once in a minute.
+    let log = format!("writes are refused: no space left on {} for ", pool.join("log").display());
+    let times = if medium == Medium::FullMedium { 1 } else { 0 };
+    assert_eq!(server.heard().matches(&log).count(), times, "{}", server.heard());
+    assert_eq!(server.heard().matches("refused").count(), times, "{}", server.heard());
     let exported = server.client(&["export"]).text().to_owned();
     let whole = first_lines(&input, refused - 1);
     assert!(exported.starts_with(whole), "everything before the line that found no room is there");
@@ -119,7 +134,7 @@ fn fill_and_restart(medium: Medium, pool: &Path, options: &[&str]) {
         assert_eq!(server.client(&["export"]).text(), rest);
     }
     let refused = server.client_with_input(&["import"], input.as_bytes()).refusal(1).to_owned();
-    assert!(refused.contains("no space"), "{refused}");
+    assert!(refused.contains(medium.words()), "{refused}");
     server.client(&["get", &last]).text();
     if medium == Medium::FullPool {
         server.client(&["delete", &last]).text();

@@ -27,9 +27,10 @@ pub enum Written {
     Conflict(Option<u64>),
 }
 
-/// Pause before asking again for space that is being prepared.
+/// Pause before asking again for space that is being prepared, cleaned or taken back.
 const BUSY_PAUSE_NS: u64 = 200_000;
-/// How often that is asked: 20 seconds, more than preparing a segment takes on the slowest disk.
+/// How often that is asked: 20 seconds, more than preparing a segment takes on the slowest disk. What has not come by then is
+/// [`StoreError::Busy`].
 const BUSY_RETRIES_MAX: u32 = 100_000;
 
 impl Client {
@@ -116,7 +117,7 @@ impl Client {
                 (verdict, _) => return Err(failure(verdict)),
             }
         }
-        Err(StoreError::NoSpace)
+        Err(StoreError::Busy)
     }
 
     /// Removes `key`. Whether it was there. Durable and visible when it returns.
@@ -158,13 +159,14 @@ impl Client {
                 _ => return Err(StoreError::Protocol { what: "the answer to a delete is no verdict" }),
             }
         }
-        Err(StoreError::NoSpace)
+        Err(StoreError::Busy)
     }
 }
 
 fn failure(verdict: Verdict) -> StoreError {
     match verdict {
         Verdict::NoSpace => StoreError::NoSpace,
+        Verdict::MediumFull => StoreError::MediumFull,
         Verdict::Failed => StoreError::NotPersisted,
         Verdict::Invalid => StoreError::Invalid,
         Verdict::IndexFull => StoreError::IndexFull,
@@ -204,13 +206,13 @@ impl Inner {
             if !self.extents.borrow().has_room(size) {
                 match self.lease(size).await? {
                     None => {}
-                    // Space is being prepared. The turn is kept: writes asked for later stay behind this one.
+                    // Space is being made, or comes back. The turn is kept: writes asked for later stay behind this one.
                     Some(Verdict::Busy) if pauses < BUSY_RETRIES_MAX => {
                         pauses += 1;
                         self.give_up_extent();
                         self.runtime.sleep(BUSY_PAUSE_NS).await;
                     }
-                    Some(Verdict::Busy) => return Ok((Verdict::NoSpace, 0)),
+                    Some(Verdict::Busy) => return Err(StoreError::Busy),
                     Some(verdict) => {
                         self.give_up_extent();
                         return Ok((verdict, 0));
@@ -235,7 +237,13 @@ impl Inner {
                 self.lease_ahead();
             }
             return match (Answered { inner: self, ticket }).await {
-                Ok(Answer::Verdict { verdict, version }) => {
+                Ok(Answer::Verdict { mut verdict, version }) => {
+                    if verdict == Verdict::DoneReturn {
+                        // Behind all that was posted to them: nothing on its way is refused.
+                        let all = self.extents.borrow_mut().take_all();
+                        all.into_iter().for_each(|slot| self.release_beside(slot));
+                        verdict = Verdict::Done;
+                    }
                     if verdict == Verdict::Done && !self.extents.borrow().copies() {
                         let hash = KeyHash::of(self.format.tag_key, draft.key);
                         self.locations.learn_written(hash, Word::new(spot.position, spot.generation, hash, size));

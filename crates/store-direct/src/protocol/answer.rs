@@ -33,12 +33,14 @@ verdicts! {
     2 Absent: "0", "absent: nothing to delete";
     3 NoSpace: "0", "no space: nothing was done";
     4 Invalid: "0", "invalid: the request broke the rules, nothing was done";
-    5 Busy: "0", "busy: space is being prepared, nothing was done";
+    5 Busy: "0", "busy: space is being prepared, cleaned or taken back, nothing was done";
     6 Failed: "0", "failed: it could not be made durable; unknown";
     7 IndexFull: "0", "index full: there is no memory for a larger one, nothing was done";
     8 SpaceFailed: "0", "the medium failed to give space: nothing was done";
     9 NotDone: "0", "outcome: it was not done, and will not be";
     10 Forgotten: "0", "outcome: too many writes with tokens were done since; unknown";
+    11 MediumFull: "0", "the file system that the pool lies on is full: nothing was done";
+    12 DoneReturn: "version", "done, as 0; others wait for room, and the client returns its leases for puts";
 }
 
 impl Verdict {

@@ -184,7 +184,12 @@ impl Server {
                 let proven = matches!(persisted, Ok(Some(_))) || mutant!(TombstoneLeftOut);
                 assert!(proven || write.verdict != Verdict::Done, "what is acknowledged was persisted");
                 self.count_by_path(item.path, write);
-                verdict(write.verdict, write.version)
+                match (write.verdict, &write.source) {
+                    (Verdict::Done, Source::Placed(placed)) => {
+                        verdict(self.verdict_on_done(item.qp, placed.segment), write.version)
+                    }
+                    (other, _) => verdict(other, write.version),
+                }
             }
             What::Answer(answer) => answer,
             What::Release(slot) => {

@@ -201,12 +201,14 @@ impl Server {
                     state.unpersisted.push(span);
                 }
                 state.cleaner.note_given();
+                self.lease_wanted.set(false);
                 Ok(number)
             }
             Ok(Taken::Pending) => Err(NoPlace::Pending),
-            Ok(Taken::NoSpace) => Err(NoPlace::Refused(self.refuse_space(state))),
+            Ok(Taken::NoSpace) => Err(NoPlace::Refused(self.refuse_space(state, units))),
             // Nothing was written, and nothing that was is in doubt: whoever asked is told, everybody else is served.
-            Err(_) => {
+            Err(error) => {
+                self.note_trouble(error);
                 state.counters.space_failures += 1;
                 Err(NoPlace::Refused(Verdict::SpaceFailed))
             }

@@ -24,7 +24,8 @@ use super::publication::{Publication, Returned, Stamper};
 use super::receives::{OWN_RECEIVES, post_all};
 use super::{ClientPolicy, Server, State};
 use crate::limits::{
-    ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASE_RECLAIM_NS, LEASES_PER_CLIENT, SERVER_RECEIVES, STAGING_SIZE,
+    ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASE_RECLAIM_NS, LEASE_TURN_NS, LEASES_PER_CLIENT, SERVER_RECEIVES,
+    STAGING_SIZE,
 };
 use crate::metrics::ClientPath;
 use crate::protocol::{Accesses, Answer, AnswerWriter, Grant, Verdict, Welcome};
@@ -65,6 +66,8 @@ pub(super) struct Lease {
     /// Whether the client stamps what it writes there.
     pub publishes: bool,
     rkey: Rkey,
+    /// When it was given, or its client was last asked to return it.
+    since: Nanoseconds,
     /// The segment's end when it was last seen that the client goes on, and when that was.
     seen: (u32, Nanoseconds),
 }
@@ -347,15 +350,21 @@ impl Server {
         let State { sessions, space, cleaner, .. } = state;
         let now = self.runtime.now();
         let mut unused = Vec::new();
-        let slots = sessions.values_mut().flat_map(|session| session.leases.iter_mut().zip(&mut session.reclaimed));
-        for (lease, reclaimed) in slots {
-            let Some(Lease { segment, seen, .. }) = lease.as_mut().filter(|lease| !lease.publishes) else { continue };
-            let end = space.state(*segment).end;
-            if end != seen.0 {
-                *seen = (end, now);
-            } else if now.saturating_sub(seen.1) >= LEASE_RECLAIM_NS {
-                unused.extend(lease.take());
-                *reclaimed = true;
+        for session in sessions.values_mut() {
+            // A client that writes to one extent uses the one that it leased ahead, too: it counts on it.
+            let mut is_used = false;
+            for Lease { segment, seen, .. } in session.leases.iter_mut().flatten().filter(|lease| !lease.publishes) {
+                let end = space.state(*segment).end;
+                if end != seen.0 {
+                    *seen = (end, now);
+                }
+                is_used |= now.saturating_sub(seen.1) < LEASE_RECLAIM_NS;
+            }
+            for (lease, reclaimed) in session.leases.iter_mut().zip(&mut session.reclaimed).filter(|_| !is_used) {
+                if let Some(lease) = lease.take_if(|lease| !lease.publishes) {
+                    unused.push(lease);
+                    *reclaimed = true;
+                }
             }
         }
         let any = !unused.is_empty() || !idle.is_empty();
@@ -365,6 +374,31 @@ impl Server {
             self.retire(Retired { leases: unused, ..Retired::default() });
         }
         any
+    }
+
+    /// Whether what is leased to clients has room for `units`, or something to clean where all in all there `is_gain`: they use it
+    /// up, return it, or lose it after a while. What a client that publishes has used of it is not known yet.
+    pub(super) fn is_room_leased(&self, state: &State, units: u32, is_gain: bool) -> bool {
+        let mut leases = state.sessions.values().flat_map(|session| session.leases.iter().flatten());
+        leases
+            .any(|lease| state.space.has_worthwhile_room(lease.segment, units) || is_gain && state.space.has_dead(lease.segment))
+    }
+
+    /// The verdict on a write that is done, to the client of `qp`, in a segment that it leases: others may wait for one.
+    pub(super) fn verdict_on_done(&self, qp: QueuePair, segment: u32) -> Verdict {
+        if !self.lease_wanted.get() {
+            return Verdict::Done;
+        }
+        let state = &mut *self.state.borrow_mut();
+        let leases = state.sessions.get_mut(&qp).into_iter().flat_map(|session| session.leases.iter_mut().flatten());
+        let now = self.runtime.now();
+        let had_its_turn =
+            |lease: &&mut Lease| lease.segment == segment && !lease.publishes && now.saturating_sub(lease.since) >= LEASE_TURN_NS;
+        let Some(lease) = leases.into_iter().find(had_its_turn) else { return Verdict::Done };
+        // Where it is not returned it is asked for again, not with each answer until then.
+        lease.since = now;
+        self.lease_wanted.set(false);
+        Verdict::DoneReturn
     }
 
     /// Gives segments back whose leases are revoked by now.
@@ -410,8 +444,9 @@ impl Server {
         let (number, fresh) = match state.space.take(units, Purpose::Put) {
             Ok(Taken::Segment { number, fresh }) => (number, fresh),
             Ok(Taken::Pending) => return refuse(Verdict::Busy),
-            Ok(Taken::NoSpace) => return refuse(self.refuse_space(state)),
-            Err(_) => {
+            Ok(Taken::NoSpace) => return refuse(self.refuse_space(state, units)),
+            Err(error) => {
+                self.note_trouble(error);
                 state.counters.space_failures += 1;
                 return refuse(Verdict::SpaceFailed);
             }
@@ -429,12 +464,14 @@ impl Server {
             return refuse(Verdict::Busy);
         };
         state.cleaner.note_given();
+        self.lease_wanted.set(false);
         if publishes {
             state.space.lend(number);
         }
         let session = state.sessions.get_mut(&qp).expect("it is there since the start of this");
         let segment = state.space.state(number);
-        session.leases[slot] = Some(Lease { segment: number, publishes, rkey, seen: (segment.end, self.runtime.now()) });
+        let now = self.runtime.now();
+        session.leases[slot] = Some(Lease { segment: number, publishes, rkey, since: now, seen: (segment.end, now) });
         Answer::Lease(Grant {
             slot: slot as u8,
             segment: number,

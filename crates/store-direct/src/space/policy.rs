@@ -74,6 +74,13 @@ impl Space {
         gained > 0 && u64::from(self.usable_free()) + gained > u64::from(self.reserve_for(Purpose::Put))
     }
 
+    /// Whether enough is dead in a segment that it is cleaned for that, once nobody appends to it.
+    pub fn has_dead(&self, number: u32) -> bool {
+        let written = (self.format.segment_units() - SEGMENT_HEADER_UNITS - self.room(number)) as u64 * UNIT_SIZE;
+        let needed = self.occupancy(number).needed(self.horizon(number));
+        written.saturating_sub(needed) >= self.format.segment_size / GAIN_SHARE
+    }
+
     /// The segment to clean next. `sequence` is the one that is given out next.
     pub fn choose_victim(&self, need: Need, sequence: u64) -> Option<u32> {
         let horizons = Horizons::of(self);

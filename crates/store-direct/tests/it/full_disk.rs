@@ -7,7 +7,7 @@ use crate::trouble::Trouble;
 use crate::world::{End, World, key, value};
 
 /// Needs the reserve to have its space before a put takes any other (`Space::prepare_reserve`): without it the first delete
-/// on a full file system is refused.
+/// on a full file system is refused. Needs `Space::lacks_medium` where a put is refused: most of the pool is free.
 #[test]
 fn on_a_full_file_system_puts_are_refused_and_deletes_and_reads_go_on() {
     on_every_provider(|| {
@@ -23,7 +23,7 @@ fn on_a_full_file_system_puts_are_refused_and_deletes_and_reads_go_on() {
             loop {
                 match client.put(&key(stored), &value(stored, 2000)).await {
                     Ok(_) => stored += 1,
-                    Err(StoreError::NoSpace) => break,
+                    Err(StoreError::MediumFull) => break,
                     Err(error) => panic!("{error}"),
                 }
             }

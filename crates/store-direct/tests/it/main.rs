@@ -11,6 +11,7 @@ mod full_disk;
 mod given_up;
 mod growing;
 mod hostile_server;
+mod leases;
 mod locations;
 #[path = "../../../fabric/tests/it/loopback/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the stories need only a part of the reference provider")]

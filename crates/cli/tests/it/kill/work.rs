@@ -131,7 +131,7 @@ async fn write_keys(shared: Rc<Shared>, keys: Vec<String>, lane: u64, mut random
         };
         match result {
             Ok(()) => shared.notes.write(&Note::Acknowledged { operation }),
-            Err(StoreError::NoSpace) => {
+            Err(error) if error.is_for_want_of_room() => {
                 shared.notes.write(&Note::NotDone { operation });
                 shared.runtime.sleep(1_000_000).await;
             }

@@ -156,7 +156,8 @@ impl Server {
                 Ok(number)
             }
             Ok(Taken::Pending | Taken::NoSpace) => Err(NoRoom),
-            Err(_) => {
+            Err(error) => {
+                self.note_trouble(error);
                 state.counters.space_failures += 1;
                 Err(NoRoom)
             }

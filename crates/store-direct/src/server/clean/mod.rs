@@ -208,15 +208,23 @@ impl Server {
         self.state.borrow().cleaner.credit > 0
     }
 
-    /// What to tell somebody who finds no segment: *busy* if one can be made free, then it is; else *no space*.
-    pub(super) fn refuse_space(&self, state: &mut State) -> Verdict {
+    /// What to tell somebody who finds no segment with room for `units`: *busy* if one can be made free, then it is, or if there
+    /// is room that is only leased, then it is asked for; else what is full.
+    pub(super) fn refuse_space(&self, state: &mut State, units: u32) -> Verdict {
         let State { cleaner, space, .. } = state;
+        space.take_refusal().into_iter().for_each(|error| self.note_trouble(error));
         space.release_earlier_run();
-        if (cleaner.victim.is_some() || space.may_gain()) && space.died() >= cleaner.exhausted_until {
+        let is_gain = cleaner.victim.is_some() || space.may_gain();
+        if is_gain && space.died() >= cleaner.exhausted_until {
             cleaner.credit = cleaner.credit.max(self.format.segment_size);
             Verdict::Busy
         } else if self.reclaim_unused(state) {
             Verdict::Busy
+        } else if self.is_room_leased(state, units, is_gain) {
+            self.lease_wanted.set(true);
+            Verdict::Busy
+        } else if state.space.lacks_medium() {
+            Verdict::MediumFull
         } else {
             Verdict::NoSpace
         }
@@ -252,9 +260,13 @@ impl Server {
                 chosen = space.choose_victim(need, next_sequence);
             }
             let Some(number) = chosen else {
-                cleaner.credit = 0;
+                let is_awaited = std::mem::take(&mut cleaner.credit) >= self.format.segment_size;
                 if need == Need::Now && self.reclaim_unused(state) {
                     return None;
+                }
+                if need == Need::Now && is_awaited {
+                    // What is dead lies where clients write.
+                    self.lease_wanted.set(true);
                 }
                 let State { cleaner, space, .. } = state;
                 if need == Need::Now {
