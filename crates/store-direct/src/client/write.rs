@@ -231,7 +231,15 @@ impl Inner {
             let local = LocalSpan { region: self.made.staging, offset, size: self.stage(draft, &spot, offset) };
             let operation =
                 Operation::WriteWithImmediate { local, remote: spot.remote, immediate: immediate(spot.slot, spot.unit) };
-            self.send(ticket, operation)?;
+            if !self.send(ticket, operation)? {
+                // The place stays empty: what comes behind it says where it is.
+                if pauses == BUSY_RETRIES_MAX {
+                    return Err(StoreError::Busy);
+                }
+                pauses += 1;
+                self.runtime.sleep(BUSY_PAUSE_NS).await;
+                continue;
+            }
             drop(turn);
             if self.extents.borrow().should_lease_ahead() {
                 self.lease_ahead();
@@ -274,28 +282,37 @@ impl Inner {
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
         let size = (bytes.len() as u64).next_multiple_of(64);
-        while !self.pending.borrow().has_room(size) {
+        for _ in 0..BUSY_RETRIES_MAX {
+            while !self.pending.borrow().has_room(size) {
+                self.check_open()?;
+                self.room(size).await;
+            }
             self.check_open()?;
-            self.room(size).await;
+            let (ticket, offset) = self.pending.borrow_mut().begin(size).expect("there is room, it was just looked at");
+            self.port.device().memory(self.made.staging).write(offset, &bytes);
+            let local = LocalSpan { region: self.made.staging, offset, size: bytes.len() as u32 };
+            if self.send(ticket, Operation::Send { local })? {
+                return (Answered { inner: self, ticket }).await.map_err(|Ended| StoreError::Disconnected { unknown: true });
+            }
+            self.runtime.sleep(BUSY_PAUSE_NS).await;
         }
-        self.check_open()?;
-        let (ticket, offset) = self.pending.borrow_mut().begin(size).expect("there is room, it was just looked at");
-        self.port.device().memory(self.made.staging).write(offset, &bytes);
-        let local = LocalSpan { region: self.made.staging, offset, size: bytes.len() as u32 };
-        self.send(ticket, Operation::Send { local })?;
-        (Answered { inner: self, ticket }).await.map_err(|Ended| StoreError::Disconnected { unknown: true })
+        Err(StoreError::Busy)
     }
 
-    fn send(&self, ticket: Ticket, operation: Operation) -> Result<(), StoreError> {
-        self.meter.note_round_trip();
-        self.port.post(self.qp, [operation]).map_err(|error| {
-            self.pending.borrow_mut().cancel(ticket);
-            match error {
-                // The send queue has room for all operations that may be in flight, beside the READs.
-                DeviceError::QueueFull { .. } => panic!("the send queue is full below the limit of operations in flight"),
-                error => error.into(),
+    /// Posts what `ticket` waits for. False: the send queue is full, though few operations are in flight, and the ticket is void.
+    /// What was answered is there until it was acknowledged, which in a network that loses acknowledgements takes until the
+    /// connection ends; a client that asks for room all the while fills the queue.
+    fn send(&self, ticket: Ticket, operation: Operation) -> Result<bool, StoreError> {
+        match self.port.post(self.qp, [operation]) {
+            Ok(()) => {
+                self.meter.note_round_trip();
+                Ok(true)
             }
-        })
+            Err(error) => {
+                self.pending.borrow_mut().cancel(ticket);
+                if matches!(error, DeviceError::QueueFull { .. }) { Ok(false) } else { Err(error.into()) }
+            }
+        }
     }
 
     /// Makes room for a record of `size` bytes. `Some`: there is none.
