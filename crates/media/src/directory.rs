@@ -4,7 +4,7 @@
 //!   DIR/header       two copies, at 0 and 4096           blobs
 //!   DIR/log          one sparse file, mapped             log, prepare
 //!   DIR/checkpoint   replaced by rename                  blobs
-//!   DIR, DIR/lock    flock of the server                 lock
+//!   DIR/lock         flock of the server, as of log      lock
 //! ```
 //!
 //! Invariants:
@@ -119,6 +119,7 @@ impl DirectoryBacking {
                 let fresh = !self.blobs.have_header()?;
                 if fresh {
                     log::create(&path, options.capacity)?;
+                    lock.hold_log(&self.directory)?;
                 }
                 let (lock, power_cycle) = (Rc::clone(lock), self.power_cycle);
                 let opened = log::serve(&path, &self.directory, options, |file| {

@@ -5,11 +5,12 @@
 //!   sync failed 5f0c5e5e-...-...\n                    only after a failed sync: the power cycle in which it failed
 //! ```
 //!
-//! Who serves holds an `flock` of the pool's folder and one of this file. They end with the process, however it ends. The folder's
-//! is the one that counts: nobody can take it away by removing a file that looks left behind. File systems that lock no folders
-//! (NFS) have the file's alone. The text is never synced: the second line matters only as long as the page cache that it warns of,
-//! and both end with the power cycle.
+//! Who serves holds an `flock` of this file and one of the file `log`. They end with the process, however it ends. Nobody lets a
+//! second server in by removing a file that looks left behind: without `log` there is no pool. (Locks of open file descriptions,
+//! of which clients hold some on `log`, are of another kind, and the description that is locked here is nobody else's.) The text is
+//! never synced: the second line matters only as long as the page cache that it warns of, and both end with the power cycle.
 
+use std::cell::OnceCell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -28,33 +29,44 @@ const SYNC_FAILED: &str = "sync failed ";
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
-    _folder: Option<File>,
+    /// The file `log`, from when there is one.
+    log: OnceCell<File>,
 }
 
 impl Lock {
     /// Takes the lock of the pool in the folder `pool`.
     pub fn acquire(pool: &Path) -> Result<Self, MediaError> {
         let path = file_of(pool);
-        let in_use = || MediaError::InUse { path: pool.to_owned(), pid: holder(pool).or_else(|| noted_process(&path)) };
-        let folder = File::open(pool).map_err(failed("opening", pool))?;
-        let folder = match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Some(folder),
-            Err(Errno::WOULDBLOCK) => return Err(in_use()),
-            Err(Errno::BADF | Errno::INVAL | Errno::NOLCK | Errno::NOSYS | Errno::OPNOTSUPP) => None,
-            Err(error) => return Err(failed("locking", pool)(error)),
-        };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        // The one that is always there first: who finds it held leaves no new file behind.
+        let log = Self::of_log(pool)?;
         let file = options.open(&path).map_err(failed("opening", &path))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(in_use()),
-            Err(error) => return Err(failed("locking", &path)(error)),
-        }
-        let lock = Self { file, _folder: folder };
+        lock_for(pool, &path, &file)?;
+        let lock = Self { file, log: log.map_or_else(OnceCell::new, OnceCell::from) };
         // The number is for people; a full disk is no reason to refuse reads.
         let _for_people = lock.write(lock.sync_failed_in());
         Ok(lock)
+    }
+
+    /// Locks the file `log`, which was made since.
+    pub fn hold_log(&self, pool: &Path) -> Result<(), MediaError> {
+        if self.log.get().is_none()
+            && let Some(log) = Self::of_log(pool)?
+        {
+            self.log.set(log).expect("there was none");
+        }
+        Ok(())
+    }
+
+    fn of_log(pool: &Path) -> Result<Option<File>, MediaError> {
+        let path = log_of(pool);
+        // Whatever stands there, opening it must not wait.
+        match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path) {
+            Ok(log) => lock_for(pool, &path, &log).map(|()| Some(log)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed("opening", &path)(error)),
+        }
     }
 
     /// The power cycle in which a sync failed last, and was not made good since.
@@ -84,13 +96,28 @@ pub(super) fn file_of(pool: &Path) -> PathBuf {
     pool.join("lock")
 }
 
+fn log_of(pool: &Path) -> PathBuf {
+    pool.join("log")
+}
+
+fn lock_for(pool: &Path, path: &Path, file: &File) -> Result<(), MediaError> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => {
+            let pid = holder(pool).or_else(|| noted_process(&file_of(pool)));
+            Err(MediaError::InUse { path: pool.to_owned(), pid })
+        }
+        Err(error) => Err(failed("locking", path)(error)),
+    }
+}
+
 /// The process that serves the pool in this folder, without touching its lock.
 ///
 /// Asks the kernel's own list of locks. The noted number alone proves nothing: it outlives its process.
 pub(super) fn holder(pool: &Path) -> Option<u32> {
     let noted = noted_process(&file_of(pool));
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    [pool, &file_of(pool)].into_iter().find_map(|locked| {
+    [log_of(pool), file_of(pool)].into_iter().find_map(|locked| {
         let status = std::fs::metadata(locked).ok()?;
         let device = (major(status.dev()), minor(status.dev()));
         let mut holders = locks.lines().filter_map(|line| flock_holder(line, status.ino()));
@@ -149,12 +176,25 @@ mod tests {
         assert!(Lock::acquire(pool).is_ok());
     }
 
-    /// Needs the lock of the folder: without it two servers write one pool.
+    /// Needs the lock of `log`, also of one that was made since: without it two servers write one pool.
     #[test]
     fn who_removes_the_file_does_not_unlock_the_pool() {
-        let directory = tempfile::tempdir().unwrap();
-        let pool = directory.path();
+        for is_new in [true, false] {
+            let directory = tempfile::tempdir().unwrap();
+            who_removes_the_file(directory.path(), is_new);
+        }
+    }
+
+    fn who_removes_the_file(pool: &Path, is_new: bool) {
+        let make_log = || std::fs::write(log_of(pool), "").unwrap();
+        if !is_new {
+            make_log();
+        }
         let lock = Lock::acquire(pool).unwrap();
+        if is_new {
+            make_log();
+        }
+        lock.hold_log(pool).unwrap();
         std::fs::remove_file(file_of(pool)).unwrap();
         let refused = Lock::acquire(pool).unwrap_err();
         assert!(matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id()));
