@@ -15,7 +15,8 @@
 //!
 //! **Claims.** Where clients publish overwrites themselves, a word may change at any moment, by CAS, to that of a newer record of the
 //! same key; nobody but the server makes or empties words. It keeps clients off a word by claiming it: another size class, which
-//! readers take as it is and publishing clients leave alone. What is copied to a larger table stays claimed in the old one.
+//! readers take as it is and publishing clients leave alone. What is copied to a larger table stays claimed in the old one, and what
+//! comes new where was copied is claimed there by the store that shows it.
 //!
 //! Both go on in small steps between batches, in proportion to what is written, so that nobody waits for them.
 //!
@@ -188,10 +189,10 @@ impl Index {
     /// Adds the word of a key that is not in the index. The caller has seen to it that `len` is below `capacity`.
     pub fn insert(&mut self, hash: KeyHash, word: Word) {
         self.before_change(hash);
-        let place = self.table.insert(hash, word);
+        // With one store: from the first moment on clients may replace the word, or may not.
+        let place = self.table.insert(hash, |place| self.shown(place, word));
         if let Some(new) = self.copy_of(place) {
-            self.table.exchange(place, word, self.shown(place, word));
-            new.insert(hash, word);
+            new.insert(hash, |_| word);
         }
         self.len += 1;
     }
@@ -323,7 +324,7 @@ fn copy(from: &Table, buckets: std::ops::Range<u64>, to: &Table, log: &dyn Regio
                 word = from.word(place);
             }
             let hash = record.map_or_else(|| word.hash_of_bucket(place.bucket, from.bits()), |(hash, _)| hash);
-            to.insert(hash, word);
+            to.insert(hash, |_| word);
         }
         start = end;
     }

@@ -129,14 +129,15 @@ impl Table {
         Word(self.memory.load(place.offset()))
     }
 
-    /// Adds the word of a key that is not in the table. The caller has seen to it that there is a free word.
-    pub fn insert(&self, hash: KeyHash, word: Word) -> Place {
+    /// Adds the word of a key that is not in the table, which `word` tells from its place. The caller has seen to it that there is a
+    /// free word.
+    pub fn insert(&self, hash: KeyHash, word: impl FnOnce(Place) -> Word) -> Place {
         for bucket in self.buckets_for(hash) {
             let free = self.words_of(bucket).position(|word| word == Word::EMPTY);
             if let Some(slot) = free {
                 let place = Place { bucket, slot: slot as u64 };
                 self.buckets_for(hash).take_while(|&passed| passed != bucket).for_each(|passed| self.add_to_control(passed, 1));
-                self.store(place, word);
+                self.store(place, word(place));
                 return place;
             }
         }

@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use rand::RngExt as _;
@@ -32,9 +33,51 @@ fn hash(n: u64) -> KeyHash {
     KeyHash::of(FORMAT.tag_key, &key(n))
 }
 
+/// Memory of a table in which a client is right behind the server: its CAS comes between a store and whatever follows.
+struct Raced {
+    memory: Rc<dyn Region>,
+    /// The word that the client expects, and the one that it publishes instead.
+    rival: Cell<Option<(Word, Word)>>,
+    /// CASes that it has won.
+    won: Cell<u32>,
+}
+
+impl Region for Raced {
+    fn size(&self) -> u64 {
+        self.memory.size()
+    }
+    fn read(&self, offset: u64, into: &mut [u8]) {
+        self.memory.read(offset, into);
+    }
+    fn write(&self, offset: u64, from: &[u8]) {
+        self.memory.write(offset, from);
+    }
+    fn load(&self, offset: u64) -> u64 {
+        self.memory.load(offset)
+    }
+    fn store(&self, offset: u64, value: u64) {
+        self.memory.store(offset, value);
+        if let Some((expected, new)) = self.rival.get()
+            && self.memory.compare_exchange(offset, expected.0, new.0).is_ok()
+        {
+            self.rival.set(None);
+            self.won.set(self.won.get() + 1);
+        }
+    }
+    fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
+        self.memory.compare_exchange(offset, current, new)
+    }
+    fn fetch_add(&self, offset: u64, add: u64) -> u64 {
+        self.memory.fetch_add(offset, add)
+    }
+}
+
 impl World {
     fn new(bits: u32) -> Self {
-        let first = memory(Table::size(bits));
+        Self::over(memory(Table::size(bits)), bits)
+    }
+
+    fn over(first: Rc<dyn Region>, bits: u32) -> Self {
         Self {
             log: memory(64 << 20),
             end: 256,
@@ -45,13 +88,18 @@ impl World {
         }
     }
 
-    fn put(&mut self, n: u64) {
+    /// Writes a record of the key, and names it.
+    fn record_at(&self, n: u64, position: u64) -> Word {
         let key = key(n);
         let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key: &key, value: &[] };
         let mut record = Vec::new();
-        draft.encode(&FORMAT, self.end, 1, 1, &mut record);
-        self.log.write(self.end, &record);
-        let word = Word::new(self.end, 1, hash(n), record_size(8, 0));
+        draft.encode(&FORMAT, position, 1, 1, &mut record);
+        self.log.write(position, &record);
+        Word::new(position, 1, hash(n), record_size(8, 0))
+    }
+
+    fn put(&mut self, n: u64) {
+        let word = self.record_at(n, self.end);
         while self.index.len() + 1 >= self.index.capacity() {
             if let Some(bits) = self.index.larger() {
                 self.index.begin_growth(memory(Table::size(bits)));
@@ -73,12 +121,7 @@ impl World {
         if word != word.natural(record_size(8, 0)) {
             return false;
         }
-        let key = key(n);
-        let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key: &key, value: &[] };
-        let mut record = Vec::new();
-        draft.encode(&FORMAT, self.end, 1, 1, &mut record);
-        self.log.write(self.end, &record);
-        let new = Word::new(self.end, 1, hash(n), record_size(8, 0));
+        let new = self.record_at(n, self.end);
         assert!(self.index.table().exchange(place, word, new), "nobody else changes it");
         self.model.insert(n, self.end);
         self.end += record_size(8, 0);
@@ -200,6 +243,39 @@ fn readers_see_at_once_what_clients_publish_while_the_index_grows() {
             assert_eq!(world.read(n), world.model.get(&n).copied());
         }
     }
+}
+
+/// Needs a new word to be claimed by the store that shows it, where a growth has copied: between that store and a claim behind it a
+/// client publishes, and the larger table gets the word before.
+#[test]
+fn what_a_client_publishes_over_a_key_that_just_came_is_there_when_the_index_has_grown() {
+    let bits = INDEX_BITS_MIN;
+    let raced = Rc::new(Raced { memory: memory(Table::size(bits)), rival: Cell::new(None), won: Cell::new(0) });
+    let mut world = World::over(raced.clone(), bits);
+    world.index.share();
+    world.index.begin_growth(memory(Table::size(bits + 1)));
+    world.step((1 << bits) / 2);
+    let (keys, size) = (200, record_size(8, 0));
+    for n in 0..keys {
+        let won = raced.won.get();
+        let next = world.end + size;
+        let new = world.record_at(n, next);
+        raced.rival.set(Some((Word::new(world.end, 1, hash(n), size), new)));
+        world.put(n);
+        if raced.won.get() > won {
+            world.model.insert(n, next);
+        }
+        world.end = next + size;
+        assert_eq!(world.read(n), Some(world.model[&n]), "key {n} while the index grows");
+    }
+    raced.rival.set(None);
+    (0..2).for_each(|_| world.step(u64::MAX));
+    assert!(!world.index.is_growing());
+    for n in 0..keys {
+        assert_eq!(world.read(n), Some(world.model[&n]), "key {n} in the larger index");
+    }
+    let won = u64::from(raced.won.get());
+    assert!((keys / 4..keys * 3 / 4).contains(&won), "half of the buckets were not copied yet: {won}");
 }
 
 /// Needs `BUCKETS_PER_OPERATION` not to be too small: the old table must not fill before the copying is done.
