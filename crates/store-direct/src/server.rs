@@ -4,7 +4,7 @@
 //!   open    checkpoint, scan, seal            recovery.rs
 //!   run     events  -> sessions, leases       session.rs
 //!           arrivals -> one batch -> persist -> publish -> answers      batch.rs
-//!   close   seal, checkpoint, clean flag
+//!   close   seal, checkpoint, clean flag      these two not while somebody may be publishing yet
 //! ```
 //!
 //! One task does everything in turn, so between two batches the state is at rest: index, segments and log agree.
@@ -111,6 +111,8 @@ pub struct Server {
     lease_wanted: Cell<bool>,
     /// What whoever runs the server is to be told.
     trouble: RefCell<Trouble>,
+    /// Rights to publish were taken from a client that was stopped inside a publication, and may finish it at any time.
+    may_be_publishing: Rc<Cell<bool>>,
 }
 
 /// The latest failure of the medium to give space.
@@ -245,6 +247,7 @@ impl Server {
             retiring: Rc::default(),
             lease_wanted: Cell::default(),
             trouble: RefCell::default(),
+            may_be_publishing: Rc::default(),
         };
         Ok((server, report))
     }
@@ -281,6 +284,9 @@ impl Server {
 
     /// Ends a server in good order: all connections end, what is written is sealed, the index is kept for the next
     /// opening. A crash inside costs only the checkpoint.
+    ///
+    /// Where a client was stopped inside a publication, and has not gone on in the time that the fabric gives it, the pool is left
+    /// as a killed server leaves it: what that client publishes when it goes on counts, and the next server waits for it.
     pub async fn close(self) -> Result<(), StoreError> {
         self.end_all_sessions();
         while self.retiring.get() > 0 {
@@ -292,6 +298,10 @@ impl Server {
         let mut spans = state.unpersisted;
         spans.extend(space.seal_all(&*self.log));
         let _durable = persist(&*self.log, &spans).await.map_err(MediaError::from)?;
+        if self.may_be_publishing.get() {
+            // Nothing that was written down now would stay true, and a pool that is not clean makes the next server wait before it scans.
+            return Ok(());
+        }
         let bytes = checkpoint::encode(
             &self.format,
             &state.index,

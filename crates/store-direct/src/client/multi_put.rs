@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariants: what is fetched together is a hint, from which nothing is concluded; puts are begun in the order of the pairs, so
-//! those of one key are committed in it.
+//! those of one key are committed in it, unless the server sends one back for want of staging memory (see [`Client::put`]).
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -38,8 +38,9 @@ type Underway<'a> = SmallVec<[(usize, Pin<Box<dyn Future<Output = Result<u64, St
 
 impl Client {
     /// Stores all `pairs`, and leaves in `outcomes`, in their order, the version of each, or why it was not stored. Each is a put as
-    /// by [`Client::put`], those of one key in the order of the pairs; together they are no transaction, so a crash may leave any of
-    /// those that were not answered. Where the future is dropped, so many of them may have been done.
+    /// by [`Client::put`], those of one key in the order of the pairs, as long as the server does not send one back for want of staging
+    /// memory (copying clients of a pool that is nearly full): that one comes again, and those behind it may overtake it. Together they
+    /// are no transaction, so a crash may leave any of those that were not answered. Where the future is dropped, so many of them may have been done.
     pub async fn multi_put(&self, pairs: &[Pair<'_>], outcomes: &mut Vec<Result<u64, StoreError>>) {
         outcomes.clear();
         outcomes.reserve(pairs.len());

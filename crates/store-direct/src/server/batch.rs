@@ -330,7 +330,9 @@ impl Server {
         let fits = |header: &RecordHeader| {
             segment.is_none() || position % self.format.segment_size + header.size() <= self.format.segment_size
         };
-        let allowed = |header: &RecordHeader| header.whole_size() == size && fits(header) && header.kind() == Kind::Put;
+        // Nor is a put what says that it was moved: the server alone moves, and its order in the segment hangs on when it says it was.
+        let is_put = |header: &RecordHeader| header.kind() == Kind::Put && header.moved_at().is_none();
+        let allowed = |header: &RecordHeader| header.whole_size() == size && fits(header) && is_put(header);
         let Some(record) = record.filter(|record| allowed(&record.header)) else {
             batch.bytes.truncate(start);
             return None;

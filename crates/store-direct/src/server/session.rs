@@ -283,7 +283,7 @@ impl Server {
     pub(super) fn retire(&self, retired: Retired) {
         let Retired { qp, windows, leases, publication, mut regions } = retired;
         let (port, revoked, retiring) = (self.port.clone(), self.revoked.clone(), self.retiring.clone());
-        let ended_rings = self.ended_rings.clone();
+        let (ended_rings, may_be_publishing) = (self.ended_rings.clone(), self.may_be_publishing.clone());
         retiring.set(retiring.get() + 1);
         self.runtime.spawn(Box::pin(async move {
             let device = port.device();
@@ -320,8 +320,9 @@ impl Server {
                     revoked.borrow_mut().push(returned(&lease));
                 }
             }
-            if !may_publish {
-                ended_rings.borrow_mut().extend(ring);
+            match may_publish {
+                true => may_be_publishing.set(true),
+                false => ended_rings.borrow_mut().extend(ring),
             }
             if let Some(qp) = qp {
                 // Arrivals still under way hold shared receive buffers; taken over, they are posted again.

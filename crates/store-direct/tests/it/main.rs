@@ -7,6 +7,7 @@ mod crash;
 mod damage;
 mod fabric;
 mod fencing;
+mod forged;
 mod full_disk;
 mod given_up;
 mod growing;
@@ -16,6 +17,7 @@ mod locations;
 #[path = "../../../fabric/tests/it/loopback/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the stories need only a part of the reference provider")]
 mod loopback;
+mod meddling;
 mod metrics;
 mod order;
 mod port;

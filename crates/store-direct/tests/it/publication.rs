@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
-use stonecast_media::Durability;
+use stonecast_media::{Durability, OpenMode};
 use stonecast_store_direct::{Client, ClientOptions, ClientPolicy, Condition, ServerOptions, StoreError, Written};
 
 use crate::fabric::{Provider, on_every_provider};
@@ -299,6 +299,41 @@ fn a_server_waits_for_clients_that_may_publish_in_the_log_of_the_one_before() {
     });
     // Who was closed has nobody to wait for.
     world.run(async |_| ());
+}
+
+/// Needs the look at the revocations in `Server::close`: what such a client publishes, into a log that was scanned by then, is
+/// acknowledged and lost. Who writes through the server has nothing acknowledged by what it may finish later.
+#[test]
+fn a_server_that_is_closed_while_a_client_may_be_publishing_yet_leaves_its_pool_as_if_it_was_killed() {
+    for clients in [ClientPolicy::Publishing, ClientPolicy::Trusted] {
+        let options = ServerOptions { clients, ..ServerOptions::default() };
+        let world = World { provider: Provider::SharedMemory, options, ..World::default() };
+        let mut survivor = None;
+        world.run(async |world| {
+            let client = world.client().await;
+            client.put(b"key", b"1").await.unwrap();
+            // The first of them asks for rights.
+            for n in 0..4u8 {
+                client.put(b"key", &[n]).await.unwrap();
+            }
+            survivor = Some(client);
+            world.meddler.stands_still.set(true);
+        });
+        world.meddler.stands_still.set(false);
+        let is_clean = || world.open_pool_for(OpenMode::Inspect).was_clean();
+        assert_eq!(is_clean(), clients == ClientPolicy::Trusted, "{clients:?}");
+        if clients == ClientPolicy::Publishing {
+            let refused = world.try_run(End::Kill, async |_| ()).map(drop).unwrap_err();
+            assert!(matches!(refused, StoreError::Publishers), "{refused}");
+        }
+        drop(survivor);
+        world.run(async |world| {
+            let mut found = Vec::new();
+            world.client().await.get(b"key", &mut found).await.unwrap();
+            assert_eq!(found, [3]);
+        });
+        assert!(is_clean(), "in good order this time");
+    }
 }
 
 /// What readers see when a put was given up is what a recovery finds. Needs the conclusion in a task of its own: else a record that

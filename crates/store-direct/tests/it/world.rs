@@ -13,6 +13,7 @@ use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, RecoveryReport, Server,
 use tempfile::TempDir;
 
 use crate::fabric::{Fabric, Provider};
+use crate::meddling::{self, Meddler};
 use crate::trouble::{Trouble, TroubledBacking};
 
 /// See the module documentation.
@@ -28,6 +29,8 @@ pub struct World {
     pub report: RefCell<RecoveryReport>,
     /// What goes wrong with the medium.
     pub trouble: Rc<Cell<Trouble>>,
+    /// What goes wrong between the server and its device.
+    pub meddler: Rc<Meddler>,
     /// How the latest `run` of the server ended.
     pub ended: Rc<RefCell<Option<Result<(), StoreError>>>>,
 }
@@ -56,6 +59,7 @@ impl Default for World {
             stop: Rc::default(),
             report: RefCell::default(),
             trouble: Rc::default(),
+            meddler: Rc::default(),
             ended: Rc::default(),
         }
     }
@@ -134,7 +138,7 @@ impl World {
         let fabric: Rc<dyn Fabric> = self.provider.start(self.directory.path()).into();
         *self.fabric.borrow_mut() = Some(fabric.clone());
         let executor = fabric.executor();
-        let port = fabric.port(65_536);
+        let port = meddling::port(&*fabric, 65_536, &self.meddler);
         let runtime = executor.runtime();
         let stop = self.stop.clone();
         stop.set(false);
