@@ -11,7 +11,8 @@
 //! - Who serves holds the lock from before the first read of the header until the backing is gone, or longer.
 //!   Who inspects takes no lock and opens nothing for writing.
 //! - A file that is no part of a pool is never changed.
-//! - When [`Backing::open_log`] has returned, nothing that was left from a failed sync can be read any more.
+//! - When [`Backing::open_log`] has returned, nothing that was left from a failed sync that was noted can be read any more
+//!   (`docs/design/0002` says which failures leave no note).
 
 mod awake;
 mod blobs;
