@@ -18,7 +18,12 @@ use crate::{debian, doc_tables, guest, layers, mutants, sim, source_rules};
 const BINARY_PACKAGE: &str = "stonecast";
 
 /// Packages with a feature `verbs`.
-const VERBS_PACKAGES: [&str; 4] = ["stonecast-fabric-verbs", "stonecast-persist", "stonecast-store-direct", BINARY_PACKAGE];
+const VERBS_PACKAGES: [&str; 4] = [
+    "stonecast-fabric-verbs",
+    "stonecast-persist",
+    "stonecast-store-direct",
+    BINARY_PACKAGE,
+];
 
 /// The package with the gateway for Redis clients.
 const GATEWAY_PACKAGE: &str = "stonecast-gateway";
@@ -38,41 +43,101 @@ struct Surroundings {
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "format", what: "rustfmt changes nothing", run: format },
-    Step { name: "lint", what: "clippy has nothing to say", run: lint },
-    Step { name: "layers", what: "no crate names what it may not, no clock or unsafe code where none may be", run: layers },
-    Step { name: "doc-tables", what: "printed tables of the documentation are up to date", run: doc_tables },
-    Step { name: "tests", what: "unit and integration tests of every crate", run: unit_tests },
-    Step { name: "verbs", what: "lints and tests of the crates that the feature `verbs` changes", run: verbs },
-    Step { name: "mutants", what: "every seeded bug is found, and nothing in the store as it is", run: seeded_bugs },
-    Step { name: "models", what: "loom: every interleaving of the rings in shared memory", run: models },
-    Step { name: "docs", what: "rustdoc has nothing to say", run: docs },
+    Step {
+        name: "format",
+        what: "rustfmt changes nothing",
+        run: format,
+    },
+    Step {
+        name: "lint",
+        what: "clippy has nothing to say",
+        run: lint,
+    },
+    Step {
+        name: "layers",
+        what: "no crate names what it may not, no clock or unsafe code where none may be",
+        run: layers,
+    },
+    Step {
+        name: "doc-tables",
+        what: "printed tables of the documentation are up to date",
+        run: doc_tables,
+    },
+    Step {
+        name: "tests",
+        what: "unit and integration tests of every crate",
+        run: unit_tests,
+    },
+    Step {
+        name: "verbs",
+        what: "lints and tests of the crates that the feature `verbs` changes",
+        run: verbs,
+    },
+    Step {
+        name: "mutants",
+        what: "every seeded bug is found, and nothing in the store as it is",
+        run: seeded_bugs,
+    },
+    Step {
+        name: "models",
+        what: "loom: every interleaving of the rings in shared memory",
+        run: models,
+    },
+    Step {
+        name: "docs",
+        what: "rustdoc has nothing to say",
+        run: docs,
+    },
     Step {
         name: "conformance",
         what: "real Redis clients against the gateway, each installed in a pinned version",
         run: conformance,
     },
-    Step { name: "fuzz", what: "hostile bytes at the decoder of the gateway, for a minute", run: fuzz },
-    Step { name: "simulate", what: "seeds, crash states, faults and determinism of the simulated world", run: simulate },
-    Step { name: "end-to-end", what: "real processes, killed and restarted, release build", run: end_to_end },
-    Step { name: "guest", what: "persistent memory and power cuts in an emulated machine", run: in_a_guest },
+    Step {
+        name: "fuzz",
+        what: "hostile bytes at the decoder of the gateway, for a minute",
+        run: fuzz,
+    },
+    Step {
+        name: "simulate",
+        what: "seeds, crash states, faults and determinism of the simulated world",
+        run: simulate,
+    },
+    Step {
+        name: "end-to-end",
+        what: "real processes, killed and restarted, release build",
+        run: end_to_end,
+    },
+    Step {
+        name: "guest",
+        what: "persistent memory and power cuts in an emulated machine",
+        run: in_a_guest,
+    },
 ];
 
 /// Prints the names of the steps.
 pub fn list() {
-    STEPS.iter().for_each(|step| println!("{:<12} {}", step.name, step.what));
+    STEPS
+        .iter()
+        .for_each(|step| println!("{:<12} {}", step.name, step.what));
 }
 
 /// Runs the steps named (all, if none is); `false` if anything failed.
 pub fn run(names: &[String]) -> Result<bool> {
-    if let Some(unknown) = names.iter().find(|name| STEPS.iter().all(|step| step.name != *name)) {
+    if let Some(unknown) = names
+        .iter()
+        .find(|name| STEPS.iter().all(|step| step.name != *name))
+    {
         bail!("there is no step {unknown}; `cargo xtask ci --list` names them");
     }
     let metadata = Metadata::of_the_workspace()?;
     let not_run = NotRunFile::new(metadata.target_directory.join("xtask"))?;
     let surroundings = Surroundings { metadata, not_run };
     let mut tally = Tally::default();
-    for step in STEPS.iter().filter(|step| names.is_empty() || names.iter().any(|name| name == step.name)) {
+    for step in STEPS
+        .iter()
+        .filter(|step| names.is_empty() || names.iter().any(|name| name == step.name))
+    {
         println!("\n=== {}: {}", step.name, step.what);
         let start = Instant::now();
         let outcome = (step.run)(&surroundings)?;
@@ -86,12 +151,21 @@ pub fn run(names: &[String]) -> Result<bool> {
 /// Runs the figures of the benchmark crate; `false` if one missed its ratio.
 pub fn bench(arguments: &[String]) -> Result<bool> {
     if !debian::ensure_program("redis-server", "redis-server") {
-        println!("not run: every comparison with redis-server (it is not installed, and apt-get could not install it)");
+        println!(
+            "not run: every comparison with redis-server (it is not installed, and apt-get could not install it)"
+        );
     }
     let metadata = Metadata::of_the_workspace()?;
     // Its servers are processes of the binary that users run, which it looks for beside itself.
-    let binary = cargo(&metadata.workspace_root, &["build", "--release", "--package", BINARY_PACKAGE]).status()?;
-    let mut figures = cargo(&metadata.workspace_root, &["run", "--release", "--package", "stonecast-bench", "--"]);
+    let binary = cargo(
+        &metadata.workspace_root,
+        &["build", "--release", "--package", BINARY_PACKAGE],
+    )
+    .status()?;
+    let mut figures = cargo(
+        &metadata.workspace_root,
+        &["run", "--release", "--package", "stonecast-bench", "--"],
+    );
     Ok(binary.success() && figures.args(arguments).status()?.success())
 }
 
@@ -116,7 +190,15 @@ fn format(at: &Surroundings) -> Result<Outcome> {
 }
 
 fn lint(at: &Surroundings) -> Result<Outcome> {
-    check(at.cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))
+    check(at.cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--",
+        "-D",
+        "warnings",
+    ]))
 }
 
 fn layers(at: &Surroundings) -> Result<Outcome> {
@@ -135,7 +217,14 @@ fn unit_tests(at: &Surroundings) -> Result<Outcome> {
     // Loads and peers of the gateway's tests.
     debian::ensure_program("redis-server", "redis-server");
     debian::ensure_program("redis-benchmark", "redis-tools");
-    let arguments = ["test", "--workspace", "--exclude", BINARY_PACKAGE, "--locked", "--no-fail-fast"];
+    let arguments = [
+        "test",
+        "--workspace",
+        "--exclude",
+        BINARY_PACKAGE,
+        "--locked",
+        "--no-fail-fast",
+    ];
     tests(at.cargo(&arguments), &at.not_run)
 }
 
@@ -143,19 +232,40 @@ fn unit_tests(at: &Surroundings) -> Result<Outcome> {
 fn verbs(at: &Surroundings) -> Result<Outcome> {
     if !debian::ensure_verbs_toolchain() {
         let reason = "cmake and libclang are not installed, and apt-get could not install them";
-        let not_run = vec![(VERBS_PACKAGES.map(|package| format!("{package} --features verbs")).join(", "), reason.into())];
-        return Ok(Outcome { not_run, ..Outcome::default() });
+        let not_run = vec![(
+            VERBS_PACKAGES
+                .map(|package| format!("{package} --features verbs"))
+                .join(", "),
+            reason.into(),
+        )];
+        return Ok(Outcome {
+            not_run,
+            ..Outcome::default()
+        });
     }
-    let packages = VERBS_PACKAGES.iter().flat_map(|package| ["--package", package]);
-    let clippy: Vec<_> =
-        ["clippy"].into_iter().chain(packages).chain(["--features", "verbs", "--all-targets", "--locked"]).collect();
+    let packages = VERBS_PACKAGES
+        .iter()
+        .flat_map(|package| ["--package", package]);
+    let clippy: Vec<_> = ["clippy"]
+        .into_iter()
+        .chain(packages)
+        .chain(["--features", "verbs", "--all-targets", "--locked"])
+        .collect();
     let mut lint = at.cargo(&clippy);
     lint.args(["--", "-D", "warnings"]);
     if !check(lint)?.is_success() {
         return Ok(Outcome::of_check(false));
     }
     tests(
-        at.cargo(&["test", "--package", "stonecast-fabric-verbs", "--features", "verbs", "--locked", "--no-fail-fast"]),
+        at.cargo(&[
+            "test",
+            "--package",
+            "stonecast-fabric-verbs",
+            "--features",
+            "verbs",
+            "--locked",
+            "--no-fail-fast",
+        ]),
         &at.not_run,
     )
 }
@@ -163,36 +273,86 @@ fn verbs(at: &Surroundings) -> Result<Outcome> {
 /// The models are another program: everything under `cfg(loom)` uses loom's atomics, so they have a target folder of
 /// their own, and need optimization to get through their interleavings.
 fn models(at: &Surroundings) -> Result<Outcome> {
-    let mut command = at.cargo(&["test", "--release", "--package", "stonecast-fabric-shm", "--lib", "--locked", "--", "loom"]);
+    let mut command = at.cargo(&[
+        "test",
+        "--release",
+        "--package",
+        "stonecast-fabric-shm",
+        "--lib",
+        "--locked",
+        "--",
+        "loom",
+    ]);
     command
         .env("RUSTFLAGS", "--cfg loom")
-        .env("CARGO_TARGET_DIR", at.metadata.target_directory.join("loom"))
+        .env(
+            "CARGO_TARGET_DIR",
+            at.metadata.target_directory.join("loom"),
+        )
         .env("CARGO_PROFILE_RELEASE_LTO", "off");
     tests(command, &at.not_run)
 }
 
 /// Also lints what the feature changes: nothing else is built with it.
 fn seeded_bugs(at: &Surroundings) -> Result<Outcome> {
-    let lint =
-        ["clippy", "--package", "stonecast-check", "--features", "mutants", "--all-targets", "--locked", "--", "-D", "warnings"];
+    let lint = [
+        "clippy",
+        "--package",
+        "stonecast-check",
+        "--features",
+        "mutants",
+        "--all-targets",
+        "--locked",
+        "--",
+        "-D",
+        "warnings",
+    ];
     let linted = at.cargo(&lint).status()?.success();
-    Ok(Outcome::of_check(mutants::run(&at.metadata, &[])? && linted))
+    Ok(Outcome::of_check(
+        mutants::run(&at.metadata, &[])? && linted,
+    ))
 }
 
 fn docs(at: &Surroundings) -> Result<Outcome> {
-    let mut command = at.cargo(&["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"]);
+    let mut command = at.cargo(&[
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--document-private-items",
+        "--locked",
+    ]);
     command.env("RUSTDOCFLAGS", "-D warnings");
     check(command)
 }
 
 /// Tests that the harness ignores otherwise, since they install things.
 fn conformance(at: &Surroundings) -> Result<Outcome> {
-    let arguments = ["test", "--package", GATEWAY_PACKAGE, "--test", "it", "--locked", "--", "--ignored", "conformance::"];
+    let arguments = [
+        "test",
+        "--package",
+        GATEWAY_PACKAGE,
+        "--test",
+        "it",
+        "--locked",
+        "--",
+        "--ignored",
+        "conformance::",
+    ];
     something(tests(at.cargo(&arguments), &at.not_run)?)
 }
 
 fn fuzz(at: &Surroundings) -> Result<Outcome> {
-    let arguments = ["test", "--package", GATEWAY_PACKAGE, "--locked", "fuzz::", "--", "--nocapture", "--test-threads", "1"];
+    let arguments = [
+        "test",
+        "--package",
+        GATEWAY_PACKAGE,
+        "--locked",
+        "fuzz::",
+        "--",
+        "--nocapture",
+        "--test-threads",
+        "1",
+    ];
     let mut command = at.cargo(&arguments);
     command.env("STONECAST_FUZZ_SECONDS", FUZZ_SECONDS.to_string());
     something(tests(command, &at.not_run)?)
@@ -208,13 +368,27 @@ fn something(outcome: Outcome) -> Result<Outcome> {
 
 fn simulate(at: &Surroundings) -> Result<Outcome> {
     let (passed, failed) = sim::ci(&at.metadata)?;
-    Ok(Outcome { passed, failed, not_run: Vec::new() })
+    Ok(Outcome {
+        passed,
+        failed,
+        not_run: Vec::new(),
+    })
 }
 
 fn end_to_end(at: &Surroundings) -> Result<Outcome> {
     debian::ensure_package_lists();
     debian::ensure_program("redis-benchmark", "redis-tools");
-    tests(at.cargo(&["test", "--release", "--package", BINARY_PACKAGE, "--locked", "--no-fail-fast"]), &at.not_run)
+    tests(
+        at.cargo(&[
+            "test",
+            "--release",
+            "--package",
+            BINARY_PACKAGE,
+            "--locked",
+            "--no-fail-fast",
+        ]),
+        &at.not_run,
+    )
 }
 
 fn in_a_guest(at: &Surroundings) -> Result<Outcome> {

@@ -15,7 +15,8 @@ use crate::metadata::Metadata;
 const PAGE: &str = "docs/dependencies.md";
 const START: &str = "<!-- printed by `cargo xtask doc-tables --write` -->";
 const END: &str = "<!-- end of the printed table -->";
-const HEADINGS: &str = "| crate | licence | used by | why | rather than |\n| --- | --- | --- | --- | --- |\n";
+const HEADINGS: &str =
+    "| crate | licence | used by | why | rather than |\n| --- | --- | --- | --- | --- |\n";
 
 /// The facts about one crate.
 struct Facts {
@@ -35,20 +36,31 @@ pub fn run(write: bool) -> Result<Vec<String>> {
 
     let mut findings: Vec<String> = facts
         .keys()
-        .filter(|name| judgements.get(*name).is_none_or(|(why, rather)| why.is_empty() || rather.is_empty()))
-        .map(|name| format!("{PAGE}: {name} has no row that says why it is used, and rather than what"))
+        .filter(|name| {
+            judgements
+                .get(*name)
+                .is_none_or(|(why, rather)| why.is_empty() || rather.is_empty())
+        })
+        .map(|name| {
+            format!("{PAGE}: {name} has no row that says why it is used, and rather than what")
+        })
         .collect();
     if write {
-        fs::write(&path, format!("{before}{START}\n{printed}{END}{after}")).with_context(|| format!("writing {PAGE}"))?;
+        fs::write(&path, format!("{before}{START}\n{printed}{END}{after}"))
+            .with_context(|| format!("writing {PAGE}"))?;
     } else if table != printed {
-        findings.push(format!("{PAGE}: the table is not what Cargo.toml says; run `cargo xtask doc-tables --write`"));
+        findings.push(format!(
+            "{PAGE}: the table is not what Cargo.toml says; run `cargo xtask doc-tables --write`"
+        ));
     }
     Ok(findings)
 }
 
 fn split(page: &str) -> Result<(&str, &str, &str)> {
-    let parts =
-        page.split_once(START).and_then(|(before, rest)| rest.split_once(END).map(|(table, after)| (before, table, after)));
+    let parts = page.split_once(START).and_then(|(before, rest)| {
+        rest.split_once(END)
+            .map(|(table, after)| (before, table, after))
+    });
     match parts {
         Some((before, table, after)) => Ok((before, table.trim_start_matches('\n'), after)),
         None => bail!("{PAGE} has no table between `{START}` and `{END}`"),
@@ -58,7 +70,12 @@ fn split(page: &str) -> Result<(&str, &str, &str)> {
 /// `(why, rather than)` of each crate in a table.
 fn judgements(table: &str) -> BTreeMap<String, (String, String)> {
     let row = |line: &str| {
-        let mut cells = line.trim().strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim);
+        let mut cells = line
+            .trim()
+            .strip_prefix('|')?
+            .strip_suffix('|')?
+            .split('|')
+            .map(str::trim);
         let name = cells.next()?.trim_matches('`').to_owned();
         let why = cells.nth(2)?.to_owned();
         Some((name, (why, cells.next()?.to_owned())))
@@ -69,36 +86,70 @@ fn judgements(table: &str) -> BTreeMap<String, (String, String)> {
 /// What `Cargo.toml` files say of each crate from outside that they name.
 fn facts(metadata: &Metadata) -> BTreeMap<String, Facts> {
     let mut facts = BTreeMap::<String, Facts>::new();
-    for package in metadata.packages.iter().filter(|package| package.source.is_none()) {
+    for package in metadata
+        .packages
+        .iter()
+        .filter(|package| package.source.is_none())
+    {
         let user = role(&package.name).unwrap_or(&package.name);
-        for dependency in package.dependencies.iter().filter(|dependency| dependency.path.is_none()) {
-            let found = metadata.packages.iter().filter(|package| package.name == dependency.name && package.source.is_some());
-            let licence = found.max_by_key(|package| version(&package.version)).and_then(|package| package.license.clone());
+        for dependency in package
+            .dependencies
+            .iter()
+            .filter(|dependency| dependency.path.is_none())
+        {
+            let found = metadata
+                .packages
+                .iter()
+                .filter(|package| package.name == dependency.name && package.source.is_some());
+            let licence = found
+                .max_by_key(|package| version(&package.version))
+                .and_then(|package| package.license.clone());
             let entry = facts
                 .entry(dependency.name.clone())
-                .or_insert_with(|| Facts { licence: licence.unwrap_or_else(|| "not stated".into()), users: BTreeSet::new() });
-            let tests_only = if dependency.kind.as_deref() == Some("dev") { " (tests)" } else { "" };
+                .or_insert_with(|| Facts {
+                    licence: licence.unwrap_or_else(|| "not stated".into()),
+                    users: BTreeSet::new(),
+                });
+            let tests_only = if dependency.kind.as_deref() == Some("dev") {
+                " (tests)"
+            } else {
+                ""
+            };
             entry.users.insert(format!("{user}{tests_only}"));
         }
     }
     for entry in facts.values_mut() {
         let whole = entry.users.clone();
-        entry.users.retain(|user| user.strip_suffix(" (tests)").is_none_or(|user| !whole.contains(user)));
+        entry.users.retain(|user| {
+            user.strip_suffix(" (tests)")
+                .is_none_or(|user| !whole.contains(user))
+        });
     }
     facts
 }
 
 fn version(text: &str) -> Vec<u64> {
-    text.split(['.', '-', '+']).map_while(|part| part.parse().ok()).collect()
+    text.split(['.', '-', '+'])
+        .map_while(|part| part.parse().ok())
+        .collect()
 }
 
-fn print(facts: &BTreeMap<String, Facts>, judgements: &BTreeMap<String, (String, String)>) -> String {
+fn print(
+    facts: &BTreeMap<String, Facts>,
+    judgements: &BTreeMap<String, (String, String)>,
+) -> String {
     let row = |(name, facts): (&String, &Facts)| {
         let users = facts.users.iter().cloned().collect::<Vec<_>>().join(", ");
         let (why, rather) = judgements.get(name).cloned().unwrap_or_default();
-        format!("| `{name}` | {} | {users} | {why} | {rather} |\n", facts.licence)
+        format!(
+            "| `{name}` | {} | {users} | {why} | {rather} |\n",
+            facts.licence
+        )
     };
-    HEADINGS.chars().chain(facts.iter().map(row).collect::<String>().chars()).collect()
+    HEADINGS
+        .chars()
+        .chain(facts.iter().map(row).collect::<String>().chars())
+        .collect()
 }
 
 #[cfg(test)]
@@ -107,16 +158,30 @@ mod tests {
 
     #[test]
     fn judgements_survive_printing_and_rows_that_nobody_needs_go() {
-        let table = format!("{HEADINGS}| `old` | MIT | cli | x | y |\n| `clap` | ? | ? | parses | by hand |\n");
+        let table = format!(
+            "{HEADINGS}| `old` | MIT | cli | x | y |\n| `clap` | ? | ? | parses | by hand |\n"
+        );
         let users = BTreeSet::from(["cli".to_owned()]);
-        let facts = BTreeMap::from([("clap".to_owned(), Facts { licence: "MIT".into(), users })]);
+        let facts = BTreeMap::from([(
+            "clap".to_owned(),
+            Facts {
+                licence: "MIT".into(),
+                users,
+            },
+        )]);
         let printed = print(&facts, &judgements(&table));
-        assert_eq!(printed, format!("{HEADINGS}| `clap` | MIT | cli | parses | by hand |\n"));
+        assert_eq!(
+            printed,
+            format!("{HEADINGS}| `clap` | MIT | cli | parses | by hand |\n")
+        );
     }
 
     #[test]
     fn a_page_without_the_marks_is_refused() {
         assert!(split("no table here").is_err());
-        assert_eq!(split(&format!("a{START}\nb{END}c")).unwrap(), ("a", "b", "c"));
+        assert_eq!(
+            split(&format!("a{START}\nb{END}c")).unwrap(),
+            ("a", "b", "c")
+        );
     }
 }

@@ -39,9 +39,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("persist", &["fabric", "media"]),
     ("log", &["media"]),
     ("cluster", &["persist", "fabric", "media"]),
-    ("store-direct", &["log", "persist", "cluster", "fabric", "media"]),
-    ("store-replicated", &["log", "persist", "cluster", "fabric", "media"]),
-    ("structures", &["log", "persist", "cluster", "fabric", "media"]),
+    (
+        "store-direct",
+        &["log", "persist", "cluster", "fabric", "media"],
+    ),
+    (
+        "store-replicated",
+        &["log", "persist", "cluster", "fabric", "media"],
+    ),
+    (
+        "structures",
+        &["log", "persist", "cluster", "fabric", "media"],
+    ),
     ("published", &["fabric", "media"]),
     ("workload", &[]),
 ];
@@ -51,40 +60,77 @@ const ON_TOP: &[&str] = &["check", "gateway", "bench", "cli"];
 
 /// What a package is: its name without prefix.
 pub fn role(package: &str) -> Option<&str> {
-    if package == BINARY { Some("cli") } else { package.strip_prefix(PREFIX) }
+    if package == BINARY {
+        Some("cli")
+    } else {
+        package.strip_prefix(PREFIX)
+    }
 }
 
 /// Every arrow that must not be there, as a sentence.
 pub fn findings(metadata: &Metadata) -> Vec<String> {
-    metadata.packages.iter().filter(|package| package.name != "xtask").flat_map(findings_of).collect()
+    metadata
+        .packages
+        .iter()
+        .filter(|package| package.name != "xtask")
+        .flat_map(findings_of)
+        .collect()
 }
 
 fn findings_of(package: &Package) -> Vec<String> {
-    let arrows = package.dependencies.iter().filter(|dependency| dependency.path.is_some());
-    let named: Vec<&str> =
-        arrows.filter(|dependency| dependency.kind.as_deref() != Some("dev")).map(|dependency| &*dependency.name).collect();
+    let arrows = package
+        .dependencies
+        .iter()
+        .filter(|dependency| dependency.path.is_some());
+    let named: Vec<&str> = arrows
+        .filter(|dependency| dependency.kind.as_deref() != Some("dev"))
+        .map(|dependency| &*dependency.name)
+        .collect();
     let manifest = package.manifest_path.display();
-    judge(&package.name, &named).into_iter().map(|finding| format!("{manifest}: {finding}")).collect()
+    judge(&package.name, &named)
+        .into_iter()
+        .map(|finding| format!("{manifest}: {finding}"))
+        .collect()
 }
 
 /// What is wrong with `package` naming the packages `named`.
 fn judge(package: &str, named: &[&str]) -> Vec<String> {
     let Some(allowed) = role(package).and_then(allowed_for) else {
-        return vec![format!("{package} has no place in the layers; give it one in xtask/src/layers.rs")];
+        return vec![format!(
+            "{package} has no place in the layers; give it one in xtask/src/layers.rs"
+        )];
     };
-    let outside = |name: &&&str| role(name).is_none_or(|role| role != "base" && !allowed.contains(&role));
-    named.iter().filter(outside).map(|name| format!("{package} may not depend on {name}: {}", reason(&allowed))).collect()
+    let outside =
+        |name: &&&str| role(name).is_none_or(|role| role != "base" && !allowed.contains(&role));
+    named
+        .iter()
+        .filter(outside)
+        .map(|name| format!("{package} may not depend on {name}: {}", reason(&allowed)))
+        .collect()
 }
 
 fn allowed_for(role: &str) -> Option<Vec<&'static str>> {
     if let Some(height) = ON_TOP.iter().position(|name| *name == role) {
-        return Some(ALLOWED.iter().map(|(name, _)| *name).chain(ON_TOP[..height].iter().copied()).collect());
+        return Some(
+            ALLOWED
+                .iter()
+                .map(|(name, _)| *name)
+                .chain(ON_TOP[..height].iter().copied())
+                .collect(),
+        );
     }
-    ALLOWED.iter().find(|(name, _)| *name == role).map(|(_, allowed)| allowed.to_vec())
+    ALLOWED
+        .iter()
+        .find(|(name, _)| *name == role)
+        .map(|(_, allowed)| allowed.to_vec())
 }
 
 fn reason(allowed: &[&str]) -> String {
-    if allowed.is_empty() { "it may name base alone".into() } else { format!("it may name base, {}", allowed.join(", ")) }
+    if allowed.is_empty() {
+        "it may name base alone".into()
+    } else {
+        format!("it may name base, {}", allowed.join(", "))
+    }
 }
 
 #[cfg(test)]
@@ -111,9 +157,22 @@ mod tests {
     #[test]
     fn the_arrows_of_the_design_pass() {
         for (package, named) in [
-            ("stonecast-store-direct", ["stonecast-base", "stonecast-fabric", "stonecast-log"]),
-            ("stonecast-fabric-shm", ["stonecast-base", "stonecast-fabric", "stonecast-media"]),
-            ("stonecast", ["stonecast-fabric-shm", "stonecast-store-direct", "stonecast-bench"]),
+            (
+                "stonecast-store-direct",
+                ["stonecast-base", "stonecast-fabric", "stonecast-log"],
+            ),
+            (
+                "stonecast-fabric-shm",
+                ["stonecast-base", "stonecast-fabric", "stonecast-media"],
+            ),
+            (
+                "stonecast",
+                [
+                    "stonecast-fabric-shm",
+                    "stonecast-store-direct",
+                    "stonecast-bench",
+                ],
+            ),
         ] {
             assert_eq!(judge(package, &named), Vec::<String>::new());
         }
@@ -128,7 +187,10 @@ mod tests {
     #[test]
     fn no_layer_of_the_table_reaches_itself() {
         fn reaches(from: &str, to: &str) -> bool {
-            allowed_for(from).into_iter().flatten().any(|next| next == to || reaches(next, to))
+            allowed_for(from)
+                .into_iter()
+                .flatten()
+                .any(|next| next == to || reaches(next, to))
         }
         for role in ALLOWED.iter().map(|(role, _)| role).chain(ON_TOP) {
             assert!(!reaches(role, role), "{role}");

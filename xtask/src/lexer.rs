@@ -13,7 +13,10 @@ pub fn code_only(source: &str) -> String {
                 continue;
             }
         };
-        code[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+        code[at..end]
+            .iter_mut()
+            .filter(|byte| **byte != b'\n')
+            .for_each(|byte| *byte = b' ');
         at = end;
     }
     String::from_utf8(code).expect("whole characters were replaced by spaces, byte by byte")
@@ -25,7 +28,10 @@ pub fn without_tests(code: &str) -> String {
     let mut from = 0;
     while let Some(start) = find_test_attribute(&rest, from) {
         let end = end_of_item(&rest, start);
-        rest[start..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+        rest[start..end]
+            .iter_mut()
+            .filter(|byte| **byte != b'\n')
+            .for_each(|byte| *byte = b' ');
         from = end;
     }
     String::from_utf8(rest).expect("only whole items were replaced by spaces")
@@ -34,7 +40,9 @@ pub fn without_tests(code: &str) -> String {
 /// Where the comment or literal that starts at `at` ends; `None` if none starts here.
 fn end_of_token(bytes: &[u8], at: usize) -> Option<usize> {
     match bytes[at] {
-        b'/' if bytes[at..].starts_with(b"//") => Some(position_or_end(bytes, at, |byte| byte == b'\n')),
+        b'/' if bytes[at..].starts_with(b"//") => {
+            Some(position_or_end(bytes, at, |byte| byte == b'\n'))
+        }
         b'/' if bytes[at..].starts_with(b"/*") => Some(end_of_block_comment(bytes, at)),
         b'"' => Some(end_of_quoted(bytes, at, b'"')),
         b'\'' => end_of_character(bytes, at),
@@ -46,11 +54,18 @@ fn end_of_token(bytes: &[u8], at: usize) -> Option<usize> {
 /// The next place where a token can start: after the word that starts at `at`, or the next byte.
 fn end_of_word(bytes: &[u8], at: usize) -> usize {
     let in_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii();
-    if in_word(bytes[at]) { position_or_end(bytes, at, |byte| !in_word(byte)) } else { at + 1 }
+    if in_word(bytes[at]) {
+        position_or_end(bytes, at, |byte| !in_word(byte))
+    } else {
+        at + 1
+    }
 }
 
 fn position_or_end(bytes: &[u8], from: usize, wanted: impl Fn(u8) -> bool) -> usize {
-    bytes[from..].iter().position(|byte| wanted(*byte)).map_or(bytes.len(), |offset| from + offset)
+    bytes[from..]
+        .iter()
+        .position(|byte| wanted(*byte))
+        .map_or(bytes.len(), |offset| from + offset)
 }
 
 fn end_of_block_comment(bytes: &[u8], start: usize) -> usize {
@@ -97,15 +112,30 @@ fn end_of_character(bytes: &[u8], start: usize) -> Option<usize> {
 
 /// `r"..."`, `r#"..."#`, `b"..."`, `b'x'`, `br"..."`, `c"..."`; `None` for a word that only starts like one.
 fn end_of_prefixed_literal(bytes: &[u8], start: usize) -> Option<usize> {
-    let letters = bytes[start..].iter().take(2).take_while(|byte| matches!(byte, b'r' | b'b' | b'c')).count();
+    let letters = bytes[start..]
+        .iter()
+        .take(2)
+        .take_while(|byte| matches!(byte, b'r' | b'b' | b'c'))
+        .count();
     let after = start + letters;
     let raw = bytes[start..after].contains(&b'r');
-    let hashes = if raw { bytes[after..].iter().take_while(|byte| **byte == b'#').count() } else { 0 };
+    let hashes = if raw {
+        bytes[after..]
+            .iter()
+            .take_while(|byte| **byte == b'#')
+            .count()
+    } else {
+        0
+    };
     match bytes.get(after + hashes)? {
         b'"' if raw => {
-            let close: Vec<u8> = std::iter::once(b'"').chain(std::iter::repeat_n(b'#', hashes)).collect();
+            let close: Vec<u8> = std::iter::once(b'"')
+                .chain(std::iter::repeat_n(b'#', hashes))
+                .collect();
             let body = after + hashes + 1;
-            let end = bytes[body..].windows(close.len()).position(|window| window == close);
+            let end = bytes[body..]
+                .windows(close.len())
+                .position(|window| window == close);
             Some(end.map_or(bytes.len(), |end| body + end + close.len()))
         }
         b'"' => Some(end_of_quoted(bytes, after, b'"')),
@@ -116,7 +146,10 @@ fn end_of_prefixed_literal(bytes: &[u8], start: usize) -> Option<usize> {
 
 fn find_test_attribute(code: &[u8], from: usize) -> Option<usize> {
     let text = std::str::from_utf8(&code[from..]).expect("cut at the end of an item");
-    let found = ["#[cfg(test)]", "#[cfg(all(test,"].iter().filter_map(|attribute| text.find(attribute)).min();
+    let found = ["#[cfg(test)]", "#[cfg(all(test,"]
+        .iter()
+        .filter_map(|attribute| text.find(attribute))
+        .min();
     found.map(|offset| from + offset)
 }
 
@@ -176,14 +209,17 @@ mod tests {
             "'\u{e9}' word",
             "r#word",
         ] {
-            assert!(code_only(source).contains("word"), "{source} gave {}", code_only(source));
+            assert!(
+                code_only(source).contains("word"),
+                "{source} gave {}",
+                code_only(source)
+            );
         }
     }
 
     #[test]
     fn items_under_a_test_attribute_are_cut_and_lines_keep_their_number() {
-        let source =
-            "fn a() { one }\n#[cfg(test)]\nmod tests {\n fn b() { two }\n}\nfn c() { three }\n#[cfg(test)]\nmod far;\nfour";
+        let source = "fn a() { one }\n#[cfg(test)]\nmod tests {\n fn b() { two }\n}\nfn c() { three }\n#[cfg(test)]\nmod far;\nfour";
         let rest = without_tests(&code_only(source));
         assert!(rest.contains("one") && rest.contains("three") && rest.contains("four"));
         assert!(!rest.contains("two") && !rest.contains("far"));

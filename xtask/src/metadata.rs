@@ -69,12 +69,21 @@ impl Metadata {
 
     fn load(arguments: &[&str]) -> Result<Self> {
         let output = Command::new(env!("CARGO"))
-            .args(["metadata", "--format-version", "1", "--all-features", "--locked"])
+            .args([
+                "metadata",
+                "--format-version",
+                "1",
+                "--all-features",
+                "--locked",
+            ])
             .args(arguments)
             .output()
             .context("starting cargo metadata")?;
         if !output.status.success() {
-            bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+            bail!(
+                "cargo metadata failed: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
         }
         serde_json::from_slice(&output.stdout).context("reading the output of cargo metadata")
     }
@@ -83,6 +92,9 @@ impl Metadata {
 impl Package {
     /// The folder of the package.
     pub fn folder(&self) -> PathBuf {
-        self.manifest_path.parent().expect("a manifest lies in a folder").to_path_buf()
+        self.manifest_path
+            .parent()
+            .expect("a manifest lies in a folder")
+            .to_path_buf()
     }
 }

@@ -19,14 +19,30 @@ const CONTROL_MIN: u64 = 500;
 
 /// Runs the campaign on all processors; `false`: something was not found, or something was where nothing is planted.
 pub fn run(metadata: &Metadata, arguments: &[String]) -> Result<bool> {
-    let build =
-        ["build", "--release", "--package", "stonecast-check", "--example", "mutants", "--features", "mutants", "--locked"];
-    if !cargo(&metadata.workspace_root, &build).status().context("building the campaign")?.success() {
+    let build = [
+        "build",
+        "--release",
+        "--package",
+        "stonecast-check",
+        "--example",
+        "mutants",
+        "--features",
+        "mutants",
+        "--locked",
+    ];
+    if !cargo(&metadata.workspace_root, &build)
+        .status()
+        .context("building the campaign")?
+        .success()
+    {
         return Ok(false);
     }
     let program = metadata.target_directory.join("release/examples/mutants");
     let (all_found, most) = in_shards(&program, arguments)?;
-    let (nothing_found, _) = in_shards(&program, &["--control".to_owned(), most.max(CONTROL_MIN).to_string()])?;
+    let (nothing_found, _) = in_shards(
+        &program,
+        &["--control".to_owned(), most.max(CONTROL_MIN).to_string()],
+    )?;
     Ok(all_found && nothing_found)
 }
 
@@ -36,13 +52,23 @@ fn in_shards(program: &Path, arguments: &[String]) -> Result<(bool, u64)> {
     let mut running = Vec::new();
     for shard in 0..shards {
         let mut command = Command::new(program);
-        command.arg("--shard").arg(format!("{shard}/{shards}")).args(arguments).stdout(Stdio::piped());
-        let mut child = command.spawn().with_context(|| format!("starting {}", program.display()))?;
+        command
+            .arg("--shard")
+            .arg(format!("{shard}/{shards}"))
+            .args(arguments)
+            .stdout(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("starting {}", program.display()))?;
         let output = child.stdout.take().expect("stdout is a pipe");
         // Lines of all shards as they come: a campaign takes minutes.
         let shown = thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
-            lines.inspect(|line| println!("{line}")).filter_map(|line| seeds_of(&line)).max().unwrap_or(0)
+            lines
+                .inspect(|line| println!("{line}"))
+                .filter_map(|line| seeds_of(&line))
+                .max()
+                .unwrap_or(0)
         });
         running.push((child, shown));
     }
@@ -66,7 +92,13 @@ mod tests {
 
     #[test]
     fn a_line_of_the_campaign_says_how_many_seeds_a_bug_needed() {
-        assert_eq!(seeds_of("TornTailAccepted             found after    12 seeds by: no space is lost"), Some(12));
-        assert_eq!(seeds_of("none                         nothing found in 500 seeds (part 1 of 2)"), None);
+        assert_eq!(
+            seeds_of("TornTailAccepted             found after    12 seeds by: no space is lost"),
+            Some(12)
+        );
+        assert_eq!(
+            seeds_of("none                         nothing found in 500 seeds (part 1 of 2)"),
+            None
+        );
     }
 }

@@ -10,14 +10,22 @@ use crate::metadata::Metadata;
 use crate::step::cargo;
 
 /// Completions: the shell, and the file that it looks for.
-const SHELLS: [(&str, &str); 3] = [("bash", "bash/stonecast"), ("zsh", "zsh/_stonecast"), ("fish", "fish/stonecast.fish")];
+const SHELLS: [(&str, &str); 3] = [
+    ("bash", "bash/stonecast"),
+    ("zsh", "zsh/_stonecast"),
+    ("fish", "fish/stonecast.fish"),
+];
 /// Files that are the same on every machine, in `packaging`.
 const FILES: [&str; 2] = ["stonecast.toml", "systemd/stonecast.service"];
 
 /// Makes them.
 pub fn run() -> Result<bool> {
     let metadata = Metadata::of_the_workspace()?;
-    let built = cargo(&metadata.workspace_root, &["build", "--release", "--locked", "--package", "stonecast"]).status()?;
+    let built = cargo(
+        &metadata.workspace_root,
+        &["build", "--release", "--locked", "--package", "stonecast"],
+    )
+    .status()?;
     ensure!(built.success(), "the binary does not build");
     let program = metadata.target_directory.join("release/stonecast");
     let folder = metadata.target_directory.join("packaging");
@@ -34,7 +42,11 @@ pub fn run() -> Result<bool> {
         fs::copy(&source, place(name)?).with_context(|| format!("copying {}", source.display()))?;
     }
     for (shell, name) in SHELLS {
-        print_into(&program, &["completions", shell], &place(&format!("completions/{name}"))?)?;
+        print_into(
+            &program,
+            &["completions", shell],
+            &place(&format!("completions/{name}"))?,
+        )?;
     }
     let manual = folder.join("man1");
     let made = Command::new(&program).arg("man").arg(&manual).status()?;
@@ -45,7 +57,14 @@ pub fn run() -> Result<bool> {
 
 /// Keeps what a command prints.
 fn print_into(program: &Path, arguments: &[&str], path: &Path) -> Result<()> {
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output()?;
-    ensure!(output.status.success(), "{arguments:?} failed: {}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "{arguments:?} failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     fs::write(path, output.stdout).with_context(|| format!("writing {}", path.display()))
 }

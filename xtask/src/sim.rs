@@ -32,7 +32,12 @@ const FULL_SEEDS: u64 = 2000;
 const FULL_OPERATIONS: u64 = 1000;
 /// What full runs must show, each in so many seeds at least, and all together in some: cleaning, growth of the index, deaths
 /// of clients, failures of the power that the run goes on from.
-const COURSE: [&str; 4] = ["segments_cleaned", "index_growths", "client_deaths", "power_cuts"];
+const COURSE: [&str; 4] = [
+    "segments_cleaned",
+    "index_growths",
+    "client_deaths",
+    "power_cuts",
+];
 const COURSE_SEEDS_MIN: u64 = 100;
 const WHOLE_COURSE_SEEDS_MIN: u64 = 10;
 /// States after power cuts that are recovered and judged in each run of the whole test command.
@@ -99,7 +104,10 @@ impl Sum {
             *entry = (entry.0 + hits, entry.1 + 1);
         }
         let happened = COURSE.map(|name| run.course.get(name).is_some_and(|count| *count > 0));
-        self.course.iter_mut().zip(happened).for_each(|(seeds, happened)| *seeds += u64::from(happened));
+        self.course
+            .iter_mut()
+            .zip(happened)
+            .for_each(|(seeds, happened)| *seeds += u64::from(happened));
         self.whole_course += u64::from(happened == [true; COURSE.len()]);
         self.hashes.insert(run.seed, run.hash);
         if !run.violations.is_empty() {
@@ -131,7 +139,9 @@ struct Binary {
 impl Binary {
     fn build(metadata: &Metadata) -> Result<Self> {
         build(&metadata.workspace_root)?;
-        Ok(Self { path: metadata.target_directory.join("release/stonecast") })
+        Ok(Self {
+            path: metadata.target_directory.join("release/stonecast"),
+        })
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -145,7 +155,9 @@ impl Binary {
         let start = Instant::now();
         let (seed, seeds) = (first.to_string(), count.to_string());
         let mut child = self
-            .command(&["sim", scenario, "--seed", &seed, "--seeds", &seeds, "--json"])
+            .command(&[
+                "sim", scenario, "--seed", &seed, "--seeds", &seeds, "--json",
+            ])
             .stdout(Stdio::piped())
             .spawn()
             .context("starting stonecast sim")?;
@@ -153,30 +165,50 @@ impl Binary {
         let before = sum.seeds;
         for line in BufReader::new(output).lines() {
             let line = line.context("reading the output of stonecast sim")?;
-            let run: Run = serde_json::from_str(&line).with_context(|| format!("stonecast sim printed {line}"))?;
+            let run: Run = serde_json::from_str(&line)
+                .with_context(|| format!("stonecast sim printed {line}"))?;
             for Violation { promise, found } in &run.violations {
-                println!("BROKEN: {promise}: {found}\n  replay: stonecast sim {scenario} --seed {}", run.seed);
+                println!(
+                    "BROKEN: {promise}: {found}\n  replay: stonecast sim {scenario} --seed {}",
+                    run.seed
+                );
             }
             sum.add(run);
         }
         let broken = sum.broken > 0;
         let status = child.wait().context("waiting for stonecast sim")?;
-        ensure!(sum.seeds - before == count, "stonecast sim ended early: {status}");
-        ensure!(status.success() || broken, "stonecast sim failed and named no broken promise: {status}");
+        ensure!(
+            sum.seeds - before == count,
+            "stonecast sim ended early: {status}"
+        );
+        ensure!(
+            status.success() || broken,
+            "stonecast sim failed and named no broken promise: {status}"
+        );
         sum.time += start.elapsed();
         Ok(())
     }
 
     fn classes(&self) -> Result<Vec<Class>> {
-        let output = self.command(&["sim", "--faults", "--json"]).output().context("starting stonecast sim --faults")?;
+        let output = self
+            .command(&["sim", "--faults", "--json"])
+            .output()
+            .context("starting stonecast sim --faults")?;
         ensure!(output.status.success(), "stonecast sim --faults failed");
-        let text = String::from_utf8(output.stdout).context("the output of stonecast sim --faults")?;
-        text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("a class: {line}"))).collect()
+        let text =
+            String::from_utf8(output.stdout).context("the output of stonecast sim --faults")?;
+        text.lines()
+            .map(|line| serde_json::from_str(line).with_context(|| format!("a class: {line}")))
+            .collect()
     }
 }
 
 fn build(workspace: &Path) -> Result<()> {
-    let status = cargo(workspace, &["build", "--release", "--locked", "--package", "stonecast"]).status()?;
+    let status = cargo(
+        workspace,
+        &["build", "--release", "--locked", "--package", "stonecast"],
+    )
+    .status()?;
     ensure!(status.success(), "the release build failed");
     Ok(())
 }
@@ -190,30 +222,55 @@ pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
     binary.run(FULL, 0, FULL_SEEDS, &mut full)?;
     full.tell(FULL);
     checks.note("no seed breaks a promise", full.broken == 0);
-    checks.note("each seed has a thousand operations", full.operations >= FULL_SEEDS * FULL_OPERATIONS);
+    checks.note(
+        "each seed has a thousand operations",
+        full.operations >= FULL_SEEDS * FULL_OPERATIONS,
+    );
 
     for (name, seeds) in COURSE.iter().zip(full.course) {
         println!("  {name:<28} in {seeds} seeds");
     }
-    println!("  all of these                 in {} seeds", full.whole_course);
-    checks.note("seeds clean, grow, lose clients and power", full.course.iter().all(|seeds| *seeds >= COURSE_SEEDS_MIN));
-    checks.note("some seeds do all of that", full.whole_course >= WHOLE_COURSE_SEEDS_MIN);
+    println!(
+        "  all of these                 in {} seeds",
+        full.whole_course
+    );
+    checks.note(
+        "seeds clean, grow, lose clients and power",
+        full.course.iter().all(|seeds| *seeds >= COURSE_SEEDS_MIN),
+    );
+    checks.note(
+        "some seeds do all of that",
+        full.whole_course >= WHOLE_COURSE_SEEDS_MIN,
+    );
 
     let mut crashes = Sum::default();
     while full.crash_states + crashes.crash_states < CRASH_STATES && crashes.broken == 0 {
         binary.run(CRASHES, crashes.seeds, CRASH_SEEDS_AT_A_TIME, &mut crashes)?;
     }
     crashes.tell(CRASHES);
-    checks.note("no state after a power cut breaks a promise", crashes.broken == 0);
-    checks.note("a million states after power cuts were judged", full.crash_states + crashes.crash_states >= CRASH_STATES);
+    checks.note(
+        "no state after a power cut breaks a promise",
+        crashes.broken == 0,
+    );
+    checks.note(
+        "a million states after power cuts were judged",
+        full.crash_states + crashes.crash_states >= CRASH_STATES,
+    );
 
     let mut again = Sum::default();
     binary.run(FULL, 0, TWICE_SEEDS, &mut again)?;
-    let same = again.hashes.iter().filter(|(seed, hash)| full.hashes.get(seed) == Some(hash)).count();
+    let same = again
+        .hashes
+        .iter()
+        .filter(|(seed, hash)| full.hashes.get(seed) == Some(hash))
+        .count();
     println!("{same} of {TWICE_SEEDS} seeds that were run twice have the same hash of events");
     checks.note("the same seed is the same run", same as u64 == TWICE_SEEDS);
 
-    checks.note("every class of faults that can be reached was hit", coverage(&binary.classes()?, &full, &crashes));
+    checks.note(
+        "every class of faults that can be reached was hit",
+        coverage(&binary.classes()?, &full, &crashes),
+    );
     speed(&binary)?;
     Ok((checks.passed, checks.failed))
 }
@@ -227,7 +284,11 @@ struct Checks {
 impl Checks {
     fn note(&mut self, what: &str, holds: bool) {
         println!("{}: {what}", if holds { "ok" } else { "FAILED" });
-        *(if holds { &mut self.passed } else { &mut self.failed }) += 1;
+        *(if holds {
+            &mut self.passed
+        } else {
+            &mut self.failed
+        }) += 1;
     }
 }
 
@@ -239,14 +300,23 @@ fn coverage(classes: &[Class], full: &Sum, crashes: &Sum) -> bool {
         let (hits, seeds) = (of(full).0 + of(crashes).0, of(full).1 + of(crashes).1);
         let verdict = match (hits, class.reachable) {
             (0, true) => "NOT HIT".to_owned(),
-            (0, false) => format!("cannot be reached yet: {}", class.why_not.as_deref().unwrap_or("no reason given")),
+            (0, false) => format!(
+                "cannot be reached yet: {}",
+                class.why_not.as_deref().unwrap_or("no reason given")
+            ),
             _ => format!("{hits} times in {seeds} seeds"),
         };
         all &= hits > 0 || !class.reachable;
         println!("  {:<28} {verdict}", class.name);
     }
-    let hit = classes.iter().filter(|class| full.faults.contains_key(&class.name) || crashes.faults.contains_key(&class.name));
-    println!("{} of {} classes of faults were hit", hit.count(), classes.len());
+    let hit = classes.iter().filter(|class| {
+        full.faults.contains_key(&class.name) || crashes.faults.contains_key(&class.name)
+    });
+    println!(
+        "{} of {} classes of faults were hit",
+        hit.count(),
+        classes.len()
+    );
     all && !classes.is_empty()
 }
 
@@ -256,17 +326,36 @@ fn speed(binary: &Binary) -> Result<()> {
     struct Result {
         events: u64,
     }
-    let fabric = ["--fabric", "sim:connectx5-rowan", "--workload", "a", "--clients", "8"];
+    let fabric = [
+        "--fabric",
+        "sim:connectx5-rowan",
+        "--workload",
+        "a",
+        "--clients",
+        "8",
+    ];
     let sizes = ["--keys", "20000", "--ops", "400000", "--json"];
     let start = Instant::now();
-    let output = binary.command(&["bench", "ycsb"]).args(fabric).args(sizes).output().context("starting stonecast bench")?;
+    let output = binary
+        .command(&["bench", "ycsb"])
+        .args(fabric)
+        .args(sizes)
+        .output()
+        .context("starting stonecast bench")?;
     let seconds = start.elapsed().as_secs_f64();
     if !output.status.success() {
-        bail!("stonecast bench ycsb failed: {}", String::from_utf8_lossy(&output.stderr));
+        bail!(
+            "stonecast bench ycsb failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
-    let result: Result = serde_json::from_slice(&output.stdout).context("the output of stonecast bench")?;
+    let result: Result =
+        serde_json::from_slice(&output.stdout).context("the output of stonecast bench")?;
     let per_second = result.events as f64 / seconds;
-    println!("YCSB A, 8 clients: {} events in {seconds:.2} s on one core, {per_second:.0} events/s", result.events);
+    println!(
+        "YCSB A, 8 clients: {} events in {seconds:.2} s on one core, {per_second:.0} events/s",
+        result.events
+    );
     Ok(())
 }
 
@@ -309,14 +398,29 @@ mod tests {
         let mut sum = Sum::default();
         sum.add(run(1, "a"));
         sum.add(run(2, "a"));
-        assert_eq!((sum.seeds, sum.events, sum.operations, sum.crash_states), (2, 10, 6, 4));
+        assert_eq!(
+            (sum.seeds, sum.events, sum.operations, sum.crash_states),
+            (2, 10, 6, 4)
+        );
         assert_eq!(sum.faults["a"], (8, 2));
         assert_eq!((sum.course, sum.whole_course), ([0, 0, 0, 2], 0));
-        let class = |name: &str, reachable| Class { name: name.to_owned(), reachable, why_not: None };
+        let class = |name: &str, reachable| Class {
+            name: name.to_owned(),
+            reachable,
+            why_not: None,
+        };
         let none = Sum::default();
-        assert!(coverage(&[class("a", true), class("b", false)], &sum, &none));
+        assert!(coverage(
+            &[class("a", true), class("b", false)],
+            &sum,
+            &none
+        ));
         assert!(coverage(&[class("a", true)], &none, &sum));
-        assert!(!coverage(&[class("a", true), class("b", true)], &sum, &none));
+        assert!(!coverage(
+            &[class("a", true), class("b", true)],
+            &sum,
+            &none
+        ));
         assert!(!coverage(&[class("never", true)], &sum, &none));
         assert!(!coverage(&[], &sum, &none));
     }

@@ -22,8 +22,14 @@ const MAY_BE_UNREPEATABLE: &[&str] = &["cli", "bench", "gateway", "fabric-shm", 
 /// processor awake.
 const FILES_THAT_MAY_BE_UNREPEATABLE: &[&str] = &["crates/media/src/directory"];
 /// What makes two runs differ.
-const UNREPEATABLE: &[&str] =
-    &["Instant::now", "SystemTime::now", "thread::spawn", "thread::Builder", "thread::sleep", "rand::rng"];
+const UNREPEATABLE: &[&str] = &[
+    "Instant::now",
+    "SystemTime::now",
+    "thread::spawn",
+    "thread::Builder",
+    "thread::sleep",
+    "rand::rng",
+];
 
 const FORBID: &str = "#![forbid(unsafe_code)]";
 
@@ -34,17 +40,27 @@ pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
         findings.extend(unforbidden_roots(package, &metadata.workspace_root)?);
         let mut sources = Vec::new();
         for file in rust_files(&package.folder())? {
-            let source = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+            let source =
+                fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
             sources.push((file, source));
         }
-        let code: String = sources.iter().map(|(_, source)| code_only(source)).collect();
+        let code: String = sources
+            .iter()
+            .map(|(_, source)| code_only(source))
+            .collect();
         for (file, source) in &sources {
             let name = file.strip_prefix(&metadata.workspace_root).unwrap_or(file);
             let role = role(&package.name).unwrap_or(&package.name);
             findings.extend(breaches(role, name, source));
-            let is_root = package.targets.iter().any(|target| target.src_path == *file);
+            let is_root = package
+                .targets
+                .iter()
+                .any(|target| target.src_path == *file);
             if !is_root && !is_named(name, &code) {
-                findings.push(format!("{}:1: no `mod` names this file, so it is not compiled", name.display()));
+                findings.push(format!(
+                    "{}:1: no `mod` names this file, so it is not compiled",
+                    name.display()
+                ));
             }
         }
     }
@@ -57,11 +73,23 @@ fn unforbidden_roots(package: &Package, workspace: &Path) -> Result<Vec<String>>
     if role(&package.name).is_some_and(|role| MAY_BE_UNSAFE.contains(&role)) {
         return Ok(findings);
     }
-    for target in package.targets.iter().filter(|target| target.kind.iter().any(|kind| kind == "lib" || kind == "bin")) {
-        let source = fs::read_to_string(&target.src_path).with_context(|| format!("reading {}", target.src_path.display()))?;
+    for target in package.targets.iter().filter(|target| {
+        target
+            .kind
+            .iter()
+            .any(|kind| kind == "lib" || kind == "bin")
+    }) {
+        let source = fs::read_to_string(&target.src_path)
+            .with_context(|| format!("reading {}", target.src_path.display()))?;
         if !code_only(&source).contains(FORBID) {
-            let name = target.src_path.strip_prefix(workspace).unwrap_or(&target.src_path);
-            findings.push(format!("{}:1: the root of a safe crate says {FORBID}", name.display()));
+            let name = target
+                .src_path
+                .strip_prefix(workspace)
+                .unwrap_or(&target.src_path);
+            findings.push(format!(
+                "{}:1: the root of a safe crate says {FORBID}",
+                name.display()
+            ));
         }
     }
     Ok(findings)
@@ -72,17 +100,26 @@ fn breaches(role: &str, file: &Path, source: &str) -> Vec<String> {
     let code = code_only(source);
     if !MAY_BE_UNSAFE.contains(&role) {
         let message = format!("`unsafe` may stand only in {}", MAY_BE_UNSAFE.join(", "));
-        findings.extend(lines_with_word(&code, "unsafe").map(|line| format!("{}:{line}: {message}", file.display())));
+        findings.extend(
+            lines_with_word(&code, "unsafe")
+                .map(|line| format!("{}:{line}: {message}", file.display())),
+        );
     }
     let edge = MAY_BE_UNREPEATABLE.contains(&role)
         || role == "xtask"
         || is_test(file)
-        || FILES_THAT_MAY_BE_UNREPEATABLE.iter().any(|prefix| file.to_string_lossy().starts_with(prefix));
+        || FILES_THAT_MAY_BE_UNREPEATABLE
+            .iter()
+            .any(|prefix| file.to_string_lossy().starts_with(prefix));
     if !edge {
         let code = without_tests(&code);
         for word in UNREPEATABLE {
-            let message = format!("`{word}` makes two runs differ; take it from the runtime or the caller");
-            findings.extend(lines_with_word(&code, word).map(|line| format!("{}:{line}: {message}", file.display())));
+            let message =
+                format!("`{word}` makes two runs differ; take it from the runtime or the caller");
+            findings.extend(
+                lines_with_word(&code, word)
+                    .map(|line| format!("{}:{line}: {message}", file.display())),
+            );
         }
     }
     findings
@@ -90,26 +127,39 @@ fn breaches(role: &str, file: &Path, source: &str) -> Vec<String> {
 
 /// Whether a module of the name that `file` has is declared anywhere in the `code` of its package.
 fn is_named(file: &Path, code: &str) -> bool {
-    let stem = if file.ends_with("mod.rs") { file.parent().and_then(Path::file_name) } else { file.file_stem() };
+    let stem = if file.ends_with("mod.rs") {
+        file.parent().and_then(Path::file_name)
+    } else {
+        file.file_stem()
+    };
     let declaration = format!("mod {};", stem.unwrap_or_default().to_string_lossy());
     lines_with_word(code, &declaration).next().is_some()
 }
 
 /// Files that are compiled for tests alone.
 fn is_test(file: &Path) -> bool {
-    let in_folder = file.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "benches");
+    let in_folder = file
+        .components()
+        .any(|part| part.as_os_str() == "tests" || part.as_os_str() == "benches");
     in_folder || file.file_name().is_some_and(|name| name == "tests.rs")
 }
 
 /// Numbers of the lines of `code` where `word` stands by itself.
 fn lines_with_word<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
-    let in_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let in_word =
+        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     let stands_alone = move |line: &str, at: usize| {
         let bytes = line.as_bytes();
-        !in_word(at.checked_sub(1).and_then(|before| bytes.get(before))) && !in_word(bytes.get(at + word.len()))
+        !in_word(at.checked_sub(1).and_then(|before| bytes.get(before)))
+            && !in_word(bytes.get(at + word.len()))
     };
     let lines = code.lines().enumerate();
-    lines.filter(move |(_, line)| line.match_indices(word).any(|(at, _)| stands_alone(line, at))).map(|(index, _)| index + 1)
+    lines
+        .filter(move |(_, line)| {
+            line.match_indices(word)
+                .any(|(at, _)| stands_alone(line, at))
+        })
+        .map(|(index, _)| index + 1)
 }
 
 /// Every `.rs` file under `folder`.
@@ -117,7 +167,9 @@ fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))? {
+        for entry in
+            fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))?
+        {
             let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
@@ -142,15 +194,30 @@ mod tests {
     fn unsafe_code_is_found_outside_its_three_crates() {
         let source = "fn f() { unsafe { g() } }";
         assert_eq!(found("log", "crates/log/src/scan.rs", source), 1);
-        assert_eq!(found("log", "crates/log/tests/it/main.rs", source), 1, "in tests, too");
+        assert_eq!(
+            found("log", "crates/log/tests/it/main.rs", source),
+            1,
+            "in tests, too"
+        );
         assert_eq!(found("media", "crates/media/src/mapping.rs", source), 0);
-        assert_eq!(found("log", "crates/log/src/scan.rs", "// unsafe\nfn f() {} #[forbid(unsafe_code)]"), 0);
+        assert_eq!(
+            found(
+                "log",
+                "crates/log/src/scan.rs",
+                "// unsafe\nfn f() {} #[forbid(unsafe_code)]"
+            ),
+            0
+        );
     }
 
     #[test]
     fn a_file_that_no_module_names_is_found() {
         let code = "mod order;\npub mod world;\n#[cfg(test)]\nmod tests;\nsubmod not;";
-        for named in ["tests/it/order.rs", "tests/it/world/mod.rs", "src/ring/tests.rs"] {
+        for named in [
+            "tests/it/order.rs",
+            "tests/it/world/mod.rs",
+            "src/ring/tests.rs",
+        ] {
             assert!(is_named(Path::new(named), code), "{named}");
         }
         for orphan in ["tests/it/reserve.rs", "src/reserve/mod.rs", "src/not.rs"] {
@@ -160,13 +227,31 @@ mod tests {
 
     #[test]
     fn clocks_and_threads_are_found_below_the_edges() {
-        let source = "fn f() { let x = std::time::Instant::now(); std::thread::spawn(g); rand::rng(); }";
+        let source =
+            "fn f() { let x = std::time::Instant::now(); std::thread::spawn(g); rand::rng(); }";
         assert_eq!(found("fabric", "crates/fabric/src/port.rs", source), 3);
         assert_eq!(found("cli", "crates/cli/src/main.rs", source), 0);
         assert_eq!(found("media", "crates/media/src/pool.rs", source), 3);
-        assert_eq!(found("media", "crates/media/src/directory/prepare.rs", source), 0);
+        assert_eq!(
+            found("media", "crates/media/src/directory/prepare.rs", source),
+            0
+        );
         assert_eq!(found("fabric", "crates/fabric/tests/it/main.rs", source), 0);
-        assert_eq!(found("fabric", "crates/fabric/src/port.rs", &format!("#[cfg(test)]\nmod tests {{ {source} }}")), 0);
-        assert_eq!(found("fabric", "crates/fabric/src/port.rs", "fn f() { my_rand::rng_of() }"), 0);
+        assert_eq!(
+            found(
+                "fabric",
+                "crates/fabric/src/port.rs",
+                &format!("#[cfg(test)]\nmod tests {{ {source} }}")
+            ),
+            0
+        );
+        assert_eq!(
+            found(
+                "fabric",
+                "crates/fabric/src/port.rs",
+                "fn f() { my_rand::rng_of() }"
+            ),
+            0
+        );
     }
 }

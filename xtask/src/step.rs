@@ -18,15 +18,21 @@ pub fn cargo(workspace: &Path, arguments: &[&str]) -> Command {
 /// Runs a command that either succeeds or not.
 pub fn check(mut command: Command) -> Result<Outcome> {
     show(&command);
-    let status = command.status().with_context(|| format!("starting {command:?}"))?;
+    let status = command
+        .status()
+        .with_context(|| format!("starting {command:?}"))?;
     Ok(Outcome::of_check(status.success()))
 }
 
 /// Runs a command that runs test binaries.
 pub fn tests(mut command: Command, not_run: &NotRunFile) -> Result<Outcome> {
     show(&command);
-    command.env(NOT_RUN_VARIABLE, not_run.path()).stdout(Stdio::piped());
-    let mut child = command.spawn().with_context(|| format!("starting {command:?}"))?;
+    command
+        .env(NOT_RUN_VARIABLE, not_run.path())
+        .stdout(Stdio::piped());
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("starting {command:?}"))?;
     let output = child.stdout.take().expect("stdout is a pipe");
     let (mut passed, mut failed) = (0, 0);
     for line in BufReader::new(output).split(b'\n') {
@@ -39,13 +45,23 @@ pub fn tests(mut command: Command, not_run: &NotRunFile) -> Result<Outcome> {
         }
     }
     let status = child.wait().context("waiting for the tests")?;
-    Ok(Outcome::of_tests(status.success(), (passed, failed), not_run.take()?))
+    Ok(Outcome::of_tests(
+        status.success(),
+        (passed, failed),
+        not_run.take()?,
+    ))
 }
 
 fn show(command: &Command) {
-    let words = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>();
-    let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
-    let variables: String =
-        variables.map(|(name, value)| format!("{}='{}' ", name.to_string_lossy(), value.to_string_lossy())).collect();
+    let words = command
+        .get_args()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect::<Vec<_>>();
+    let variables = command
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    let variables: String = variables
+        .map(|(name, value)| format!("{}='{}' ", name.to_string_lossy(), value.to_string_lossy()))
+        .collect();
     println!("$ {variables}cargo {}", words.join(" "));
 }

@@ -32,21 +32,39 @@ impl Outcome {
 
     /// Of a step without tests.
     pub fn of_check(success: bool) -> Self {
-        Self { passed: success.into(), failed: (!success).into(), not_run: Vec::new() }
+        Self {
+            passed: success.into(),
+            failed: (!success).into(),
+            not_run: Vec::new(),
+        }
     }
 
     /// Of a step whose output holds the closing lines of test binaries.
-    pub fn of_tests(success: bool, (passed, failed): (u64, u64), not_run: Vec<(String, String)>) -> Self {
+    pub fn of_tests(
+        success: bool,
+        (passed, failed): (u64, u64),
+        not_run: Vec<(String, String)>,
+    ) -> Self {
         let failed = if success { failed } else { failed.max(1) };
-        Self { passed: passed.saturating_sub(not_run.len() as u64), failed, not_run }
+        Self {
+            passed: passed.saturating_sub(not_run.len() as u64),
+            failed,
+            not_run,
+        }
     }
 }
 
 /// `(passed, failed)` of one closing line of a test binary; `None` for any other line.
 pub fn counts_of(line: &str) -> Option<(u64, u64)> {
     let line = line.strip_prefix("test result: ")?;
-    let number_before =
-        |word: &str| line.split([' ', ';']).collect::<Vec<_>>().windows(2).find(|pair| pair[1] == word)?[0].parse().ok();
+    let number_before = |word: &str| {
+        line.split([' ', ';'])
+            .collect::<Vec<_>>()
+            .windows(2)
+            .find(|pair| pair[1] == word)?[0]
+            .parse()
+            .ok()
+    };
     Some((number_before("passed")?, number_before("failed")?))
 }
 
@@ -71,7 +89,8 @@ impl NotRunFile {
 
     /// What it holds. Empties it.
     pub fn take(&self) -> Result<Vec<(String, String)>> {
-        let text = fs::read_to_string(&self.path).with_context(|| format!("reading {}", self.path.display()))?;
+        let text = fs::read_to_string(&self.path)
+            .with_context(|| format!("reading {}", self.path.display()))?;
         fs::write(&self.path, "").with_context(|| format!("writing {}", self.path.display()))?;
         let split = |line: &str| {
             let (name, reason) = line.split_once('\t').unwrap_or((line, "no reason given"));
@@ -95,31 +114,55 @@ impl Tally {
 
     /// Whether nothing failed.
     pub fn success(&self) -> bool {
-        self.steps.iter().all(|(_, _, outcome)| outcome.is_success())
+        self.steps
+            .iter()
+            .all(|(_, _, outcome)| outcome.is_success())
     }
 
     /// The table of steps, what was not run, and the closing line.
     pub fn report(&self) -> String {
         let mut report = String::from("\n");
         for (step, time, outcome) in &self.steps {
-            let verdict = if outcome.failed == 0 { "passed" } else { "FAILED" };
+            let verdict = if outcome.failed == 0 {
+                "passed"
+            } else {
+                "FAILED"
+            };
             let counts = format!("{} passed, {} failed", outcome.passed, outcome.failed);
             report += &format!("{verdict}  {step:<12} {:>8}  {counts}\n", minutes(*time));
         }
-        report += &format!("\ntotal time {}\n", minutes(self.steps.iter().map(|(_, time, _)| *time).sum()));
+        report += &format!(
+            "\ntotal time {}\n",
+            minutes(self.steps.iter().map(|(_, time, _)| *time).sum())
+        );
         report + &self.closing()
     }
 
     /// What was not run, and the closing line.
     pub fn closing(&self) -> String {
         let mut report = String::new();
-        let not_run: Vec<_> = self.steps.iter().flat_map(|(_, _, outcome)| &outcome.not_run).collect();
+        let not_run: Vec<_> = self
+            .steps
+            .iter()
+            .flat_map(|(_, _, outcome)| &outcome.not_run)
+            .collect();
         if !not_run.is_empty() {
             report += &format!("\n{} not run on this machine:\n", not_run.len());
-            not_run.iter().for_each(|(name, reason)| report += &format!("not run: {name} ({reason})\n"));
+            not_run
+                .iter()
+                .for_each(|(name, reason)| report += &format!("not run: {name} ({reason})\n"));
         }
-        let sum = |field: fn(&Outcome) -> u64| self.steps.iter().map(|(_, _, outcome)| field(outcome)).sum::<u64>();
-        report += &format!("\n{} passed, {} failed", sum(|outcome| outcome.passed), sum(|outcome| outcome.failed));
+        let sum = |field: fn(&Outcome) -> u64| {
+            self.steps
+                .iter()
+                .map(|(_, _, outcome)| field(outcome))
+                .sum::<u64>()
+        };
+        report += &format!(
+            "\n{} passed, {} failed",
+            sum(|outcome| outcome.passed),
+            sum(|outcome| outcome.failed)
+        );
         if !not_run.is_empty() {
             report += &format!(", {} skipped", not_run.len());
         }
@@ -159,7 +202,11 @@ mod tests {
     #[test]
     fn a_step_that_breaks_before_its_tests_has_failed() {
         let mut tally = Tally::default();
-        tally.add("tests", Duration::ZERO, Outcome::of_tests(false, (0, 0), Vec::new()));
+        tally.add(
+            "tests",
+            Duration::ZERO,
+            Outcome::of_tests(false, (0, 0), Vec::new()),
+        );
         assert!(!tally.success());
         assert_eq!(tally.report().lines().last(), Some("0 passed, 1 failed"));
     }

@@ -10,7 +10,11 @@ use xxhash_rust::xxh3;
 /// XXH3 with 64 bits and a seed. Fast and keyed against accident; *not* a defence against someone who knows the seed.
 #[inline]
 pub fn xxh3_64(seed: u64, bytes: &[u8]) -> u64 {
-    if middle::SIZES.contains(&bytes.len()) { middle::xxh3_64(seed, bytes) } else { xxh3::xxh3_64_with_seed(bytes, seed) }
+    if middle::SIZES.contains(&bytes.len()) {
+        middle::xxh3_64(seed, bytes)
+    } else {
+        xxh3::xxh3_64_with_seed(bytes, seed)
+    }
 }
 
 /// XXH3 with 128 bits: checksums of headers and checkpoints.

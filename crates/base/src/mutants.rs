@@ -134,7 +134,10 @@ mutants! {
 impl Mutant {
     /// The mutant called `name`.
     pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|mutant| mutant.name() == name)
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|mutant| mutant.name() == name)
     }
 }
 
@@ -179,7 +182,11 @@ mod tests {
     fn a_mutant_is_found_by_its_name_and_says_what_it_does() {
         for &mutant in Mutant::ALL {
             assert_eq!(Mutant::by_name(mutant.name()), Some(mutant));
-            assert!(!mutant.what().is_empty() && !mutant.place().is_empty() && !mutant.flaw().is_empty());
+            assert!(
+                !mutant.what().is_empty()
+                    && !mutant.place().is_empty()
+                    && !mutant.flaw().is_empty()
+            );
         }
         assert_eq!(Mutant::by_name("Sphinx"), None);
     }

@@ -41,7 +41,9 @@ struct Found {
 }
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
-    let keys = std::env::args().nth(1).map_or(Ok(KEYS), |text| text.parse())?;
+    let keys = std::env::args()
+        .nth(1)
+        .map_or(Ok(KEYS), |text| text.parse())?;
     let server = ServerProcess::start(ServerOptions {
         program: std::env::current_exe()?.with_file_name("../stonecast"),
         parent: PathBuf::from("/dev/shm"),
@@ -52,11 +54,26 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         published: None,
     })?;
     let address = server.address();
-    let data = DataSet { keys, value_size: VALUE_SIZE, seed: 1 };
+    let data = DataSet {
+        keys,
+        value_size: VALUE_SIZE,
+        seed: 1,
+    };
     let writer = Session::open(&address)?;
-    load(&writer, DataSet { keys: KEYS_AT_FIRST, ..data }, |_| {})?;
+    load(
+        &writer,
+        DataSet {
+            keys: KEYS_AT_FIRST,
+            ..data
+        },
+        |_| {},
+    )?;
     let before = writer.block_on(writer.client().stat())?;
-    let (stored, over, found) = (AtomicU64::new(KEYS_AT_FIRST), AtomicBool::new(false), Found::default());
+    let (stored, over, found) = (
+        AtomicU64::new(KEYS_AT_FIRST),
+        AtomicBool::new(false),
+        Found::default(),
+    );
     let start = Instant::now();
     thread::scope(|scope| -> Result<(), Box<dyn Error + Send + Sync>> {
         let readers: Vec<_> = (0..READERS)
@@ -65,10 +82,14 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
                 scope.spawn(move || look_up(address, data, seed, stored, over, found))
             })
             .collect();
-        let loaded = load(&writer, data, |count| stored.store(count.max(KEYS_AT_FIRST), Ordering::Release));
+        let loaded = load(&writer, data, |count| {
+            stored.store(count.max(KEYS_AT_FIRST), Ordering::Release)
+        });
         over.store(true, Ordering::Release);
         loaded?;
-        readers.into_iter().try_for_each(|reader| reader.join().expect("a reader does not panic"))
+        readers
+            .into_iter()
+            .try_for_each(|reader| reader.join().expect("a reader does not panic"))
     })?;
     let seconds = start.elapsed().as_secs_f64();
     let after = writer.block_on(writer.client().stat())?;
@@ -104,12 +125,26 @@ fn look_up(
         for _ in 0..ROUND {
             let number = random.random_range(0..stored.load(Ordering::Acquire));
             data.value(number, &mut expected);
-            let version = session.block_on(session.client().get(KeyName::of(number).as_bytes(), &mut value))?;
+            let version = session.block_on(
+                session
+                    .client()
+                    .get(KeyName::of(number).as_bytes(), &mut value),
+            )?;
             if version.is_none() || value != expected {
-                return Err(format!("key {number}, which was there before the call, is read as {version:?}").into());
+                return Err(format!(
+                    "key {number}, which was there before the call, is read as {version:?}"
+                )
+                .into());
             }
             let stranger = data.keys + random.random_range(0..data.keys);
-            if session.block_on(session.client().get(KeyName::of(stranger).as_bytes(), &mut value))?.is_some() {
+            if session
+                .block_on(
+                    session
+                        .client()
+                        .get(KeyName::of(stranger).as_bytes(), &mut value),
+                )?
+                .is_some()
+            {
                 return Err(format!("key {stranger}, which nobody stored, is found").into());
             }
         }

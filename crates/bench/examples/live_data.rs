@@ -30,7 +30,9 @@ const COLD_OVERWRITES: u64 = 4;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let segments = arguments.next().map_or(Ok(SEGMENTS), |text| text.parse())?;
-    let overwrites = arguments.next().map_or(Ok(OVERWRITES), |text| text.parse())?;
+    let overwrites = arguments
+        .next()
+        .map_or(Ok(OVERWRITES), |text| text.parse())?;
     let is_skewed = match arguments.next().as_deref() {
         None | Some("uniform") => false,
         Some("skewed") => true,
@@ -46,7 +48,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let scene = Scene::new(&options)?;
     let client = scene.connect()?.client;
     let world = scene.world();
-    let put = async |key: u64, value: u8| client.put(KeyName::of(key).as_bytes(), &[value; VALUE_SIZE]).await.map(drop);
+    let put = async |key: u64, value: u8| {
+        client
+            .put(KeyName::of(key).as_bytes(), &[value; VALUE_SIZE])
+            .await
+            .map(drop)
+    };
     world.block_on(async {
         for key in 0..KEYS {
             put(key, 0).await?;

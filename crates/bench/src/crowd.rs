@@ -17,7 +17,11 @@ pub(crate) struct Crowd<T> {
 impl<T: 'static> Crowd<T> {
     /// Nobody yet.
     pub fn new() -> Rc<Self> {
-        Rc::new(Self { running: Cell::new(0), ended: RefCell::default(), waker: Cell::default() })
+        Rc::new(Self {
+            running: Cell::new(0),
+            ended: RefCell::default(),
+            waker: Cell::default(),
+        })
     }
 
     /// One more: `task`, run by `runtime`.

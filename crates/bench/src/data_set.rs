@@ -15,7 +15,10 @@ pub struct DataSet {
 
 impl DataSet {
     /// Calls `visit` with name and value of each record, in the order of their numbers, until it fails.
-    pub fn try_for_each<E>(&self, mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), E>) -> Result<(), E> {
+    pub fn try_for_each<E>(
+        &self,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut value = vec![0; self.value_size];
         for number in 0..self.keys {
             self.value(number, &mut value);

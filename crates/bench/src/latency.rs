@@ -19,7 +19,8 @@ pub struct Latencies {
 
 impl Default for Latencies {
     fn default() -> Self {
-        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS).expect("the bounds are constants that are in order");
+        let histogram = Histogram::new_with_bounds(1, LONGEST_NS, DIGITS)
+            .expect("the bounds are constants that are in order");
         Self { histogram }
     }
 }
@@ -28,12 +29,15 @@ impl Latencies {
     /// Adds one.
     #[inline]
     pub fn record(&mut self, latency: Duration) {
-        self.histogram.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).max(1));
+        self.histogram
+            .saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX).max(1));
     }
 
     /// Adds all of `other`.
     pub fn add(&mut self, other: &Self) {
-        self.histogram.add(&other.histogram).expect("all histograms have the same bounds");
+        self.histogram
+            .add(&other.histogram)
+            .expect("all histograms have the same bounds");
     }
 
     /// How many were recorded.
@@ -59,7 +63,11 @@ impl Stopwatch {
     /// Times one in `interval` operations.
     pub fn every(interval: u32) -> Self {
         assert!(interval > 0, "an interval has an operation");
-        Self { interval, countdown: interval, latencies: Latencies::default() }
+        Self {
+            interval,
+            countdown: interval,
+            latencies: Latencies::default(),
+        }
     }
 
     /// Before an operation. Hand the answer to `end`.
@@ -116,9 +124,16 @@ mod tests {
         other.record(Duration::ZERO);
         latencies.add(&other);
         assert_eq!(latencies.count(), 1002);
-        for (share, expected) in [(0.5, 500_000.0), (0.99, 991_000.0), (0.9999, LONGEST_NS as f64)] {
+        for (share, expected) in [
+            (0.5, 500_000.0),
+            (0.99, 991_000.0),
+            (0.9999, LONGEST_NS as f64),
+        ] {
             let found = latencies.quantile_ns(share) as f64;
-            assert!((found / expected - 1.0).abs() < 0.002, "{share}: {found} instead of {expected}");
+            assert!(
+                (found / expected - 1.0).abs() < 0.002,
+                "{share}: {found} instead of {expected}"
+            );
         }
         assert_eq!(Latencies::default().quantile_ns(0.5), 0);
     }
@@ -140,7 +155,10 @@ mod tests {
         assert_eq!(timing_interval(1_000_000.0, 30.0), 1);
         for operation_ns in [0.0, 20.0, 150.0, 400.0, 3000.0] {
             let interval = timing_interval(operation_ns, 30.0);
-            assert!(2.0 * 30.0 / f64::from(interval) <= 0.01 * operation_ns.max(1.0), "{operation_ns}: {interval}");
+            assert!(
+                2.0 * 30.0 / f64::from(interval) <= 0.01 * operation_ns.max(1.0),
+                "{operation_ns}: {interval}"
+            );
             assert_eq!(interval % 2, 1);
         }
         assert!(clock_look_ns() > 0.0);

@@ -81,12 +81,18 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
         None => std::env::current_exe()?.with_file_name("stonecast"),
     };
     if !program.exists() {
-        return Err(
-            format!("{} is not there; build it with `cargo build --release --package stonecast`", program.display()).into()
-        );
+        return Err(format!(
+            "{} is not there; build it with `cargo build --release --package stonecast`",
+            program.display()
+        )
+        .into());
     }
     let options = FigureOptions {
-        data: DataSet { keys: arguments.keys, value_size: arguments.value_size, seed: arguments.seed },
+        data: DataSet {
+            keys: arguments.keys,
+            value_size: arguments.value_size,
+            seed: arguments.seed,
+        },
         duration: Duration::try_from_secs_f64(arguments.seconds)?,
         puts: arguments.puts,
         repetitions: arguments.repetitions,
@@ -108,10 +114,16 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     };
     let busy = busy_cores(LOOK)?;
     if busy > BUSY_CORES_MAX {
-        eprintln!("warning: other programs keep {busy:.1} cores busy; figures of this run are worth little");
+        eprintln!(
+            "warning: other programs keep {busy:.1} cores busy; figures of this run are worth little"
+        );
     }
     let report = run_figures(&options, &mut say)?;
-    let text = if arguments.json { report.json_lines() } else { report.table() };
+    let text = if arguments.json {
+        report.json_lines()
+    } else {
+        report.table()
+    };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(report.reached())
 }

@@ -24,12 +24,20 @@ pub struct Measured {
 impl Measured {
     /// Operations each second.
     pub fn ops_per_s(&self) -> f64 {
-        if self.seconds > 0.0 { self.ops as f64 / self.seconds } else { 0.0 }
+        if self.seconds > 0.0 {
+            self.ops as f64 / self.seconds
+        } else {
+            0.0
+        }
     }
 
     /// CPU time of the asking threads for one operation.
     pub fn client_cpu_ns_per_op(&self) -> f64 {
-        if self.ops > 0 { self.client_cpu_ns as f64 / self.ops as f64 } else { 0.0 }
+        if self.ops > 0 {
+            self.client_cpu_ns as f64 / self.ops as f64
+        } else {
+            0.0
+        }
     }
 
     /// Adds what another thread found at the same time.
@@ -48,7 +56,10 @@ impl Measured {
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+    sorted
+        .get(sorted.len().saturating_sub(1) / 2)
+        .copied()
+        .unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]
@@ -57,10 +68,25 @@ mod tests {
 
     #[test]
     fn threads_that_ran_together_add_up_and_share_their_time() {
-        let mut both = Measured { ops: 10, errors: 1, seconds: 2.0, client_cpu_ns: 100, ..Measured::default() };
-        both.join(&Measured { ops: 30, errors: 0, seconds: 1.0, client_cpu_ns: 300, ..Measured::default() });
+        let mut both = Measured {
+            ops: 10,
+            errors: 1,
+            seconds: 2.0,
+            client_cpu_ns: 100,
+            ..Measured::default()
+        };
+        both.join(&Measured {
+            ops: 30,
+            errors: 0,
+            seconds: 1.0,
+            client_cpu_ns: 300,
+            ..Measured::default()
+        });
         assert_eq!((both.ops, both.errors), (40, 1));
-        assert_eq!((both.ops_per_s(), both.client_cpu_ns_per_op()), (20.0, 10.0));
+        assert_eq!(
+            (both.ops_per_s(), both.client_cpu_ns_per_op()),
+            (20.0, 10.0)
+        );
     }
 
     #[test]

@@ -16,10 +16,25 @@ pub fn busy_cores(duration: Duration) -> io::Result<f64> {
 
 /// Idle ticks and all ticks of all cores, from the first line: user nice system idle iowait irq softirq steal.
 fn parse(stat: &str) -> io::Result<(u64, u64)> {
-    let malformed = || io::Error::new(io::ErrorKind::InvalidData, "the first line of /proc/stat is not about the CPU");
-    let line = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")).ok_or_else(malformed)?;
-    let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|word| word.parse().ok()).collect();
-    let [_, _, _, idle, waiting, ..] = ticks[..] else { return Err(malformed()) };
+    let malformed = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the first line of /proc/stat is not about the CPU",
+        )
+    };
+    let line = stat
+        .lines()
+        .next()
+        .and_then(|line| line.strip_prefix("cpu "))
+        .ok_or_else(malformed)?;
+    let ticks: Vec<u64> = line
+        .split_whitespace()
+        .take(8)
+        .map_while(|word| word.parse().ok())
+        .collect();
+    let [_, _, _, idle, waiting, ..] = ticks[..] else {
+        return Err(malformed());
+    };
     Ok((idle + waiting, ticks.iter().sum()))
 }
 
@@ -29,7 +44,10 @@ mod tests {
 
     #[test]
     fn idle_ticks_are_those_of_waiting_too_and_guests_count_once() {
-        assert_eq!(parse("cpu  10 1 5 100 20 2 3 4 50 60\ncpu0 1 2 3 4\n").unwrap(), (120, 145));
+        assert_eq!(
+            parse("cpu  10 1 5 100 20 2 3 4 50 60\ncpu0 1 2 3 4\n").unwrap(),
+            (120, 145)
+        );
         for text in ["", "intr 5", "cpu  1 2 3"] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -55,15 +55,26 @@ impl Chart {
     pub fn svg(&self) -> Result<String, PlotError> {
         let mut text = String::new();
         self.draw(SVGBackend::with_string(&mut text, SIZE))
-            .map_err(|error| PlotError { title: self.title.clone(), reason: error.to_string() })?;
+            .map_err(|error| PlotError {
+                title: self.title.clone(),
+                reason: error.to_string(),
+            })?;
         Ok(text)
     }
 
     fn draw<'a>(&'a self, backend: SVGBackend<'a>) -> Result<(), Box<dyn std::error::Error + 'a>> {
         let area = backend.into_drawing_area();
         area.fill(&WHITE)?;
-        let highest = self.series.iter().flat_map(|series| series.values.iter().flatten()).fold(0.0, |a: f64, b| a.max(*b));
-        let top = if highest > 0.0 { highest * HEADROOM } else { 1.0 };
+        let highest = self
+            .series
+            .iter()
+            .flat_map(|series| series.values.iter().flatten())
+            .fold(0.0, |a: f64, b| a.max(*b));
+        let top = if highest > 0.0 {
+            highest * HEADROOM
+        } else {
+            1.0
+        };
         let last = self.places.len().saturating_sub(1).max(1) as f64;
         let mut chart = ChartBuilder::on(&area)
             .caption(&self.title, ("sans-serif", 18).into_font().color(&INK))
@@ -74,7 +85,10 @@ impl Chart {
         let place = |x: &f64| {
             let near = x.round();
             let index = (near >= 0.0 && (x - near).abs() < 1e-6).then_some(near as usize);
-            index.and_then(|index| self.places.get(index)).cloned().unwrap_or_default()
+            index
+                .and_then(|index| self.places.get(index))
+                .cloned()
+                .unwrap_or_default()
         };
         chart
             .configure_mesh()
@@ -88,13 +102,23 @@ impl Chart {
             .label_style(("sans-serif", 13).into_font().color(&INK))
             .draw()?;
         for (series, colour) in self.series.iter().zip(COLOURS.into_iter().cycle()) {
-            let points: Vec<(f64, f64)> =
-                series.values.iter().enumerate().filter_map(|(x, y)| y.map(|y| (x as f64, y))).collect();
+            let points: Vec<(f64, f64)> = series
+                .values
+                .iter()
+                .enumerate()
+                .filter_map(|(x, y)| y.map(|y| (x as f64, y)))
+                .collect();
             chart
                 .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?
                 .label(&series.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
-            chart.draw_series(points.into_iter().map(|point| Circle::new(point, 3, colour.filled())))?;
+                .legend(move |(x, y)| {
+                    PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
+                });
+            chart.draw_series(
+                points
+                    .into_iter()
+                    .map(|point| Circle::new(point, 3, colour.filled())),
+            )?;
         }
         chart
             .configure_series_labels()
@@ -119,8 +143,14 @@ mod tests {
             y_title: "us".to_owned(),
             places: vec!["16".to_owned(), "64".to_owned(), "256".to_owned()],
             series: vec![
-                Series { name: "one".to_owned(), values: vec![Some(1.0), Some(2.0), Some(4.0)] },
-                Series { name: "other".to_owned(), values: vec![Some(3.0), None, Some(5.0)] },
+                Series {
+                    name: "one".to_owned(),
+                    values: vec![Some(1.0), Some(2.0), Some(4.0)],
+                },
+                Series {
+                    name: "other".to_owned(),
+                    values: vec![Some(3.0), None, Some(5.0)],
+                },
             ],
         }
     }
@@ -128,7 +158,16 @@ mod tests {
     #[test]
     fn a_chart_names_its_axes_its_places_and_its_series() {
         let svg = chart().svg().unwrap();
-        for text in ["latency &amp; size", "bytes", "us", "16", "64", "256", "one", "other"] {
+        for text in [
+            "latency &amp; size",
+            "bytes",
+            "us",
+            "16",
+            "64",
+            "256",
+            "one",
+            "other",
+        ] {
             assert!(svg.contains(text), "{text} is missing");
         }
         // One dot for each value that is there, beside what the legend draws.
@@ -138,7 +177,11 @@ mod tests {
 
     #[test]
     fn a_chart_of_nothing_is_drawn_all_the_same() {
-        let empty = Chart { places: Vec::new(), series: Vec::new(), ..chart() };
+        let empty = Chart {
+            places: Vec::new(),
+            series: Vec::new(),
+            ..chart()
+        };
         assert!(empty.svg().unwrap().contains("<svg"));
     }
 }

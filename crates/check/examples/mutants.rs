@@ -35,22 +35,38 @@ fn main() -> ExitCode {
         Some(seeds) => control(scenario, seeds, arguments.shard),
         None => campaign(scenario, &arguments),
     };
-    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Hunts the shard's part of the mutants; whether each was found.
 fn campaign(scenario: &Scenario, arguments: &Arguments) -> bool {
     let chosen: Vec<Mutant> = match arguments.names.is_empty() {
         true => Mutant::ALL.to_vec(),
-        false => arguments.names.iter().map(|name| Mutant::by_name(name).unwrap_or_else(|| unknown(name))).collect(),
+        false => arguments
+            .names
+            .iter()
+            .map(|name| Mutant::by_name(name).unwrap_or_else(|| unknown(name)))
+            .collect(),
     };
     let (index, count) = arguments.shard;
     let mut good = true;
     for mutant in chosen.into_iter().skip(index).step_by(count) {
         match hunt(scenario, Some(mutant), 0..arguments.seeds) {
-            Some((seeds, oracle)) => println!("{:<28} found after {seeds:>5} seeds by: {oracle}", mutant.name()),
+            Some((seeds, oracle)) => println!(
+                "{:<28} found after {seeds:>5} seeds by: {oracle}",
+                mutant.name()
+            ),
             None => {
-                println!("{:<28} NOT FOUND in {} seeds: {}", mutant.name(), arguments.seeds, mutant.what());
+                println!(
+                    "{:<28} NOT FOUND in {} seeds: {}",
+                    mutant.name(),
+                    arguments.seeds,
+                    mutant.what()
+                );
                 good = false;
             }
         }
@@ -62,23 +78,38 @@ fn campaign(scenario: &Scenario, arguments: &Arguments) -> bool {
 fn control(scenario: &Scenario, seeds: u64, (index, count): (usize, usize)) -> bool {
     match hunt(scenario, None, (0..seeds).skip(index).step_by(count)) {
         Some((seed, oracle)) => {
-            println!("{:<28} VIOLATION in the store as it is, seed {}: {oracle}", "none", seed - 1);
+            println!(
+                "{:<28} VIOLATION in the store as it is, seed {}: {oracle}",
+                "none",
+                seed - 1
+            );
             false
         }
         None => {
-            println!("{:<28} nothing found in {seeds} seeds (part {} of {count})", "none", index + 1);
+            println!(
+                "{:<28} nothing found in {seeds} seeds (part {} of {count})",
+                "none",
+                index + 1
+            );
             true
         }
     }
 }
 
 /// Runs `seeds` with `mutant` planted until something is found: how many it took, and by what.
-fn hunt(scenario: &Scenario, mutant: Option<Mutant>, seeds: impl Iterator<Item = u64>) -> Option<(u64, String)> {
+fn hunt(
+    scenario: &Scenario,
+    mutant: Option<Mutant>,
+    seeds: impl Iterator<Item = u64>,
+) -> Option<(u64, String)> {
     plant(mutant);
     let found = seeds.into_iter().find_map(|seed| {
         let outcome = catch_unwind(AssertUnwindSafe(|| run(scenario, seed)));
         let oracle = match outcome {
-            Ok(report) => report.violations.first().map(|violation| violation.oracle.to_owned()),
+            Ok(report) => report
+                .violations
+                .first()
+                .map(|violation| violation.oracle.to_owned()),
             Err(panic) => Some(format!("assertion: {}", text_of(&*panic))),
         };
         oracle.map(|oracle| (seed + 1, oracle))
@@ -88,19 +119,39 @@ fn hunt(scenario: &Scenario, mutant: Option<Mutant>, seeds: impl Iterator<Item =
 }
 
 fn text_of(panic: &dyn std::any::Any) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("no text").lines().next().unwrap_or_default().chars().take(80).collect()
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("no text")
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(80)
+        .collect()
 }
 
 fn arguments(mut words: impl Iterator<Item = String>) -> Arguments {
-    let mut arguments = Arguments { shard: (0, 1), seeds: SEEDS_MAX, control: None, names: Vec::new() };
-    let number = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or_else(|| usage());
+    let mut arguments = Arguments {
+        shard: (0, 1),
+        seeds: SEEDS_MAX,
+        control: None,
+        names: Vec::new(),
+    };
+    let number = |text: Option<&str>| {
+        text.and_then(|text| text.parse().ok())
+            .unwrap_or_else(|| usage())
+    };
     while let Some(word) = words.next() {
         match &*word {
             "--shard" => {
                 let text = words.next().unwrap_or_else(|| usage());
                 let mut parts = text.split('/');
-                arguments.shard = (number(parts.next()) as usize, (number(parts.next()) as usize).max(1));
+                arguments.shard = (
+                    number(parts.next()) as usize,
+                    (number(parts.next()) as usize).max(1),
+                );
             }
             "--control" => arguments.control = Some(number(words.next().as_deref())),
             "--seeds" => arguments.seeds = number(words.next().as_deref()),

@@ -36,10 +36,24 @@ const TRIES_FOR_EACH: u64 = 8;
 
 /// Calls `look` with combinations of fates of the undecided units of `wreck`, until `limit` were looked at, or enough.
 /// Returns how many were.
-pub fn each(wreck: &Wreck, limit: u64, random: &mut Random, look: &mut dyn FnMut(&[Fate]) -> Look) -> u64 {
-    let options: Vec<Vec<Fate>> = (0..wreck.undecided()).map(|unit| fates_of(wreck, unit)).collect();
-    let combinations = options.iter().try_fold(1u64, |product, fates| product.checked_mul(fates.len() as u64));
-    let mut states = States { limit, count: 0, stopped: false, look };
+pub fn each(
+    wreck: &Wreck,
+    limit: u64,
+    random: &mut Random,
+    look: &mut dyn FnMut(&[Fate]) -> Look,
+) -> u64 {
+    let options: Vec<Vec<Fate>> = (0..wreck.undecided())
+        .map(|unit| fates_of(wreck, unit))
+        .collect();
+    let combinations = options.iter().try_fold(1u64, |product, fates| {
+        product.checked_mul(fates.len() as u64)
+    });
+    let mut states = States {
+        limit,
+        count: 0,
+        stopped: false,
+        look,
+    };
     if combinations.is_some_and(|combinations| combinations <= limit.min(EXHAUSTIVE_MAX)) {
         states.all(&options);
     } else {
@@ -51,12 +65,17 @@ pub fn each(wreck: &Wreck, limit: u64, random: &mut Random, look: &mut dyn FnMut
 /// The fates of one unit, the first of which is that nothing survived.
 fn fates_of(wreck: &Wreck, unit: usize) -> Vec<Fate> {
     let stores = wreck.stores(unit);
-    let mut fates: Vec<Fate> = (0..=stores).map(|stores| Fate { stores, torn: 0 }).collect();
+    let mut fates: Vec<Fate> = (0..=stores)
+        .map(|stores| Fate { stores, torn: 0 })
+        .collect();
     for whole in 0..stores {
         let parts = wreck.parts(unit, whole);
         if parts.count_ones() > 1 {
             let low = lower_half(parts);
-            fates.extend([low, parts & !low].map(|torn| Fate { stores: whole, torn }));
+            fates.extend([low, parts & !low].map(|torn| Fate {
+                stores: whole,
+                torn,
+            }));
         }
     }
     fates
@@ -101,7 +120,10 @@ impl States<'_> {
                 return;
             }
             // Counts up, the first unit being the lowest digit.
-            let Some(unit) = (0..choice.len()).find(|&unit| choice[unit] + 1 < options[unit].len()) else { return };
+            let Some(unit) = (0..choice.len()).find(|&unit| choice[unit] + 1 < options[unit].len())
+            else {
+                return;
+            };
             for lower in 0..unit {
                 choice[lower] = 0;
                 fates[lower] = options[lower][0];
@@ -114,14 +136,24 @@ impl States<'_> {
     fn chosen(&mut self, wreck: &Wreck, options: &[Vec<Fate>], random: &mut Random) {
         let units = options.len();
         let nothing = vec![Fate::default(); units];
-        let everything: Vec<Fate> = (0..units).map(|unit| Fate { stores: wreck.stores(unit), torn: 0 }).collect();
+        let everything: Vec<Fate> = (0..units)
+            .map(|unit| Fate {
+                stores: wreck.stores(unit),
+                torn: 0,
+            })
+            .collect();
         self.look(&nothing);
         self.look(&everything);
         let mut cuts: Vec<u64> = (0..units).flat_map(|unit| wreck.serials(unit)).collect();
         cuts.sort_unstable();
         for cut in cuts {
             let before = |unit| wreck.serials(unit).filter(|serial| *serial <= cut).count() as u32;
-            let prefix: Vec<Fate> = (0..units).map(|unit| Fate { stores: before(unit), torn: 0 }).collect();
+            let prefix: Vec<Fate> = (0..units)
+                .map(|unit| Fate {
+                    stores: before(unit),
+                    torn: 0,
+                })
+                .collect();
             self.look(&prefix);
         }
         let with = |base: &[Fate], changes: &[(usize, Fate)]| {
@@ -140,15 +172,24 @@ impl States<'_> {
                 if self.count >= pairs_end {
                     break 'pairs;
                 }
-                self.look(&with(&everything, &[(first, Fate::default()), (second, Fate::default())]));
+                self.look(&with(
+                    &everything,
+                    &[(first, Fate::default()), (second, Fate::default())],
+                ));
             }
         }
-        let tries = self.limit.saturating_sub(self.count).saturating_mul(TRIES_FOR_EACH);
+        let tries = self
+            .limit
+            .saturating_sub(self.count)
+            .saturating_mul(TRIES_FOR_EACH);
         for _ in 0..tries {
             if self.count >= self.limit || self.stopped {
                 return;
             }
-            let fates: Vec<Fate> = options.iter().map(|fates| fates[random.random_range(0..fates.len())]).collect();
+            let fates: Vec<Fate> = options
+                .iter()
+                .map(|fates| fates[random.random_range(0..fates.len())])
+                .collect();
             self.look(&fates);
         }
     }
@@ -159,7 +200,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use stonecast_fabric_sim::{MachineOptions, Profile, SimBacking, Survivor, World};
-    use stonecast_media::{Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain, ReceiveBuffers};
+    use stonecast_media::{
+        Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain,
+        ReceiveBuffers,
+    };
 
     use super::*;
 
@@ -170,20 +214,34 @@ mod tests {
             ddio: Ddio::On,
             receive_buffers: ReceiveBuffers::Dram,
         };
-        let machine = world.machine(MachineOptions { platform, ..MachineOptions::new(Profile::MODERN) });
+        let machine = world.machine(MachineOptions {
+            platform,
+            ..MachineOptions::new(Profile::MODERN)
+        });
         let module = world.module(machine, Survivor::default());
-        let log = SimBacking::new(&module).open_log(LogOptions { capacity: 1 << 20, platform, durability: Durability::Power });
+        let log = SimBacking::new(&module).open_log(LogOptions {
+            capacity: 1 << 20,
+            platform,
+            durability: Durability::Power,
+        });
         let log = log.unwrap();
-        stores.iter().for_each(|(offset, bytes)| log.write(*offset, bytes));
+        stores
+            .iter()
+            .for_each(|(offset, bytes)| log.write(*offset, bytes));
         world.wreck(machine, &module)
     }
 
     fn states(wreck: &Wreck, limit: u64) -> (u64, BTreeSet<Vec<Fate>>) {
         let mut seen = BTreeSet::new();
-        let count = each(wreck, limit, &mut stonecast_base::random_from_seed(1), &mut |fates| {
-            seen.insert(fates.to_vec());
-            Look::New
-        });
+        let count = each(
+            wreck,
+            limit,
+            &mut stonecast_base::random_from_seed(1),
+            &mut |fates| {
+                seen.insert(fates.to_vec());
+                Look::New
+            },
+        );
         (count, seen)
     }
 
@@ -194,7 +252,11 @@ mod tests {
         let (count, seen) = states(&lines, EXHAUSTIVE_MAX);
         assert_eq!((count, seen.len()), (2 * 3 * 4, 24));
         let none = wreck(&[]);
-        assert_eq!(states(&none, EXHAUSTIVE_MAX).0, 1, "where nothing is undecided there is one state");
+        assert_eq!(
+            states(&none, EXHAUSTIVE_MAX).0,
+            1,
+            "where nothing is undecided there is one state"
+        );
     }
 
     #[test]
@@ -203,24 +265,51 @@ mod tests {
         let stores: Vec<(u64, &[u8])> = (0..40).map(|line| (line * 64, &bytes[..])).collect();
         let (count, seen) = states(&wreck(&stores), 2000);
         assert_eq!(count, 2000);
-        let fate = |survives: bool| Fate { stores: u32::from(survives), torn: 0 };
+        let fate = |survives: bool| Fate {
+            stores: u32::from(survives),
+            torn: 0,
+        };
         for line in 0..40 {
-            assert!(seen.contains(&(0..40).map(|other| fate(other <= line)).collect::<Vec<_>>()), "prefix {line}");
-            assert!(seen.contains(&(0..40).map(|other| fate(other != line)).collect::<Vec<_>>()), "all but {line}");
-            assert!(seen.contains(&(0..40).map(|other| fate(other == line)).collect::<Vec<_>>()), "only {line}");
+            assert!(
+                seen.contains(&(0..40).map(|other| fate(other <= line)).collect::<Vec<_>>()),
+                "prefix {line}"
+            );
+            assert!(
+                seen.contains(&(0..40).map(|other| fate(other != line)).collect::<Vec<_>>()),
+                "all but {line}"
+            );
+            assert!(
+                seen.contains(&(0..40).map(|other| fate(other == line)).collect::<Vec<_>>()),
+                "only {line}"
+            );
         }
-        assert!(seen.iter().any(|fates| fates.iter().filter(|fate| fate.torn != 0).count() > 2), "torn lines");
-        assert!(seen.contains(&(0..40).map(|other| fate(other != 3 && other != 17)).collect::<Vec<_>>()));
+        assert!(
+            seen.iter()
+                .any(|fates| fates.iter().filter(|fate| fate.torn != 0).count() > 2),
+            "torn lines"
+        );
+        assert!(
+            seen.contains(
+                &(0..40)
+                    .map(|other| fate(other != 3 && other != 17))
+                    .collect::<Vec<_>>()
+            )
+        );
     }
 
     #[test]
     fn looking_stops_when_it_is_told_to() {
         let lines = wreck(&[(0, &[1; 8]), (64, &[1; 8])]);
         let mut count = 0;
-        each(&lines, 100, &mut stonecast_base::random_from_seed(1), &mut |_| {
-            count += 1;
-            if count < 3 { Look::New } else { Look::Enough }
-        });
+        each(
+            &lines,
+            100,
+            &mut stonecast_base::random_from_seed(1),
+            &mut |_| {
+                count += 1;
+                if count < 3 { Look::New } else { Look::Enough }
+            },
+        );
         assert_eq!(count, 3);
     }
 
@@ -230,16 +319,32 @@ mod tests {
         let bytes = [7; 64];
         let stores: Vec<(u64, &[u8])> = (0..40).map(|line| (line * 64, &bytes[..])).collect();
         let mut kinds = BTreeSet::new();
-        let count = each(&wreck(&stores), 100, &mut stonecast_base::random_from_seed(1), &mut |fates| {
-            // Only the first two lines matter.
-            if kinds.insert(fates[..2].to_vec()) { Look::New } else { Look::Known }
-        });
+        let count = each(
+            &wreck(&stores),
+            100,
+            &mut stonecast_base::random_from_seed(1),
+            &mut |fates| {
+                // Only the first two lines matter.
+                if kinds.insert(fates[..2].to_vec()) {
+                    Look::New
+                } else {
+                    Look::Known
+                }
+            },
+        );
         assert_eq!(count, kinds.len() as u64);
         assert!((4..100).contains(&count), "{count}");
     }
 
     #[test]
     fn half_of_the_bits_are_the_lower_ones() {
-        assert_eq!((lower_half(0b1111_0000), lower_half(0b101), lower_half(0b111)), (0b0011_0000, 0b1, 0b1));
+        assert_eq!(
+            (
+                lower_half(0b1111_0000),
+                lower_half(0b101),
+                lower_half(0b111)
+            ),
+            (0b0011_0000, 0b1, 0b1)
+        );
     }
 }

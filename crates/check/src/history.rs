@@ -80,7 +80,10 @@ pub struct History {
 impl History {
     /// A history about `keys` keys.
     pub fn new(keys: u32) -> Self {
-        Self { by_key: vec![Vec::new(); keys as usize], ..Self::default() }
+        Self {
+            by_key: vec![Vec::new(); keys as usize],
+            ..Self::default()
+        }
     }
 
     /// The present moment; the next one is later.
@@ -98,7 +101,14 @@ impl History {
     pub fn call(&mut self, client: u32, key: u32, call: Call) -> OperationId {
         let called = self.tick();
         self.by_key[key as usize].push(self.operations.len() as u32);
-        self.operations.push(Operation { client, key, call, called, answer: Answer::Unknown, answered: NEVER });
+        self.operations.push(Operation {
+            client,
+            key,
+            call,
+            called,
+            answer: Answer::Unknown,
+            answered: NEVER,
+        });
         OperationId(self.operations.len() - 1)
     }
 
@@ -106,7 +116,11 @@ impl History {
     pub fn answer(&mut self, id: OperationId, answer: Answer) {
         let now = self.tick();
         let operation = &mut self.operations[id.0];
-        assert_eq!(operation.answer, Answer::Unknown, "an operation is answered once");
+        assert_eq!(
+            operation.answer,
+            Answer::Unknown,
+            "an operation is answered once"
+        );
         operation.answer = answer;
         self.answers += 1;
         // An answer that outlived its server tells of something that was done before the crash.
@@ -118,14 +132,22 @@ impl History {
     /// Somebody asks once more for what was never answered: from now on it can be done again.
     pub fn again(&mut self, id: OperationId) {
         let operation = &mut self.operations[id.0];
-        assert_eq!(operation.answer, Answer::Unknown, "what was answered is not asked for again");
+        assert_eq!(
+            operation.answer,
+            Answer::Unknown,
+            "what was answered is not asked for again"
+        );
         operation.answered = NEVER;
     }
 
     /// The server is gone, and with it every operation that was under way: none of them can be done later.
     pub fn crash(&mut self) -> Moment {
         let now = self.tick();
-        for operation in self.operations.iter_mut().filter(|operation| operation.answered == NEVER) {
+        for operation in self
+            .operations
+            .iter_mut()
+            .filter(|operation| operation.answered == NEVER)
+        {
             operation.answered = now;
         }
         now
@@ -133,7 +155,9 @@ impl History {
 
     /// The operations about `key`, in the order of their calls.
     pub fn of_key(&self, key: u32) -> impl Iterator<Item = &Operation> + Clone {
-        self.by_key[key as usize].iter().map(|&index| &self.operations[index as usize])
+        self.by_key[key as usize]
+            .iter()
+            .map(|&index| &self.operations[index as usize])
     }
 
     /// All operations.

@@ -28,13 +28,19 @@ struct Node<T> {
 }
 
 impl<T> Node<T> {
-    const NEW: Self = Self { unit: None, next: BTreeMap::new(), found: None };
+    const NEW: Self = Self {
+        unit: None,
+        next: BTreeMap::new(),
+        found: None,
+    };
 }
 
 impl<T> Known<T> {
     /// Nothing is known yet.
     pub fn new() -> Self {
-        Self { nodes: vec![Node::NEW] }
+        Self {
+            nodes: vec![Node::NEW],
+        }
     }
 
     /// What a recovery of `fates` finds, if it does what one did before.
@@ -53,7 +59,10 @@ impl<T> Known<T> {
             let free = self.nodes.len();
             let node = &mut self.nodes[at];
             let before = *node.unit.get_or_insert(unit);
-            assert!(before == unit, "a recovery that has read the same reads the same next: unit {before}, now {unit}");
+            assert!(
+                before == unit,
+                "a recovery that has read the same reads the same next: unit {before}, now {unit}"
+            );
             at = *node.next.entry(fates[unit as usize]).or_insert(free);
             if at == free {
                 self.nodes.push(Node::NEW);
@@ -68,7 +77,10 @@ mod tests {
     use super::*;
 
     fn fates(stores: &[u32]) -> Vec<Fate> {
-        stores.iter().map(|&stores| Fate { stores, torn: 0 }).collect()
+        stores
+            .iter()
+            .map(|&stores| Fate { stores, torn: 0 })
+            .collect()
     }
 
     #[test]

@@ -69,7 +69,10 @@ impl Report {
     /// A run of `scenario` that came to no end because an assertion was broken.
     pub fn broken(scenario: &Scenario, seed: u64, message: String) -> Self {
         let violations = vec![Violation::new("assertions hold", message)];
-        Self { violations, ..Self::new(scenario.name, seed) }
+        Self {
+            violations,
+            ..Self::new(scenario.name, seed)
+        }
     }
 
     pub(crate) fn note(&mut self, violation: Violation) {

@@ -28,8 +28,16 @@ pub struct Shrunk {
 }
 
 /// Makes the failing run `report`, made under `adjustment`, as small as `run` allows.
-pub fn shrink(adjustment: &Adjustment, report: &Report, run: impl FnMut(&Adjustment) -> Report) -> Shrunk {
-    let best = Shrunk { adjustment: adjustment.clone(), report: report.clone(), tries: 0 };
+pub fn shrink(
+    adjustment: &Adjustment,
+    report: &Report,
+    run: impl FnMut(&Adjustment) -> Report,
+) -> Shrunk {
+    let best = Shrunk {
+        adjustment: adjustment.clone(),
+        report: report.clone(),
+        tries: 0,
+    };
     let mut search = Search { best, run };
     if !search.oracle().is_empty() {
         search.search();
@@ -44,7 +52,11 @@ struct Search<R> {
 
 impl<R: FnMut(&Adjustment) -> Report> Search<R> {
     fn oracle(&self) -> &'static str {
-        self.best.report.violations.first().map_or("", |violation| violation.oracle)
+        self.best
+            .report
+            .violations
+            .first()
+            .map_or("", |violation| violation.oracle)
     }
 
     fn search(&mut self) {
@@ -59,7 +71,10 @@ impl<R: FnMut(&Adjustment) -> Report> Search<R> {
             if !self.best.adjustment.every_moment {
                 self.try_out(|adjustment| adjustment.every_moment = true);
             }
-            if self.best.adjustment == before || self.best.tries >= TRIES_MAX || self.best.tries == tries {
+            if self.best.adjustment == before
+                || self.best.tries >= TRIES_MAX
+                || self.best.tries == tries
+            {
                 return;
             }
         }
@@ -74,7 +89,10 @@ impl<R: FnMut(&Adjustment) -> Report> Search<R> {
         let mut adjustment = self.best.adjustment.clone();
         change(&mut adjustment);
         let report = (self.run)(&adjustment);
-        let same = report.violations.first().is_some_and(|violation| violation.oracle == self.oracle());
+        let same = report
+            .violations
+            .first()
+            .is_some_and(|violation| violation.oracle == self.oracle());
         if same {
             (self.best.adjustment, self.best.report) = (adjustment, report);
         }
@@ -82,7 +100,12 @@ impl<R: FnMut(&Adjustment) -> Report> Search<R> {
     }
 
     fn leave_faults_out(&mut self) {
-        let hit = self.best.report.faults_hit.iter().filter(|(_, count)| **count > 0);
+        let hit = self
+            .best
+            .report
+            .faults_hit
+            .iter()
+            .filter(|(_, count)| **count > 0);
         let names: Vec<&'static str> = hit.map(|(name, _)| *name).collect();
         // Most failures need few faults: all at once first.
         if names.len() > 1 && self.try_out(|adjustment| adjustment.without.extend(&names)) {
@@ -162,9 +185,14 @@ mod tests {
             keys: Adjustment::at_most(adjustment.keys, 20),
             operations: Adjustment::at_most(adjustment.operations, 1000),
         };
-        let mut report = Report { sizes, ..Report::new("fake", 1) };
+        let mut report = Report {
+            sizes,
+            ..Report::new("fake", 1)
+        };
         for fault in ["a", "b", "c"] {
-            report.faults_hit.insert(fault, u64::from(!adjustment.without.contains(fault)));
+            report
+                .faults_hit
+                .insert(fault, u64::from(!adjustment.without.contains(fault)));
         }
         if sizes.clients >= 2 && sizes.operations >= 37 && !adjustment.without.contains("b") {
             report.note(Violation::new("it holds", format!("{sizes:?}")));
@@ -179,23 +207,35 @@ mod tests {
     fn the_shortest_schedule_that_fails_in_the_same_way_is_found() {
         let adjustment = Adjustment::default();
         let shrunk = shrink(&adjustment, &fake(&adjustment), fake);
-        let sizes = Sizes { clients: 2, lanes: 1, keys: 1, operations: 37 };
+        let sizes = Sizes {
+            clients: 2,
+            lanes: 1,
+            keys: 1,
+            operations: 37,
+        };
         assert_eq!(shrunk.report.sizes, sizes);
         assert_eq!(shrunk.adjustment.without, ["a", "c"].into());
-        assert!(shrunk.adjustment.every_moment && shrunk.tries < 100, "{shrunk:?}");
+        assert!(
+            shrunk.adjustment.every_moment && shrunk.tries < 100,
+            "{shrunk:?}"
+        );
         assert_eq!(shrunk.report.violations[0].oracle, "it holds");
     }
 
     #[test]
     fn a_search_ends_when_its_tries_are_used_up() {
         let mut runs = 0;
-        let shrunk = shrink(&Adjustment::default(), &fake(&Adjustment::default()), |adjustment| {
-            runs += 1;
-            let mut report = fake(adjustment);
-            // Always one operation fewer than asked for: every step helps.
-            report.sizes.operations = report.sizes.operations.saturating_sub(1).max(500);
-            report
-        });
+        let shrunk = shrink(
+            &Adjustment::default(),
+            &fake(&Adjustment::default()),
+            |adjustment| {
+                runs += 1;
+                let mut report = fake(adjustment);
+                // Always one operation fewer than asked for: every step helps.
+                report.sizes.operations = report.sizes.operations.saturating_sub(1).max(500);
+                report
+            },
+        );
         assert!(runs <= TRIES_MAX && shrunk.tries == runs);
     }
 }

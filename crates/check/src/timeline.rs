@@ -24,7 +24,11 @@ pub struct Happening {
 impl fmt::Display for Happening {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (microseconds, rest) = (self.at_ns / 1000, self.at_ns % 1000);
-        write!(formatter, "{microseconds:>9}.{rest:03} us  event {:>8}  {}", self.event, self.what)
+        write!(
+            formatter,
+            "{microseconds:>9}.{rest:03} us  event {:>8}  {}",
+            self.event, self.what
+        )
     }
 }
 
@@ -54,9 +58,15 @@ impl Notes {
     pub fn tell(&self, history: &History) -> Vec<Happening> {
         let mut all = Vec::new();
         for operation in history.operations() {
-            all.push((operation.called, self.at(operation.called, describe_call(operation))));
+            all.push((
+                operation.called,
+                self.at(operation.called, describe_call(operation)),
+            ));
             if operation.answer != Answer::Unknown && operation.answered != NEVER {
-                all.push((operation.answered, self.at(operation.answered, describe_answer(operation))));
+                all.push((
+                    operation.answered,
+                    self.at(operation.answered, describe_answer(operation)),
+                ));
             }
         }
         // A mark belongs behind what the history says of the same moment, and sorting keeps that order.
@@ -67,13 +77,22 @@ impl Notes {
 
     fn at(&self, moment: Moment, what: String) -> Happening {
         let index = self.times.partition_point(|(noted, ..)| *noted < moment);
-        let (_, at_ns, event) = self.times.get(index).or(self.times.last()).copied().unwrap_or_default();
+        let (_, at_ns, event) = self
+            .times
+            .get(index)
+            .or(self.times.last())
+            .copied()
+            .unwrap_or_default();
         Happening { at_ns, event, what }
     }
 }
 
 fn who(operation: &Operation) -> String {
-    if operation.client == u32::MAX { "the last reader".to_owned() } else { format!("client {}", operation.client) }
+    if operation.client == u32::MAX {
+        "the last reader".to_owned()
+    } else {
+        format!("client {}", operation.client)
+    }
 }
 
 fn describe_call(operation: &Operation) -> String {
@@ -81,9 +100,14 @@ fn describe_call(operation: &Operation) -> String {
     let asks = match operation.call {
         Call::Get => format!("get key {key}"),
         Call::Put(value) => format!("put key {key} = {}", name(value)),
-        Call::PutIf(value, Expected::Absent) => format!("put key {key} = {} if it is absent", name(value)),
+        Call::PutIf(value, Expected::Absent) => {
+            format!("put key {key} = {} if it is absent", name(value))
+        }
         Call::PutIf(value, Expected::Version(version)) => {
-            format!("put key {key} = {} if it is at version {version}", name(value))
+            format!(
+                "put key {key} = {} if it is at version {version}",
+                name(value)
+            )
         }
         Call::Delete => format!("delete key {key}"),
     };
@@ -93,7 +117,9 @@ fn describe_call(operation: &Operation) -> String {
 fn describe_answer(operation: &Operation) -> String {
     let told = match operation.answer {
         Answer::Got(None) => "it is absent".to_owned(),
-        Answer::Got(Some((value, version))) => format!("it is {} at version {version}", name(value)),
+        Answer::Got(Some((value, version))) => {
+            format!("it is {} at version {version}", name(value))
+        }
         Answer::Stored(version) => format!("stored at version {version}"),
         Answer::Conflict(None) => "not stored: it is absent".to_owned(),
         Answer::Conflict(Some(version)) => format!("not stored: it is at version {version}"),
@@ -107,7 +133,11 @@ fn describe_answer(operation: &Operation) -> String {
         Call::Put(_) | Call::PutIf(..) => "put",
         Call::Delete => "delete",
     };
-    format!("{}: told of its {asked} of key {}: {told}", who(operation), operation.key)
+    format!(
+        "{}: told of its {asked} of key {}: {told}",
+        who(operation),
+        operation.key
+    )
 }
 
 fn name(value: ValueId) -> String {
@@ -132,7 +162,11 @@ mod tests {
         let get = history.call(1, 0, Call::Get);
         notes.pass(4, 9_000_001, 30);
         let _ = get;
-        let told: Vec<String> = notes.tell(&history).iter().map(Happening::to_string).collect();
+        let told: Vec<String> = notes
+            .tell(&history)
+            .iter()
+            .map(Happening::to_string)
+            .collect();
         let expected = [
             "        1.500 us  event       10  client 2: put key 0 = value 7",
             "        2.000 us  event       20  client 2: told of its put of key 0: stored at version 3",

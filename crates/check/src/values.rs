@@ -14,7 +14,10 @@ pub const VALUE_SIZE_MIN: usize = 8;
 
 /// The bytes of value `id`, `size` of them.
 pub fn encode(id: ValueId, size: usize, into: &mut Vec<u8>) {
-    assert!(size >= VALUE_SIZE_MIN, "a value of {size} bytes cannot tell who it is");
+    assert!(
+        size >= VALUE_SIZE_MIN,
+        "a value of {size} bytes cannot tell who it is"
+    );
     into.clear();
     into.extend_from_slice(&id.0.to_le_bytes());
     into.extend_from_slice(&(size as u32).to_le_bytes());
@@ -34,13 +37,19 @@ pub fn decode(bytes: &[u8]) -> Option<ValueId> {
     if id == ValueId::ABSENT || size as usize != bytes.len() {
         return None;
     }
-    let whole = rest.chunks(8).zip(1..).all(|(word, number)| filler(id, number).to_le_bytes()[..word.len()] == *word);
+    let whole = rest
+        .chunks(8)
+        .zip(1..)
+        .all(|(word, number)| filler(id, number).to_le_bytes()[..word.len()] == *word);
     whole.then_some(id)
 }
 
 /// The `number`-th word of a value: a different one in each value and at each place, so that no mixture of two passes.
 fn filler(id: ValueId, number: u32) -> u64 {
-    (u64::from(id.0) << 32 | u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23) | 1
+    (u64::from(id.0) << 32 | u64::from(number))
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .rotate_left(23)
+        | 1
 }
 
 #[cfg(test)]
@@ -53,7 +62,10 @@ mod tests {
             let (mut old, mut new) = (Vec::new(), Vec::new());
             encode(ValueId(7), size, &mut old);
             encode(ValueId(8), size, &mut new);
-            assert_eq!((decode(&old), decode(&new)), (Some(ValueId(7)), Some(ValueId(8))));
+            assert_eq!(
+                (decode(&old), decode(&new)),
+                (Some(ValueId(7)), Some(ValueId(8)))
+            );
             for word in (8..size).step_by(8) {
                 let mut torn = old.clone();
                 torn[word..size.min(word + 8)].copy_from_slice(&new[word..size.min(word + 8)]);

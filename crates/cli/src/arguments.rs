@@ -437,11 +437,16 @@ pub struct ServePublished {
 }
 
 fn published_design(name: &str) -> Result<Design, String> {
-    let published = Design::ALL.into_iter().filter(|design| *design != Design::StoreDirect);
-    published.clone().find(|design| design.name() == name).ok_or_else(|| {
-        let names: Vec<&str> = published.map(Design::name).collect();
-        format!("is one of {}", names.join(", "))
-    })
+    let published = Design::ALL
+        .into_iter()
+        .filter(|design| *design != Design::StoreDirect);
+    published
+        .clone()
+        .find(|design| design.name() == name)
+        .ok_or_else(|| {
+            let names: Vec<&str> = published.map(Design::name).collect();
+            format!("is one of {}", names.join(", "))
+        })
 }
 
 /// `bench ycsb`.
@@ -486,7 +491,12 @@ pub struct Ycsb {
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub fabric: Fabric,
     /// What writes survive, for the server that this command starts.
-    #[arg(long, value_enum, default_value = "process", conflicts_with = "connect")]
+    #[arg(
+        long,
+        value_enum,
+        default_value = "process",
+        conflicts_with = "connect"
+    )]
     pub durability: DurabilityArgument,
     /// Where the pool of the server that this command starts is put [default: /dev/shm for process, the current folder for power].
     #[arg(long, value_name = "DIR", conflicts_with = "connect")]
@@ -498,13 +508,28 @@ pub struct Ycsb {
     #[arg(long, value_name = "URL")]
     pub connect: Option<Address>,
     /// With --connect verbs://HOST:PORT: the keys, as `--keys` of other commands names them.
-    #[arg(long, value_name = "FILE", env = "STONECAST_KEYS", help_heading = "RDMA")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "STONECAST_KEYS",
+        help_heading = "RDMA"
+    )]
     pub key_file: Option<PathBuf>,
     /// RDMA device, as `rdma link` shows it [default: the first one].
-    #[arg(long, value_name = "NAME", env = "STONECAST_RDMA_DEVICE", help_heading = "RDMA")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "STONECAST_RDMA_DEVICE",
+        help_heading = "RDMA"
+    )]
     pub rdma_device: Option<String>,
     /// Entry of the device's table of addresses [default: RoCE v2, IPv4 if there is one].
-    #[arg(long, value_name = "INDEX", env = "STONECAST_GID_INDEX", help_heading = "RDMA")]
+    #[arg(
+        long,
+        value_name = "INDEX",
+        env = "STONECAST_GID_INDEX",
+        help_heading = "RDMA"
+    )]
     pub gid_index: Option<u8>,
 }
 
@@ -582,7 +607,9 @@ mod tests {
     #[test]
     fn the_help_names_every_simulated_machine() {
         let mut command = Arguments::command();
-        let ycsb = command.find_subcommand_mut("bench").and_then(|bench| bench.find_subcommand_mut("ycsb"));
+        let ycsb = command
+            .find_subcommand_mut("bench")
+            .and_then(|bench| bench.find_subcommand_mut("ycsb"));
         let help = ycsb.expect("it is there").render_long_help().to_string();
         let words: Vec<&str> = help.split([' ', '\n', ',', ';', '.']).collect();
         for profile in stonecast_fabric_sim::Profile::ALL {
@@ -594,17 +621,35 @@ mod tests {
     fn every_command_has_a_help_with_an_example() {
         fn leaves(command: &clap::Command) -> Vec<&clap::Command> {
             let below: Vec<_> = command.get_subcommands().collect();
-            if below.is_empty() { vec![command] } else { below.into_iter().flat_map(leaves).collect() }
+            if below.is_empty() {
+                vec![command]
+            } else {
+                below.into_iter().flat_map(leaves).collect()
+            }
         }
         let command = Arguments::command();
         let leaves = leaves(&command);
         assert!(leaves.len() >= 13, "{}", leaves.len());
         for leaf in leaves {
-            let example = leaf.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(example.starts_with("Example:") && example.contains("  stonecast "), "{}", leaf.get_name());
+            let example = leaf
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(
+                example.starts_with("Example:") && example.contains("  stonecast "),
+                "{}",
+                leaf.get_name()
+            );
             assert!(leaf.get_about().is_some(), "{}", leaf.get_name());
-            let undocumented: Vec<_> = leaf.get_arguments().filter(|argument| argument.get_help().is_none()).collect();
-            assert!(undocumented.is_empty(), "{}: {undocumented:?}", leaf.get_name());
+            let undocumented: Vec<_> = leaf
+                .get_arguments()
+                .filter(|argument| argument.get_help().is_none())
+                .collect();
+            assert!(
+                undocumented.is_empty(),
+                "{}: {undocumented:?}",
+                leaf.get_name()
+            );
         }
     }
 }

@@ -20,12 +20,25 @@ pub struct Opened {
 }
 
 /// Opens the device that speaks at `address`. `platform`: what a server's pool was declared to lie on.
-#[cfg_attr(not(feature = "verbs"), expect(unused_variables, reason = "one configuration serves builds with and without verbs"))]
-pub fn open(address: &Address, verbs: &VerbsFlags, platform: Option<DeclaredPlatform>) -> Result<Opened, Failure> {
+#[cfg_attr(
+    not(feature = "verbs"),
+    expect(
+        unused_variables,
+        reason = "one configuration serves builds with and without verbs"
+    )
+)]
+pub fn open(
+    address: &Address,
+    verbs: &VerbsFlags,
+    platform: Option<DeclaredPlatform>,
+) -> Result<Opened, Failure> {
     match address {
         Address::SharedMemory(_) => {
             let device = ShmDevice::new(ShmOptions::default())?;
-            Ok(Opened { device: device.clone(), park: device })
+            Ok(Opened {
+                device: device.clone(),
+                park: device,
+            })
         }
         #[cfg(feature = "verbs")]
         Address::Verbs(_) => over_rdma(verbs, platform),
@@ -37,13 +50,25 @@ fn over_rdma(flags: &VerbsFlags, platform: Option<DeclaredPlatform>) -> Result<O
     use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 
     let options = rdma::options(flags)?;
-    let options = VerbsOptions { platform: platform.unwrap_or(options.platform), ..options };
+    let options = VerbsOptions {
+        platform: platform.unwrap_or(options.platform),
+        ..options
+    };
     let device = VerbsDevice::open(options)?;
-    Ok(Opened { device: device.clone(), park: device })
+    Ok(Opened {
+        device: device.clone(),
+        park: device,
+    })
 }
 
 /// Devices that speak at `address`, one for each thread that asks.
-#[cfg_attr(not(feature = "verbs"), expect(unused_variables, reason = "one configuration serves builds with and without verbs"))]
+#[cfg_attr(
+    not(feature = "verbs"),
+    expect(
+        unused_variables,
+        reason = "one configuration serves builds with and without verbs"
+    )
+)]
 pub fn devices(address: &Address, verbs: &VerbsFlags) -> Result<Box<dyn Devices>, Failure> {
     match address {
         Address::SharedMemory(_) => Ok(Box::new(SharedMemory)),
@@ -55,7 +80,10 @@ pub fn devices(address: &Address, verbs: &VerbsFlags) -> Result<Box<dyn Devices>
 /// Devices of the one that is named, or of the first, for the ends of a benchmark that plays both: the key that they share is
 /// made for it.
 #[cfg(feature = "verbs")]
-pub fn both_ends(requester: Option<&str>, responder: Option<&str>) -> Result<[Box<dyn Devices>; 2], Failure> {
+pub fn both_ends(
+    requester: Option<&str>,
+    responder: Option<&str>,
+) -> Result<[Box<dyn Devices>; 2], Failure> {
     use std::io::Read as _;
 
     use stonecast_fabric_verbs::VerbsOptions;
@@ -65,7 +93,11 @@ pub fn both_ends(requester: Option<&str>, responder: Option<&str>) -> Result<[Bo
     std::fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
     let keys = KeyRing::single("benchmark", Key::new(key));
     Ok([requester, responder].map(|name| {
-        let options = VerbsOptions { device: name.map(str::to_owned), keys: keys.clone(), ..VerbsOptions::default() };
+        let options = VerbsOptions {
+            device: name.map(str::to_owned),
+            keys: keys.clone(),
+            ..VerbsOptions::default()
+        };
         Box::new(rdma::RdmaDevices(options)) as Box<dyn Devices>
     }))
 }

@@ -48,6 +48,10 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         let error = error.into();
         let input_output = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        if input_output == Some(io::ErrorKind::BrokenPipe) { Self::Silent } else { Self::Operation(error) }
+        if input_output == Some(io::ErrorKind::BrokenPipe) {
+            Self::Silent
+        } else {
+            Self::Operation(error)
+        }
     }
 }

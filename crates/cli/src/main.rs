@@ -57,6 +57,11 @@ fn main() -> ExitCode {
 /// A broken invariant, in the words of its assertion.
 fn report_defect(info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or("no message");
-    let place = info.location().map(|location| format!(" ({}:{})", location.file(), location.line())).unwrap_or_default();
-    output::error(&format!("stonecast is broken, please report this: {message}{place}"));
+    let place = info
+        .location()
+        .map(|location| format!(" ({}:{})", location.file(), location.line()))
+        .unwrap_or_default();
+    output::error(&format!(
+        "stonecast is broken, please report this: {message}{place}"
+    ));
 }

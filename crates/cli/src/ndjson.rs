@@ -88,7 +88,11 @@ pub struct Reader<R> {
 impl<R: BufRead> Reader<R> {
     /// Reads from `input`.
     pub fn new(input: R) -> Self {
-        Self { input, line: 0, buffer: Vec::new() }
+        Self {
+            input,
+            line: 0,
+            buffer: Vec::new(),
+        }
     }
 
     /// Number of the line that was read last, from 1.
@@ -105,7 +109,9 @@ impl<R: BufRead> Reader<R> {
             let line = self.line;
             let failed = |problem| LineError { line, problem };
             let limited = &mut self.input.by_ref().take(LINE_SIZE_MAX + 1);
-            let size = limited.read_until(b'\n', &mut self.buffer).map_err(|error| failed(Problem::Input(error)))? as u64;
+            let size = limited
+                .read_until(b'\n', &mut self.buffer)
+                .map_err(|error| failed(Problem::Input(error)))? as u64;
             used += size;
             if size == 0 {
                 return Ok(None);
@@ -114,7 +120,9 @@ impl<R: BufRead> Reader<R> {
                 return Err(failed(Problem::LongLine));
             }
             if !self.buffer.trim_ascii().is_empty() {
-                return parse(self.buffer.trim_ascii_end()).map(|entry| Some((entry, used))).map_err(failed);
+                return parse(self.buffer.trim_ascii_end())
+                    .map(|entry| Some((entry, used)))
+                    .map_err(failed);
             }
         }
     }
@@ -123,7 +131,9 @@ impl<R: BufRead> Reader<R> {
 /// Reads one line.
 pub fn parse(line: &[u8]) -> Result<Entry, Problem> {
     let mut deserializer = serde_json::Deserializer::from_slice(line);
-    let entry = EntrySeed.deserialize(&mut deserializer).and_then(|entry| deserializer.end().map(|()| entry));
+    let entry = EntrySeed
+        .deserialize(&mut deserializer)
+        .and_then(|entry| deserializer.end().map(|()| entry));
     let entry = entry.map_err(|error| problem_of(&error))?;
     match (entry.key.len(), entry.value.len()) {
         (0, _) => Err(Problem::EmptyKey),
@@ -135,7 +145,13 @@ pub fn parse(line: &[u8]) -> Result<Entry, Problem> {
 
 /// Writes one line in the canonical form.
 pub fn write(output: &mut impl Write, key: &[u8], value: &[u8]) -> io::Result<()> {
-    serde_json::to_writer(&mut *output, &Line { key: Bytes(key), value: Bytes(value) })?;
+    serde_json::to_writer(
+        &mut *output,
+        &Line {
+            key: Bytes(key),
+            value: Bytes(value),
+        },
+    )?;
     output.write_all(b"\n")
 }
 
@@ -171,7 +187,10 @@ impl Serialize for Bytes<'_> {
 fn problem_of(error: &serde_json::Error) -> Problem {
     let message = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
-    Problem::Json { column: error.column().max(1), message: message.strip_suffix(&place).unwrap_or(&message).to_owned() }
+    Problem::Json {
+        column: error.column().max(1),
+        message: message.strip_suffix(&place).unwrap_or(&message).to_owned(),
+    }
 }
 
 /// A line. Derived code would take `["key","value"]` for one, too.
@@ -244,7 +263,11 @@ impl<'de> Visitor<'de> for BytesSeed {
                 return Err(de::Error::duplicate_field("base64"));
             }
             let text = map.next_value::<String>()?;
-            bytes = Some(BASE64.decode(text).map_err(|error| de::Error::custom(format_args!("bad base64: {error}")))?);
+            bytes = Some(
+                BASE64
+                    .decode(text)
+                    .map_err(|error| de::Error::custom(format_args!("bad base64: {error}")))?,
+            );
         }
         bytes.ok_or_else(|| de::Error::missing_field("base64"))
     }
@@ -270,43 +293,84 @@ mod tests {
     #[test]
     fn what_is_not_exactly_an_entry_is_refused_with_its_reason() {
         for (line, reason) in [
-            (r#"["k","v"]"#, "column 1: invalid type: sequence, expected an object with `key` and `value`"),
+            (
+                r#"["k","v"]"#,
+                "column 1: invalid type: sequence, expected an object with `key` and `value`",
+            ),
             (r#"{"key":"k"}"#, "missing field `value`"),
             (r#"{"value":"v"}"#, "missing field `key`"),
-            (r#"{"key":"k","value":"v","ttl":"1"}"#, "unknown field `ttl`, expected `key` or `value`"),
-            (r#"{"key":"k","key":"l","value":"v"}"#, "duplicate field `key`"),
-            (r#"{"key":1,"value":"v"}"#, "invalid type: integer `1`, expected a string or {\"base64\": \"...\"}"),
+            (
+                r#"{"key":"k","value":"v","ttl":"1"}"#,
+                "unknown field `ttl`, expected `key` or `value`",
+            ),
+            (
+                r#"{"key":"k","key":"l","value":"v"}"#,
+                "duplicate field `key`",
+            ),
+            (
+                r#"{"key":1,"value":"v"}"#,
+                "invalid type: integer `1`, expected a string or {\"base64\": \"...\"}",
+            ),
             (r#"{"key":"k","value":null}"#, "invalid type: null"),
             (r#"{"key":"k","value":["v"]}"#, "invalid type: sequence"),
             (r#"{"key":"k","value":{}}"#, "missing field `base64`"),
-            (r#"{"key":"k","value":{"hex":"00"}}"#, "unknown field `hex`, expected `base64`"),
-            (r#"{"key":"k","value":{"base64":"AA==","base64":"AA=="}}"#, "duplicate field `base64`"),
+            (
+                r#"{"key":"k","value":{"hex":"00"}}"#,
+                "unknown field `hex`, expected `base64`",
+            ),
+            (
+                r#"{"key":"k","value":{"base64":"AA==","base64":"AA=="}}"#,
+                "duplicate field `base64`",
+            ),
             (r#"{"key":"k","value":{"base64":"AA"}}"#, "bad base64"),
             (r#"{"key":"k","value":{"base64":"AB=="}}"#, "bad base64"),
             (r#"{"key":"k","value":{"base64":"A A="}}"#, "bad base64"),
             (r#"{"key":"","value":"v"}"#, "the key is empty"),
             (r#"{"key":"k","value":"v"} x"#, "trailing characters"),
-            (r#"{"key":"k","value":"v"}{"key":"l","value":"v"}"#, "trailing characters"),
-            (r#"{"key":"k","value":"\ud800"}"#, "column 27: unexpected end of hex escape"),
+            (
+                r#"{"key":"k","value":"v"}{"key":"l","value":"v"}"#,
+                "trailing characters",
+            ),
+            (
+                r#"{"key":"k","value":"\ud800"}"#,
+                "column 27: unexpected end of hex escape",
+            ),
             (r#"{"key":"k","value":"\udc00"}"#, "lone leading surrogate"),
             (r#"{"key":"k","value":"v""#, "EOF while parsing"),
             ("{\"key\":\"k\",\"value\":\"\t\"}", "control character"),
             ("\u{feff}{\"key\":\"k\",\"value\":\"v\"}", "expected value"),
         ] {
             let message = message_of(line);
-            assert!(message.contains(reason), "{line}\n gave {message}\n not  {reason}");
+            assert!(
+                message.contains(reason),
+                "{line}\n gave {message}\n not  {reason}"
+            );
         }
         let broken = [b"{\"key\":\"k\",\"value\":\"".as_slice(), b"\xff\"}"].concat();
-        assert!(parse(&broken).unwrap_err().to_string().contains("invalid unicode code point"));
+        assert!(
+            parse(&broken)
+                .unwrap_err()
+                .to_string()
+                .contains("invalid unicode code point")
+        );
     }
 
     #[test]
     fn sizes_are_checked_after_escapes_and_base64_are_gone() {
-        let entry = |key: usize, value: usize| Entry { key: vec![0; key], value: vec![0xff; value] };
+        let entry = |key: usize, value: usize| Entry {
+            key: vec![0; key],
+            value: vec![0xff; value],
+        };
         for good in [entry(1, 0), entry(KEY_SIZE_MAX, VALUE_SIZE_MAX)] {
-            assert_eq!(parse(line_of(&good).as_bytes()).expect("within the limits"), good);
+            assert_eq!(
+                parse(line_of(&good).as_bytes()).expect("within the limits"),
+                good
+            );
         }
-        assert_eq!(message_of(&line_of(&entry(1025, 0))), "the key has 1025 bytes; a key has 1 to 1024 bytes");
+        assert_eq!(
+            message_of(&line_of(&entry(1025, 0))),
+            "the key has 1025 bytes; a key has 1 to 1024 bytes"
+        );
         assert_eq!(
             message_of(&line_of(&entry(1, VALUE_SIZE_MAX + 1))),
             "the value has 1048577 bytes; a value has at most 1048576 bytes"
@@ -316,7 +380,10 @@ mod tests {
     #[test]
     fn the_canonical_form_is_as_documented() {
         let text = "\u{0}\u{8}\t\n\u{b}\u{c}\r\u{1f}\"\\/\u{7f}\u{80}\u{2028}\u{e9}\u{1f600}";
-        let entry = Entry { key: vec![b'k', 0xff], value: text.as_bytes().to_vec() };
+        let entry = Entry {
+            key: vec![b'k', 0xff],
+            value: text.as_bytes().to_vec(),
+        };
         let line = concat!(
             r#"{"key":{"base64":"a/8="},"value":"\u0000\b\t\n\u000b\f\r\u001f\"\\/"#,
             "\u{7f}\u{80}\u{2028}\u{e9}\u{1f600}\"}\n"
@@ -326,7 +393,10 @@ mod tests {
 
     #[test]
     fn other_ways_to_say_the_same_are_read_alike() {
-        let canonical = Entry { key: b"k/".to_vec(), value: "\u{7f}\u{1f600}a".into() };
+        let canonical = Entry {
+            key: b"k/".to_vec(),
+            value: "\u{7f}\u{1f600}a".into(),
+        };
         for line in [
             " { \"value\" : \"\\u007F\\uD83D\\ude00\\u0061\" , \"key\" : \"k\\/\" } \r\n",
             "{\"key\":{\"base64\":\"ay8=\"},\"value\":{\"base64\":\"f/CfmIBh\"}}",
@@ -338,9 +408,19 @@ mod tests {
 
     #[test]
     fn errors_name_the_line_and_empty_lines_count() {
-        let text = "\n{\"key\":\"a\",\"value\":\"1\"}\r\n  \n{\"key\":\"b\",\"value\":\"2\"}\nnull\n";
+        let text =
+            "\n{\"key\":\"a\",\"value\":\"1\"}\r\n  \n{\"key\":\"b\",\"value\":\"2\"}\nnull\n";
         let mut reader = Reader::new(text.as_bytes());
-        assert_eq!(reader.next_entry().unwrap().unwrap(), (Entry { key: b"a".into(), value: b"1".into() }, 26));
+        assert_eq!(
+            reader.next_entry().unwrap().unwrap(),
+            (
+                Entry {
+                    key: b"a".into(),
+                    value: b"1".into()
+                },
+                26
+            )
+        );
         assert_eq!(reader.next_entry().unwrap().unwrap().0.key, b"b");
         let error = reader.next_entry().unwrap_err();
         assert!(error.to_string().starts_with("line 5: column"), "{error}");
@@ -352,7 +432,13 @@ mod tests {
         assert!(reader.next_entry().unwrap().is_some() && reader.next_entry().unwrap().is_none());
         let endless = io::repeat(b' ').take(3 * LINE_SIZE_MAX);
         let mut reader = Reader::new(io::BufReader::new(endless));
-        assert!(matches!(reader.next_entry(), Err(LineError { line: 1, problem: Problem::LongLine })));
+        assert!(matches!(
+            reader.next_entry(),
+            Err(LineError {
+                line: 1,
+                problem: Problem::LongLine
+            })
+        ));
         assert!(reader.buffer.len() as u64 <= LINE_SIZE_MAX + 1);
     }
 

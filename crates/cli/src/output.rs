@@ -27,7 +27,10 @@ pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
 /// Prints names and values, the values below each other.
 pub fn table(rows: &[(&str, String)]) -> Result<(), Failure> {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let lines: String = rows.iter().map(|(name, value)| format!("{name:<width$}  {value}\n")).collect();
+    let lines: String = rows
+        .iter()
+        .map(|(name, value)| format!("{name:<width$}  {value}\n"))
+        .collect();
     bytes(lines.as_bytes())
 }
 
@@ -75,5 +78,9 @@ pub fn error(message: &impl Display) {
 
 /// A number of bytes as people read it.
 pub fn size(bytes: u64) -> String {
-    if bytes < 1024 { format!("{bytes} B") } else { bytesize::ByteSize(bytes).to_string() }
+    if bytes < 1024 {
+        format!("{bytes} B")
+    } else {
+        bytesize::ByteSize(bytes).to_string()
+    }
 }

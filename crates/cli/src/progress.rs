@@ -16,7 +16,12 @@ impl Progress {
     /// Counts bytes; without a total (a pipe) it shows how many and how fast.
     pub fn of_bytes(what: &'static str, total: Option<u64>) -> Self {
         let known = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-        Self::new(what, total, known, "{msg} {spinner} {bytes} {bytes_per_sec} {elapsed}")
+        Self::new(
+            what,
+            total,
+            known,
+            "{msg} {spinner} {bytes} {bytes_per_sec} {elapsed}",
+        )
     }
 
     /// Counts things.

@@ -45,13 +45,20 @@ impl Session {
         });
         match client {
             Some(Ok(client)) => Ok(Self { executor, client }),
-            Some(Err(error)) => Err(Failure::operation(format!("{error}. Is `stonecast serve` running there?"))),
-            None => Err(Failure::operation(format!("the server at {address} does not answer"))),
+            Some(Err(error)) => Err(Failure::operation(format!(
+                "{error}. Is `stonecast serve` running there?"
+            ))),
+            None => Err(Failure::operation(format!(
+                "the server at {address} does not answer"
+            ))),
         }
     }
 
     /// Runs `work` to its end.
-    pub fn run<T>(&self, work: impl AsyncFnOnce(&Client) -> Result<T, Failure>) -> Result<T, Failure> {
+    pub fn run<T>(
+        &self,
+        work: impl AsyncFnOnce(&Client) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         self.executor.block_on(work(&self.client))
     }
 

@@ -29,7 +29,9 @@ impl Address {
     /// under the device's name in `/run`.
     pub fn of_pool(data: &Path) -> Self {
         match data.file_name().filter(|_| is_device(data)) {
-            Some(name) => Self::SharedMemory(Path::new("/run").join(format!("stonecast-{}", name.display()))),
+            Some(name) => {
+                Self::SharedMemory(Path::new("/run").join(format!("stonecast-{}", name.display())))
+            }
             None => Self::SharedMemory(data.join("socket")),
         }
     }
@@ -46,9 +48,14 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some(("shm", path)) if !path.is_empty() => Ok(Self::SharedMemory(path.into())),
-            Some(("shm", _)) => Err("shm: needs a path after it, such as shm:./stonecast-data/socket".into()),
+            Some(("shm", _)) => {
+                Err("shm: needs a path after it, such as shm:./stonecast-data/socket".into())
+            }
             #[cfg(feature = "verbs")]
-            Some(("verbs", _)) => text.parse().map(Self::Verbs).map_err(|error: stonecast_fabric::DeviceError| error.to_string()),
+            Some(("verbs", _)) => text
+                .parse()
+                .map(Self::Verbs)
+                .map_err(|error: stonecast_fabric::DeviceError| error.to_string()),
             #[cfg(not(feature = "verbs"))]
             Some(("verbs", _)) => Err(NO_VERBS.into()),
             _ => Err("an address is shm:PATH or verbs:HOST:PORT".into()),
@@ -75,8 +82,9 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let size = text.parse::<bytesize::ByteSize>();
-        size.map(|size| Self(size.as_u64()))
-            .map_err(|_| "a size is a number of bytes, with KiB, MiB, GiB, KB, MB or GB after it".into())
+        size.map(|size| Self(size.as_u64())).map_err(|_| {
+            "a size is a number of bytes, with KiB, MiB, GiB, KB, MB or GB after it".into()
+        })
     }
 }
 
@@ -94,19 +102,25 @@ impl FromStr for Period {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        humantime::parse_duration(text).map(Self).map_err(|_| "a time is a number with ms, s, min or h after it".into())
+        humantime::parse_duration(text)
+            .map(Self)
+            .map_err(|_| "a time is a number with ms, s, min or h after it".into())
     }
 }
 
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 
 impl<'de> Deserialize<'de> for Address {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 
@@ -125,7 +139,9 @@ impl<'de> Deserialize<'de> for Size {
             }
 
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<Size, E> {
-                u64::try_from(number).map(Size).map_err(|_| E::custom("a size is not negative"))
+                u64::try_from(number)
+                    .map(Size)
+                    .map_err(|_| E::custom("a size is not negative"))
             }
         }
         deserializer.deserialize_any(SizeVisitor)
@@ -160,10 +176,15 @@ impl FromStr for Fabric {
             return Err(NO_VERBS.to_owned());
         }
         let profile = text.strip_prefix("sim:").and_then(Profile::by_name);
-        profile.map(|profile| Self::Simulated(Box::new(profile))).ok_or_else(|| {
-            let names: Vec<String> = Profile::ALL.iter().map(|profile| format!("sim:{}", profile.name)).collect();
-            format!("a fabric is shm, verbs, {}", names.join(", "))
-        })
+        profile
+            .map(|profile| Self::Simulated(Box::new(profile)))
+            .ok_or_else(|| {
+                let names: Vec<String> = Profile::ALL
+                    .iter()
+                    .map(|profile| format!("sim:{}", profile.name))
+                    .collect();
+                format!("a fabric is shm, verbs, {}", names.join(", "))
+            })
     }
 }
 
@@ -184,7 +205,13 @@ mod tests {
 
     #[test]
     fn sizes_are_read_in_both_kinds_of_units() {
-        for (text, bytes) in [("512", 512), ("4KiB", 4096), ("4 MiB", 4 << 20), ("1GiB", 1 << 30), ("1GB", 1_000_000_000)] {
+        for (text, bytes) in [
+            ("512", 512),
+            ("4KiB", 4096),
+            ("4 MiB", 4 << 20),
+            ("1GiB", 1 << 30),
+            ("1GB", 1_000_000_000),
+        ] {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
         for text in ["", "x", "-1", "1XB"] {
@@ -196,7 +223,10 @@ mod tests {
     #[test]
     fn times_have_a_unit() {
         assert_eq!("30s".parse(), Ok(Period(Duration::from_secs(30))));
-        assert_eq!("1min 500ms".parse(), Ok(Period(Duration::from_millis(60_500))));
+        assert_eq!(
+            "1min 500ms".parse(),
+            Ok(Period(Duration::from_millis(60_500)))
+        );
         for text in ["", "30", "x", "-1s"] {
             assert!(text.parse::<Period>().is_err(), "{text}");
         }
@@ -204,10 +234,19 @@ mod tests {
 
     #[test]
     fn addresses_say_what_is_wrong_with_them() {
-        assert_eq!("shm:./a/b".parse(), Ok(Address::SharedMemory("./a/b".into())));
-        assert_eq!("shm:./a/b".parse::<Address>().unwrap().to_string(), "shm:./a/b");
+        assert_eq!(
+            "shm:./a/b".parse(),
+            Ok(Address::SharedMemory("./a/b".into()))
+        );
+        assert_eq!(
+            "shm:./a/b".parse::<Address>().unwrap().to_string(),
+            "shm:./a/b"
+        );
         for (text, reason) in [("shm:", "needs a path"), ("/tmp/socket", "shm:PATH")] {
-            assert!(text.parse::<Address>().unwrap_err().contains(reason), "{text}");
+            assert!(
+                text.parse::<Address>().unwrap_err().contains(reason),
+                "{text}"
+            );
         }
     }
 
@@ -216,7 +255,9 @@ mod tests {
     fn a_build_without_verbs_says_how_to_get_one_with_them() {
         let refused = "verbs:host:1".parse::<Address>().unwrap_err();
         assert!(
-            refused.contains("shm:PATH") && refused.contains("--features verbs") && refused.contains("libclang"),
+            refused.contains("shm:PATH")
+                && refused.contains("--features verbs")
+                && refused.contains("libclang"),
             "{refused}"
         );
     }
@@ -227,6 +268,11 @@ mod tests {
         for text in ["verbs:host:1", "verbs://host:1"] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), "verbs:host:1");
         }
-        assert!("verbs:host".parse::<Address>().unwrap_err().contains("verbs:HOST:PORT"));
+        assert!(
+            "verbs:host"
+                .parse::<Address>()
+                .unwrap_err()
+                .contains("verbs:HOST:PORT")
+        );
     }
 }

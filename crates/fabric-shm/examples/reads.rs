@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use stonecast_base::random_from_seed;
 use stonecast_fabric::{
-    Access, ConnectionEvent, Device, LocalSpan, MemoryRegion, Operation, QueuePair, QueuePairOptions, ReadInto, RemoteAddress,
-    Status, WorkRequest,
+    Access, ConnectionEvent, Device, LocalSpan, MemoryRegion, Operation, QueuePair,
+    QueuePairOptions, ReadInto, RemoteAddress, Status, WorkRequest,
 };
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_media::Region;
@@ -22,7 +22,9 @@ fn main() {
     let address = format!("shm:{}", folder.display());
     let (server, client) = (device(), device());
     server.listen(&address).expect("the address is free");
-    let region = server.allocate(REGION_SIZE, Access::REMOTE_READ.and(Access::REMOTE_WRITE)).expect("memory");
+    let region = server
+        .allocate(REGION_SIZE, Access::REMOTE_READ.and(Access::REMOTE_WRITE))
+        .expect("memory");
     let memory = server.memory(region);
     for offset in (0..REGION_SIZE).step_by(4096) {
         memory.store(offset, offset);
@@ -31,16 +33,26 @@ fn main() {
     let local = client.allocate(1 << 20, Access::NONE).expect("memory");
     map(&client, qp, region, local);
 
-    let (mapping, start) = client.peer_memory(qp, at(region, 0)).expect("the region is mapped");
+    let (mapping, start) = client
+        .peer_memory(qp, at(region, 0))
+        .expect("the region is mapped");
     assert_eq!(start, 0);
     let random = &mut random_from_seed(7);
-    let places: Vec<u64> = (0..1 << 16).map(|_| random_below(random, REGION_SIZE / 64 - 3) * 64).collect();
+    let places: Vec<u64> = (0..1 << 16)
+        .map(|_| random_below(random, REGION_SIZE / 64 - 3) * 64)
+        .collect();
 
     let mut into = [0u8; 4096];
     for size in [8usize, 64, 192, 1024, 4096] {
         let hot = per_operation(4_000_000, |index| {
             let remote = at(region, (index % 64) * 64);
-            let status = client.read_now(qp, &mut [ReadInto { remote, into: &mut into[..size] }]);
+            let status = client.read_now(
+                qp,
+                &mut [ReadInto {
+                    remote,
+                    into: &mut into[..size],
+                }],
+            );
             assert_eq!(black_box(status), Some(Status::Success));
             black_box(&into);
         });
@@ -54,8 +66,14 @@ fn main() {
     let batches = 200_000;
     let batch = per_operation(batches, |index| {
         let first = index as usize * BATCH;
-        let mut reads = buffers.each_mut().map(|into| ReadInto { remote: at(region, 0), into: &mut into[..] });
-        for (read, place) in reads.iter_mut().zip(&places[first % (places.len() - BATCH)..]) {
+        let mut reads = buffers.each_mut().map(|into| ReadInto {
+            remote: at(region, 0),
+            into: &mut into[..],
+        });
+        for (read, place) in reads
+            .iter_mut()
+            .zip(&places[first % (places.len() - BATCH)..])
+        {
             read.remote = at(region, *place);
         }
         assert_eq!(client.read_now(qp, &mut reads), Some(Status::Success));
@@ -71,15 +89,35 @@ fn main() {
         black_box(&buffers);
     });
     let each = |ns: f64| ns / BATCH as f64;
-    println!("batch of {BATCH} random 192-B reads: {:.1} ns each, bare prefetch and copy {:.1} ns each", each(batch), each(bare));
+    println!(
+        "batch of {BATCH} random 192-B reads: {:.1} ns each, bare prefetch and copy {:.1} ns each",
+        each(batch),
+        each(bare)
+    );
 
-    let request = |operation| WorkRequest { wr_id: 1, operation, signalled: false, fence: false };
+    let request = |operation| WorkRequest {
+        wr_id: 1,
+        operation,
+        signalled: false,
+        fence: false,
+    };
     let mut completions = Vec::new();
-    let cq = client.create_completion_queue(64).expect("a completion queue");
+    let cq = client
+        .create_completion_queue(64)
+        .expect("a completion queue");
     let write = per_operation(1_000_000, |index| {
-        let span = LocalSpan { region: local, offset: 0, size: 64 };
-        let write = Operation::Write { local: span, remote: at(region, (index % 64) * 64) };
-        client.post_send(qp, &[request(write)]).expect("there is room");
+        let span = LocalSpan {
+            region: local,
+            offset: 0,
+            size: 64,
+        };
+        let write = Operation::Write {
+            local: span,
+            remote: at(region, (index % 64) * 64),
+        };
+        client
+            .post_send(qp, &[request(write)])
+            .expect("there is room");
     });
     println!("post_send of an unsignalled 64-B WRITE: {write:.1} ns");
     let poll = per_operation(1_000_000, |_| {
@@ -93,7 +131,10 @@ fn device() -> Rc<ShmDevice> {
 }
 
 fn at(region: MemoryRegion, offset: u64) -> RemoteAddress {
-    RemoteAddress { address: region.address + offset, rkey: region.rkey }
+    RemoteAddress {
+        address: region.address + offset,
+        rkey: region.rkey,
+    }
 }
 
 fn random_below(random: &mut stonecast_base::Random, limit: u64) -> u64 {
@@ -103,7 +144,9 @@ fn random_below(random: &mut stonecast_base::Random, limit: u64) -> u64 {
 
 fn connect(server: &ShmDevice, client: &ShmDevice, address: &str) -> QueuePair {
     let new = |device: &ShmDevice| {
-        let cq = device.create_completion_queue(1024).expect("a completion queue");
+        let cq = device
+            .create_completion_queue(1024)
+            .expect("a completion queue");
         let options = QueuePairOptions {
             send_cq: cq,
             receive_cq: cq,
@@ -117,10 +160,14 @@ fn connect(server: &ShmDevice, client: &ShmDevice, address: &str) -> QueuePair {
         device.create_queue_pair(options).expect("a queue pair")
     };
     let (theirs, ours) = (new(server), new(client));
-    client.connect(ours, address, b"").expect("connecting starts");
+    client
+        .connect(ours, address, b"")
+        .expect("connecting starts");
     loop {
         if let Some(ConnectionEvent::Request { request, .. }) = server.poll_connection() {
-            server.accept(request, theirs, b"").expect("it can be accepted");
+            server
+                .accept(request, theirs, b"")
+                .expect("it can be accepted");
         }
         if let Some(ConnectionEvent::Established { .. }) = client.poll_connection() {
             return ours;
@@ -130,13 +177,41 @@ fn connect(server: &ShmDevice, client: &ShmDevice, address: &str) -> QueuePair {
 
 /// The first READ and WRITE fetch the region.
 fn map(client: &ShmDevice, qp: QueuePair, region: MemoryRegion, local: MemoryRegion) {
-    let span = LocalSpan { region: local, offset: 0, size: 8 };
-    let read = Operation::Read { local: span, remote: at(region, 0) };
-    let write = Operation::Write { local: span, remote: at(region, 0) };
-    let request = |operation| WorkRequest { wr_id: 1, operation, signalled: false, fence: false };
-    client.post_send(qp, &[request(read), request(write)]).expect("there is room");
-    let cq = client.create_completion_queue(1).expect("a completion queue");
-    while client.read_now(qp, &mut [ReadInto { remote: at(region, 0), into: &mut [0; 8] }]).is_none() {
+    let span = LocalSpan {
+        region: local,
+        offset: 0,
+        size: 8,
+    };
+    let read = Operation::Read {
+        local: span,
+        remote: at(region, 0),
+    };
+    let write = Operation::Write {
+        local: span,
+        remote: at(region, 0),
+    };
+    let request = |operation| WorkRequest {
+        wr_id: 1,
+        operation,
+        signalled: false,
+        fence: false,
+    };
+    client
+        .post_send(qp, &[request(read), request(write)])
+        .expect("there is room");
+    let cq = client
+        .create_completion_queue(1)
+        .expect("a completion queue");
+    while client
+        .read_now(
+            qp,
+            &mut [ReadInto {
+                remote: at(region, 0),
+                into: &mut [0; 8],
+            }],
+        )
+        .is_none()
+    {
         client.poll(cq, 1, &mut Vec::new());
     }
 }
@@ -148,5 +223,7 @@ fn per_operation(count: u64, mut operation: impl FnMut(u64)) -> f64 {
         (0..count).for_each(&mut operation);
         start.elapsed().as_nanos() as f64 / count as f64
     };
-    std::iter::repeat_with(round).take(5).fold(f64::INFINITY, f64::min)
+    std::iter::repeat_with(round)
+        .take(5)
+        .fold(f64::INFINITY, f64::min)
 }

@@ -78,7 +78,10 @@ mod tests {
         announcement.leave(&memory);
         assert!(has_left(&memory, 0, inside));
         announcement.enter(&memory);
-        assert!(has_left(&memory, 0, inside), "that is another operation, which has seen the verdict");
+        assert!(
+            has_left(&memory, 0, inside),
+            "that is another operation, which has seen the verdict"
+        );
     }
 }
 
@@ -165,7 +168,10 @@ mod models {
                 if fenced {
                     memory.read_fence();
                 }
-                assert!(memory.load(VERDICT) != 0 || found == [0; 8], "a revoked reader used what it read");
+                assert!(
+                    memory.load(VERDICT) != 0 || found == [0; 8],
+                    "a revoked reader used what it read"
+                );
             }
             owner.join().unwrap();
         });

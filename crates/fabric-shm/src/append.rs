@@ -111,7 +111,10 @@ pub(crate) enum Refusal {
 impl AppendLayout {
     /// Bytes of shared memory, or `None` if the numbers cannot be right.
     pub(crate) fn size(&self) -> Option<u64> {
-        let valid = self.capacity > 0 && self.stride > 0 && self.slots.is_power_of_two() && self.slots <= 1 << 32;
+        let valid = self.capacity > 0
+            && self.stride > 0
+            && self.slots.is_power_of_two()
+            && self.slots <= 1 << 32;
         valid.then(|| self.slots_start() + self.slots * SLOT_SIZE)
     }
 
@@ -142,7 +145,10 @@ impl Cursor {
     }
 
     fn unpack(word: u64) -> Self {
-        Self { serial: word >> STRIDE_BITS, stride: word & ((1 << STRIDE_BITS) - 1) }
+        Self {
+            serial: word >> STRIDE_BITS,
+            stride: word & ((1 << STRIDE_BITS) - 1),
+        }
     }
 
     /// As it stands in intents and marks, where 0 means none.
@@ -153,7 +159,14 @@ impl Cursor {
     /// Behind `strides` more strides of a buffer that has `of`.
     fn behind(self, strides: u64, of: u64) -> Self {
         let stride = self.stride + strides;
-        if stride >= of { Self { serial: self.serial + 1, stride: 0 } } else { Self { stride, ..self } }
+        if stride >= of {
+            Self {
+                serial: self.serial + 1,
+                stride: 0,
+            }
+        } else {
+            Self { stride, ..self }
+        }
     }
 }
 
@@ -177,10 +190,18 @@ pub(crate) fn reserve(
                 let slot = first_slot + from.stride;
                 mark(memory, layout.mark(slot), from.named());
                 crate::step::step("append: start marked");
-                if memory.compare_exchange(CURSOR, word, here.behind(strides, buffer.strides).pack()).is_ok() {
+                if memory
+                    .compare_exchange(CURSOR, word, here.behind(strides, buffer.strides).pack())
+                    .is_ok()
+                {
                     crate::step::step("append: reserved");
                     let offset = here.stride * u64::from(layout.stride);
-                    return Ok(Reservation { slot, in_next, buffer, offset });
+                    return Ok(Reservation {
+                        slot,
+                        in_next,
+                        buffer,
+                        offset,
+                    });
                 }
             }
             // What was read may have been replaced while others moved the cursor; then it means nothing.
@@ -195,10 +216,19 @@ pub(crate) fn reserve(
 
 /// Where a message of `strides` goes that finds the cursor at `from`: its buffer, its place, and the first slot of the
 /// buffer of `from`.
-fn place(layout: AppendLayout, memory: &impl Memory, from: Cursor, strides: u64) -> Result<(Buffer, Cursor, u64), Refusal> {
+fn place(
+    layout: AppendLayout,
+    memory: &impl Memory,
+    from: Cursor,
+    strides: u64,
+) -> Result<(Buffer, Cursor, u64), Refusal> {
     let posted = memory.load(POSTED);
     if from.serial >= posted {
-        return if from.serial > posted { Err(Refusal::Hostile) } else { Err(Refusal::NoBuffer) };
+        return if from.serial > posted {
+            Err(Refusal::Hostile)
+        } else {
+            Err(Refusal::NoBuffer)
+        };
     }
     let buffer = read_descriptor(layout, memory, from.serial).ok_or(Refusal::Hostile)?;
     if from.stride >= buffer.strides {
@@ -210,13 +240,20 @@ fn place(layout: AppendLayout, memory: &impl Memory, from: Cursor, strides: u64)
     if from.stride == 0 {
         return Err(Refusal::TooLong);
     }
-    let next = Cursor { serial: from.serial + 1, stride: 0 };
+    let next = Cursor {
+        serial: from.serial + 1,
+        stride: 0,
+    };
     if next.serial >= posted {
         return Err(Refusal::NoBuffer);
     }
     let first_slot = buffer.first_slot;
     let buffer = read_descriptor(layout, memory, next.serial).ok_or(Refusal::Hostile)?;
-    if strides > buffer.strides { Err(Refusal::TooLong) } else { Ok((buffer, next, first_slot)) }
+    if strides > buffer.strides {
+        Err(Refusal::TooLong)
+    } else {
+        Ok((buffer, next, first_slot))
+    }
 }
 
 fn read_descriptor(layout: AppendLayout, memory: &impl Memory, serial: u64) -> Option<Buffer> {
@@ -253,8 +290,15 @@ pub(crate) fn publish(
     size: u32,
 ) {
     assert!(size <= MESSAGE_SIZE_MAX);
-    let flags = if reservation.in_next { PUBLISHED | IN_NEXT } else { PUBLISHED };
-    memory.store(layout.publication(reservation.slot), flags | u64::from(size) << 32 | u64::from(queue_pair));
+    let flags = if reservation.in_next {
+        PUBLISHED | IN_NEXT
+    } else {
+        PUBLISHED
+    };
+    memory.store(
+        layout.publication(reservation.slot),
+        flags | u64::from(size) << 32 | u64::from(queue_pair),
+    );
     crate::step::step("append: published");
     intents.store(intent, 0);
 }
@@ -304,8 +348,18 @@ struct Posted {
 
 impl AppendQueue {
     pub(crate) fn new(layout: AppendLayout) -> Self {
-        let position = Cursor { serial: 0, stride: 0 };
-        Self { layout, buffers: VecDeque::new(), posted: 0, next_slot: 0, position, found: VecDeque::new() }
+        let position = Cursor {
+            serial: 0,
+            stride: 0,
+        };
+        Self {
+            layout,
+            buffers: VecDeque::new(),
+            posted: 0,
+            next_slot: 0,
+            position,
+            found: VecDeque::new(),
+        }
     }
 
     /// The shape that requesters must know.
@@ -315,20 +369,43 @@ impl AppendQueue {
 
     /// Whether buffers of these numbers of strides can be posted now.
     pub(crate) fn has_room(&self, strides: impl ExactSizeIterator<Item = u64>) -> bool {
-        let oldest = self.buffers.front().map_or(self.next_slot, |buffer| buffer.first_slot);
+        let oldest = self
+            .buffers
+            .front()
+            .map_or(self.next_slot, |buffer| buffer.first_slot);
         self.buffers.len() + strides.len() <= self.layout.capacity as usize
             && self.next_slot - oldest + strides.sum::<u64>() <= self.layout.slots
     }
 
     /// Posts a buffer behind the others; `has_room` was asked.
-    pub(crate) fn post(&mut self, memory: &impl Memory, wr_id: u64, region: u32, offset: u64, strides: u64) {
+    pub(crate) fn post(
+        &mut self,
+        memory: &impl Memory,
+        wr_id: u64,
+        region: u32,
+        offset: u64,
+        strides: u64,
+    ) {
         assert!(strides > 0 && strides <= STRIDES_MAX && self.has_room([strides].into_iter()));
         let first_slot = self.next_slot;
         let at = self.layout.descriptor(self.posted);
-        for (index, word) in [self.posted + 1, u64::from(region), offset, strides, first_slot].into_iter().enumerate() {
+        for (index, word) in [
+            self.posted + 1,
+            u64::from(region),
+            offset,
+            strides,
+            first_slot,
+        ]
+        .into_iter()
+        .enumerate()
+        {
             memory.store(at + 8 * index as u64, word);
         }
-        self.buffers.push_back(Posted { wr_id, strides, first_slot });
+        self.buffers.push_back(Posted {
+            wr_id,
+            strides,
+            first_slot,
+        });
         self.next_slot += strides;
         self.posted += 1;
         memory.store(POSTED, self.posted);
@@ -340,7 +417,11 @@ impl AppendQueue {
     }
 
     /// The next arrival. `is_claimed(named)` says whether the intent of a live requester is `named`.
-    pub(crate) fn next(&mut self, memory: &impl Memory, is_claimed: impl Fn(u64) -> bool) -> Result<Option<Arrival>, Hostile> {
+    pub(crate) fn next(
+        &mut self,
+        memory: &impl Memory,
+        is_claimed: impl Fn(u64) -> bool,
+    ) -> Result<Option<Arrival>, Hostile> {
         loop {
             if let Some(found) = self.found.pop_front() {
                 return Ok(Some(found));
@@ -349,10 +430,16 @@ impl AppendQueue {
             if cursor == self.position {
                 return Ok(None);
             }
-            let ahead = (cursor.serial, cursor.stride) > (self.position.serial, self.position.stride);
-            let inside = cursor.serial < self.posted || (cursor.serial == self.posted && cursor.stride == 0);
-            let Some(&buffer) = self.buffers.front().filter(|_| ahead && inside) else { return Err(Hostile) };
-            let publication = self.layout.publication(buffer.first_slot + self.position.stride);
+            let ahead =
+                (cursor.serial, cursor.stride) > (self.position.serial, self.position.stride);
+            let inside =
+                cursor.serial < self.posted || (cursor.serial == self.posted && cursor.stride == 0);
+            let Some(&buffer) = self.buffers.front().filter(|_| ahead && inside) else {
+                return Err(Hostile);
+            };
+            let publication = self
+                .layout
+                .publication(buffer.first_slot + self.position.stride);
             let mut word = memory.load(publication);
             if word & PUBLISHED == 0 {
                 if is_claimed(self.position.named()) {
@@ -373,7 +460,10 @@ impl AppendQueue {
     /// Takes the message whose publication is `word`, reserved from the own position.
     fn take(&mut self, word: u64) -> Result<(), Hostile> {
         if word & IN_NEXT != 0 {
-            self.move_to(Cursor { serial: self.position.serial + 1, stride: 0 });
+            self.move_to(Cursor {
+                serial: self.position.serial + 1,
+                stride: 0,
+            });
         }
         let buffer = *self.buffers.front().ok_or(Hostile)?;
         let size = (word >> 32) as u32 & MESSAGE_SIZE_MAX;
@@ -382,7 +472,12 @@ impl AppendQueue {
             return Err(Hostile);
         }
         let offset = self.position.stride * u64::from(self.layout.stride);
-        self.found.push_back(Arrival::Message { wr_id: buffer.wr_id, queue_pair: word as u32, offset, size });
+        self.found.push_back(Arrival::Message {
+            wr_id: buffer.wr_id,
+            queue_pair: word as u32,
+            offset,
+            size,
+        });
         self.move_to(self.position.behind(strides, buffer.strides));
         Ok(())
     }
@@ -396,13 +491,17 @@ impl AppendQueue {
                 if at == cursor {
                     return cursor;
                 }
-                let is_start = memory.load(self.layout.mark(buffer.first_slot + at.stride)) == at.named();
+                let is_start =
+                    memory.load(self.layout.mark(buffer.first_slot + at.stride)) == at.named();
                 if is_start && at != self.position {
                     return at;
                 }
                 at.stride += 1;
             }
-            at = Cursor { serial: at.serial + 1, stride: 0 };
+            at = Cursor {
+                serial: at.serial + 1,
+                stride: 0,
+            };
         }
         at
     }
@@ -410,8 +509,12 @@ impl AppendQueue {
     /// Moves the own position, past the ends of buffers if need be.
     fn move_to(&mut self, position: Cursor) {
         while self.position.serial < position.serial {
-            let Some(buffer) = self.buffers.pop_front() else { break };
-            self.found.push_back(Arrival::Consumed { wr_id: buffer.wr_id });
+            let Some(buffer) = self.buffers.pop_front() else {
+                break;
+            };
+            self.found.push_back(Arrival::Consumed {
+                wr_id: buffer.wr_id,
+            });
             self.position.serial += 1;
         }
         self.position = position;

@@ -23,7 +23,11 @@ pub(crate) struct Bell {
 
 impl Bell {
     pub(crate) fn new(page: Arc<MappedRegion>) -> io::Result<Self> {
-        let memory = Arc::new(MappedRegion::create_memory("stonecast-bell", BELL_SIZE, Sealing::None)?);
+        let memory = Arc::new(MappedRegion::create_memory(
+            "stonecast-bell",
+            BELL_SIZE,
+            Sealing::None,
+        )?);
         Ok(Self { memory, page })
     }
 
@@ -33,7 +37,12 @@ impl Bell {
     }
 
     /// Sleeps until the bell rings or `timeout` is over, unless `has_work` once the sleep is announced.
-    pub(crate) fn sleep(&self, reasons: u64, timeout: Nanoseconds, has_work: impl FnOnce() -> bool) {
+    pub(crate) fn sleep(
+        &self,
+        reasons: u64,
+        timeout: Nanoseconds,
+        has_work: impl FnOnce() -> bool,
+    ) {
         let word = self.memory.futex_word(FUTEX);
         let ticket = word.load();
         doorbell::announce_sleep(&*self.page, SLEEPING, reasons);
@@ -99,8 +108,16 @@ mod tests {
         bell.ring();
         assert_eq!(word.load(), 0, "nobody sleeps");
         bell.sleep(doorbell::ARRIVALS, LONG_NS, || {
-            assert!(!doorbell::must_wake(&*bell.page, SLEEPING, doorbell::ACKNOWLEDGEMENTS));
-            assert!(doorbell::must_wake(&*bell.page, SLEEPING, doorbell::ARRIVALS));
+            assert!(!doorbell::must_wake(
+                &*bell.page,
+                SLEEPING,
+                doorbell::ACKNOWLEDGEMENTS
+            ));
+            assert!(doorbell::must_wake(
+                &*bell.page,
+                SLEEPING,
+                doorbell::ARRIVALS
+            ));
             true
         });
     }

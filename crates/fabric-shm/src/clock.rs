@@ -7,5 +7,7 @@ use stonecast_base::Nanoseconds;
 #[inline]
 pub(crate) fn now() -> Nanoseconds {
     let time = clock_gettime(ClockId::Monotonic);
-    (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
+    (time.tv_sec as u64)
+        .saturating_mul(1_000_000_000)
+        .saturating_add(time.tv_nsec as u64)
 }

@@ -24,7 +24,11 @@ pub(crate) struct CompletionQueues {
 
 impl CompletionQueueState {
     pub(crate) fn new(capacity: u32) -> Self {
-        Self { entries: VecDeque::new(), capacity: capacity as usize, overrun: false }
+        Self {
+            entries: VecDeque::new(),
+            capacity: capacity as usize,
+            overrun: false,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -47,7 +51,10 @@ impl CompletionQueueState {
 impl CompletionQueues {
     /// Adds a completion, or loses it if the queue is full.
     pub(crate) fn push(&mut self, queue: u32, completion: WorkCompletion) {
-        let state = self.table.get_mut(queue).expect("a completion queue outlives its queue pairs");
+        let state = self
+            .table
+            .get_mut(queue)
+            .expect("a completion queue outlives its queue pairs");
         if state.entries.len() < state.capacity {
             state.entries.push_back(completion);
         } else if !std::mem::replace(&mut state.overrun, true) {

@@ -3,7 +3,10 @@
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
-use stonecast_fabric::{ConnectionEvent, ConnectionRequest, DeviceError, DisconnectCause, PeerIdentity, QueuePair, Status};
+use stonecast_fabric::{
+    ConnectionEvent, ConnectionRequest, DeviceError, DisconnectCause, PeerIdentity, QueuePair,
+    Status,
+};
 
 use crate::connection::{Connection, Offer, create_area, open_area};
 use crate::control::{ControlEvent, Token};
@@ -22,18 +25,33 @@ pub(crate) struct PendingRequest {
 }
 
 fn check_private_data(private_data: &[u8]) -> Result<(), DeviceError> {
-    let limit = DeviceError::Limit { what: "bytes of private data", limit: PRIVATE_DATA_SIZE_MAX as u64 };
-    if private_data.len() > PRIVATE_DATA_SIZE_MAX { Err(limit) } else { Ok(()) }
+    let limit = DeviceError::Limit {
+        what: "bytes of private data",
+        limit: PRIVATE_DATA_SIZE_MAX as u64,
+    };
+    if private_data.len() > PRIVATE_DATA_SIZE_MAX {
+        Err(limit)
+    } else {
+        Ok(())
+    }
 }
 
 impl State {
     pub(crate) fn listen(&mut self, address: &str) -> Result<(), DeviceError> {
         let path = socket::parse(address)?;
-        let refuse = |error: std::io::Error| DeviceError::Address { address: address.into(), reason: error.to_string() };
+        let refuse = |error: std::io::Error| DeviceError::Address {
+            address: address.into(),
+            reason: error.to_string(),
+        };
         self.control.listen(&path, self.socket_mode).map_err(refuse)
     }
 
-    pub(crate) fn connect(&mut self, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError> {
+    pub(crate) fn connect(
+        &mut self,
+        qp: QueuePair,
+        address: &str,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         let path = socket::parse(address)?;
         check_private_data(private_data)?;
         let options = self.idle(qp)?.options;
@@ -41,7 +59,8 @@ impl State {
             Ok(line) => line,
             Err(error) => {
                 let reason = format!("cannot connect to {address}: {error}");
-                self.events.push_back(ConnectionEvent::Rejected { qp, reason });
+                self.events
+                    .push_back(ConnectionEvent::Rejected { qp, reason });
                 return Ok(());
             }
         };
@@ -53,13 +72,22 @@ impl State {
             return Err(self.lacks("multi-packet queues for processes of other users"));
         }
         let area = create_area().map_err(system("making a connection"))?;
-        let offer = Offer::new(qp.0, &options, private_data, self.keys.memory(), &self.bell, append, line.same_user);
+        let offer = Offer::new(
+            qp.0,
+            &options,
+            private_data,
+            self.keys.memory(),
+            &self.bell,
+            append,
+            line.same_user,
+        );
         let mut descriptors = vec![area.file()];
         descriptors.extend(offer.descriptors);
         let sent = self.control.request(&line, offer.hello, &descriptors);
         if let Err(error) = sent {
             let reason = format!("cannot connect to {address}: {error}");
-            self.events.push_back(ConnectionEvent::Rejected { qp, reason });
+            self.events
+                .push_back(ConnectionEvent::Rejected { qp, reason });
             return Ok(());
         }
         let token = line.token;
@@ -68,10 +96,18 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn accept(&mut self, request: ConnectionRequest, qp: QueuePair, private_data: &[u8]) -> Result<(), DeviceError> {
+    pub(crate) fn accept(
+        &mut self,
+        request: ConnectionRequest,
+        qp: QueuePair,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         check_private_data(private_data)?;
         let options = self.idle(qp)?.options;
-        let no_such = || DeviceError::NoSuch { what: "connection request", index: request.0 };
+        let no_such = || DeviceError::NoSuch {
+            what: "connection request",
+            index: request.0,
+        };
         let token = Token(request.0);
         let pending = self.requests.remove(&token).ok_or_else(no_such)?;
         let same_user = pending.same_user;
@@ -82,13 +118,24 @@ impl State {
         if append.is_some() && !same_user {
             return Err(self.lacks("multi-packet queues for processes of other users"));
         }
-        let offer = Offer::new(qp.0, &options, private_data, self.keys.memory(), &self.bell, append, same_user);
+        let offer = Offer::new(
+            qp.0,
+            &options,
+            private_data,
+            self.keys.memory(),
+            &self.bell,
+            append,
+            same_user,
+        );
         let mut descriptors = VecDeque::from(pending.descriptors);
         let area = descriptors.pop_front().ok_or_else(no_such)?;
         // What the peer offers is checked before it hears of its acceptance.
         let opened = open_area(area).and_then(|area| {
-            let prepared = Connection::prepare(area, false, same_user, &pending.hello, descriptors.into())?;
-            let line = self.control.accept(token, qp.0, offer.hello, &offer.descriptors)?;
+            let prepared =
+                Connection::prepare(area, false, same_user, &pending.hello, descriptors.into())?;
+            let line = self
+                .control
+                .accept(token, qp.0, offer.hello, &offer.descriptors)?;
             Ok(prepared.established(line))
         });
         match opened {
@@ -103,10 +150,17 @@ impl State {
         }
     }
 
-    pub(crate) fn reject(&mut self, request: ConnectionRequest, reason: &str) -> Result<(), DeviceError> {
+    pub(crate) fn reject(
+        &mut self,
+        request: ConnectionRequest,
+        reason: &str,
+    ) -> Result<(), DeviceError> {
         let token = Token(request.0);
         let pending = self.requests.remove(&token);
-        pending.ok_or(DeviceError::NoSuch { what: "connection request", index: request.0 })?;
+        pending.ok_or(DeviceError::NoSuch {
+            what: "connection request",
+            index: request.0,
+        })?;
         self.control.reject(token, reason);
         Ok(())
     }
@@ -167,18 +221,47 @@ impl State {
 
     fn handle(&mut self, event: ControlEvent) {
         match event {
-            ControlEvent::Request { token, peer, same_user, hello, descriptors } => {
+            ControlEvent::Request {
+                token,
+                peer,
+                same_user,
+                hello,
+                descriptors,
+            } => {
                 let private_data = hello.private_data.clone();
-                self.requests.insert(token, PendingRequest { hello, descriptors, same_user });
-                let peer = PeerIdentity { name: peer.to_string(), same_user };
-                self.events.push_back(ConnectionEvent::Request { request: ConnectionRequest(token.0), peer, private_data });
+                self.requests.insert(
+                    token,
+                    PendingRequest {
+                        hello,
+                        descriptors,
+                        same_user,
+                    },
+                );
+                let peer = PeerIdentity {
+                    name: peer.to_string(),
+                    same_user,
+                };
+                self.events.push_back(ConnectionEvent::Request {
+                    request: ConnectionRequest(token.0),
+                    peer,
+                    private_data,
+                });
             }
             ControlEvent::Withdrawn { token } => {
                 self.requests.remove(&token);
             }
-            ControlEvent::Accepted { token, hello, descriptors } => self.accepted(token, hello, descriptors),
+            ControlEvent::Accepted {
+                token,
+                hello,
+                descriptors,
+            } => self.accepted(token, hello, descriptors),
             ControlEvent::Rejected { token, reason } => self.rejected(token, reason),
-            ControlEvent::Region { token, region, writable, grant } => {
+            ControlEvent::Region {
+                token,
+                region,
+                writable,
+                grant,
+            } => {
                 self.with_token(token, |qp, around| {
                     if let Some(connection) = &mut qp.connection {
                         connection.memory.answered(region, writable, grant);
@@ -190,7 +273,9 @@ impl State {
                 // Only the own kernel says that somebody died.
                 let cause = match cause {
                     DisconnectCause::Requested => DisconnectCause::Requested,
-                    DisconnectCause::PeerDied | DisconnectCause::QueuePairError => DisconnectCause::QueuePairError,
+                    DisconnectCause::PeerDied | DisconnectCause::QueuePairError => {
+                        DisconnectCause::QueuePairError
+                    }
                 };
                 self.with_token(token, |qp, around| {
                     // What the peer posted before is still taken, and its verdict on what was sent to it.
@@ -205,17 +290,26 @@ impl State {
                         connection.gone = true;
                     }
                     qp.progress(around);
-                    qp.fail(around, Status::RetryExceeded, DisconnectCause::PeerDied, None);
+                    qp.fail(
+                        around,
+                        Status::RetryExceeded,
+                        DisconnectCause::PeerDied,
+                        None,
+                    );
                 });
             }
             ControlEvent::Broken { token } => {
-                self.with_token(token, |qp, around| qp.fail_here(around, Status::RemoteOperation));
+                self.with_token(token, |qp, around| {
+                    qp.fail_here(around, Status::RemoteOperation)
+                });
             }
         }
     }
 
     fn accepted(&mut self, token: Token, hello: Hello, descriptors: Vec<OwnedFd>) {
-        let Some((qp, line, area)) = self.calls.remove(&token) else { return };
+        let Some((qp, line, area)) = self.calls.remove(&token) else {
+            return;
+        };
         match Connection::prepare(area, true, line.same_user, &hello, descriptors) {
             Ok(prepared) => {
                 self.establish(qp, prepared.established(line), hello.private_data);
@@ -239,20 +333,24 @@ impl State {
             && matches!(state.phase, Phase::Connecting { .. })
         {
             state.phase = Phase::Idle;
-            self.events.push_back(ConnectionEvent::Rejected { qp, reason });
+            self.events
+                .push_back(ConnectionEvent::Rejected { qp, reason });
         }
     }
 
     fn establish(&mut self, qp: QueuePair, connection: Connection, private_data: Vec<u8>) {
         let token = connection.line.token;
-        let Ok(state) = self.queue_pair_mut(qp) else { return };
+        let Ok(state) = self.queue_pair_mut(qp) else {
+            return;
+        };
         let is_usable = matches!(state.phase, Phase::Idle | Phase::Connecting { .. });
         state.connection = Some(Box::new(connection));
         self.by_token.insert(token, qp.0);
         if is_usable {
             self.queue_pair_mut(qp).expect("just found").phase = Phase::Connected;
             self.listed.push(qp.0);
-            self.events.push_back(ConnectionEvent::Established { qp, private_data });
+            self.events
+                .push_back(ConnectionEvent::Established { qp, private_data });
         }
     }
 
@@ -260,11 +358,17 @@ impl State {
         let state = self.queue_pair(qp)?;
         match state.phase {
             Phase::Idle => Ok(state),
-            _ => Err(DeviceError::Malformed { reason: "the queue pair is connected, connecting or failed" }),
+            _ => Err(DeviceError::Malformed {
+                reason: "the queue pair is connected, connecting or failed",
+            }),
         }
     }
 
-    fn with_token(&mut self, token: Token, work: impl FnOnce(&mut QueuePairState, &mut crate::queue_pair::Surroundings<'_>)) {
+    fn with_token(
+        &mut self,
+        token: Token,
+        work: impl FnOnce(&mut QueuePairState, &mut crate::queue_pair::Surroundings<'_>),
+    ) {
         if let Some(&handle) = self.by_token.get(&token) {
             self.with_queue_pair(handle, work);
         }

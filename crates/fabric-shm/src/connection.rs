@@ -115,7 +115,11 @@ pub(crate) fn open_area(file: OwnedFd) -> io::Result<MappedRegion> {
 /// Maps memory of a peer that cannot be cut off afterwards.
 fn open(file: OwnedFd, size: u64, writable: Writable) -> io::Result<MappedRegion> {
     let memory = MappedRegion::map(file, 0, size, writable)?;
-    if memory.cannot_shrink() { Ok(memory) } else { Err(wrong("the peer offers memory that it can cut off")) }
+    if memory.cannot_shrink() {
+        Ok(memory)
+    } else {
+        Err(wrong("the peer offers memory that it can cut off"))
+    }
 }
 
 fn wrong(what: &'static str) -> io::Error {
@@ -147,22 +151,39 @@ impl Connection {
             false => (Direction::ACCEPTING, Direction::CONNECTING),
         };
         let mut descriptors = descriptors.into_iter();
-        let mut next = || descriptors.next().ok_or_else(|| wrong("the peer left out a descriptor"));
+        let mut next = || {
+            descriptors
+                .next()
+                .ok_or_else(|| wrong("the peer left out a descriptor"))
+        };
         let table = open(next()?, KEY_TABLE_SIZE, Writable::No)?;
         if !is_key_table(&table) {
             return Err(wrong("the peer's key table is none"));
         }
-        let bell = if hello.bell { Some(open(next()?, BELL_SIZE, Writable::Yes)?) } else { None };
+        let bell = if hello.bell {
+            Some(open(next()?, BELL_SIZE, Writable::Yes)?)
+        } else {
+            None
+        };
         let append = match hello.append {
             Some(layout) => {
-                let size = layout.size().ok_or_else(|| wrong("the peer's append queue has an impossible shape"))?;
-                Some(PeerAppend { layout, memory: open(next()?, size, Writable::Yes)? })
+                let size = layout
+                    .size()
+                    .ok_or_else(|| wrong("the peer's append queue has an impossible shape"))?;
+                Some(PeerAppend {
+                    layout,
+                    memory: open(next()?, size, Writable::Yes)?,
+                })
             }
             None => None,
         };
         // Whoever called chose whom to trust with the life of his mappings; who was called trusts his own user.
         let memory = PeerMemory::new(table, hello.queue_pair, is_caller || same_user);
-        let (peer_queue_pair, count, delay) = (hello.queue_pair, hello.rnr_retry_count, hello.rnr_retry_delay_ns);
+        let (peer_queue_pair, count, delay) = (
+            hello.queue_pair,
+            hello.rnr_retry_count,
+            hello.rnr_retry_delay_ns,
+        );
         Ok(Prepared(Box::new(move |line| Self {
             line,
             area: Rc::new(area),
@@ -196,7 +217,10 @@ impl Connection {
 
     /// Asks for a region. Where the peer does not take packets now, the next attempt asks again.
     pub(crate) fn want(&mut self, wanted: Wanted) {
-        let message = Message::RegionWanted { region: wanted.region, writable: wanted.writable };
+        let message = Message::RegionWanted {
+            region: wanted.region,
+            writable: wanted.writable,
+        };
         if socket::send(&self.line.socket, &message.encode(), &[]).is_err() {
             self.memory.not_asked(wanted);
         }
@@ -244,6 +268,10 @@ impl Connection {
 
     /// Whether the peer is in the middle of something. A verdict and a full fence come before.
     pub(crate) fn inside(&self) -> Option<Inside> {
-        if self.gone { None } else { look(&*self.area, self.inward.announcement()) }
+        if self.gone {
+            None
+        } else {
+            look(&*self.area, self.inward.announcement())
+        }
     }
 }

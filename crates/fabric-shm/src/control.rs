@@ -45,17 +45,35 @@ pub(crate) struct Token(pub(crate) u64);
 #[derive(Debug)]
 pub(crate) enum ControlEvent {
     /// A peer wants to connect. The descriptors are counted, nothing else is checked.
-    Request { token: Token, peer: Peer, same_user: bool, hello: Hello, descriptors: Vec<OwnedFd> },
+    Request {
+        token: Token,
+        peer: Peer,
+        same_user: bool,
+        hello: Hello,
+        descriptors: Vec<OwnedFd>,
+    },
     /// A peer that wanted to connect is gone.
     Withdrawn { token: Token },
     /// The peer accepted.
-    Accepted { token: Token, hello: Hello, descriptors: Vec<OwnedFd> },
+    Accepted {
+        token: Token,
+        hello: Hello,
+        descriptors: Vec<OwnedFd>,
+    },
     /// The peer did not accept, for this reason.
     Rejected { token: Token, reason: String },
     /// The peer's answer on a region.
-    Region { token: Token, region: u32, writable: bool, grant: Option<RegionFile> },
+    Region {
+        token: Token,
+        region: u32,
+        writable: bool,
+        grant: Option<RegionFile>,
+    },
     /// The peer has ended the connection.
-    Disconnected { token: Token, cause: DisconnectCause },
+    Disconnected {
+        token: Token,
+        cause: DisconnectCause,
+    },
     /// The peer's socket hung up: it is dead, or its requester is outside the own memory for good.
     Gone { token: Token },
     /// The peer sends nonsense.
@@ -136,19 +154,32 @@ impl Control {
     pub(crate) fn start(bell: Bell, copying_only: bool) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        epoll::add(&epoll, &stop, EventData::new_u64(thread::STOP), EventFlags::IN)?;
+        epoll::add(
+            &epoll,
+            &stop,
+            EventData::new_u64(thread::STOP),
+            EventFlags::IN,
+        )?;
         let shared = Arc::new(Shared {
             epoll,
             stop,
             pending: AtomicBool::new(false),
             bell,
             copying_only,
-            state: Mutex::new(State { next_token: thread::STOP + 1, ..State::default() }),
+            state: Mutex::new(State {
+                next_token: thread::STOP + 1,
+                ..State::default()
+            }),
         });
         let for_thread = shared.clone();
         let run = move || thread::run(&for_thread);
-        let thread = std::thread::Builder::new().name("stonecast-control".into()).spawn(run)?;
-        Ok(Self { shared, thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name("stonecast-control".into())
+            .spawn(run)?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
     }
 
     /// Accepts connections at `path` from now on.
@@ -156,7 +187,12 @@ impl Control {
         let listener = Listener::new(path, mode)?;
         let state = &mut *self.shared.lock();
         let token = state.new_token();
-        epoll::add(&self.shared.epoll, &listener.socket, EventData::new_u64(token), EventFlags::IN)?;
+        epoll::add(
+            &self.shared.epoll,
+            &listener.socket,
+            EventData::new_u64(token),
+            EventFlags::IN,
+        )?;
         state.listeners.insert(token, listener);
         Ok(())
     }
@@ -166,16 +202,35 @@ impl Control {
         let socket = Arc::new(socket::connect(path)?);
         let peer = socket::peer(&socket)?;
         let token = Token(self.shared.lock().new_token());
-        Ok(Line { token, socket, peer, same_user: self.shared.is_same_user(peer) })
+        Ok(Line {
+            token,
+            socket,
+            peer,
+            same_user: self.shared.is_same_user(peer),
+        })
     }
 
     /// Sends the request; the answer comes as an event.
-    pub(crate) fn request(&self, line: &Line, hello: Hello, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let phase = Phase::Connecting { queue_pair: hello.queue_pair };
+    pub(crate) fn request(
+        &self,
+        line: &Line,
+        hello: Hello,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let phase = Phase::Connecting {
+            queue_pair: hello.queue_pair,
+        };
         let packet = Message::Connect(hello).encode();
         // The socket is known before an answer can come.
         let state = &mut *self.shared.lock();
-        self.shared.add(state, line.token.0, line.socket.clone(), line.peer, line.same_user, phase)?;
+        self.shared.add(
+            state,
+            line.token.0,
+            line.socket.clone(),
+            line.peer,
+            line.same_user,
+            phase,
+        )?;
         let sent = socket::send(&line.socket, &packet, descriptors);
         if sent.is_err() {
             self.shared.forget(state, line.token.0);
@@ -184,13 +239,28 @@ impl Control {
     }
 
     /// Answers a request: connects it to `queue_pair`.
-    pub(crate) fn accept(&self, token: Token, queue_pair: u32, hello: Hello, descriptors: &[BorrowedFd<'_>]) -> io::Result<Line> {
+    pub(crate) fn accept(
+        &self,
+        token: Token,
+        queue_pair: u32,
+        hello: Hello,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<Line> {
         let state = &mut *self.shared.lock();
         let asked = |entry: &&mut Entry| entry.phase == Phase::Asked;
-        let entry = state.sockets.get_mut(&token.0).filter(asked).ok_or(io::ErrorKind::NotConnected)?;
+        let entry = state
+            .sockets
+            .get_mut(&token.0)
+            .filter(asked)
+            .ok_or(io::ErrorKind::NotConnected)?;
         socket::send(&entry.socket, &Message::Accept(hello).encode(), descriptors)?;
         entry.phase = Phase::Connected { queue_pair };
-        Ok(Line { token, socket: entry.socket.clone(), peer: entry.peer, same_user: entry.same_user })
+        Ok(Line {
+            token,
+            socket: entry.socket.clone(),
+            peer: entry.peer,
+            same_user: entry.same_user,
+        })
     }
 
     /// Answers a request: no.
@@ -230,14 +300,19 @@ impl Control {
     }
 
     /// Lets `change` change what peers may be given.
-    pub(crate) fn with_regions<T>(&self, change: impl FnOnce(&mut BTreeMap<u32, SharedRegion>) -> T) -> T {
+    pub(crate) fn with_regions<T>(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<u32, SharedRegion>) -> T,
+    ) -> T {
         change(&mut self.shared.lock().regions)
     }
 
     /// Hangs up everything as the death of this process would.
     pub(crate) fn abandon(&self) {
         let state = &mut *self.shared.lock();
-        std::mem::take(&mut state.listeners).into_values().for_each(Listener::abandon);
+        std::mem::take(&mut state.listeners)
+            .into_values()
+            .for_each(Listener::abandon);
         for entry in std::mem::take(&mut state.sockets).into_values() {
             // Fails only where the descriptor is not watched any more.
             let _ = epoll::delete(&self.shared.epoll, &*entry.socket);
@@ -277,8 +352,21 @@ impl Shared {
         same_user: bool,
         phase: Phase,
     ) -> io::Result<()> {
-        epoll::add(&self.epoll, &*socket, EventData::new_u64(token), EventFlags::IN | EventFlags::RDHUP)?;
-        state.sockets.insert(token, Entry { socket, peer, same_user, phase });
+        epoll::add(
+            &self.epoll,
+            &*socket,
+            EventData::new_u64(token),
+            EventFlags::IN | EventFlags::RDHUP,
+        )?;
+        state.sockets.insert(
+            token,
+            Entry {
+                socket,
+                peer,
+                same_user,
+                phase,
+            },
+        );
         Ok(())
     }
 
@@ -295,7 +383,12 @@ impl Shared {
         if let Some(entry) = state.sockets.get_mut(&token) {
             entry.phase = Phase::Broken;
             // Without this its packets would be read and thrown away.
-            let _ = epoll::modify(&self.epoll, entry.socket.as_fd(), EventData::new_u64(token), EventFlags::RDHUP);
+            let _ = epoll::modify(
+                &self.epoll,
+                entry.socket.as_fd(),
+                EventData::new_u64(token),
+                EventFlags::RDHUP,
+            );
         }
     }
 

@@ -8,9 +8,10 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{
-    Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, DisconnectCause,
-    MemoryRegion, Operation, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey,
-    SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
+    Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device,
+    DeviceError, DisconnectCause, MemoryRegion, Operation, QueuePair, QueuePairOptions, ReadInto,
+    ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
+    SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{MappedRegion, PersistentRegion, Region};
 
@@ -67,7 +68,10 @@ pub(crate) struct State {
 
 impl std::fmt::Debug for State {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("State").field("qps", &self.qps).finish_non_exhaustive()
+        formatter
+            .debug_struct("State")
+            .field("qps", &self.qps)
+            .finish_non_exhaustive()
     }
 }
 
@@ -84,7 +88,8 @@ impl ShmDevice {
     pub fn new(options: ShmOptions) -> Result<Rc<Self>, DeviceError> {
         let keys = KeyTable::new().map_err(system("making the key table"))?;
         let bell = Bell::new(keys.memory().clone()).map_err(system("making the bell"))?;
-        let control = Control::start(bell.clone(), options.copying_only).map_err(system("starting the control thread"))?;
+        let control = Control::start(bell.clone(), options.copying_only)
+            .map_err(system("starting the control thread"))?;
         let capabilities = Capabilities {
             name: NAME.into(),
             send_size_max: SEND_SIZE_MAX,
@@ -121,13 +126,28 @@ impl ShmDevice {
             socket_mode: options.socket_mode,
             quiesce_timeout_ns: options.quiesce_timeout_ns,
         });
-        Ok(Rc::new(Self { capabilities, options, state }))
+        Ok(Rc::new(Self {
+            capabilities,
+            options,
+            state,
+        }))
     }
 
     /// The mapping that READs of `qp` at `remote` copy from, and where in it; `None` before the first such READ. For
     /// yardsticks: nothing here asks whether the key is still valid.
-    pub fn peer_memory(&self, qp: QueuePair, remote: RemoteAddress) -> Option<(Rc<MappedRegion>, u64)> {
-        self.state.borrow().qps.get(qp.0)?.connection.as_deref()?.memory.read_mapping(remote)
+    pub fn peer_memory(
+        &self,
+        qp: QueuePair,
+        remote: RemoteAddress,
+    ) -> Option<(Rc<MappedRegion>, u64)> {
+        self.state
+            .borrow()
+            .qps
+            .get(qp.0)?
+            .connection
+            .as_deref()?
+            .memory
+            .read_mapping(remote)
     }
 
     /// Hangs up everything as the death of this process would, without a goodbye. For tests of what runs above: no peer
@@ -149,22 +169,55 @@ impl Drop for ShmDevice {
 
 impl State {
     pub(crate) fn lacks(&self, capability: &'static str) -> DeviceError {
-        DeviceError::Unsupported { device: NAME.into(), capability }
+        DeviceError::Unsupported {
+            device: NAME.into(),
+            capability,
+        }
     }
 
     pub(crate) fn queue_pair(&self, qp: QueuePair) -> Result<&QueuePairState, DeviceError> {
-        self.qps.get(qp.0).ok_or(DeviceError::NoSuch { what: "queue pair", index: qp.0.into() })
+        self.qps.get(qp.0).ok_or(DeviceError::NoSuch {
+            what: "queue pair",
+            index: qp.0.into(),
+        })
     }
 
-    pub(crate) fn queue_pair_mut(&mut self, qp: QueuePair) -> Result<&mut QueuePairState, DeviceError> {
-        self.qps.get_mut(qp.0).ok_or(DeviceError::NoSuch { what: "queue pair", index: qp.0.into() })
+    pub(crate) fn queue_pair_mut(
+        &mut self,
+        qp: QueuePair,
+    ) -> Result<&mut QueuePairState, DeviceError> {
+        self.qps.get_mut(qp.0).ok_or(DeviceError::NoSuch {
+            what: "queue pair",
+            index: qp.0.into(),
+        })
     }
 
     /// Lets `work` work on a queue pair, and then tells all that use an overrun completion queue.
-    pub(crate) fn with_queue_pair(&mut self, handle: u32, work: impl FnOnce(&mut QueuePairState, &mut Surroundings<'_>)) {
-        let Self { qps, cqs, srqs, regions, events, scratch, .. } = self;
+    pub(crate) fn with_queue_pair(
+        &mut self,
+        handle: u32,
+        work: impl FnOnce(&mut QueuePairState, &mut Surroundings<'_>),
+    ) {
+        let Self {
+            qps,
+            cqs,
+            srqs,
+            regions,
+            events,
+            scratch,
+            ..
+        } = self;
         if let Some(qp) = qps.get_mut(handle) {
-            work(qp, &mut Surroundings { cqs, srqs, regions, events, scratch });
+            work(
+                qp,
+                &mut Surroundings {
+                    cqs,
+                    srqs,
+                    regions,
+                    events,
+                    scratch,
+                },
+            );
         }
         self.spread_overruns();
     }
@@ -181,24 +234,59 @@ impl State {
     pub(crate) fn progress(&mut self) -> Vec<Waker> {
         self.hear();
         {
-            let Self { qps, cqs, srqs, regions, events, scratch, listed, .. } = self;
-            let mut around = Surroundings { cqs, srqs, regions, events, scratch };
+            let Self {
+                qps,
+                cqs,
+                srqs,
+                regions,
+                events,
+                scratch,
+                listed,
+                ..
+            } = self;
+            let mut around = Surroundings {
+                cqs,
+                srqs,
+                regions,
+                events,
+                scratch,
+            };
             listed.retain(|&handle| {
-                let Some(qp) = qps.get_mut(handle) else { return false };
+                let Some(qp) = qps.get_mut(handle) else {
+                    return false;
+                };
                 qp.progress(&mut around);
                 qp.is_connected()
             });
         }
         self.progress_appends();
         self.spread_overruns();
-        if self.revocations.is_empty() && self.zombies.is_empty() { Vec::new() } else { self.progress_revocations() }
+        if self.revocations.is_empty() && self.zombies.is_empty() {
+            Vec::new()
+        } else {
+            self.progress_revocations()
+        }
     }
 
     /// Fails every queue pair that uses a completion queue which lost completions.
     pub(crate) fn spread_overruns(&mut self) {
         while let Some(cq) = self.cqs.overrun.pop() {
-            let Self { qps, cqs, srqs, regions, events, scratch, .. } = self;
-            let mut around = Surroundings { cqs, srqs, regions, events, scratch };
+            let Self {
+                qps,
+                cqs,
+                srqs,
+                regions,
+                events,
+                scratch,
+                ..
+            } = self;
+            let mut around = Surroundings {
+                cqs,
+                srqs,
+                regions,
+                events,
+                scratch,
+            };
             for (_, qp) in qps.iter_mut() {
                 if qp.options.send_cq.0 == cq || qp.options.receive_cq.0 == cq {
                     qp.fail_here(&mut around, Status::WorkRequestFlushed);
@@ -217,11 +305,19 @@ impl Device for ShmDevice {
         self.state.borrow_mut().allocate(size, access)
     }
 
-    fn register(&self, memory: Rc<dyn Region>, access: Access) -> Result<MemoryRegion, DeviceError> {
+    fn register(
+        &self,
+        memory: Rc<dyn Region>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError> {
         self.state.borrow_mut().add_region(memory, access, false)
     }
 
-    fn register_persistent(&self, memory: Rc<dyn PersistentRegion>, access: Access) -> Result<MemoryRegion, DeviceError> {
+    fn register_persistent(
+        &self,
+        memory: Rc<dyn PersistentRegion>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError> {
         self.state.borrow_mut().add_region(memory, access, false)
     }
 
@@ -230,7 +326,12 @@ impl Device for ShmDevice {
     }
 
     fn memory(&self, region: MemoryRegion) -> Rc<dyn Region> {
-        self.state.borrow().region(region).expect("the region is registered here").memory.clone()
+        self.state
+            .borrow()
+            .region(region)
+            .expect("the region is registered here")
+            .memory
+            .clone()
     }
 
     fn bind_window(
@@ -241,21 +342,40 @@ impl Device for ShmDevice {
         size: u64,
         access: Access,
     ) -> Result<Rkey, DeviceError> {
-        self.state.borrow_mut().bind_window(qp, region, Span::new(offset, size), access)
+        self.state
+            .borrow_mut()
+            .bind_window(qp, region, Span::new(offset, size), access)
     }
 
-    fn poll_invalidate(&self, rkey: Rkey, context: &mut Context<'_>) -> Poll<Result<(), DeviceError>> {
+    fn poll_invalidate(
+        &self,
+        rkey: Rkey,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), DeviceError>> {
         self.state.borrow_mut().poll_invalidate(rkey, context)
     }
 
     fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {
-        let limit = DeviceError::Limit { what: "completion queues", limit: TABLE_CAPACITY as u64 };
+        let limit = DeviceError::Limit {
+            what: "completion queues",
+            limit: TABLE_CAPACITY as u64,
+        };
         let state = &mut *self.state.borrow_mut();
-        state.cqs.table.insert(CompletionQueueState::new(capacity)).map(CompletionQueue).ok_or(limit)
+        state
+            .cqs
+            .table
+            .insert(CompletionQueueState::new(capacity))
+            .map(CompletionQueue)
+            .ok_or(limit)
     }
 
-    fn create_shared_receive_queue(&self, options: SharedReceiveQueueOptions) -> Result<SharedReceiveQueue, DeviceError> {
-        self.state.borrow_mut().create_shared_receive_queue(options, self.capabilities.multi_packet)
+    fn create_shared_receive_queue(
+        &self,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<SharedReceiveQueue, DeviceError> {
+        self.state
+            .borrow_mut()
+            .create_shared_receive_queue(options, self.capabilities.multi_packet)
     }
 
     fn create_queue_pair(&self, options: QueuePairOptions) -> Result<QueuePair, DeviceError> {
@@ -270,11 +390,21 @@ impl Device for ShmDevice {
         self.state.borrow_mut().listen(address)
     }
 
-    fn connect(&self, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError> {
+    fn connect(
+        &self,
+        qp: QueuePair,
+        address: &str,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         self.state.borrow_mut().connect(qp, address, private_data)
     }
 
-    fn accept(&self, request: ConnectionRequest, qp: QueuePair, private_data: &[u8]) -> Result<(), DeviceError> {
+    fn accept(
+        &self,
+        request: ConnectionRequest,
+        qp: QueuePair,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         self.state.borrow_mut().accept(request, qp, private_data)
     }
 
@@ -299,14 +429,22 @@ impl Device for ShmDevice {
         state.post_send(qp, requests)
     }
 
-    fn post_receive(&self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+    fn post_receive(
+        &self,
+        queue: ReceiveQueue,
+        requests: &[ReceiveRequest],
+    ) -> Result<(), DeviceError> {
         self.state.borrow_mut().post_receive(queue, requests)
     }
 
     fn poll(&self, cq: CompletionQueue, limit: usize, into: &mut Vec<WorkCompletion>) -> usize {
         let state = &mut *self.state.borrow_mut();
         let waiting = state.progress();
-        let count = state.cqs.table.get_mut(cq.0).map_or(0, |cq| cq.take(limit, into));
+        let count = state
+            .cqs
+            .table
+            .get_mut(cq.0)
+            .map_or(0, |cq| cq.take(limit, into));
         waiting.into_iter().for_each(Waker::wake);
         count
     }
@@ -321,7 +459,11 @@ impl Device for ShmDevice {
 
     fn change_now(&self, qp: QueuePair, changes: &mut [ChangeNow<'_>]) -> bool {
         let state = &mut *self.state.borrow_mut();
-        !state.control.has_events() && state.qps.get_mut(qp.0).is_some_and(|qp| qp.change_now(changes))
+        !state.control.has_events()
+            && state
+                .qps
+                .get_mut(qp.0)
+                .is_some_and(|qp| qp.change_now(changes))
     }
 }
 
@@ -330,14 +472,31 @@ fn check_requests(requests: &[WorkRequest]) -> Result<(), DeviceError> {
     for request in requests {
         match request.operation {
             Operation::Send { local } if local.size > SEND_SIZE_MAX => {
-                return Err(DeviceError::Limit { what: "bytes of a SEND", limit: SEND_SIZE_MAX.into() });
+                return Err(DeviceError::Limit {
+                    what: "bytes of a SEND",
+                    limit: SEND_SIZE_MAX.into(),
+                });
             }
-            Operation::CompareAndSwap { local, .. } | Operation::FetchAndAdd { local, .. } if local.size != 8 => {
-                return Err(DeviceError::Malformed { reason: "the local span of an atomic is not 8 bytes" });
+            Operation::CompareAndSwap { local, .. } | Operation::FetchAndAdd { local, .. }
+                if local.size != 8 =>
+            {
+                return Err(DeviceError::Malformed {
+                    reason: "the local span of an atomic is not 8 bytes",
+                });
             }
-            Operation::Flush { size: 0, .. } => return Err(DeviceError::Malformed { reason: "a FLUSH of no bytes" }),
-            Operation::Flush { placement: stonecast_fabric::FlushPlacement::Persistent, .. } => {
-                return Err(DeviceError::Unsupported { device: NAME.into(), capability: "FLUSH with persistence" });
+            Operation::Flush { size: 0, .. } => {
+                return Err(DeviceError::Malformed {
+                    reason: "a FLUSH of no bytes",
+                });
+            }
+            Operation::Flush {
+                placement: stonecast_fabric::FlushPlacement::Persistent,
+                ..
+            } => {
+                return Err(DeviceError::Unsupported {
+                    device: NAME.into(),
+                    capability: "FLUSH with persistence",
+                });
             }
             _ => {}
         }

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use stonecast_fabric::{
-    Access, CompletionQueue, ConnectionEvent, Device, DisconnectCause, LocalSpan, MemoryRegion, Operation, QueuePair,
-    QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueueOptions, Status,
-    WorkRequest,
+    Access, CompletionQueue, ConnectionEvent, Device, DisconnectCause, LocalSpan, MemoryRegion,
+    Operation, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress,
+    Rkey, SharedReceiveQueueOptions, Status, WorkRequest,
 };
 use stonecast_media::{MappedRegion, Region};
 
@@ -15,7 +15,10 @@ use crate::key_table::{Key, key_offset};
 use crate::process_tests::{Stage, stage};
 use crate::{ShmDevice, ShmOptions};
 
-const ALL: Access = Access::REMOTE_READ.and(Access::REMOTE_WRITE).and(Access::REMOTE_ATOMIC).and(Access::REMOTE_FLUSH);
+const ALL: Access = Access::REMOTE_READ
+    .and(Access::REMOTE_WRITE)
+    .and(Access::REMOTE_ATOMIC)
+    .and(Access::REMOTE_FLUSH);
 
 /// A device that is attacked, its attacker, and an honest peer of it.
 struct Scene {
@@ -68,13 +71,21 @@ fn scene(with_append: bool) -> Scene {
     let (victim, cq) = device();
     victim.listen(&stage.address).unwrap();
     let srq = with_append.then(|| {
-        let options = SharedReceiveQueueOptions { capacity: 4, multi_packet_stride: Some(64) };
+        let options = SharedReceiveQueueOptions {
+            capacity: 4,
+            multi_packet_stride: Some(64),
+        };
         victim.create_shared_receive_queue(options).unwrap()
     });
     let call = |shared| {
         let (peer, peer_cq) = device();
         let ours = peer.create_queue_pair(options(peer_cq)).unwrap();
-        let theirs = victim.create_queue_pair(QueuePairOptions { shared_receive_queue: shared, ..options(cq) }).unwrap();
+        let theirs = victim
+            .create_queue_pair(QueuePairOptions {
+                shared_receive_queue: shared,
+                ..options(cq)
+            })
+            .unwrap();
         peer.connect(ours, &stage.address, b"").unwrap();
         let request = until("a request", || match victim.poll_connection()? {
             ConnectionEvent::Request { request, .. } => Some(request),
@@ -87,14 +98,36 @@ fn scene(with_append: bool) -> Scene {
     };
     let (attacker, attacking, attacked) = call(srq);
     let (honest, relying, healthy) = call(None);
-    Scene { _stage: stage, victim, attacker, honest, attacked, healthy, attacking, relying, cq }
+    Scene {
+        _stage: stage,
+        victim,
+        attacker,
+        honest,
+        attacked,
+        healthy,
+        attacking,
+        relying,
+        cq,
+    }
 }
 
 impl Scene {
     /// The connection area of the attacker, which it may write as it likes, and its direction.
-    fn area(&self) -> (Rc<MappedRegion>, crate::layout::Direction, crate::layout::Direction) {
+    fn area(
+        &self,
+    ) -> (
+        Rc<MappedRegion>,
+        crate::layout::Direction,
+        crate::layout::Direction,
+    ) {
         let state = self.attacker.state.borrow();
-        let connection = state.qps.get(self.attacking.0).unwrap().connection.as_ref().unwrap();
+        let connection = state
+            .qps
+            .get(self.attacking.0)
+            .unwrap()
+            .connection
+            .as_ref()
+            .unwrap();
         (connection.area.clone(), connection.out, connection.inward)
     }
 
@@ -109,34 +142,74 @@ impl Scene {
         });
         assert_eq!(cause, DisconnectCause::QueuePairError);
         let region = self.victim.allocate(4096, Access::NONE).unwrap();
-        let local = LocalSpan { region, offset: 0, size: 64 };
-        self.victim.post_receive(ReceiveQueue::Own(self.healthy), &[ReceiveRequest { wr_id: 5, local }]).unwrap();
+        let local = LocalSpan {
+            region,
+            offset: 0,
+            size: 64,
+        };
+        self.victim
+            .post_receive(
+                ReceiveQueue::Own(self.healthy),
+                &[ReceiveRequest { wr_id: 5, local }],
+            )
+            .unwrap();
         let region = self.honest.allocate(4096, Access::NONE).unwrap();
-        let send = Operation::Send { local: LocalSpan { region, offset: 0, size: 8 } };
-        self.honest.post_send(self.relying, &[request(send)]).unwrap();
+        let send = Operation::Send {
+            local: LocalSpan {
+                region,
+                offset: 0,
+                size: 8,
+            },
+        };
+        self.honest
+            .post_send(self.relying, &[request(send)])
+            .unwrap();
         let mut found = Vec::new();
-        until("an honest message", || (self.victim.poll(self.cq, 1, &mut found) > 0).then_some(()));
-        assert_eq!((found[0].qp, found[0].wr_id, found[0].status), (self.healthy, 5, Status::Success));
+        until("an honest message", || {
+            (self.victim.poll(self.cq, 1, &mut found) > 0).then_some(())
+        });
+        assert_eq!(
+            (found[0].qp, found[0].wr_id, found[0].status),
+            (self.healthy, 5, Status::Success)
+        );
     }
 
     /// What a post of the victim to the attacker ends with.
     fn status_of(&self, operation: Operation) -> Status {
-        self.victim.post_send(self.attacked, &[request(operation)]).unwrap();
+        self.victim
+            .post_send(self.attacked, &[request(operation)])
+            .unwrap();
         let mut found = Vec::new();
-        until("a completion", || (self.victim.poll(self.cq, 1, &mut found) > 0).then_some(()));
+        until("a completion", || {
+            (self.victim.poll(self.cq, 1, &mut found) > 0).then_some(())
+        });
         found[0].status
     }
 
     fn post_receive(&self) -> MemoryRegion {
         let region = self.victim.allocate(1 << 17, Access::NONE).unwrap();
-        let local = LocalSpan { region, offset: 0, size: 1 << 17 };
-        self.victim.post_receive(ReceiveQueue::Own(self.attacked), &[ReceiveRequest { wr_id: 9, local }]).unwrap();
+        let local = LocalSpan {
+            region,
+            offset: 0,
+            size: 1 << 17,
+        };
+        self.victim
+            .post_receive(
+                ReceiveQueue::Own(self.attacked),
+                &[ReceiveRequest { wr_id: 9, local }],
+            )
+            .unwrap();
         region
     }
 }
 
 fn request(operation: Operation) -> WorkRequest {
-    WorkRequest { wr_id: 1, operation, signalled: true, fence: false }
+    WorkRequest {
+        wr_id: 1,
+        operation,
+        signalled: true,
+        fence: false,
+    }
 }
 
 /// Needs the checks of the consumer.
@@ -172,8 +245,17 @@ fn a_nonsense_acknowledgement_ends_the_connection() {
     let (area, _, inward) = scene.area();
     let region = scene.victim.allocate(4096, Access::NONE).unwrap();
     area.store(inward.ring().head, 1 << 40);
-    let send = Operation::Send { local: LocalSpan { region, offset: 0, size: 8 } };
-    scene.victim.post_send(scene.attacked, &[request(send)]).unwrap();
+    let send = Operation::Send {
+        local: LocalSpan {
+            region,
+            offset: 0,
+            size: 8,
+        },
+    };
+    scene
+        .victim
+        .post_send(scene.attacked, &[request(send)])
+        .unwrap();
     scene.assert_contained();
 }
 
@@ -183,8 +265,17 @@ fn a_verdict_out_of_the_blue_fails_what_is_outstanding_and_nothing_else() {
     let (area, _, inward) = scene.area();
     area.store(inward.verdict(), u64::MAX);
     let region = scene.victim.allocate(4096, Access::NONE).unwrap();
-    let send = Operation::Send { local: LocalSpan { region, offset: 0, size: 8 } };
-    scene.victim.post_send(scene.attacked, &[request(send)]).unwrap();
+    let send = Operation::Send {
+        local: LocalSpan {
+            region,
+            offset: 0,
+            size: 8,
+        },
+    };
+    scene
+        .victim
+        .post_send(scene.attacked, &[request(send)])
+        .unwrap();
     scene.assert_contained();
 }
 
@@ -193,13 +284,32 @@ fn a_verdict_out_of_the_blue_fails_what_is_outstanding_and_nothing_else() {
 #[test]
 fn keys_that_lie_open_nothing() {
     let lies: [fn(Key) -> Key; 7] = [
-        |key| Key { size: 1 << 40, ..key },
-        |key| Key { size: u64::MAX, address: 0, ..key },
-        |key| Key { offset: 1 << 40, ..key },
-        |key| Key { offset: u64::MAX - 4, ..key },
+        |key| Key {
+            size: 1 << 40,
+            ..key
+        },
+        |key| Key {
+            size: u64::MAX,
+            address: 0,
+            ..key
+        },
+        |key| Key {
+            offset: 1 << 40,
+            ..key
+        },
+        |key| Key {
+            offset: u64::MAX - 4,
+            ..key
+        },
         |key| Key { region: 77, ..key },
-        |key| Key { queue_pair: 12345, ..key },
-        |key| Key { offset: 8190, ..key },
+        |key| Key {
+            queue_pair: 12345,
+            ..key
+        },
+        |key| Key {
+            offset: 8190,
+            ..key
+        },
     ];
     for lie in lies {
         for writes in [false, true] {
@@ -211,14 +321,35 @@ fn keys_that_lie_open_nothing() {
                 (state.keys.insert(key).unwrap(), key.address)
             };
             // The last bytes of what the region really has, and some more.
-            let far = if address == 0 { 1 << 41 } else { address + 8184 };
+            let far = if address == 0 {
+                1 << 41
+            } else {
+                address + 8184
+            };
             let own = scene.victim.allocate(4096, Access::NONE).unwrap();
-            let local = LocalSpan { region: own, offset: 0, size: 64 };
+            let local = LocalSpan {
+                region: own,
+                offset: 0,
+                size: 64,
+            };
             let remote = RemoteAddress { address: far, rkey };
             let mut into = [0; 64];
-            let read_now = scene.victim.read_now(scene.attacked, &mut [ReadInto { remote, into: &mut into }]);
-            assert_eq!(read_now, None, "what is out of the ordinary is left to posted READs");
-            let operation = if writes { Operation::Write { local, remote } } else { Operation::Read { local, remote } };
+            let read_now = scene.victim.read_now(
+                scene.attacked,
+                &mut [ReadInto {
+                    remote,
+                    into: &mut into,
+                }],
+            );
+            assert_eq!(
+                read_now, None,
+                "what is out of the ordinary is left to posted READs"
+            );
+            let operation = if writes {
+                Operation::Write { local, remote }
+            } else {
+                Operation::Read { local, remote }
+            };
             assert_eq!(scene.status_of(operation), Status::RemoteAccess);
             scene.assert_contained();
         }
@@ -233,11 +364,27 @@ fn a_key_with_unknown_rights_opens_nothing() {
     let at = key_offset(region.rkey);
     Region::store(&*table, at, Region::load(&*table, at) | 0xff << 32);
     let own = scene.victim.allocate(4096, Access::NONE).unwrap();
-    let local = LocalSpan { region: own, offset: 0, size: 64 };
-    let remote = RemoteAddress { address: region.address, rkey: region.rkey };
-    assert_eq!(scene.status_of(Operation::Read { local, remote }), Status::RemoteAccess);
+    let local = LocalSpan {
+        region: own,
+        offset: 0,
+        size: 64,
+    };
+    let remote = RemoteAddress {
+        address: region.address,
+        rkey: region.rkey,
+    };
     assert_eq!(
-        scene.status_of(Operation::Read { local, remote: RemoteAddress { address: 0, rkey: Rkey(0) } }),
+        scene.status_of(Operation::Read { local, remote }),
+        Status::RemoteAccess
+    );
+    assert_eq!(
+        scene.status_of(Operation::Read {
+            local,
+            remote: RemoteAddress {
+                address: 0,
+                rkey: Rkey(0)
+            }
+        }),
         Status::WorkRequestFlushed
     );
 }
@@ -248,7 +395,13 @@ fn nonsense_in_the_append_queue_ends_the_connections_that_use_it() {
     let scene = scene(true);
     {
         let state = scene.attacker.state.borrow();
-        let connection = state.qps.get(scene.attacking.0).unwrap().connection.as_ref().unwrap();
+        let connection = state
+            .qps
+            .get(scene.attacking.0)
+            .unwrap()
+            .connection
+            .as_ref()
+            .unwrap();
         let append = connection.append.as_ref().unwrap();
         Region::store(&append.memory, 0, u64::MAX);
     }
@@ -261,14 +414,24 @@ fn nonsense_in_the_append_queue_ends_the_connections_that_use_it() {
 fn memory_that_a_stranger_can_cut_off_is_not_mapped() {
     let stage = stage();
     let (strange, _) = device();
-    let victim = ShmDevice::new(ShmOptions { copying_only: true, ..ShmOptions::default() }).unwrap();
+    let victim = ShmDevice::new(ShmOptions {
+        copying_only: true,
+        ..ShmOptions::default()
+    })
+    .unwrap();
     let file = tempfile::tempfile().unwrap();
     file.set_len(8192).unwrap();
     let memory = MappedRegion::map(file.into(), 0, 8192, stonecast_media::Writable::Yes).unwrap();
-    let region = strange.register(Rc::new(memory), Access::REMOTE_READ).unwrap();
+    let region = strange
+        .register(Rc::new(memory), Access::REMOTE_READ)
+        .unwrap();
     for victim_calls in [true, false] {
         let address = format!("{}{victim_calls}", stage.address);
-        let (caller, server) = if victim_calls { (&victim, &strange) } else { (&strange, &victim) };
+        let (caller, server) = if victim_calls {
+            (&victim, &strange)
+        } else {
+            (&strange, &victim)
+        };
         server.listen(&address).unwrap();
         let new = |device: &ShmDevice| {
             let cq = device.create_completion_queue(16).unwrap();
@@ -282,14 +445,34 @@ fn memory_that_a_stranger_can_cut_off_is_not_mapped() {
         });
         server.accept(asked, called, b"").unwrap();
         until("a connection", || caller.poll_connection());
-        let (qp, cq) = if victim_calls { (calling, calling_cq) } else { (called, called_cq) };
+        let (qp, cq) = if victim_calls {
+            (calling, calling_cq)
+        } else {
+            (called, called_cq)
+        };
         let own = victim.allocate(4096, Access::NONE).unwrap();
-        let remote = RemoteAddress { address: region.address, rkey: region.rkey };
-        let read = Operation::Read { local: LocalSpan { region: own, offset: 0, size: 64 }, remote };
+        let remote = RemoteAddress {
+            address: region.address,
+            rkey: region.rkey,
+        };
+        let read = Operation::Read {
+            local: LocalSpan {
+                region: own,
+                offset: 0,
+                size: 64,
+            },
+            remote,
+        };
         victim.post_send(qp, &[request(read)]).unwrap();
         let mut found = Vec::new();
-        until("a completion", || (victim.poll(cq, 1, &mut found) > 0).then_some(()));
-        let expected = if victim_calls { Status::Success } else { Status::RemoteOperation };
+        until("a completion", || {
+            (victim.poll(cq, 1, &mut found) > 0).then_some(())
+        });
+        let expected = if victim_calls {
+            Status::Success
+        } else {
+            Status::RemoteOperation
+        };
         assert_eq!(found[0].status, expected);
     }
 }

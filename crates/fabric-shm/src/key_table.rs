@@ -81,7 +81,11 @@ pub(crate) fn key_offset(rkey: Rkey) -> u64 {
 #[inline]
 pub(crate) fn rights(word: u64, rkey: Rkey) -> Option<Access> {
     let is_valid = word as u32 == rkey.0 && word & VALID != 0;
-    if is_valid { Access::from_bits((word >> 32) as u32 & 0xff) } else { None }
+    if is_valid {
+        Access::from_bits((word >> 32) as u32 & 0xff)
+    } else {
+        None
+    }
 }
 
 /// Reads the rest of the key whose first word was found valid. The first word is looked at again afterwards.
@@ -100,15 +104,22 @@ pub(crate) fn read_key(memory: &MappedRegion, rkey: Rkey, access: Access) -> Key
 
 /// Whether memory that a peer says is its key table can be one.
 pub(crate) fn is_key_table(memory: &MappedRegion) -> bool {
-    memory.size() == KEY_TABLE_SIZE && memory.load(0) == MAGIC && memory.load(8) == u64::from(PROTOCOL_VERSION)
+    memory.size() == KEY_TABLE_SIZE
+        && memory.load(0) == MAGIC
+        && memory.load(8) == u64::from(PROTOCOL_VERSION)
 }
 
 impl KeyTable {
     pub(crate) fn new() -> io::Result<Self> {
-        let memory = MappedRegion::create_memory("stonecast-keys", KEY_TABLE_SIZE, Sealing::FutureWrite)?;
+        let memory =
+            MappedRegion::create_memory("stonecast-keys", KEY_TABLE_SIZE, Sealing::FutureWrite)?;
         memory.store(0, MAGIC);
         memory.store(8, u64::from(PROTOCOL_VERSION));
-        Ok(Self { memory: Arc::new(memory), slots: Vec::new(), free: VecDeque::new() })
+        Ok(Self {
+            memory: Arc::new(memory),
+            slots: Vec::new(),
+            free: VecDeque::new(),
+        })
     }
 
     /// The shared memory.
@@ -121,7 +132,10 @@ impl KeyTable {
         let is_full = self.slots.len() as u64 == KEY_CAPACITY;
         let (index, generation) = if self.free.len() > FREE_MIN || is_full {
             let index = self.free.pop_front()?;
-            (index, ((self.slots[usize::from(index)].0 >> 16) + 1) & 0xffff)
+            (
+                index,
+                ((self.slots[usize::from(index)].0 >> 16) + 1) & 0xffff,
+            )
         } else {
             self.slots.push((0, None));
             ((self.slots.len() - 1) as u16, 1)
@@ -130,7 +144,10 @@ impl KeyTable {
         let at = key_offset(rkey);
         self.memory.store(at + 8, key.address);
         self.memory.store(at + 16, key.size);
-        self.memory.store(at + 24, u64::from(key.queue_pair) << 32 | u64::from(key.region));
+        self.memory.store(
+            at + 24,
+            u64::from(key.queue_pair) << 32 | u64::from(key.region),
+        );
         self.memory.store(at + 32, key.offset);
         self.memory.store(at, valid_word(rkey, key.access));
         self.slots[usize::from(index)] = (rkey.0, Some(key));
@@ -145,7 +162,9 @@ impl KeyTable {
 
     /// Whether `rkey` was ever made here and is in use no more.
     pub(crate) fn was_released(&self, rkey: Rkey) -> bool {
-        let Some((last, key)) = self.slots.get((rkey.0 & 0xffff) as usize) else { return false };
+        let Some((last, key)) = self.slots.get((rkey.0 & 0xffff) as usize) else {
+            return false;
+        };
         let is_older = rkey.0 >> 16 != 0 && rkey.0 >> 16 < last >> 16;
         is_older || (*last == rkey.0 && key.is_none())
     }
@@ -163,7 +182,10 @@ impl KeyTable {
 
     /// Forgets a revoked key that no peer can be inside of.
     pub(crate) fn release(&mut self, rkey: Rkey) {
-        assert!(self.get(rkey).is_some() && !self.is_valid(rkey), "a key is revoked before it is released");
+        assert!(
+            self.get(rkey).is_some() && !self.is_valid(rkey),
+            "a key is revoked before it is released"
+        );
         let index = (rkey.0 & 0xffff) as u16;
         self.slots[usize::from(index)].1 = None;
         self.free.push_back(index);
@@ -171,7 +193,11 @@ impl KeyTable {
 
     /// The keys in use that `is_wanted`.
     pub(crate) fn select(&self, is_wanted: impl Fn(&Key) -> bool) -> Vec<Rkey> {
-        let wanted = |(rkey, key): &(u32, Option<Key>)| key.as_ref().filter(|key| is_wanted(key)).map(|_| Rkey(*rkey));
+        let wanted = |(rkey, key): &(u32, Option<Key>)| {
+            key.as_ref()
+                .filter(|key| is_wanted(key))
+                .map(|_| Rkey(*rkey))
+        };
         self.slots.iter().filter_map(wanted).collect()
     }
 }
@@ -181,7 +207,14 @@ mod tests {
     use super::*;
 
     fn key() -> Key {
-        Key { access: Access::REMOTE_READ, address: 1 << 32, size: 64, region: 3, queue_pair: 0, offset: 128 }
+        Key {
+            access: Access::REMOTE_READ,
+            address: 1 << 32,
+            size: 64,
+            region: 3,
+            queue_pair: 0,
+            offset: 128,
+        }
     }
 
     #[test]
@@ -194,7 +227,10 @@ mod tests {
         assert!(is_key_table(table.memory()));
         table.revoke(rkey);
         assert_eq!(rights(table.memory().load(key_offset(rkey)), rkey), None);
-        assert!(table.get(rkey).is_some() && !table.was_released(rkey), "in use until nobody is inside");
+        assert!(
+            table.get(rkey).is_some() && !table.was_released(rkey),
+            "in use until nobody is inside"
+        );
         table.release(rkey);
         assert!(table.get(rkey).is_none() && table.was_released(rkey));
     }
@@ -216,7 +252,9 @@ mod tests {
     #[test]
     fn a_full_table_says_so() {
         let mut table = KeyTable::new().unwrap();
-        let keys: Vec<_> = (0..KEY_CAPACITY).map(|_| table.insert(key()).unwrap()).collect();
+        let keys: Vec<_> = (0..KEY_CAPACITY)
+            .map(|_| table.insert(key()).unwrap())
+            .collect();
         assert_eq!(table.insert(key()), None);
         table.revoke(keys[77]);
         table.release(keys[77]);

@@ -63,7 +63,9 @@ impl Direction {
     /// That in which the connecting side requests.
     pub(crate) const CONNECTING: Self = Self { base: 0 };
     /// That in which the accepting side requests.
-    pub(crate) const ACCEPTING: Self = Self { base: DIRECTION_SIZE };
+    pub(crate) const ACCEPTING: Self = Self {
+        base: DIRECTION_SIZE,
+    };
 
     pub(crate) fn announcement(self) -> u64 {
         self.base + 128

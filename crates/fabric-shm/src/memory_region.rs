@@ -27,12 +27,21 @@ pub(crate) struct LocalRegion {
 /// The region of `span`, if the span lies in it.
 pub(crate) fn local(regions: &Table<LocalRegion>, span: LocalSpan) -> Option<&dyn Region> {
     let memory = &*regions.get(span.region.index)?.memory;
-    Span::new(span.offset, u64::from(span.size)).fits(memory.size()).then_some(memory)
+    Span::new(span.offset, u64::from(span.size))
+        .fits(memory.size())
+        .then_some(memory)
 }
 
 /// Copies `size` bytes between regions. Aligned words of `to`, and of `from` where both are aligned alike, are copied
 /// whole.
-pub(crate) fn copy(from: &dyn Region, from_offset: u64, to: &dyn Region, to_offset: u64, size: u64, scratch: &mut Vec<u8>) {
+pub(crate) fn copy(
+    from: &dyn Region,
+    from_offset: u64,
+    to: &dyn Region,
+    to_offset: u64,
+    size: u64,
+    scratch: &mut Vec<u8>,
+) {
     copy_cut_at(from, from_offset, to, to_offset, size, to_offset, scratch);
 }
 
@@ -80,7 +89,9 @@ mod tests {
     #[test]
     fn copies_of_every_alignment_and_length_are_exact() {
         let from = MappedRegion::create_memory("from", 64 << 10, Sealing::None).unwrap();
-        let bytes: Vec<u8> = (0..64 << 10).map(|index: u32| ((index * 7) >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..64 << 10)
+            .map(|index: u32| ((index * 7) >> 3) as u8)
+            .collect();
         from.write(0, &bytes);
         let mut scratch = Vec::new();
         for (from_offset, to_offset) in [(0, 0), (1, 0), (0, 3), (5, 7), (8, 16)] {

@@ -90,9 +90,20 @@ pub(crate) enum Message {
     Connect(Hello),
     Accept(Hello),
     Reject(String),
-    RegionWanted { region: u32, writable: bool },
-    RegionGranted { region: u32, writable: bool, file_offset: u64, size: u64 },
-    RegionDenied { region: u32, writable: bool },
+    RegionWanted {
+        region: u32,
+        writable: bool,
+    },
+    RegionGranted {
+        region: u32,
+        writable: bool,
+        file_offset: u64,
+        size: u64,
+    },
+    RegionDenied {
+        region: u32,
+        writable: bool,
+    },
     Disconnect(DisconnectCause),
     Wake,
 }
@@ -118,7 +129,9 @@ impl Hello {
 
     fn encode(&self, packet: &mut Vec<u8>) {
         assert!(self.private_data.len() <= PRIVATE_DATA_SIZE_MAX);
-        let (stride, slots, capacity) = self.append.map_or((0, 0, 0), |append| (append.stride, append.slots, append.capacity));
+        let (stride, slots, capacity) = self.append.map_or((0, 0, 0), |append| {
+            (append.stride, append.slots, append.capacity)
+        });
         let body = HelloBody {
             queue_pair: self.queue_pair.into(),
             rnr_retry_count: self.rnr_retry_count.into(),
@@ -141,7 +154,11 @@ impl Hello {
             slots: body.append_slots.get(),
             stride: body.append_stride.get(),
         };
-        let append = if append.stride == 0 { None } else { Some(append) };
+        let append = if append.stride == 0 {
+            None
+        } else {
+            Some(append)
+        };
         let is_right = private_data.len() == body.private_data_size.get() as usize
             && private_data.len() <= PRIVATE_DATA_SIZE_MAX
             && body.ring_capacity.get() == RING_CAPACITY
@@ -171,7 +188,11 @@ impl Message {
             Message::Disconnect(_) => 7,
             Message::Wake => 8,
         };
-        let head = Head { magic: MAGIC, version: PROTOCOL_VERSION.into(), kind: kind.into() };
+        let head = Head {
+            magic: MAGIC,
+            version: PROTOCOL_VERSION.into(),
+            kind: kind.into(),
+        };
         let mut packet = head.as_bytes().to_vec();
         let region_body = |region: u32, writable: bool, file_offset: u64, size: u64| RegionBody {
             region: region.into(),
@@ -182,11 +203,18 @@ impl Message {
         match self {
             Message::Connect(hello) | Message::Accept(hello) => hello.encode(&mut packet),
             Message::Reject(reason) => packet.extend_from_slice(cut(reason).as_bytes()),
-            &Message::RegionWanted { region, writable } | &Message::RegionDenied { region, writable } => {
+            &Message::RegionWanted { region, writable }
+            | &Message::RegionDenied { region, writable } => {
                 packet.extend_from_slice(region_body(region, writable, 0, 0).as_bytes());
             }
-            &Message::RegionGranted { region, writable, file_offset, size } => {
-                packet.extend_from_slice(region_body(region, writable, file_offset, size).as_bytes());
+            &Message::RegionGranted {
+                region,
+                writable,
+                file_offset,
+                size,
+            } => {
+                packet
+                    .extend_from_slice(region_body(region, writable, file_offset, size).as_bytes());
             }
             Message::Disconnect(cause) => {
                 let code: u32 = match cause {
@@ -224,7 +252,10 @@ impl Message {
             2 => Message::Accept(Hello::decode(body)?),
             4 => {
                 let body = RegionBody::ref_from_bytes(body).ok()?;
-                Message::RegionWanted { region: body.region.get(), writable: flag(body.writable.get())? }
+                Message::RegionWanted {
+                    region: body.region.get(),
+                    writable: flag(body.writable.get())?,
+                }
             }
             5 => {
                 let body = RegionBody::ref_from_bytes(body).ok()?;
@@ -237,7 +268,10 @@ impl Message {
             }
             6 => {
                 let body = RegionBody::ref_from_bytes(body).ok()?;
-                Message::RegionDenied { region: body.region.get(), writable: flag(body.writable.get())? }
+                Message::RegionDenied {
+                    region: body.region.get(),
+                    writable: flag(body.writable.get())?,
+                }
             }
             7 => Message::Disconnect(match U32::ref_from_bytes(body).ok()?.get() {
                 0 => DisconnectCause::Requested,
@@ -261,7 +295,9 @@ fn flag(word: u32) -> Option<bool> {
 
 /// As much of `reason` as a packet takes.
 fn cut(reason: &str) -> &str {
-    let end = (0..=REASON_SIZE_MAX.min(reason.len())).rev().find(|&end| reason.is_char_boundary(end));
+    let end = (0..=REASON_SIZE_MAX.min(reason.len()))
+        .rev()
+        .find(|&end| reason.is_char_boundary(end));
     &reason[..end.unwrap_or(0)]
 }
 
@@ -275,7 +311,11 @@ mod tests {
             rnr_retry_count: 7,
             rnr_retry_delay_ns: 1_000_000,
             bell: true,
-            append: Some(AppendLayout { capacity: 16, slots: 1 << 16, stride: 64 }),
+            append: Some(AppendLayout {
+                capacity: 16,
+                slots: 1 << 16,
+                stride: 64,
+            }),
             private_data: b"hello".to_vec(),
         }
     }
@@ -283,11 +323,27 @@ mod tests {
     fn all() -> Vec<Message> {
         vec![
             Message::Connect(hello()),
-            Message::Accept(Hello { bell: false, append: None, private_data: vec![9; PRIVATE_DATA_SIZE_MAX], ..hello() }),
+            Message::Accept(Hello {
+                bell: false,
+                append: None,
+                private_data: vec![9; PRIVATE_DATA_SIZE_MAX],
+                ..hello()
+            }),
             Message::Reject("no".into()),
-            Message::RegionWanted { region: 7, writable: true },
-            Message::RegionGranted { region: 7, writable: false, file_offset: 4096, size: 1 << 40 },
-            Message::RegionDenied { region: 7, writable: true },
+            Message::RegionWanted {
+                region: 7,
+                writable: true,
+            },
+            Message::RegionGranted {
+                region: 7,
+                writable: false,
+                file_offset: 4096,
+                size: 1 << 40,
+            },
+            Message::RegionDenied {
+                region: 7,
+                writable: true,
+            },
             Message::Disconnect(DisconnectCause::QueuePairError),
             Message::Wake,
         ]
@@ -307,7 +363,10 @@ mod tests {
         assert_eq!(Message::decode(&packet), Err(Misunderstood::Version(9)));
         let mut packet = Message::Reject("too old".into()).encode();
         packet[8] = 9;
-        assert_eq!(Message::decode(&packet), Ok(Message::Reject("too old".into())));
+        assert_eq!(
+            Message::decode(&packet),
+            Ok(Message::Reject("too old".into()))
+        );
     }
 
     #[test]
@@ -325,14 +384,19 @@ mod tests {
                 }
             }
         }
-        assert_eq!(Message::decode(b"GET / HTTP/1.1\r\n\r\n"), Err(Misunderstood::Magic));
+        assert_eq!(
+            Message::decode(b"GET / HTTP/1.1\r\n\r\n"),
+            Err(Misunderstood::Magic)
+        );
         assert_eq!(Message::decode(&[]), Err(Misunderstood::Magic));
     }
 
     #[test]
     fn a_long_reason_is_cut_between_characters() {
         let reason = "é".repeat(REASON_SIZE_MAX);
-        let Ok(Message::Reject(found)) = Message::decode(&Message::Reject(reason).encode()) else { panic!("understood") };
+        let Ok(Message::Reject(found)) = Message::decode(&Message::Reject(reason).encode()) else {
+            panic!("understood")
+        };
         assert_eq!(found, "é".repeat(REASON_SIZE_MAX / 2));
     }
 }

@@ -20,6 +20,11 @@ pub struct ShmOptions {
 
 impl Default for ShmOptions {
     fn default() -> Self {
-        Self { socket_mode: 0o600, copying_only: false, park_spin_ns: 0, quiesce_timeout_ns: 200_000_000 }
+        Self {
+            socket_mode: 0o600,
+            copying_only: false,
+            park_spin_ns: 0,
+            quiesce_timeout_ns: 200_000_000,
+        }
     }
 }

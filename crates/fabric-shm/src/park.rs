@@ -29,9 +29,19 @@ impl Park for ShmDevice {
             }
             std::hint::spin_loop();
         }
-        let timeout = state.patience_ns().map_or(timeout, |patience| patience.min(timeout));
-        let waits = state.listed.iter().filter_map(|&handle| state.qps.get(handle)).any(|qp| qp.waits_for_peer());
-        let reasons = if waits { doorbell::ARRIVALS | doorbell::ACKNOWLEDGEMENTS } else { doorbell::ARRIVALS };
+        let timeout = state
+            .patience_ns()
+            .map_or(timeout, |patience| patience.min(timeout));
+        let waits = state
+            .listed
+            .iter()
+            .filter_map(|&handle| state.qps.get(handle))
+            .any(|qp| qp.waits_for_peer());
+        let reasons = if waits {
+            doorbell::ARRIVALS | doorbell::ACKNOWLEDGEMENTS
+        } else {
+            doorbell::ARRIVALS
+        };
         state.bell.sleep(reasons, timeout, || state.has_work());
     }
 }
@@ -42,13 +52,23 @@ impl State {
         self.control.has_events()
             || !self.events.is_empty()
             || self.cqs.table.iter().any(|(_, cq)| !cq.is_empty())
-            || self.listed.iter().filter_map(|&handle| self.qps.get(handle)).any(|qp| qp.has_work())
-            || self.srqs.iter().any(|(_, srq)| matches!(&srq.buffers, Buffers::Multi(multi) if multi.has_arrivals()))
+            || self
+                .listed
+                .iter()
+                .filter_map(|&handle| self.qps.get(handle))
+                .any(|qp| qp.has_work())
+            || self.srqs.iter().any(
+                |(_, srq)| matches!(&srq.buffers, Buffers::Multi(multi) if multi.has_arrivals()),
+            )
     }
 
     /// How long may pass until the device must look again by itself.
     fn patience_ns(&self) -> Option<Nanoseconds> {
-        let queue_pairs = self.listed.iter().filter_map(|&handle| self.qps.get(handle)?.patience_ns()).min();
+        let queue_pairs = self
+            .listed
+            .iter()
+            .filter_map(|&handle| self.qps.get(handle)?.patience_ns())
+            .min();
         let revocations = (!self.revoking.is_empty()).then_some(REVOCATION_SLEEP_NS);
         queue_pairs.into_iter().chain(revocations).min()
     }

@@ -142,7 +142,13 @@ pub(crate) struct Wanted {
 impl PeerMemory {
     /// The memory behind `table`. `queue_pair` is that of the peer.
     pub(crate) fn new(table: MappedRegion, queue_pair: u32, trusts_files: bool) -> Self {
-        Self { table: Rc::new(table), queue_pair, trusts_files, keys: Vec::new(), regions: BTreeMap::new() }
+        Self {
+            table: Rc::new(table),
+            queue_pair,
+            trusts_files,
+            keys: Vec::new(),
+            regions: BTreeMap::new(),
+        }
     }
 
     /// The peer's device page.
@@ -155,7 +161,10 @@ impl PeerMemory {
     #[inline]
     pub(crate) fn readable(&self, rkey: Rkey) -> Option<Readable<'_>> {
         let known = self.known(rkey)?;
-        Some(Readable { known, piece: known.read.as_ref()? })
+        Some(Readable {
+            known,
+            piece: known.read.as_ref()?,
+        })
     }
 
     /// The key, if it was looked at before and is valid now.
@@ -168,8 +177,15 @@ impl PeerMemory {
     /// Where `size` bytes at `remote` are for somebody who needs `right` and has announced himself, if the key was used for
     /// such a change before and nothing has to be fetched.
     #[inline]
-    pub(crate) fn changeable(&self, remote: RemoteAddress, size: u64, right: Access) -> Option<(&MappedRegion, u64)> {
-        let known = self.known(remote.rkey).filter(|known| known.key.access.grants(right))?;
+    pub(crate) fn changeable(
+        &self,
+        remote: RemoteAddress,
+        size: u64,
+        right: Access,
+    ) -> Option<(&MappedRegion, u64)> {
+        let known = self
+            .known(remote.rkey)
+            .filter(|known| known.key.access.grants(right))?;
         let Range { mapping, start } = known.write.as_ref()?;
         let at = within(&known.key, remote.address, size)?.checked_sub(*start)?;
         (at.checked_add(size)? <= mapping.size()).then_some((mapping, at))
@@ -186,23 +202,40 @@ impl PeerMemory {
     /// it has, they were copied before any revocation.
     #[inline]
     pub(crate) fn is_current(&self, rkey: Rkey) -> bool {
-        let known = self.keys.get((rkey.0 & 0xffff) as usize).and_then(Option::as_ref);
+        let known = self
+            .keys
+            .get((rkey.0 & 0xffff) as usize)
+            .and_then(Option::as_ref);
         known.is_some_and(|known| known.rkey == rkey && known.is_valid())
     }
 
     /// Where `size` bytes at `remote` are for somebody who needs `right`.
     pub(crate) fn resolve(&mut self, remote: RemoteAddress, size: u64, right: Access) -> Resolved {
-        let Some(known) = self.look_up(remote.rkey) else { return Resolved::Refused(Status::RemoteAccess) };
+        let Some(known) = self.look_up(remote.rkey) else {
+            return Resolved::Refused(Status::RemoteAccess);
+        };
         let key = known.key;
         if !key.access.grants(right) {
             return Resolved::Refused(Status::RemoteAccess);
         }
-        let Some(offset) = within(&key, remote.address, size) else { return Resolved::Refused(Status::RemoteAccess) };
+        let Some(offset) = within(&key, remote.address, size) else {
+            return Resolved::Refused(Status::RemoteAccess);
+        };
         let index = (remote.rkey.0 & 0xffff) as usize;
-        let found = if changes_memory(right) { self.writable(index, &key) } else { self.whole(index, &key) };
+        let found = if changes_memory(right) {
+            self.writable(index, &key)
+        } else {
+            self.whole(index, &key)
+        };
         match found {
             Ok(Range { mapping, start }) => match offset.checked_sub(start) {
-                Some(at) if at.checked_add(size).is_some_and(|end| end <= mapping.size()) => Resolved::At(mapping, at),
+                Some(at)
+                    if at
+                        .checked_add(size)
+                        .is_some_and(|end| end <= mapping.size()) =>
+                {
+                    Resolved::At(mapping, at)
+                }
                 // The key covers more than the region has.
                 _ => Resolved::Refused(Status::RemoteAccess),
             },
@@ -235,7 +268,9 @@ impl PeerMemory {
 
     /// Takes the peer's answer on a region.
     pub(crate) fn answered(&mut self, region: u32, writable: bool, grant: Option<RegionFile>) {
-        let Some(entry) = self.regions.get_mut(&region) else { return };
+        let Some(entry) = self.regions.get_mut(&region) else {
+            return;
+        };
         let given = &mut entry.files[usize::from(writable)];
         // What was not asked for is not kept.
         if matches!(given, Given::Asked) {
@@ -248,17 +283,30 @@ impl PeerMemory {
         let index = (rkey.0 & 0xffff) as usize;
         let word = self.table.load(key_offset(rkey));
         let access = rights(word, rkey)?;
-        let is_known = self.keys.get(index).and_then(Option::as_ref).is_some_and(|known| known.word == word);
+        let is_known = self
+            .keys
+            .get(index)
+            .and_then(Option::as_ref)
+            .is_some_and(|known| known.word == word);
         if !is_known {
             let key = read_key(&self.table, rkey, access);
-            if self.table.load(key_offset(rkey)) != word || (key.queue_pair != 0 && key.queue_pair != self.queue_pair) {
+            if self.table.load(key_offset(rkey)) != word
+                || (key.queue_pair != 0 && key.queue_pair != self.queue_pair)
+            {
                 return None;
             }
             if self.keys.len() <= index {
                 self.keys.resize_with(index + 1, || None);
             }
             let word_now = MappedWord::new(self.table.clone(), key_offset(rkey));
-            self.keys[index] = Some(KnownKey { rkey, word, word_now, key, read: None, write: None });
+            self.keys[index] = Some(KnownKey {
+                rkey,
+                word,
+                word_now,
+                key,
+                read: None,
+                write: None,
+            });
         }
         self.keys[index].as_ref()
     }
@@ -266,13 +314,18 @@ impl PeerMemory {
     fn whole(&mut self, index: usize, key: &Key) -> Result<Range, Resolved> {
         let known = self.keys[index].as_mut().expect("look_up filled it");
         if let Some(piece) = &known.read {
-            return Ok(Range { mapping: piece.mapping().clone(), start: 0 });
+            return Ok(Range {
+                mapping: piece.mapping().clone(),
+                start: 0,
+            });
         }
         let entry = self.regions.entry(key.region).or_default();
         if entry.whole.is_none() {
             let file = entry.file(key.region, false)?;
             let mapping = map(file, 0, file.size, Writable::No, self.trusts_files);
-            entry.whole = Some(Rc::new(mapping.ok_or(Resolved::Refused(Status::RemoteOperation))?));
+            entry.whole = Some(Rc::new(
+                mapping.ok_or(Resolved::Refused(Status::RemoteOperation))?,
+            ));
         }
         let mapping = entry.whole.clone().expect("just made");
         // The key may say more than the region has.
@@ -294,10 +347,16 @@ impl PeerMemory {
         let entry = self.regions.entry(key.region).or_default();
         let file = entry.file(key.region, true)?;
         let start = key.offset - key.offset % PAGE_SIZE;
-        let end = key.offset.checked_add(key.size).filter(|&end| end <= file.size);
+        let end = key
+            .offset
+            .checked_add(key.size)
+            .filter(|&end| end <= file.size);
         let size = end.ok_or(Resolved::Refused(Status::RemoteAccess))? - start;
         let mapping = map(file, start, size, Writable::Yes, self.trusts_files);
-        let range = Range { mapping: Rc::new(mapping.ok_or(Resolved::Refused(Status::RemoteOperation))?), start };
+        let range = Range {
+            mapping: Rc::new(mapping.ok_or(Resolved::Refused(Status::RemoteOperation))?),
+            start,
+        };
         self.keys[index].as_mut().expect("look_up filled it").write = Some(range.clone());
         Ok(range)
     }
@@ -310,8 +369,14 @@ impl PeerMemory {
             }
         }
         let keys = &self.keys;
-        let is_used = |region: u32| keys.iter().flatten().any(|known| known.key.region == region);
-        self.regions.retain(|&region, entry| entry.is_awaited() || entry.appendable.is_some() || is_used(region));
+        let is_used = |region: u32| {
+            keys.iter()
+                .flatten()
+                .any(|known| known.key.region == region)
+        };
+        self.regions.retain(|&region, entry| {
+            entry.is_awaited() || entry.appendable.is_some() || is_used(region)
+        });
     }
 }
 
@@ -343,10 +408,20 @@ impl PeerRegion {
 #[inline]
 fn within(key: &Key, address: u64, size: u64) -> Option<u64> {
     let skip = address.checked_sub(key.address)?;
-    if skip.checked_add(size)? > key.size { None } else { key.offset.checked_add(skip) }
+    if skip.checked_add(size)? > key.size {
+        None
+    } else {
+        key.offset.checked_add(skip)
+    }
 }
 
-fn map(file: &RegionFile, start: u64, size: u64, writable: Writable, trusts_files: bool) -> Option<MappedRegion> {
+fn map(
+    file: &RegionFile,
+    start: u64,
+    size: u64,
+    writable: Writable,
+    trusts_files: bool,
+) -> Option<MappedRegion> {
     let offset = file.file_offset.checked_add(start)?;
     let mapping = MappedRegion::map(file.file.try_clone().ok()?, offset, size, writable).ok()?;
     (trusts_files || mapping.cannot_shrink()).then_some(mapping)

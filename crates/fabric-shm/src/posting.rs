@@ -1,8 +1,8 @@
 //! Making queues and posting to them.
 
 use stonecast_fabric::{
-    Access, ChangeNow, DeviceError, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, SharedReceiveQueue,
-    SharedReceiveQueueOptions, Status, WorkRequest,
+    Access, ChangeNow, DeviceError, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue,
+    ReceiveRequest, SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkRequest,
 };
 use stonecast_media::{MappedRegion, Region, Sealing};
 
@@ -17,8 +17,14 @@ use crate::shared_receive_queue::{Buffers, MultiPacket, SLOTS, SharedReceiveQueu
 use crate::table::TABLE_CAPACITY;
 
 impl State {
-    pub(crate) fn shared_receive_queue(&self, srq: SharedReceiveQueue) -> Result<&SharedReceiveQueueState, DeviceError> {
-        self.srqs.get(srq.0).ok_or(DeviceError::NoSuch { what: "shared receive queue", index: srq.0.into() })
+    pub(crate) fn shared_receive_queue(
+        &self,
+        srq: SharedReceiveQueue,
+    ) -> Result<&SharedReceiveQueueState, DeviceError> {
+        self.srqs.get(srq.0).ok_or(DeviceError::NoSuch {
+            what: "shared receive queue",
+            index: srq.0.into(),
+        })
     }
 
     pub(crate) fn create_shared_receive_queue(
@@ -28,41 +34,80 @@ impl State {
     ) -> Result<SharedReceiveQueue, DeviceError> {
         let buffers = match options.multi_packet_stride {
             None => Buffers::Single(Default::default()),
-            Some(_) if !multi_packet => return Err(self.lacks("multi-packet shared receive queues")),
+            Some(_) if !multi_packet => {
+                return Err(self.lacks("multi-packet shared receive queues"));
+            }
             Some(stride) => {
-                let layout = AppendLayout { capacity: options.capacity, slots: SLOTS, stride };
-                let malformed = DeviceError::Malformed { reason: "a shared receive queue without capacity or stride" };
+                let layout = AppendLayout {
+                    capacity: options.capacity,
+                    slots: SLOTS,
+                    stride,
+                };
+                let malformed = DeviceError::Malformed {
+                    reason: "a shared receive queue without capacity or stride",
+                };
                 let size = layout.size().ok_or(malformed)?;
                 let memory = MappedRegion::create_memory("stonecast-append", size, Sealing::None);
-                Buffers::Multi(Box::new(MultiPacket::new(memory.map_err(system("making a shared receive queue"))?, layout)))
+                Buffers::Multi(Box::new(MultiPacket::new(
+                    memory.map_err(system("making a shared receive queue"))?,
+                    layout,
+                )))
             }
         };
-        let state = SharedReceiveQueueState { capacity: options.capacity as usize, buffers, users: Vec::new() };
-        let limit = DeviceError::Limit { what: "shared receive queues", limit: TABLE_CAPACITY as u64 };
+        let state = SharedReceiveQueueState {
+            capacity: options.capacity as usize,
+            buffers,
+            users: Vec::new(),
+        };
+        let limit = DeviceError::Limit {
+            what: "shared receive queues",
+            limit: TABLE_CAPACITY as u64,
+        };
         self.srqs.insert(state).map(SharedReceiveQueue).ok_or(limit)
     }
 
-    pub(crate) fn create_queue_pair(&mut self, options: QueuePairOptions) -> Result<QueuePair, DeviceError> {
+    pub(crate) fn create_queue_pair(
+        &mut self,
+        options: QueuePairOptions,
+    ) -> Result<QueuePair, DeviceError> {
         for cq in [options.send_cq, options.receive_cq] {
-            let no_such = DeviceError::NoSuch { what: "completion queue", index: cq.0.into() };
+            let no_such = DeviceError::NoSuch {
+                what: "completion queue",
+                index: cq.0.into(),
+            };
             self.cqs.table.get(cq.0).ok_or(no_such)?;
             if self.cqs.has_overrun(cq.0) {
-                return Err(DeviceError::Malformed { reason: "the completion queue has overrun" });
+                return Err(DeviceError::Malformed {
+                    reason: "the completion queue has overrun",
+                });
             }
         }
         if let Some(srq) = options.shared_receive_queue {
             self.shared_receive_queue(srq)?;
         }
-        let limit = DeviceError::Limit { what: "queue pairs", limit: TABLE_CAPACITY as u64 };
+        let limit = DeviceError::Limit {
+            what: "queue pairs",
+            limit: TABLE_CAPACITY as u64,
+        };
         let handle = self.qps.insert(QueuePairState::new(options)).ok_or(limit)?;
         self.qps.get_mut(handle).expect("just inserted").handle = handle;
-        if let Some(srq) = options.shared_receive_queue.and_then(|srq| self.srqs.get_mut(srq.0)) {
-            srq.users.push(User { queue_pair: handle, receive_cq: options.receive_cq.0 });
+        if let Some(srq) = options
+            .shared_receive_queue
+            .and_then(|srq| self.srqs.get_mut(srq.0))
+        {
+            srq.users.push(User {
+                queue_pair: handle,
+                receive_cq: options.receive_cq.0,
+            });
         }
         Ok(QueuePair(handle))
     }
 
-    pub(crate) fn post_send(&mut self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError> {
+    pub(crate) fn post_send(
+        &mut self,
+        qp: QueuePair,
+        requests: &[WorkRequest],
+    ) -> Result<(), DeviceError> {
         let state = self.queue_pair_mut(qp)?;
         match state.phase {
             Phase::Error => {
@@ -74,14 +119,21 @@ impl State {
                 return Ok(());
             }
             Phase::Idle | Phase::Connecting { .. } => {
-                return Err(DeviceError::Malformed { reason: "a send on a queue pair that is not connected" });
+                return Err(DeviceError::Malformed {
+                    reason: "a send on a queue pair that is not connected",
+                });
             }
             Phase::Connected => {}
         }
         if state.sends.len() + requests.len() > state.options.send_capacity as usize {
-            return Err(DeviceError::QueueFull { capacity: state.options.send_capacity });
+            return Err(DeviceError::QueueFull {
+                capacity: state.options.send_capacity,
+            });
         }
-        let waiting = |&request: &WorkRequest| Outstanding { request, progress: Progress::Waiting };
+        let waiting = |&request: &WorkRequest| Outstanding {
+            request,
+            progress: Progress::Waiting,
+        };
         state.sends.extend(requests.iter().map(waiting));
         self.with_queue_pair(qp.0, |qp, around| {
             qp.progress_sends(around);
@@ -89,10 +141,16 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn post_receive(&mut self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+    pub(crate) fn post_receive(
+        &mut self,
+        queue: ReceiveQueue,
+        requests: &[ReceiveRequest],
+    ) -> Result<(), DeviceError> {
         for request in requests {
             if local(&self.regions, request.local).is_none() {
-                return Err(DeviceError::Malformed { reason: "the receive buffer is not in its region" });
+                return Err(DeviceError::Malformed {
+                    reason: "the receive buffer is not in its region",
+                });
             }
         }
         match queue {
@@ -104,7 +162,9 @@ impl State {
     fn post_own(&mut self, qp: QueuePair, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
         let state = self.queue_pair_mut(qp)?;
         if state.options.shared_receive_queue.is_some() {
-            return Err(DeviceError::Malformed { reason: "the queue pair takes from a shared receive queue" });
+            return Err(DeviceError::Malformed {
+                reason: "the queue pair takes from a shared receive queue",
+            });
         }
         if matches!(state.phase, Phase::Error) {
             self.with_queue_pair(qp.0, |qp, around| {
@@ -115,7 +175,9 @@ impl State {
             return Ok(());
         }
         if state.receives.len() + requests.len() > state.options.receive_capacity as usize {
-            return Err(DeviceError::QueueFull { capacity: state.options.receive_capacity });
+            return Err(DeviceError::QueueFull {
+                capacity: state.options.receive_capacity,
+            });
         }
         state.receives.extend(requests);
         // Something may wait for it, and the next sleep must not miss that.
@@ -123,10 +185,16 @@ impl State {
         Ok(())
     }
 
-    fn post_shared(&mut self, srq: SharedReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+    fn post_shared(
+        &mut self,
+        srq: SharedReceiveQueue,
+        requests: &[ReceiveRequest],
+    ) -> Result<(), DeviceError> {
         self.shared_receive_queue(srq)?;
         let state = self.srqs.get_mut(srq.0).expect("just looked up");
-        let full = DeviceError::QueueFull { capacity: state.capacity as u32 };
+        let full = DeviceError::QueueFull {
+            capacity: state.capacity as u32,
+        };
         match &mut state.buffers {
             Buffers::Single(buffers) => {
                 if buffers.len() + requests.len() > state.capacity {
@@ -142,8 +210,14 @@ impl State {
             Buffers::Multi(multi) => {
                 let stride = multi.queue.layout().stride;
                 let strides = |request: &ReceiveRequest| u64::from(request.local.size / stride);
-                if requests.iter().map(strides).any(|strides| strides == 0 || strides > STRIDES_MAX) {
-                    return Err(DeviceError::Malformed { reason: "the buffer is shorter than a stride or too long" });
+                if requests
+                    .iter()
+                    .map(strides)
+                    .any(|strides| strides == 0 || strides > STRIDES_MAX)
+                {
+                    return Err(DeviceError::Malformed {
+                        reason: "the buffer is shorter than a stride or too long",
+                    });
                 }
                 if !multi.queue.has_room(requests.iter().map(strides)) {
                     return Err(full);
@@ -157,7 +231,13 @@ impl State {
                 });
                 for request in requests {
                     let span = request.local;
-                    multi.queue.post(&multi.memory, request.wr_id, span.region.index, span.offset, strides(request));
+                    multi.queue.post(
+                        &multi.memory,
+                        request.wr_id,
+                        span.region.index,
+                        span.offset,
+                        strides(request),
+                    );
                 }
             }
         }
@@ -167,24 +247,44 @@ impl State {
     /// Takes what was appended to the multi-packet queues.
     pub(crate) fn progress_appends(&mut self) {
         let mut broken = Vec::new();
-        let Self { srqs, qps, zombies, cqs, .. } = self;
+        let Self {
+            srqs,
+            qps,
+            zombies,
+            cqs,
+            ..
+        } = self;
         for (handle, srq) in srqs.iter_mut() {
-            let SharedReceiveQueueState { buffers: Buffers::Multi(multi), users, .. } = srq else { continue };
+            let SharedReceiveQueueState {
+                buffers: Buffers::Multi(multi),
+                users,
+                ..
+            } = srq
+            else {
+                continue;
+            };
             if multi.queue.is_empty(&multi.memory) {
                 continue;
             }
             let is_claimed = |named: u64| {
-                let by_user = users.iter().filter_map(|user| qps.get(user.queue_pair)?.connection.as_ref());
+                let by_user = users
+                    .iter()
+                    .filter_map(|user| qps.get(user.queue_pair)?.connection.as_ref());
                 let mut claims = by_user.filter(|connection| !connection.gone);
-                claims.any(|connection| Memory::load(&*connection.area, connection.inward.intent()) == named)
-                    || zombies.iter().any(|zombie| zombie.srq == Some(handle) && zombie.claims() == named)
+                claims.any(|connection| {
+                    Memory::load(&*connection.area, connection.inward.intent()) == named
+                }) || zombies
+                    .iter()
+                    .any(|zombie| zombie.srq == Some(handle) && zombie.claims() == named)
             };
             if multi.take_arrivals(users, is_claimed, cqs).is_err() {
                 broken.extend(users.iter().map(|user| user.queue_pair));
             }
         }
         for handle in broken {
-            self.with_queue_pair(handle, |qp, around| qp.fail_here(around, Status::WorkRequestFlushed));
+            self.with_queue_pair(handle, |qp, around| {
+                qp.fail_here(around, Status::WorkRequestFlushed)
+            });
         }
     }
 }
@@ -193,8 +293,14 @@ impl QueuePairState {
     /// Whether all that was posted is executed and taken, so that what is done in the call comes after it.
     #[inline]
     fn has_nothing_under_way(&self) -> bool {
-        let taken = |connection: &Connection| connection.producer.has_taken(&*connection.area, self.last_send_end);
-        self.is_connected() && self.executed == self.sends.len() && self.connection.as_deref().is_some_and(taken)
+        let taken = |connection: &Connection| {
+            connection
+                .producer
+                .has_taken(&*connection.area, self.last_send_end)
+        };
+        self.is_connected()
+            && self.executed == self.sends.len()
+            && self.connection.as_deref().is_some_and(taken)
     }
 
     /// READs into memory of the caller, at once or not at all. Nothing here allocates or waits.
@@ -214,7 +320,11 @@ impl QueuePairState {
                 let readable = connection.memory.readable(one.remote.rkey)?;
                 readable.copy(one)?;
                 connection.memory.page().read_fence();
-                if readable.is_current() { Some(Status::Success) } else { None }
+                if readable.is_current() {
+                    Some(Status::Success)
+                } else {
+                    None
+                }
             }
             _ => read_all(&connection.memory, reads),
         }
@@ -231,7 +341,9 @@ impl QueuePairState {
         if !self.has_nothing_under_way() {
             return false;
         }
-        let Some(connection) = self.connection.as_deref_mut() else { return false };
+        let Some(connection) = self.connection.as_deref_mut() else {
+            return false;
+        };
         connection.announcement.enter(&*connection.area);
         let done = !connection.peer_has_closed() && change_all(&connection.memory, changes);
         connection.announcement.leave(&*connection.area);
@@ -245,12 +357,18 @@ const CHANGES_AT_ONCE_MAX: usize = 4;
 #[inline]
 fn change_all(memory: &PeerMemory, changes: &mut [ChangeNow<'_>]) -> bool {
     let mut places = [None; CHANGES_AT_ONCE_MAX];
-    let Some(places) = places.get_mut(..changes.len()) else { return false };
+    let Some(places) = places.get_mut(..changes.len()) else {
+        return false;
+    };
     for (place, change) in places.iter_mut().zip(&*changes) {
         *place = match change {
-            ChangeNow::Write { remote, from } => memory.changeable(*remote, from.len() as u64, Access::REMOTE_WRITE),
+            ChangeNow::Write { remote, from } => {
+                memory.changeable(*remote, from.len() as u64, Access::REMOTE_WRITE)
+            }
             ChangeNow::CompareAndSwap { remote, .. } | ChangeNow::FetchAndAdd { remote, .. } => {
-                memory.changeable(*remote, 8, Access::REMOTE_ATOMIC).filter(|(_, at)| at.is_multiple_of(8))
+                memory
+                    .changeable(*remote, 8, Access::REMOTE_ATOMIC)
+                    .filter(|(_, at)| at.is_multiple_of(8))
             }
         };
         if place.is_none() {
@@ -261,10 +379,18 @@ fn change_all(memory: &PeerMemory, changes: &mut [ChangeNow<'_>]) -> bool {
         let (region, at) = place.expect("each was looked up");
         match change {
             ChangeNow::Write { from, .. } => Region::write(region, at, from),
-            ChangeNow::CompareAndSwap { expected, swap, found, .. } => {
-                **found = Region::compare_exchange(region, at, *expected, *swap).unwrap_or_else(|found| found);
+            ChangeNow::CompareAndSwap {
+                expected,
+                swap,
+                found,
+                ..
+            } => {
+                **found = Region::compare_exchange(region, at, *expected, *swap)
+                    .unwrap_or_else(|found| found);
             }
-            ChangeNow::FetchAndAdd { add, found, .. } => **found = Region::fetch_add(region, at, *add),
+            ChangeNow::FetchAndAdd { add, found, .. } => {
+                **found = Region::fetch_add(region, at, *add)
+            }
         }
         crate::step::step("requester: changed");
     }
@@ -290,5 +416,8 @@ fn read_all(memory: &PeerMemory, reads: &mut [ReadInto<'_>]) -> Option<Status> {
         }
     }
     memory.page().read_fence();
-    reads.chunk_by(shares_key).all(|group| memory.is_current(group[0].remote.rkey)).then_some(Status::Success)
+    reads
+        .chunk_by(shares_key)
+        .all(|group| memory.is_current(group[0].remote.rkey))
+        .then_some(Status::Success)
 }

@@ -86,7 +86,10 @@ pub(crate) mod testing {
         }
 
         pub(crate) fn weakened(size: u64, weakness: Weakness) -> Self {
-            Self { words: (0..size / 8).map(|_| AtomicU64::new(0)).collect(), weakness }
+            Self {
+                words: (0..size / 8).map(|_| AtomicU64::new(0)).collect(),
+                weakness,
+            }
         }
 
         fn word(&self, offset: u64) -> &AtomicU64 {
@@ -98,20 +101,39 @@ pub(crate) mod testing {
     impl Memory for Words {
         fn load(&self, offset: u64) -> u64 {
             let weak = self.weakness == Weakness::Load(offset);
-            self.word(offset).load(if weak { Ordering::Relaxed } else { Ordering::Acquire })
+            self.word(offset).load(if weak {
+                Ordering::Relaxed
+            } else {
+                Ordering::Acquire
+            })
         }
         fn store(&self, offset: u64, value: u64) {
             let weak = self.weakness == Weakness::Store(offset);
-            self.word(offset).store(value, if weak { Ordering::Relaxed } else { Ordering::Release });
+            self.word(offset).store(
+                value,
+                if weak {
+                    Ordering::Relaxed
+                } else {
+                    Ordering::Release
+                },
+            );
         }
         fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
             let weak = self.weakness == Weakness::Store(offset);
-            let success = if weak { Ordering::Relaxed } else { Ordering::AcqRel };
-            self.word(offset).compare_exchange(current, new, success, Ordering::Relaxed)
+            let success = if weak {
+                Ordering::Relaxed
+            } else {
+                Ordering::AcqRel
+            };
+            self.word(offset)
+                .compare_exchange(current, new, success, Ordering::Relaxed)
         }
         fn copy_out(&self, offset: u64, into: &mut [u8]) {
             for (index, chunk) in into.chunks_mut(8).enumerate() {
-                let word = self.word(offset + 8 * index as u64).load(Ordering::Relaxed).to_le_bytes();
+                let word = self
+                    .word(offset + 8 * index as u64)
+                    .load(Ordering::Relaxed)
+                    .to_le_bytes();
                 chunk.copy_from_slice(&word[..chunk.len()]);
             }
         }

@@ -25,9 +25,18 @@ struct Peer(Child);
 impl Peer {
     /// Starts a peer that plays `part` and meets its fate at `step`.
     fn start(part: &str, address: &str, step: u64) -> Self {
-        let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
-        command.args(["--exact", "process_tests::plays_its_part", "--nocapture", "--test-threads=1"]);
-        command.env(PART, part).env(ADDRESS, address).env(STEP, step.to_string());
+        let mut command =
+            Command::new(std::env::current_exe().expect("the test binary has a path"));
+        command.args([
+            "--exact",
+            "process_tests::plays_its_part",
+            "--nocapture",
+            "--test-threads=1",
+        ]);
+        command
+            .env(PART, part)
+            .env(ADDRESS, address)
+            .env(STEP, step.to_string());
         command.stdout(std::process::Stdio::null());
         Self(command.spawn().expect("the test binary runs again"))
     }
@@ -46,14 +55,21 @@ impl Peer {
     fn wait_until_stopped(&self) {
         let process = rustix::process::Pid::from_child(&self.0);
         let options = rustix::process::WaitOptions::UNTRACED;
-        let found = rustix::process::waitpid(Some(process), options).expect("a child can be waited for");
-        assert!(found.expect("it changes").1.stopped(), "the peer stops and does not end");
+        let found =
+            rustix::process::waitpid(Some(process), options).expect("a child can be waited for");
+        assert!(
+            found.expect("it changes").1.stopped(),
+            "the peer stops and does not end"
+        );
     }
 
     /// Waits for the end. True if the peer was killed at its step, false if it played its part to the end.
     fn was_killed(&mut self) -> bool {
         let status = self.0.wait().expect("a child can be waited for");
-        assert!(status.success() || status.signal() == Some(9), "the peer failed by itself: {status}");
+        assert!(
+            status.success() || status.signal() == Some(9),
+            "the peer failed by itself: {status}"
+        );
         !status.success()
     }
 }
@@ -69,9 +85,14 @@ impl Drop for Peer {
 /// Not a test but the peers of the other tests: does nothing unless it was started by one of them.
 #[test]
 fn plays_its_part() {
-    let Ok(part) = std::env::var(PART) else { return };
+    let Ok(part) = std::env::var(PART) else {
+        return;
+    };
     let address = std::env::var(ADDRESS).expect("the test says where it listens");
-    let step = std::env::var(STEP).expect("the test says when").parse().expect("a number");
+    let step = std::env::var(STEP)
+        .expect("the test says when")
+        .parse()
+        .expect("a number");
     match part.as_str() {
         "requester" => requester_dies::play(&address, step),
         "changer" => changes::play(&address, step),
@@ -92,10 +113,19 @@ fn die_at(step: u64) {
 /// Descriptors and mappings of this process that belong to the fabric.
 fn footprint() -> (usize, usize) {
     let files = std::fs::read_dir("/proc/self/fd").expect("/proc is mounted");
-    let name = |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.ok()?.path()).ok();
-    let files = files.filter_map(name).filter(|name| name.to_string_lossy().contains("stonecast-connection")).count();
+    let name =
+        |entry: std::io::Result<std::fs::DirEntry>| std::fs::read_link(entry.ok()?.path()).ok();
+    let files = files
+        .filter_map(name)
+        .filter(|name| name.to_string_lossy().contains("stonecast-connection"))
+        .count();
     let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc is mounted");
-    (files, maps.lines().filter(|line| line.contains("stonecast-connection")).count())
+    (
+        files,
+        maps.lines()
+            .filter(|line| line.contains("stonecast-connection"))
+            .count(),
+    )
 }
 
 /// Tests that count what the process has must be alone in it.
@@ -112,5 +142,9 @@ pub(crate) fn stage() -> Stage {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().expect("a folder for sockets");
     let address = format!("shm:{}", folder.path().join("socket").display());
-    Stage { _folder: folder, address, _alone: alone }
+    Stage {
+        _folder: folder,
+        address,
+        _alone: alone,
+    }
 }

@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{
-    ConnectionEvent, DisconnectCause, Opcode, Operation, Placement, QueuePair, QueuePairOptions, ReceiveRequest, Status,
-    WorkCompletion, WorkRequest,
+    ConnectionEvent, DisconnectCause, Opcode, Operation, Placement, QueuePair, QueuePairOptions,
+    ReceiveRequest, Status, WorkCompletion, WorkRequest,
 };
 
 use crate::completion_queue::CompletionQueues;
@@ -125,10 +125,14 @@ impl QueuePairState {
         if !self.is_connected() {
             return false;
         }
-        let connection = self.connection.as_ref().expect("a connected queue pair has a connection");
-        let arrived = self.refused_since.is_none() && !connection.consumer.is_empty(&*connection.area);
-        let acknowledged =
-            !self.sends.is_empty() && (connection.producer.has_news(&*connection.area) || connection.verdict().is_some());
+        let connection = self
+            .connection
+            .as_ref()
+            .expect("a connected queue pair has a connection");
+        let arrived =
+            self.refused_since.is_none() && !connection.consumer.is_empty(&*connection.area);
+        let acknowledged = !self.sends.is_empty()
+            && (connection.producer.has_news(&*connection.area) || connection.verdict().is_some());
         arrived || acknowledged
     }
 
@@ -142,9 +146,14 @@ impl QueuePairState {
         if !self.is_connected() {
             return None;
         }
-        let peer_delay = self.connection.as_ref().map_or(0, |connection| connection.peer_rnr_retry_delay_ns);
+        let peer_delay = self
+            .connection
+            .as_ref()
+            .map_or(0, |connection| connection.peer_rnr_retry_delay_ns);
         let refused = self.refused_since.map(|_| peer_delay);
-        let append_refused = self.append_refused_since.map(|_| self.options.rnr_retry_delay_ns);
+        let append_refused = self
+            .append_refused_since
+            .map(|_| self.options.rnr_retry_delay_ns);
         refused.into_iter().chain(append_refused).min()
     }
 
@@ -175,7 +184,10 @@ impl QueuePairState {
             if let (Some(connection), Some(goodbye)) = (&self.connection, goodbye) {
                 connection.say_goodbye(goodbye);
             }
-            around.events.push_back(ConnectionEvent::Disconnected { qp: QueuePair(self.handle), cause });
+            around.events.push_back(ConnectionEvent::Disconnected {
+                qp: QueuePair(self.handle),
+                cause,
+            });
         }
     }
 
@@ -186,7 +198,12 @@ impl QueuePairState {
     }
 
     /// Completes a send; success only if it is signalled.
-    pub(crate) fn complete_send(&self, cqs: &mut CompletionQueues, request: &WorkRequest, status: Status) {
+    pub(crate) fn complete_send(
+        &self,
+        cqs: &mut CompletionQueues,
+        request: &WorkRequest,
+        status: Status,
+    ) {
         if status == Status::Success && !request.signalled {
             return;
         }

@@ -20,15 +20,22 @@ pub(crate) const FIRST_ADDRESS: u64 = 1 << 32;
 const GAP: u64 = 1 << 20;
 
 fn refuse(reason: impl Into<String>) -> DeviceError {
-    DeviceError::Registration { reason: reason.into() }
+    DeviceError::Registration {
+        reason: reason.into(),
+    }
 }
 
 impl State {
-    pub(crate) fn allocate(&mut self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError> {
+    pub(crate) fn allocate(
+        &mut self,
+        size: u64,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError> {
         if size == 0 {
             return Err(refuse("memory of 0 bytes"));
         }
-        let memory = MappedRegion::create_memory("stonecast-memory", size, Sealing::None).map_err(system("allocating memory"))?;
+        let memory = MappedRegion::create_memory("stonecast-memory", size, Sealing::None)
+            .map_err(system("allocating memory"))?;
         // Memory files can be opened by everybody through /proc unless told otherwise.
         fchmod(memory.file(), Mode::RUSR | Mode::WUSR).map_err(system("protecting memory"))?;
         self.add_region(Rc::new(memory), access, true)
@@ -44,7 +51,10 @@ impl State {
         let size = memory.size();
         let shared = match memory.share() {
             Some(share) => Some(SharedRegion {
-                file: share.file.try_clone_to_owned().map_err(system("sharing memory"))?,
+                file: share
+                    .file
+                    .try_clone_to_owned()
+                    .map_err(system("sharing memory"))?,
                 file_offset: share.file_offset,
                 size,
                 write_sealed: share.write_sealed,
@@ -55,20 +65,44 @@ impl State {
             None => None,
         };
         let write_sealed = shared.as_ref().is_some_and(|shared| shared.write_sealed);
-        let local = LocalRegion { address: self.next_address, is_shared: shared.is_some(), write_sealed, is_own, memory };
+        let local = LocalRegion {
+            address: self.next_address,
+            is_shared: shared.is_some(),
+            write_sealed,
+            is_own,
+            memory,
+        };
         check_access(&local, access)?;
-        let length = size.checked_add(GAP).and_then(|length| length.checked_next_multiple_of(PAGE_SIZE));
+        let length = size
+            .checked_add(GAP)
+            .and_then(|length| length.checked_next_multiple_of(PAGE_SIZE));
         let next = length.and_then(|length| self.next_address.checked_add(length));
         let next = next.ok_or_else(|| refuse("the addresses are used up"))?;
-        let limit = DeviceError::Limit { what: "memory regions", limit: TABLE_CAPACITY as u64 };
+        let limit = DeviceError::Limit {
+            what: "memory regions",
+            limit: TABLE_CAPACITY as u64,
+        };
         let address = local.address;
         let index = self.regions.insert(local).ok_or(limit)?;
         self.next_address = next;
         if let Some(shared) = shared {
-            self.control.with_regions(|regions| regions.insert(index, shared));
+            self.control
+                .with_regions(|regions| regions.insert(index, shared));
         }
-        match self.add_key(Key { access, address, size, region: index, queue_pair: 0, offset: 0 }) {
-            Ok(rkey) => Ok(MemoryRegion { index, address, size, rkey }),
+        match self.add_key(Key {
+            access,
+            address,
+            size,
+            region: index,
+            queue_pair: 0,
+            offset: 0,
+        }) {
+            Ok(rkey) => Ok(MemoryRegion {
+                index,
+                address,
+                size,
+                rkey,
+            }),
             Err(error) => {
                 self.forget_region(index);
                 Err(error)
@@ -78,8 +112,14 @@ impl State {
 
     pub(crate) fn deregister(&mut self, region: MemoryRegion) -> Result<(), DeviceError> {
         self.region(region)?;
-        if !self.keys.select(|key| key.region == region.index).is_empty() {
-            return Err(DeviceError::Malformed { reason: "the region has keys or windows that were not invalidated" });
+        if !self
+            .keys
+            .select(|key| key.region == region.index)
+            .is_empty()
+        {
+            return Err(DeviceError::Malformed {
+                reason: "the region has keys or windows that were not invalidated",
+            });
         }
         self.forget_region(region.index);
         Ok(())
@@ -92,7 +132,10 @@ impl State {
 
     pub(crate) fn region(&self, region: MemoryRegion) -> Result<&LocalRegion, DeviceError> {
         let index = region.index;
-        self.regions.get(index).ok_or(DeviceError::NoSuch { what: "memory region", index: index.into() })
+        self.regions.get(index).ok_or(DeviceError::NoSuch {
+            what: "memory region",
+            index: index.into(),
+        })
     }
 
     pub(crate) fn bind_window(
@@ -105,7 +148,9 @@ impl State {
         let local = self.region(region)?;
         let size = local.memory.size();
         if span.size == 0 || !span.fits(size) {
-            return Err(DeviceError::Malformed { reason: "the window is not in its region" });
+            return Err(DeviceError::Malformed {
+                reason: "the window is not in its region",
+            });
         }
         check_access(local, access)?;
         let connection = self.queue_pair(qp)?.connection.as_ref();
@@ -116,11 +161,21 @@ impl State {
             return Err(self.lacks(capability));
         }
         let address = local.address + span.offset;
-        self.add_key(Key { access, address, size: span.size, region: region.index, queue_pair: qp.0, offset: span.offset })
+        self.add_key(Key {
+            access,
+            address,
+            size: span.size,
+            region: region.index,
+            queue_pair: qp.0,
+            offset: span.offset,
+        })
     }
 
     fn add_key(&mut self, key: Key) -> Result<Rkey, DeviceError> {
-        let limit = DeviceError::Limit { what: "keys", limit: KEY_CAPACITY };
+        let limit = DeviceError::Limit {
+            what: "keys",
+            limit: KEY_CAPACITY,
+        };
         let rkey = self.keys.insert(key).ok_or(limit)?;
         self.control.with_regions(|regions| {
             if let Some(shared) = regions.get_mut(&key.region) {
@@ -139,7 +194,9 @@ fn check_access(local: &LocalRegion, access: Access) -> Result<(), DeviceError> 
         ));
     }
     if changes_memory(access) && local.write_sealed {
-        return Err(refuse("the memory is sealed against writing by anybody else"));
+        return Err(refuse(
+            "the memory is sealed against writing by anybody else",
+        ));
     }
     Ok(())
 }
@@ -164,15 +221,35 @@ mod tests {
     #[test]
     fn memory_that_cannot_be_shared_or_written_is_registered_only_for_what_it_can_do() {
         let device = ShmDevice::new(ShmOptions::default()).unwrap();
-        let sealed = || Rc::new(MappedRegion::create_memory("test", 4096, Sealing::FutureWrite).unwrap());
+        let sealed =
+            || Rc::new(MappedRegion::create_memory("test", 4096, Sealing::FutureWrite).unwrap());
         assert!(device.register(sealed(), Access::REMOTE_READ).is_ok());
         let refused = device.register(sealed(), Access::REMOTE_WRITE).unwrap_err();
-        assert!(matches!(refused, DeviceError::Registration { .. }), "{refused}");
+        assert!(
+            matches!(refused, DeviceError::Registration { .. }),
+            "{refused}"
+        );
         let file = sealed().file().try_clone_to_owned().unwrap();
-        let foreign = || Rc::new(MappedRegion::map(file.try_clone().unwrap(), 0, 4096, stonecast_media::Writable::No).unwrap());
-        assert!(device.register(foreign(), Access::NONE).is_ok(), "the own side may use it");
+        let foreign = || {
+            Rc::new(
+                MappedRegion::map(
+                    file.try_clone().unwrap(),
+                    0,
+                    4096,
+                    stonecast_media::Writable::No,
+                )
+                .unwrap(),
+            )
+        };
+        assert!(
+            device.register(foreign(), Access::NONE).is_ok(),
+            "the own side may use it"
+        );
         let refused = device.register(foreign(), Access::REMOTE_READ).unwrap_err();
-        assert!(matches!(refused, DeviceError::Registration { .. }), "{refused}");
+        assert!(
+            matches!(refused, DeviceError::Registration { .. }),
+            "{refused}"
+        );
         assert!(device.allocate(0, Access::NONE).is_err());
     }
 }

@@ -38,7 +38,10 @@ impl QueuePairState {
         if self.sends.is_empty() || !self.is_connected() {
             return false;
         }
-        let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+        let connection = self
+            .connection
+            .as_mut()
+            .expect("a connected queue pair has a connection");
         let Ok(taken) = connection.producer.taken(&*connection.area) else {
             self.fail_here(around, Status::RemoteOperation);
             return true;
@@ -50,7 +53,11 @@ impl QueuePairState {
     }
 
     fn execute_waiting(&mut self, around: &mut Surroundings<'_>, taken: u64) {
-        let mut visit = Visit { is_inside: false, taken, has_appended: false };
+        let mut visit = Visit {
+            is_inside: false,
+            taken,
+            has_appended: false,
+        };
         while let Some(outstanding) = self.sends.get(self.executed).filter(|_| !self.is_halted) {
             let operation = outstanding.request.operation;
             let progress = self.execute(around, &mut visit, &operation);
@@ -61,7 +68,10 @@ impl QueuePairState {
             self.executed += 1;
             self.is_halted = matches!(progress, Progress::Failed(_));
         }
-        let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+        let connection = self
+            .connection
+            .as_mut()
+            .expect("a connected queue pair has a connection");
         if visit.is_inside {
             connection.announcement.leave(&*connection.area);
         }
@@ -82,17 +92,27 @@ impl QueuePairState {
                     return true;
                 }
                 Progress::InRing(_) => {
-                    let connection = self.connection.as_ref().expect("a connected queue pair has a connection");
-                    let Some(verdict) = connection.verdict() else { break };
+                    let connection = self
+                        .connection
+                        .as_ref()
+                        .expect("a connected queue pair has a connection");
+                    let Some(verdict) = connection.verdict() else {
+                        break;
+                    };
                     let status = match verdict {
                         Verdict::Invalid => Status::RemoteInvalidRequest,
                         Verdict::NoBuffer => Status::RnrRetryExceeded,
                     };
                     // The verdict is on the first entry that was not taken, and the head was stored after it was
                     // decided what is taken; look again which one that is.
-                    let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+                    let connection = self
+                        .connection
+                        .as_mut()
+                        .expect("a connected queue pair has a connection");
                     match connection.producer.taken(&*connection.area) {
-                        Ok(now) if now != taken => return self.complete_front(around, now) || worked,
+                        Ok(now) if now != taken => {
+                            return self.complete_front(around, now) || worked;
+                        }
                         _ => self.fail_here(around, status),
                     }
                     return true;
@@ -107,56 +127,130 @@ impl QueuePairState {
         worked
     }
 
-    fn execute(&mut self, around: &mut Surroundings<'_>, visit: &mut Visit, operation: &Operation) -> Progress {
+    fn execute(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        visit: &mut Visit,
+        operation: &Operation,
+    ) -> Progress {
         let touches_memory = !matches!(operation, Operation::Send { .. });
         if touches_memory && visit.taken < self.last_send_end {
             return Progress::Waiting;
         }
-        let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+        let connection = self
+            .connection
+            .as_mut()
+            .expect("a connected queue pair has a connection");
         match *operation {
-            Operation::Write { local: span, remote } => {
-                let Some(from) = local(around.regions, span) else { return Progress::Failed(Status::LocalProtection) };
+            Operation::Write {
+                local: span,
+                remote,
+            } => {
+                let Some(from) = local(around.regions, span) else {
+                    return Progress::Failed(Status::LocalProtection);
+                };
                 if span.size == 0 {
                     return Progress::Done;
                 }
-                reach(connection, visit, remote, u64::from(span.size), Access::REMOTE_WRITE, |to, at| {
-                    copy(from, span.offset, to, at, u64::from(span.size), around.scratch);
-                    crate::step::step("requester: written");
-                    Ok(())
-                })
+                reach(
+                    connection,
+                    visit,
+                    remote,
+                    u64::from(span.size),
+                    Access::REMOTE_WRITE,
+                    |to, at| {
+                        copy(
+                            from,
+                            span.offset,
+                            to,
+                            at,
+                            u64::from(span.size),
+                            around.scratch,
+                        );
+                        crate::step::step("requester: written");
+                        Ok(())
+                    },
+                )
             }
-            Operation::WriteWithImmediate { local: span, remote, immediate } => {
-                write_with_immediate(connection, visit, around, span, remote, immediate)
-            }
+            Operation::WriteWithImmediate {
+                local: span,
+                remote,
+                immediate,
+            } => write_with_immediate(connection, visit, around, span, remote, immediate),
             Operation::Send { local: span } => self.send(around, visit, span),
-            Operation::Read { local: span, remote } => {
-                let Some(to) = local(around.regions, span) else { return Progress::Failed(Status::LocalProtection) };
+            Operation::Read {
+                local: span,
+                remote,
+            } => {
+                let Some(to) = local(around.regions, span) else {
+                    return Progress::Failed(Status::LocalProtection);
+                };
                 if span.size == 0 {
                     return Progress::Done;
                 }
                 read(connection, remote, u64::from(span.size), |from, at| {
-                    copy_whole_source(from, at, to, span.offset, u64::from(span.size), around.scratch);
+                    copy_whole_source(
+                        from,
+                        at,
+                        to,
+                        span.offset,
+                        u64::from(span.size),
+                        around.scratch,
+                    );
                 })
             }
-            Operation::CompareAndSwap { local: span, remote, expected, swap } => {
-                atomic(connection, visit, around, Some(span), remote, Access::REMOTE_ATOMIC, |memory, at| {
-                    Region::compare_exchange(memory, at, expected, swap).unwrap_or_else(|found| found)
-                })
-            }
-            Operation::FetchAndAdd { local: span, remote, add } => {
-                atomic(connection, visit, around, Some(span), remote, Access::REMOTE_ATOMIC, |memory, at| {
-                    memory.fetch_add(at, add)
-                })
-            }
-            Operation::AtomicWrite { remote, value } => {
-                atomic(connection, visit, around, None, remote, Access::REMOTE_WRITE, |memory, at| {
+            Operation::CompareAndSwap {
+                local: span,
+                remote,
+                expected,
+                swap,
+            } => atomic(
+                connection,
+                visit,
+                around,
+                Some(span),
+                remote,
+                Access::REMOTE_ATOMIC,
+                |memory, at| {
+                    Region::compare_exchange(memory, at, expected, swap)
+                        .unwrap_or_else(|found| found)
+                },
+            ),
+            Operation::FetchAndAdd {
+                local: span,
+                remote,
+                add,
+            } => atomic(
+                connection,
+                visit,
+                around,
+                Some(span),
+                remote,
+                Access::REMOTE_ATOMIC,
+                |memory, at| memory.fetch_add(at, add),
+            ),
+            Operation::AtomicWrite { remote, value } => atomic(
+                connection,
+                visit,
+                around,
+                None,
+                remote,
+                Access::REMOTE_WRITE,
+                |memory, at| {
                     Region::store(memory, at, value);
                     0
-                })
-            }
+                },
+            ),
             // What was stored to shared memory is visible to all processors; the fence puts it before what follows.
-            Operation::Flush { remote, size, placement: _ } => {
-                match connection.memory.resolve(remote, size, Access::REMOTE_FLUSH) {
+            Operation::Flush {
+                remote,
+                size,
+                placement: _,
+            } => {
+                match connection
+                    .memory
+                    .resolve(remote, size, Access::REMOTE_FLUSH)
+                {
                     Resolved::At(memory, _) => {
                         memory.full_fence();
                         Progress::Done
@@ -167,14 +261,28 @@ impl QueuePairState {
         }
     }
 
-    fn send(&mut self, around: &mut Surroundings<'_>, visit: &mut Visit, span: LocalSpan) -> Progress {
-        let Some(from) = local(around.regions, span) else { return Progress::Failed(Status::LocalProtection) };
-        let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+    fn send(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        visit: &mut Visit,
+        span: LocalSpan,
+    ) -> Progress {
+        let Some(from) = local(around.regions, span) else {
+            return Progress::Failed(Status::LocalProtection);
+        };
+        let connection = self
+            .connection
+            .as_mut()
+            .expect("a connected queue pair has a connection");
         if connection.append.is_some() {
             return self.append(around, visit, span);
         }
         let size = span.size as usize;
-        let entry = Entry { kind: EntryKind::Send, size: span.size, immediate: 0 };
+        let entry = Entry {
+            kind: EntryKind::Send,
+            size: span.size,
+            immediate: 0,
+        };
         if !connection.producer.has_room(&*connection.area, entry) {
             return Progress::Waiting;
         }
@@ -182,7 +290,10 @@ impl QueuePairState {
             around.scratch.resize(size, 0);
         }
         from.read(span.offset, &mut around.scratch[..size]);
-        match connection.producer.push(&*connection.area, entry, &around.scratch[..size]) {
+        match connection
+            .producer
+            .push(&*connection.area, entry, &around.scratch[..size])
+        {
             Ok(Some(end)) => {
                 self.last_send_end = end;
                 Progress::InRing(end)
@@ -193,8 +304,16 @@ impl QueuePairState {
     }
 
     /// Places a message into the peer's append queue.
-    fn append(&mut self, around: &mut Surroundings<'_>, visit: &mut Visit, span: LocalSpan) -> Progress {
-        let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+    fn append(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        visit: &mut Visit,
+        span: LocalSpan,
+    ) -> Progress {
+        let connection = self
+            .connection
+            .as_mut()
+            .expect("a connected queue pair has a connection");
         if !enter(connection, visit) {
             return Progress::Waiting;
         }
@@ -202,16 +321,29 @@ impl QueuePairState {
         let intent = connection.out.intent();
         let reservation = match connection.reservation {
             Some(reservation) => reservation,
-            None => match append::reserve(append.layout, &append.memory, &*connection.area, intent, span.size) {
+            None => match append::reserve(
+                append.layout,
+                &append.memory,
+                &*connection.area,
+                intent,
+                span.size,
+            ) {
                 Ok(reservation) => reservation,
                 Err(Refusal::TooLong) => return Progress::Failed(Status::RemoteInvalidRequest),
                 Err(Refusal::Hostile) => return Progress::Failed(Status::RemoteOperation),
                 Err(Refusal::NoBuffer) => {
                     let now = clock::now();
                     let since = *self.append_refused_since.get_or_insert(now);
-                    let patience = retry_time(self.options.rnr_retry_count, self.options.rnr_retry_delay_ns);
+                    let patience = retry_time(
+                        self.options.rnr_retry_count,
+                        self.options.rnr_retry_delay_ns,
+                    );
                     let is_patient = now.saturating_sub(since) < patience;
-                    return if is_patient { Progress::Waiting } else { Progress::Failed(Status::RnrRetryExceeded) };
+                    return if is_patient {
+                        Progress::Waiting
+                    } else {
+                        Progress::Failed(Status::RnrRetryExceeded)
+                    };
                 }
             },
         };
@@ -224,10 +356,21 @@ impl QueuePairState {
         };
         connection.reservation = None;
         let start = reservation.buffer.offset.checked_add(reservation.offset);
-        let fits = start.is_some_and(|start| stonecast_base::Span::new(start, u64::from(span.size)).fits(memory.size()));
-        let (Some(start), true) = (start, fits) else { return Progress::Failed(Status::RemoteOperation) };
+        let fits = start.is_some_and(|start| {
+            stonecast_base::Span::new(start, u64::from(span.size)).fits(memory.size())
+        });
+        let (Some(start), true) = (start, fits) else {
+            return Progress::Failed(Status::RemoteOperation);
+        };
         let from = local(around.regions, span).expect("the caller looked");
-        copy(from, span.offset, &*memory, start, u64::from(span.size), around.scratch);
+        copy(
+            from,
+            span.offset,
+            &*memory,
+            start,
+            u64::from(span.size),
+            around.scratch,
+        );
         crate::step::step("append: copied");
         let append = connection.append.as_ref().expect("the caller looked");
         append::publish(
@@ -255,18 +398,38 @@ fn write_with_immediate(
     if connection.append.is_some() {
         return Progress::Failed(Status::RemoteInvalidRequest);
     }
-    let Some(from) = local(around.regions, span) else { return Progress::Failed(Status::LocalProtection) };
-    let entry = Entry { kind: EntryKind::WriteWithImmediate, size: span.size, immediate };
+    let Some(from) = local(around.regions, span) else {
+        return Progress::Failed(Status::LocalProtection);
+    };
+    let entry = Entry {
+        kind: EntryKind::WriteWithImmediate,
+        size: span.size,
+        immediate,
+    };
     // Without room for the entry nothing is written yet.
     if !connection.producer.has_room(&*connection.area, entry) {
         return Progress::Waiting;
     }
     if span.size > 0 {
-        let placed = reach(connection, visit, remote, u64::from(span.size), Access::REMOTE_WRITE, |to, at| {
-            copy(from, span.offset, to, at, u64::from(span.size), around.scratch);
-            crate::step::step("requester: written");
-            Ok(())
-        });
+        let placed = reach(
+            connection,
+            visit,
+            remote,
+            u64::from(span.size),
+            Access::REMOTE_WRITE,
+            |to, at| {
+                copy(
+                    from,
+                    span.offset,
+                    to,
+                    at,
+                    u64::from(span.size),
+                    around.scratch,
+                );
+                crate::step::step("requester: written");
+                Ok(())
+            },
+        );
         if placed != Progress::Done {
             return placed;
         }
@@ -279,7 +442,12 @@ fn write_with_immediate(
 }
 
 /// Copies out of the peer's memory, and makes sure that the key was valid all the time.
-fn read(connection: &mut Connection, remote: RemoteAddress, size: u64, copy: impl FnOnce(&MappedRegion, u64)) -> Progress {
+fn read(
+    connection: &mut Connection,
+    remote: RemoteAddress,
+    size: u64,
+    copy: impl FnOnce(&MappedRegion, u64),
+) -> Progress {
     let (memory, at) = match connection.memory.resolve(remote, size, Access::REMOTE_READ) {
         Resolved::At(memory, at) => (memory, at),
         other => return not_there(connection, other),

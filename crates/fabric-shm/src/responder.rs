@@ -25,13 +25,19 @@ enum Taken {
 impl QueuePairState {
     /// Matches arrived messages with posted buffers. Returns whether there was anything.
     pub(crate) fn progress_receives(&mut self, around: &mut Surroundings<'_>) -> bool {
-        let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+        let connection = self
+            .connection
+            .as_mut()
+            .expect("a connected queue pair has a connection");
         if connection.consumer.is_empty(&*connection.area) {
             return false;
         }
         let mut worked = false;
         let ended = loop {
-            let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+            let connection = self
+                .connection
+                .as_mut()
+                .expect("a connected queue pair has a connection");
             let entry = match connection.consumer.peek(&*connection.area) {
                 Ok(Some(entry)) => entry,
                 Ok(None) => break None,
@@ -45,7 +51,10 @@ impl QueuePairState {
                 Taken::LostBuffer => break Some(None),
             }
         };
-        let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+        let connection = self
+            .connection
+            .as_mut()
+            .expect("a connected queue pair has a connection");
         if let Some(Some(verdict)) = ended {
             connection.pronounce(verdict);
         }
@@ -61,9 +70,14 @@ impl QueuePairState {
 
     /// Takes one entry into the next buffer.
     fn take(&mut self, around: &mut Surroundings<'_>, entry: Entry) -> Taken {
-        let Some(receive) = self.next_buffer(around) else { return Taken::Refused };
+        let Some(receive) = self.next_buffer(around) else {
+            return Taken::Refused;
+        };
         self.refused_since = None;
-        let connection = self.connection.as_mut().expect("a connected queue pair has a connection");
+        let connection = self
+            .connection
+            .as_mut()
+            .expect("a connected queue pair has a connection");
         if entry.kind == EntryKind::Send {
             if entry.size > receive.local.size {
                 self.complete_receive(around.cqs, receive.wr_id, Status::LocalLength);
@@ -77,7 +91,9 @@ impl QueuePairState {
             if around.scratch.len() < size {
                 around.scratch.resize(size, 0);
             }
-            connection.consumer.payload(&*connection.area, &mut around.scratch[..size]);
+            connection
+                .consumer
+                .payload(&*connection.area, &mut around.scratch[..size]);
             memory.write(receive.local.offset, &around.scratch[..size]);
             crate::step::step("responder: payload placed");
         }
@@ -92,14 +108,19 @@ impl QueuePairState {
             opcode,
             qp: QueuePair(self.handle),
             immediate: entry.immediate,
-            placement: Placement { offset: 0, size: entry.size },
+            placement: Placement {
+                offset: 0,
+                size: entry.size,
+            },
         };
         around.cqs.push(self.options.receive_cq.0, completion);
         Taken::Yes
     }
 
     fn next_buffer(&mut self, around: &mut Surroundings<'_>) -> Option<ReceiveRequest> {
-        let Some(srq) = self.options.shared_receive_queue else { return self.receives.pop_front() };
+        let Some(srq) = self.options.shared_receive_queue else {
+            return self.receives.pop_front();
+        };
         match &mut around.srqs.get_mut(srq.0)?.buffers {
             Buffers::Single(buffers) => buffers.pop_front(),
             // Peers append to it themselves; what they put into the ring all the same finds no buffer.
@@ -109,8 +130,14 @@ impl QueuePairState {
 
     /// Whether the peer's retries are not used up yet. Called at each refusal; the first begins the count.
     fn is_patient(&mut self) -> bool {
-        let connection = self.connection.as_ref().expect("a connected queue pair has a connection");
-        let patience = retry_time(connection.peer_rnr_retry_count, connection.peer_rnr_retry_delay_ns);
+        let connection = self
+            .connection
+            .as_ref()
+            .expect("a connected queue pair has a connection");
+        let patience = retry_time(
+            connection.peer_rnr_retry_count,
+            connection.peer_rnr_retry_delay_ns,
+        );
         let now = clock::now();
         let since = *self.refused_since.get_or_insert(now);
         now.saturating_sub(since) < patience

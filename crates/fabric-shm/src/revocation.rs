@@ -54,7 +54,14 @@ impl Zombie {
         socket::end_sending(&connection.line.socket);
         let word = connection.inward.announcement();
         let intent = connection.inward.intent();
-        Self { line: connection.line, area: connection.area, word, inside, intent, srq }
+        Self {
+            line: connection.line,
+            area: connection.area,
+            word,
+            inside,
+            intent,
+            srq,
+        }
     }
 
     /// The append intent.
@@ -64,10 +71,17 @@ impl Zombie {
 }
 
 impl State {
-    pub(crate) fn poll_invalidate(&mut self, rkey: Rkey, context: &mut Context<'_>) -> Poll<Result<(), DeviceError>> {
+    pub(crate) fn poll_invalidate(
+        &mut self,
+        rkey: Rkey,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), DeviceError>> {
         if self.keys.get(rkey).is_none() {
             let released = self.keys.was_released(rkey);
-            let unknown = DeviceError::NoSuch { what: "key", index: rkey.0.into() };
+            let unknown = DeviceError::NoSuch {
+                what: "key",
+                index: rkey.0.into(),
+            };
             return Poll::Ready(if released { Ok(()) } else { Err(unknown) });
         }
         if !self.revocations.contains_key(&rkey) {
@@ -81,7 +95,11 @@ impl State {
         }
         let revocation = &self.revocations[&rkey];
         if clock::now().saturating_sub(revocation.since) >= self.quiesce_timeout_ns {
-            let peer = revocation.waits.first().map(|wait| wait.peer.clone()).unwrap_or_default();
+            let peer = revocation
+                .waits
+                .first()
+                .map(|wait| wait.peer.clone())
+                .unwrap_or_default();
             return Poll::Ready(Err(DeviceError::Unquiesced { peer }));
         }
         self.revoking.push(context.waker().clone());
@@ -101,27 +119,52 @@ impl State {
         let mut waits = Vec::new();
         for (handle, qp) in self.qps.iter() {
             let is_open = key.queue_pair == 0 || key.queue_pair == handle;
-            let Some(connection) = qp.connection.as_ref().filter(|_| is_open) else { continue };
+            let Some(connection) = qp.connection.as_ref().filter(|_| is_open) else {
+                continue;
+            };
             if let Some(inside) = connection.inside() {
                 let word = connection.inward.announcement();
                 let area = connection.area.clone();
-                waits.push(Wait { token: connection.line.token, peer: connection.line.peer.to_string(), area, word, inside });
+                waits.push(Wait {
+                    token: connection.line.token,
+                    peer: connection.line.peer.to_string(),
+                    area,
+                    word,
+                    inside,
+                });
             }
         }
         for zombie in &self.zombies {
             if let Some(inside) = look(&*zombie.area, zombie.word) {
                 let area = zombie.area.clone();
                 let peer = zombie.line.peer.to_string();
-                waits.push(Wait { token: zombie.line.token, peer, area, word: zombie.word, inside });
+                waits.push(Wait {
+                    token: zombie.line.token,
+                    peer,
+                    area,
+                    word: zombie.word,
+                    inside,
+                });
             }
         }
-        self.revocations.insert(rkey, Revocation { since: clock::now(), waits });
+        self.revocations.insert(
+            rkey,
+            Revocation {
+                since: clock::now(),
+                waits,
+            },
+        );
     }
 
     /// Frees the key if nobody is inside any more.
     fn try_release(&mut self, rkey: Rkey) -> bool {
-        let revocation = self.revocations.get_mut(&rkey).expect("the caller revoked it");
-        revocation.waits.retain(|wait| !has_left(&*wait.area, wait.word, wait.inside));
+        let revocation = self
+            .revocations
+            .get_mut(&rkey)
+            .expect("the caller revoked it");
+        revocation
+            .waits
+            .retain(|wait| !has_left(&*wait.area, wait.word, wait.inside));
         if !revocation.waits.is_empty() {
             return false;
         }

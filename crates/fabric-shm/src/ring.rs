@@ -119,21 +119,39 @@ impl Entry {
             2 => EntryKind::WriteWithImmediate,
             _ => return Err(Hostile),
         };
-        let entry = Self { kind, size: u32::from_le_bytes([s0, s1, s2, s3]), immediate: u32::from_le_bytes([i0, i1, i2, i3]) };
-        if entry.payload_size() > payload_max { Err(Hostile) } else { Ok(entry) }
+        let entry = Self {
+            kind,
+            size: u32::from_le_bytes([s0, s1, s2, s3]),
+            immediate: u32::from_le_bytes([i0, i1, i2, i3]),
+        };
+        if entry.payload_size() > payload_max {
+            Err(Hostile)
+        } else {
+            Ok(entry)
+        }
     }
 }
 
 impl Producer {
     pub(crate) fn new(layout: RingLayout) -> Self {
         assert!(layout.capacity.is_power_of_two() && layout.capacity >= ENTRY_ALIGNMENT);
-        assert!(HEADER_SIZE + u64::from(layout.payload_max) <= layout.capacity, "the longest entry fits");
-        Self { layout, tail: 0, published: 0, head: 0 }
+        assert!(
+            HEADER_SIZE + u64::from(layout.payload_max) <= layout.capacity,
+            "the longest entry fits"
+        );
+        Self {
+            layout,
+            tail: 0,
+            published: 0,
+            head: 0,
+        }
     }
 
     /// Whether [`Producer::push`] would take `entry` now. Nonsense of the consumer counts as room, so that `push` finds it.
     pub(crate) fn has_room(&mut self, memory: &impl Memory, entry: Entry) -> bool {
-        let is_short = |producer: &Self| producer.layout.capacity - (producer.tail - producer.head) < entry.length();
+        let is_short = |producer: &Self| {
+            producer.layout.capacity - (producer.tail - producer.head) < entry.length()
+        };
         !is_short(self) || self.taken(memory).is_err() || !is_short(self)
     }
 
@@ -150,7 +168,12 @@ impl Producer {
 
     /// Writes an entry behind the others, not yet visible. Returns the position of its end, or `None` when there is no
     /// room now.
-    pub(crate) fn push(&mut self, memory: &impl Memory, entry: Entry, payload: &[u8]) -> Result<Option<u64>, Hostile> {
+    pub(crate) fn push(
+        &mut self,
+        memory: &impl Memory,
+        entry: Entry,
+        payload: &[u8],
+    ) -> Result<Option<u64>, Hostile> {
         assert_eq!(payload.len(), entry.payload_size() as usize);
         let length = entry.length();
         if self.layout.capacity - (self.tail - self.head) < length {
@@ -195,7 +218,13 @@ impl Producer {
 
 impl Consumer {
     pub(crate) fn new(layout: RingLayout) -> Self {
-        Self { layout, head: 0, published: 0, tail: 0, entry: None }
+        Self {
+            layout,
+            head: 0,
+            published: 0,
+            tail: 0,
+            entry: None,
+        }
     }
 
     /// Whether the ring holds something. Cheap: one load of the producer's tail.
@@ -220,7 +249,10 @@ impl Consumer {
             }
         }
         let mut bytes = [0; HEADER_SIZE as usize];
-        memory.copy_out(self.layout.data + (self.head & (self.layout.capacity - 1)), &mut bytes);
+        memory.copy_out(
+            self.layout.data + (self.head & (self.layout.capacity - 1)),
+            &mut bytes,
+        );
         let entry = Entry::from_bytes(bytes, self.layout.payload_max)?;
         if entry.length() > self.tail - self.head {
             return Err(Hostile);
@@ -263,22 +295,41 @@ mod tests {
     use super::*;
     use crate::primitive::testing::Words;
 
-    const LAYOUT: RingLayout = RingLayout { tail: 0, head: 8, data: 64, capacity: 512, payload_max: 200 };
+    const LAYOUT: RingLayout = RingLayout {
+        tail: 0,
+        head: 8,
+        data: 64,
+        capacity: 512,
+        payload_max: 200,
+    };
 
     fn ring() -> (Words, Producer, Consumer) {
-        (Words::new(64 + 512), Producer::new(LAYOUT), Consumer::new(LAYOUT))
+        (
+            Words::new(64 + 512),
+            Producer::new(LAYOUT),
+            Consumer::new(LAYOUT),
+        )
     }
 
     fn send(size: usize) -> Entry {
-        Entry { kind: EntryKind::Send, size: size as u32, immediate: 0 }
+        Entry {
+            kind: EntryKind::Send,
+            size: size as u32,
+            immediate: 0,
+        }
     }
 
     #[test]
     fn messages_of_all_sizes_arrive_whole_and_in_order_across_the_end_of_the_ring() {
         let (memory, mut producer, mut consumer) = ring();
         for round in 0..600usize {
-            let payload: Vec<u8> = (0..round % 201).map(|index| (index + round) as u8).collect();
-            producer.push(&memory, send(payload.len()), &payload).unwrap().expect("there is room");
+            let payload: Vec<u8> = (0..round % 201)
+                .map(|index| (index + round) as u8)
+                .collect();
+            producer
+                .push(&memory, send(payload.len()), &payload)
+                .unwrap()
+                .expect("there is room");
             producer.publish(&memory);
             let entry = consumer.peek(&memory).unwrap().expect("it is visible");
             let mut found = vec![0; entry.size as usize];
@@ -294,15 +345,29 @@ mod tests {
     fn a_full_ring_takes_nothing_until_the_consumer_has_taken_something() {
         let (memory, mut producer, mut consumer) = ring();
         for _ in 0..4 {
-            assert!(producer.push(&memory, send(100), &[1; 100]).unwrap().is_some());
+            assert!(
+                producer
+                    .push(&memory, send(100), &[1; 100])
+                    .unwrap()
+                    .is_some()
+            );
         }
         assert_eq!(producer.push(&memory, send(0), &[]), Ok(None));
         producer.publish(&memory);
         consumer.peek(&memory).unwrap().unwrap();
         consumer.advance();
-        assert_eq!(producer.push(&memory, send(0), &[]), Ok(None), "taken, but not yet told");
+        assert_eq!(
+            producer.push(&memory, send(0), &[]),
+            Ok(None),
+            "taken, but not yet told"
+        );
         consumer.publish(&memory);
-        assert!(producer.push(&memory, send(100), &[1; 100]).unwrap().is_some());
+        assert!(
+            producer
+                .push(&memory, send(100), &[1; 100])
+                .unwrap()
+                .is_some()
+        );
     }
 
     #[test]
@@ -311,7 +376,10 @@ mod tests {
         producer.push(&memory, send(8), &[1; 8]).unwrap();
         assert_eq!(consumer.peek(&memory), Ok(None));
         assert!(producer.publish(&memory));
-        assert!(!producer.publish(&memory), "a second time there is nothing new");
+        assert!(
+            !producer.publish(&memory),
+            "a second time there is nothing new"
+        );
         assert_eq!(consumer.peek(&memory), Ok(Some(send(8))));
     }
 
@@ -325,14 +393,46 @@ mod tests {
             memory.store(0, tail);
             consumer.peek(&memory)
         };
-        let header = |kind: u8, size: u32| Entry { kind: EntryKind::Send, size, immediate: 0 }.to_bytes().map_first(kind);
-        assert_eq!(hostile(64, header(1, 8)), Ok(Some(send(8))), "what is right passes");
-        assert_eq!(hostile(63, header(1, 8)), Err(Hostile), "a tail between entries");
-        assert_eq!(hostile(1024, header(1, 8)), Err(Hostile), "a tail further ahead than the ring is long");
-        assert_eq!(hostile(0u64.wrapping_sub(64), header(1, 8)), Err(Hostile), "a tail that goes back");
+        let header = |kind: u8, size: u32| {
+            Entry {
+                kind: EntryKind::Send,
+                size,
+                immediate: 0,
+            }
+            .to_bytes()
+            .map_first(kind)
+        };
+        assert_eq!(
+            hostile(64, header(1, 8)),
+            Ok(Some(send(8))),
+            "what is right passes"
+        );
+        assert_eq!(
+            hostile(63, header(1, 8)),
+            Err(Hostile),
+            "a tail between entries"
+        );
+        assert_eq!(
+            hostile(1024, header(1, 8)),
+            Err(Hostile),
+            "a tail further ahead than the ring is long"
+        );
+        assert_eq!(
+            hostile(0u64.wrapping_sub(64), header(1, 8)),
+            Err(Hostile),
+            "a tail that goes back"
+        );
         assert_eq!(hostile(64, header(7, 8)), Err(Hostile), "an unknown kind");
-        assert_eq!(hostile(512, header(1, 201)), Err(Hostile), "a payload longer than may be");
-        assert_eq!(hostile(64, header(1, 100)), Err(Hostile), "an entry that ends beyond the tail");
+        assert_eq!(
+            hostile(512, header(1, 201)),
+            Err(Hostile),
+            "a payload longer than may be"
+        );
+        assert_eq!(
+            hostile(64, header(1, 100)),
+            Err(Hostile),
+            "an entry that ends beyond the tail"
+        );
     }
 
     /// Needs the check in `taken`.
@@ -342,11 +442,19 @@ mod tests {
         producer.push(&memory, send(8), &[1; 8]).unwrap();
         producer.publish(&memory);
         memory.store(8, 128);
-        assert_eq!(producer.taken(&memory), Err(Hostile), "a head beyond the tail");
+        assert_eq!(
+            producer.taken(&memory),
+            Err(Hostile),
+            "a head beyond the tail"
+        );
         memory.store(8, 64);
         assert_eq!(producer.taken(&memory), Ok(64));
         memory.store(8, 0);
-        assert_eq!(producer.taken(&memory), Err(Hostile), "a head that goes back");
+        assert_eq!(
+            producer.taken(&memory),
+            Err(Hostile),
+            "a head that goes back"
+        );
     }
 
     trait MapFirst {
@@ -370,7 +478,13 @@ mod models {
     use crate::primitive::testing::{Weakness, Words};
     use loom::sync::Arc;
 
-    const LAYOUT: RingLayout = RingLayout { tail: 0, head: 8, data: 64, capacity: 128, payload_max: 16 };
+    const LAYOUT: RingLayout = RingLayout {
+        tail: 0,
+        head: 8,
+        data: 64,
+        capacity: 128,
+        payload_max: 16,
+    };
 
     fn transfer(weakness: Weakness) {
         loom::model(move || {
@@ -379,8 +493,16 @@ mod models {
             let producer = loom::thread::spawn(move || {
                 let mut producer = Producer::new(LAYOUT);
                 for number in 1..=3u64 {
-                    let entry = Entry { kind: EntryKind::Send, size: 8, immediate: number as u32 };
-                    while producer.push(&*theirs, entry, &number.to_le_bytes()).unwrap().is_none() {
+                    let entry = Entry {
+                        kind: EntryKind::Send,
+                        size: 8,
+                        immediate: number as u32,
+                    };
+                    while producer
+                        .push(&*theirs, entry, &number.to_le_bytes())
+                        .unwrap()
+                        .is_none()
+                    {
                         loom::thread::yield_now();
                     }
                     producer.publish(&*theirs);
@@ -441,8 +563,15 @@ mod models {
                 consumer.publish(&*theirs);
             });
             let mut producer = Producer::new(LAYOUT);
-            let entry = Entry { kind: EntryKind::Send, size: 8, immediate: 0 };
-            let end = producer.push(&*memory, entry, &[9; 8]).unwrap().expect("there is room");
+            let entry = Entry {
+                kind: EntryKind::Send,
+                size: 8,
+                immediate: 0,
+            };
+            let end = producer
+                .push(&*memory, entry, &[9; 8])
+                .unwrap()
+                .expect("there is room");
             producer.publish(&*memory);
             while producer.taken(&*memory).expect("both are honest") < end {
                 loom::thread::yield_now();

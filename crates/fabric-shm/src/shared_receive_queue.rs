@@ -60,7 +60,12 @@ impl SharedReceiveQueueState {
 
 impl MultiPacket {
     pub(crate) fn new(memory: MappedRegion, layout: AppendLayout) -> Self {
-        Self { memory, queue: AppendQueue::new(layout), is_held_up: false, untold: Vec::new() }
+        Self {
+            memory,
+            queue: AppendQueue::new(layout),
+            is_held_up: false,
+            untold: Vec::new(),
+        }
     }
 
     /// Whether something may have arrived that can be taken.
@@ -87,10 +92,21 @@ impl MultiPacket {
         while let Some(arrival) = self.queue.next(&self.memory, &is_claimed)? {
             worked = true;
             match arrival {
-                Arrival::Message { wr_id, queue_pair, offset, size } => {
+                Arrival::Message {
+                    wr_id,
+                    queue_pair,
+                    offset,
+                    size,
+                } => {
                     // A message for a queue pair that was destroyed is nobody's.
-                    let Some(&user) = users.iter().find(|user| user.queue_pair == queue_pair) else { continue };
-                    let placement = Placement { offset: offset as u32, size };
+                    let Some(&user) = users.iter().find(|user| user.queue_pair == queue_pair)
+                    else {
+                        continue;
+                    };
+                    let placement = Placement {
+                        offset: offset as u32,
+                        size,
+                    };
                     cqs.push(user.receive_cq, received(queue_pair, wr_id, placement));
                     last = Some(user);
                 }
@@ -107,10 +123,20 @@ impl MultiPacket {
 
 fn received(queue_pair: u32, wr_id: u64, placement: Placement) -> WorkCompletion {
     let qp = QueuePair(queue_pair);
-    WorkCompletion { wr_id, status: Status::Success, opcode: Opcode::Receive, qp, immediate: 0, placement }
+    WorkCompletion {
+        wr_id,
+        status: Status::Success,
+        opcode: Opcode::Receive,
+        qp,
+        immediate: 0,
+        placement,
+    }
 }
 
 fn consumed(queue_pair: u32, wr_id: u64) -> WorkCompletion {
     let placement = Placement { offset: 0, size: 0 };
-    WorkCompletion { opcode: Opcode::BufferConsumed, ..received(queue_pair, wr_id, placement) }
+    WorkCompletion {
+        opcode: Opcode::BufferConsumed,
+        ..received(queue_pair, wr_id, placement)
+    }
 }

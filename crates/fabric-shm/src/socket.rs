@@ -5,11 +5,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, chmod, flock, open, statat, unlink};
+use rustix::fs::{
+    AtFlags, FileType, FlockOperation, Mode, OFlags, chmod, flock, open, statat, unlink,
+};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
 };
 use stonecast_fabric::DeviceError;
 
@@ -49,8 +51,13 @@ impl std::fmt::Display for Peer {
 
 /// The path in `address`.
 pub(crate) fn parse(address: &str) -> Result<PathBuf, DeviceError> {
-    let refuse = |reason: &str| DeviceError::Address { address: address.into(), reason: reason.into() };
-    let path = address.strip_prefix(SCHEME).ok_or_else(|| refuse("a shared-memory address is shm:PATH"))?;
+    let refuse = |reason: &str| DeviceError::Address {
+        address: address.into(),
+        reason: reason.into(),
+    };
+    let path = address
+        .strip_prefix(SCHEME)
+        .ok_or_else(|| refuse("a shared-memory address is shm:PATH"))?;
     if path.is_empty() || path.contains('\0') || Path::new(path).file_name().is_none() {
         return Err(refuse("the path of a socket is missing after shm:"));
     }
@@ -63,9 +70,15 @@ fn socket_address(path: &Path) -> io::Result<(SocketAddrUnix, Option<OwnedFd>)> 
     match SocketAddrUnix::new(path) {
         Ok(address) => Ok((address, None)),
         Err(Errno::NAMETOOLONG) => {
-            let folder = open(folder_of(path), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            let folder = open(
+                folder_of(path),
+                OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                Mode::empty(),
+            )?;
             let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-            let short = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
+            let short = Path::new("/proc/self/fd")
+                .join(folder.as_raw_fd().to_string())
+                .join(name);
             Ok((SocketAddrUnix::new(&short)?, Some(folder)))
         }
         Err(error) => Err(error.into()),
@@ -73,12 +86,19 @@ fn socket_address(path: &Path) -> io::Result<(SocketAddrUnix, Option<OwnedFd>)> 
 }
 
 fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 fn new_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+    Ok(rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        flags,
+        None,
+    )?)
 }
 
 /// Connects to who listens at `path`.
@@ -93,7 +113,11 @@ impl Listener {
     /// Listens at `path`. Replaces the socket file of a dead server and nothing else.
     pub(crate) fn new(path: &Path, mode: u32) -> io::Result<Self> {
         // Two servers that start at once must not both find the same stale file and each put its own in its place.
-        let folder = open(folder_of(path), OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let folder = open(
+            folder_of(path),
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
         flock(&folder, FlockOperation::LockExclusive)?;
         remove_stale(path)?;
         let (address, _folder) = socket_address(path)?;
@@ -102,12 +126,19 @@ impl Listener {
         // Nobody can connect before `listen`, so nobody slips in before the mode is right.
         chmod(path, Mode::from_raw_mode(mode))?;
         rustix::net::listen(&socket, BACKLOG)?;
-        Ok(Self { socket, path: path.to_owned(), identity: identity(path)? })
+        Ok(Self {
+            socket,
+            path: path.to_owned(),
+            identity: identity(path)?,
+        })
     }
 
     /// The next who connects.
     pub(crate) fn accept(&self) -> io::Result<OwnedFd> {
-        Ok(rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?)
+        Ok(rustix::net::accept_with(
+            &self.socket,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        )?)
     }
 
     /// Stops listening and leaves the file, as the death of this process would.
@@ -146,27 +177,40 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     match connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(unlink(path)?),
         // Also a full backlog, a socket of another type, or one that may not be touched: somebody's.
-        Ok(_) | Err(_) => {
-            Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there; stop it or choose another path"))
-        }
+        Ok(_) | Err(_) => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "another process listens there; stop it or choose another path",
+        )),
     }
 }
 
 /// Who is at the other end of `socket`.
 pub(crate) fn peer(socket: &OwnedFd) -> io::Result<Peer> {
     let credentials = rustix::net::sockopt::socket_peercred(socket)?;
-    Ok(Peer { process: credentials.pid.as_raw_nonzero().get(), user: credentials.uid.as_raw() })
+    Ok(Peer {
+        process: credentials.pid.as_raw_nonzero().get(),
+        user: credentials.uid.as_raw(),
+    })
 }
 
 /// Sends one packet, or fails at once.
-pub(crate) fn send(socket: &OwnedFd, packet: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(crate) fn send(
+    socket: &OwnedFd,
+    packet: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
-        assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)), "there is space for all descriptors of a packet");
+        assert!(
+            control.push(SendAncillaryMessage::ScmRights(descriptors)),
+            "there is space for all descriptors of a packet"
+        );
     }
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    let sent = rustix::io::retry_on_intr(|| rustix::net::sendmsg(socket, &[IoSlice::new(packet)], &mut control, flags))?;
+    let sent = rustix::io::retry_on_intr(|| {
+        rustix::net::sendmsg(socket, &[IoSlice::new(packet)], &mut control, flags)
+    })?;
     assert_eq!(sent, packet.len(), "packets are sent whole");
     Ok(())
 }
@@ -176,8 +220,14 @@ pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Packet>
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let message =
-        rustix::io::retry_on_intr(|| rustix::net::recvmsg(socket.as_fd(), &mut [IoSliceMut::new(buffer)], &mut control, flags))?;
+    let message = rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(
+            socket.as_fd(),
+            &mut [IoSliceMut::new(buffer)],
+            &mut control,
+            flags,
+        )
+    })?;
     let mut descriptors = Vec::new();
     for ancillary in control.drain() {
         if let RecvAncillaryMessage::ScmRights(received) = ancillary {
@@ -185,9 +235,15 @@ pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Packet>
         }
     }
     if message.flags.contains(rustix::net::ReturnFlags::TRUNC) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the packet is too long"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the packet is too long",
+        ));
     }
-    Ok(Packet { size: message.bytes, descriptors })
+    Ok(Packet {
+        size: message.bytes,
+        descriptors,
+    })
 }
 
 /// Says that nothing more will be sent: the peer finds the end.
@@ -209,8 +265,18 @@ mod tests {
     #[test]
     fn an_address_names_a_path() {
         assert_eq!(parse("shm:./a/socket").unwrap(), Path::new("./a/socket"));
-        for wrong in ["", "shm:", "shm:/", "verbs:host:1", "/tmp/socket", "shm:a\0b"] {
-            assert!(matches!(parse(wrong), Err(DeviceError::Address { .. })), "{wrong}");
+        for wrong in [
+            "",
+            "shm:",
+            "shm:/",
+            "verbs:host:1",
+            "/tmp/socket",
+            "shm:a\0b",
+        ] {
+            assert!(
+                matches!(parse(wrong), Err(DeviceError::Address { .. })),
+                "{wrong}"
+            );
         }
     }
 
@@ -224,7 +290,10 @@ mod tests {
         let living = Listener::new(&path, 0o600).unwrap();
         let refused = Listener::new(&path, 0o600).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-        assert!(connect(&path).is_ok(), "the living server was not disturbed");
+        assert!(
+            connect(&path).is_ok(),
+            "the living server was not disturbed"
+        );
         drop(living);
         assert!(!path.exists(), "a server takes its socket file away");
     }
@@ -235,7 +304,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         std::fs::write(&path, b"precious").unwrap();
-        assert_eq!(Listener::new(&path, 0o600).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(
+            Listener::new(&path, 0o600).unwrap_err().kind(),
+            io::ErrorKind::AlreadyExists
+        );
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
 
@@ -257,7 +329,10 @@ mod tests {
         for mode in [0o600, 0o666] {
             let path = folder.path().join(format!("socket{mode}"));
             let _listener = Listener::new(&path, mode).unwrap();
-            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+            assert_eq!(
+                std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+                mode
+            );
         }
     }
 
@@ -269,7 +344,10 @@ mod tests {
         let path = deep.join("socket");
         let listener = Listener::new(&path, 0o600).unwrap();
         connect(&path).unwrap();
-        assert_eq!(peer(&listener.accept().unwrap()).unwrap().process, std::process::id() as i32);
+        assert_eq!(
+            peer(&listener.accept().unwrap()).unwrap().process,
+            std::process::id() as i32
+        );
     }
 
     #[test]
@@ -284,8 +362,14 @@ mod tests {
         let packet = receive(&server, &mut buffer).unwrap();
         assert_eq!((packet.size, packet.descriptors.len()), (4, 2));
         send(&client, &[0; 65], &[]).unwrap();
-        assert_eq!(receive(&server, &mut buffer).unwrap_err().kind(), io::ErrorKind::InvalidData);
-        assert_eq!(receive(&server, &mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(
+            receive(&server, &mut buffer).unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
+        assert_eq!(
+            receive(&server, &mut buffer).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
         end(&client);
         assert_eq!(receive(&server, &mut buffer).unwrap().size, 0);
     }

@@ -39,7 +39,11 @@ pub(crate) mod testing {
 
     /// From now on this thread lets `passes` points called `name` (or any points) pass, and meets its fate at the next.
     pub(crate) fn plan(name: Option<&'static str>, passes: u64, fate: Fate) {
-        PLAN.set(Some(Plan { name, remaining: passes, fate }));
+        PLAN.set(Some(Plan {
+            name,
+            remaining: passes,
+            fate,
+        }));
     }
 
     pub(super) fn reached(name: &'static str) {

@@ -17,7 +17,10 @@ struct Slot<T> {
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
-        Self { slots: Vec::new(), free: Vec::new() }
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+        }
     }
 }
 
@@ -33,35 +36,53 @@ impl<T> Table<T> {
         }
         let index = u16::try_from(self.slots.len()).ok()?;
         let handle = 1 << 16 | u32::from(index);
-        self.slots.push(Slot { handle, value: Some(value) });
+        self.slots.push(Slot {
+            handle,
+            value: Some(value),
+        });
         Some(handle)
     }
 
     #[inline]
     pub(crate) fn get(&self, handle: u32) -> Option<&T> {
         let slot = self.slots.get((handle & 0xffff) as usize)?;
-        if slot.handle == handle { slot.value.as_ref() } else { None }
+        if slot.handle == handle {
+            slot.value.as_ref()
+        } else {
+            None
+        }
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, handle: u32) -> Option<&mut T> {
         let slot = self.slots.get_mut((handle & 0xffff) as usize)?;
-        if slot.handle == handle { slot.value.as_mut() } else { None }
+        if slot.handle == handle {
+            slot.value.as_mut()
+        } else {
+            None
+        }
     }
 
     pub(crate) fn remove(&mut self, handle: u32) -> Option<T> {
-        let slot = self.slots.get_mut((handle & 0xffff) as usize).filter(|slot| slot.handle == handle)?;
+        let slot = self
+            .slots
+            .get_mut((handle & 0xffff) as usize)
+            .filter(|slot| slot.handle == handle)?;
         let value = slot.value.take()?;
         self.free.push((handle & 0xffff) as u16);
         Some(value)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.slots.iter().filter_map(|slot| Some((slot.handle, slot.value.as_ref()?)))
+        self.slots
+            .iter()
+            .filter_map(|slot| Some((slot.handle, slot.value.as_ref()?)))
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        self.slots.iter_mut().filter_map(|slot| Some((slot.handle, slot.value.as_mut()?)))
+        self.slots
+            .iter_mut()
+            .filter_map(|slot| Some((slot.handle, slot.value.as_mut()?)))
     }
 }
 

@@ -26,7 +26,9 @@ pub(crate) struct Cache {
 
 impl Default for Cache {
     fn default() -> Self {
-        Self { lines: Box::new([u64::MAX; LINES]) }
+        Self {
+            lines: Box::new([u64::MAX; LINES]),
+        }
     }
 }
 
@@ -36,7 +38,10 @@ impl Cache {
         if size == 0 {
             return 0;
         }
-        let (first, last) = (offset / LINE_SIZE as u64, (offset + size as u64 - 1) / LINE_SIZE as u64);
+        let (first, last) = (
+            offset / LINE_SIZE as u64,
+            (offset + size as u64 - 1) / LINE_SIZE as u64,
+        );
         if size > LONG {
             return latencies.miss_ps + (last - first) * latencies.stream_ps;
         }
@@ -66,9 +71,17 @@ mod tests {
 
     #[test]
     fn a_cold_access_costs_a_miss_and_a_second_one_hits() {
-        let latencies = Latencies { hit_ps: 1, miss_ps: 100, stream_ps: 10 };
+        let latencies = Latencies {
+            hit_ps: 1,
+            miss_ps: 100,
+            stream_ps: 10,
+        };
         let mut cache = Cache::default();
-        assert_eq!(cache.access(1, 60, 8, &latencies), 110, "two lines, the second streams");
+        assert_eq!(
+            cache.access(1, 60, 8, &latencies),
+            110,
+            "two lines, the second streams"
+        );
         assert_eq!(cache.access(1, 0, 128, &latencies), 2);
         assert_eq!(cache.access(2, 0, 8, &latencies), 100, "other memory");
         assert_eq!(cache.access(1, 0, 0, &latencies), 0);

@@ -21,7 +21,9 @@ impl LocalClock {
             return time + self.ahead_ns;
         }
         let drifted = i128::from(time) * (MILLION + i128::from(self.drift_ppm)) / MILLION;
-        u64::try_from(drifted).unwrap_or(u64::MAX).saturating_add(self.ahead_ns)
+        u64::try_from(drifted)
+            .unwrap_or(u64::MAX)
+            .saturating_add(self.ahead_ns)
     }
 
     /// When it shows `local` or more for the first time.
@@ -45,12 +47,18 @@ mod tests {
     fn a_clock_shows_a_moment_when_it_said_it_would() {
         for drift_ppm in [0, 1, -1, 50, -50, 999_999, -999_000] {
             for ahead_ns in [0, 1, 1_000_000_007] {
-                let clock = LocalClock { ahead_ns, drift_ppm };
+                let clock = LocalClock {
+                    ahead_ns,
+                    drift_ppm,
+                };
                 for local in [0, 1, 2, 3, 1_000_003, 123_456_789_012] {
                     let local = local + ahead_ns;
                     let time = clock.when(local);
                     assert!(clock.read(time) >= local, "{clock:?} at {time}");
-                    assert!(time == 0 || clock.read(time - 1) < local, "{clock:?} at {time}");
+                    assert!(
+                        time == 0 || clock.read(time - 1) < local,
+                        "{clock:?} at {time}"
+                    );
                 }
             }
         }

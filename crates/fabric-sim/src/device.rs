@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, DisconnectCause,
-    MemoryRegion, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Rkey, SharedReceiveQueue, SharedReceiveQueueOptions,
-    Status, WorkCompletion, WorkRequest,
+    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError,
+    DisconnectCause, MemoryRegion, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Rkey,
+    SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{PersistentRegion, Region};
 
@@ -32,11 +32,21 @@ pub struct SimDevice {
 
 impl SimDevice {
     /// Runs `call` on the hardware, and then tells who must know. A process that was killed is not heard any more.
-    fn with<T>(&self, call: impl FnOnce(&mut Net) -> Result<T, DeviceError>) -> Result<T, DeviceError> {
+    fn with<T>(
+        &self,
+        call: impl FnOnce(&mut Net) -> Result<T, DeviceError>,
+    ) -> Result<T, DeviceError> {
         let (result, wakers) = {
             let net = &mut *self.net.borrow_mut();
-            if net.contexts.get(self.context as usize).is_none_or(|context| context.dead) {
-                return Err(DeviceError::NoSuch { what: "process", index: u64::from(self.context) });
+            if net
+                .contexts
+                .get(self.context as usize)
+                .is_none_or(|context| context.dead)
+            {
+                return Err(DeviceError::NoSuch {
+                    what: "process",
+                    index: u64::from(self.context),
+                });
             }
             let result = call(net);
             net.break_overrun();
@@ -50,9 +60,12 @@ impl SimDevice {
     /// Whether the system pins and maps more memory for the NIC at this moment.
     fn may_register(&self) -> Result<(), DeviceError> {
         let net = self.net.borrow();
-        if net.faults.enabled(Fault::AllocationFailure) && net.faults.draw(Fault::AllocationFailure, 1000) {
+        if net.faults.enabled(Fault::AllocationFailure)
+            && net.faults.draw(Fault::AllocationFailure, 1000)
+        {
             net.faults.hit(Fault::AllocationFailure);
-            let reason = "the system locks no more memory; raise the limit of locked memory".to_owned();
+            let reason =
+                "the system locks no more memory; raise the limit of locked memory".to_owned();
             return Err(DeviceError::Registration { reason });
         }
         Ok(())
@@ -62,7 +75,10 @@ impl SimDevice {
         if capability {
             Ok(())
         } else {
-            Err(DeviceError::Unsupported { device: self.capabilities.name.clone(), capability: name })
+            Err(DeviceError::Unsupported {
+                device: self.capabilities.name.clone(),
+                capability: name,
+            })
         }
     }
 }
@@ -78,11 +94,19 @@ impl Device for SimDevice {
         self.register(Rc::new(memory), access)
     }
 
-    fn register(&self, memory: Rc<dyn Region>, access: Access) -> Result<MemoryRegion, DeviceError> {
+    fn register(
+        &self,
+        memory: Rc<dyn Region>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError> {
         self.with(|net| Ok(net.register(self.context, memory, None, access)))
     }
 
-    fn register_persistent(&self, memory: Rc<dyn PersistentRegion>, access: Access) -> Result<MemoryRegion, DeviceError> {
+    fn register_persistent(
+        &self,
+        memory: Rc<dyn PersistentRegion>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError> {
         self.may_register()?;
         self.with(|net| Ok(net.register(self.context, memory.clone(), Some(memory), access)))
     }
@@ -93,7 +117,10 @@ impl Device for SimDevice {
 
     fn memory(&self, region: MemoryRegion) -> Rc<dyn Region> {
         let net = self.net.borrow();
-        net.registered(self.context, region.index).expect("the caller registered it").memory.clone()
+        net.registered(self.context, region.index)
+            .expect("the caller registered it")
+            .memory
+            .clone()
     }
 
     fn bind_window(
@@ -105,14 +132,19 @@ impl Device for SimDevice {
         access: Access,
     ) -> Result<Rkey, DeviceError> {
         self.has(self.capabilities.memory_windows, "memory windows")?;
-        self.time.charge(self.profile.cpu_post_ns + self.profile.cpu_work_request_ns);
+        self.time
+            .charge(self.profile.cpu_post_ns + self.profile.cpu_work_request_ns);
         self.with(|net| {
             net.own_qp(self.context, qp)?;
             net.bind_window(self.context, qp.0, region, Span::new(offset, size), access)
         })
     }
 
-    fn poll_invalidate(&self, rkey: Rkey, context: &mut Context<'_>) -> Poll<Result<(), DeviceError>> {
+    fn poll_invalidate(
+        &self,
+        rkey: Rkey,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), DeviceError>> {
         match self.with(|net| net.invalidate(self.context, rkey, context.waker())) {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => Poll::Pending,
@@ -123,16 +155,29 @@ impl Device for SimDevice {
     fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {
         self.with(|net| {
             let queues = &mut net.contexts[self.context as usize].completions;
-            queues.push(Completions { capacity: capacity as usize, entries: Default::default(), overrun: false, late_until: 0 });
+            queues.push(Completions {
+                capacity: capacity as usize,
+                entries: Default::default(),
+                overrun: false,
+                late_until: 0,
+            });
             Ok(CompletionQueue(queues.len() as u32 - 1))
         })
     }
 
-    fn create_shared_receive_queue(&self, options: SharedReceiveQueueOptions) -> Result<SharedReceiveQueue, DeviceError> {
+    fn create_shared_receive_queue(
+        &self,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<SharedReceiveQueue, DeviceError> {
         if let Some(stride) = options.multi_packet_stride {
-            self.has(self.capabilities.multi_packet, "multi-packet receive queues")?;
+            self.has(
+                self.capabilities.multi_packet,
+                "multi-packet receive queues",
+            )?;
             if stride == 0 {
-                return Err(DeviceError::Malformed { reason: "a stride of no bytes" });
+                return Err(DeviceError::Malformed {
+                    reason: "a stride of no bytes",
+                });
             }
         }
         self.with(|net| {
@@ -154,11 +199,21 @@ impl Device for SimDevice {
         self.with(|net| net.listen(self.context, address))
     }
 
-    fn connect(&self, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError> {
+    fn connect(
+        &self,
+        qp: QueuePair,
+        address: &str,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         self.with(|net| net.connect(self.context, qp, address, private_data))
     }
 
-    fn accept(&self, request: ConnectionRequest, qp: QueuePair, private_data: &[u8]) -> Result<(), DeviceError> {
+    fn accept(
+        &self,
+        request: ConnectionRequest,
+        qp: QueuePair,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         self.with(|net| net.accept(self.context, request, qp, private_data))
     }
 
@@ -168,7 +223,10 @@ impl Device for SimDevice {
 
     fn disconnect(&self, qp: QueuePair) -> Result<(), DeviceError> {
         self.with(|net| {
-            if matches!(net.own_qp(self.context, qp)?.stage, Stage::Accepted | Stage::Connected | Stage::Connecting) {
+            if matches!(
+                net.own_qp(self.context, qp)?.stage,
+                Stage::Accepted | Stage::Connected | Stage::Connecting
+            ) {
                 net.fail(qp.0, DisconnectCause::Requested, Status::WorkRequestFlushed);
             }
             net.tell_peer(qp.0);
@@ -177,20 +235,31 @@ impl Device for SimDevice {
     }
 
     fn poll_connection(&self) -> Option<ConnectionEvent> {
-        self.net.borrow_mut().contexts.get_mut(self.context as usize)?.events.pop_front()
+        self.net
+            .borrow_mut()
+            .contexts
+            .get_mut(self.context as usize)?
+            .events
+            .pop_front()
     }
 
     fn post_send(&self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError> {
         let profile = &self.profile;
-        self.time.charge(profile.cpu_post_ns + profile.cpu_work_request_ns * requests.len() as u64);
+        self.time
+            .charge(profile.cpu_post_ns + profile.cpu_work_request_ns * requests.len() as u64);
         let doorbell = self.time.clock() + profile.nic_doorbell_ns;
         self.with(|net| net.post_send(self.context, qp, requests, doorbell))
     }
 
-    fn post_receive(&self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+    fn post_receive(
+        &self,
+        queue: ReceiveQueue,
+        requests: &[ReceiveRequest],
+    ) -> Result<(), DeviceError> {
         let profile = &self.profile;
         if !requests.is_empty() {
-            self.time.charge(profile.cpu_post_ns + profile.cpu_work_request_ns * requests.len() as u64);
+            self.time
+                .charge(profile.cpu_post_ns + profile.cpu_work_request_ns * requests.len() as u64);
         }
         self.with(|net| net.post_receive(self.context, queue, requests))
     }
@@ -198,7 +267,8 @@ impl Device for SimDevice {
     fn poll(&self, cq: CompletionQueue, limit: usize, into: &mut Vec<WorkCompletion>) -> usize {
         let count = self.net.borrow_mut().poll(self.context, cq.0, limit, into);
         if count > 0 {
-            self.time.charge(self.profile.cpu_poll_ns + self.profile.cpu_completion_ns * count as u64);
+            self.time
+                .charge(self.profile.cpu_poll_ns + self.profile.cpu_completion_ns * count as u64);
         }
         count
     }

@@ -97,7 +97,11 @@ impl Wake for Handle {
 
     fn wake_by_ref(self: &Arc<Self>) {
         if !self.queued.swap(true, Ordering::Relaxed) {
-            self.ready.woken.lock().expect("no holder panics").push(self.task);
+            self.ready
+                .woken
+                .lock()
+                .expect("no holder panics")
+                .push(self.task);
             self.ready.any.store(true, Ordering::Relaxed);
         }
     }
@@ -135,7 +139,12 @@ impl Executor {
 
     /// Makes a thread.
     pub fn add_thread(&self, options: ThreadOptions) -> u32 {
-        let ThreadOptions { core, task_ns, notice_ns, clock } = options;
+        let ThreadOptions {
+            core,
+            task_ns,
+            notice_ns,
+            clock,
+        } = options;
         let mut threads = self.threads.borrow_mut();
         threads.push(Thread {
             core,
@@ -154,7 +163,9 @@ impl Executor {
 
     /// Lets `thread` look at `port` when something arrives for it.
     pub fn add_port(&self, thread: u32, port: &Rc<Port>) {
-        self.threads.borrow_mut()[thread as usize].ports.push(Rc::downgrade(port));
+        self.threads.borrow_mut()[thread as usize]
+            .ports
+            .push(Rc::downgrade(port));
     }
 
     /// Nanoseconds that the core of `thread` has worked.
@@ -175,7 +186,9 @@ impl Executor {
 
     /// The clock that `thread` sees.
     pub fn local_now(&self, thread: u32) -> Nanoseconds {
-        self.threads.borrow()[thread as usize].clock.read(self.time.clock())
+        self.threads.borrow()[thread as usize]
+            .clock
+            .read(self.time.clock())
     }
 
     /// Replaces the clock of `thread`.
@@ -203,7 +216,11 @@ impl Executor {
         let handle = self.handle(task);
         let waker = Waker::from(handle.clone());
         self.owners.borrow_mut()[task as usize] = thread;
-        self.tasks.borrow_mut()[task as usize] = Some(Task { future, handle: handle.clone(), waker });
+        self.tasks.borrow_mut()[task as usize] = Some(Task {
+            future,
+            handle: handle.clone(),
+            waker,
+        });
         handle.wake_by_ref();
         if self.time.core().is_none() {
             self.dispatch();
@@ -212,13 +229,19 @@ impl Executor {
 
     /// A waker's inside for task number `task`.
     fn handle(&self, task: u32) -> Arc<Handle> {
-        Arc::new(Handle { task, queued: AtomicBool::new(false), ready: self.ready.clone() })
+        Arc::new(Handle {
+            task,
+            queued: AtomicBool::new(false),
+            ready: self.ready.clone(),
+        })
     }
 
     /// A waker for the future that the world itself drives, and what resets it before each poll.
     pub fn root(&self) -> (Waker, impl Fn() + use<>) {
         let handle = self.handle(ROOT);
-        (Waker::from(handle.clone()), move || handle.queued.store(false, Ordering::Relaxed))
+        (Waker::from(handle.clone()), move || {
+            handle.queued.store(false, Ordering::Relaxed)
+        })
     }
 
     /// Something arrived for the ports of `thread`.
@@ -237,14 +260,19 @@ impl Executor {
             return;
         }
         let mut woken = self.woken.take();
-        std::mem::swap(&mut woken, &mut self.ready.woken.lock().expect("no holder panics"));
+        std::mem::swap(
+            &mut woken,
+            &mut self.ready.woken.lock().expect("no holder panics"),
+        );
         for task in woken.drain(..) {
             if task == ROOT {
                 self.time.push(self.time.now() + 1, Event::Root);
                 continue;
             }
             let thread = self.owners.borrow()[task as usize];
-            self.threads.borrow_mut()[thread as usize].run.push_back(task);
+            self.threads.borrow_mut()[thread as usize]
+                .run
+                .push_back(task);
             self.schedule(thread, self.time.now());
         }
         self.woken.set(woken);
@@ -254,7 +282,9 @@ impl Executor {
         let state = &mut self.threads.borrow_mut()[thread as usize];
         if !state.scheduled && !state.dead {
             state.scheduled = true;
-            let free_at = state.core.map_or(0, |core| self.cores.borrow()[core].free_at);
+            let free_at = state
+                .core
+                .map_or(0, |core| self.cores.borrow()[core].free_at);
             self.time.push(at.max(free_at), Event::Thread(thread));
         }
     }
@@ -319,7 +349,9 @@ impl Executor {
         loop {
             let port = {
                 let threads = self.threads.borrow();
-                let Some(port) = threads[thread as usize].ports.get(index) else { break };
+                let Some(port) = threads[thread as usize].ports.get(index) else {
+                    break;
+                };
                 port.upgrade()
             };
             index += 1;
@@ -333,14 +365,22 @@ impl Executor {
             }
         }
         if gone {
-            self.threads.borrow_mut()[thread as usize].ports.retain(|port| port.strong_count() > 0);
+            self.threads.borrow_mut()[thread as usize]
+                .ports
+                .retain(|port| port.strong_count() > 0);
         }
     }
 
     fn poll(&self, index: u32) {
-        let Some(mut task) = self.tasks.borrow_mut()[index as usize].take() else { return };
+        let Some(mut task) = self.tasks.borrow_mut()[index as usize].take() else {
+            return;
+        };
         task.handle.queued.store(false, Ordering::Relaxed);
-        let pending = task.future.as_mut().poll(&mut Context::from_waker(&task.waker)).is_pending();
+        let pending = task
+            .future
+            .as_mut()
+            .poll(&mut Context::from_waker(&task.waker))
+            .is_pending();
         let dead = self.threads.borrow()[self.owners.borrow()[index as usize] as usize].dead;
         if pending && !dead {
             self.tasks.borrow_mut()[index as usize] = Some(task);
@@ -386,7 +426,9 @@ pub(crate) struct ThreadRuntime {
 
 impl ThreadRuntime {
     fn executor(&self) -> Rc<Executor> {
-        self.executor.upgrade().expect("a world outlives what runs in it")
+        self.executor
+            .upgrade()
+            .expect("a world outlives what runs in it")
     }
 }
 

@@ -185,10 +185,15 @@ impl Fault {
                 Reach::Direct => "yes".to_owned(),
                 Reach::NotYet(reason) => format!("not yet: {reason}"),
             };
-            format!("| {} | `{}` | {} | {} | {reach} |\n", class.number, class.name, class.what, class.unit)
+            format!(
+                "| {} | `{}` | {} | {} | {reach} |\n",
+                class.number, class.name, class.what, class.unit
+            )
         };
         let heading = "| | class | what happens | its field counts | reached |\n| ---: | --- | --- | --- | --- |\n";
-        std::iter::once(heading.to_owned()).chain(Self::CLASSES.iter().map(row)).collect()
+        std::iter::once(heading.to_owned())
+            .chain(Self::CLASSES.iter().map(row))
+            .collect()
     }
 
     /// The names of the classes that can come about.
@@ -227,7 +232,12 @@ impl Faults {
     pub fn enabled(&self) -> Vec<&'static str> {
         let mut copy = *self;
         let fields = copy.fields();
-        Fault::CLASSES.iter().zip(fields).filter(|(_, rate)| **rate > 0).map(|(class, _)| class.name).collect()
+        Fault::CLASSES
+            .iter()
+            .zip(fields)
+            .filter(|(_, rate)| **rate > 0)
+            .map(|(class, _)| class.name)
+            .collect()
     }
 }
 
@@ -271,7 +281,12 @@ pub(crate) struct FaultState {
 impl FaultState {
     pub fn new(seed: u64) -> Self {
         let random = RefCell::new(random_from_seed(seed));
-        Self { faults: Cell::default(), any: Cell::new(false), random, hits: [const { Cell::new(0) }; 40] }
+        Self {
+            faults: Cell::default(),
+            any: Cell::new(false),
+            random,
+            hits: [const { Cell::new(0) }; 40],
+        }
     }
 
     pub fn set(&self, faults: Faults) {
@@ -315,7 +330,10 @@ impl FaultState {
     }
 
     pub fn hits(&self) -> BTreeMap<&'static str, u64> {
-        let counted = Fault::CLASSES.iter().zip(&self.hits).map(|(class, hits)| (class.name, hits.get()));
+        let counted = Fault::CLASSES
+            .iter()
+            .zip(&self.hits)
+            .map(|(class, hits)| (class.name, hits.get()));
         counted.filter(|(_, hits)| *hits > 0).collect()
     }
 }
@@ -326,7 +344,8 @@ mod tests {
 
     #[test]
     fn there_are_forty_classes_each_with_a_name_and_a_place_of_its_own() {
-        let names: std::collections::BTreeSet<_> = Fault::CLASSES.iter().map(|class| class.name).collect();
+        let names: std::collections::BTreeSet<_> =
+            Fault::CLASSES.iter().map(|class| class.name).collect();
         assert_eq!(names.len(), 40);
         for (index, class) in Fault::CLASSES.iter().enumerate() {
             assert_eq!(class.number as usize, index + 1);
@@ -344,7 +363,10 @@ mod tests {
             assert!((3..25).contains(&enabled.len()), "{enabled:?}");
             seen.extend(enabled);
         }
-        let reachable = Fault::CLASSES.iter().filter(|class| class.reach == Reach::Direct).count();
+        let reachable = Fault::CLASSES
+            .iter()
+            .filter(|class| class.reach == Reach::Direct)
+            .count();
         assert_eq!(seen.len(), reachable);
     }
 
@@ -352,8 +374,13 @@ mod tests {
     fn a_fault_strikes_as_often_as_its_rate_says_and_never_without_one() {
         let state = FaultState::new(3);
         assert!(!state.strikes(Fault::TornRead));
-        state.set(Faults { torn_read_per_million: 250_000, ..Faults::default() });
-        let struck = (0..10_000).filter(|_| state.strikes(Fault::TornRead)).count();
+        state.set(Faults {
+            torn_read_per_million: 250_000,
+            ..Faults::default()
+        });
+        let struck = (0..10_000)
+            .filter(|_| state.strikes(Fault::TornRead))
+            .count();
         assert!((2300..2700).contains(&struck), "{struck}");
         assert!(!(0..1000).any(|_| state.strikes(Fault::HalfOpen)));
         state.hit(Fault::TornRead);

@@ -32,9 +32,13 @@ fn each_page(offset: u64, size: usize, mut with: impl FnMut(usize, usize, std::o
 impl Image {
     /// Copies out.
     pub fn read(&self, offset: u64, into: &mut [u8]) {
-        each_page(offset, into.len(), |page, start, range| match self.page(page) {
-            Some(bytes) => into[range.clone()].copy_from_slice(&bytes[start..start + range.len()]),
-            None => into[range].fill(0),
+        each_page(offset, into.len(), |page, start, range| {
+            match self.page(page) {
+                Some(bytes) => {
+                    into[range.clone()].copy_from_slice(&bytes[start..start + range.len()])
+                }
+                None => into[range].fill(0),
+            }
         });
     }
 
@@ -50,7 +54,11 @@ impl Image {
     pub fn load(&self, offset: u64) -> u64 {
         let (page, start) = (offset as usize / PAGE_SIZE, offset as usize % PAGE_SIZE);
         match self.page(page) {
-            Some(bytes) => u64::from_le_bytes(*bytes[start..].first_chunk().expect("words do not cross pages")),
+            Some(bytes) => u64::from_le_bytes(
+                *bytes[start..]
+                    .first_chunk()
+                    .expect("words do not cross pages"),
+            ),
             None => 0,
         }
     }
@@ -64,7 +72,11 @@ impl Image {
 
     /// The pages that anybody wrote, in order.
     pub fn touched(&self) -> impl Iterator<Item = usize> {
-        self.pages.iter().enumerate().filter(|(_, page)| page.is_some()).map(|(index, _)| index)
+        self.pages
+            .iter()
+            .enumerate()
+            .filter(|(_, page)| page.is_some())
+            .map(|(index, _)| index)
     }
 
     /// Whether anybody wrote to page `index`.

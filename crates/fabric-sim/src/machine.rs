@@ -7,12 +7,19 @@ use crate::profile::Profile;
 
 /// How long a core of `profile` takes for its DRAM.
 pub(crate) fn dram(profile: &Profile) -> Latencies {
-    Latencies { hit_ps: profile.cpu_hit_ps, miss_ps: profile.dram_read_ns * 1000, stream_ps: profile.cpu_stream_ps }
+    Latencies {
+        hit_ps: profile.cpu_hit_ps,
+        miss_ps: profile.dram_read_ns * 1000,
+        stream_ps: profile.cpu_stream_ps,
+    }
 }
 
 /// A machine whose memory controllers save what they have, with DDIO on: the common one.
-pub(crate) const COMMON_PLATFORM: DeclaredPlatform =
-    DeclaredPlatform { persistence_domain: PersistenceDomain::Dmp, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram };
+pub(crate) const COMMON_PLATFORM: DeclaredPlatform = DeclaredPlatform {
+    persistence_domain: PersistenceDomain::Dmp,
+    ddio: Ddio::On,
+    receive_buffers: ReceiveBuffers::Dram,
+};
 
 /// When a NIC completes a posted operation of its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +58,19 @@ pub struct Features {
 
 impl Features {
     /// Everything that the vocabulary has.
-    pub const ALL: Self =
-        Self { multi_packet: true, memory_windows: true, flush_global: true, flush_persistent: true, atomic_write: true };
+    pub const ALL: Self = Self {
+        multi_packet: true,
+        memory_windows: true,
+        flush_global: true,
+        flush_persistent: true,
+        atomic_write: true,
+    };
     /// What NICs on the market have.
-    pub const COMMON: Self =
-        Self { multi_packet: false, memory_windows: true, flush_global: false, flush_persistent: false, atomic_write: false };
+    pub const COMMON: Self = Self {
+        multi_packet: false,
+        memory_windows: true,
+        flush_global: false,
+        flush_persistent: false,
+        atomic_write: false,
+    };
 }

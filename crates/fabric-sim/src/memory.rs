@@ -23,19 +23,33 @@ impl Memory {
     /// `size` zeroed bytes.
     pub fn new(size: u64, time: Rc<Time>, latencies: Latencies) -> Self {
         let space = time.new_space();
-        Self { image: RefCell::default(), size, time, space, latencies }
+        Self {
+            image: RefCell::default(),
+            size,
+            time,
+            space,
+            latencies,
+        }
     }
 
     #[inline]
     fn check(&self, offset: u64, size: usize) {
-        assert!(Span::new(offset, size as u64).fits(self.size), "{size} bytes at {offset} are not in {} bytes", self.size);
+        assert!(
+            Span::new(offset, size as u64).fits(self.size),
+            "{size} bytes at {offset} are not in {} bytes",
+            self.size
+        );
     }
 
     #[inline]
     fn check_word(&self, offset: u64) {
         self.check(offset, 8);
-        assert!(offset.is_multiple_of(8), "a word at {offset} is not aligned");
-        self.time.charge_access(self.space, offset, 8, &self.latencies);
+        assert!(
+            offset.is_multiple_of(8),
+            "a word at {offset} is not aligned"
+        );
+        self.time
+            .charge_access(self.space, offset, 8, &self.latencies);
     }
 }
 
@@ -46,13 +60,15 @@ impl Region for Memory {
 
     fn read(&self, offset: u64, into: &mut [u8]) {
         self.check(offset, into.len());
-        self.time.charge_access(self.space, offset, into.len(), &self.latencies);
+        self.time
+            .charge_access(self.space, offset, into.len(), &self.latencies);
         self.image.borrow().read(offset, into);
     }
 
     fn write(&self, offset: u64, from: &[u8]) {
         self.check(offset, from.len());
-        self.time.charge_access(self.space, offset, from.len(), &self.latencies);
+        self.time
+            .charge_access(self.space, offset, from.len(), &self.latencies);
         self.image.borrow_mut().write(offset, from);
     }
 
@@ -87,9 +103,14 @@ impl Region for Memory {
 
     fn prefetch(&self, offset: u64, size: u64) {
         // The core goes on while the line is on its way.
-        let free = Latencies { hit_ps: 0, miss_ps: self.latencies.hit_ps, stream_ps: self.latencies.hit_ps };
+        let free = Latencies {
+            hit_ps: 0,
+            miss_ps: self.latencies.hit_ps,
+            stream_ps: self.latencies.hit_ps,
+        };
         if Span::new(offset, size).fits(self.size) {
-            self.time.charge_access(self.space, offset, size as usize, &free);
+            self.time
+                .charge_access(self.space, offset, size as usize, &free);
         }
     }
 }

@@ -168,17 +168,38 @@ impl Profile {
     pub fn tables() -> String {
         let mut text = String::from("| machines | |\n| --- | --- |\n");
         for profile in Self::ALL {
-            line(&mut text, format_args!("| `{}` | {} |", profile.name, profile.summary));
-        }
-        let names: Vec<String> = Self::ALL.iter().map(|profile| format!("`{}`", profile.name)).collect();
-        line(&mut text, format_args!("\n| number | unit | {} | meaning |", names.join(" | ")));
-        line(&mut text, format_args!("| --- | --- |{} --- |", " ---: |".repeat(names.len())));
-        let columns: Vec<Vec<Figure>> = Self::ALL.iter().map(Self::figures).collect();
-        for (row, figure) in columns[0].iter().enumerate() {
-            let values: Vec<String> = columns.iter().map(|column| column[row].value.to_string()).collect();
             line(
                 &mut text,
-                format_args!("| `{}` | {} | {} | {} |", figure.name, figure.unit, values.join(" | "), figure.meaning),
+                format_args!("| `{}` | {} |", profile.name, profile.summary),
+            );
+        }
+        let names: Vec<String> = Self::ALL
+            .iter()
+            .map(|profile| format!("`{}`", profile.name))
+            .collect();
+        line(
+            &mut text,
+            format_args!("\n| number | unit | {} | meaning |", names.join(" | ")),
+        );
+        line(
+            &mut text,
+            format_args!("| --- | --- |{} --- |", " ---: |".repeat(names.len())),
+        );
+        let columns: Vec<Vec<Figure>> = Self::ALL.iter().map(Self::figures).collect();
+        for (row, figure) in columns[0].iter().enumerate() {
+            let values: Vec<String> = columns
+                .iter()
+                .map(|column| column[row].value.to_string())
+                .collect();
+            line(
+                &mut text,
+                format_args!(
+                    "| `{}` | {} | {} | {} |",
+                    figure.name,
+                    figure.unit,
+                    values.join(" | "),
+                    figure.meaning
+                ),
             );
         }
         text.push_str("\n| number | of | source |\n| --- | --- | --- |\n");
@@ -193,8 +214,15 @@ impl Profile {
                     .filter(|(_, column)| column[row].source == source)
                     .map(|(of, _)| of.name)
                     .collect();
-                let of = if of.len() == Self::ALL.len() { "all".to_owned() } else { of.join(", ") };
-                line(&mut text, format_args!("| `{}` | {of} | {source} |", columns[0][row].name));
+                let of = if of.len() == Self::ALL.len() {
+                    "all".to_owned()
+                } else {
+                    of.join(", ")
+                };
+                line(
+                    &mut text,
+                    format_args!("| `{}` | {of} | {source} |", columns[0][row].name),
+                );
             }
         }
         text
@@ -214,7 +242,12 @@ mod tests {
         for profile in Profile::ALL {
             assert_eq!(Profile::by_name(profile.name), Some(profile));
             for figure in profile.figures() {
-                assert!(!figure.source.is_empty() && !figure.meaning.is_empty(), "{}: {}", profile.name, figure.name);
+                assert!(
+                    !figure.source.is_empty() && !figure.meaning.is_empty(),
+                    "{}: {}",
+                    profile.name,
+                    figure.name
+                );
             }
         }
         assert_eq!(Profile::by_name("abacus"), None);

@@ -53,12 +53,18 @@ impl Queue {
     /// Lets `event` happen at `time`.
     pub fn push(&mut self, time: Nanoseconds, event: Event) {
         self.serial += 1;
-        self.heap.push(Reverse(Entry { time, serial: self.serial, event }));
+        self.heap.push(Reverse(Entry {
+            time,
+            serial: self.serial,
+            event,
+        }));
     }
 
     /// Takes what happens next.
     pub fn pop(&mut self) -> Option<(Nanoseconds, Event)> {
-        self.heap.pop().map(|Reverse(entry)| (entry.time, entry.event))
+        self.heap
+            .pop()
+            .map(|Reverse(entry)| (entry.time, entry.event))
     }
 
     /// Forgets everything.
@@ -78,6 +84,10 @@ mod tests {
             queue.push(time, Event::Timer(number));
         }
         let order: Vec<_> = std::iter::from_fn(|| queue.pop()).collect();
-        assert_eq!(order, [(3, 2), (3, 4), (4, 5), (5, 1), (5, 3), (5, 0)].map(|(time, number)| (time, Event::Timer(number))));
+        assert_eq!(
+            order,
+            [(3, 2), (3, 4), (4, 5), (5, 1), (5, 3), (5, 0)]
+                .map(|(time, number)| (time, Event::Timer(number)))
+        );
     }
 }

@@ -76,7 +76,11 @@ impl Time {
 
     /// Lets `event` happen at `time`.
     pub fn push(&self, time: Nanoseconds, event: Event) {
-        debug_assert!(time >= self.now(), "{event:?} at {time}, but it is {}", self.now());
+        debug_assert!(
+            time >= self.now(),
+            "{event:?} at {time}, but it is {}",
+            self.now()
+        );
         self.queue.borrow_mut().push(time, event);
     }
 
@@ -99,7 +103,10 @@ impl Time {
 
     /// Runs `handler` on `core`, and returns what it gave and the picoseconds that its work took.
     pub fn run<T>(&self, core: usize, handler: impl FnOnce() -> T) -> (T, u64) {
-        assert!(self.core.get().is_none(), "a handler does not run inside another one");
+        assert!(
+            self.core.get().is_none(),
+            "a handler does not run inside another one"
+        );
         self.core.set(Some(core));
         self.used.set(0);
         let result = handler();
@@ -144,7 +151,11 @@ impl Time {
     }
 
     /// As [`Time::as_nic`], through a root port with a setting of its own.
-    pub fn as_nic_with<T>(&self, ddio: Option<Ddio>, access: impl FnOnce() -> T) -> (T, Nanoseconds) {
+    pub fn as_nic_with<T>(
+        &self,
+        ddio: Option<Ddio>,
+        access: impl FnOnce() -> T,
+    ) -> (T, Nanoseconds) {
         self.nic_ddio.set(ddio);
         let result = self.as_nic(access);
         self.nic_ddio.set(None);
@@ -206,7 +217,12 @@ impl Time {
         let deadline = deadline.max(self.now());
         let timers = &mut *self.timers.borrow_mut();
         let index = timers.free.pop().unwrap_or_else(|| {
-            timers.slots.push(Slot { waker: None, deadline: 0, serial: 0, queued: NEVER });
+            timers.slots.push(Slot {
+                waker: None,
+                deadline: 0,
+                serial: 0,
+                queued: NEVER,
+            });
             timers.slots.len() as u32 - 1
         });
         assert!(index < 1 << SLOT_BITS, "memory ends before {index} timers");
@@ -219,14 +235,20 @@ impl Time {
             slot.queued = deadline;
             self.queue.borrow_mut().push(deadline, Event::Timer(index));
         }
-        Timer { deadline, serial: slot.serial }
+        Timer {
+            deadline,
+            serial: slot.serial,
+        }
     }
 
     /// Forgets a timer.
     pub fn cancel(&self, timer: Timer) {
         let timers = &mut *self.timers.borrow_mut();
         let index = (timer.serial & ((1 << SLOT_BITS) - 1)) as u32;
-        let slot = timers.slots.get_mut(index as usize).filter(|slot| slot.serial == timer.serial);
+        let slot = timers
+            .slots
+            .get_mut(index as usize)
+            .filter(|slot| slot.serial == timer.serial);
         if let Some(slot) = slot.filter(|slot| slot.waker.is_some()) {
             slot.waker = None;
             timers.free.push(index);
@@ -237,11 +259,16 @@ impl Time {
     pub fn timer_due(&self, index: u32) -> Option<Waker> {
         let now = self.now();
         let timers = &mut *self.timers.borrow_mut();
-        let slot = timers.slots.get_mut(index as usize).filter(|slot| slot.queued == now)?;
+        let slot = timers
+            .slots
+            .get_mut(index as usize)
+            .filter(|slot| slot.queued == now)?;
         slot.queued = NEVER;
         if slot.waker.is_some() && slot.deadline > now {
             slot.queued = slot.deadline;
-            self.queue.borrow_mut().push(slot.deadline, Event::Timer(index));
+            self.queue
+                .borrow_mut()
+                .push(slot.deadline, Event::Timer(index));
             return None;
         }
         let waker = slot.waker.take()?;
@@ -271,11 +298,15 @@ mod tests {
     fn woken(time: &Time, count: &Arc<Count>) -> Vec<Nanoseconds> {
         let mut times = Vec::new();
         while let Some(event) = time.advance() {
-            let Event::Timer(index) = event else { panic!("only timers are set") };
+            let Event::Timer(index) = event else {
+                panic!("only timers are set")
+            };
             if let Some(waker) = time.timer_due(index) {
                 waker.wake();
             }
-            times.extend((times.len()..count.0.load(Ordering::Relaxed) as usize).map(|_| time.now()));
+            times.extend(
+                (times.len()..count.0.load(Ordering::Relaxed) as usize).map(|_| time.now()),
+            );
         }
         times
     }

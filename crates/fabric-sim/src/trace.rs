@@ -40,7 +40,8 @@ impl Trace {
     #[inline]
     pub fn mix(&self, fact: u64) {
         // A multiplication spreads each fact over all bits, the rotation keeps the order of facts significant.
-        self.hash.set((self.hash.get().rotate_left(29) ^ fact).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        self.hash
+            .set((self.hash.get().rotate_left(29) ^ fact).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     }
 
     pub fn hash(&self) -> u64 {

@@ -107,19 +107,46 @@ impl World {
         let time = Rc::new(Time::default());
         let mut random = random_from_seed(seed);
         let faults = Rc::new(FaultState::new(random.next_u64()));
-        let net = Rc::new(RefCell::new(Net::new(time.clone(), faults.clone(), random.next_u32(), random)));
+        let net = Rc::new(RefCell::new(Net::new(
+            time.clone(),
+            faults.clone(),
+            random.next_u32(),
+            random,
+        )));
         let executor = Rc::new(Executor::new(time.clone()));
-        let observer = executor.add_thread(ThreadOptions { core: None, task_ns: 0, notice_ns: 0, clock: LocalClock::default() });
+        let observer = executor.add_thread(ThreadOptions {
+            core: None,
+            task_ns: 0,
+            notice_ns: 0,
+            clock: LocalClock::default(),
+        });
         let (trace, machines) = (Trace::default(), RefCell::default());
-        let shared = Shared { time, net, executor, trace, faults, machine_checks: Cell::new(0), machines };
-        Self { shared: Rc::new(shared), observer }
+        let shared = Shared {
+            time,
+            net,
+            executor,
+            trace,
+            faults,
+            machine_checks: Cell::new(0),
+            machines,
+        };
+        Self {
+            shared: Rc::new(shared),
+            observer,
+        }
     }
 
     /// Adds a machine.
     pub fn machine(&self, options: MachineOptions) -> Machine {
         let number = self.shared.net.borrow_mut().add_machine(options);
-        let cores = (0..options.cores.max(1)).map(|_| self.shared.executor.add_core()).collect();
-        self.shared.machines.borrow_mut().push(MachineState { options, cores, processes: 0 });
+        let cores = (0..options.cores.max(1))
+            .map(|_| self.shared.executor.add_core())
+            .collect();
+        self.shared.machines.borrow_mut().push(MachineState {
+            options,
+            cores,
+            processes: 0,
+        });
         Machine(number)
     }
 
@@ -128,7 +155,10 @@ impl World {
         let (options, core) = {
             let state = &mut self.shared.machines.borrow_mut()[machine.0 as usize];
             state.processes += 1;
-            (state.options, state.cores[(state.processes - 1) % state.cores.len()])
+            (
+                state.options,
+                state.cores[(state.processes - 1) % state.cores.len()],
+            )
         };
         let thread = self.shared.executor.add_thread(ThreadOptions {
             core: Some(core),
@@ -136,19 +166,35 @@ impl World {
             notice_ns: options.profile.cpu_notice_ns,
             clock: LocalClock::default(),
         });
-        Process { shared: self.shared.clone(), machine, thread, contexts: Rc::default() }
+        Process {
+            shared: self.shared.clone(),
+            machine,
+            thread,
+            contexts: Rc::default(),
+        }
     }
 
     /// Starts a process whose work takes no time: for tests that look at everything from outside.
     pub fn observing_process(&self, machine: Machine) -> Process {
-        Process { shared: self.shared.clone(), machine, thread: self.observer, contexts: Rc::default() }
+        Process {
+            shared: self.shared.clone(),
+            machine,
+            thread: self.observer,
+            contexts: Rc::default(),
+        }
     }
 
     /// Puts a persistent memory module into a machine: empty, or with what survived elsewhere.
     pub fn module(&self, machine: Machine, content: Survivor) -> Rc<Module> {
         let options = self.shared.machines.borrow()[machine.0 as usize].options;
         let (time, faults) = (self.shared.time.clone(), self.shared.faults.clone());
-        let module = Rc::new(Module::new(time, faults, options.profile, options.platform, content));
+        let module = Rc::new(Module::new(
+            time,
+            faults,
+            options.profile,
+            options.platform,
+            content,
+        ));
         self.shared.net.borrow_mut().modules.push(module.clone());
         module
     }
@@ -158,7 +204,14 @@ impl World {
         // What caches save is what was placed, and a queue pair's writes are placed in order: of what is inside the NIC
         // only the next one can be under way. Memory controllers take writes in any order.
         let next_only = module.platform.persistence_domain == PersistenceDomain::Mhp;
-        Wreck::new(module, &self.shared.net.borrow().in_flight(machine.0, module.space, next_only))
+        Wreck::new(
+            module,
+            &self
+                .shared
+                .net
+                .borrow()
+                .in_flight(machine.0, module.space, next_only),
+        )
     }
 
     /// Cuts the power of `machine`: its processes are gone, and what its NIC had taken. What its modules hold afterwards is
@@ -166,9 +219,17 @@ impl World {
     pub fn cut_power(&self, machine: Machine) {
         let contexts: Vec<(u32, u32)> = {
             let net = &mut *self.shared.net.borrow_mut();
-            let of = net.contexts.iter().enumerate().filter(|(_, context)| context.machine == machine.0 && !context.dead);
-            let contexts = of.map(|(index, context)| (index as u32, context.thread)).collect::<Vec<_>>();
-            contexts.iter().for_each(|(context, _)| net.kill(*context, false));
+            let of = net
+                .contexts
+                .iter()
+                .enumerate()
+                .filter(|(_, context)| context.machine == machine.0 && !context.dead);
+            let contexts = of
+                .map(|(index, context)| (index as u32, context.thread))
+                .collect::<Vec<_>>();
+            contexts
+                .iter()
+                .for_each(|(context, _)| net.kill(*context, false));
             contexts
         };
         for (_, thread) in contexts {
@@ -205,10 +266,19 @@ impl World {
     }
 
     /// Lets no message through from one machine to another, `None` being any, for `duration_ns` after `pause_ns`.
-    pub fn block(&self, from: Option<Machine>, to: Option<Machine>, pause_ns: Nanoseconds, duration_ns: Nanoseconds) {
+    pub fn block(
+        &self,
+        from: Option<Machine>,
+        to: Option<Machine>,
+        pause_ns: Nanoseconds,
+        duration_ns: Nanoseconds,
+    ) {
         let start = self.now() + pause_ns;
         let [from, to] = [from, to].map(|machine| machine.map(|machine| machine.0));
-        self.shared.net.borrow_mut().block(from, to, start, start + duration_ns);
+        self.shared
+            .net
+            .borrow_mut()
+            .block(from, to, start, start + duration_ns);
     }
 
     /// Resets the NIC of `machine`: what it had taken and not placed is gone, and all its queue pairs are broken.
@@ -219,12 +289,18 @@ impl World {
     /// Makes the NIC of `machine` so many times slower for a while.
     pub fn slow_nic(&self, machine: Machine, factor: u64, duration_ns: Nanoseconds) {
         let until = self.now() + duration_ns;
-        self.shared.net.borrow_mut().slow_down(machine.0, factor, until);
+        self.shared
+            .net
+            .borrow_mut()
+            .slow_down(machine.0, factor, until);
     }
 
     /// What runs beside all processes and takes no time.
     pub fn observer(&self) -> Rc<dyn Runtime> {
-        Rc::new(ThreadRuntime { executor: Rc::downgrade(&self.shared.executor), thread: self.observer })
+        Rc::new(ThreadRuntime {
+            executor: Rc::downgrade(&self.shared.executor),
+            thread: self.observer,
+        })
     }
 
     /// Virtual time.
@@ -314,9 +390,14 @@ impl Shared {
         self.machine_checks.set(self.machine_checks.get() + 1);
         let net = &mut *self.net.borrow_mut();
         let contexts: Vec<u32> = (0..net.contexts.len() as u32)
-            .filter(|&context| net.contexts[context as usize].thread == thread && !net.contexts[context as usize].dead)
+            .filter(|&context| {
+                net.contexts[context as usize].thread == thread
+                    && !net.contexts[context as usize].dead
+            })
             .collect();
-        contexts.into_iter().for_each(|context| net.kill(context, true));
+        contexts
+            .into_iter()
+            .for_each(|context| net.kill(context, true));
         self.executor.kill(thread);
     }
 
@@ -365,9 +446,18 @@ impl Process {
     pub fn open_device_at(&self, root_port: RootPort) -> Rc<SimDevice> {
         let shared = &self.shared;
         let options = shared.machines.borrow()[self.machine.0 as usize].options;
-        let Features { multi_packet, memory_windows, flush_global, flush_persistent, atomic_write } = options.features;
+        let Features {
+            multi_packet,
+            memory_windows,
+            flush_global,
+            flush_persistent,
+            atomic_write,
+        } = options.features;
         let capabilities = Rc::new(Capabilities {
-            name: format!("simulated NIC of machine {} ({})", self.machine.0, options.profile.name),
+            name: format!(
+                "simulated NIC of machine {} ({})",
+                self.machine.0, options.profile.name
+            ),
             send_size_max: SEND_SIZE_MAX,
             private_data_size_max: PRIVATE_DATA_SIZE_MAX,
             multi_packet,
@@ -380,7 +470,12 @@ impl Process {
             read_soon: false,
             atomic_with_processor: true,
         });
-        let context = shared.net.borrow_mut().add_context(self.machine.0, self.thread, capabilities.clone(), root_port);
+        let context = shared.net.borrow_mut().add_context(
+            self.machine.0,
+            self.thread,
+            capabilities.clone(),
+            root_port,
+        );
         self.contexts.borrow_mut().push(context);
         Rc::new(SimDevice {
             net: shared.net.clone(),
@@ -394,7 +489,10 @@ impl Process {
 
     /// Its clock, its timers, its tasks.
     pub fn runtime(&self) -> Rc<dyn Runtime> {
-        Rc::new(ThreadRuntime { executor: Rc::downgrade(&self.shared.executor), thread: self.thread })
+        Rc::new(ThreadRuntime {
+            executor: Rc::downgrade(&self.shared.executor),
+            thread: self.thread,
+        })
     }
 
     /// A port, on a device of its own, that its thread looks at.
@@ -424,7 +522,11 @@ impl Process {
         self.shared.change(|net| {
             let own = |net: &Net, number: u32| {
                 let qp = net.qps[number as usize].as_ref()?;
-                self.contexts.borrow().contains(&qp.context).then_some(qp.peer).flatten()
+                self.contexts
+                    .borrow()
+                    .contains(&qp.context)
+                    .then_some(qp.peer)
+                    .flatten()
             };
             for number in 0..net.qps.len() as u32 {
                 if let Some(peer) = own(net, number) {

@@ -27,8 +27,8 @@ use std::rc::Rc;
 use stonecast_base::Span;
 use stonecast_base::hash::siphash24;
 use stonecast_fabric::{
-    Device, DeviceError, LocalSpan, MemoryRegion, Opcode, QueuePair, ReceiveQueue, ReceiveRequest, SharedReceiveQueue,
-    SharedReceiveQueueOptions, Status, WorkCompletion,
+    Device, DeviceError, LocalSpan, MemoryRegion, Opcode, QueuePair, ReceiveQueue, ReceiveRequest,
+    SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion,
 };
 use stonecast_media::{Persisted, Region};
 use zerocopy::byteorder::little_endian::{U32, U64};
@@ -84,7 +84,11 @@ pub fn decode_record(key: [u64; 2], slot: &[u8]) -> Option<(RecordName, &[u8])> 
     if header.tag.get() != siphash24(key, covered) || header.reserved.get() != 0 {
         return None;
     }
-    let name = RecordName { epoch: header.epoch.get(), sender: header.sender.get(), sequence: header.sequence.get() };
+    let name = RecordName {
+        epoch: header.epoch.get(),
+        sender: header.sender.get(),
+        sequence: header.sequence.get(),
+    };
     Some((name, content))
 }
 
@@ -102,7 +106,10 @@ pub struct SlotClass {
 impl SlotClass {
     fn span(&self, position: u64) -> Span {
         let slot = position % u64::from(self.slot_count);
-        Span::new(self.first + slot * u64::from(self.slot_size), self.slot_size.into())
+        Span::new(
+            self.first + slot * u64::from(self.slot_size),
+            self.slot_size.into(),
+        )
     }
 
     /// Every record in the area, by slot; for recovery.
@@ -111,7 +118,8 @@ impl SlotClass {
         let mut found = Vec::new();
         for position in 0..u64::from(self.slot_count) {
             memory.read(self.span(position).offset, &mut bytes);
-            found.extend(decode_record(key, &bytes).map(|(name, content)| (name, content.to_vec())));
+            found
+                .extend(decode_record(key, &bytes).map(|(name, content)| (name, content.to_vec())));
         }
         found
     }
@@ -152,15 +160,32 @@ pub struct AppendArea {
 impl AppendArea {
     /// Clears all slots and makes their queue. Nothing is posted before [`AppendArea::post`] has the proof that the
     /// clearing is durable. What the slots held must have been taken over before.
-    pub fn new(device: Rc<dyn Device>, region: MemoryRegion, class: SlotClass) -> Result<Self, DeviceError> {
-        let slots = Span::new(class.first, u64::from(class.slot_size) * u64::from(class.slot_count));
-        if class.slot_count == 0 || (class.slot_size as usize) < RECORD_HEADER_SIZE || !class.slot_size.is_multiple_of(64) {
-            return Err(DeviceError::Malformed { reason: "an area without slots, or slots that are not multiples of 64 bytes" });
+    pub fn new(
+        device: Rc<dyn Device>,
+        region: MemoryRegion,
+        class: SlotClass,
+    ) -> Result<Self, DeviceError> {
+        let slots = Span::new(
+            class.first,
+            u64::from(class.slot_size) * u64::from(class.slot_count),
+        );
+        if class.slot_count == 0
+            || (class.slot_size as usize) < RECORD_HEADER_SIZE
+            || !class.slot_size.is_multiple_of(64)
+        {
+            return Err(DeviceError::Malformed {
+                reason: "an area without slots, or slots that are not multiples of 64 bytes",
+            });
         }
         if !slots.fits(region.size) {
-            return Err(DeviceError::Malformed { reason: "an area that leaves its region" });
+            return Err(DeviceError::Malformed {
+                reason: "an area that leaves its region",
+            });
         }
-        let options = SharedReceiveQueueOptions { capacity: class.slot_count, multi_packet_stride: None };
+        let options = SharedReceiveQueueOptions {
+            capacity: class.slot_count,
+            multi_packet_stride: None,
+        };
         let queue = device.create_shared_receive_queue(options)?;
         let mut area = Self {
             device,
@@ -193,7 +218,10 @@ impl AppendArea {
         while self.slots.front() == Some(&Slot::Freed) {
             self.slots.pop_front();
             self.clear(self.oldest);
-            spans.push(Span::new(self.class.span(self.oldest).offset, RECORD_HEADER_SIZE as u64));
+            spans.push(Span::new(
+                self.class.span(self.oldest).offset,
+                RECORD_HEADER_SIZE as u64,
+            ));
             self.oldest += 1;
             self.cleared += 1;
         }
@@ -205,12 +233,19 @@ impl AppendArea {
         let next = self.oldest + self.slots.len() as u64;
         let requests: Vec<_> = (next..next + u64::from(self.cleared))
             .map(|position| {
-                let local =
-                    LocalSpan { region: self.region, offset: self.class.span(position).offset, size: self.class.slot_size };
-                ReceiveRequest { wr_id: position, local }
+                let local = LocalSpan {
+                    region: self.region,
+                    offset: self.class.span(position).offset,
+                    size: self.class.slot_size,
+                };
+                ReceiveRequest {
+                    wr_id: position,
+                    local,
+                }
             })
             .collect();
-        self.device.post_receive(ReceiveQueue::Shared(self.queue), &requests)?;
+        self.device
+            .post_receive(ReceiveQueue::Shared(self.queue), &requests)?;
         self.slots.extend(requests.iter().map(|_| Slot::Posted));
         self.cleared = 0;
         Ok(())
@@ -218,7 +253,11 @@ impl AppendArea {
 
     /// Gives `sender` up to `wanted` credits, and says how many: he may send as many messages more.
     pub fn grant(&mut self, sender: QueuePair, wanted: u32) -> u32 {
-        let posted = self.slots.iter().filter(|slot| **slot == Slot::Posted).count() as u32;
+        let posted = self
+            .slots
+            .iter()
+            .filter(|slot| **slot == Slot::Posted)
+            .count() as u32;
         let out: u32 = self.credits.values().sum();
         let granted = wanted.min(posted.saturating_sub(out));
         *self.credits.entry(sender).or_default() += granted;
@@ -233,7 +272,9 @@ impl AppendArea {
     /// Takes a completion of the senders' queue pairs. `None`: it carries no message.
     pub fn arrived(&mut self, completion: &WorkCompletion) -> Option<Appended> {
         let position = completion.wr_id;
-        let slot = position.checked_sub(self.oldest).and_then(|index| self.slots.get_mut(usize::try_from(index).ok()?))?;
+        let slot = position
+            .checked_sub(self.oldest)
+            .and_then(|index| self.slots.get_mut(usize::try_from(index).ok()?))?;
         if *slot != Slot::Posted {
             return None;
         }
@@ -246,15 +287,24 @@ impl AppendArea {
             return None;
         }
         *slot = Slot::Arrived;
-        let span = Span::new(self.class.span(position).offset, completion.placement.size.into());
+        let span = Span::new(
+            self.class.span(position).offset,
+            completion.placement.size.into(),
+        );
         Some(Appended { position, span })
     }
 
     /// Gives a slot back whose record was taken over.
     pub fn free(&mut self, appended: Appended) {
-        let index = appended.position.checked_sub(self.oldest).and_then(|index| usize::try_from(index).ok());
+        let index = appended
+            .position
+            .checked_sub(self.oldest)
+            .and_then(|index| usize::try_from(index).ok());
         let slot = index.and_then(|index| self.slots.get_mut(index));
-        assert!(slot.as_deref() == Some(&Slot::Arrived), "a slot is freed once, after its message arrived");
+        assert!(
+            slot.as_deref() == Some(&Slot::Arrived),
+            "a slot is freed once, after its message arrived"
+        );
         if let Some(slot) = slot {
             *slot = Slot::Freed;
         }
@@ -266,14 +316,25 @@ mod tests {
     use super::*;
 
     const KEY: [u64; 2] = [1, 2];
-    const NAME: RecordName = RecordName { epoch: 3, sender: 4, sequence: 5 };
+    const NAME: RecordName = RecordName {
+        epoch: 3,
+        sender: 4,
+        sequence: 5,
+    };
 
     #[test]
     fn a_record_proves_itself_wherever_it_lies() {
         let mut slot = encode_record(KEY, NAME, b"content");
         slot.resize(128, 0xee);
-        assert_eq!(decode_record(KEY, &slot), Some((NAME, b"content".as_slice())));
-        assert_eq!(decode_record([1, 3], &slot), None, "who has another key made none of these");
+        assert_eq!(
+            decode_record(KEY, &slot),
+            Some((NAME, b"content".as_slice()))
+        );
+        assert_eq!(
+            decode_record([1, 3], &slot),
+            None,
+            "who has another key made none of these"
+        );
     }
 
     /// Guard: the tag. Every byte of a record is covered, so a torn one is none.
@@ -286,6 +347,10 @@ mod tests {
             assert_eq!(decode_record(KEY, &torn), None, "byte {index}");
             assert_eq!(decode_record(KEY, &whole[..index]), None, "{index} bytes");
         }
-        assert_eq!(decode_record(KEY, &[0; 128]), None, "a cleared slot holds nothing");
+        assert_eq!(
+            decode_record(KEY, &[0; 128]),
+            None,
+            "a cleared slot holds nothing"
+        );
     }
 }

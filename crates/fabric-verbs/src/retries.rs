@@ -64,11 +64,21 @@ impl ReceiverNotReady {
     /// The hardware's terms for `count` retries after `delay_ns` each. Waits at least that long, as far as the hardware
     /// can: 3.9 seconds.
     pub fn new(count: u32, delay_ns: u64) -> Self {
-        let retry_count = u8::try_from(count).unwrap_or(u8::MAX).min(HARDWARE_RETRIES_MAX);
+        let retry_count = u8::try_from(count)
+            .unwrap_or(u8::MAX)
+            .min(HARDWARE_RETRIES_MAX);
         let wait = delay_ns.saturating_mul(count.into());
-        let pause = wait.div_ceil(u64::from(retry_count).max(1)).div_ceil(UNIT_NS);
-        let (_, timer_code) = *PAUSES.iter().find(|(units, _)| u64::from(*units) >= pause).unwrap_or(&PAUSES[PAUSES.len() - 1]);
-        Self { retry_count, timer_code }
+        let pause = wait
+            .div_ceil(u64::from(retry_count).max(1))
+            .div_ceil(UNIT_NS);
+        let (_, timer_code) = *PAUSES
+            .iter()
+            .find(|(units, _)| u64::from(*units) >= pause)
+            .unwrap_or(&PAUSES[PAUSES.len() - 1]);
+        Self {
+            retry_count,
+            timer_code,
+        }
     }
 }
 
@@ -77,16 +87,32 @@ mod tests {
     use super::*;
 
     fn wait_ns(terms: ReceiverNotReady) -> u64 {
-        let (units, _) = PAUSES.iter().find(|(_, code)| *code == terms.timer_code).expect("every code stands there");
+        let (units, _) = PAUSES
+            .iter()
+            .find(|(_, code)| *code == terms.timer_code)
+            .expect("every code stands there");
         u64::from(*units) * UNIT_NS * u64::from(terms.retry_count)
     }
 
     #[test]
     fn the_hardware_waits_at_least_as_long_as_asked() {
-        for (count, delay_ns) in [(1, 1), (3, 2_000_000), (6, 1_000_000), (7, 1_000_000), (100, 1_000_000), (1_000, 1_000_000)] {
+        for (count, delay_ns) in [
+            (1, 1),
+            (3, 2_000_000),
+            (6, 1_000_000),
+            (7, 1_000_000),
+            (100, 1_000_000),
+            (1_000, 1_000_000),
+        ] {
             let terms = ReceiverNotReady::new(count, delay_ns);
-            assert!(wait_ns(terms) >= u64::from(count) * delay_ns, "{count} x {delay_ns} ns: {terms:?}");
-            assert!(wait_ns(terms) <= 3 * u64::from(count) * delay_ns.max(UNIT_NS), "{count} x {delay_ns} ns: {terms:?}");
+            assert!(
+                wait_ns(terms) >= u64::from(count) * delay_ns,
+                "{count} x {delay_ns} ns: {terms:?}"
+            );
+            assert!(
+                wait_ns(terms) <= 3 * u64::from(count) * delay_ns.max(UNIT_NS),
+                "{count} x {delay_ns} ns: {terms:?}"
+            );
         }
     }
 

@@ -6,8 +6,9 @@ use std::task::{Context, Poll};
 use stonecast_media::{PersistentRegion, Region};
 
 use crate::{
-    Access, CompletionQueue, ConnectionEvent, ConnectionRequest, LocalSpan, MemoryRegion, QueuePair, ReceiveRequest,
-    RemoteAddress, Rkey, SharedReceiveQueue, Status, WorkCompletion, WorkRequest,
+    Access, CompletionQueue, ConnectionEvent, ConnectionRequest, LocalSpan, MemoryRegion,
+    QueuePair, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue, Status, WorkCompletion,
+    WorkRequest,
 };
 
 /// What a device can do. Fixed for its life.
@@ -100,7 +101,9 @@ pub enum DeviceError {
     },
     /// The key is revoked, but a peer that stopped in the middle of a write through it may still finish that write.
     /// The memory must not be reused until that peer is gone.
-    #[error("peer {peer} has not left the revoked memory; do not reuse it before that peer is gone")]
+    #[error(
+        "peer {peer} has not left the revoked memory; do not reuse it before that peer is gone"
+    )]
     Unquiesced {
         /// Who.
         peer: String,
@@ -252,9 +255,14 @@ pub trait Device {
     /// Allocates and registers private volatile memory of `size` bytes, zeroed.
     fn allocate(&self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError>;
     /// Registers memory that somebody else owns.
-    fn register(&self, memory: Rc<dyn Region>, access: Access) -> Result<MemoryRegion, DeviceError>;
+    fn register(&self, memory: Rc<dyn Region>, access: Access)
+    -> Result<MemoryRegion, DeviceError>;
     /// Registers persistent memory: like `register`, and FLUSH with persistence may be granted.
-    fn register_persistent(&self, memory: Rc<dyn PersistentRegion>, access: Access) -> Result<MemoryRegion, DeviceError>;
+    fn register_persistent(
+        &self,
+        memory: Rc<dyn PersistentRegion>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError>;
     /// Ends a registration. Its key and windows must have been invalidated.
     fn deregister(&self, region: MemoryRegion) -> Result<(), DeviceError>;
     /// The memory behind a registration, for use by this side.
@@ -271,12 +279,19 @@ pub trait Device {
     ) -> Result<Rkey, DeviceError>;
     /// Revokes a key: of a window, or of a region. Idempotent. `Ready(Ok)` is the moment after which the key opens
     /// nothing. `Ready(Err(Unquiesced))` when a stopped peer may still be inside.
-    fn poll_invalidate(&self, rkey: Rkey, context: &mut Context<'_>) -> Poll<Result<(), DeviceError>>;
+    fn poll_invalidate(
+        &self,
+        rkey: Rkey,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), DeviceError>>;
 
     /// Makes a completion queue of `capacity` entries.
     fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError>;
     /// Makes a shared receive queue.
-    fn create_shared_receive_queue(&self, options: SharedReceiveQueueOptions) -> Result<SharedReceiveQueue, DeviceError>;
+    fn create_shared_receive_queue(
+        &self,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<SharedReceiveQueue, DeviceError>;
     /// Makes a queue pair, not yet connected.
     fn create_queue_pair(&self, options: QueuePairOptions) -> Result<QueuePair, DeviceError>;
     /// Disconnects if connected, and frees the queue pair and its windows. No completion of it is delivered any more.
@@ -285,9 +300,15 @@ pub trait Device {
     /// Accepts connections at `address` from now on.
     fn listen(&self, address: &str) -> Result<(), DeviceError>;
     /// Starts connecting `qp`; [`ConnectionEvent::Established`] or [`ConnectionEvent::Rejected`] follows.
-    fn connect(&self, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError>;
+    fn connect(&self, qp: QueuePair, address: &str, private_data: &[u8])
+    -> Result<(), DeviceError>;
     /// Connects `qp` to who asked; [`ConnectionEvent::Established`] follows. Receives should be posted before.
-    fn accept(&self, request: ConnectionRequest, qp: QueuePair, private_data: &[u8]) -> Result<(), DeviceError>;
+    fn accept(
+        &self,
+        request: ConnectionRequest,
+        qp: QueuePair,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError>;
     /// Refuses who asked.
     fn reject(&self, request: ConnectionRequest, reason: &str) -> Result<(), DeviceError>;
     /// Ends the connection; [`ConnectionEvent::Disconnected`] follows on both sides.
@@ -298,7 +319,11 @@ pub trait Device {
     /// Posts a batch with one doorbell, in order. All or none is accepted.
     fn post_send(&self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError>;
     /// Posts receive buffers, in order. All or none is accepted.
-    fn post_receive(&self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError>;
+    fn post_receive(
+        &self,
+        queue: ReceiveQueue,
+        requests: &[ReceiveRequest],
+    ) -> Result<(), DeviceError>;
     /// Appends completions to `into`, up to `limit` of them, and returns how many. Makes progress for the device.
     fn poll(&self, cq: CompletionQueue, limit: usize, into: &mut Vec<WorkCompletion>) -> usize;
 
@@ -324,7 +349,10 @@ pub trait Device {
     ) -> Result<bool, DeviceError> {
         let _ = (qp, reads, wr_id, looks);
         let device = self.capabilities().name.clone();
-        Err(DeviceError::Unsupported { device, capability: "READs that come in the call" })
+        Err(DeviceError::Unsupported {
+            device,
+            capability: "READs that come in the call",
+        })
     }
 
     /// Executes changes at once where the provider can (peer memory is reachable by stores), in their order, with the same

@@ -114,7 +114,11 @@ impl Wake for Handle {
         if self.queued.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.ready.indexes.lock().expect("no holder panics").push_back(self.index);
+        self.ready
+            .indexes
+            .lock()
+            .expect("no holder panics")
+            .push_back(self.index);
         // Sequentially consistent with `park_until`: either this sees `parked`, or that sees `any`.
         self.ready.any.store(true, Ordering::SeqCst);
         if let Some(unpark) = &self.ready.unpark
@@ -145,12 +149,20 @@ impl BusyPoll {
             timer_serial: Cell::new(0),
             state: Cell::new(State::Idle),
         };
-        Self { owner: Rc::new(Owner { shared: Rc::new(shared) }) }
+        Self {
+            owner: Rc::new(Owner {
+                shared: Rc::new(shared),
+            }),
+        }
     }
 
     /// Polls `port` from now on, until it is dropped.
     pub fn add_port(&self, port: &Rc<Port>) {
-        self.owner.shared.ports.borrow_mut().push(Rc::downgrade(port));
+        self.owner
+            .shared
+            .ports
+            .borrow_mut()
+            .push(Rc::downgrade(port));
     }
 
     /// This executor as protocol code sees it. Keeps no task alive: what is spawned after the last [`BusyPoll`] was
@@ -164,7 +176,11 @@ impl BusyPoll {
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         let shared = &*self.owner.shared;
         let _running = Running::start(shared);
-        let root = Arc::new(Handle { index: ROOT, queued: AtomicBool::new(false), ready: shared.ready.clone() });
+        let root = Arc::new(Handle {
+            index: ROOT,
+            queued: AtomicBool::new(false),
+            ready: shared.ready.clone(),
+        });
         let waker = Waker::from(root.clone());
         let mut context = Context::from_waker(&waker);
         let mut future = pin!(future);
@@ -177,7 +193,9 @@ impl BusyPoll {
             let arrived = shared.pump();
             let mut worked = arrived;
             for _ in 0..TASKS_PER_ROUND {
-                let Some(index) = shared.ready.pop() else { break };
+                let Some(index) = shared.ready.pop() else {
+                    break;
+                };
                 worked = true;
                 if index == ROOT {
                     root.queued.store(false, Ordering::Release);
@@ -209,7 +227,12 @@ impl BusyPoll {
             let fired = shared.fire_timers(now);
             let since = *idle_since.get_or_insert(now);
             if !fired && now.saturating_sub(since) >= shared.spin {
-                let next = shared.timers.borrow().keys().next().map(|timer| timer.deadline.saturating_sub(now));
+                let next = shared
+                    .timers
+                    .borrow()
+                    .keys()
+                    .next()
+                    .map(|timer| timer.deadline.saturating_sub(now));
                 shared.park_for(next.unwrap_or(PARK_MAX_NS).min(PARK_MAX_NS));
             }
         }
@@ -223,7 +246,10 @@ struct Running<'a> {
 
 impl<'a> Running<'a> {
     fn start(shared: &'a Shared) -> Self {
-        assert!(shared.state.get() == State::Idle, "block_on is not called inside block_on of the same executor");
+        assert!(
+            shared.state.get() == State::Idle,
+            "block_on is not called inside block_on of the same executor"
+        );
         shared.state.set(State::Running);
         Self { shared }
     }
@@ -257,13 +283,22 @@ impl Shared {
             }
         }
         if gone {
-            self.ports.borrow_mut().retain(|port| port.strong_count() > 0);
+            self.ports
+                .borrow_mut()
+                .retain(|port| port.strong_count() > 0);
         }
         worked
     }
 
     fn run(&self, index: usize) {
-        let Some(mut task) = self.tasks.borrow_mut().get_mut(index).and_then(Option::take) else { return };
+        let Some(mut task) = self
+            .tasks
+            .borrow_mut()
+            .get_mut(index)
+            .and_then(Option::take)
+        else {
+            return;
+        };
         task.handle.queued.store(false, Ordering::Release);
         let waker = Waker::from(task.handle.clone());
         match task.future.as_mut().poll(&mut Context::from_waker(&waker)) {
@@ -326,13 +361,23 @@ impl Runtime for Shared {
             tasks.push(None);
             tasks.len() - 1
         });
-        let handle = Arc::new(Handle { index, queued: AtomicBool::new(false), ready: self.ready.clone() });
-        self.tasks.borrow_mut()[index] = Some(Task { future, handle: handle.clone() });
+        let handle = Arc::new(Handle {
+            index,
+            queued: AtomicBool::new(false),
+            ready: self.ready.clone(),
+        });
+        self.tasks.borrow_mut()[index] = Some(Task {
+            future,
+            handle: handle.clone(),
+        });
         handle.wake_by_ref();
     }
 
     fn wake_at(&self, deadline: Nanoseconds, waker: &Waker) -> Timer {
-        let timer = Timer { deadline, serial: self.timer_serial.get() };
+        let timer = Timer {
+            deadline,
+            serial: self.timer_serial.get(),
+        };
         self.timer_serial.set(timer.serial + 1);
         self.timers.borrow_mut().insert(timer, waker.clone());
         timer

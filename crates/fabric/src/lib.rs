@@ -26,12 +26,14 @@ mod work;
 
 pub use connection::{ConnectionEvent, ConnectionRequest, DisconnectCause, PeerIdentity};
 pub use device::{
-    Capabilities, ChangeNow, Device, DeviceError, QueuePairOptions, ReadInto, ReceiveQueue, SharedReceiveQueueOptions,
+    Capabilities, ChangeNow, Device, DeviceError, QueuePairOptions, ReadInto, ReceiveQueue,
+    SharedReceiveQueueOptions,
 };
 pub use executor::{BusyPoll, Park};
 pub use handles::{Access, CompletionQueue, MemoryRegion, QueuePair, Rkey, SharedReceiveQueue};
 pub use port::{Port, Received, Soon};
 pub use runtime::{Runtime, Sleep, Timer};
 pub use work::{
-    FlushPlacement, LocalSpan, Opcode, Operation, Placement, ReceiveRequest, RemoteAddress, Status, WorkCompletion, WorkRequest,
+    FlushPlacement, LocalSpan, Opcode, Operation, Placement, ReceiveRequest, RemoteAddress, Status,
+    WorkCompletion, WorkRequest,
 };

@@ -33,8 +33,8 @@ use smallvec::SmallVec;
 
 use crate::solitude::Solitude;
 use crate::{
-    ChangeNow, CompletionQueue, ConnectionEvent, Device, DeviceError, LocalSpan, Operation, QueuePair, ReadInto, RemoteAddress,
-    Rkey, Status, WorkCompletion, WorkRequest,
+    ChangeNow, CompletionQueue, ConnectionEvent, Device, DeviceError, LocalSpan, Operation,
+    QueuePair, ReadInto, RemoteAddress, Rkey, Status, WorkCompletion, WorkRequest,
 };
 
 /// An arrival: the completion of a receive.
@@ -137,7 +137,15 @@ impl Port {
         let send_cq = device.create_completion_queue(capacity)?;
         let receive_cq = device.create_completion_queue(capacity)?;
         let (state, scratch, turns, solitude) = Default::default();
-        Ok(Self { device, send_cq, receive_cq, state, scratch, turns, solitude })
+        Ok(Self {
+            device,
+            send_cq,
+            receive_cq,
+            state,
+            scratch,
+            turns,
+            solitude,
+        })
     }
 
     /// The device.
@@ -171,7 +179,10 @@ impl Port {
         }
         let mut ended = AllEnded::new();
         let mut state = self.state.borrow_mut();
-        for completion in completions.drain(..).filter(|completion| completion.wr_id != NOBODY) {
+        for completion in completions
+            .drain(..)
+            .filter(|completion| completion.wr_id != NOBODY)
+        {
             ended.extend(state.complete(&completion));
         }
         drop(state);
@@ -184,7 +195,10 @@ impl Port {
         let mut completions = self.polled(self.receive_cq);
         let mut arrived = !completions.is_empty();
         if arrived {
-            self.state.borrow_mut().received.extend(completions.drain(..));
+            self.state
+                .borrow_mut()
+                .received
+                .extend(completions.drain(..));
         }
         self.scratch.set(completions);
         while let Some(event) = self.device.poll_connection() {
@@ -192,7 +206,13 @@ impl Port {
             arrived = true;
         }
         if arrived {
-            let wakers: Wakers = self.state.borrow_mut().waiting.drain(..).map(|(_, waker)| waker).collect();
+            let wakers: Wakers = self
+                .state
+                .borrow_mut()
+                .waiting
+                .drain(..)
+                .map(|(_, waker)| waker)
+                .collect();
             wakers.into_iter().for_each(Waker::wake);
         }
         arrived
@@ -208,12 +228,23 @@ impl Port {
 
     /// Posts `operations` as one batch and waits until all have completed: the status of the first that failed, or
     /// success. Earlier operations of a failed batch may have taken effect.
-    pub async fn submit(&self, qp: QueuePair, operations: &[Operation]) -> Result<Status, DeviceError> {
+    pub async fn submit(
+        &self,
+        qp: QueuePair,
+        operations: &[Operation],
+    ) -> Result<Status, DeviceError> {
         self.submit_holding(qp, operations, None).await
     }
 
-    async fn submit_holding(&self, qp: QueuePair, operations: &[Operation], held: Held) -> Result<Status, DeviceError> {
-        let Some(last) = operations.len().checked_sub(1) else { return Ok(Status::Success) };
+    async fn submit_holding(
+        &self,
+        qp: QueuePair,
+        operations: &[Operation],
+        held: Held,
+    ) -> Result<Status, DeviceError> {
+        let Some(last) = operations.len().checked_sub(1) else {
+            return Ok(Status::Success);
+        };
         let index = self.state.borrow_mut().take_slot(qp, held);
         let requests: SmallVec<[WorkRequest; 4]> = operations
             .iter()
@@ -230,14 +261,28 @@ impl Port {
             return Err(error);
         }
         self.solitude.begin();
-        Ok(Completion { port: self, index, gave_way: false }.await)
+        Ok(Completion {
+            port: self,
+            index,
+            gave_way: false,
+        }
+        .await)
     }
 
     /// Posts `operations` as one unsignalled batch. Success is never reported; a failure shows in the connection's end.
-    pub fn post(&self, qp: QueuePair, operations: impl IntoIterator<Item = Operation>) -> Result<(), DeviceError> {
+    pub fn post(
+        &self,
+        qp: QueuePair,
+        operations: impl IntoIterator<Item = Operation>,
+    ) -> Result<(), DeviceError> {
         let requests: SmallVec<[WorkRequest; 4]> = operations
             .into_iter()
-            .map(|operation| WorkRequest { wr_id: NOBODY, operation, signalled: false, fence: false })
+            .map(|operation| WorkRequest {
+                wr_id: NOBODY,
+                operation,
+                signalled: false,
+                fence: false,
+            })
             .collect();
         self.device.post_send(qp, &requests)
     }
@@ -262,17 +307,29 @@ impl Port {
             .iter()
             .map(|read| {
                 let size = u32::try_from(read.into.len()).expect("a READ is shorter than 4 GiB");
-                let local = LocalSpan { region: scratch.region, offset: end, size };
+                let local = LocalSpan {
+                    region: scratch.region,
+                    offset: end,
+                    size,
+                };
                 end += u64::from(size).next_multiple_of(8);
-                Operation::Read { local, remote: read.remote }
+                Operation::Read {
+                    local,
+                    remote: read.remote,
+                }
             })
             .collect();
-        assert!(end - scratch.offset <= u64::from(scratch.size), "the scratch memory holds all reads of a batch");
+        assert!(
+            end - scratch.offset <= u64::from(scratch.size),
+            "the scratch memory holds all reads of a batch"
+        );
         let status = self.submit_holding(qp, &operations, held).await?;
         if status == Status::Success {
             let memory = self.device.memory(scratch.region);
             for (operation, read) in operations.iter().zip(reads) {
-                let Operation::Read { local, .. } = operation else { unreachable!("all of them are READs") };
+                let Operation::Read { local, .. } = operation else {
+                    unreachable!("all of them are READs")
+                };
                 memory.read(local.offset, read.into);
             }
         }
@@ -309,7 +366,12 @@ impl Port {
     }
 
     /// Changes the peer's memory from memory of the caller, all with one doorbell. `scratch` is as for [`Port::read`].
-    pub async fn change(&self, qp: QueuePair, changes: &mut [ChangeNow<'_>], scratch: LocalSpan) -> Result<Status, DeviceError> {
+    pub async fn change(
+        &self,
+        qp: QueuePair,
+        changes: &mut [ChangeNow<'_>],
+        scratch: LocalSpan,
+    ) -> Result<Status, DeviceError> {
         if self.device.change_now(qp, changes) {
             self.take_turn().await;
             return Ok(Status::Success);
@@ -318,9 +380,16 @@ impl Port {
         let mut end = scratch.offset;
         let mut place = |size: usize| {
             let size = u32::try_from(size).expect("a change is shorter than 4 GiB");
-            let local = LocalSpan { region: scratch.region, offset: end, size };
+            let local = LocalSpan {
+                region: scratch.region,
+                offset: end,
+                size,
+            };
             end += u64::from(size).next_multiple_of(8);
-            assert!(end - scratch.offset <= u64::from(scratch.size), "the scratch memory holds all changes of a batch");
+            assert!(
+                end - scratch.offset <= u64::from(scratch.size),
+                "the scratch memory holds all changes of a batch"
+            );
             local
         };
         let operations: SmallVec<[Operation; 4]> = changes
@@ -331,19 +400,37 @@ impl Port {
                     memory.write(local.offset, from);
                     Operation::Write { local, remote }
                 }
-                ChangeNow::CompareAndSwap { remote, expected, swap, .. } => {
-                    Operation::CompareAndSwap { local: place(8), remote, expected, swap }
-                }
-                ChangeNow::FetchAndAdd { remote, add, .. } => Operation::FetchAndAdd { local: place(8), remote, add },
+                ChangeNow::CompareAndSwap {
+                    remote,
+                    expected,
+                    swap,
+                    ..
+                } => Operation::CompareAndSwap {
+                    local: place(8),
+                    remote,
+                    expected,
+                    swap,
+                },
+                ChangeNow::FetchAndAdd { remote, add, .. } => Operation::FetchAndAdd {
+                    local: place(8),
+                    remote,
+                    add,
+                },
             })
             .collect();
         let status = self.submit(qp, &operations).await?;
         if status == Status::Success {
             for (operation, change) in operations.iter().zip(changes) {
-                let (Operation::CompareAndSwap { local, .. } | Operation::FetchAndAdd { local, .. }) = operation else {
+                let (Operation::CompareAndSwap { local, .. }
+                | Operation::FetchAndAdd { local, .. }) = operation
+                else {
                     continue;
                 };
-                let (ChangeNow::CompareAndSwap { found, .. } | ChangeNow::FetchAndAdd { found, .. }) = change else { continue };
+                let (ChangeNow::CompareAndSwap { found, .. }
+                | ChangeNow::FetchAndAdd { found, .. }) = change
+                else {
+                    continue;
+                };
                 let mut word = [0; 8];
                 memory.read(local.offset, &mut word);
                 **found = u64::from_ne_bytes(word);
@@ -379,7 +466,10 @@ impl Port {
 
     /// Waits until an arrival or a connection event can be taken.
     pub fn activity(&self) -> impl Future<Output = ()> {
-        Activity { port: self, registered: None }
+        Activity {
+            port: self,
+            registered: None,
+        }
     }
 
     /// Revokes a key; see [`Device::poll_invalidate`].
@@ -410,13 +500,23 @@ impl Port {
     /// As [`Port::take_turn`], for futures that are made by hand: ready, or who asked is woken and must return pending.
     #[inline]
     pub fn poll_turn(&self, context: &Context<'_>) -> Poll<()> {
-        if self.may_be_ready(context) { Poll::Ready(()) } else { Poll::Pending }
+        if self.may_be_ready(context) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     }
 }
 
 impl State {
     fn take_slot(&mut self, qp: QueuePair, held: Held) -> u32 {
-        let slot = Slot { qp, failure: None, stage: Stage::Waited, waker: None, held };
+        let slot = Slot {
+            qp,
+            failure: None,
+            stage: Stage::Waited,
+            waker: None,
+            held,
+        };
         match self.free.pop() {
             Some(index) => {
                 self.slots[index as usize] = slot;
@@ -424,7 +524,8 @@ impl State {
             }
             None => {
                 self.slots.push(slot);
-                u32::try_from(self.slots.len() - 1).expect("memory ends before 2^32 batches are on their way")
+                u32::try_from(self.slots.len() - 1)
+                    .expect("memory ends before 2^32 batches are on their way")
             }
         }
     }
@@ -439,8 +540,12 @@ impl State {
     /// Notes a completion in its slot, and returns what ends with it.
     fn complete(&mut self, completion: &WorkCompletion) -> Option<Ended> {
         let index = (completion.wr_id >> 1) as usize;
-        let slot = self.slots.get_mut(index).filter(|slot| matches!(slot.stage, Stage::Waited | Stage::Abandoned));
-        let slot = slot.unwrap_or_else(|| panic!("nothing on its way has this completion: {completion:?}"));
+        let slot = self
+            .slots
+            .get_mut(index)
+            .filter(|slot| matches!(slot.stage, Stage::Waited | Stage::Abandoned));
+        let slot = slot
+            .unwrap_or_else(|| panic!("nothing on its way has this completion: {completion:?}"));
         if completion.status != Status::Success && slot.failure.is_none() {
             slot.failure = Some(completion.status);
         }
@@ -452,10 +557,16 @@ impl State {
     fn finish(&mut self, index: u32) -> Ended {
         let slot = &mut self.slots[index as usize];
         if slot.stage == Stage::Abandoned {
-            return Ended { waker: None, _held: self.free_slot(index) };
+            return Ended {
+                waker: None,
+                _held: self.free_slot(index),
+            };
         }
         slot.stage = Stage::Finished;
-        Ended { waker: slot.waker.take(), _held: slot.held.take() }
+        Ended {
+            waker: slot.waker.take(),
+            _held: slot.held.take(),
+        }
     }
 
     /// Ends all that belongs to a destroyed queue pair, and returns it.
@@ -514,7 +625,9 @@ impl Future for Completion<'_> {
             None => {
                 self.gave_way = true;
                 let waker = context.waker().clone();
-                let _dropped_unborrowed = self.port.state.borrow_mut().slots[self.index as usize].waker.replace(waker);
+                let _dropped_unborrowed = self.port.state.borrow_mut().slots[self.index as usize]
+                    .waker
+                    .replace(waker);
                 Poll::Pending
             }
         }
@@ -554,7 +667,10 @@ impl Future for Activity<'_> {
         }
         let waker = context.waker().clone();
         let mut state = self.port.state.borrow_mut();
-        let known = state.waiting.iter_mut().find(|(number, _)| Some(*number) == self.registered);
+        let known = state
+            .waiting
+            .iter_mut()
+            .find(|(number, _)| Some(*number) == self.registered);
         let replaced = known.map(|(_, known)| std::mem::replace(known, waker.clone()));
         if replaced.is_none() {
             let number = state.next_waiting;
@@ -570,9 +686,14 @@ impl Future for Activity<'_> {
 
 impl Drop for Activity<'_> {
     fn drop(&mut self) {
-        let Some(registered) = self.registered else { return };
+        let Some(registered) = self.registered else {
+            return;
+        };
         let mut state = self.port.state.borrow_mut();
-        let position = state.waiting.iter().position(|(number, _)| *number == registered);
+        let position = state
+            .waiting
+            .iter()
+            .position(|(number, _)| *number == registered);
         let waker = position.map(|position| state.waiting.swap_remove(position));
         drop(state);
         drop(waker);

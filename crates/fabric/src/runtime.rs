@@ -31,7 +31,11 @@ pub struct Timer {
 impl dyn Runtime {
     /// Waits until `deadline`.
     pub fn sleep_until(&self, deadline: Nanoseconds) -> Sleep<'_> {
-        Sleep { runtime: self, deadline, registered: None }
+        Sleep {
+            runtime: self,
+            deadline,
+            registered: None,
+        }
     }
 
     /// Waits for `duration` nanoseconds.
@@ -63,7 +67,11 @@ impl Future for Sleep<'_> {
             self.cancel();
             return Poll::Ready(());
         }
-        if !self.registered.as_ref().is_some_and(|(_, waker)| waker.will_wake(context.waker())) {
+        if !self
+            .registered
+            .as_ref()
+            .is_some_and(|(_, waker)| waker.will_wake(context.waker()))
+        {
             self.cancel();
             let timer = self.runtime.wake_at(self.deadline, context.waker());
             self.registered = Some((timer, context.waker().clone()));

@@ -158,6 +158,9 @@ mod tests {
         solitude.in_time();
         assert!(solitude.may_wait());
         solitude.in_vain();
-        assert!(!one(&solitude) && one(&solitude), "one that came in time makes good for all");
+        assert!(
+            !one(&solitude) && one(&solitude),
+            "one that came in time makes good for all"
+        );
     }
 }

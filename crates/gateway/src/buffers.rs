@@ -47,7 +47,10 @@ impl Stock {
 impl Memory {
     /// At most `max` bytes.
     pub fn new(max: usize) -> Self {
-        Self { used: AtomicUsize::new(0), max }
+        Self {
+            used: AtomicUsize::new(0),
+            max,
+        }
     }
 
     /// Bytes used now.
@@ -62,7 +65,10 @@ impl Memory {
 
     /// A connection's part, nothing at first.
     pub fn account(self: &Arc<Self>) -> Account {
-        Account { memory: self.clone(), used: Cell::new(0) }
+        Account {
+            memory: self.clone(),
+            used: Cell::new(0),
+        }
     }
 }
 

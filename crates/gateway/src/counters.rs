@@ -14,7 +14,10 @@ pub struct Count(AtomicU64);
 impl Count {
     /// Adds. One writer, so no locked instruction is needed.
     pub fn add(&self, more: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        self.0.store(
+            self.0.load(Ordering::Relaxed).wrapping_add(more),
+            Ordering::Relaxed,
+        );
     }
 
     /// The value.
@@ -115,6 +118,9 @@ impl Histogram {
 
     /// What was noted.
     pub fn latencies(&self) -> Latencies {
-        Latencies { sum_ns: self.sum_ns.get(), buckets: std::array::from_fn(|index| self.buckets[index].get()) }
+        Latencies {
+            sum_ns: self.sum_ns.get(),
+            buckets: std::array::from_fn(|index| self.buckets[index].get()),
+        }
     }
 }

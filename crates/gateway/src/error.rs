@@ -57,6 +57,11 @@ pub enum GatewayError {
 }
 
 /// For `map_err`: a call of the system that failed while doing something.
-pub(crate) fn system<E: Into<std::io::Error>>(doing: &'static str) -> impl FnOnce(E) -> GatewayError {
-    move |source| GatewayError::System { doing, source: source.into() }
+pub(crate) fn system<E: Into<std::io::Error>>(
+    doing: &'static str,
+) -> impl FnOnce(E) -> GatewayError {
+    move |source| GatewayError::System {
+        doing,
+        source: source.into(),
+    }
 }

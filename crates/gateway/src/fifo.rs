@@ -67,7 +67,11 @@ pub struct Share<'a> {
 impl Budget {
     /// `count` operations and `size` bytes. An operation of more bytes gets all of them.
     pub fn new(count: usize, size: usize) -> Self {
-        Self { count: Cell::new(count), size: Cell::new(size), line: RefCell::default() }
+        Self {
+            count: Cell::new(count),
+            size: Cell::new(size),
+            line: RefCell::default(),
+        }
     }
 
     /// Waits for one operation and `size` bytes, which is at most what there is.
@@ -142,10 +146,16 @@ impl Turns {
     /// Waits for the turn of the key with this hash. (Keys with equal hashes share one turn.)
     pub async fn take(&self, key: u64) -> Turn<'_> {
         let ticket = self.lines.borrow_mut().entry(key).or_default().enter();
-        let turn = Turn { turns: self, key, ticket };
+        let turn = Turn {
+            turns: self,
+            key,
+            ticket,
+        };
         poll_fn(|context| {
             let mut lines = self.lines.borrow_mut();
-            let line = lines.get_mut(&key).expect("a line lasts as long as somebody is in it");
+            let line = lines
+                .get_mut(&key)
+                .expect("a line lasts as long as somebody is in it");
             if line.is_first(ticket) {
                 return Poll::Ready(());
             }
@@ -160,7 +170,9 @@ impl Turns {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut lines = self.turns.lines.borrow_mut();
-        let line = lines.get_mut(&self.key).expect("a line lasts as long as somebody is in it");
+        let line = lines
+            .get_mut(&self.key)
+            .expect("a line lasts as long as somebody is in it");
         line.leave(self.ticket);
         if line.waiting.is_empty() {
             lines.remove(&self.key);
@@ -190,7 +202,10 @@ mod tests {
         let mut large = pin!(budget.take(80));
         assert!(poll(large.as_mut()).is_none());
         let mut small = pin!(budget.take(10));
-        assert!(poll(small.as_mut()).is_none(), "it would fit, but somebody was first");
+        assert!(
+            poll(small.as_mut()).is_none(),
+            "it would fit, but somebody was first"
+        );
         drop(first);
         assert!(poll(small.as_mut()).is_none());
         let large = poll(large.as_mut()).unwrap();
@@ -227,6 +242,9 @@ mod tests {
         drop(second);
         let third = poll(third.as_mut()).unwrap();
         drop((third, other));
-        assert!(turns.lines.borrow().is_empty(), "nothing is kept about a key that nobody wants");
+        assert!(
+            turns.lines.borrow().is_empty(),
+            "nothing is kept about a key that nobody wants"
+        );
     }
 }

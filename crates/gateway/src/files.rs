@@ -9,13 +9,22 @@ const OTHER_FILES: u64 = 256;
 /// `wanted`.
 pub fn raise_limit(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
-    let (soft, hard) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));
+    let (soft, hard) = (
+        limit.current.unwrap_or(u64::MAX),
+        limit.maximum.unwrap_or(u64::MAX),
+    );
     let needed = wanted as u64 + OTHER_FILES;
     if soft >= needed {
         return wanted;
     }
     let raised = needed.min(hard);
-    let allowed = match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum: limit.maximum }) {
+    let allowed = match setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: Some(raised),
+            maximum: limit.maximum,
+        },
+    ) {
         Ok(()) => raised,
         Err(_) => soft,
     };
@@ -32,6 +41,9 @@ mod tests {
         assert_eq!(raise_limit(100), 100);
         let possible = (hard - OTHER_FILES).min(5_000) as usize;
         assert_eq!(raise_limit(possible), possible);
-        assert!(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) >= possible as u64 + OTHER_FILES);
+        assert!(
+            getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+                >= possible as u64 + OTHER_FILES
+        );
     }
 }

@@ -27,25 +27,39 @@ pub fn spawn(mut options: GatewayOptions) -> Result<GatewayHandle, GatewayError>
     let tls = options.tls.as_ref().map(tls::configuration).transpose()?;
     let possible = files::raise_limit(options.limits.connections);
     if possible < options.limits.connections {
-        eprintln!("gateway: the limit of open files leaves room for {possible} connections (raise it with `ulimit -n`)");
+        eprintln!(
+            "gateway: the limit of open files leaves room for {possible} connections (raise it with `ulimit -n`)"
+        );
         options.limits.connections = possible;
     }
     let resp = options.resp.map(listen).transpose()?;
     let admin = options.admin.map(listen).transpose()?;
-    let address_of = |listener: &TcpListener| listener.local_addr().map_err(system("asking for the own address"));
+    let address_of = |listener: &TcpListener| {
+        listener
+            .local_addr()
+            .map_err(system("asking for the own address"))
+    };
     let resp_address = resp.as_ref().map(address_of).transpose()?;
     let admin_address = admin.as_ref().map(address_of).transpose()?;
     let shared = Arc::new(Shared::new(options, resp_address));
-    let mut handle = GatewayHandle { shared: shared.clone(), admin: admin_address, threads: Vec::new() };
+    let mut handle = GatewayHandle {
+        shared: shared.clone(),
+        admin: admin_address,
+        threads: Vec::new(),
+    };
     if let Some(resp) = resp {
         for index in 0..shared.threads.len() {
             let listener = resp.try_clone().map_err(system("copying the listener"))?;
             let (shared, tls) = (shared.clone(), tls.clone());
-            handle.start(format!("gateway-{index}"), move || worker::run(index, listener, shared, tls))?;
+            handle.start(format!("gateway-{index}"), move || {
+                worker::run(index, listener, shared, tls)
+            })?;
         }
     }
     if let Some(listener) = admin {
-        handle.start("gateway-admin".to_owned(), move || admin::run(listener, shared, tls))?;
+        handle.start("gateway-admin".to_owned(), move || {
+            admin::run(listener, shared, tls)
+        })?;
     }
     Ok(handle)
 }
@@ -73,7 +87,10 @@ impl GatewayHandle {
             let _stop = StopOnDrop(shared);
             work()
         };
-        let thread = std::thread::Builder::new().name(name).spawn(work).map_err(system("starting a thread"))?;
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn(work)
+            .map_err(system("starting a thread"))?;
         self.threads.push(thread);
         Ok(())
     }

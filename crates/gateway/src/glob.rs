@@ -17,7 +17,9 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
         if position == text.len() && at == pattern.len() {
             return true;
         }
-        let next = text.get(position).and_then(|&byte| match_one(pattern, at, byte));
+        let next = text
+            .get(position)
+            .and_then(|&byte| match_one(pattern, at, byte));
         if let Some(after) = next {
             (at, position) = (after, position + 1);
             continue;
@@ -104,7 +106,11 @@ mod tests {
             (r"a\", r"a\", true),
             ("user:*:name", "user:17:name", true),
         ] {
-            assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
+            assert_eq!(
+                matches(pattern.as_bytes(), text.as_bytes()),
+                expected,
+                "{pattern} {text}"
+            );
         }
     }
 

@@ -34,14 +34,26 @@ pub struct Guard {
 impl Guards {
     /// Watches a connection, waking it through its readiness.
     pub fn watch(self: &Rc<Self>, readiness: Rc<Readiness>) -> Guard {
-        let guarded = Rc::new(Guarded { deadline: Cell::new(None), is_cut: Cell::new(false), readiness });
-        Guard { guards: self.clone(), index: self.all.borrow_mut().insert(guarded.clone()), guarded }
+        let guarded = Rc::new(Guarded {
+            deadline: Cell::new(None),
+            is_cut: Cell::new(false),
+            readiness,
+        });
+        Guard {
+            guards: self.clone(),
+            index: self.all.borrow_mut().insert(guarded.clone()),
+            guarded,
+        }
     }
 
     /// Cuts off every connection whose deadline is past.
     pub fn sweep(&self, now: Nanoseconds) {
         for (_, guarded) in self.all.borrow().iter() {
-            if guarded.deadline.get().is_some_and(|deadline| deadline <= now) {
+            if guarded
+                .deadline
+                .get()
+                .is_some_and(|deadline| deadline <= now)
+            {
                 guarded.is_cut.set(true);
                 guarded.readiness.wake();
             }
@@ -51,7 +63,10 @@ impl Guards {
     /// Asks every connection to end after what it is at.
     pub fn stop(&self) {
         self.is_stopping.set(true);
-        self.all.borrow().iter().for_each(|(_, guarded)| guarded.readiness.wake());
+        self.all
+            .borrow()
+            .iter()
+            .for_each(|(_, guarded)| guarded.readiness.wake());
     }
 
     /// Whether no connection is left.

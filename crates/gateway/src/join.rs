@@ -9,11 +9,19 @@ use std::task::Poll;
 const WINDOW: usize = 256;
 
 /// Runs `futures`, a window of them at a time, and hands each result to `take`, in the order of the futures.
-pub async fn in_order<F: Future>(futures: impl IntoIterator<Item = F>, mut take: impl FnMut(F::Output)) {
+pub async fn in_order<F: Future>(
+    futures: impl IntoIterator<Item = F>,
+    mut take: impl FnMut(F::Output),
+) {
     let mut futures = futures.into_iter();
     let Some(first) = futures.next() else { return };
-    let Some(second) = futures.next() else { return take(first.await) };
-    let mut window: VecDeque<Slot<F>> = [first, second].into_iter().map(|future| Slot::Running(Box::pin(future))).collect();
+    let Some(second) = futures.next() else {
+        return take(first.await);
+    };
+    let mut window: VecDeque<Slot<F>> = [first, second]
+        .into_iter()
+        .map(|future| Slot::Running(Box::pin(future)))
+        .collect();
     poll_fn(|context| {
         loop {
             while window.len() < WINDOW
@@ -63,7 +71,14 @@ mod tests {
     /// Is ready when `gate` is at or above `level`.
     async fn wait(gate: &Cell<usize>, level: usize, started: &Cell<usize>) -> usize {
         started.set(started.get() + 1);
-        poll_fn(|_| if gate.get() >= level { Poll::Ready(()) } else { Poll::Pending }).await;
+        poll_fn(|_| {
+            if gate.get() >= level {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
         level
     }
 
@@ -79,7 +94,10 @@ mod tests {
         assert_eq!(started.get(), WINDOW);
         gate.set(1);
         assert!(poll().is_pending());
-        assert!(results.borrow().is_empty(), "the second is done, the first is not");
+        assert!(
+            results.borrow().is_empty(),
+            "the second is done, the first is not"
+        );
         gate.set(3);
         assert!(poll().is_pending());
         assert_eq!(*results.borrow(), [2, 1, 3]);
@@ -93,8 +111,14 @@ mod tests {
     fn none_and_one_are_done_like_many() {
         for count in 0..3 {
             let mut results = Vec::new();
-            let mut all = Box::pin(in_order((0..count).map(std::future::ready), |result| results.push(result)));
-            assert!(all.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+            let mut all = Box::pin(in_order((0..count).map(std::future::ready), |result| {
+                results.push(result)
+            }));
+            assert!(
+                all.as_mut()
+                    .poll(&mut Context::from_waker(Waker::noop()))
+                    .is_ready()
+            );
             drop(all);
             assert_eq!(results, (0..count).collect::<Vec<_>>());
         }

@@ -105,7 +105,10 @@ impl GatewayOptions {
 
     /// Refuses what makes no sense or is not safe.
     pub fn check(&self) -> Result<(), GatewayError> {
-        let open = [self.resp, self.admin].into_iter().flatten().find(|address| !address.ip().is_loopback());
+        let open = [self.resp, self.admin]
+            .into_iter()
+            .flatten()
+            .find(|address| !address.ip().is_loopback());
         if let Some(address) = open
             && self.password.is_none()
             && self.tls.is_none()
@@ -113,21 +116,39 @@ impl GatewayOptions {
             return Err(GatewayError::Unprotected { address });
         }
         if self.resp.is_none() && self.admin.is_none() {
-            return Err(GatewayError::Options("neither an address for Redis clients nor one for metrics is given".to_owned()));
+            return Err(GatewayError::Options(
+                "neither an address for Redis clients nor one for metrics is given".to_owned(),
+            ));
         }
-        if self.password.as_ref().is_some_and(|password| password.0.is_empty()) {
-            return Err(GatewayError::Options("an empty password protects nothing; leave it out, or choose one".to_owned()));
+        if self
+            .password
+            .as_ref()
+            .is_some_and(|password| password.0.is_empty())
+        {
+            return Err(GatewayError::Options(
+                "an empty password protects nothing; leave it out, or choose one".to_owned(),
+            ));
         }
         let limits = &self.limits;
         if !(REQUEST_SIZE_MIN..=REQUEST_SIZE_MAX).contains(&limits.request_size) {
-            let words = format!("a request may have between {REQUEST_SIZE_MIN} and {REQUEST_SIZE_MAX} bytes");
+            let words = format!(
+                "a request may have between {REQUEST_SIZE_MIN} and {REQUEST_SIZE_MAX} bytes"
+            );
             return Err(GatewayError::Options(words));
         }
-        if limits.connections == 0 || limits.pipeline_depth == 0 || limits.output_size == 0 || limits.memory_size == 0 {
-            return Err(GatewayError::Options("a limit of 0 lets nobody in".to_owned()));
+        if limits.connections == 0
+            || limits.pipeline_depth == 0
+            || limits.output_size == 0
+            || limits.memory_size == 0
+        {
+            return Err(GatewayError::Options(
+                "a limit of 0 lets nobody in".to_owned(),
+            ));
         }
         if limits.request_timeout.is_zero() || limits.output_timeout.is_zero() {
-            return Err(GatewayError::Options("a time limit of 0 cuts everybody off".to_owned()));
+            return Err(GatewayError::Options(
+                "a time limit of 0 cuts everybody off".to_owned(),
+            ));
         }
         Ok(())
     }
@@ -136,7 +157,11 @@ impl GatewayOptions {
 impl GatewayLimits {
     /// What a request may be, once the password was said.
     pub(crate) fn requests(&self) -> RequestLimits {
-        RequestLimits { arguments: ARGUMENTS_MAX, argument_size: self.request_size, size: self.request_size }
+        RequestLimits {
+            arguments: ARGUMENTS_MAX,
+            argument_size: self.request_size,
+            size: self.request_size,
+        }
     }
 }
 
@@ -148,10 +173,17 @@ impl Password {
 
     /// The first line of a file. Refused if everybody may read the file.
     pub fn read(path: &Path) -> Result<Self, GatewayError> {
-        let refuse = |reason: String| GatewayError::Options(format!("the password file {}: {reason}", path.display()));
-        let mode = fs::metadata(path).map_err(|error| refuse(error.to_string()))?.permissions().mode();
+        let refuse = |reason: String| {
+            GatewayError::Options(format!("the password file {}: {reason}", path.display()))
+        };
+        let mode = fs::metadata(path)
+            .map_err(|error| refuse(error.to_string()))?
+            .permissions()
+            .mode();
         if mode & OTHERS_MAY_READ != 0 {
-            return Err(refuse("everybody may read it; take that away with `chmod o=`".to_owned()));
+            return Err(refuse(
+                "everybody may read it; take that away with `chmod o=`".to_owned(),
+            ));
         }
         let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
         match text.lines().next() {
@@ -187,10 +219,16 @@ mod tests {
             options(loopback).check().unwrap();
         }
         for open in ["0.0.0.0:6380", "[::]:6380", "10.0.0.1:6380"] {
-            assert!(matches!(options(open).check(), Err(GatewayError::Unprotected { .. })), "{open}");
+            assert!(
+                matches!(options(open).check(), Err(GatewayError::Unprotected { .. })),
+                "{open}"
+            );
             let mut admin = options("127.0.0.1:6380");
             admin.admin = Some(open.parse().unwrap());
-            assert!(matches!(admin.check(), Err(GatewayError::Unprotected { .. })), "{open}");
+            assert!(
+                matches!(admin.check(), Err(GatewayError::Unprotected { .. })),
+                "{open}"
+            );
             let mut protected = options(open);
             protected.password = Some(Password::new("secret"));
             protected.check().unwrap();
@@ -217,11 +255,25 @@ mod tests {
             fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).unwrap();
             Password::read(file.path())
         };
-        assert!(write("open sesame\r\nnot this\n", 0o640).unwrap().is(b"open sesame"));
+        assert!(
+            write("open sesame\r\nnot this\n", 0o640)
+                .unwrap()
+                .is(b"open sesame")
+        );
         let refused = write("open sesame", 0o644).unwrap_err().to_string();
         assert!(refused.contains("everybody may read it"), "{refused}");
-        assert!(write("\nopen sesame", 0o600).unwrap_err().to_string().contains("is empty"));
-        assert!(Password::read(Path::new("/nowhere")).unwrap_err().to_string().starts_with("the password file /nowhere: "));
+        assert!(
+            write("\nopen sesame", 0o600)
+                .unwrap_err()
+                .to_string()
+                .contains("is empty")
+        );
+        assert!(
+            Password::read(Path::new("/nowhere"))
+                .unwrap_err()
+                .to_string()
+                .starts_with("the password file /nowhere: ")
+        );
     }
 
     #[test]
@@ -229,7 +281,10 @@ mod tests {
         let mut options = options("127.0.0.1:6380");
         options.limits.request_size = 1 << 20;
         assert!(options.check().is_err());
-        options.limits = GatewayLimits { connections: 0, ..GatewayLimits::default() };
+        options.limits = GatewayLimits {
+            connections: 0,
+            ..GatewayLimits::default()
+        };
         assert!(options.check().is_err());
     }
 }

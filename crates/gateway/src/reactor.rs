@@ -73,16 +73,29 @@ impl Reactor {
         readiness.readable.set(true);
         readiness.writable.set(true);
         let index = self.sources.borrow_mut().insert(readiness.clone());
-        if let Err(error) = epoll::add(&self.epoll, &socket, EventData::new_u64(index as u64), flags) {
+        if let Err(error) = epoll::add(
+            &self.epoll,
+            &socket,
+            EventData::new_u64(index as u64),
+            flags,
+        ) {
             self.sources.borrow_mut().remove(index);
             return Err(error.into());
         }
-        Ok(Source { reactor: self.clone(), index, readiness, socket })
+        Ok(Source {
+            reactor: self.clone(),
+            index,
+            readiness,
+            socket,
+        })
     }
 
     /// Takes events, waiting for `timeout` nanoseconds at most until there is one. Returns whether there was any.
     pub fn poll(&self, timeout: Nanoseconds) -> bool {
-        let timeout = Timespec { tv_sec: (timeout / 1_000_000_000) as i64, tv_nsec: (timeout % 1_000_000_000) as i64 };
+        let timeout = Timespec {
+            tv_sec: (timeout / 1_000_000_000) as i64,
+            tv_nsec: (timeout % 1_000_000_000) as i64,
+        };
         let mut events = self.events.borrow_mut();
         events.clear();
         match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
@@ -217,7 +230,10 @@ mod tests {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         ours.set_nonblocking(true).unwrap();
         let source = reactor.add(ours).unwrap();
-        assert!(source.readiness().is_readable(), "ready until it says otherwise");
+        assert!(
+            source.readiness().is_readable(),
+            "ready until it says otherwise"
+        );
         reactor.poll(0);
         source.readiness().clear_readable();
         assert!(!reactor.poll(0));
@@ -249,7 +265,10 @@ mod tests {
         let kept = ours.try_clone().unwrap();
         drop(reactor.add(ours).unwrap());
         drop(theirs);
-        assert!(!reactor.poll(0), "another handle of the socket is still open, and no event comes");
+        assert!(
+            !reactor.poll(0),
+            "another handle of the socket is still open, and no event comes"
+        );
         assert!(reactor.sources.borrow().is_empty());
         drop(kept);
     }

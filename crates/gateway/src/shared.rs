@@ -33,7 +33,9 @@ impl Shared {
     /// Of a gateway that starts.
     pub fn new(options: GatewayOptions, resp: Option<SocketAddr>) -> Self {
         Self {
-            threads: resp.map_or_else(Vec::new, |_| (0..options.threads.get()).map(|_| Arc::default()).collect()),
+            threads: resp.map_or_else(Vec::new, |_| {
+                (0..options.threads.get()).map(|_| Arc::default()).collect()
+            }),
             memory: Arc::new(Memory::new(options.limits.memory_size)),
             options,
             resp,
@@ -48,9 +50,17 @@ impl Shared {
     /// A seat and a number for a new connection, if there is room for one.
     pub fn seat(self: &Arc<Self>) -> Option<(Seat, u64)> {
         let max = self.options.limits.connections;
-        let taken =
-            self.connections.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < max).then_some(count + 1));
-        taken.ok().map(|_| (Seat(self.clone()), self.next_id.fetch_add(1, Ordering::Relaxed)))
+        let taken = self
+            .connections
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                (count < max).then_some(count + 1)
+            });
+        taken.ok().map(|_| {
+            (
+                Seat(self.clone()),
+                self.next_id.fetch_add(1, Ordering::Relaxed),
+            )
+        })
     }
 
     /// Connections now.

@@ -38,7 +38,12 @@ const SLICE_NS: Nanoseconds = 100_000;
 impl Sleeper {
     /// Of a thread with this device and this reactor.
     pub fn new(device: Rc<dyn Park>, reactor: Rc<Reactor>, in_flight: Rc<Cell<usize>>) -> Self {
-        Self { device, reactor, in_flight, last_work: Cell::new(0) }
+        Self {
+            device,
+            reactor,
+            in_flight,
+            last_work: Cell::new(0),
+        }
     }
 }
 

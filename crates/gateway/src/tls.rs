@@ -14,28 +14,43 @@ use crate::options::TlsOptions;
 /// Reads the files and makes of them what connections are encrypted with.
 pub fn configuration(options: &TlsOptions) -> Result<Arc<ServerConfig>, GatewayError> {
     let chain = certificates(&options.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&options.key).map_err(|error| unusable(&options.key, error))?;
+    let key = PrivateKeyDer::from_pem_file(&options.key)
+        .map_err(|error| unusable(&options.key, error))?;
     let builder = match &options.client_authority {
         None => ServerConfig::builder().with_no_client_auth(),
         Some(path) => {
             let mut roots = RootCertStore::empty();
             for certificate in certificates(path)? {
-                roots.add(certificate).map_err(|error| unusable(path, error))?;
+                roots
+                    .add(certificate)
+                    .map_err(|error| unusable(path, error))?;
             }
-            let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).build().map_err(|error| unusable(path, error))?;
+            let verifier = WebPkiClientVerifier::builder(Arc::new(roots))
+                .build()
+                .map_err(|error| unusable(path, error))?;
             ServerConfig::builder().with_client_cert_verifier(verifier)
         }
     };
-    let configuration = builder.with_single_cert(chain, key).map_err(|error| unusable(&options.certificate, error))?;
+    let configuration = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| unusable(&options.certificate, error))?;
     Ok(Arc::new(configuration))
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, GatewayError> {
-    let certificates = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let certificates =
+        CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let certificates = certificates.map_err(|error| unusable(path, error))?;
-    if certificates.is_empty() { Err(unusable(path, "there is no certificate in it")) } else { Ok(certificates) }
+    if certificates.is_empty() {
+        Err(unusable(path, "there is no certificate in it"))
+    } else {
+        Ok(certificates)
+    }
 }
 
 fn unusable(path: &Path, reason: impl ToString) -> GatewayError {
-    GatewayError::Tls { path: path.to_owned(), reason: reason.to_string() }
+    GatewayError::Tls {
+        path: path.to_owned(),
+        reason: reason.to_string(),
+    }
 }

@@ -32,8 +32,13 @@ const READ_SIZE_MIN: usize = 16 << 10;
 
 impl Transport {
     /// A plain one, or one through TLS.
-    pub fn new(source: Source<TcpStream>, tls: Option<&Arc<ServerConfig>>) -> Result<Self, rustls::Error> {
-        let tls = tls.map(|configuration| ServerConnection::new(configuration.clone()).map(Box::new)).transpose()?;
+    pub fn new(
+        source: Source<TcpStream>,
+        tls: Option<&Arc<ServerConfig>>,
+    ) -> Result<Self, rustls::Error> {
+        let tls = tls
+            .map(|configuration| ServerConnection::new(configuration.clone()).map(Box::new))
+            .transpose()?;
         Ok(Self { source, tls })
     }
 
@@ -59,7 +64,11 @@ impl Transport {
             None => write_plain(&self.source, output),
             Some(tls) => {
                 let taken = tls.writer().write(output)?;
-                Ok(if send_tls(&self.source, tls)? || taken > 0 { Moved::Bytes(taken) } else { Moved::Nothing })
+                Ok(if send_tls(&self.source, tls)? || taken > 0 {
+                    Moved::Bytes(taken)
+                } else {
+                    Moved::Nothing
+                })
             }
         }
     }
@@ -112,7 +121,11 @@ fn write_plain(source: &Source<TcpStream>, output: &[u8]) -> io::Result<Moved> {
 }
 
 /// Reads what the socket has, deciphers it, and takes all that came out.
-fn read_tls(source: &Source<TcpStream>, tls: &mut ServerConnection, input: &mut Vec<u8>) -> io::Result<Moved> {
+fn read_tls(
+    source: &Source<TcpStream>,
+    tls: &mut ServerConnection,
+    input: &mut Vec<u8>,
+) -> io::Result<Moved> {
     let end = match tls.read_tls(&mut source.socket()) {
         Ok(size) => size == 0,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -135,7 +148,11 @@ fn read_tls(source: &Source<TcpStream>, tls: &mut ServerConnection, input: &mut 
         tls.reader().read_exact(&mut input[start..])?;
         return Ok(Moved::Bytes(size));
     }
-    Ok(if end || state.peer_has_closed() { Moved::End } else { Moved::Nothing })
+    Ok(if end || state.peer_has_closed() {
+        Moved::End
+    } else {
+        Moved::Nothing
+    })
 }
 
 /// Sends what TLS wants to send. Returns whether anything went out.

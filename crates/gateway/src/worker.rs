@@ -43,11 +43,20 @@ const ACCEPT_PAUSE_NS: Nanoseconds = 100_000_000;
 const KEEP_ALIVE: Duration = Duration::from_secs(300);
 
 /// Runs thread number `index` to its end.
-pub fn run(index: usize, listener: TcpListener, shared: Arc<Shared>, tls: Option<Arc<ServerConfig>>) -> Result<(), GatewayError> {
+pub fn run(
+    index: usize,
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    tls: Option<Arc<ServerConfig>>,
+) -> Result<(), GatewayError> {
     let device = ShmDevice::new(ShmOptions::default())?;
     let reactor = Rc::new(Reactor::new().map_err(system("creating an epoll instance"))?);
     let in_flight = Rc::new(Cell::new(0));
-    let sleeper: Rc<dyn Park> = Rc::new(Sleeper::new(device.clone(), reactor.clone(), in_flight.clone()));
+    let sleeper: Rc<dyn Park> = Rc::new(Sleeper::new(
+        device.clone(),
+        reactor.clone(),
+        in_flight.clone(),
+    ));
     // The sleeper decides how long to look before it sleeps.
     let executor = BusyPoll::new(sleeper, 0);
     let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
@@ -57,9 +66,21 @@ pub fn run(index: usize, listener: TcpListener, shared: Arc<Shared>, tls: Option
         let client = connect(port, &runtime, &shared.options.store, &in_flight).await?;
         let counters = shared.threads[index].clone();
         let store = Store::new(client.clone(), counters.clone(), in_flight);
-        let context = Rc::new(Context::new(store, runtime.clone(), counters, shared.clone(), reactor.clone()));
-        let listener = reactor.add_shared(listener).map_err(system("watching the listener"))?;
-        let acceptor = Acceptor { context: context.clone(), listener, tls };
+        let context = Rc::new(Context::new(
+            store,
+            runtime.clone(),
+            counters,
+            shared.clone(),
+            reactor.clone(),
+        ));
+        let listener = reactor
+            .add_shared(listener)
+            .map_err(system("watching the listener"))?;
+        let acceptor = Acceptor {
+            context: context.clone(),
+            listener,
+            tls,
+        };
         runtime.spawn(Box::pin(acceptor.run()));
         shared.note_ready();
         let result = watch(&context).await;
@@ -84,7 +105,12 @@ async fn connect(
     in_flight: &Cell<usize>,
 ) -> Result<Client, GatewayError> {
     let _under_way = UnderWay::begin(in_flight);
-    let mut connected = pin!(Client::connect_as(ClientPath::Gateway, port, runtime.clone(), store));
+    let mut connected = pin!(Client::connect_as(
+        ClientPath::Gateway,
+        port,
+        runtime.clone(),
+        store
+    ));
     let mut late = pin!(runtime.sleep(CONNECT_NS_MAX));
     let client = std::future::poll_fn(|context| match connected.as_mut().poll(context) {
         Poll::Ready(client) => Poll::Ready(Some(client)),
@@ -139,7 +165,9 @@ impl Acceptor {
             }
             match self.listener.socket().accept() {
                 Ok((socket, peer)) => self.admit(socket, peer),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.listener.readiness().clear_readable(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.listener.readiness().clear_readable()
+                }
                 // The connection that was to be accepted is gone already, or there is no descriptor for it.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => self.context.runtime.sleep(ACCEPT_PAUSE_NS).await,
@@ -159,7 +187,9 @@ impl Acceptor {
                 counters.connections.add(1);
                 // A socket that fails here is gone already.
                 if let Ok(connection) = self.connection(socket, peer, id) {
-                    self.context.runtime.spawn(Box::pin(serve(connection, seat)));
+                    self.context
+                        .runtime
+                        .spawn(Box::pin(serve(connection, seat)));
                 }
             }
         }
@@ -171,7 +201,8 @@ impl Acceptor {
         rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
         rustix::net::sockopt::set_tcp_keepidle(&socket, KEEP_ALIVE)?;
         let local = socket.local_addr()?;
-        let transport = Transport::new(self.context.reactor.add(socket)?, self.tls.as_ref()).map_err(io::Error::other)?;
+        let transport = Transport::new(self.context.reactor.add(socket)?, self.tls.as_ref())
+            .map_err(io::Error::other)?;
         let needs_password = self.context.shared.options.password.is_some();
         let session = Session::new(id, peer, local, self.context.runtime.now(), needs_password);
         Ok(Connection::new(self.context.clone(), session, transport))

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use stonecast_log::{
-    Condition, Draft, Found, Kind, LogFormat, ScanPolicy, Secret, SegmentState, SegmentVerdict, Stamp, UNIT_SIZE, Visitor, check,
-    scan_segment,
+    Condition, Draft, Found, Kind, LogFormat, ScanPolicy, Secret, SegmentState, SegmentVerdict,
+    Stamp, UNIT_SIZE, Visitor, check, scan_segment,
 };
 use stonecast_media::Region as _;
 
@@ -23,7 +23,10 @@ impl Visitor for Count {
 
 fn main() {
     let format = format(4 << 20, 32);
-    println!("{:>10} {:>10} {:>8} {:>12}", "value size", "record", "GB/s", "ns/record");
+    println!(
+        "{:>10} {:>10} {:>8} {:>12}",
+        "value size", "record", "GB/s", "ns/record"
+    );
     for value_size in [40, 100, 1000, 10_000, 1 << 20] {
         let log = filled(&format, value_size);
         let mut best = f64::MAX;
@@ -32,16 +35,34 @@ fn main() {
             count = Count(0);
             let start = Instant::now();
             for number in 0..format.segment_count {
-                let verdict = scan_segment(&log, &format, "log", number, None, ScanPolicy::default(), &mut count);
+                let verdict = scan_segment(
+                    &log,
+                    &format,
+                    "log",
+                    number,
+                    None,
+                    ScanPolicy::default(),
+                    &mut count,
+                );
                 assert!(matches!(verdict, Ok(SegmentVerdict::Used(..))));
             }
             best = best.min(start.elapsed().as_secs_f64());
         }
         let bytes = format.segment_size as f64 * f64::from(format.segment_count);
         let record = stonecast_log::record_size(20, value_size);
-        println!("{value_size:>10} {record:>10} {:>8.2} {:>12.1}", bytes / best / 1e9, best * 1e9 / count.0 as f64);
+        println!(
+            "{value_size:>10} {record:>10} {:>8.2} {:>12.1}",
+            bytes / best / 1e9,
+            best * 1e9 / count.0 as f64
+        );
     }
-    println!("{:>10} {:>10} {:>8} {:>12.1}", 100, "check", "", check_ns(&format));
+    println!(
+        "{:>10} {:>10} {:>8} {:>12.1}",
+        100,
+        "check",
+        "",
+        check_ns(&format)
+    );
 }
 
 /// Every segment full of records, as a server would leave them.
@@ -57,10 +78,21 @@ fn filled(format: &LogFormat, value_size: usize) -> Memory {
             sequence += 1;
             let key = format!("key{sequence:017}");
             let position = format.position(number, state.end);
-            let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key: key.as_bytes(), value: &value };
+            let draft = Draft {
+                kind: Kind::Put,
+                condition: Condition::None,
+                token: 0,
+                key: key.as_bytes(),
+                value: &value,
+            };
             let tag = draft.encode(format, position, 1, 1, &mut record);
             log.write(position, &record);
-            let stamp = Stamp { sequence, previous: state.last, durable: state.durable, epoch: 1 };
+            let stamp = Stamp {
+                sequence,
+                previous: state.last,
+                durable: state.durable,
+                epoch: 1,
+            };
             let commit_tag = stamp.write(&log, format, position, 1, tag, size);
             state.note_stamped(state.end, (size / UNIT_SIZE) as u32, commit_tag);
         }
@@ -72,7 +104,13 @@ fn filled(format: &LogFormat, value_size: usize) -> Memory {
 
 /// What the check of a record in the cache costs a reader.
 fn check_ns(format: &LogFormat) -> f64 {
-    let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key: &[1; 20], value: &[2; 100] };
+    let draft = Draft {
+        kind: Kind::Put,
+        condition: Condition::None,
+        token: 0,
+        key: &[1; 20],
+        value: &[2; 100],
+    };
     let mut record = Vec::new();
     draft.encode(format, 256, 1, 1, &mut record);
     let rounds = 5_000_000;

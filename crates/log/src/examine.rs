@@ -35,27 +35,59 @@ pub(crate) fn examine(
     listener: &mut dyn Listener,
 ) -> Result<SegmentVerdict, Corruption> {
     let Place { format, number, .. } = place;
-    assert!(number < format.segment_count, "segment {number} of {}", format.segment_count);
-    assert!(from.is_none_or(|known| known.number == number), "a checkpoint's segment is told by its number");
+    assert!(
+        number < format.segment_count,
+        "segment {number} of {}",
+        format.segment_count
+    );
+    assert!(
+        from.is_none_or(|known| known.number == number),
+        "a checkpoint's segment is told by its number"
+    );
     let (generation, header_whole) = match segment::read(region, format, number) {
         HeaderFound::Valid { generation, both } => (generation, both),
-        HeaderFound::Lost { written } => match generation_without_header(region, &place, from, listener)? {
-            Some(generation) => (generation, false),
-            None => return Ok(SegmentVerdict::Free { torn_header: written }),
-        },
+        HeaderFound::Lost { written } => {
+            match generation_without_header(region, &place, from, listener)? {
+                Some(generation) => (generation, false),
+                None => {
+                    return Ok(SegmentVerdict::Free {
+                        torn_header: written,
+                    });
+                }
+            }
+        }
     };
-    let mut examination = Examination { place, listener, losses: 0, torn_at: None, report: SegmentReport::default() };
+    let mut examination = Examination {
+        place,
+        listener,
+        losses: 0,
+        torn_at: None,
+        report: SegmentReport::default(),
+    };
     let (seal, damage) = Seal::newest(region, &place, generation);
     if let Some(seal) = &seal {
         examination.listener.seal(seal);
     }
-    examination.hear(damage.map_or(Ok(()), |corruption| Err(Loss { records: 0, corruption })))?;
+    examination.hear(damage.map_or(Ok(()), |corruption| {
+        Err(Loss {
+            records: 0,
+            corruption,
+        })
+    }))?;
     let judge = examination.judge(seal, from, generation)?;
     let start = judge.start();
-    let source = Source { region, format, number, generation: Some(generation) };
+    let source = Source {
+        region,
+        format,
+        number,
+        generation: Some(generation),
+    };
     let mut judged = Judged { judge, examination };
     let walked = walk(source, start, &mut judged)?;
-    let Judged { mut judge, mut examination } = judged;
+    let Judged {
+        mut judge,
+        mut examination,
+    } = judged;
     examination.hear(judge.finish())?;
     let torn_at = judge.gap().into_iter().chain(examination.torn_at).min();
     let report = SegmentReport {
@@ -89,23 +121,35 @@ impl<'a> Examination<'a, '_> {
     }
 
     /// A judge who starts from what a checkpoint knew, if that can be.
-    fn judge(&mut self, seal: Option<Seal>, from: Option<&SegmentState>, generation: u32) -> Result<Judge<'a>, Corruption> {
+    fn judge(
+        &mut self,
+        seal: Option<Seal>,
+        from: Option<&SegmentState>,
+        generation: u32,
+    ) -> Result<Judge<'a>, Corruption> {
         let place = self.place;
         if let Some(known) = from.filter(|known| known.generation > generation) {
             let found = format!("generation {generation}");
             let expected = format!("at least {}: the checkpoint knows it", known.generation);
             let corruption = place.corruption("segment header", 0, found, expected);
-            self.hear(Err(Loss { records: known.count.into(), corruption }))?;
+            self.hear(Err(Loss {
+                records: known.count.into(),
+                corruption,
+            }))?;
         }
         // A segment that has another generation since the checkpoint is looked at from its start.
         if let Some(known) = from.filter(|known| known.generation == generation) {
             match Judge::new(place, seal, *known) {
                 Ok(judge) => return Ok(judge),
-                Err(corruption) => self.hear(Err(Loss { records: 0, corruption }))?,
+                Err(corruption) => self.hear(Err(Loss {
+                    records: 0,
+                    corruption,
+                }))?,
             }
         }
         let fresh = SegmentState::fresh(place.number, generation);
-        Ok(Judge::new(place, seal, fresh).unwrap_or_else(|_| unreachable!("no seal contradicts what knows nothing")))
+        Ok(Judge::new(place, seal, fresh)
+            .unwrap_or_else(|_| unreachable!("no seal contradicts what knows nothing")))
     }
 }
 
@@ -119,7 +163,10 @@ impl Sink for Judged<'_, '_> {
         let Self { judge, examination } = self;
         let report = &mut examination.report;
         report.records += batch.iter().filter(|found| !found.is_void).count() as u64;
-        report.sequence_max = batch.iter().map(|found| found.header.sequence()).fold(report.sequence_max, u64::max);
+        report.sequence_max = batch
+            .iter()
+            .map(|found| found.header.sequence())
+            .fold(report.sequence_max, u64::max);
         let mut told = 0;
         for (index, found) in batch.iter().enumerate() {
             let judged = judge.record(found);
@@ -133,7 +180,12 @@ impl Sink for Judged<'_, '_> {
         Ok(())
     }
 
-    fn torn(&mut self, position: u64, header: &RecordHeader, fault: RecordFault) -> Result<(), Corruption> {
+    fn torn(
+        &mut self,
+        position: u64,
+        header: &RecordHeader,
+        fault: RecordFault,
+    ) -> Result<(), Corruption> {
         let Self { judge, examination } = self;
         if let Some(unit) = judge.torn(position) {
             examination.torn_at.get_or_insert(unit);
@@ -155,23 +207,47 @@ fn generation_without_header(
     listener: &mut dyn Listener,
 ) -> Result<Option<u32>, Corruption> {
     let mut traces = Traces::new(place.format);
-    let source = Source { region, format: place.format, number: place.number, generation: None };
+    let source = Source {
+        region,
+        format: place.format,
+        number: place.number,
+        generation: None,
+    };
     let walked = walk(source, SEGMENT_HEADER_UNITS, &mut traces)?;
-    let generation = traces.generations.map_or(FIRST_GENERATION, |(_, newest)| newest);
+    let generation = traces
+        .generations
+        .map_or(FIRST_GENERATION, |(_, newest)| newest);
     let known = from.map_or(0, |known| known.count);
     let (seal, _) = Seal::newest(region, place, generation);
     let proof = if known > 0 {
         Some(format!("the checkpoint knows {known} records"))
     } else if traces.durable > SEGMENT_HEADER_UNITS {
-        Some(format!("the record at unit {} was stamped when others were durable", traces.durable_unit))
-    } else if let Some((oldest, newest)) = traces.generations.filter(|(oldest, newest)| oldest != newest) {
-        Some(format!("there are records of generations {oldest} and {newest}"))
+        Some(format!(
+            "the record at unit {} was stamped when others were durable",
+            traces.durable_unit
+        ))
+    } else if let Some((oldest, newest)) = traces
+        .generations
+        .filter(|(oldest, newest)| oldest != newest)
+    {
+        Some(format!(
+            "there are records of generations {oldest} and {newest}"
+        ))
     } else {
-        seal.filter(|seal| seal.serial > 1).map(|seal| format!("there is seal {}", seal.serial))
+        seal.filter(|seal| seal.serial > 1)
+            .map(|seal| format!("there is seal {}", seal.serial))
     };
     if let Some(proof) = proof {
-        let corruption = place.corruption("segment header", 0, "no valid copy".to_owned(), format!("a header: {proof}"));
-        listener.loss(Loss { records: 0, corruption })?;
+        let corruption = place.corruption(
+            "segment header",
+            0,
+            "no valid copy".to_owned(),
+            format!("a header: {proof}"),
+        );
+        listener.loss(Loss {
+            records: 0,
+            corruption,
+        })?;
     }
     let used = traces.generations.is_some() || walked.remains || seal.is_some() || known > 0;
     Ok(used.then_some(generation))
@@ -187,7 +263,12 @@ struct Traces<'a> {
 
 impl<'a> Traces<'a> {
     fn new(format: &'a LogFormat) -> Self {
-        Self { format, generations: None, durable: SEGMENT_HEADER_UNITS, durable_unit: 0 }
+        Self {
+            format,
+            generations: None,
+            durable: SEGMENT_HEADER_UNITS,
+            durable_unit: 0,
+        }
     }
 
     fn note(&mut self, position: u64, header: &RecordHeader) {
@@ -203,11 +284,18 @@ impl<'a> Traces<'a> {
 
 impl Sink for Traces<'_> {
     fn records(&mut self, batch: &[Found<'_>]) -> Result<(), Corruption> {
-        batch.iter().for_each(|found| self.note(found.position, &found.header));
+        batch
+            .iter()
+            .for_each(|found| self.note(found.position, &found.header));
         Ok(())
     }
 
-    fn torn(&mut self, position: u64, header: &RecordHeader, _: RecordFault) -> Result<(), Corruption> {
+    fn torn(
+        &mut self,
+        position: u64,
+        header: &RecordHeader,
+        _: RecordFault,
+    ) -> Result<(), Corruption> {
         self.note(position, header);
         Ok(())
     }

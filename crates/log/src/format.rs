@@ -57,7 +57,11 @@ impl LogFormat {
     #[inline]
     pub fn segment_units(&self) -> u32 {
         let units = self.segment_size / UNIT_SIZE;
-        assert!(self.segment_size.is_power_of_two() && units > SEGMENT_HEADER_UNITS.into() && units <= SEGMENT_UNITS_MAX);
+        assert!(
+            self.segment_size.is_power_of_two()
+                && units > SEGMENT_HEADER_UNITS.into()
+                && units <= SEGMENT_UNITS_MAX
+        );
         units as u32
     }
 
@@ -70,19 +74,33 @@ impl LogFormat {
     /// The segment that holds `position`, and the unit in it.
     #[inline]
     pub fn locate(&self, position: u64) -> (u64, u32) {
-        (position / self.segment_size, (position % self.segment_size / UNIT_SIZE) as u32)
+        (
+            position / self.segment_size,
+            (position % self.segment_size / UNIT_SIZE) as u32,
+        )
     }
 
     /// `from..to` units of a segment as bytes of the log.
     pub(crate) fn span(&self, segment: u32, from: u32, to: u32) -> Span {
-        Span::new(self.position(segment, from), u64::from(to - from) * UNIT_SIZE)
+        Span::new(
+            self.position(segment, from),
+            u64::from(to - from) * UNIT_SIZE,
+        )
     }
 
     /// The tag of a record of this epoch at `position` whose bytes from the facts to the end of the value are `bytes`.
     #[inline(always)]
     pub(crate) fn tag(&self, position: u64, epoch: u32, bytes: &[u8]) -> u64 {
-        let position = if mutant!(PositionNotInTag) { 0 } else { position };
-        let epoch = if mutant!(EpochNotChecked) { 0 } else { u64::from(epoch as u16) };
+        let position = if mutant!(PositionNotInTag) {
+            0
+        } else {
+            position
+        };
+        let epoch = if mutant!(EpochNotChecked) {
+            0
+        } else {
+            u64::from(epoch as u16)
+        };
         let place = position | epoch << EPOCH_SHIFT;
         hash::xxh3_64(self.tag_key ^ place.wrapping_mul(POSITION_FACTOR), bytes)
     }
@@ -90,7 +108,9 @@ impl LogFormat {
     /// The keyed hash of five words; never 0, which stands for no stamp, nor what would be 0 once it was made void.
     #[inline]
     pub(crate) fn commit_tag(&self, words: [u64; 5]) -> u64 {
-        let Secret(secret) = self.secret.expect("only who holds the pool's secret makes or checks stamps");
+        let Secret(secret) = self
+            .secret
+            .expect("only who holds the pool's secret makes or checks stamps");
         let mut bytes = [0; 40];
         for (into, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
             *into = word.to_le_bytes();
@@ -122,7 +142,13 @@ mod tests {
 
     #[test]
     fn a_position_is_found_again() {
-        let format = LogFormat { uuid: 0, tag_key: 0, secret: None, segment_size: 4096, segment_count: 3 };
+        let format = LogFormat {
+            uuid: 0,
+            tag_key: 0,
+            secret: None,
+            segment_size: 4096,
+            segment_count: 3,
+        };
         assert_eq!(format.segment_units(), 64);
         assert_eq!(format.position(2, 5), 8192 + 320);
         assert_eq!(format.locate(8192 + 320), (2, 5));
@@ -130,8 +156,17 @@ mod tests {
 
     #[test]
     fn equal_bytes_have_another_tag_at_every_other_position_in_every_other_run_and_pool() {
-        let format = LogFormat { uuid: 0, tag_key: 7, secret: None, segment_size: 4096, segment_count: 3 };
-        let other = LogFormat { tag_key: 8, ..format };
+        let format = LogFormat {
+            uuid: 0,
+            tag_key: 7,
+            secret: None,
+            segment_size: 4096,
+            segment_count: 3,
+        };
+        let other = LogFormat {
+            tag_key: 8,
+            ..format
+        };
         for size in [32, 100, 300] {
             let bytes = vec![0xab; size];
             let tag = format.tag(4096, 1, &bytes);

@@ -49,9 +49,21 @@ pub fn walk_segment(
     number: u32,
     report: &mut dyn FnMut(Finding<'_>),
 ) -> SegmentVerdict {
-    let mut inspection = Inspection { report, end: format.position(number, SEGMENT_HEADER_UNITS) };
-    examine(region, Place { format, file, number }, None, &mut inspection)
-        .unwrap_or_else(|corruption| unreachable!("an inspection goes on after {corruption}"))
+    let mut inspection = Inspection {
+        report,
+        end: format.position(number, SEGMENT_HEADER_UNITS),
+    };
+    examine(
+        region,
+        Place {
+            format,
+            file,
+            number,
+        },
+        None,
+        &mut inspection,
+    )
+    .unwrap_or_else(|corruption| unreachable!("an inspection goes on after {corruption}"))
 }
 
 struct Inspection<'a> {
@@ -64,7 +76,10 @@ impl Listener for Inspection<'_> {
     fn records(&mut self, batch: &[Found<'_>]) {
         for found in batch {
             if self.end < found.position {
-                (self.report)(Finding::Hole { from: self.end, to: found.position });
+                (self.report)(Finding::Hole {
+                    from: self.end,
+                    to: found.position,
+                });
             }
             self.end = found.position + found.header.size();
             (self.report)(Finding::Record(*found));
@@ -72,7 +87,11 @@ impl Listener for Inspection<'_> {
     }
 
     fn torn(&mut self, position: u64, header: &RecordHeader, fault: RecordFault) {
-        (self.report)(Finding::Torn { position, header: *header, fault });
+        (self.report)(Finding::Torn {
+            position,
+            header: *header,
+            fault,
+        });
     }
 
     fn seal(&mut self, seal: &Seal) {

@@ -37,9 +37,21 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    pub fn corruption(&self, what: &'static str, unit: u32, found: String, expected: String) -> Corruption {
+    pub fn corruption(
+        &self,
+        what: &'static str,
+        unit: u32,
+        found: String,
+        expected: String,
+    ) -> Corruption {
         let offset = self.format.position(self.number, unit);
-        Corruption { what: what.into(), file: self.file.to_owned().into(), offset, found, expected }
+        Corruption {
+            what: what.into(),
+            file: self.file.to_owned().into(),
+            offset,
+            found,
+            expected,
+        }
     }
 }
 
@@ -67,12 +79,22 @@ pub(crate) struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     /// Judges a segment from its start, or from where a checkpoint knew it.
-    pub fn new(place: Place<'a>, seal: Option<Seal>, known: SegmentState) -> Result<Self, Corruption> {
-        let (serial, sealed_end) = seal.map_or((0, SEGMENT_HEADER_UNITS), |seal| (seal.serial, seal.end));
+    pub fn new(
+        place: Place<'a>,
+        seal: Option<Seal>,
+        known: SegmentState,
+    ) -> Result<Self, Corruption> {
+        let (serial, sealed_end) =
+            seal.map_or((0, SEGMENT_HEADER_UNITS), |seal| (seal.serial, seal.end));
         let crossed = serial == known.seal_serial;
-        let fits = if crossed { known.end >= sealed_end && known.seal_end == sealed_end } else { known.end <= sealed_end };
-        let possible =
-            SEGMENT_HEADER_UNITS <= known.end && known.end <= place.format.segment_units() && known.durable <= known.end;
+        let fits = if crossed {
+            known.end >= sealed_end && known.seal_end == sealed_end
+        } else {
+            known.end <= sealed_end
+        };
+        let possible = SEGMENT_HEADER_UNITS <= known.end
+            && known.end <= place.format.segment_units()
+            && known.durable <= known.end;
         let fits = fits && possible && known.last < known.end;
         if serial < known.seal_serial || !fits {
             let unit = seal.map_or(1, |seal| seal.slot_unit());
@@ -84,7 +106,16 @@ impl<'a> Judge<'a> {
             return Err(place.corruption("segment seal", unit, found, expected));
         }
         let durable = known.durable.max(known.seal_end);
-        Ok(Self { place, seal, state: known, crossed, next_sequence: 1, durable, gap: None, suspect: None })
+        Ok(Self {
+            place,
+            seal,
+            state: known,
+            crossed,
+            next_sequence: 1,
+            durable,
+            gap: None,
+            suspect: None,
+        })
     }
 
     /// The first unit to look at.
@@ -112,7 +143,10 @@ impl<'a> Judge<'a> {
         }
         let written_at = header.written_at();
         if written_at < self.next_sequence {
-            let (found, expected) = (written_at.to_string(), format!("at least {}", self.next_sequence));
+            let (found, expected) = (
+                written_at.to_string(),
+                format!("at least {}", self.next_sequence),
+            );
             verdict = verdict.and(Err(self.loss(0, "record sequence", unit, found, expected)));
         }
         let link = if self.crossed {
@@ -122,7 +156,11 @@ impl<'a> Judge<'a> {
             Ok(())
         };
         // Several records are moved at one moment; each write has a sequence of its own.
-        let next = if header.moved_at().is_some() { written_at } else { written_at.saturating_add(1) };
+        let next = if header.moved_at().is_some() {
+            written_at
+        } else {
+            written_at.saturating_add(1)
+        };
         self.next_sequence = self.next_sequence.max(next);
         self.state.end = unit + header.size_units();
         self.state.last = unit;
@@ -149,9 +187,17 @@ impl<'a> Judge<'a> {
 
     /// The segment as it was found.
     pub fn into_state(self) -> SegmentState {
-        let (seal_serial, seal_end) = self.seal.map_or((0, SEGMENT_HEADER_UNITS), |seal| (seal.serial, seal.end));
+        let (seal_serial, seal_end) = self
+            .seal
+            .map_or((0, SEGMENT_HEADER_UNITS), |seal| (seal.serial, seal.end));
         let heritage = self.seal.map_or(Heritage::default(), |seal| seal.heritage);
-        SegmentState { seal_serial, seal_end, heritage, durable: 0, ..self.state }
+        SegmentState {
+            seal_serial,
+            seal_end,
+            heritage,
+            durable: 0,
+            ..self.state
+        }
     }
 
     /// A record below the seal: its link matters only as a hint.
@@ -178,7 +224,10 @@ impl<'a> Judge<'a> {
             "sealed records",
             unit,
             format!("{} records with XOR {:#018x}", found.count, found.xor),
-            format!("{} records with XOR {:#018x} below unit {} (seal {})", seal.count, seal.xor, seal.end, seal.serial),
+            format!(
+                "{} records with XOR {:#018x} below unit {} (seal {})",
+                seal.count, seal.xor, seal.end, seal.serial
+            ),
         ))
     }
 
@@ -187,7 +236,11 @@ impl<'a> Judge<'a> {
         if mutant!(LinksNotChecked) {
             return Ok(());
         }
-        let (last, end, sealed_end) = (self.state.last, self.state.end.max(self.sealed_end()), self.sealed_end());
+        let (last, end, sealed_end) = (
+            self.state.last,
+            self.state.end.max(self.sealed_end()),
+            self.sealed_end(),
+        );
         if previous == 0 && durable != sealed_end {
             self.gap = None;
             let found = format!("the first record above a seal that ends at unit {durable}");
@@ -197,11 +250,23 @@ impl<'a> Judge<'a> {
         let linked = previous == last;
         if !linked && !(end..unit).contains(&previous) {
             let found = format!("a link to unit {previous}");
-            return Err(self.loss(0, "record link", unit, found, format!("unit {last}, or one from {end} to {unit}")));
+            return Err(self.loss(
+                0,
+                "record link",
+                unit,
+                found,
+                format!("unit {last}, or one from {end} to {unit}"),
+            ));
         }
         if durable < self.durable || durable > unit {
             let found = format!("durable up to unit {durable}");
-            return Err(self.loss(0, "record link", unit, found, format!("a unit from {} to {unit}", self.durable)));
+            return Err(self.loss(
+                0,
+                "record link",
+                unit,
+                found,
+                format!("a unit from {} to {unit}", self.durable),
+            ));
         }
         self.durable = durable;
         if !linked {
@@ -210,15 +275,31 @@ impl<'a> Judge<'a> {
         match self.gap {
             Some(gap) if durable > gap => {
                 self.gap = None;
-                let found = if linked { "no record that is whole".to_owned() } else { format!("no record up to unit {unit}") };
-                let expected = format!("a record: all below unit {durable} were durable when the one at unit {unit} was stamped");
+                let found = if linked {
+                    "no record that is whole".to_owned()
+                } else {
+                    format!("no record up to unit {unit}")
+                };
+                let expected = format!(
+                    "a record: all below unit {durable} were durable when the one at unit {unit} was stamped"
+                );
                 Err(self.loss(1, "record", gap, found, expected))
             }
             _ => Ok(()),
         }
     }
 
-    fn loss(&self, records: u64, what: &'static str, unit: u32, found: String, expected: String) -> Loss {
-        Loss { records, corruption: self.place.corruption(what, unit, found, expected) }
+    fn loss(
+        &self,
+        records: u64,
+        what: &'static str,
+        unit: u32,
+        found: String,
+        expected: String,
+    ) -> Loss {
+        Loss {
+            records,
+            corruption: self.place.corruption(what, unit, found, expected),
+        }
     }
 }

@@ -44,27 +44,55 @@ mod tests {
     use crate::{record, seal, segment};
 
     fn table(fields: &[Field]) -> String {
-        let mut table = String::from("| offset | size | field | written by | meaning |\n| --- | --- | --- | --- | --- |\n");
-        for Field { name, offset, size, writer, meaning } in fields {
+        let mut table = String::from(
+            "| offset | size | field | written by | meaning |\n| --- | --- | --- | --- | --- |\n",
+        );
+        for Field {
+            name,
+            offset,
+            size,
+            writer,
+            meaning,
+        } in fields
+        {
             let name = name.replace('_', " ");
-            writeln!(table, "| {offset} | {size} | {name} | {writer} | {meaning} |").expect("a String takes everything");
+            writeln!(
+                table,
+                "| {offset} | {size} | {name} | {writer} | {meaning} |"
+            )
+            .expect("a String takes everything");
         }
         table
     }
 
     fn offset_of(fields: &[Field], name: &str) -> usize {
-        fields.iter().find(|field| field.name == name).expect("there is such a field").offset
+        fields
+            .iter()
+            .find(|field| field.name == name)
+            .expect("there is such a field")
+            .offset
     }
 
     #[test]
     fn the_format_page_shows_the_tables_that_the_types_give() {
         let page = include_str!("../../../docs/formats/log.md");
-        let tables = [("record", record::FIELDS), ("segment header", segment::FIELDS), ("seal", seal::FIELDS)];
+        let tables = [
+            ("record", record::FIELDS),
+            ("segment header", segment::FIELDS),
+            ("seal", seal::FIELDS),
+        ];
         for (name, fields) in tables {
-            let (_, rest) = page.split_once(&format!("<!-- {name} table -->\n")).expect("the page has the first marker");
-            let (shown, _) = rest.split_once("<!-- end -->").expect("the page has the second marker");
+            let (_, rest) = page
+                .split_once(&format!("<!-- {name} table -->\n"))
+                .expect("the page has the first marker");
+            let (shown, _) = rest
+                .split_once("<!-- end -->")
+                .expect("the page has the second marker");
             let printed = table(fields);
-            assert!(shown == printed, "put this between the markers of the {name} in docs/formats/log.md:\n{printed}");
+            assert!(
+                shown == printed,
+                "put this between the markers of the {name} in docs/formats/log.md:\n{printed}"
+            );
         }
     }
 
@@ -72,10 +100,19 @@ mod tests {
     #[test]
     fn the_fields_lie_where_the_second_version_put_them() {
         let record = ["sequence", "commit_tag", "links", "tag", "facts", "more"];
-        assert_eq!(record.map(|name| offset_of(record::FIELDS, name)), [0, 8, 16, 24, 32, 40]);
+        assert_eq!(
+            record.map(|name| offset_of(record::FIELDS, name)),
+            [0, 8, 16, 24, 32, 40]
+        );
         let header = ["magic", "version", "number", "uuid", "generation", "check"];
-        assert_eq!(header.map(|name| offset_of(segment::FIELDS, name)), [0, 8, 12, 16, 32, 36]);
+        assert_eq!(
+            header.map(|name| offset_of(segment::FIELDS, name)),
+            [0, 8, 12, 16, 32, 36]
+        );
         let seal = ["serial", "end", "count", "xor", "checksum"];
-        assert_eq!(seal.map(|name| offset_of(seal::FIELDS, name)), [0, 4, 8, 16, 48]);
+        assert_eq!(
+            seal.map(|name| offset_of(seal::FIELDS, name)),
+            [0, 4, 8, 16, 48]
+        );
     }
 }

@@ -46,8 +46,9 @@ mod memory;
 pub use format::{LogFormat, SEGMENT_HEADER_UNITS, Secret, UNIT_SIZE};
 pub use inspect::{Finding, walk_segment};
 pub use record::{
-    Condition, Draft, GENERATION_MAX, KEY_SIZE_MAX, Kind, RECORD_START_SIZE, Reading, Record, RecordFault, RecordHeader,
-    STAMP_SIZE, VALUE_SIZE_MAX, check, check_read, read_of_key, record_size, relocate,
+    Condition, Draft, GENERATION_MAX, KEY_SIZE_MAX, Kind, RECORD_START_SIZE, Reading, Record,
+    RecordFault, RecordHeader, STAMP_SIZE, VALUE_SIZE_MAX, check, check_read, read_of_key,
+    record_size, relocate,
 };
 pub use recovery::{ScanPolicy, SegmentReport, SegmentVerdict, Visitor, scan_segment};
 pub use seal::{Heritage, Seal};

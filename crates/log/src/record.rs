@@ -176,8 +176,18 @@ struct Facts {
 
 impl Facts {
     /// Replaces what `into` holds with the record, with zeros where its stamp will be. Returns its tag.
-    fn encode(&self, format: &LogFormat, (position, epoch): (u64, u32), key: &[u8], value: &[u8], into: &mut Vec<u8>) -> u64 {
-        assert!(self.generation <= GENERATION_MAX, "a segment is not used so often");
+    fn encode(
+        &self,
+        format: &LogFormat,
+        (position, epoch): (u64, u32),
+        key: &[u8],
+        value: &[u8],
+        into: &mut Vec<u8>,
+    ) -> u64 {
+        assert!(
+            self.generation <= GENERATION_MAX,
+            "a segment is not used so often"
+        );
         let what = match self.kind {
             Kind::Put => PUT_FROM + value.len() as u64,
             Kind::Delete => DELETE,
@@ -215,16 +225,40 @@ impl Draft<'_> {
     /// holds. The first [`STAMP_SIZE`] bytes are the server's and zero here: nobody writes them but with a stamp.
     ///
     /// The sizes must be within the limits: who takes keys and values from outside refuses others with a message.
-    pub fn encode(&self, format: &LogFormat, position: u64, generation: u32, epoch: u32, into: &mut Vec<u8>) -> u64 {
-        assert!((1..=KEY_SIZE_MAX).contains(&self.key.len()), "a key of {} bytes is refused earlier", self.key.len());
-        assert!(self.value.len() <= VALUE_SIZE_MAX, "a value of {} bytes is refused earlier", self.value.len());
-        assert!(self.kind == Kind::Put || self.value.is_empty(), "a delete has no value");
+    pub fn encode(
+        &self,
+        format: &LogFormat,
+        position: u64,
+        generation: u32,
+        epoch: u32,
+        into: &mut Vec<u8>,
+    ) -> u64 {
+        assert!(
+            (1..=KEY_SIZE_MAX).contains(&self.key.len()),
+            "a key of {} bytes is refused earlier",
+            self.key.len()
+        );
+        assert!(
+            self.value.len() <= VALUE_SIZE_MAX,
+            "a value of {} bytes is refused earlier",
+            self.value.len()
+        );
+        assert!(
+            self.kind == Kind::Put || self.value.is_empty(),
+            "a delete has no value"
+        );
         let (rule, moment) = match self.condition {
             Condition::None => (ALWAYS, 0),
             Condition::Version(version) => (VERSION, version),
             Condition::Absent => (ABSENT, 0),
         };
-        let facts = Facts { kind: self.kind, rule, moment, token: self.token, generation };
+        let facts = Facts {
+            kind: self.kind,
+            rule,
+            moment,
+            token: self.token,
+            generation,
+        };
         facts.encode(format, (position, epoch), self.key, self.value, into)
     }
 }
@@ -240,7 +274,13 @@ pub fn relocate(
     into: &mut Vec<u8>,
 ) -> u64 {
     let Record { header, key, value } = found;
-    let facts = Facts { kind: header.kind(), rule: MOVED, moment: next_sequence, token: header.token(), generation };
+    let facts = Facts {
+        kind: header.kind(),
+        rule: MOVED,
+        moment: next_sequence,
+        token: header.token(),
+        generation,
+    };
     facts.encode(format, (position, epoch), key, value, into)
 }
 
@@ -269,7 +309,10 @@ impl RecordHeader {
         }
         let needed = HEADER_SIZE_MIN as u64 + 1;
         if (bytes.len() as u64) < needed {
-            return Err(RecordFault::TooShort { size: bytes.len() as u64, needed });
+            return Err(RecordFault::TooShort {
+                size: bytes.len() as u64,
+                needed,
+            });
         }
         let mut start = [0; RECORD_START_SIZE];
         start[..bytes.len()].copy_from_slice(bytes);
@@ -347,7 +390,11 @@ impl RecordHeader {
     /// Put or delete.
     #[inline]
     pub fn kind(&self) -> Kind {
-        if self.what() == DELETE { Kind::Delete } else { Kind::Put }
+        if self.what() == DELETE {
+            Kind::Delete
+        } else {
+            Kind::Put
+        }
     }
 
     /// The sequence that was next when the record was moved here by the server; `None`: it was written here.
@@ -461,7 +508,10 @@ pub fn check<'a>(
 ) -> Result<Record<'a>, RecordFault> {
     let header = RecordHeader::parse_prefix(bytes)?;
     if header.generation() != generation {
-        return Err(RecordFault::Generation { found: header.generation(), expected: generation });
+        return Err(RecordFault::Generation {
+            found: header.generation(),
+            expected: generation,
+        });
     }
     check_tag(format, position, epoch as u16, header, bytes)
 }
@@ -481,7 +531,10 @@ pub fn check_read<'a>(
     }
     let found = header.generation() & GENERATION_LOW_MASK;
     if found != u32::from(generation_low) {
-        return Err(RecordFault::Generation { found, expected: generation_low.into() });
+        return Err(RecordFault::Generation {
+            found,
+            expected: generation_low.into(),
+        });
     }
     check_tag(format, position, header.epoch(), header, bytes)
 }
@@ -495,9 +548,16 @@ pub(crate) fn check_tag<'a>(
     bytes: &'a [u8],
 ) -> Result<Record<'a>, RecordFault> {
     let record = untagged(header, bytes)?;
-    let expected = format.tag(position, epoch.into(), &bytes[TAGGED_FROM..header.whole_size() as usize]);
+    let expected = format.tag(
+        position,
+        epoch.into(),
+        &bytes[TAGGED_FROM..header.whole_size() as usize],
+    );
     if header.tag() != expected {
-        return Err(RecordFault::Tag { found: header.tag(), expected });
+        return Err(RecordFault::Tag {
+            found: header.tag(),
+            expected,
+        });
     }
     Ok(record)
 }
@@ -506,7 +566,10 @@ pub(crate) fn check_tag<'a>(
 #[inline]
 pub(crate) fn untagged(header: RecordHeader, bytes: &[u8]) -> Result<Record<'_>, RecordFault> {
     let whole = bytes.get(..header.whole_size() as usize);
-    let whole = whole.ok_or(RecordFault::TooShort { size: bytes.len() as u64, needed: header.whole_size() })?;
+    let whole = whole.ok_or(RecordFault::TooShort {
+        size: bytes.len() as u64,
+        needed: header.whole_size(),
+    })?;
     let (key, value) = whole[header.key_start()..].split_at(header.key_size());
     Ok(Record { header, key, value })
 }

@@ -76,7 +76,16 @@ pub fn scan_segment(
     policy: ScanPolicy,
     visitor: &mut dyn Visitor,
 ) -> Result<SegmentVerdict, Corruption> {
-    examine(region, Place { format, file, number }, from, &mut Scan { visitor, policy })
+    examine(
+        region,
+        Place {
+            format,
+            file,
+            number,
+        },
+        from,
+        &mut Scan { visitor, policy },
+    )
 }
 
 struct Scan<'a> {
@@ -94,6 +103,10 @@ impl Listener for Scan<'_> {
     fn seal(&mut self, _: &Seal) {}
 
     fn loss(&mut self, loss: Loss) -> Result<(), Corruption> {
-        if self.policy.tolerate_missing { Ok(()) } else { Err(loss.corruption) }
+        if self.policy.tolerate_missing {
+            Ok(())
+        } else {
+            Err(loss.corruption)
+        }
     }
 }

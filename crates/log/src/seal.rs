@@ -75,20 +75,41 @@ impl Seal {
         hash::xxh3_128(&bound)
     }
 
-    fn parse(bytes: &[u8; UNIT_SIZE as usize], format: &LogFormat, number: u32, generation: u32) -> Option<Self> {
+    fn parse(
+        bytes: &[u8; UNIT_SIZE as usize],
+        format: &LogFormat,
+        number: u32,
+        generation: u32,
+    ) -> Option<Self> {
         let slot = SealBytes::read_from_bytes(bytes).expect("a seal is one line");
-        let heritage = Heritage { tokens_lost: slot.tokens_lost.get(), sequence_floor: slot.sequence_floor.get() };
+        let heritage = Heritage {
+            tokens_lost: slot.tokens_lost.get(),
+            sequence_floor: slot.sequence_floor.get(),
+        };
         let (serial, end, count) = (slot.serial.get(), slot.end.get(), slot.count.get());
-        let seal = Self { serial, end, count, xor: slot.xor.get(), heritage };
+        let seal = Self {
+            serial,
+            end,
+            count,
+            xor: slot.xor.get(),
+            heritage,
+        };
         let possible = seal.serial != 0
             && (SEGMENT_HEADER_UNITS..=format.segment_units()).contains(&seal.end)
             && slot.reserved == U32::ZERO
             && slot.more_reserved == [0; 8];
-        (possible && slot.checksum.get() == Self::checksum(bytes, format, number, generation)).then_some(seal)
+        (possible && slot.checksum.get() == Self::checksum(bytes, format, number, generation))
+            .then_some(seal)
     }
 
     /// Writes the seal over the one before the last, and returns what the caller must persist.
-    pub(crate) fn write(&self, region: &dyn Region, format: &LogFormat, number: u32, generation: u32) -> Span {
+    pub(crate) fn write(
+        &self,
+        region: &dyn Region,
+        format: &LogFormat,
+        number: u32,
+        generation: u32,
+    ) -> Span {
         let mut slot = SealBytes {
             serial: U32::new(self.serial),
             end: U32::new(self.end),
@@ -111,7 +132,11 @@ impl Seal {
     /// or damage; the three look alike, and the seal before it, with the links above that, still says what must be there.
     ///
     /// Two valid seals that do not follow each other are damage, told beside the newer one.
-    pub(crate) fn newest(region: &dyn Region, place: &Place<'_>, generation: u32) -> (Option<Self>, Option<Corruption>) {
+    pub(crate) fn newest(
+        region: &dyn Region,
+        place: &Place<'_>,
+        generation: u32,
+    ) -> (Option<Self>, Option<Corruption>) {
         let (format, number) = (place.format, place.number);
         let [even, odd] = SLOTS.map(|unit| {
             let mut bytes = [0; UNIT_SIZE as usize];
@@ -119,10 +144,18 @@ impl Seal {
             Self::parse(&bytes, format, number, generation).filter(|seal| seal.slot_unit() == unit)
         });
         let newest = even.into_iter().chain(odd).max_by_key(|seal| seal.serial);
-        let damage = even.zip(odd).filter(|(even, odd)| even.serial.abs_diff(odd.serial) != 1).map(|(even, odd)| {
-            let found = format!("serials {} and {}", even.serial, odd.serial);
-            place.corruption("segment seal", SLOTS[0], found, "serials that follow each other".to_owned())
-        });
+        let damage = even
+            .zip(odd)
+            .filter(|(even, odd)| even.serial.abs_diff(odd.serial) != 1)
+            .map(|(even, odd)| {
+                let found = format!("serials {} and {}", even.serial, odd.serial);
+                place.corruption(
+                    "segment seal",
+                    SLOTS[0],
+                    found,
+                    "serials that follow each other".to_owned(),
+                )
+            });
         (newest, damage)
     }
 
@@ -143,12 +176,23 @@ mod tests {
             end: 40 + serial,
             count: 5,
             xor: 0x1234_5678_9abc_def0,
-            heritage: Heritage { tokens_lost: 3, sequence_floor: 9 },
+            heritage: Heritage {
+                tokens_lost: 3,
+                sequence_floor: 9,
+            },
         }
     }
 
     fn newest(memory: &Memory, format: &LogFormat, number: u32, generation: u32) -> Option<Seal> {
-        let (newest, damage) = Seal::newest(memory, &Place { format, file: "log", number }, generation);
+        let (newest, damage) = Seal::newest(
+            memory,
+            &Place {
+                format,
+                file: "log",
+                number,
+            },
+            generation,
+        );
         assert_eq!(damage, None);
         newest
     }
@@ -165,7 +209,11 @@ mod tests {
                 let offset = 4096 + u64::from(seal(serial).slot_unit()) * 64;
                 for bit in 0..512 {
                     memory.flip(offset, bit);
-                    assert_eq!(newest(&memory, &format, 1, 1), Some(seal(serial - 1)), "bit {bit}");
+                    assert_eq!(
+                        newest(&memory, &format, 1, 1),
+                        Some(seal(serial - 1)),
+                        "bit {bit}"
+                    );
                     memory.flip(offset, bit);
                 }
             }
@@ -183,7 +231,10 @@ mod tests {
         memory.write(4096 + 128, &line);
         assert_eq!(newest(&memory, &format, 1, 1), None);
         assert_eq!(newest(&memory, &format, 0, 2), None);
-        assert_eq!(newest(&memory, &LogFormat { uuid: 9, ..format }, 0, 1), None);
+        assert_eq!(
+            newest(&memory, &LogFormat { uuid: 9, ..format }, 0, 1),
+            None
+        );
         // In the slot of even serials it is misplaced.
         memory.write(128, &[0; 64]);
         memory.write(64, &line);
@@ -194,11 +245,23 @@ mod tests {
     #[test]
     fn a_seal_that_says_what_cannot_be_is_none() {
         let format = format(4096, 2);
-        for wrong in [Seal { serial: 0, ..seal(2) }, Seal { end: 3, ..seal(2) }, Seal { end: 65, ..seal(2) }] {
+        for wrong in [
+            Seal {
+                serial: 0,
+                ..seal(2)
+            },
+            Seal { end: 3, ..seal(2) },
+            Seal { end: 65, ..seal(2) },
+        ] {
             let memory = Memory::new(8192);
             wrong.write(&memory, &format, 0, 1);
             assert_eq!(newest(&memory, &format, 0, 1), None);
-            Seal { serial: 2, end: 64, ..wrong }.write(&memory, &format, 0, 1);
+            Seal {
+                serial: 2,
+                end: 64,
+                ..wrong
+            }
+            .write(&memory, &format, 0, 1);
             assert!(newest(&memory, &format, 0, 1).is_some());
         }
     }
@@ -209,7 +272,15 @@ mod tests {
         let memory = Memory::new(8192);
         seal(2).write(&memory, &format, 0, 1);
         seal(5).write(&memory, &format, 0, 1);
-        let (_, damage) = Seal::newest(&memory, &Place { format: &format, file: "log", number: 0 }, 1);
+        let (_, damage) = Seal::newest(
+            &memory,
+            &Place {
+                format: &format,
+                file: "log",
+                number: 0,
+            },
+            1,
+        );
         assert_eq!(damage.unwrap().what, "segment seal");
     }
 }

@@ -69,7 +69,10 @@ impl HeaderBytes {
 
 /// Writes both copies of the header and returns what the caller must persist.
 pub(crate) fn write(region: &dyn Region, format: &LogFormat, number: u32, generation: u32) -> Span {
-    assert!((1..=GENERATION_MAX).contains(&generation), "generations count from 1 to {GENERATION_MAX}");
+    assert!(
+        (1..=GENERATION_MAX).contains(&generation),
+        "generations count from 1 to {GENERATION_MAX}"
+    );
     let header = HeaderBytes::new(format, number, generation);
     for unit in COPIES {
         region.write(format.position(number, unit), header.as_bytes());
@@ -87,12 +90,18 @@ pub(crate) fn read(region: &dyn Region, format: &LogFormat, number: u32) -> Head
     let valid = copies.map(|bytes| {
         let header = HeaderBytes::read_from_bytes(&bytes).expect("a header is one line");
         let generation = header.generation.get();
-        ((1..=GENERATION_MAX).contains(&generation) && header == HeaderBytes::new(format, number, generation))
-            .then_some(generation)
+        ((1..=GENERATION_MAX).contains(&generation)
+            && header == HeaderBytes::new(format, number, generation))
+        .then_some(generation)
     });
     match valid[0].max(valid[1]) {
-        Some(generation) => HeaderFound::Valid { generation, both: valid[0] == valid[1] },
-        None => HeaderFound::Lost { written: copies.as_flattened().iter().any(|&byte| byte != 0) },
+        Some(generation) => HeaderFound::Valid {
+            generation,
+            both: valid[0] == valid[1],
+        },
+        None => HeaderFound::Lost {
+            written: copies.as_flattened().iter().any(|&byte| byte != 0),
+        },
     }
 }
 
@@ -113,16 +122,40 @@ mod tests {
     fn a_header_is_found_until_both_copies_are_damaged() {
         let format = format(4096, 2);
         let memory = Memory::new(8192);
-        assert_eq!(read(&memory, &format, 1), HeaderFound::Lost { written: false });
+        assert_eq!(
+            read(&memory, &format, 1),
+            HeaderFound::Lost { written: false }
+        );
         assert_eq!(write(&memory, &format, 1, 7), Span::new(4096, 256));
-        assert_eq!(read(&memory, &format, 1), HeaderFound::Valid { generation: 7, both: true });
+        assert_eq!(
+            read(&memory, &format, 1),
+            HeaderFound::Valid {
+                generation: 7,
+                both: true
+            }
+        );
         for bit in 0..64 * 8 {
             memory.flip(4096, bit);
-            assert_eq!(read(&memory, &format, 1), HeaderFound::Valid { generation: 7, both: false });
+            assert_eq!(
+                read(&memory, &format, 1),
+                HeaderFound::Valid {
+                    generation: 7,
+                    both: false
+                }
+            );
             memory.flip(4096 + 192, bit);
-            assert_eq!(read(&memory, &format, 1), HeaderFound::Lost { written: true });
+            assert_eq!(
+                read(&memory, &format, 1),
+                HeaderFound::Lost { written: true }
+            );
             memory.flip(4096, bit);
-            assert_eq!(read(&memory, &format, 1), HeaderFound::Valid { generation: 7, both: false });
+            assert_eq!(
+                read(&memory, &format, 1),
+                HeaderFound::Valid {
+                    generation: 7,
+                    both: false
+                }
+            );
             memory.flip(4096 + 192, bit);
         }
     }
@@ -135,9 +168,18 @@ mod tests {
         let mut header = [0; 256];
         memory.read(0, &mut header);
         memory.write(4096, &header);
-        assert_eq!(read(&memory, &format, 1), HeaderFound::Lost { written: true });
-        let other = LogFormat { uuid: format.uuid + 1, ..format };
-        assert_eq!(read(&memory, &other, 0), HeaderFound::Lost { written: true });
+        assert_eq!(
+            read(&memory, &format, 1),
+            HeaderFound::Lost { written: true }
+        );
+        let other = LogFormat {
+            uuid: format.uuid + 1,
+            ..format
+        };
+        assert_eq!(
+            read(&memory, &other, 0),
+            HeaderFound::Lost { written: true }
+        );
     }
 
     /// A crash leaves any words of what was stored. Needs generation and check in one word.
@@ -147,7 +189,9 @@ mod tests {
         let (old, new) = (Memory::new(4096), Memory::new(4096));
         write(&old, &format, 0, 4);
         write(&new, &format, 0, 5);
-        let differing: Vec<u64> = (0..32).filter(|word| old.load(word * 8) != new.load(word * 8)).collect();
+        let differing: Vec<u64> = (0..32)
+            .filter(|word| old.load(word * 8) != new.load(word * 8))
+            .collect();
         assert_eq!(differing, [4, 28], "one word in each copy");
         for subset in 0..4 {
             let memory = Memory::new(4096);
@@ -159,7 +203,13 @@ mod tests {
                 memory.store(word * 8, from.load(word * 8));
             }
             let expected = if subset == 0 { 4 } else { 5 };
-            assert_eq!(read(&memory, &format, 0), HeaderFound::Valid { generation: expected, both: subset == 0 || subset == 3 });
+            assert_eq!(
+                read(&memory, &format, 0),
+                HeaderFound::Valid {
+                    generation: expected,
+                    both: subset == 0 || subset == 3
+                }
+            );
         }
     }
 }

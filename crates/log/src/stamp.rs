@@ -41,12 +41,18 @@ impl Links {
     #[inline]
     pub fn from_word(word: u64) -> Self {
         let unit = |shift: u32| (word >> shift) as u32 & ((1 << UNIT_BITS) - 1);
-        Self { previous: unit(0), durable: unit(UNIT_BITS), epoch: (word >> (2 * UNIT_BITS)) as u16 }
+        Self {
+            previous: unit(0),
+            durable: unit(UNIT_BITS),
+            epoch: (word >> (2 * UNIT_BITS)) as u16,
+        }
     }
 
     #[inline]
     pub fn word(self) -> u64 {
-        u64::from(self.previous) | u64::from(self.durable) << UNIT_BITS | u64::from(self.epoch) << (2 * UNIT_BITS)
+        u64::from(self.previous)
+            | u64::from(self.durable) << UNIT_BITS
+            | u64::from(self.epoch) << (2 * UNIT_BITS)
     }
 }
 
@@ -67,11 +73,30 @@ impl Stamp {
     /// The three words, in their order in the record: of a record that was checked to have this `tag`, and that takes
     /// `size` bytes of the log.
     #[inline]
-    pub fn words(&self, format: &LogFormat, position: u64, generation: u32, tag: u64, size: u64) -> [u64; 3] {
-        assert!(self.previous >> UNIT_BITS == 0 && self.durable >> UNIT_BITS == 0, "units of a segment have 24 bits");
-        let links = Links { previous: self.previous, durable: self.durable, epoch: self.epoch as u16 }.word();
+    pub fn words(
+        &self,
+        format: &LogFormat,
+        position: u64,
+        generation: u32,
+        tag: u64,
+        size: u64,
+    ) -> [u64; 3] {
+        assert!(
+            self.previous >> UNIT_BITS == 0 && self.durable >> UNIT_BITS == 0,
+            "units of a segment have 24 bits"
+        );
+        let links = Links {
+            previous: self.previous,
+            durable: self.durable,
+            epoch: self.epoch as u16,
+        }
+        .word();
         let place = u64::from(generation) | (size / UNIT_SIZE) << 32;
-        [self.sequence, format.commit_tag([position, place, tag, self.sequence, links]), links]
+        [
+            self.sequence,
+            format.commit_tag([position, place, tag, self.sequence, links]),
+            links,
+        ]
     }
 
     /// Stamps the record at `position` and returns the commit tag. The record is published once these bytes and the
@@ -79,7 +104,15 @@ impl Stamp {
     ///
     /// `tag` and `size` are those of the copy that was checked: what a client may have put into the record since then
     /// is not read again, and will not pass.
-    pub fn write(&self, region: &dyn Region, format: &LogFormat, position: u64, generation: u32, tag: u64, size: u64) -> u64 {
+    pub fn write(
+        &self,
+        region: &dyn Region,
+        format: &LogFormat,
+        position: u64,
+        generation: u32,
+        tag: u64,
+        size: u64,
+    ) -> u64 {
         assert!(self.sequence != 0, "0 means that a record is not published");
         assert!(position.is_multiple_of(UNIT_SIZE) && size.is_multiple_of(UNIT_SIZE));
         let [sequence, commit_tag, links] = self.words(format, position, generation, tag, size);
@@ -91,7 +124,15 @@ impl Stamp {
 
     /// Puts the stamp into `record`, a [draft](crate::Draft::encode) for this position of this `tag`, and returns the commit tag:
     /// for who writes record and stamp as one.
-    pub fn put_into(&self, record: &mut [u8], format: &LogFormat, position: u64, generation: u32, tag: u64, size: u64) -> u64 {
+    pub fn put_into(
+        &self,
+        record: &mut [u8],
+        format: &LogFormat,
+        position: u64,
+        generation: u32,
+        tag: u64,
+        size: u64,
+    ) -> u64 {
         assert!(self.sequence != 0, "0 means that a record is not published");
         let words = self.words(format, position, generation, tag, size);
         for (into, word) in record.as_chunks_mut::<8>().0.iter_mut().zip(words) {
@@ -103,10 +144,25 @@ impl Stamp {
     /// What the stamp of `header` at this position in this generation is worth. Says nothing of the bytes after the
     /// header: they are covered by the tag, which the stamp binds.
     #[inline]
-    pub fn judge(header: &RecordHeader, format: &LogFormat, position: u64, generation: u32) -> Standing {
-        let Links { previous, durable, epoch } = header.links();
-        let stamp = Self { sequence: header.sequence(), previous, durable, epoch: epoch.into() };
-        let [_, commit_tag, _] = stamp.words(format, position, generation, header.tag(), header.size());
+    pub fn judge(
+        header: &RecordHeader,
+        format: &LogFormat,
+        position: u64,
+        generation: u32,
+    ) -> Standing {
+        let Links {
+            previous,
+            durable,
+            epoch,
+        } = header.links();
+        let stamp = Self {
+            sequence: header.sequence(),
+            previous,
+            durable,
+            epoch: epoch.into(),
+        };
+        let [_, commit_tag, _] =
+            stamp.words(format, position, generation, header.tag(), header.size());
         match header.commit_tag() ^ commit_tag {
             0 if stamp.sequence != 0 => Standing::Published,
             VOID if stamp.sequence != 0 => Standing::Void,
@@ -160,10 +216,21 @@ mod tests {
     use crate::memory::{Memory, format};
     use crate::{Condition, Draft, Kind, RECORD_START_SIZE, STAMP_SIZE};
 
-    const STAMP: Stamp = Stamp { sequence: 9, previous: 4, durable: 4, epoch: 1 };
+    const STAMP: Stamp = Stamp {
+        sequence: 9,
+        previous: 4,
+        durable: 4,
+        epoch: 1,
+    };
 
     fn place(format: &LogFormat, memory: &Memory, generation: u32) -> u64 {
-        let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key: b"key", value: b"value" };
+        let draft = Draft {
+            kind: Kind::Put,
+            condition: Condition::None,
+            token: 0,
+            key: b"key",
+            value: b"value",
+        };
         let mut record = Vec::new();
         let tag = draft.encode(format, 256, generation, 1, &mut record);
         memory.write(256 + STAMP_SIZE as u64, &record[STAMP_SIZE..]);
@@ -180,8 +247,14 @@ mod tests {
         (format, record)
     }
 
-    fn passes(format: &LogFormat, record: &[u8; RECORD_START_SIZE], position: u64, generation: u32) -> bool {
-        let judged = RecordHeader::parse(record).map(|header| Stamp::judge(&header, format, position, generation));
+    fn passes(
+        format: &LogFormat,
+        record: &[u8; RECORD_START_SIZE],
+        position: u64,
+        generation: u32,
+    ) -> bool {
+        let judged = RecordHeader::parse(record)
+            .map(|header| Stamp::judge(&header, format, position, generation));
         assert_ne!(judged, Ok(Standing::Void), "nothing here was made void");
         judged == Ok(Standing::Published)
     }
@@ -192,14 +265,32 @@ mod tests {
         assert!(passes(&format, &record, 256, 3));
         assert!(!passes(&format, &record, 320, 3));
         assert!(!passes(&format, &record, 256, 4));
-        assert!(!passes(&LogFormat { secret: Some(crate::Secret::new([1, 3])), ..format }, &record, 256, 3));
+        assert!(!passes(
+            &LogFormat {
+                secret: Some(crate::Secret::new([1, 3])),
+                ..format
+            },
+            &record,
+            256,
+            3
+        ));
     }
 
     #[test]
     fn what_a_stamp_says_is_read_at_both_ends_of_every_field() {
         let unit_max = (1 << UNIT_BITS) - 1;
-        for links in [(0, 0, 0), (unit_max, 0, 0), (0, unit_max, 0), (0, 0, u16::MAX), (4, 5, 6)] {
-            let links = Links { previous: links.0, durable: links.1, epoch: links.2 };
+        for links in [
+            (0, 0, 0),
+            (unit_max, 0, 0),
+            (0, unit_max, 0),
+            (0, 0, u16::MAX),
+            (4, 5, 6),
+        ] {
+            let links = Links {
+                previous: links.0,
+                durable: links.1,
+                epoch: links.2,
+            };
             assert_eq!(Links::from_word(links.word()), links);
         }
     }
@@ -218,7 +309,11 @@ mod tests {
         for bit in 64..128 {
             record[bit / 8] ^= 1 << (bit % 8);
             let header = RecordHeader::parse(&record).unwrap();
-            assert_eq!(Stamp::judge(&header, &format, 256, 3), Standing::Unstamped, "bit {bit}");
+            assert_eq!(
+                Stamp::judge(&header, &format, 256, 3),
+                Standing::Unstamped,
+                "bit {bit}"
+            );
             record[bit / 8] ^= 1 << (bit % 8);
         }
     }
@@ -226,7 +321,13 @@ mod tests {
     #[test]
     fn a_stamp_put_into_a_draft_is_the_one_that_is_stored_into_the_log() {
         let (format, record) = stamped();
-        let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key: b"key", value: b"value" };
+        let draft = Draft {
+            kind: Kind::Put,
+            condition: Condition::None,
+            token: 0,
+            key: b"key",
+            value: b"value",
+        };
         let mut bytes = Vec::new();
         let tag = draft.encode(&format, 256, 3, 1, &mut bytes);
         STAMP.put_into(&mut bytes, &format, 256, 3, tag, 64);
@@ -252,8 +353,15 @@ mod tests {
                     torn[word * 8..][..8].copy_from_slice(&old[word * 8..][..8]);
                 }
                 // Where the old words are the same, nothing is missing.
-                assert_eq!(passes(&format, &torn, 256, 3), torn == record, "words {subset:03b} over {old:?}");
-                assert!(torn != record || subset & 0b010 != 0, "the commit tag is another one");
+                assert_eq!(
+                    passes(&format, &torn, 256, 3),
+                    torn == record,
+                    "words {subset:03b} over {old:?}"
+                );
+                assert!(
+                    torn != record || subset & 0b010 != 0,
+                    "the commit tag is another one"
+                );
             }
         }
     }
@@ -285,7 +393,10 @@ mod tests {
     #[test]
     #[should_panic(expected = "only who holds the pool's secret")]
     fn a_client_cannot_make_a_stamp() {
-        let format = LogFormat { secret: None, ..format(4096, 2) };
+        let format = LogFormat {
+            secret: None,
+            ..format(4096, 2)
+        };
         STAMP.words(&format, 256, 1, 0, 64);
     }
 }

@@ -78,13 +78,35 @@ impl SegmentState {
     /// [`SegmentState::write_header`] of that; only when that is persisted, too, may anybody write to the segment.
     ///
     /// A crash leaves the segment in one generation or the other: the seal of the next one is none in this one.
-    pub fn begin_reuse(&self, region: &dyn Region, format: &LogFormat, heritage: Heritage) -> (Self, Span) {
-        assert!(self.may_be_used_again(), "the last generation of a segment is not freed");
+    pub fn begin_reuse(
+        &self,
+        region: &dyn Region,
+        format: &LogFormat,
+        heritage: Heritage,
+    ) -> (Self, Span) {
+        assert!(
+            self.may_be_used_again(),
+            "the last generation of a segment is not freed"
+        );
         let generation = self.generation + 1;
-        let generation = if mutant!(GenerationKept) { self.generation } else { generation };
+        let generation = if mutant!(GenerationKept) {
+            self.generation
+        } else {
+            generation
+        };
         let seal_serial = 1 + self.seal_serial % 2;
-        let next = Self { seal_serial, heritage, ..Self::fresh(self.number, generation) };
-        let seal = Seal { serial: seal_serial, end: next.end, count: 0, xor: 0, heritage };
+        let next = Self {
+            seal_serial,
+            heritage,
+            ..Self::fresh(self.number, generation)
+        };
+        let seal = Seal {
+            serial: seal_serial,
+            end: next.end,
+            count: 0,
+            xor: 0,
+            heritage,
+        };
         (next, seal.write(region, format, self.number, generation))
     }
 
@@ -101,8 +123,14 @@ impl SegmentState {
 
     /// Takes note of a record that was stamped with this state's `last` and `durable`.
     pub fn note_stamped(&mut self, unit: u32, size_units: u32, commit_tag: u64) {
-        assert!(self.durable >= SEGMENT_HEADER_UNITS, "a scanned segment is settled before it is written");
-        assert!(unit >= self.end && size_units > 0, "records are stamped in ascending order");
+        assert!(
+            self.durable >= SEGMENT_HEADER_UNITS,
+            "a scanned segment is settled before it is written"
+        );
+        assert!(
+            unit >= self.end && size_units > 0,
+            "records are stamped in ascending order"
+        );
         self.end = unit + size_units;
         self.last = unit;
         self.count += 1;
@@ -132,18 +160,24 @@ impl SegmentState {
         let (from, units) = (self.end, format.segment_units());
         let mut voided = false;
         let state = &mut *self;
-        walk_some(region, format, (state.number, state.generation), (from, units), &mut |batch| {
-            for found in batch {
-                let (_, unit) = format.locate(found.position);
-                let mut commit_tag = found.header.commit_tag();
-                if !found.is_void && is_void(found) {
-                    commit_tag = void_tag(commit_tag);
-                    region.store(commit_tag_position(found.position), commit_tag);
-                    voided = true;
+        walk_some(
+            region,
+            format,
+            (state.number, state.generation),
+            (from, units),
+            &mut |batch| {
+                for found in batch {
+                    let (_, unit) = format.locate(found.position);
+                    let mut commit_tag = found.header.commit_tag();
+                    if !found.is_void && is_void(found) {
+                        commit_tag = void_tag(commit_tag);
+                        region.store(commit_tag_position(found.position), commit_tag);
+                        voided = true;
+                    }
+                    state.note_stamped(unit, found.header.size_units(), commit_tag);
                 }
-                state.note_stamped(unit, found.header.size_units(), commit_tag);
-            }
-        });
+            },
+        );
         let cleared = self.clear_remains(region, format);
         (voided || cleared).then(|| format.span(self.number, from, units))
     }
@@ -155,9 +189,21 @@ impl SegmentState {
 
     /// Seals what was accepted so far and returns what the caller must persist before it stamps anything more.
     pub fn seal(&mut self, region: &dyn Region, format: &LogFormat) -> Span {
-        assert!(self.durable == self.end, "a seal covers only what is durable");
-        let serial = self.seal_serial.checked_add(1).expect("a segment is full long before 2^32 seals");
-        let seal = Seal { serial, end: self.end, count: self.count, xor: self.xor, heritage: self.heritage };
+        assert!(
+            self.durable == self.end,
+            "a seal covers only what is durable"
+        );
+        let serial = self
+            .seal_serial
+            .checked_add(1)
+            .expect("a segment is full long before 2^32 seals");
+        let seal = Seal {
+            serial,
+            end: self.end,
+            count: self.count,
+            xor: self.xor,
+            heritage: self.heritage,
+        };
         self.last = 0;
         self.seal_serial = serial;
         self.seal_end = self.end;
@@ -200,7 +246,12 @@ impl SegmentState {
     /// The spans hold also what was found as it should be: the server that wrote it may have been killed before it was
     /// persisted.
     pub fn settle(&mut self, region: &dyn Region, format: &LogFormat) -> [Span; 2] {
-        if segment::read(region, format, self.number) != (HeaderFound::Valid { generation: self.generation, both: true }) {
+        if segment::read(region, format, self.number)
+            != (HeaderFound::Valid {
+                generation: self.generation,
+                both: true,
+            })
+        {
             self.write_header(region, format);
         }
         self.clear_remains(region, format);
@@ -209,6 +260,9 @@ impl SegmentState {
             self.seal(region, format);
         }
         let header = format.span(self.number, 0, SEGMENT_HEADER_UNITS);
-        [header, format.span(self.number, self.end, format.segment_units())]
+        [
+            header,
+            format.span(self.number, self.end, format.segment_units()),
+        ]
     }
 }

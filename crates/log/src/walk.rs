@@ -58,7 +58,12 @@ pub(crate) trait Sink {
     /// Some records.
     fn records(&mut self, batch: &[Found<'_>]) -> Result<(), Corruption>;
     /// A header with a stamp whose record is not whole.
-    fn torn(&mut self, position: u64, header: &RecordHeader, fault: RecordFault) -> Result<(), Corruption>;
+    fn torn(
+        &mut self,
+        position: u64,
+        header: &RecordHeader,
+        fault: RecordFault,
+    ) -> Result<(), Corruption>;
 }
 
 /// What a walk says at its end.
@@ -78,7 +83,11 @@ enum Look {
 }
 
 /// Walks from unit `from` to the end of the segment.
-pub(crate) fn walk(source: Source<'_>, from: u32, sink: &mut dyn Sink) -> Result<Walked, Corruption> {
+pub(crate) fn walk(
+    source: Source<'_>,
+    from: u32,
+    sink: &mut dyn Sink,
+) -> Result<Walked, Corruption> {
     walk_until(source, from, source.format.segment_units(), sink)
 }
 
@@ -91,9 +100,15 @@ pub fn walk_some(
     (from, until): (u32, u32),
     visit: &mut dyn FnMut(&[Found<'_>]),
 ) -> u32 {
-    let source = Source { region, format, number, generation: Some(generation) };
+    let source = Source {
+        region,
+        format,
+        number,
+        generation: Some(generation),
+    };
     let mut sink = Visit { visit };
-    let walked = walk_until(source, from, until, &mut sink).unwrap_or_else(|error| unreachable!("a visit never fails: {error}"));
+    let walked = walk_until(source, from, until, &mut sink)
+        .unwrap_or_else(|error| unreachable!("a visit never fails: {error}"));
     from + (walked.bytes / UNIT_SIZE) as u32
 }
 
@@ -113,8 +128,18 @@ impl Sink for Visit<'_> {
 }
 
 /// Walks from unit `from` until a record ends at or above unit `until`.
-fn walk_until(source: Source<'_>, from: u32, until: u32, sink: &mut dyn Sink) -> Result<Walked, Corruption> {
-    let Source { region, format, number, .. } = source;
+fn walk_until(
+    source: Source<'_>,
+    from: u32,
+    until: u32,
+    sink: &mut dyn Sink,
+) -> Result<Walked, Corruption> {
+    let Source {
+        region,
+        format,
+        number,
+        ..
+    } = source;
     let units = format.segment_units();
     let mut walked = Walked::default();
     let mut window = Vec::new();
@@ -133,7 +158,13 @@ fn walk_until(source: Source<'_>, from: u32, until: u32, sink: &mut dyn Sink) ->
             let position = format.position(number, unit);
             let step = match look(&source, position, rest_of_segment(units, unit), bytes) {
                 Ok((Record { header, key, value }, is_void)) => {
-                    batch.push(Found { position, header, key, value, is_void });
+                    batch.push(Found {
+                        position,
+                        header,
+                        key,
+                        value,
+                        is_void,
+                    });
                     if batch.len() == BATCH {
                         sink.records(&batch)?;
                         batch.clear();
@@ -173,15 +204,26 @@ fn rest_of_segment(units: u32, unit: u32) -> u64 {
 /// Judges what starts at `position`. `bytes` goes on to the end of the window, in whole units; `rest` bytes are left in the
 /// segment.
 #[inline]
-fn look<'a>(source: &Source<'_>, position: u64, rest: u64, bytes: &'a [u8]) -> Result<(Record<'a>, bool), Look> {
-    let line = bytes.first_chunk::<RECORD_START_SIZE>().expect("a window has whole units");
+fn look<'a>(
+    source: &Source<'_>,
+    position: u64,
+    rest: u64,
+    bytes: &'a [u8],
+) -> Result<(Record<'a>, bool), Look> {
+    let line = bytes
+        .first_chunk::<RECORD_START_SIZE>()
+        .expect("a window has whole units");
     if !may_be_stamped(line) {
         return Err(Look::Nothing);
     }
     let header = RecordHeader::parse(line).map_err(|_| Look::Remains)?;
     let generation = source.generation.unwrap_or(header.generation());
     let possible = header.generation() == generation && header.size() <= rest;
-    let standing = if possible { Stamp::judge(&header, source.format, position, generation) } else { Standing::Unstamped };
+    let standing = if possible {
+        Stamp::judge(&header, source.format, position, generation)
+    } else {
+        Standing::Unstamped
+    };
     if standing == Standing::Unstamped {
         return Err(Look::Remains);
     }
@@ -190,8 +232,12 @@ fn look<'a>(source: &Source<'_>, position: u64, rest: u64, bytes: &'a [u8]) -> R
         return Err(Look::More(header.size() as usize));
     }
     if mutant!(TornTailAccepted) {
-        return untagged(header, bytes).map(|record| (record, is_void)).map_err(|fault| Look::Torn(header, fault));
+        return untagged(header, bytes)
+            .map(|record| (record, is_void))
+            .map_err(|fault| Look::Torn(header, fault));
     }
     let record = check_tag(source.format, position, header.epoch(), header, bytes);
-    record.map(|record| (record, is_void)).map_err(|fault| Look::Torn(header, fault))
+    record
+        .map(|record| (record, is_void))
+        .map_err(|fault| Look::Torn(header, fault))
 }

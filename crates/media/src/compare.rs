@@ -7,7 +7,8 @@
 //! ```
 
 use std::arch::x86_64::{
-    __m128i, _mm_and_si128, _mm_cmpeq_epi32, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set_epi64x, _mm_set1_epi64x,
+    __m128i, _mm_and_si128, _mm_cmpeq_epi32, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32,
+    _mm_set_epi64x, _mm_set1_epi64x,
 };
 
 /// Of which words the upper half, as far as `mask` goes, is `wanted`: bit 2n + 1 for word n. The other bits are 0.
@@ -31,7 +32,10 @@ fn with_sse2(words: [u64; 8], mask: u32, wanted: u32) -> u32 {
         _mm_cmpeq_epi32(_mm_and_si128(pair, mask), wanted)
     };
     // All ones or none, so what is made narrower stays what it is: at the end it is a bit for each half.
-    let halves = _mm_packs_epi16(_mm_packs_epi32(equal(0), equal(2)), _mm_packs_epi32(equal(4), equal(6)));
+    let halves = _mm_packs_epi16(
+        _mm_packs_epi32(equal(0), equal(2)),
+        _mm_packs_epi32(equal(4), equal(6)),
+    );
     _mm_movemask_epi8(halves) as u32 & UPPER
 }
 
@@ -44,12 +48,25 @@ mod tests {
         let (mask, wanted) = (0x0fff_f000, 0x0801_7000);
         for subset in 0..256u32 {
             let word = |index: usize| {
-                let upper = if subset >> index & 1 != 0 { wanted | 0xf000_0fff } else { wanted ^ 0x1000 << (index * 2) };
+                let upper = if subset >> index & 1 != 0 {
+                    wanted | 0xf000_0fff
+                } else {
+                    wanted ^ 0x1000 << (index * 2)
+                };
                 u64::from(upper) << 32 | u64::from(wanted)
             };
-            let expected = (0..8).fold(0, |bits, index| bits | (subset >> index & 1) << (2 * index + 1));
-            assert_eq!(equal_upper_halves(std::array::from_fn(word), mask, wanted), expected);
+            let expected = (0..8).fold(0, |bits, index| {
+                bits | (subset >> index & 1) << (2 * index + 1)
+            });
+            assert_eq!(
+                equal_upper_halves(std::array::from_fn(word), mask, wanted),
+                expected
+            );
         }
-        assert_eq!(equal_upper_halves([u64::from(u32::MAX); 8], u32::MAX, 0), 0xaaaa, "lower halves are not looked at");
+        assert_eq!(
+            equal_upper_halves([u64::from(u32::MAX); 8], u32::MAX, 0),
+            0xaaaa,
+            "lower halves are not looked at"
+        );
     }
 }

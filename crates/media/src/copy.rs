@@ -101,7 +101,13 @@ unsafe fn bytes_out(shared: *const u8, private: *mut u8, size: usize) {
     }
     // SAFETY: both are within the ranges that the caller promises, since `head + middle <= size`; `shared + head` is
     // aligned by the choice of `head` if `middle` is not 0.
-    unsafe { words_out(shared.wrapping_add(head), private.wrapping_add(head), middle) };
+    unsafe {
+        words_out(
+            shared.wrapping_add(head),
+            private.wrapping_add(head),
+            middle,
+        )
+    };
     if tail > 0 {
         let done = head + middle;
         // SAFETY: fewer than 8 bytes from an aligned address lie in one word; both ranges end at `size`.
@@ -126,7 +132,13 @@ pub(crate) unsafe fn copy_in(private: *const u8, shared: *mut u8, size: usize) {
     }
     // SAFETY: both are within the ranges that the caller promises, since `head + middle <= size`; `shared + head` is
     // aligned by the choice of `head` if `middle` is not 0.
-    unsafe { words_in(private.wrapping_add(head), shared.wrapping_add(head), middle) };
+    unsafe {
+        words_in(
+            private.wrapping_add(head),
+            shared.wrapping_add(head),
+            middle,
+        )
+    };
     if tail > 0 {
         let done = head + middle;
         // SAFETY: `done + tail == size`, so both ranges are within those that the caller promises.
@@ -184,7 +196,11 @@ unsafe fn words_out(mut shared: *const u8, mut private: *mut u8, mut size: usize
         if lines > 0 {
             // SAFETY: `lines <= size` bytes are readable and writable as the caller promises; `shared` is aligned to 16 bytes now.
             unsafe { lines_out(shared, private, lines) };
-            (shared, private, size) = (shared.wrapping_add(lines), private.wrapping_add(lines), size - lines);
+            (shared, private, size) = (
+                shared.wrapping_add(lines),
+                private.wrapping_add(lines),
+                size - lines,
+            );
         }
     }
     while size > 0 {
@@ -297,7 +313,9 @@ mod tests {
 
     /// Aligned memory in the role of the shared side.
     fn shared(words: usize) -> Vec<u64> {
-        (0..words as u64).map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 0x0101_0101_0101_0101).collect()
+        (0..words as u64)
+            .map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 0x0101_0101_0101_0101)
+            .collect()
     }
 
     fn bytes_of(words: &[u64]) -> Vec<u8> {
@@ -306,7 +324,9 @@ mod tests {
 
     /// Sizes around every limit of the code: words, 16-byte alignment, 64-byte blocks, the string instruction.
     fn sizes() -> impl Iterator<Item = usize> {
-        (0..=200).chain(STRING_SIZE_MIN - 20..STRING_SIZE_MIN + 20).chain([4096, 5000])
+        (0..=200)
+            .chain(STRING_SIZE_MIN - 20..STRING_SIZE_MIN + 20)
+            .chain([4096, 5000])
     }
 
     #[test]
@@ -320,9 +340,17 @@ mod tests {
                     // SAFETY: `start + size` is below the 8192 bytes of `memory`, whose ends are aligned to words; `into` has
                     // `size` bytes from `shift`, and is another allocation.
                     unsafe {
-                        copy_out(memory.as_ptr().cast::<u8>().wrapping_add(start), into.as_mut_ptr().wrapping_add(shift), size)
+                        copy_out(
+                            memory.as_ptr().cast::<u8>().wrapping_add(start),
+                            into.as_mut_ptr().wrapping_add(shift),
+                            size,
+                        )
                     };
-                    assert_eq!(into[shift..], expected[start..start + size], "size {size}, start {start}");
+                    assert_eq!(
+                        into[shift..],
+                        expected[start..start + size],
+                        "size {size}, start {start}"
+                    );
                 }
             }
         }
@@ -341,7 +369,11 @@ mod tests {
                     // SAFETY: `start + size` is below the 8192 bytes of `memory`; `from` has `size` bytes from `shift`, and is
                     // another allocation.
                     unsafe {
-                        copy_in(from.as_ptr().wrapping_add(shift), memory.as_mut_ptr().cast::<u8>().wrapping_add(start), size)
+                        copy_in(
+                            from.as_ptr().wrapping_add(shift),
+                            memory.as_mut_ptr().cast::<u8>().wrapping_add(start),
+                            size,
+                        )
                     };
                     assert!(bytes_of(&memory) == expected, "size {size}, start {start}");
                 }

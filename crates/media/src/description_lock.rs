@@ -27,7 +27,13 @@ pub(crate) fn others_hold(file: &File, start: i64, count: i64) -> io::Result<boo
 fn bytes(kind: i32, start: i64, count: i64) -> libc::flock {
     let kind = kind.try_into().expect("kinds of locks are small numbers");
     let from_the_start = libc::SEEK_SET.try_into().expect("0");
-    libc::flock { l_type: kind, l_whence: from_the_start, l_start: start, l_len: count, l_pid: 0 }
+    libc::flock {
+        l_type: kind,
+        l_whence: from_the_start,
+        l_start: start,
+        l_len: count,
+        l_pid: 0,
+    }
 }
 
 #[cfg(test)]
@@ -38,7 +44,10 @@ mod tests {
     fn one_description_has_a_byte_and_others_see_it_until_its_last_descriptor_is_closed() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let (owner, other) = (file.reopen().unwrap(), file.reopen().unwrap());
-        assert!(try_lock(&owner, 7).unwrap() && try_lock(&owner, 7).unwrap(), "its own lock is in nobody's way");
+        assert!(
+            try_lock(&owner, 7).unwrap() && try_lock(&owner, 7).unwrap(),
+            "its own lock is in nobody's way"
+        );
         assert!(!try_lock(&other, 7).unwrap() && try_lock(&other, 8).unwrap());
         assert!(others_hold(&other, 0, 8).unwrap() && !others_hold(&other, 0, 7).unwrap());
         assert!(others_hold(&owner, 0, 100).unwrap(), "byte 8");

@@ -54,7 +54,11 @@ pub(crate) fn domain_under(file: &File) -> Option<DetectedDomain> {
 }
 
 fn said_of(kind: &str, device: Dev) -> Option<DetectedDomain> {
-    let folder = PathBuf::from(format!("/sys/dev/{kind}/{}:{}", major(device), minor(device)));
+    let folder = PathBuf::from(format!(
+        "/sys/dev/{kind}/{}:{}",
+        major(device),
+        minor(device)
+    ));
     region_above(&folder).map(|region| said_in(&region))
 }
 
@@ -66,11 +70,17 @@ pub(crate) fn domain_above(folder: &Path) -> DetectedDomain {
 /// The region that a device's folder lies in.
 fn region_above(folder: &Path) -> Option<PathBuf> {
     let folder = fs::canonicalize(folder).ok()?;
-    folder.ancestors().find(|above| above.join("persistence_domain").exists()).map(Path::to_owned)
+    folder
+        .ancestors()
+        .find(|above| above.join("persistence_domain").exists())
+        .map(Path::to_owned)
 }
 
 fn said_in(region: &Path) -> DetectedDomain {
-    match fs::read_to_string(region.join("persistence_domain")).unwrap_or_default().trim() {
+    match fs::read_to_string(region.join("persistence_domain"))
+        .unwrap_or_default()
+        .trim()
+    {
         "cpu_cache" => DetectedDomain::CpuCache,
         "memory_controller" => DetectedDomain::MemoryController,
         _ => DetectedDomain::Unsaid,

@@ -43,7 +43,9 @@ use crate::mapped_region::{MappedRegion, Sealing, Writable};
 use crate::means::{Medium, MediumKind, choose_means};
 use crate::persistent_mapping::{Mechanism, PersistentMapping};
 use crate::write_back::Processor;
-use crate::{Backing, Blob, LogOptions, Means, MediaError, Persisted, PersistentRegion, Prepared, Region};
+use crate::{
+    Backing, Blob, LogOptions, Means, MediaError, Persisted, PersistentRegion, Prepared, Region,
+};
 
 pub(crate) use facts::{Facts, alignment_of, is_device};
 
@@ -102,25 +104,44 @@ impl DeviceBacking {
     fn new(path: &Path, facts: Facts, serve: bool) -> Result<Self, MediaError> {
         if facts.size < 2 * METADATA_SIZE {
             let reason = "it is smaller than 4 MiB";
-            return Err(MediaError::Unsuitable { path: path.to_owned(), reason });
+            return Err(MediaError::Unsuitable {
+                path: path.to_owned(),
+                reason,
+            });
         }
         let metadata = Metadata::new(map(path, 0, METADATA_SIZE, serve)?);
-        let lock = if serve { Some(Lock::acquire(path, &metadata)?) } else { None };
+        let lock = if serve {
+            Some(Lock::acquire(path, &metadata)?)
+        } else {
+            None
+        };
         let power_cycle = boot_identifier()?;
         let first_copy_stored = RefCell::new(false);
-        Ok(Self { path: path.to_owned(), facts, metadata, power_cycle, log: OnceCell::new(), lock, first_copy_stored })
+        Ok(Self {
+            path: path.to_owned(),
+            facts,
+            metadata,
+            power_cycle,
+            log: OnceCell::new(),
+            lock,
+            first_copy_stored,
+        })
     }
 
     fn check_has_pool(&self) -> Result<(), MediaError> {
         match self.metadata.state() {
             State::Pool => Ok(()),
-            State::Creating | State::Empty | State::Foreign => Err(MediaError::NotFound { path: self.path.clone() }),
+            State::Creating | State::Empty | State::Foreign => Err(MediaError::NotFound {
+                path: self.path.clone(),
+            }),
         }
     }
 
     fn check_creatable(&self) -> Result<(), MediaError> {
         match self.metadata.state() {
-            State::Pool => Err(MediaError::Exists { path: self.path.clone() }),
+            State::Pool => Err(MediaError::Exists {
+                path: self.path.clone(),
+            }),
             // What a crash during a creation left is nobody's.
             State::Creating | State::Empty => Ok(()),
             State::Foreign => Err(MediaError::Unsuitable {
@@ -142,14 +163,19 @@ impl DeviceBacking {
             can_write_back: Processor::detect().is_some(),
             domain: Some(self.facts.domain),
         };
-        choose_means(medium, options.platform, options.durability)
-            .map_err(|reason| MediaError::CannotPromise { path: self.path.clone(), reason })
+        choose_means(medium, options.platform, options.durability).map_err(|reason| {
+            MediaError::CannotPromise {
+                path: self.path.clone(),
+                reason,
+            }
+        })
     }
 
     fn serve_log(&self, options: LogOptions) -> Result<Log, MediaError> {
         let mechanism = match self.means(options)? {
             Means::WriteBack => {
-                let processor = Processor::detect().expect("the means was chosen because the processor has the instruction");
+                let processor = Processor::detect()
+                    .expect("the means was chosen because the processor has the instruction");
                 Mechanism::WriteBack(processor)
             }
             Means::Fence => Mechanism::Fence,
@@ -157,9 +183,13 @@ impl DeviceBacking {
             Means::FileSync => unreachable!("a device is never synced"),
         };
         let file = open(&self.path, true)?;
-        let earlier_writers = EarlierWriters::of_other_runs_than(&file).map_err(failed("locking", &self.path))?;
+        let earlier_writers =
+            EarlierWriters::of_other_runs_than(&file).map_err(failed("locking", &self.path))?;
         let memory = MappedRegion::map(file.into(), METADATA_SIZE, options.capacity, Writable::Yes);
-        let region = Rc::new(PersistentMapping::new(memory.map_err(failed("mapping", &self.path))?, mechanism));
+        let region = Rc::new(PersistentMapping::new(
+            memory.map_err(failed("mapping", &self.path))?,
+            mechanism,
+        ));
         let fresh = self.metadata.state() != State::Pool;
         if fresh {
             self.metadata.set_state(State::Creating);
@@ -171,18 +201,33 @@ impl DeviceBacking {
         if fresh {
             slots.clear();
         }
-        Ok(Log { region, slots, earlier_writers })
+        Ok(Log {
+            region,
+            slots,
+            earlier_writers,
+        })
     }
 
     fn inspect_log(&self, options: LogOptions) -> Result<Log, MediaError> {
-        let region =
-            Rc::new(PersistentMapping::new(map(&self.path, METADATA_SIZE, options.capacity, false)?, Mechanism::Process));
-        Ok(Log { region, slots: self.slots(options.capacity, false)?, earlier_writers: EarlierWriters::none() })
+        let region = Rc::new(PersistentMapping::new(
+            map(&self.path, METADATA_SIZE, options.capacity, false)?,
+            Mechanism::Process,
+        ));
+        Ok(Log {
+            region,
+            slots: self.slots(options.capacity, false)?,
+            earlier_writers: EarlierWriters::none(),
+        })
     }
 
     fn slots(&self, capacity: u64, serve: bool) -> Result<Slots, MediaError> {
         let offset = METADATA_SIZE + capacity;
-        Ok(Slots::new(map(&self.path, offset, self.facts.size - offset, serve)?))
+        Ok(Slots::new(map(
+            &self.path,
+            offset,
+            self.facts.size - offset,
+            serve,
+        )?))
     }
 }
 
@@ -208,18 +253,31 @@ impl Backing for DeviceBacking {
     fn locate(&self, blob: Blob) -> (String, u64) {
         let offset = match blob {
             Blob::HeaderFirst | Blob::HeaderSecond => metadata::header_offset(blob),
-            Blob::Checkpoint => self.log.get().map_or(0, |log| METADATA_SIZE + log.region.size()),
+            Blob::Checkpoint => self
+                .log
+                .get()
+                .map_or(0, |log| METADATA_SIZE + log.region.size()),
         };
         (self.name(), offset)
     }
 
     fn open_log(&self, options: LogOptions) -> Result<Rc<dyn PersistentRegion>, MediaError> {
         assert!(self.log.get().is_none(), "the log is opened once");
-        let room = self.facts.size.saturating_sub(METADATA_SIZE + Slots::SIZE_MIN);
+        let room = self
+            .facts
+            .size
+            .saturating_sub(METADATA_SIZE + Slots::SIZE_MIN);
         if options.capacity > room {
-            return Err(MediaError::NoSpace { path: self.path.clone(), size: options.capacity });
+            return Err(MediaError::NoSpace {
+                path: self.path.clone(),
+                size: options.capacity,
+            });
         }
-        let log = if self.lock.is_some() { self.serve_log(options)? } else { self.inspect_log(options)? };
+        let log = if self.lock.is_some() {
+            self.serve_log(options)?
+        } else {
+            self.inspect_log(options)?
+        };
         let region = Rc::clone(&log.region);
         self.log.set(log).expect("nobody else opens it meanwhile");
         Ok(region)
@@ -240,7 +298,9 @@ impl Backing for DeviceBacking {
     fn load(&self, blob: Blob) -> Result<Option<Vec<u8>>, MediaError> {
         Ok(match blob {
             Blob::Checkpoint => self.opened_log().slots.load(),
-            Blob::HeaderFirst | Blob::HeaderSecond if self.metadata.state() == State::Pool => Some(self.metadata.header(blob)),
+            Blob::HeaderFirst | Blob::HeaderSecond if self.metadata.state() == State::Pool => {
+                Some(self.metadata.header(blob))
+            }
             Blob::HeaderFirst | Blob::HeaderSecond => None,
         })
     }
@@ -279,18 +339,29 @@ impl Backing for DeviceBacking {
 }
 
 fn open(path: &Path, writable: bool) -> Result<File, MediaError> {
-    OpenOptions::new().read(true).write(writable).open(path).map_err(failed("opening", path))
+    OpenOptions::new()
+        .read(true)
+        .write(writable)
+        .open(path)
+        .map_err(failed("opening", path))
 }
 
 fn map(path: &Path, offset: u64, size: u64, writable: bool) -> Result<MappedRegion, MediaError> {
     let file = open(path, writable)?;
-    let access = if writable { Writable::Yes } else { Writable::No };
-    MappedRegion::map_with(file.into(), offset, size, access, MapFlags::SHARED).map_err(failed("mapping", path))
+    let access = if writable {
+        Writable::Yes
+    } else {
+        Writable::No
+    };
+    MappedRegion::map_with(file.into(), offset, size, access, MapFlags::SHARED)
+        .map_err(failed("mapping", path))
 }
 
 fn volatile_memory(name: &str, size: u64, sealing: Sealing) -> Result<Rc<dyn Region>, MediaError> {
     let memory = MappedRegion::create_memory(name, size, sealing);
-    Ok(Rc::new(memory.map_err(failed("creating memory for", Path::new(name)))?))
+    Ok(Rc::new(
+        memory.map_err(failed("creating memory for", Path::new(name)))?,
+    ))
 }
 
 /// Fills a log with zeros, whatever was there, and makes them durable.

@@ -64,16 +64,26 @@ impl DirectoryBacking {
     pub fn create(directory: &Path) -> Result<Self, MediaError> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
-        builder.create(directory).map_err(failed("creating directory", directory))?;
+        builder
+            .create(directory)
+            .map_err(failed("creating directory", directory))?;
         let backing = Self::locked(directory)?;
-        if backing.blobs.have_header()? { Err(MediaError::Exists { path: directory.to_owned() }) } else { Ok(backing) }
+        if backing.blobs.have_header()? {
+            Err(MediaError::Exists {
+                path: directory.to_owned(),
+            })
+        } else {
+            Ok(backing)
+        }
     }
 
     /// Opens a directory to serve the pool in it.
     pub fn open(directory: &Path) -> Result<Self, MediaError> {
         // Before anything is written: the directory may have nothing to do with pools.
         if !Blobs::new(directory.to_owned()).have_header()? {
-            return Err(MediaError::NotFound { path: directory.to_owned() });
+            return Err(MediaError::NotFound {
+                path: directory.to_owned(),
+            });
         }
         Self::locked(directory)
     }
@@ -82,7 +92,13 @@ impl DirectoryBacking {
     /// [`Backing::in_use_by`].
     pub fn inspect(directory: &Path) -> Result<Self, MediaError> {
         let backing = Self::new(directory, None)?;
-        if backing.blobs.have_header()? { Ok(backing) } else { Err(MediaError::NotFound { path: directory.to_owned() }) }
+        if backing.blobs.have_header()? {
+            Ok(backing)
+        } else {
+            Err(MediaError::NotFound {
+                path: directory.to_owned(),
+            })
+        }
     }
 
     fn locked(directory: &Path) -> Result<Self, MediaError> {
@@ -95,7 +111,13 @@ impl DirectoryBacking {
     fn new(directory: &Path, lock: Option<Rc<Lock>>) -> Result<Self, MediaError> {
         let directory = directory.to_owned();
         let blobs = Blobs::new(directory.clone());
-        Ok(Self { directory, blobs, power_cycle: boot_identifier()?, log: RefCell::new(None), lock })
+        Ok(Self {
+            directory,
+            blobs,
+            power_cycle: boot_identifier()?,
+            log: RefCell::new(None),
+            lock,
+        })
     }
 
     fn log_path(&self) -> PathBuf {
@@ -103,7 +125,9 @@ impl DirectoryBacking {
     }
 
     fn opened_log(&self) -> RefMut<'_, Log> {
-        RefMut::map(self.log.borrow_mut(), |log| log.as_mut().expect("the pool opens the log first"))
+        RefMut::map(self.log.borrow_mut(), |log| {
+            log.as_mut().expect("the pool opens the log first")
+        })
     }
 
     /// As [`Backing::open_log`]. `target` stands between the log and the system call that syncs it.
@@ -124,7 +148,12 @@ impl DirectoryBacking {
                 }
                 let (lock, power_cycle) = (Rc::clone(lock), self.power_cycle);
                 let opened = log::serve(&path, &self.directory, options, |file| {
-                    target(SyncedLog { file, lock, power_cycle, awake: Awake::start() })
+                    target(SyncedLog {
+                        file,
+                        lock,
+                        power_cycle,
+                        awake: Awake::start(),
+                    })
                 });
                 if opened.is_err() && fresh {
                     // Nothing is left of a pool that could not be created, not even a name that looks like one.
@@ -141,7 +170,11 @@ impl DirectoryBacking {
 
     /// Makes durable what the page cache shows: stores of a run that was killed, and what a failed sync left behind.
     fn make_good(&self, region: &PersistentMapping) -> Result<(), MediaError> {
-        let Some(lock) = self.lock.as_ref().filter(|_| region.means() == Means::FileSync) else {
+        let Some(lock) = self
+            .lock
+            .as_ref()
+            .filter(|_| region.means() == Means::FileSync)
+        else {
             return Ok(());
         };
         let sync_failed = lock.sync_failed_in() == Some(self.power_cycle);
@@ -150,7 +183,8 @@ impl DirectoryBacking {
         }
         region.sync_all()?;
         if sync_failed {
-            lock.note_sync_failure(None).map_err(failed("writing", &lock::file_of(&self.directory)))?;
+            lock.note_sync_failure(None)
+                .map_err(failed("writing", &lock::file_of(&self.directory)))?;
         }
         Ok(())
     }
@@ -181,19 +215,28 @@ impl Backing for DirectoryBacking {
     fn prepare(&self, span: Span) -> Result<Prepared, MediaError> {
         assert!(self.lock.is_some(), "who only inspects prepares nothing");
         let mut log = self.opened_log();
-        assert!(span.fits(log.region.size()), "{span:?} is not in a log of {} bytes", log.region.size());
+        assert!(
+            span.fits(log.region.size()),
+            "{span:?} is not in a log of {} bytes",
+            log.region.size()
+        );
         log.preparer.prepare(span)
     }
 
     fn occupied(&self) -> Result<Vec<Span>, MediaError> {
         let log = self.opened_log();
         let whole = Span::new(0, log.region.size());
-        holes::data(log.preparer.file(), whole).map_err(failed("looking for data in", &self.log_path()))
+        holes::data(log.preparer.file(), whole)
+            .map_err(failed("looking for data in", &self.log_path()))
     }
 
     fn load(&self, blob: Blob) -> Result<Option<Vec<u8>>, MediaError> {
         // No image of an index is larger than the log that it points into, except that of an empty one.
-        let capacity = self.log.borrow().as_ref().map_or(0, |log| log.region.size());
+        let capacity = self
+            .log
+            .borrow()
+            .as_ref()
+            .map_or(0, |log| log.region.size());
         self.blobs.load(blob, capacity.max(MIB))
     }
 
@@ -217,8 +260,13 @@ impl Backing for DirectoryBacking {
     /// Inode numbers are given anew when a file is gone, so the time of its creation is part of it, where the file system
     /// keeps that.
     fn home(&self) -> u128 {
-        let Ok(status) = std::fs::metadata(self.log_path()) else { return 0 };
-        let created = status.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let Ok(status) = std::fs::metadata(self.log_path()) else {
+            return 0;
+        };
+        let created = status
+            .created()
+            .ok()
+            .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let created_ns = created.map_or(0, |time| time.as_nanos() as u64);
         u128::from(created_ns) << 64 | u128::from(status.ino())
     }
@@ -232,7 +280,11 @@ impl Backing for DirectoryBacking {
 pub(crate) fn boot_identifier() -> Result<u128, MediaError> {
     let path = Path::new("/proc/sys/kernel/random/boot_id");
     let text = std::fs::read_to_string(path).map_err(failed("reading", path))?;
-    let uuid = text.trim().parse::<Uuid>().map_err(std::io::Error::other).map_err(failed("reading", path))?;
+    let uuid = text
+        .trim()
+        .parse::<Uuid>()
+        .map_err(std::io::Error::other)
+        .map_err(failed("reading", path))?;
     Ok(uuid.as_u128())
 }
 

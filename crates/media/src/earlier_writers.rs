@@ -31,7 +31,10 @@ pub(crate) struct EarlierWriters {
 impl EarlierWriters {
     /// There are none to look for.
     pub fn none() -> Self {
-        Self { description: None, are_gone: Cell::new(true) }
+        Self {
+            description: None,
+            are_gone: Cell::new(true),
+        }
     }
 
     /// Those of all runs but the one that maps the log through `mapped`, which gets its lock.
@@ -39,16 +42,22 @@ impl EarlierWriters {
         let description = mapped.try_clone()?;
         for byte in 1..=RUNS_MAX {
             if try_lock(&description, byte)? {
-                return Ok(Self { description: Some(description), are_gone: Cell::new(false) });
+                return Ok(Self {
+                    description: Some(description),
+                    are_gone: Cell::new(false),
+                });
             }
         }
-        Err(io::Error::other(format!("{RUNS_MAX} runs before this one still have processes that map it; end them")))
+        Err(io::Error::other(format!(
+            "{RUNS_MAX} runs before this one still have processes that map it; end them"
+        )))
     }
 
     /// Whether all are gone by now. A system call until they are.
     pub fn are_gone(&self) -> bool {
         if let Some(description) = self.description.as_ref().filter(|_| !self.are_gone.get()) {
-            self.are_gone.set(others_hold(description, 1, RUNS_MAX).is_ok_and(|held| !held));
+            self.are_gone
+                .set(others_hold(description, 1, RUNS_MAX).is_ok_and(|held| !held));
         }
         self.are_gone.get()
     }
@@ -61,7 +70,13 @@ mod tests {
     use super::*;
 
     fn open(path: &std::path::Path) -> File {
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).expect("the file opens")
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .expect("the file opens")
     }
 
     /// Needs a byte of its own for each run: with one for all, the second run would not get its lock, or the third would not
@@ -80,7 +95,10 @@ mod tests {
         assert!(!of_second.are_gone());
         let of_third = EarlierWriters::of_other_runs_than(&third).expect("a lock");
         drop((of_second, second));
-        assert!(!of_third.are_gone(), "the client of the first run is there still");
+        assert!(
+            !of_third.are_gone(),
+            "the client of the first run is there still"
+        );
 
         drop(client_of_first);
         assert!(of_third.are_gone(), "it is asked anew");

@@ -10,7 +10,9 @@ use stonecast_base::Corruption;
 #[non_exhaustive]
 pub enum PersistError {
     /// The operating system reported an error of the device.
-    #[error("syncing {file} failed: {source}; what was written since the last sync is unknown, restart to recover")]
+    #[error(
+        "syncing {file} failed: {source}; what was written since the last sync is unknown, restart to recover"
+    )]
     Sync {
         /// The file.
         file: PathBuf,
@@ -76,7 +78,9 @@ pub enum MediaError {
         path: PathBuf,
     },
     /// The pool was written by a format that this version does not know.
-    #[error("pool {path} has format version {found}, this program reads up to {supported}; use a newer stonecast")]
+    #[error(
+        "pool {path} has format version {found}, this program reads up to {supported}; use a newer stonecast"
+    )]
     UnsupportedVersion {
         /// The pool.
         path: PathBuf,
@@ -136,7 +140,9 @@ pub enum MediaError {
         expected: u128,
     },
     /// The pool was opened as often as its format can count.
-    #[error("pool {path} was opened 2^32 times, its format cannot count further; export it and import it into a new pool")]
+    #[error(
+        "pool {path} was opened 2^32 times, its format cannot count further; export it and import it into a new pool"
+    )]
     EpochsExhausted {
         /// The pool.
         path: PathBuf,
@@ -150,7 +156,9 @@ pub enum MediaError {
         reason: &'static str,
     },
     /// The medium cannot keep the promise that was asked for.
-    #[error("{path} cannot promise --durability power: {reason}; use --durability process, or put the pool on a durable medium")]
+    #[error(
+        "{path} cannot promise --durability power: {reason}; use --durability process, or put the pool on a durable medium"
+    )]
     CannotPromise {
         /// The pool.
         path: PathBuf,
@@ -166,17 +174,35 @@ pub enum MediaError {
 }
 
 /// Turns an error of the system into one that names what was attempted and on what.
-pub(crate) fn failed<E: Into<io::Error>>(doing: &'static str, path: &Path) -> impl FnOnce(E) -> MediaError {
-    move |source| MediaError::Io { doing, path: path.to_owned(), source: source.into() }
+pub(crate) fn failed<E: Into<io::Error>>(
+    doing: &'static str,
+    path: &Path,
+) -> impl FnOnce(E) -> MediaError {
+    move |source| MediaError::Io {
+        doing,
+        path: path.to_owned(),
+        source: source.into(),
+    }
 }
 
 /// As [`failed`], for a call that takes `size` bytes of space: a full medium is an error of its own.
-pub(crate) fn out_of_space<E: Into<io::Error>>(doing: &'static str, path: &Path, size: u64) -> impl FnOnce(E) -> MediaError {
+pub(crate) fn out_of_space<E: Into<io::Error>>(
+    doing: &'static str,
+    path: &Path,
+    size: u64,
+) -> impl FnOnce(E) -> MediaError {
     move |source| {
         let source = source.into();
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => MediaError::NoSpace { path: path.to_owned(), size },
-            _ => MediaError::Io { doing, path: path.to_owned(), source },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => MediaError::NoSpace {
+                path: path.to_owned(),
+                size,
+            },
+            _ => MediaError::Io {
+                doing,
+                path: path.to_owned(),
+                source,
+            },
         }
     }
 }

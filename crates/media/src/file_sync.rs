@@ -35,7 +35,11 @@ pub(crate) struct FileSync {
 impl FileSync {
     /// `name` is for messages.
     pub fn new(name: PathBuf, target: Box<dyn SyncTarget>) -> Self {
-        Self { name, target, poisoned: Cell::new(false) }
+        Self {
+            name,
+            target,
+            poisoned: Cell::new(false),
+        }
     }
 
     /// Makes all bytes that the file holds durable.
@@ -46,7 +50,10 @@ impl FileSync {
         self.target.sync().map_err(|source| {
             self.poisoned.set(true);
             self.target.sync_failed();
-            PersistError::Sync { file: self.name.clone(), source }
+            PersistError::Sync {
+                file: self.name.clone(),
+                source,
+            }
         })
     }
 
@@ -58,7 +65,11 @@ impl FileSync {
 
 impl fmt::Debug for FileSync {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("FileSync").field("name", &self.name).field("poisoned", &self.poisoned).finish_non_exhaustive()
+        formatter
+            .debug_struct("FileSync")
+            .field("name", &self.name)
+            .field("poisoned", &self.poisoned)
+            .finish_non_exhaustive()
     }
 }
 
@@ -79,7 +90,11 @@ mod tests {
         fn sync(&self) -> io::Result<()> {
             self.syncs.set(self.syncs.get() + 1);
             // As the kernel does: the error is reported once.
-            if self.broken.replace(false) { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+            if self.broken.replace(false) {
+                Err(io::Error::from_raw_os_error(5))
+            } else {
+                Ok(())
+            }
         }
         fn sync_failed(&self) {
             self.failures_told.set(self.failures_told.get() + 1);

@@ -81,6 +81,10 @@ impl<'a> FutexWord<'a> {
     }
 
     fn assert_writable(self) {
-        assert_eq!(self.writable, Writable::Yes, "a store to memory that is mapped read-only");
+        assert_eq!(
+            self.writable,
+            Writable::Yes,
+            "a store to memory that is mapped read-only"
+        );
     }
 }

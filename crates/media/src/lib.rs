@@ -17,7 +17,9 @@
 //! - Nothing about the platform is guessed: what is neither declared nor detected counts as absent.
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-compile_error!("Stonecast runs on Linux on x86-64: copies and write-back are written for that processor");
+compile_error!(
+    "Stonecast runs on Linux on x86-64: copies and write-back are written for that processor"
+);
 
 mod backing;
 mod compare;
@@ -56,9 +58,11 @@ pub use mapped_piece::{MappedPiece, MappedWord};
 pub use mapped_region::{MappedRegion, Sealing, Writable};
 pub use open::{create_backing, inspect_backing, open_backing};
 pub use persist::{Means, PersistCounts, PersistState, Persisted, PersistentRegion, persist};
-pub use platform::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers, UnknownName};
+pub use platform::{
+    Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers, UnknownName,
+};
 pub use pool::{
-    CAPACITY_MAX, OpenMode, Pool, PoolOptions, Repair, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
-    SEGMENT_SIZE_MIN, header_table,
+    CAPACITY_MAX, OpenMode, Pool, PoolOptions, Repair, SEGMENT_COUNT_MIN, SEGMENT_SIZE_DEFAULT,
+    SEGMENT_SIZE_MAX, SEGMENT_SIZE_MIN, header_table,
 };
 pub use region::{MappedPlace, Region, Share};

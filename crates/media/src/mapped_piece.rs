@@ -31,7 +31,11 @@ impl MappedPiece {
             return None;
         }
         let address = mapping.address(span.offset, span.size);
-        Some(Self { mapping, span, address })
+        Some(Self {
+            mapping,
+            span,
+            address,
+        })
     }
 
     /// The mapping.
@@ -51,7 +55,9 @@ impl MappedPiece {
     pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
         let size = into.len() as u64;
         // Two jumps that are never taken are fewer instructions than what makes one condition of them.
-        let Some(last) = self.span.size.checked_sub(size) else { return false };
+        let Some(last) = self.span.size.checked_sub(size) else {
+            return false;
+        };
         if offset > last {
             return false;
         }
@@ -75,9 +81,17 @@ pub struct MappedWord {
 impl MappedWord {
     /// The aligned word at `offset`, which must be inside.
     pub fn new(mapping: Rc<MappedRegion>, offset: u64) -> Self {
-        let address = mapping.address(offset, size_of::<u64>() as u64).cast::<u64>();
-        assert!(address.is_aligned(), "offset {offset} is not aligned to 8 bytes");
-        Self { _mapping: mapping, address }
+        let address = mapping
+            .address(offset, size_of::<u64>() as u64)
+            .cast::<u64>();
+        assert!(
+            address.is_aligned(),
+            "offset {offset} is not aligned to 8 bytes"
+        );
+        Self {
+            _mapping: mapping,
+            address,
+        }
     }
 
     /// Loads it, as [`Region::load`].
@@ -116,17 +130,29 @@ mod tests {
             for size in 0..=70 {
                 let mut into = vec![0xaa; size as usize];
                 let is_inside = offset + size <= 64;
-                assert_eq!(piece.read(offset, &mut into), is_inside, "{size} bytes at {offset}");
+                assert_eq!(
+                    piece.read(offset, &mut into),
+                    is_inside,
+                    "{size} bytes at {offset}"
+                );
                 let start = 100 + offset;
-                let expected: Vec<u8> = (start..start + size).map(|index| if is_inside { index as u8 } else { 0xaa }).collect();
+                let expected: Vec<u8> = (start..start + size)
+                    .map(|index| if is_inside { index as u8 } else { 0xaa })
+                    .collect();
                 assert_eq!(into, expected, "{size} bytes at {offset}");
             }
         }
         assert!(!piece.read(u64::MAX, &mut [0; 2]));
         for (offset, size) in [(SIZE - 63, 64), (SIZE + 1, 0), (u64::MAX, 2)] {
-            assert!(MappedPiece::new(memory.clone(), Span::new(offset, size)).is_none(), "{size} bytes at {offset}");
+            assert!(
+                MappedPiece::new(memory.clone(), Span::new(offset, size)).is_none(),
+                "{size} bytes at {offset}"
+            );
         }
-        assert!(MappedPiece::new(memory, Span::new(SIZE, 0)).is_some_and(|piece| piece.read(0, &mut [])));
+        assert!(
+            MappedPiece::new(memory, Span::new(SIZE, 0))
+                .is_some_and(|piece| piece.read(0, &mut []))
+        );
     }
 
     #[test]

@@ -5,7 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use rustix::fs::{FileType, MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{
+    FileType, MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
+    memfd_create,
+};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
 use stonecast_base::{LINE_SIZE, Span};
@@ -58,7 +61,9 @@ impl MappedRegion {
     pub fn create_memory(name: &str, size: u64, sealing: Sealing) -> io::Result<Self> {
         let file = create_memory_file(name)?;
         let page = rustix::param::page_size() as u64;
-        let length = size.checked_next_multiple_of(page).ok_or(io::ErrorKind::InvalidInput)?;
+        let length = size
+            .checked_next_multiple_of(page)
+            .ok_or(io::ErrorKind::InvalidInput)?;
         ftruncate(&file, length)?;
         // The writable mapping must exist before the seal that forbids new ones.
         let mut region = Self::map(file, 0, size, Writable::Yes)?;
@@ -80,11 +85,20 @@ impl MappedRegion {
     }
 
     /// As [`MappedRegion::map`]; `flags` say how stores reach the medium.
-    pub(crate) fn map_with(file: OwnedFd, file_offset: u64, size: u64, writable: Writable, flags: MapFlags) -> io::Result<Self> {
+    pub(crate) fn map_with(
+        file: OwnedFd,
+        file_offset: u64,
+        size: u64,
+        writable: Writable,
+        flags: MapFlags,
+    ) -> io::Result<Self> {
         let status = fstat(&file)?;
         let length = u64::try_from(status.st_size).unwrap_or(0);
-        if FileType::from_raw_mode(status.st_mode) == FileType::RegularFile && !Span::new(file_offset, size).fits(length) {
-            let message = format!("{size} bytes at {file_offset} are not in a file of {length} bytes");
+        if FileType::from_raw_mode(status.st_mode) == FileType::RegularFile
+            && !Span::new(file_offset, size).fits(length)
+        {
+            let message =
+                format!("{size} bytes at {file_offset} are not in a file of {length} bytes");
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
         }
         let protection = match writable {
@@ -100,12 +114,30 @@ impl MappedRegion {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let lead = file_offset % grain;
-        let whole = size.checked_add(lead).filter(|_| size > 0).ok_or(io::ErrorKind::InvalidInput)?;
-        let mapping = Mapping::new(file.as_fd(), file_offset - lead, whole, grain, protection, flags)?;
+        let whole = size
+            .checked_add(lead)
+            .filter(|_| size > 0)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let mapping = Mapping::new(
+            file.as_fd(),
+            file_offset - lead,
+            whole,
+            grain,
+            protection,
+            flags,
+        )?;
         let lead = lead as usize;
         // Only memory files have seals; for any other file the question itself is an error.
         let seals = fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
-        Ok(Self { mapping, lead, size, writable, file, file_offset, seals })
+        Ok(Self {
+            mapping,
+            lead,
+            size,
+            writable,
+            file,
+            file_offset,
+            seals,
+        })
     }
 
     /// Whether the system forbids everybody to shorten the file, so that touching this region can never fail.
@@ -131,7 +163,10 @@ impl MappedRegion {
     /// The aligned 4-byte word at `offset`, to sleep on.
     pub fn futex_word(&self, offset: u64) -> FutexWord<'_> {
         let address = self.address(offset, 4).cast::<u32>();
-        assert!(address.is_aligned(), "offset {offset} is not aligned to 4 bytes");
+        assert!(
+            address.is_aligned(),
+            "offset {offset} is not aligned to 4 bytes"
+        );
         // SAFETY: `address` checked that 4 bytes are inside the mapping, which lives as long as `self`; aligned by the
         // assertion; everybody accesses the word atomically, because regions give no other access to words.
         FutexWord::new(unsafe { AtomicU32::from_ptr(address) }, self.writable)
@@ -170,7 +205,8 @@ impl MappedRegion {
         // SAFETY: the bytes lie in the mapping (asserted by `address`), which lives as long as `self`; the advice changes no
         // content and no right, only which physical pages hold it. Refused by old kernels, by other file systems, and where
         // there is no memory in one piece: pages stay small.
-        let _hint = unsafe { libc::madvise(address.cast(), (end - start) as usize, libc::MADV_COLLAPSE) };
+        let _hint =
+            unsafe { libc::madvise(address.cast(), (end - start) as usize, libc::MADV_COLLAPSE) };
     }
 
     /// Asks for large pages where the system gives them on request. Without effect elsewhere.
@@ -181,8 +217,16 @@ impl MappedRegion {
     fn advise(&self, span: Span, advice: Advice) {
         let span = span.widen(rustix::param::page_size() as u64);
         let room = (self.mapping.length() - self.lead) as u64;
-        assert!(span.fits(room), "{span:?} is not in a region of {} bytes", self.size);
-        let start = self.mapping.start().wrapping_add(self.lead + span.offset as usize).cast();
+        assert!(
+            span.fits(room),
+            "{span:?} is not in a region of {} bytes",
+            self.size
+        );
+        let start = self
+            .mapping
+            .start()
+            .wrapping_add(self.lead + span.offset as usize)
+            .cast();
         // SAFETY: the pages lie in the mapping (asserted), which lives as long as `self`. The advices that this file
         // names change no content.
         let _hint = unsafe { madvise(start, span.size as usize, advice) };
@@ -191,14 +235,23 @@ impl MappedRegion {
     /// The address of `size` bytes at `offset`.
     #[inline]
     pub(crate) fn address(&self, offset: u64, size: u64) -> *mut u8 {
-        assert!(Span::new(offset, size).fits(self.size), "{size} bytes at {offset} are not in a region of {} bytes", self.size);
-        self.mapping.start().wrapping_add(self.lead + offset as usize)
+        assert!(
+            Span::new(offset, size).fits(self.size),
+            "{size} bytes at {offset} are not in a region of {} bytes",
+            self.size
+        );
+        self.mapping
+            .start()
+            .wrapping_add(self.lead + offset as usize)
     }
 
     #[inline]
     fn word(&self, offset: u64) -> &AtomicU64 {
         let address = self.address(offset, 8).cast::<u64>();
-        assert!(address.is_aligned(), "offset {offset} is not aligned to 8 bytes");
+        assert!(
+            address.is_aligned(),
+            "offset {offset} is not aligned to 8 bytes"
+        );
         // SAFETY: `address` checked that 8 bytes are inside the mapping, which lives as long as `self`; aligned by the
         // assertion. Others change the bytes only by single aligned accesses (`copy`, atomics, a network card), and an
         // atomic is made for memory that changes under its reader.
@@ -207,7 +260,10 @@ impl MappedRegion {
 
     #[inline]
     fn assert_writable(&self) {
-        assert!(self.writable == Writable::Yes, "a store to memory that is mapped read-only");
+        assert!(
+            self.writable == Writable::Yes,
+            "a store to memory that is mapped read-only"
+        );
     }
 }
 
@@ -249,7 +305,8 @@ impl Region for MappedRegion {
 
     fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
         self.assert_writable();
-        self.word(offset).compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
+        self.word(offset)
+            .compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
     }
 
     fn fetch_add(&self, offset: u64, add: u64) -> u64 {
@@ -267,7 +324,8 @@ impl Region for MappedRegion {
     }
 
     fn mapped_at(&self) -> Option<MappedPlace<'_>> {
-        NonNull::new(self.mapping.start()).map(|address| MappedPlace::new(address, self.size, self.writable))
+        NonNull::new(self.mapping.start())
+            .map(|address| MappedPlace::new(address, self.size, self.writable))
     }
 
     fn share(&self) -> Option<Share<'_>> {

@@ -38,15 +38,25 @@ impl Mapping {
     ) -> io::Result<Self> {
         let page = rustix::param::page_size();
         let unusable = || io::Error::from(io::ErrorKind::InvalidInput);
-        let length = usize::try_from(grain).ok().and_then(|grain| usize::try_from(size).ok()?.checked_next_multiple_of(grain));
+        let length = usize::try_from(grain)
+            .ok()
+            .and_then(|grain| usize::try_from(size).ok()?.checked_next_multiple_of(grain));
         let length = length.filter(|_| size > 0);
-        let length = length.filter(|length| *length <= isize::MAX as usize).ok_or_else(unusable)?;
-        let offset_in_large_page = usize::try_from(file_offset % LARGE_PAGE as u64).map_err(|_| unusable())?;
-        if !offset_in_large_page.is_multiple_of(page) || file_offset.checked_add(length as u64).is_none() {
+        let length = length
+            .filter(|length| *length <= isize::MAX as usize)
+            .ok_or_else(unusable)?;
+        let offset_in_large_page =
+            usize::try_from(file_offset % LARGE_PAGE as u64).map_err(|_| unusable())?;
+        if !offset_in_large_page.is_multiple_of(page)
+            || file_offset.checked_add(length as u64).is_none()
+        {
             return Err(unusable());
         }
-        let place =
-            if length < LARGE_PAGE || grain > page as u64 { None } else { Some(Self::reserve(length, offset_in_large_page)?) };
+        let place = if length < LARGE_PAGE || grain > page as u64 {
+            None
+        } else {
+            Some(Self::reserve(length, offset_in_large_page)?)
+        };
         let (at, flags) = match &place {
             None => (ptr::null_mut(), flags),
             Some(reserved) => (reserved.start.as_ptr(), flags | MapFlags::FIXED),
@@ -56,24 +66,35 @@ impl Mapping {
         let start = unsafe { mmap(at.cast(), length, protection, flags, file, file_offset) }?;
         // The reservation was replaced by the mapping: only one of them may unmap it.
         std::mem::forget(place);
-        Ok(Self { start: NonNull::new(start.cast()).expect("mmap never answers 0"), length })
+        Ok(Self {
+            start: NonNull::new(start.cast()).expect("mmap never answers 0"),
+            length,
+        })
     }
 
     /// Reserves `length` bytes of addresses that start at `offset` in a large page.
     fn reserve(length: usize, offset: usize) -> io::Result<Self> {
         let slack = LARGE_PAGE;
-        let whole = length.checked_add(slack).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let whole = length
+            .checked_add(slack)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: the kernel chooses addresses that nothing uses.
         let start = unsafe { mmap_anonymous(ptr::null_mut(), whole, ProtFlags::empty(), flags) }?;
         let start = NonNull::new(start.cast::<u8>()).expect("mmap never answers 0");
         let before = (offset + LARGE_PAGE - start.addr().get() % LARGE_PAGE) % LARGE_PAGE;
         let after = slack - before;
-        let head = Self { start, length: before };
+        let head = Self {
+            start,
+            length: before,
+        };
         // SAFETY: `before < slack`, so the address stays inside the reservation.
         let start = unsafe { start.add(before) };
         // SAFETY: `before + length <= whole`.
-        let tail = Self { start: unsafe { start.add(length) }, length: after };
+        let tail = Self {
+            start: unsafe { start.add(length) },
+            length: after,
+        };
         // Each part is unmapped by its own `drop`; the middle stays.
         drop((head, tail));
         Ok(Self { start, length })

@@ -31,7 +31,11 @@ pub(crate) enum MediumKind {
 }
 
 /// The means for a pool, or why there are none.
-pub(crate) fn choose_means(medium: Medium, platform: DeclaredPlatform, durability: Durability) -> Result<Means, String> {
+pub(crate) fn choose_means(
+    medium: Medium,
+    platform: DeclaredPlatform,
+    durability: Durability,
+) -> Result<Means, String> {
     if durability == Durability::Process {
         return Ok(Means::Process);
     }
@@ -80,20 +84,41 @@ mod tests {
     use super::*;
     use crate::{Ddio, ReceiveBuffers};
 
-    fn choose(kind: MediumKind, domain: PersistenceDomain, durability: Durability) -> Result<Means, String> {
-        let medium = Medium { file_system: "testfs", kind, can_write_back: true, domain: None };
-        let platform = DeclaredPlatform { persistence_domain: domain, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram };
+    fn choose(
+        kind: MediumKind,
+        domain: PersistenceDomain,
+        durability: Durability,
+    ) -> Result<Means, String> {
+        let medium = Medium {
+            file_system: "testfs",
+            kind,
+            can_write_back: true,
+            domain: None,
+        };
+        let platform = DeclaredPlatform {
+            persistence_domain: domain,
+            ddio: Ddio::On,
+            receive_buffers: ReceiveBuffers::Dram,
+        };
         choose_means(medium, platform, durability)
     }
 
-    const KINDS: [MediumKind; 5] =
-        [MediumKind::Volatile, MediumKind::CopyOnWrite, MediumKind::Dax, MediumKind::Device, MediumKind::Pages];
+    const KINDS: [MediumKind; 5] = [
+        MediumKind::Volatile,
+        MediumKind::CopyOnWrite,
+        MediumKind::Dax,
+        MediumKind::Device,
+        MediumKind::Pages,
+    ];
 
     #[test]
     fn a_pool_that_promises_to_survive_processes_only_needs_nothing() {
         for kind in KINDS {
             for domain in PersistenceDomain::ALL {
-                assert_eq!(choose(kind, *domain, Durability::Process), Ok(Means::Process));
+                assert_eq!(
+                    choose(kind, *domain, Durability::Process),
+                    Ok(Means::Process)
+                );
             }
         }
     }
@@ -115,9 +140,16 @@ mod tests {
         ];
         for kind in KINDS {
             for domain in PersistenceDomain::ALL {
-                let expected = promised.iter().find(|(row, _)| *row == (kind, *domain)).map(|(_, means)| *means);
+                let expected = promised
+                    .iter()
+                    .find(|(row, _)| *row == (kind, *domain))
+                    .map(|(_, means)| *means);
                 let chosen = choose(kind, *domain, Durability::Power);
-                assert_eq!(chosen.clone().ok(), expected, "{kind:?} {domain:?}: {chosen:?}");
+                assert_eq!(
+                    chosen.clone().ok(),
+                    expected,
+                    "{kind:?} {domain:?}: {chosen:?}"
+                );
                 assert!(chosen.is_ok() || !chosen.unwrap_err().is_empty());
             }
         }
@@ -125,8 +157,16 @@ mod tests {
 
     #[test]
     fn a_battery_does_not_make_tmpfs_durable() {
-        let refused = choose(MediumKind::Volatile, PersistenceDomain::Wsp, Durability::Power).unwrap_err();
-        assert!(refused.contains("testfs") && refused.contains("after a restart"), "{refused}");
+        let refused = choose(
+            MediumKind::Volatile,
+            PersistenceDomain::Wsp,
+            Durability::Power,
+        )
+        .unwrap_err();
+        assert!(
+            refused.contains("testfs") && refused.contains("after a restart"),
+            "{refused}"
+        );
     }
 
     /// Needs the look at what the kernel says: a wrong declaration loses what is still in a cache.
@@ -134,25 +174,57 @@ mod tests {
     fn caches_are_not_believed_to_survive_where_the_kernel_says_that_they_do_not() {
         for kind in [MediumKind::Dax, MediumKind::Device] {
             let choose = |said, domain| {
-                let medium = Medium { file_system: "testfs", kind, can_write_back: true, domain: Some(said) };
-                let platform =
-                    DeclaredPlatform { persistence_domain: domain, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram };
+                let medium = Medium {
+                    file_system: "testfs",
+                    kind,
+                    can_write_back: true,
+                    domain: Some(said),
+                };
+                let platform = DeclaredPlatform {
+                    persistence_domain: domain,
+                    ddio: Ddio::On,
+                    receive_buffers: ReceiveBuffers::Dram,
+                };
                 choose_means(medium, platform, Durability::Power)
             };
-            let refused = choose(DetectedDomain::MemoryController, PersistenceDomain::Mhp).unwrap_err();
-            assert!(refused.contains("memory_controller") && refused.contains("declare dmp"), "{refused}");
-            assert_eq!(choose(DetectedDomain::MemoryController, PersistenceDomain::Wsp), Ok(Means::Fence));
-            assert_eq!(choose(DetectedDomain::CpuCache, PersistenceDomain::Mhp), Ok(Means::Fence));
-            assert_eq!(choose(DetectedDomain::CpuCache, PersistenceDomain::Dmp), Ok(Means::WriteBack));
-            assert_eq!(choose(DetectedDomain::Unsaid, PersistenceDomain::Mhp), Ok(Means::Fence));
+            let refused =
+                choose(DetectedDomain::MemoryController, PersistenceDomain::Mhp).unwrap_err();
+            assert!(
+                refused.contains("memory_controller") && refused.contains("declare dmp"),
+                "{refused}"
+            );
+            assert_eq!(
+                choose(DetectedDomain::MemoryController, PersistenceDomain::Wsp),
+                Ok(Means::Fence)
+            );
+            assert_eq!(
+                choose(DetectedDomain::CpuCache, PersistenceDomain::Mhp),
+                Ok(Means::Fence)
+            );
+            assert_eq!(
+                choose(DetectedDomain::CpuCache, PersistenceDomain::Dmp),
+                Ok(Means::WriteBack)
+            );
+            assert_eq!(
+                choose(DetectedDomain::Unsaid, PersistenceDomain::Mhp),
+                Ok(Means::Fence)
+            );
         }
     }
 
     #[test]
     fn without_a_write_back_instruction_dax_is_not_enough() {
-        let medium = Medium { file_system: "testfs", kind: MediumKind::Dax, can_write_back: false, domain: None };
-        let platform =
-            DeclaredPlatform { persistence_domain: PersistenceDomain::Dmp, ddio: Ddio::Off, receive_buffers: ReceiveBuffers::Pm };
+        let medium = Medium {
+            file_system: "testfs",
+            kind: MediumKind::Dax,
+            can_write_back: false,
+            domain: None,
+        };
+        let platform = DeclaredPlatform {
+            persistence_domain: PersistenceDomain::Dmp,
+            ddio: Ddio::Off,
+            receive_buffers: ReceiveBuffers::Pm,
+        };
         assert!(choose_means(medium, platform, Durability::Power).is_err());
     }
 }

@@ -10,6 +10,7 @@ pub(crate) fn not_run(test: &str, reason: &str) {
         let file = OpenOptions::new().append(true).create(true).open(path);
         // One write, so that lines of several tests do not mix.
         let line = format!("{test}\t{reason}\n");
-        file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the list of tests not run can be written");
+        file.and_then(|mut file| file.write_all(line.as_bytes()))
+            .expect("the list of tests not run can be written");
     }
 }

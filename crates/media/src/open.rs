@@ -8,15 +8,27 @@ use crate::{Backing, DeviceBacking, DirectoryBacking, MediaError};
 
 /// Takes a place for a new pool: a device, if it is one, else a directory, made if it is missing.
 pub fn create_backing(place: &Path) -> Result<Rc<dyn Backing>, MediaError> {
-    Ok(if is_device(place) { Rc::new(DeviceBacking::create(place)?) } else { Rc::new(DirectoryBacking::create(place)?) })
+    Ok(if is_device(place) {
+        Rc::new(DeviceBacking::create(place)?)
+    } else {
+        Rc::new(DirectoryBacking::create(place)?)
+    })
 }
 
 /// Opens a place to serve the pool in it.
 pub fn open_backing(place: &Path) -> Result<Rc<dyn Backing>, MediaError> {
-    Ok(if is_device(place) { Rc::new(DeviceBacking::open(place)?) } else { Rc::new(DirectoryBacking::open(place)?) })
+    Ok(if is_device(place) {
+        Rc::new(DeviceBacking::open(place)?)
+    } else {
+        Rc::new(DirectoryBacking::open(place)?)
+    })
 }
 
 /// Opens a place to look at the pool in it, changing nothing, also while a server has it; see [`Backing::in_use_by`].
 pub fn inspect_backing(place: &Path) -> Result<Rc<dyn Backing>, MediaError> {
-    Ok(if is_device(place) { Rc::new(DeviceBacking::inspect(place)?) } else { Rc::new(DirectoryBacking::inspect(place)?) })
+    Ok(if is_device(place) {
+        Rc::new(DeviceBacking::inspect(place)?)
+    } else {
+        Rc::new(DirectoryBacking::inspect(place)?)
+    })
 }

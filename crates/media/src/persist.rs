@@ -70,7 +70,10 @@ pub trait PersistentRegion: Region {
 }
 
 /// Makes `spans` of `region` durable. See [`PersistentRegion::poll_persist`].
-pub async fn persist(region: &dyn PersistentRegion, spans: &[Span]) -> Result<Persisted, PersistError> {
+pub async fn persist(
+    region: &dyn PersistentRegion,
+    spans: &[Span],
+) -> Result<Persisted, PersistError> {
     let mut state = None;
     poll_fn(|context| region.poll_persist(spans, &mut state, context)).await
 }

@@ -9,7 +9,10 @@ use stonecast_base::{Nanoseconds, Span};
 use crate::file_sync::FileSync;
 use crate::mapped_region::{MappedRegion, Writable};
 use crate::write_back::{Processor, store_fence, write_back};
-use crate::{MappedPlace, Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region, Share};
+use crate::{
+    MappedPlace, Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion,
+    Region, Share,
+};
 
 /// A means with what it needs.
 #[derive(Debug)]
@@ -30,7 +33,11 @@ pub(crate) struct PersistentMapping {
 
 impl PersistentMapping {
     pub fn new(memory: MappedRegion, mechanism: Mechanism) -> Self {
-        Self { memory, mechanism, counts: Cell::default() }
+        Self {
+            memory,
+            mechanism,
+            counts: Cell::default(),
+        }
     }
 
     /// Syncs the file; for [`Means::FileSync`] alone.
@@ -42,12 +49,20 @@ impl PersistentMapping {
     }
 
     fn sync(&self, file: &FileSync) -> Result<(), PersistError> {
-        self.count(PersistCounts { write_backs: 0, fences: 0, syncs: 1 });
+        self.count(PersistCounts {
+            write_backs: 0,
+            fences: 0,
+            syncs: 1,
+        });
         file.sync()
     }
 
     fn count(&self, more: PersistCounts) {
-        let PersistCounts { write_backs, fences, syncs } = self.counts.get();
+        let PersistCounts {
+            write_backs,
+            fences,
+            syncs,
+        } = self.counts.get();
         self.counts.set(PersistCounts {
             write_backs: write_backs + more.write_backs,
             fences: fences + more.fences,
@@ -57,20 +72,35 @@ impl PersistentMapping {
 
     /// Makes `spans` durable now; see [`PersistentRegion::poll_persist`].
     pub fn make_durable(&self, spans: &[Span]) -> Result<(), PersistError> {
-        assert!(self.memory.writable() == Writable::Yes, "a region that is only inspected has nothing to persist");
+        assert!(
+            self.memory.writable() == Writable::Yes,
+            "a region that is only inspected has nothing to persist"
+        );
         for span in spans {
-            assert!(span.fits(self.memory.size()), "{span:?} is not in a region of {} bytes", self.memory.size());
+            assert!(
+                span.fits(self.memory.size()),
+                "{span:?} is not in a region of {} bytes",
+                self.memory.size()
+            );
         }
         match &self.mechanism {
             Mechanism::FileSync(file) if spans.is_empty() && !file.is_poisoned() => {}
             Mechanism::FileSync(file) => self.sync(file)?,
             Mechanism::WriteBack(processor) => {
                 let write_backs = write_back(processor, self.memory.address(0, 0), spans);
-                self.count(PersistCounts { write_backs, fences: 1, syncs: 0 });
+                self.count(PersistCounts {
+                    write_backs,
+                    fences: 1,
+                    syncs: 0,
+                });
             }
             Mechanism::Fence => {
                 store_fence();
-                self.count(PersistCounts { write_backs: 0, fences: 1, syncs: 0 });
+                self.count(PersistCounts {
+                    write_backs: 0,
+                    fences: 1,
+                    syncs: 0,
+                });
             }
             // Stored bytes belong to the kernel once they are visible to another processor. Nothing may be moved across
             // this point by the compiler; the processor keeps the order of stores by itself.
@@ -156,13 +186,20 @@ mod tests {
     impl SyncTarget for Count {
         fn sync(&self) -> io::Result<()> {
             self.0.set(self.0.get() + 1);
-            if self.1 { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+            if self.1 {
+                Err(io::Error::from_raw_os_error(5))
+            } else {
+                Ok(())
+            }
         }
         fn sync_failed(&self) {}
     }
 
     fn region(mechanism: Mechanism) -> PersistentMapping {
-        PersistentMapping::new(MappedRegion::create_memory("test", 4096, Sealing::None).unwrap(), mechanism)
+        PersistentMapping::new(
+            MappedRegion::create_memory("test", 4096, Sealing::None).unwrap(),
+            mechanism,
+        )
     }
 
     fn persist(region: &PersistentMapping, spans: &[Span]) -> Result<Persisted, PersistError> {
@@ -188,8 +225,14 @@ mod tests {
     fn a_poisoned_region_makes_nothing_durable_any_more() {
         let file = FileSync::new("log".into(), Box::new(Count(Rc::new(Cell::new(0)), true)));
         let region = region(Mechanism::FileSync(file));
-        assert!(matches!(persist(&region, &[Span::new(0, 64)]), Err(PersistError::Sync { .. })));
-        assert!(matches!(persist(&region, &[Span::new(0, 64)]), Err(PersistError::Poisoned)));
+        assert!(matches!(
+            persist(&region, &[Span::new(0, 64)]),
+            Err(PersistError::Sync { .. })
+        ));
+        assert!(matches!(
+            persist(&region, &[Span::new(0, 64)]),
+            Err(PersistError::Poisoned)
+        ));
         assert!(matches!(persist(&region, &[]), Err(PersistError::Poisoned)));
     }
 

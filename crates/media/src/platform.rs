@@ -136,7 +136,9 @@ pub struct DeclaredPlatform {
 mod tests {
     use super::*;
 
-    fn round_trip<T: Copy + fmt::Display + FromStr<Err = UnknownName> + PartialEq + fmt::Debug>(all: &[T]) -> Vec<String> {
+    fn round_trip<T: Copy + fmt::Display + FromStr<Err = UnknownName> + PartialEq + fmt::Debug>(
+        all: &[T],
+    ) -> Vec<String> {
         all.iter()
             .map(|choice| {
                 assert_eq!(choice.to_string().parse::<T>().as_ref(), Ok(choice));
@@ -148,7 +150,10 @@ mod tests {
     #[test]
     fn every_choice_has_a_word_that_is_read_back() {
         assert_eq!(round_trip(Durability::ALL), ["process", "power"]);
-        assert_eq!(round_trip(PersistenceDomain::ALL), ["volatile", "page-file", "dmp", "mhp", "wsp"]);
+        assert_eq!(
+            round_trip(PersistenceDomain::ALL),
+            ["volatile", "page-file", "dmp", "mhp", "wsp"]
+        );
         assert_eq!(round_trip(Ddio::ALL), ["on", "off"]);
         assert_eq!(round_trip(ReceiveBuffers::ALL), ["dram", "pm"]);
     }
@@ -165,6 +170,9 @@ mod tests {
     #[test]
     fn an_unknown_word_is_refused_with_the_words_that_exist() {
         let refused = "eadr".parse::<PersistenceDomain>().unwrap_err().to_string();
-        assert_eq!(refused, "unknown persistence domain \"eadr\"; use volatile, page-file, dmp, mhp or wsp");
+        assert_eq!(
+            refused,
+            "unknown persistence domain \"eadr\"; use volatile, page-file, dmp, mhp or wsp"
+        );
     }
 }

@@ -26,7 +26,9 @@ use stonecast_base::{Corruption, GIB, KIB, MIB};
 use uuid::Uuid;
 
 use crate::pool::header::{Header, NoHeader, Place};
-use crate::{Backing, Blob, DeclaredPlatform, Durability, LogOptions, MediaError, PersistentRegion};
+use crate::{
+    Backing, Blob, DeclaredPlatform, Durability, LogOptions, MediaError, PersistentRegion,
+};
 
 pub(crate) use layout::MAGIC as HEADER_MAGIC;
 pub use layout::header_table;
@@ -94,39 +96,67 @@ pub struct Pool {
 impl Pool {
     /// Creates a pool in an empty backing and serves it.
     pub fn create(backing: Rc<dyn Backing>, options: PoolOptions) -> Result<Self, MediaError> {
-        let PoolOptions { capacity, segment_size, .. } = options;
+        let PoolOptions {
+            capacity,
+            segment_size,
+            ..
+        } = options;
         check_geometry(capacity, segment_size).map_err(|needed| {
-            MediaError::Options(format!("a pool needs {needed}, not capacity {capacity} and segment size {segment_size}"))
+            MediaError::Options(format!(
+                "a pool needs {needed}, not capacity {capacity} and segment size {segment_size}"
+            ))
         })?;
         for copy in COPIES {
             if backing.load(copy)?.is_some() {
-                return Err(MediaError::Exists { path: backing.place() });
+                return Err(MediaError::Exists {
+                    path: backing.place(),
+                });
             }
         }
         let header = Header::create(&options, backing.power_cycle());
         let log = open_log(&*backing, &header)?;
         // The log is a new file: nobody knows its place before it is there.
         let header = header.at(backing.home());
-        let pool =
-            Self { backing, log, header, was_clean: true, same_power_cycle: true, was_copied: false, may_be_published: false };
+        let pool = Self {
+            backing,
+            log,
+            header,
+            was_clean: true,
+            same_power_cycle: true,
+            was_copied: false,
+            may_be_published: false,
+        };
         pool.store_header(COPIES)?;
         Ok(pool)
     }
 
     /// Opens the pool in `backing`. Says what had to be repaired to do so.
-    pub fn open(backing: Rc<dyn Backing>, mode: OpenMode) -> Result<(Self, Vec<Repair>), MediaError> {
+    pub fn open(
+        backing: Rc<dyn Backing>,
+        mode: OpenMode,
+    ) -> Result<(Self, Vec<Repair>), MediaError> {
         let path = backing.place();
         let mut found = find_header(&*backing);
         if mode == OpenMode::Inspect && !matches!(found, Ok(Found { damage: None, .. })) {
             // A server may be writing a copy at this moment. It does so three times in its life, so one more look is enough.
             found = find_header(&*backing);
         }
-        let Found { header, stale_first, damage } = found?;
+        let Found {
+            header,
+            stale_first,
+            damage,
+        } = found?;
         if header.unknown_incompatible() != 0 {
-            return Err(MediaError::UnsupportedFeatures { path, unknown: header.unknown_incompatible() });
+            return Err(MediaError::UnsupportedFeatures {
+                path,
+                unknown: header.unknown_incompatible(),
+            });
         }
         if mode != OpenMode::Inspect && header.read_only_compatible() != 0 {
-            return Err(MediaError::ReadOnlyFeatures { path, unknown: header.read_only_compatible() });
+            return Err(MediaError::ReadOnlyFeatures {
+                path,
+                unknown: header.read_only_compatible(),
+            });
         }
         // Who closed it had seen to it that nobody publishes any more.
         let may_be_published = header.is_published() && !header.clean();
@@ -134,25 +164,49 @@ impl Pool {
         // Of a pool that was closed every copy is whole.
         let was_copied = !header.clean() && found != 0 && expected != 0 && found != expected;
         if was_copied && mode == OpenMode::Serve {
-            return Err(MediaError::Copied { path, log: backing.name(), found, expected });
+            return Err(MediaError::Copied {
+                path,
+                log: backing.name(),
+                found,
+                expected,
+            });
         }
         let power_cycle = backing.power_cycle();
         let same_power_cycle = header.power_cycle() == power_cycle && !was_copied;
         // Without a promise about power nothing of a log needs to be left after a power cut, also of one that was closed.
-        let was_clean = header.clean() && (same_power_cycle || header.durability() == Durability::Power);
+        let was_clean =
+            header.clean() && (same_power_cycle || header.durability() == Durability::Power);
         let header = match mode {
             OpenMode::Inspect => header,
-            OpenMode::Serve | OpenMode::Adopt => {
-                header.opened(power_cycle).ok_or(MediaError::EpochsExhausted { path })?.at(found)
-            }
+            OpenMode::Serve | OpenMode::Adopt => header
+                .opened(power_cycle)
+                .ok_or(MediaError::EpochsExhausted { path })?
+                .at(found),
         };
         let log = open_log(&*backing, &header)?;
-        let pool = Self { backing, log, header, was_clean, same_power_cycle, was_copied, may_be_published };
+        let pool = Self {
+            backing,
+            log,
+            header,
+            was_clean,
+            same_power_cycle,
+            was_copied,
+            may_be_published,
+        };
         let written = mode != OpenMode::Inspect;
         if written {
             pool.store_header(stale_first)?;
         }
-        Ok((pool, damage.into_iter().map(|corruption| Repair { corruption, written }).collect()))
+        Ok((
+            pool,
+            damage
+                .into_iter()
+                .map(|corruption| Repair {
+                    corruption,
+                    written,
+                })
+                .collect(),
+        ))
     }
 
     /// Marks the pool as closed in order. To be called when everything in the log was persisted, a checkpoint of it was
@@ -269,33 +323,68 @@ struct Found {
 fn find_header(backing: &dyn Backing) -> Result<Found, MediaError> {
     let [first, second] = COPIES.map(|copy| load_copy(backing, copy));
     let (first, second) = match (first?, second?) {
-        (None, None) => return Err(MediaError::NotFound { path: backing.place() }),
+        (None, None) => {
+            return Err(MediaError::NotFound {
+                path: backing.place(),
+            });
+        }
         // A copy of which nothing at all is there, beside one that is, counts as cut off.
-        (first, second) => (first.unwrap_or_else(|| no_bytes(backing, 0)), second.unwrap_or_else(|| no_bytes(backing, 1))),
+        (first, second) => (
+            first.unwrap_or_else(|| no_bytes(backing, 0)),
+            second.unwrap_or_else(|| no_bytes(backing, 1)),
+        ),
     };
     match (first, second) {
-        (Err(NoHeader::OtherVersion { version }), _) | (_, Err(NoHeader::OtherVersion { version })) => {
+        (Err(NoHeader::OtherVersion { version }), _)
+        | (_, Err(NoHeader::OtherVersion { version })) => {
             let (path, found, supported) = (backing.place(), version, layout::VERSION);
             Err(match found < supported {
-                true => MediaError::OutdatedVersion { path, found, supported },
-                false => MediaError::UnsupportedVersion { path, found, supported },
+                true => MediaError::OutdatedVersion {
+                    path,
+                    found,
+                    supported,
+                },
+                false => MediaError::UnsupportedVersion {
+                    path,
+                    found,
+                    supported,
+                },
             })
         }
-        (Ok(first), Ok(second)) if second.generation() > first.generation() => {
-            Ok(Found { header: second, stale_first: COPIES, damage: None })
+        (Ok(first), Ok(second)) if second.generation() > first.generation() => Ok(Found {
+            header: second,
+            stale_first: COPIES,
+            damage: None,
+        }),
+        (Ok(first), Ok(_)) => Ok(Found {
+            header: first,
+            stale_first: [COPIES[1], COPIES[0]],
+            damage: None,
+        }),
+        (Ok(first), Err(NoHeader::Damaged(damage))) => Ok(Found {
+            header: first,
+            stale_first: [COPIES[1], COPIES[0]],
+            damage: Some(damage),
+        }),
+        (Err(NoHeader::Damaged(damage)), Ok(second)) => Ok(Found {
+            header: second,
+            stale_first: COPIES,
+            damage: Some(damage),
+        }),
+        (Err(NoHeader::Damaged(first)), Err(NoHeader::Damaged(second))) => {
+            Err(MediaError::HeaderLost { first, second })
         }
-        (Ok(first), Ok(_)) => Ok(Found { header: first, stale_first: [COPIES[1], COPIES[0]], damage: None }),
-        (Ok(first), Err(NoHeader::Damaged(damage))) => {
-            Ok(Found { header: first, stale_first: [COPIES[1], COPIES[0]], damage: Some(damage) })
-        }
-        (Err(NoHeader::Damaged(damage)), Ok(second)) => Ok(Found { header: second, stale_first: COPIES, damage: Some(damage) }),
-        (Err(NoHeader::Damaged(first)), Err(NoHeader::Damaged(second))) => Err(MediaError::HeaderLost { first, second }),
     }
 }
 
-fn load_copy(backing: &dyn Backing, copy: Blob) -> Result<Option<Result<Header, NoHeader>>, MediaError> {
+fn load_copy(
+    backing: &dyn Backing,
+    copy: Blob,
+) -> Result<Option<Result<Header, NoHeader>>, MediaError> {
     let place = place_of(backing, copy);
-    Ok(backing.load(copy)?.map(|bytes| Header::decode(&bytes, &place)))
+    Ok(backing
+        .load(copy)?
+        .map(|bytes| Header::decode(&bytes, &place)))
 }
 
 fn no_bytes(backing: &dyn Backing, index: usize) -> Result<Header, NoHeader> {
@@ -307,19 +396,32 @@ fn place_of(backing: &dyn Backing, copy: Blob) -> Place {
     Place { file, offset }
 }
 
-fn open_log(backing: &dyn Backing, header: &Header) -> Result<Rc<dyn PersistentRegion>, MediaError> {
-    let options = LogOptions { capacity: header.capacity(), platform: header.platform(), durability: header.durability() };
+fn open_log(
+    backing: &dyn Backing,
+    header: &Header,
+) -> Result<Rc<dyn PersistentRegion>, MediaError> {
+    let options = LogOptions {
+        capacity: header.capacity(),
+        platform: header.platform(),
+        durability: header.durability(),
+    };
     backing.open_log(options)
 }
 
 /// What a pool's sizes must be; the error is a sentence for people.
 fn check_geometry(capacity: u64, segment_size: u64) -> Result<(), String> {
-    if !segment_size.is_power_of_two() || !(SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX).contains(&segment_size) {
-        return Err(format!("a segment size that is a power of two from {SEGMENT_SIZE_MIN} to {SEGMENT_SIZE_MAX} bytes"));
+    if !segment_size.is_power_of_two()
+        || !(SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX).contains(&segment_size)
+    {
+        return Err(format!(
+            "a segment size that is a power of two from {SEGMENT_SIZE_MIN} to {SEGMENT_SIZE_MAX} bytes"
+        ));
     }
     let least = SEGMENT_COUNT_MIN * segment_size;
     if !capacity.is_multiple_of(segment_size) || !(least..=CAPACITY_MAX).contains(&capacity) {
-        return Err(format!("a capacity that is a multiple of {segment_size} from {least} to {CAPACITY_MAX} bytes"));
+        return Err(format!(
+            "a capacity that is a multiple of {segment_size} from {least} to {CAPACITY_MAX} bytes"
+        ));
     }
     Ok(())
 }

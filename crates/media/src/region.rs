@@ -62,7 +62,12 @@ pub struct MappedPlace<'a> {
 
 impl MappedPlace<'_> {
     pub(crate) fn new(address: NonNull<u8>, size: u64, writable: Writable) -> Self {
-        Self { address, size, writable, mapping: PhantomData }
+        Self {
+            address,
+            size,
+            writable,
+            mapping: PhantomData,
+        }
     }
 
     /// The first byte.

@@ -31,7 +31,10 @@ impl SpanSet {
     /// Whether all bytes of `span` are in the set.
     pub fn covers(&self, span: Span) -> bool {
         let end = span.offset + span.size;
-        self.ends.range(..=span.offset).next_back().is_some_and(|(_, until)| *until >= end)
+        self.ends
+            .range(..=span.offset)
+            .next_back()
+            .is_some_and(|(_, until)| *until >= end)
     }
 }
 
@@ -55,8 +58,14 @@ mod tests {
                 naive[span.offset as usize..(span.offset + span.size) as usize].fill(true);
                 for start in 0..63_u64 {
                     for size in 1..64 - start {
-                        let expected = naive[start as usize..(start + size) as usize].iter().all(|byte| *byte);
-                        assert_eq!(set.covers(Span::new(start, size)), expected, "{set:?} {start} {size}");
+                        let expected = naive[start as usize..(start + size) as usize]
+                            .iter()
+                            .all(|byte| *byte);
+                        assert_eq!(
+                            set.covers(Span::new(start, size)),
+                            expected,
+                            "{set:?} {start} {size}"
+                        );
                     }
                 }
             }

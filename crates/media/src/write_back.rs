@@ -21,7 +21,11 @@ pub(crate) trait Instructions {
 
 /// Writes back each line that `spans` touch of memory that starts at `start`, aligned to lines; then fences. Returns how many
 /// lines.
-pub(crate) fn write_back(instructions: &impl Instructions, start: *const u8, spans: &[Span]) -> u64 {
+pub(crate) fn write_back(
+    instructions: &impl Instructions,
+    start: *const u8,
+    spans: &[Span],
+) -> u64 {
     let mut count = 0;
     let mut last = None;
     for span in spans.iter().filter(|span| span.size > 0) {
@@ -60,7 +64,11 @@ impl Processor {
     pub fn detect() -> Option<Self> {
         let highest = __cpuid(0).eax;
         // Leaf 7 does not exist everywhere; asked nevertheless, a processor answers with another leaf.
-        let structured = if highest >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
+        let structured = if highest >= 7 {
+            __cpuid_count(7, 0).ebx
+        } else {
+            0
+        };
         Self::from_cpuid(__cpuid(1).edx, structured)
     }
 
@@ -85,11 +93,17 @@ impl Instructions for Processor {
         match self.line {
             // SAFETY: CPUID says that the instruction exists. It changes no byte of memory and no register; the address
             // is in a mapping, as the callers of `write_back` see to.
-            LineInstruction::Clwb => unsafe { asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)) },
+            LineInstruction::Clwb => unsafe {
+                asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags))
+            },
             // SAFETY: as above.
-            LineInstruction::ClflushOpt => unsafe { asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags)) },
+            LineInstruction::ClflushOpt => unsafe {
+                asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags))
+            },
             // SAFETY: as above.
-            LineInstruction::Clflush => unsafe { asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags)) },
+            LineInstruction::Clflush => unsafe {
+                asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags))
+            },
         }
     }
 
@@ -143,22 +157,39 @@ pub(crate) mod tests {
     fn every_line_that_a_span_touches_is_written_back_before_the_fence() {
         use Executed::{Fence, WriteBack};
         assert_eq!(recorded(&[Span::new(0, 64)]), [WriteBack(4096), Fence]);
-        assert_eq!(recorded(&[Span::new(63, 2)]), [WriteBack(4096), WriteBack(4160), Fence]);
-        assert_eq!(recorded(&[Span::new(100, 100)]), [WriteBack(4160), WriteBack(4224), WriteBack(4288), Fence]);
-        assert_eq!(recorded(&[Span::new(640, 1), Span::new(64, 1)]), [WriteBack(4736), WriteBack(4160), Fence]);
+        assert_eq!(
+            recorded(&[Span::new(63, 2)]),
+            [WriteBack(4096), WriteBack(4160), Fence]
+        );
+        assert_eq!(
+            recorded(&[Span::new(100, 100)]),
+            [WriteBack(4160), WriteBack(4224), WriteBack(4288), Fence]
+        );
+        assert_eq!(
+            recorded(&[Span::new(640, 1), Span::new(64, 1)]),
+            [WriteBack(4736), WriteBack(4160), Fence]
+        );
     }
 
     #[test]
     fn neighbours_share_a_line_and_empty_spans_have_none() {
         use Executed::{Fence, WriteBack};
-        assert_eq!(recorded(&[Span::new(0, 8), Span::new(8, 8), Span::new(16, 0)]), [WriteBack(4096), Fence]);
+        assert_eq!(
+            recorded(&[Span::new(0, 8), Span::new(8, 8), Span::new(16, 0)]),
+            [WriteBack(4096), Fence]
+        );
         assert_eq!(recorded(&[]), [Fence]);
     }
 
     #[test]
     fn the_best_instruction_that_the_processor_has_is_taken() {
-        let line = |features, structured| Processor::from_cpuid(features, structured).map(|processor| processor.line);
-        assert_eq!(line(1 << 19, (1 << 24) | (1 << 23)), Some(LineInstruction::Clwb));
+        let line = |features, structured| {
+            Processor::from_cpuid(features, structured).map(|processor| processor.line)
+        };
+        assert_eq!(
+            line(1 << 19, (1 << 24) | (1 << 23)),
+            Some(LineInstruction::Clwb)
+        );
         assert_eq!(line(1 << 19, 1 << 23), Some(LineInstruction::ClflushOpt));
         assert_eq!(line(1 << 19, 0), Some(LineInstruction::Clflush));
         assert_eq!(line(0, 0), None);
@@ -171,7 +202,13 @@ pub(crate) mod tests {
         let best = Processor::detect().expect("every x86-64 processor has clflush");
         let span = [Span::new(0, 512)];
         write_back(&best, words.as_ptr().cast(), &span);
-        write_back(&Processor { line: LineInstruction::Clflush }, words.as_ptr().cast(), &span);
+        write_back(
+            &Processor {
+                line: LineInstruction::Clflush,
+            },
+            words.as_ptr().cast(),
+            &span,
+        );
         assert_eq!(words, [0x1122_3344_5566_7788; 64]);
     }
 }

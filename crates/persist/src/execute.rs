@@ -66,12 +66,18 @@ pub struct Payload<'a> {
 impl<'a> Payload<'a> {
     /// `bytes` at `offset`.
     pub fn single(offset: u64, bytes: &'a [u8]) -> Self {
-        Self { first: (offset, bytes), second: None }
+        Self {
+            first: (offset, bytes),
+            second: None,
+        }
     }
 
     /// As [`Payload::single`], and then `bytes` at `offset`, which never survive without the first.
     pub fn then(self, offset: u64, bytes: &'a [u8]) -> Self {
-        Self { second: Some((offset, bytes)), ..self }
+        Self {
+            second: Some((offset, bytes)),
+            ..self
+        }
     }
 
     fn parts(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
@@ -81,7 +87,9 @@ impl<'a> Payload<'a> {
     fn part(&self, item: Item) -> (u64, &'a [u8]) {
         match item {
             Item::A => self.first,
-            Item::B => self.second.expect("a compound plan has been given a compound update"),
+            Item::B => self
+                .second
+                .expect("a compound plan has been given a compound update"),
         }
     }
 }
@@ -91,7 +99,9 @@ impl<'a> Payload<'a> {
 #[non_exhaustive]
 pub enum ExecuteError {
     /// The device lacks what a step needs; nothing was done.
-    #[error("{device} has no {capability}, which the plan's {step} needs; declare what the device has and plan again")]
+    #[error(
+        "{device} has no {capability}, which the plan's {step} needs; declare what the device has and plan again"
+    )]
     Missing {
         /// The device.
         device: String,
@@ -101,7 +111,9 @@ pub enum ExecuteError {
         step: String,
     },
     /// The medium is not what the platform says; nothing was done.
-    #[error("the plan is for persistence = {declared}, but the medium makes bytes durable by {found}: {cure}")]
+    #[error(
+        "the plan is for persistence = {declared}, but the medium makes bytes durable by {found}: {cure}"
+    )]
     Medium {
         /// What the platform says.
         declared: PersistenceDomain,
@@ -178,8 +190,15 @@ pub struct Requester(requester::Requester);
 impl Requester {
     /// Connects to the responder of the same plan at `address`. `port` is this session's alone and holds
     /// [`REQUESTER_COMPLETIONS`]; updates have at most `update_size_max` bytes.
-    pub async fn connect(port: &Rc<Port>, address: &str, plan: &Plan, update_size_max: u32) -> Result<Self, ExecuteError> {
-        requester::Requester::connect(port, address, halves_of(plan), update_size_max).await.map(Self)
+    pub async fn connect(
+        port: &Rc<Port>,
+        address: &str,
+        plan: &Plan,
+        update_size_max: u32,
+    ) -> Result<Self, ExecuteError> {
+        requester::Requester::connect(port, address, halves_of(plan), update_size_max)
+            .await
+            .map(Self)
     }
 
     /// Executes the plan. Dropping the future before its end ends the session, with the outcome unknown.
@@ -200,7 +219,12 @@ pub struct Responder(responder::Responder);
 impl Responder {
     /// Makes `region` ready, after [`recover`]. `port` is this responder's alone and holds [`RESPONDER_COMPLETIONS`]; it
     /// listens nowhere yet.
-    pub fn new(port: &Rc<Port>, region: Rc<dyn PersistentRegion>, layout: Layout, plan: &Plan) -> Result<Self, ExecuteError> {
+    pub fn new(
+        port: &Rc<Port>,
+        region: Rc<dyn PersistentRegion>,
+        layout: Layout,
+        plan: &Plan,
+    ) -> Result<Self, ExecuteError> {
         check_medium(&plan.scenario().platform, region.means())?;
         responder::Responder::new(port, region, layout, halves_of(plan)).map(Self)
     }
@@ -240,7 +264,9 @@ impl Rehearsal {
         update_size_max: u32,
     ) -> Result<Self, ExecuteError> {
         let halves = Halves::new(program, flush, None);
-        requester::Requester::connect(port, address, halves, update_size_max).await.map(Self)
+        requester::Requester::connect(port, address, halves, update_size_max)
+            .await
+            .map(Self)
     }
 
     /// Runs the steps once.
@@ -273,5 +299,9 @@ fn check_medium(platform: &Platform, means: Means) -> Result<(), ExecuteError> {
         Means::Process => "nothing: it survives processes only",
     };
     let cure = "open the medium with the platform that the plan was made for";
-    Err(ExecuteError::Medium { declared: platform.persistence, found, cure })
+    Err(ExecuteError::Medium {
+        declared: platform.persistence,
+        found,
+        cure,
+    })
 }

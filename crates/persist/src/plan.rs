@@ -113,22 +113,40 @@ pub fn plan_for(platform: &Platform, operation: Operation, update: Update) -> Re
         (_, Update::Single) => written(platform, operation, A),
         (_, Update::Compound { large }) => both_written(platform, operation, large),
     };
-    let scenario = Scenario { platform: *platform, operation, update };
-    Ok(Plan { scenario, program: Program::new(steps) })
+    let scenario = Scenario {
+        platform: *platform,
+        operation,
+        update,
+    };
+    Ok(Plan {
+        scenario,
+        program: Program::new(steps),
+    })
 }
 
 /// `a`, then `b`, both written to their places.
 fn both_written(platform: &Platform, operation: Operation, large: bool) -> Vec<Step> {
-    let in_order = platform.trusted_nic_buffers || (saves_caches(platform) && !platform.relaxed_ordering);
+    let in_order =
+        platform.trusted_nic_buffers || (saves_caches(platform) && !platform.relaxed_ordering);
     let flush_persists = flush_persists(platform, operation);
     if in_order && flush_persists {
         // The wait for `b` covers `a`.
         return [vec![post(operation, A)], written(platform, operation, B)].concat();
     }
     if flush_persists && operation == Operation::Write && !large && platform.atomic_write {
-        return vec![Step::Write(A), Step::Flush, Step::WriteAtomic(B), Step::Flush, Step::Await(Awaited::Flush)];
+        return vec![
+            Step::Write(A),
+            Step::Flush,
+            Step::WriteAtomic(B),
+            Step::Flush,
+            Step::Await(Awaited::Flush),
+        ];
     }
-    [written(platform, operation, A), written(platform, operation, B)].concat()
+    [
+        written(platform, operation, A),
+        written(platform, operation, B),
+    ]
+    .concat()
 }
 
 /// One update written to its place and waited for.
@@ -192,7 +210,10 @@ fn arrival_persists(platform: &Platform) -> bool {
 
 /// Whether what is visible survives.
 fn saves_caches(platform: &Platform) -> bool {
-    matches!(platform.persistence, PersistenceDomain::Mhp | PersistenceDomain::Wsp)
+    matches!(
+        platform.persistence,
+        PersistenceDomain::Mhp | PersistenceDomain::Wsp
+    )
 }
 
 /// Whether what `operation` wrote is durable once a flush behind it has completed.

@@ -134,7 +134,11 @@ impl Platform {
 
     /// The axes that a pool keeps in its header.
     pub fn declared(&self) -> DeclaredPlatform {
-        DeclaredPlatform { persistence_domain: self.persistence, ddio: self.ddio, receive_buffers: self.receive_buffers }
+        DeclaredPlatform {
+            persistence_domain: self.persistence,
+            ddio: self.ddio,
+            receive_buffers: self.receive_buffers,
+        }
     }
 
     /// Says which answers cannot both be true, if any.
@@ -142,25 +146,61 @@ impl Platform {
         use PersistenceDomain::{PageFile, Volatile, Wsp};
         let contradiction = |axis, other_axis, reason, allowed| {
             let (value, other_value) = (self.word(axis), self.word(other_axis));
-            Err(Contradiction { axis, value, other_axis, other_value, reason, allowed })
+            Err(Contradiction {
+                axis,
+                value,
+                other_axis,
+                other_value,
+                reason,
+                allowed,
+            })
         };
         if self.trusted_nic_buffers && self.persistence != Wsp {
             let reason = "NIC buffers survive only where the whole system does";
-            return contradiction(Axis::TrustedNicBuffers, Axis::Persistence, reason, "trusted_nic_buffers = false");
+            return contradiction(
+                Axis::TrustedNicBuffers,
+                Axis::Persistence,
+                reason,
+                "trusted_nic_buffers = false",
+            );
         }
-        if self.receive_buffers == ReceiveBuffers::Pm && matches!(self.persistence, Volatile | PageFile) {
+        if self.receive_buffers == ReceiveBuffers::Pm
+            && matches!(self.persistence, Volatile | PageFile)
+        {
             let reason = "there is no persistent memory that could hold them";
-            return contradiction(Axis::ReceiveBuffers, Axis::Persistence, reason, "receive_buffers = dram");
+            return contradiction(
+                Axis::ReceiveBuffers,
+                Axis::Persistence,
+                reason,
+                "receive_buffers = dram",
+            );
         }
-        if self.flush == FlushKind::NativePersistent && matches!(self.persistence, Volatile | PageFile) {
+        if self.flush == FlushKind::NativePersistent
+            && matches!(self.persistence, Volatile | PageFile)
+        {
             let reason = "FLUSH with persistence is registered only for persistent memory";
-            return contradiction(Axis::Flush, Axis::Persistence, reason, "flush = read or native-global");
+            return contradiction(
+                Axis::Flush,
+                Axis::Persistence,
+                reason,
+                "flush = read or native-global",
+            );
         }
         if self.flush != FlushKind::Read && self.transport == Transport::Iwarp {
-            return contradiction(Axis::Flush, Axis::Transport, "iWARP has no FLUSH", "flush = read");
+            return contradiction(
+                Axis::Flush,
+                Axis::Transport,
+                "iWARP has no FLUSH",
+                "flush = read",
+            );
         }
         if self.atomic_write && self.transport == Transport::Iwarp {
-            return contradiction(Axis::AtomicWrite, Axis::Transport, "iWARP has no ATOMIC_WRITE", "atomic_write = false");
+            return contradiction(
+                Axis::AtomicWrite,
+                Axis::Transport,
+                "iWARP has no ATOMIC_WRITE",
+                "atomic_write = false",
+            );
         }
         Ok(())
     }
@@ -189,7 +229,11 @@ mod tests {
     use super::*;
 
     fn of(persistence_domain: PersistenceDomain) -> Platform {
-        Platform::of(DeclaredPlatform { persistence_domain, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram })
+        Platform::of(DeclaredPlatform {
+            persistence_domain,
+            ddio: Ddio::On,
+            receive_buffers: ReceiveBuffers::Dram,
+        })
     }
 
     #[test]
@@ -203,37 +247,93 @@ mod tests {
     #[test]
     fn each_contradiction_names_both_axes_and_what_is_allowed() {
         use PersistenceDomain::{Dmp, PageFile, Volatile, Wsp};
-        let iwarp = Platform { transport: Transport::Iwarp, atomic_write: false, ..of(Dmp) };
+        let iwarp = Platform {
+            transport: Transport::Iwarp,
+            atomic_write: false,
+            ..of(Dmp)
+        };
         for (platform, expected) in [
-            (Platform { trusted_nic_buffers: true, ..of(Dmp) }, "trusted_nic_buffers = true contradicts persistence = dmp"),
             (
-                Platform { receive_buffers: ReceiveBuffers::Pm, ..of(PageFile) },
+                Platform {
+                    trusted_nic_buffers: true,
+                    ..of(Dmp)
+                },
+                "trusted_nic_buffers = true contradicts persistence = dmp",
+            ),
+            (
+                Platform {
+                    receive_buffers: ReceiveBuffers::Pm,
+                    ..of(PageFile)
+                },
                 "receive_buffers = pm contradicts persistence = page-file",
             ),
             (
-                Platform { receive_buffers: ReceiveBuffers::Pm, ..of(Volatile) },
+                Platform {
+                    receive_buffers: ReceiveBuffers::Pm,
+                    ..of(Volatile)
+                },
                 "receive_buffers = pm contradicts persistence = volatile",
             ),
             (
-                Platform { flush: FlushKind::NativePersistent, ..of(PageFile) },
+                Platform {
+                    flush: FlushKind::NativePersistent,
+                    ..of(PageFile)
+                },
                 "flush = native-persistent contradicts persistence = page-file",
             ),
-            (Platform { flush: FlushKind::NativeGlobal, ..iwarp }, "flush = native-global contradicts transport = iwarp"),
-            (Platform { atomic_write: true, ..iwarp }, "atomic_write = true contradicts transport = iwarp"),
+            (
+                Platform {
+                    flush: FlushKind::NativeGlobal,
+                    ..iwarp
+                },
+                "flush = native-global contradicts transport = iwarp",
+            ),
+            (
+                Platform {
+                    atomic_write: true,
+                    ..iwarp
+                },
+                "atomic_write = true contradicts transport = iwarp",
+            ),
         ] {
             let said = platform.check().unwrap_err().to_string();
-            assert!(said.starts_with(expected) && said.contains("; use "), "{said}");
+            assert!(
+                said.starts_with(expected) && said.contains("; use "),
+                "{said}"
+            );
         }
         assert_eq!(iwarp.check(), Ok(()));
-        assert_eq!(Platform { trusted_nic_buffers: false, ..of(Wsp) }.check(), Ok(()));
+        assert_eq!(
+            Platform {
+                trusted_nic_buffers: false,
+                ..of(Wsp)
+            }
+            .check(),
+            Ok(())
+        );
     }
 
     #[test]
     fn every_choice_has_a_word_that_is_read_back() {
-        assert!(Transport::ALL.iter().all(|choice| choice.to_string().parse() == Ok(*choice)));
-        assert!(FlushKind::ALL.iter().all(|choice| choice.to_string().parse() == Ok(*choice)));
-        assert!(Axis::ALL.iter().all(|choice| choice.to_string().parse() == Ok(*choice)));
+        assert!(
+            Transport::ALL
+                .iter()
+                .all(|choice| choice.to_string().parse() == Ok(*choice))
+        );
+        assert!(
+            FlushKind::ALL
+                .iter()
+                .all(|choice| choice.to_string().parse() == Ok(*choice))
+        );
+        assert!(
+            Axis::ALL
+                .iter()
+                .all(|choice| choice.to_string().parse() == Ok(*choice))
+        );
         let refused = "roce".parse::<Transport>().unwrap_err().to_string();
-        assert_eq!(refused, "unknown transport \"roce\"; use infiniband (also for RoCE) or iwarp");
+        assert_eq!(
+            refused,
+            "unknown transport \"roce\"; use infiniband (also for RoCE) or iwarp"
+        );
     }
 }

@@ -64,27 +64,56 @@ struct PortDdio {
 
 /// Name and text of the profiles that come with the program.
 const SHIPPED: &[(&str, &str)] = &[
-    ("connectx3-erda", include_str!("profile/shipped/connectx3-erda.toml")),
-    ("connectx3-asymnvm", include_str!("profile/shipped/connectx3-asymnvm.toml")),
-    ("connectx4-taxonomy", include_str!("profile/shipped/connectx4-taxonomy.toml")),
-    ("connectx5-rowan", include_str!("profile/shipped/connectx5-rowan.toml")),
+    (
+        "connectx3-erda",
+        include_str!("profile/shipped/connectx3-erda.toml"),
+    ),
+    (
+        "connectx3-asymnvm",
+        include_str!("profile/shipped/connectx3-asymnvm.toml"),
+    ),
+    (
+        "connectx4-taxonomy",
+        include_str!("profile/shipped/connectx4-taxonomy.toml"),
+    ),
+    (
+        "connectx5-rowan",
+        include_str!("profile/shipped/connectx5-rowan.toml"),
+    ),
     ("modern", include_str!("profile/shipped/modern.toml")),
     ("eadr", include_str!("profile/shipped/eadr.toml")),
-    ("battery-backed-dram", include_str!("profile/shipped/battery-backed-dram.toml")),
-    ("cxl-own-energy", include_str!("profile/shipped/cxl-own-energy.toml")),
+    (
+        "battery-backed-dram",
+        include_str!("profile/shipped/battery-backed-dram.toml"),
+    ),
+    (
+        "cxl-own-energy",
+        include_str!("profile/shipped/cxl-own-energy.toml"),
+    ),
     ("nvme-file", include_str!("profile/shipped/nvme-file.toml")),
-    ("soft-roce-guest", include_str!("profile/shipped/soft-roce-guest.toml")),
+    (
+        "soft-roce-guest",
+        include_str!("profile/shipped/soft-roce-guest.toml"),
+    ),
 ];
 
 impl Profile {
     /// A platform that somebody describes on the spot, without evidence.
     pub fn of_platform(name: &str, platform: Platform) -> Self {
-        Self { name: name.to_owned(), summary: String::new(), platform, ports: Vec::new(), declarations: Vec::new() }
+        Self {
+            name: name.to_owned(),
+            summary: String::new(),
+            platform,
+            ports: Vec::new(),
+            declarations: Vec::new(),
+        }
     }
 
     /// The profiles that come with the program.
     pub fn shipped() -> Vec<Self> {
-        let read = |(name, text): &(&str, &str)| Self::parse(name, text).unwrap_or_else(|error| panic!("{error}"));
+        let read = |(name, text): &(&str, &str)| {
+            Self::parse(name, text).unwrap_or_else(|error| panic!("{error}"))
+        };
         SHIPPED.iter().map(read).collect()
     }
 
@@ -122,7 +151,11 @@ impl Profile {
 
     /// The names of the shipped profiles, as a list for people.
     pub fn shipped_names() -> String {
-        SHIPPED.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+        SHIPPED
+            .iter()
+            .map(|(name, _)| *name)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// What it is called.
@@ -143,8 +176,13 @@ impl Profile {
     /// The platform as `port` sees it.
     pub fn platform_at(&self, port: &str) -> Platform {
         let declared = self.ports.iter().find(|declared| declared.port == port);
-        let ddio = declared.map_or(self.platform.ddio, |declared| if declared.ddio { Ddio::On } else { Ddio::Off });
-        Platform { ddio, ..self.platform }
+        let ddio = declared.map_or(self.platform.ddio, |declared| {
+            if declared.ddio { Ddio::On } else { Ddio::Off }
+        });
+        Platform {
+            ddio,
+            ..self.platform
+        }
     }
 
     /// Who declared what, on which evidence, axis by axis.

@@ -29,7 +29,9 @@ pub struct Cost {
 impl Program {
     /// These steps.
     pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
-        Self { steps: steps.into_iter().collect() }
+        Self {
+            steps: steps.into_iter().collect(),
+        }
     }
 
     /// All steps.
@@ -39,7 +41,10 @@ impl Program {
 
     /// The steps of one party, in order.
     pub fn of(&self, party: Party) -> impl Iterator<Item = Step> {
-        self.steps.iter().copied().filter(move |step| step.party() == party)
+        self.steps
+            .iter()
+            .copied()
+            .filter(move |step| step.party() == party)
     }
 
     /// Whether the responder's processor has no part in it.
@@ -60,8 +65,16 @@ impl Program {
             }
         }
         let responder_steps = self.of(Party::Responder).count() as u32;
-        let operations = self.steps.iter().filter(|step| step.is_post() || **step == Step::SendAck).count() as u32;
-        Cost { round_trips, responder_steps, operations }
+        let operations = self
+            .steps
+            .iter()
+            .filter(|step| step.is_post() || **step == Step::SendAck)
+            .count() as u32;
+        Cost {
+            round_trips,
+            responder_steps,
+            operations,
+        }
     }
 
     /// The program without the step at `index`. Of waits that only that step could end, those of the responder leave too, and
@@ -71,9 +84,15 @@ impl Program {
         let mut steps = self.steps.clone();
         let removed = steps.remove(index);
         // The acknowledgement that leaves was for the wait of the same number.
-        let acks_before = self.steps[..index].iter().filter(|step| **step == Step::SendAck).count();
+        let acks_before = self.steps[..index]
+            .iter()
+            .filter(|step| **step == Step::SendAck)
+            .count();
         let orphan = (removed == Step::SendAck).then(|| {
-            let mut waits = steps.iter().enumerate().filter(|(_, step)| **step == Step::ReceiveAck);
+            let mut waits = steps
+                .iter()
+                .enumerate()
+                .filter(|(_, step)| **step == Step::ReceiveAck);
             waits.nth(acks_before).map(|(at, _)| at)
         });
         let mut kept = Vec::with_capacity(steps.len());
@@ -86,7 +105,13 @@ impl Program {
             if ends {
                 kept.push(*step);
             } else if step.party() == Party::Requester {
-                kept.extend(steps[..at].iter().rev().find_map(|post| completion_of(*post)).map(Step::Await));
+                kept.extend(
+                    steps[..at]
+                        .iter()
+                        .rev()
+                        .find_map(|post| completion_of(*post))
+                        .map(Step::Await),
+                );
             }
         }
         Self::new(kept)
@@ -137,7 +162,11 @@ impl FromStr for Program {
     type Err = UnknownStep;
 
     fn from_str(text: &str) -> Result<Self, UnknownStep> {
-        Ok(Self::new(text.split_whitespace().map(str::parse).collect::<Result<Vec<_>, _>>()?))
+        Ok(Self::new(
+            text.split_whitespace()
+                .map(str::parse)
+                .collect::<Result<Vec<_>, _>>()?,
+        ))
     }
 }
 
@@ -159,13 +188,37 @@ mod tests {
     #[test]
     fn only_a_wait_after_a_post_is_a_round_trip() {
         let one_sided = program("rq.write(a) rq.flush rq.await(flush)");
-        assert_eq!(one_sided.cost(), Cost { round_trips: 1, responder_steps: 0, operations: 2 });
+        assert_eq!(
+            one_sided.cost(),
+            Cost {
+                round_trips: 1,
+                responder_steps: 0,
+                operations: 2
+            }
+        );
         assert!(one_sided.is_one_sided());
-        let two_waits = program("rq.send(a) rq.await(send(a)) rsp.receive(a) rsp.send(ack) rq.receive(ack)");
-        assert_eq!(two_waits.cost(), Cost { round_trips: 1, responder_steps: 2, operations: 2 });
+        let two_waits =
+            program("rq.send(a) rq.await(send(a)) rsp.receive(a) rsp.send(ack) rq.receive(ack)");
+        assert_eq!(
+            two_waits.cost(),
+            Cost {
+                round_trips: 1,
+                responder_steps: 2,
+                operations: 2
+            }
+        );
         assert!(!two_waits.is_one_sided());
-        let twice = program("rq.write_imm(a) rq.flush rq.await(flush) rq.write_imm(b) rq.flush rq.await(flush)");
-        assert_eq!(twice.cost(), Cost { round_trips: 2, responder_steps: 0, operations: 4 });
+        let twice = program(
+            "rq.write_imm(a) rq.flush rq.await(flush) rq.write_imm(b) rq.flush rq.await(flush)",
+        );
+        assert_eq!(
+            twice.cost(),
+            Cost {
+                round_trips: 2,
+                responder_steps: 0,
+                operations: 4
+            }
+        );
     }
 
     #[test]
@@ -174,16 +227,29 @@ mod tests {
         assert_eq!(plan.without(0), program("rq.flush rq.await(flush)"));
         assert_eq!(plan.without(1), program("rq.write(a) rq.await(write(a))"));
         assert_eq!(plan.without(2), program("rq.write(a) rq.flush"));
-        let message = program("rq.send(a) rsp.receive(a) rsp.copy(a) rsp.send(ack) rq.receive(ack)");
-        assert_eq!(message.without(0), program("rsp.copy(a) rsp.send(ack) rq.receive(ack)"));
-        assert_eq!(message.without(3), program("rq.send(a) rsp.receive(a) rsp.copy(a) rq.await(send(a))"));
+        let message =
+            program("rq.send(a) rsp.receive(a) rsp.copy(a) rsp.send(ack) rq.receive(ack)");
+        assert_eq!(
+            message.without(0),
+            program("rsp.copy(a) rsp.send(ack) rq.receive(ack)")
+        );
+        assert_eq!(
+            message.without(3),
+            program("rq.send(a) rsp.receive(a) rsp.copy(a) rq.await(send(a))")
+        );
     }
 
     #[test]
     fn an_earlier_flush_ends_the_wait_for_one_that_left() {
         let plan = program("rq.write(a) rq.flush rq.write_atomic(b) rq.flush rq.await(flush)");
-        assert_eq!(plan.without(3), program("rq.write(a) rq.flush rq.write_atomic(b) rq.await(flush)"));
-        assert_eq!(plan.without(1), program("rq.write(a) rq.write_atomic(b) rq.flush rq.await(flush)"));
+        assert_eq!(
+            plan.without(3),
+            program("rq.write(a) rq.flush rq.write_atomic(b) rq.await(flush)")
+        );
+        assert_eq!(
+            plan.without(1),
+            program("rq.write(a) rq.write_atomic(b) rq.flush rq.await(flush)")
+        );
     }
 
     #[test]

@@ -9,7 +9,11 @@ use crate::step::{Awaited, Item, Message, Step};
 impl Plan {
     /// For each step, why it is there.
     pub fn reasons(&self) -> Vec<String> {
-        self.steps().iter().enumerate().map(|(index, step)| reason(self, index, *step)).collect()
+        self.steps()
+            .iter()
+            .enumerate()
+            .map(|(index, step)| reason(self, index, *step))
+            .collect()
     }
 }
 
@@ -72,8 +76,12 @@ fn flush(platform: &Platform) -> &'static str {
         (FlushKind::Read, PersistenceDomain::Dmp) => {
             "a READ, answered after everything before it has left NIC and I/O controller for the memory controller"
         }
-        (FlushKind::Read, _) => "a READ, answered after everything before it has left the NIC and is visible",
-        (FlushKind::NativeGlobal, _) => "FLUSH with global visibility, answered after everything before it is visible",
+        (FlushKind::Read, _) => {
+            "a READ, answered after everything before it has left the NIC and is visible"
+        }
+        (FlushKind::NativeGlobal, _) => {
+            "FLUSH with global visibility, answered after everything before it is visible"
+        }
         (FlushKind::NativePersistent, _) => {
             "FLUSH with persistence, answered after everything before it is in the persistence domain"
         }
@@ -82,8 +90,12 @@ fn flush(platform: &Platform) -> &'static str {
 
 fn copy(platform: &Platform, item: Item) -> String {
     match platform.receive_buffers {
-        ReceiveBuffers::Dram => format!("the receive buffer is volatile; puts {item} into its place"),
-        ReceiveBuffers::Pm => format!("nothing makes the receive buffer itself persistent here; puts {item} into its place"),
+        ReceiveBuffers::Dram => {
+            format!("the receive buffer is volatile; puts {item} into its place")
+        }
+        ReceiveBuffers::Pm => format!(
+            "nothing makes the receive buffer itself persistent here; puts {item} into its place"
+        ),
     }
 }
 

@@ -38,7 +38,11 @@ pub enum Update {
 
 impl Update {
     /// The three kinds.
-    pub const ALL: &[Self] = &[Self::Single, Self::Compound { large: false }, Self::Compound { large: true }];
+    pub const ALL: &[Self] = &[
+        Self::Single,
+        Self::Compound { large: false },
+        Self::Compound { large: true },
+    ];
 
     /// Whether there is a `b`.
     pub fn is_compound(self) -> bool {
@@ -47,7 +51,11 @@ impl Update {
 
     /// The word of the command line and of JSON: both compound updates are "compound".
     pub fn word(self) -> &'static str {
-        if self.is_compound() { "compound" } else { "single" }
+        if self.is_compound() {
+            "compound"
+        } else {
+            "single"
+        }
     }
 }
 
@@ -68,7 +76,10 @@ impl Serialize for Scenario {
         let mut object = serializer.serialize_struct("Scenario", 5)?;
         object.serialize_field("persistence", &self.platform.persistence.to_string())?;
         object.serialize_field("ddio", &(self.platform.ddio == Ddio::On))?;
-        object.serialize_field("receive_buffers", &self.platform.receive_buffers.to_string())?;
+        object.serialize_field(
+            "receive_buffers",
+            &self.platform.receive_buffers.to_string(),
+        )?;
         object.serialize_field("operation", &self.operation)?;
         object.serialize_field("update", self.update.word())?;
         object.end()
@@ -82,7 +93,11 @@ pub fn scenarios() -> Vec<Scenario> {
     for update in [Update::Single, Update::Compound { large: false }] {
         for platform in published_platforms() {
             for operation in Operation::ALL {
-                scenarios.push(Scenario { platform, operation: *operation, update });
+                scenarios.push(Scenario {
+                    platform,
+                    operation: *operation,
+                    update,
+                });
             }
         }
     }
@@ -94,8 +109,16 @@ pub fn published_platforms() -> Vec<Platform> {
     let mut platforms = Vec::with_capacity(12);
     for ddio in [Ddio::On, Ddio::Off] {
         for receive_buffers in [ReceiveBuffers::Dram, ReceiveBuffers::Pm] {
-            for persistence_domain in [PersistenceDomain::Dmp, PersistenceDomain::Mhp, PersistenceDomain::Wsp] {
-                platforms.push(Platform::of(DeclaredPlatform { persistence_domain, ddio, receive_buffers }));
+            for persistence_domain in [
+                PersistenceDomain::Dmp,
+                PersistenceDomain::Mhp,
+                PersistenceDomain::Wsp,
+            ] {
+                platforms.push(Platform::of(DeclaredPlatform {
+                    persistence_domain,
+                    ddio,
+                    receive_buffers,
+                }));
             }
         }
     }
@@ -111,7 +134,10 @@ mod tests {
     #[test]
     fn the_taxonomy_has_seventy_two_different_scenarios() {
         let all = scenarios();
-        assert_eq!((all.len(), all.iter().collect::<HashSet<_>>().len()), (72, 72));
+        assert_eq!(
+            (all.len(), all.iter().collect::<HashSet<_>>().len()),
+            (72, 72)
+        );
         assert!(all.iter().all(|scenario| scenario.platform.check().is_ok()));
     }
 

@@ -80,7 +80,9 @@ impl Step {
     /// Who does it.
     pub fn party(self) -> Party {
         match self {
-            Self::Receive(_) | Self::Copy(_) | Self::WriteBack(_) | Self::SendAck => Party::Responder,
+            Self::Receive(_) | Self::Copy(_) | Self::WriteBack(_) | Self::SendAck => {
+                Party::Responder
+            }
             _ => Party::Requester,
         }
     }
@@ -105,7 +107,12 @@ impl Step {
             Message::Address(Item::A),
             Message::Address(Item::B),
         ];
-        let mut all = vec![Self::Flush, Self::Await(Awaited::Flush), Self::ReceiveAck, Self::SendAck];
+        let mut all = vec![
+            Self::Flush,
+            Self::Await(Awaited::Flush),
+            Self::ReceiveAck,
+            Self::SendAck,
+        ];
         for item in items {
             let awaited = [Awaited::Write(item), Awaited::WriteImmediate(item)].map(Self::Await);
             all.extend(awaited);
@@ -118,7 +125,11 @@ impl Step {
             ]);
         }
         for message in messages {
-            all.extend([Self::Send(message), Self::Receive(message), Self::Await(Awaited::Send(message))]);
+            all.extend([
+                Self::Send(message),
+                Self::Receive(message),
+                Self::Await(Awaited::Send(message)),
+            ]);
         }
         all
     }
@@ -183,7 +194,10 @@ impl FromStr for Step {
     type Err = UnknownStep;
 
     fn from_str(name: &str) -> Result<Self, UnknownStep> {
-        Self::all().into_iter().find(|step| step.to_string() == name).ok_or_else(|| UnknownStep(name.to_owned()))
+        Self::all()
+            .into_iter()
+            .find(|step| step.to_string() == name)
+            .ok_or_else(|| UnknownStep(name.to_owned()))
     }
 }
 
@@ -203,15 +217,27 @@ mod tests {
     fn every_step_has_a_name_of_its_own_that_is_read_back() {
         let all = Step::all();
         assert_eq!(all.len(), 33);
-        assert_eq!(all.iter().map(Step::to_string).collect::<HashSet<_>>().len(), all.len());
+        assert_eq!(
+            all.iter()
+                .map(Step::to_string)
+                .collect::<HashSet<_>>()
+                .len(),
+            all.len()
+        );
         assert!(all.iter().all(|step| step.to_string().parse() == Ok(*step)));
-        assert_eq!("rsp.flush(a)".parse::<Step>(), Err(UnknownStep("rsp.flush(a)".into())));
+        assert_eq!(
+            "rsp.flush(a)".parse::<Step>(),
+            Err(UnknownStep("rsp.flush(a)".into()))
+        );
     }
 
     #[test]
     fn the_party_is_the_prefix_of_the_name() {
         for step in Step::all() {
-            assert_eq!(step.to_string().starts_with("rsp."), step.party() == Party::Responder);
+            assert_eq!(
+                step.to_string().starts_with("rsp."),
+                step.party() == Party::Responder
+            );
         }
     }
 }

@@ -39,6 +39,9 @@ macro_rules! words {
 pub(crate) use words;
 
 /// Serialises a choice as its word.
-pub(crate) fn as_word<T: Display, S: Serializer>(choice: &T, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn as_word<T: Display, S: Serializer>(
+    choice: &T,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_str(choice)
 }

@@ -20,7 +20,9 @@ pub enum PublishedError {
     #[error("no connection: {0}")]
     Connection(String),
     /// A key or value of another length than the store's.
-    #[error("{what} has {size} bytes, but this store's have {expected}: published designs have one length for all")]
+    #[error(
+        "{what} has {size} bytes, but this store's have {expected}: published designs have one length for all"
+    )]
     Size {
         /// Key or value.
         what: &'static str,

@@ -72,7 +72,13 @@ impl Geometry {
             && self.region_size.is_multiple_of(self.segment_size)
             && self.region_size <= OFFSET_MAX
             && self.ring_slots > 0;
-        if sound { Ok(()) } else { Err(PublishedError::Protocol("a geometry that no store can have")) }
+        if sound {
+            Ok(())
+        } else {
+            Err(PublishedError::Protocol(
+                "a geometry that no store can have",
+            ))
+        }
     }
 
     /// Bytes of persistent memory that the store needs.
@@ -107,16 +113,31 @@ impl Geometry {
     pub(crate) fn region(&self, number: u32) -> Span {
         let ring = self.ring();
         let start = (ring.offset + ring.size).next_multiple_of(4096);
-        Span::new(start + u64::from(number) * self.region_size, self.region_size)
+        Span::new(
+            start + u64::from(number) * self.region_size,
+            self.region_size,
+        )
     }
 
     /// Refuses keys and values of other lengths.
-    pub(crate) fn check_sizes(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), PublishedError> {
+    pub(crate) fn check_sizes(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), PublishedError> {
         if key.len() != self.key_size || key.last() == Some(&0) {
-            return Err(PublishedError::Size { what: "the key", size: key.len(), expected: self.key_size });
+            return Err(PublishedError::Size {
+                what: "the key",
+                size: key.len(),
+                expected: self.key_size,
+            });
         }
         match value.filter(|value| value.len() != self.value_size) {
-            Some(value) => Err(PublishedError::Size { what: "the value", size: value.len(), expected: self.value_size }),
+            Some(value) => Err(PublishedError::Size {
+                what: "the value",
+                size: value.len(),
+                expected: self.value_size,
+            }),
             None => Ok(()),
         }
     }
@@ -136,12 +157,15 @@ impl Geometry {
     }
 
     pub(crate) fn from_words(words: [u64; 8]) -> Result<Self, PublishedError> {
-        let small = |word: u64| u32::try_from(word).map_err(|_| PublishedError::Protocol("a geometry out of range"));
+        let small = |word: u64| {
+            u32::try_from(word).map_err(|_| PublishedError::Protocol("a geometry out of range"))
+        };
         let geometry = Self {
             key_size: small(words[0])? as usize,
             value_size: small(words[1])? as usize,
             buckets: small(words[2])?.into(),
-            heads: u8::try_from(words[3]).map_err(|_| PublishedError::Protocol("too many heads"))?,
+            heads: u8::try_from(words[3])
+                .map_err(|_| PublishedError::Protocol("too many heads"))?,
             region_size: words[4],
             segment_size: words[5],
             regions: small(words[6])?,
@@ -163,7 +187,10 @@ mod tests {
         let (table, ring) = (geometry.table(), geometry.ring());
         assert!(table.offset >= HEADS_SIZE && ring.offset >= table.offset + table.size);
         assert!(geometry.region(0).offset >= ring.offset + ring.size);
-        assert_eq!(geometry.region(1).offset + geometry.region_size, geometry.size());
+        assert_eq!(
+            geometry.region(1).offset + geometry.region_size,
+            geometry.size()
+        );
         assert_eq!(Geometry::from_words(geometry.to_words()).unwrap(), geometry);
     }
 
@@ -180,11 +207,26 @@ mod tests {
     fn a_geometry_that_makes_no_sense_is_refused() {
         let sound = Geometry::for_keys(20, 64, 1000, 5000);
         for broken in [
-            Geometry { key_size: 24, ..sound },
-            Geometry { buckets: 1, ..sound },
-            Geometry { regions: 1, ..sound },
-            Geometry { segment_size: 16, ..sound },
-            Geometry { region_size: 1 << 32, ..sound },
+            Geometry {
+                key_size: 24,
+                ..sound
+            },
+            Geometry {
+                buckets: 1,
+                ..sound
+            },
+            Geometry {
+                regions: 1,
+                ..sound
+            },
+            Geometry {
+                segment_size: 16,
+                ..sound
+            },
+            Geometry {
+                region_size: 1 << 32,
+                ..sound
+            },
         ] {
             assert!(broken.check().is_err(), "{broken:?}");
             assert!(Geometry::from_words(broken.to_words()).is_err());

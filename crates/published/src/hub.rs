@@ -8,8 +8,9 @@ use std::task::Poll;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{
-    Access, ConnectionEvent, ConnectionRequest, DeviceError, LocalSpan, MemoryRegion, Opcode, Operation, Port, QueuePair,
-    QueuePairOptions, ReceiveQueue, ReceiveRequest, Runtime, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+    Access, ConnectionEvent, ConnectionRequest, DeviceError, LocalSpan, MemoryRegion, Opcode,
+    Operation, Port, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Runtime,
+    SharedReceiveQueue, SharedReceiveQueueOptions, Status,
 };
 
 use crate::PublishedError;
@@ -75,10 +76,22 @@ impl Hub {
         receives: Receives,
     ) -> Result<Self, PublishedError> {
         let device = port.device().clone();
-        let srq = device
-            .create_shared_receive_queue(SharedReceiveQueueOptions { capacity: receives.slots, multi_packet_stride: None })?;
-        let requests = device.allocate(CLIENTS_MAX as u64 * REQUEST_SLOT_SIZE, Access::REMOTE_WRITE)?;
-        let hub = Self { port, runtime, geometry, memory, srq, receives, requests, sessions: RefCell::default() };
+        let srq = device.create_shared_receive_queue(SharedReceiveQueueOptions {
+            capacity: receives.slots,
+            multi_packet_stride: None,
+        })?;
+        let requests =
+            device.allocate(CLIENTS_MAX as u64 * REQUEST_SLOT_SIZE, Access::REMOTE_WRITE)?;
+        let hub = Self {
+            port,
+            runtime,
+            geometry,
+            memory,
+            srq,
+            receives,
+            requests,
+            sessions: RefCell::default(),
+        };
         for slot in 0..u64::from(receives.slots) {
             hub.repost(slot)?;
         }
@@ -95,8 +108,13 @@ impl Hub {
         let mut activity = pin!(self.port.activity());
         let mut pause = pin!(self.runtime.sleep(longest));
         std::future::poll_fn(|context| {
-            let ready = activity.as_mut().poll(context).is_ready() || pause.as_mut().poll(context).is_ready();
-            if ready { Poll::Ready(()) } else { Poll::Pending }
+            let ready = activity.as_mut().poll(context).is_ready()
+                || pause.as_mut().poll(context).is_ready();
+            if ready {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }
@@ -131,8 +149,12 @@ impl Hub {
         let mut sessions = self.sessions.borrow_mut();
         let taken = |number| sessions.values().any(|session| session.number == number);
         let number = (0..CLIENTS_MAX as u32).find(|&number| !taken(number));
-        let number = number.ok_or(DeviceError::Limit { what: "clients", limit: CLIENTS_MAX as u64 })?;
-        let answers = device.allocate(ANSWERS * Self::message_size(&self.geometry), Access::NONE)?;
+        let number = number.ok_or(DeviceError::Limit {
+            what: "clients",
+            limit: CLIENTS_MAX as u64,
+        })?;
+        let answers =
+            device.allocate(ANSWERS * Self::message_size(&self.geometry), Access::NONE)?;
         let qp = device.create_queue_pair(QueuePairOptions {
             send_cq: self.port.send_cq(),
             receive_cq: self.port.receive_cq(),
@@ -152,7 +174,14 @@ impl Hub {
             request_rkey: self.requests.rkey,
         };
         device.accept(request, qp, &welcome.encode())?;
-        sessions.insert(qp, Session { number, answers, next_answer: 0 });
+        sessions.insert(
+            qp,
+            Session {
+                number,
+                answers,
+                next_answer: 0,
+            },
+        );
         Ok(())
     }
 
@@ -163,15 +192,24 @@ impl Hub {
             if received.status != Status::Success {
                 continue;
             }
-            let requester = (received.opcode == Opcode::ReceiveWriteWithImmediate).then_some(received.immediate);
-            return Some(Arrival { qp: received.qp, slot: received.wr_id, size: received.placement.size, requester });
+            let requester = (received.opcode == Opcode::ReceiveWriteWithImmediate)
+                .then_some(received.immediate);
+            return Some(Arrival {
+                qp: received.qp,
+                slot: received.wr_id,
+                size: received.placement.size,
+                requester,
+            });
         }
     }
 
     /// What lies in a receive buffer.
     pub fn bytes(&self, arrival: &Arrival) -> Vec<u8> {
         let mut bytes = vec![0; u64::from(arrival.size).min(self.receives.slot_size) as usize];
-        self.port.device().memory(self.receives.region).read(self.slot_offset(arrival.slot), &mut bytes);
+        self.port
+            .device()
+            .memory(self.receives.region)
+            .read(self.slot_offset(arrival.slot), &mut bytes);
         bytes
     }
 
@@ -182,7 +220,10 @@ impl Hub {
         }
         let mut bytes = vec![0; 1 + self.geometry.key_size];
         let offset = u64::from(requester) * REQUEST_SLOT_SIZE;
-        self.port.device().memory(self.requests).read(offset, &mut bytes);
+        self.port
+            .device()
+            .memory(self.requests)
+            .read(offset, &mut bytes);
         let key = bytes.split_off(1);
         Ok((bytes[0], key))
     }
@@ -195,21 +236,34 @@ impl Hub {
     /// Gives a receive buffer back.
     pub fn repost(&self, slot: u64) -> Result<(), PublishedError> {
         let size = self.receives.slot_size as u32;
-        let local = LocalSpan { region: self.receives.region, offset: self.slot_offset(slot), size };
-        self.port.device().post_receive(ReceiveQueue::Shared(self.srq), &[ReceiveRequest { wr_id: slot, local }])?;
+        let local = LocalSpan {
+            region: self.receives.region,
+            offset: self.slot_offset(slot),
+            size,
+        };
+        self.port.device().post_receive(
+            ReceiveQueue::Shared(self.srq),
+            &[ReceiveRequest { wr_id: slot, local }],
+        )?;
         Ok(())
     }
 
     /// Sends a message to a client. One that is gone or does not listen needs none.
     pub fn send(&self, qp: QueuePair, message: &Message) {
         let mut sessions = self.sessions.borrow_mut();
-        let Some(session) = sessions.get_mut(&qp) else { return };
+        let Some(session) = sessions.get_mut(&qp) else {
+            return;
+        };
         let bytes = message.encode();
         let offset = session.next_answer % ANSWERS * Self::message_size(&self.geometry);
         session.next_answer += 1;
         let device = self.port.device();
         device.memory(session.answers).write(offset, &bytes);
-        let local = LocalSpan { region: session.answers, offset, size: bytes.len() as u32 };
+        let local = LocalSpan {
+            region: session.answers,
+            offset,
+            size: bytes.len() as u32,
+        };
         if self.port.post(qp, [Operation::Send { local }]).is_err() {
             let _ = device.disconnect(qp);
         }
@@ -222,4 +276,7 @@ impl Hub {
     }
 }
 
-const _: () = assert!(ANSWERS < CLIENT_RECEIVES as u64, "a client has a receive buffer for every answer under way");
+const _: () = assert!(
+    ANSWERS < CLIENT_RECEIVES as u64,
+    "a client has a receive buffer for every answer under way"
+);

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use stonecast_fabric::{
-    Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue,
-    ReceiveRequest, RemoteAddress, Rkey, Status,
+    Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions,
+    ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, Status,
 };
 
 use crate::PublishedError;
@@ -38,16 +38,31 @@ pub(crate) struct Welcome {
 impl Welcome {
     pub fn encode(&self) -> Vec<u8> {
         let mut words = self.geometry.to_words().to_vec();
-        words.extend([self.number.into(), self.memory_address, self.memory_rkey.0.into()]);
+        words.extend([
+            self.number.into(),
+            self.memory_address,
+            self.memory_rkey.0.into(),
+        ]);
         words.extend([self.request_address, self.request_rkey.0.into()]);
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
     pub fn parse(bytes: &[u8]) -> Result<Self, PublishedError> {
-        let (words, []) = bytes.as_chunks::<8>() else { return Err(PublishedError::Protocol("a welcome of another length")) };
+        let (words, []) = bytes.as_chunks::<8>() else {
+            return Err(PublishedError::Protocol("a welcome of another length"));
+        };
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        let (geometry, rest) = words.split_first_chunk::<WORDS>().ok_or(PublishedError::Protocol("a short welcome"))?;
-        let &[number, memory_address, memory_rkey, request_address, request_rkey] = rest else {
+        let (geometry, rest) = words
+            .split_first_chunk::<WORDS>()
+            .ok_or(PublishedError::Protocol("a short welcome"))?;
+        let &[
+            number,
+            memory_address,
+            memory_rkey,
+            request_address,
+            request_rkey,
+        ] = rest
+        else {
             return Err(PublishedError::Protocol("a welcome of another length"));
         };
         Ok(Self {
@@ -77,7 +92,11 @@ pub(crate) struct Link {
 
 impl Link {
     /// Connects to the server at `address`.
-    pub async fn connect(port: Rc<Port>, address: &str, slot_size: u64) -> Result<Self, PublishedError> {
+    pub async fn connect(
+        port: Rc<Port>,
+        address: &str,
+        slot_size: u64,
+    ) -> Result<Self, PublishedError> {
         let device = port.device().clone();
         let receives = device.allocate(u64::from(CLIENT_RECEIVES) * slot_size, Access::NONE)?;
         let qp = device.create_queue_pair(QueuePairOptions {
@@ -90,14 +109,20 @@ impl Link {
             rnr_retry_count: RNR_RETRY_COUNT,
             rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
         })?;
-        let all: Vec<ReceiveRequest> = (0..u64::from(CLIENT_RECEIVES)).map(|slot| buffer(receives, slot, slot_size)).collect();
+        let all: Vec<ReceiveRequest> = (0..u64::from(CLIENT_RECEIVES))
+            .map(|slot| buffer(receives, slot, slot_size))
+            .collect();
         device.post_receive(ReceiveQueue::Own(qp), &all)?;
         device.connect(qp, address, b"")?;
         let welcome = loop {
             port.activity().await;
             match port.take_event() {
-                Some(ConnectionEvent::Established { private_data, .. }) => break Welcome::parse(&private_data)?,
-                Some(ConnectionEvent::Rejected { reason, .. }) => return Err(PublishedError::Connection(reason)),
+                Some(ConnectionEvent::Established { private_data, .. }) => {
+                    break Welcome::parse(&private_data)?;
+                }
+                Some(ConnectionEvent::Rejected { reason, .. }) => {
+                    return Err(PublishedError::Connection(reason));
+                }
                 Some(ConnectionEvent::Disconnected { .. }) => {
                     return Err(PublishedError::Connection("the server is gone".to_owned()));
                 }
@@ -105,23 +130,46 @@ impl Link {
             }
         };
         if slot_size < Hub::message_size(&welcome.geometry) {
-            return Err(PublishedError::Protocol("the store's values are longer than this client's buffers"));
+            return Err(PublishedError::Protocol(
+                "the store's values are longer than this client's buffers",
+            ));
         }
         let area = slot_size.max(4096);
         let local = device.allocate(2 * area, Access::NONE)?;
         let (arrived, gone) = (VecDeque::new(), false);
-        Ok(Self { port, qp, welcome, local, area, receives, slot_size, arrived, gone })
+        Ok(Self {
+            port,
+            qp,
+            welcome,
+            local,
+            area,
+            receives,
+            slot_size,
+            arrived,
+            gone,
+        })
     }
 
     /// Puts `bytes` where they are sent from.
     fn stage(&self, bytes: &[u8]) -> LocalSpan {
-        self.port.device().memory(self.local).write(self.area, bytes);
-        LocalSpan { region: self.local, offset: self.area, size: bytes.len() as u32 }
+        self.port
+            .device()
+            .memory(self.local)
+            .write(self.area, bytes);
+        LocalSpan {
+            region: self.local,
+            offset: self.area,
+            size: bytes.len() as u32,
+        }
     }
 
     /// Where `size` bytes are read to.
     fn scratch(&self, size: usize) -> LocalSpan {
-        LocalSpan { region: self.local, offset: 0, size: size as u32 }
+        LocalSpan {
+            region: self.local,
+            offset: 0,
+            size: size as u32,
+        }
     }
 
     async fn submit(&self, operations: &[Operation]) -> Result<(), PublishedError> {
@@ -147,20 +195,36 @@ impl Link {
     /// Writes a request into this client's slot at the server and waits for the answer.
     pub async fn ask_by_write(&mut self, bytes: &[u8]) -> Result<Message, PublishedError> {
         let local = self.stage(bytes);
-        let remote = RemoteAddress { address: self.welcome.request_address, rkey: self.welcome.request_rkey };
-        self.port.post(self.qp, [Operation::WriteWithImmediate { local, remote, immediate: self.welcome.number }])?;
+        let remote = RemoteAddress {
+            address: self.welcome.request_address,
+            rkey: self.welcome.request_rkey,
+        };
+        self.port.post(
+            self.qp,
+            [Operation::WriteWithImmediate {
+                local,
+                remote,
+                immediate: self.welcome.number,
+            }],
+        )?;
         self.answer().await
     }
 
     /// A place in the server's persistent memory.
     pub fn remote(&self, offset: u64) -> RemoteAddress {
-        RemoteAddress { address: self.welcome.memory_address + offset, rkey: self.welcome.memory_rkey }
+        RemoteAddress {
+            address: self.welcome.memory_address + offset,
+            rkey: self.welcome.memory_rkey,
+        }
     }
 
     /// Reads persistent memory of the server.
     pub async fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), PublishedError> {
         let scratch = self.scratch(into.len().next_multiple_of(8));
-        let mut reads = [ReadInto { remote: self.remote(offset), into }];
+        let mut reads = [ReadInto {
+            remote: self.remote(offset),
+            into,
+        }];
         match self.port.read(self.qp, &mut reads, scratch, None).await? {
             Status::Success => Ok(()),
             status => Err(PublishedError::Failed(status)),
@@ -170,15 +234,29 @@ impl Link {
     /// Writes persistent memory of the server: done when the server's NIC has it.
     pub async fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), PublishedError> {
         let local = self.stage(bytes);
-        self.submit(&[Operation::Write { local, remote: self.remote(offset) }]).await
+        self.submit(&[Operation::Write {
+            local,
+            remote: self.remote(offset),
+        }])
+        .await
     }
 
     /// Writes, and reads the last byte back, which forces what was written out of the NIC.
     pub async fn write_and_read(&self, offset: u64, bytes: &[u8]) -> Result<(), PublishedError> {
         let local = self.stage(bytes);
         let last = bytes.len() as u64 - 1;
-        let write = Operation::Write { local, remote: self.remote(offset) };
-        self.submit(&[write, Operation::Read { local: self.scratch(1), remote: self.remote(offset + last) }]).await
+        let write = Operation::Write {
+            local,
+            remote: self.remote(offset),
+        };
+        self.submit(&[
+            write,
+            Operation::Read {
+                local: self.scratch(1),
+                remote: self.remote(offset + last),
+            },
+        ])
+        .await
     }
 
     /// Takes what has arrived without waiting.
@@ -190,8 +268,11 @@ impl Link {
                 continue;
             }
             let request = buffer(self.receives, received.wr_id, self.slot_size);
-            let mut bytes = vec![0; u64::from(received.placement.size).min(self.slot_size) as usize];
-            device.memory(self.receives).read(request.local.offset, &mut bytes);
+            let mut bytes =
+                vec![0; u64::from(received.placement.size).min(self.slot_size) as usize];
+            device
+                .memory(self.receives)
+                .read(request.local.offset, &mut bytes);
             device.post_receive(ReceiveQueue::Own(self.qp), &[request])?;
             self.arrived.push_back(Message::parse(&bytes)?);
         }
@@ -204,14 +285,21 @@ impl Link {
     /// Takes a message that is no answer, if one has arrived.
     pub fn take_notice(&mut self) -> Result<Option<Message>, PublishedError> {
         self.collect()?;
-        let position = self.arrived.iter().position(|message| message.outcome().is_err());
+        let position = self
+            .arrived
+            .iter()
+            .position(|message| message.outcome().is_err());
         Ok(position.and_then(|position| self.arrived.remove(position)))
     }
 
     async fn answer(&mut self) -> Result<Message, PublishedError> {
         loop {
             self.collect()?;
-            if let Some(position) = self.arrived.iter().position(|message| message.outcome().is_ok()) {
+            if let Some(position) = self
+                .arrived
+                .iter()
+                .position(|message| message.outcome().is_ok())
+            {
                 return Ok(self.arrived.remove(position).expect("just found"));
             }
             if self.gone {
@@ -229,7 +317,14 @@ impl Drop for Link {
 }
 
 fn buffer(region: MemoryRegion, slot: u64, slot_size: u64) -> ReceiveRequest {
-    ReceiveRequest { wr_id: slot, local: LocalSpan { region, offset: slot * slot_size, size: slot_size as u32 } }
+    ReceiveRequest {
+        wr_id: slot,
+        local: LocalSpan {
+            region,
+            offset: slot * slot_size,
+            size: slot_size as u32,
+        },
+    }
 }
 
 #[cfg(test)]

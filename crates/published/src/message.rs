@@ -53,30 +53,60 @@ pub(crate) struct Message {
     pub body: Vec<u8>,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Get, Kind::Put, Kind::Delete, Kind::Repair, Kind::Answer, Kind::CleaningBegins, Kind::CleaningEnds];
-const OUTCOMES: [Outcome; 4] = [Outcome::Done, Outcome::Absent, Outcome::Full, Outcome::Cleaning];
+const KINDS: [Kind; 7] = [
+    Kind::Get,
+    Kind::Put,
+    Kind::Delete,
+    Kind::Repair,
+    Kind::Answer,
+    Kind::CleaningBegins,
+    Kind::CleaningEnds,
+];
+const OUTCOMES: [Outcome; 4] = [
+    Outcome::Done,
+    Outcome::Absent,
+    Outcome::Full,
+    Outcome::Cleaning,
+];
 
 impl Message {
     /// What a client asks.
     pub fn request(kind: Kind, key: &[u8], value: &[u8]) -> Self {
-        Self { kind, detail: 0, number: 0, body: [key, value].concat() }
+        Self {
+            kind,
+            detail: 0,
+            number: 0,
+            body: [key, value].concat(),
+        }
     }
 
     /// What a server answers.
     pub fn answer(outcome: Outcome, number: u64, body: Vec<u8>) -> Self {
-        let detail = OUTCOMES.iter().position(|&known| known == outcome).expect("all are listed") as u8;
-        Self { kind: Kind::Answer, detail, number, body }
+        let detail = OUTCOMES
+            .iter()
+            .position(|&known| known == outcome)
+            .expect("all are listed") as u8;
+        Self {
+            kind: Kind::Answer,
+            detail,
+            number,
+            body,
+        }
     }
 
     /// How an answer turned out.
     pub fn outcome(&self) -> Result<Outcome, PublishedError> {
-        let known = OUTCOMES.get(usize::from(self.detail)).filter(|_| self.kind == Kind::Answer);
+        let known = OUTCOMES
+            .get(usize::from(self.detail))
+            .filter(|_| self.kind == Kind::Answer);
         known.copied().ok_or(PublishedError::Protocol("no answer"))
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let kind = KINDS.iter().position(|&known| known == self.kind).expect("all are listed") as u8;
+        let kind = KINDS
+            .iter()
+            .position(|&known| known == self.kind)
+            .expect("all are listed") as u8;
         let mut bytes = vec![0; HEADER_SIZE];
         bytes[0] = kind;
         bytes[1] = self.detail;
@@ -86,10 +116,19 @@ impl Message {
     }
 
     pub fn parse(bytes: &[u8]) -> Result<Self, PublishedError> {
-        let (header, body) = bytes.split_at_checked(HEADER_SIZE).ok_or(PublishedError::Protocol("a short message"))?;
-        let kind = *KINDS.get(usize::from(header[0])).ok_or(PublishedError::Protocol("an unknown message"))?;
+        let (header, body) = bytes
+            .split_at_checked(HEADER_SIZE)
+            .ok_or(PublishedError::Protocol("a short message"))?;
+        let kind = *KINDS
+            .get(usize::from(header[0]))
+            .ok_or(PublishedError::Protocol("an unknown message"))?;
         let number = u64::from_le_bytes(header[8..].try_into().expect("8 bytes"));
-        Ok(Self { kind, detail: header[1], number, body: body.to_vec() })
+        Ok(Self {
+            kind,
+            detail: header[1],
+            number,
+            body: body.to_vec(),
+        })
     }
 }
 
@@ -100,11 +139,19 @@ mod tests {
     #[test]
     fn messages_survive_the_wire_and_nonsense_is_refused() {
         for kind in KINDS {
-            let message = Message { kind, detail: 3, number: u64::MAX - 1, body: b"key value".to_vec() };
+            let message = Message {
+                kind,
+                detail: 3,
+                number: u64::MAX - 1,
+                body: b"key value".to_vec(),
+            };
             assert_eq!(Message::parse(&message.encode()).unwrap(), message);
         }
         for outcome in OUTCOMES {
-            assert_eq!(Message::answer(outcome, 1, vec![]).outcome().unwrap(), outcome);
+            assert_eq!(
+                Message::answer(outcome, 1, vec![]).outcome().unwrap(),
+                outcome
+            );
         }
         assert!(Message::parse(&[0; 15]).is_err());
         assert!(Message::parse(&[200; 16]).is_err());

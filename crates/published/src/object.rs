@@ -50,7 +50,10 @@ pub(crate) fn parse_object(bytes: &[u8], key_size: usize, value_size: usize) -> 
     let body = bytes.get(HEADER_SIZE..size)?;
     let sum = u32::from_le_bytes(bytes[1..HEADER_SIZE].try_into().expect("4 bytes"));
     let (key, value) = body.split_at(key_size);
-    (sum == checksum(&bytes[..1], body)).then_some(Object { key, value: (!deleted).then_some(value) })
+    (sum == checksum(&bytes[..1], body)).then_some(Object {
+        key,
+        value: (!deleted).then_some(value),
+    })
 }
 
 /// What a record asks for.
@@ -123,18 +126,42 @@ mod tests {
     fn an_object_that_is_written_is_read_and_a_torn_one_is_not() {
         for value in [Some(&b"value"[..]), None] {
             let object = encode_object(b"key", value);
-            assert_eq!(parse_object(&object, 3, 5), Some(Object { key: b"key", value }));
-            (0..object.len()).for_each(|cut| assert_eq!(parse_object(&torn(&object, cut), 3, 5), None, "torn at {cut}"));
+            assert_eq!(
+                parse_object(&object, 3, 5),
+                Some(Object { key: b"key", value })
+            );
+            (0..object.len()).for_each(|cut| {
+                assert_eq!(
+                    parse_object(&torn(&object, cut), 3, 5),
+                    None,
+                    "torn at {cut}"
+                )
+            });
         }
     }
 
     #[test]
     fn a_record_that_is_written_is_read_and_a_torn_one_is_not() {
-        for (ask, value) in [(Ask::Put, &b"value"[..]), (Ask::Delete, b""), (Ask::Get, b""), (Ask::Place, b"")] {
-            let record = Record { ask, key: b"key", value };
+        for (ask, value) in [
+            (Ask::Put, &b"value"[..]),
+            (Ask::Delete, b""),
+            (Ask::Get, b""),
+            (Ask::Place, b""),
+        ] {
+            let record = Record {
+                ask,
+                key: b"key",
+                value,
+            };
             let bytes = record.encode();
             assert_eq!(Record::parse(&bytes, 3, 5), Some(record));
-            (0..bytes.len()).for_each(|cut| assert_eq!(Record::parse(&torn(&bytes, cut), 3, 5), None, "torn at {cut}"));
+            (0..bytes.len()).for_each(|cut| {
+                assert_eq!(
+                    Record::parse(&torn(&bytes, cut), 3, 5),
+                    None,
+                    "torn at {cut}"
+                )
+            });
         }
     }
 

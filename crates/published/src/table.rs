@@ -37,18 +37,28 @@ impl Entry {
     pub fn new(key: &[u8], head: u8, word: u64) -> Self {
         let mut padded = [0; ENTRY_KEY_SIZE];
         padded[..key.len()].copy_from_slice(key);
-        Self { key: padded, head, word }
+        Self {
+            key: padded,
+            head,
+            word,
+        }
     }
 
     pub fn parse(bytes: &[u8; ENTRY_SIZE as usize]) -> Self {
         let mut key = [0; ENTRY_KEY_SIZE];
         key.copy_from_slice(&bytes[..ENTRY_KEY_SIZE]);
         let word = u64::from_le_bytes(bytes[WORD_OFFSET as usize..].try_into().expect("8 bytes"));
-        Self { key, head: bytes[ENTRY_KEY_SIZE], word }
+        Self {
+            key,
+            head: bytes[ENTRY_KEY_SIZE],
+            word,
+        }
     }
 
     pub fn is_of(&self, key: &[u8]) -> bool {
-        self.word != 0 && self.key[..key.len()] == *key && self.key[key.len()..].iter().all(|&byte| byte == 0)
+        self.word != 0
+            && self.key[..key.len()] == *key
+            && self.key[key.len()..].iter().all(|&byte| byte == 0)
     }
 }
 
@@ -59,7 +69,11 @@ pub(crate) fn bucket_of(key: &[u8], buckets: u64) -> u64 {
 
 /// The entries of a neighbourhood that was read whole.
 pub(crate) fn entries_of(bytes: &[u8]) -> impl Iterator<Item = Entry> {
-    bytes.as_chunks::<{ ENTRY_SIZE as usize }>().0.iter().map(Entry::parse)
+    bytes
+        .as_chunks::<{ ENTRY_SIZE as usize }>()
+        .0
+        .iter()
+        .map(Entry::parse)
 }
 
 /// The table as the server uses it.
@@ -75,8 +89,18 @@ pub(crate) struct Table {
 pub(crate) struct Place(u64);
 
 impl Table {
-    pub fn new(memory: Rc<dyn PersistentRegion>, span: Span, buckets: u64, key_size: usize) -> Self {
-        Self { memory, span, buckets, key_size }
+    pub fn new(
+        memory: Rc<dyn PersistentRegion>,
+        span: Span,
+        buckets: u64,
+        key_size: usize,
+    ) -> Self {
+        Self {
+            memory,
+            span,
+            buckets,
+            key_size,
+        }
     }
 
     fn slots(&self) -> u64 {
@@ -103,13 +127,18 @@ impl Table {
         let bucket = bucket_of(key, self.buckets);
         let mut bytes = [0; (ENTRY_SIZE * NEIGHBOURHOOD) as usize];
         self.memory.read(self.offset(Place(bucket)), &mut bytes);
-        let (index, entry) = (0..).zip(entries_of(&bytes)).find(|(_, entry)| entry.is_of(key))?;
+        let (index, entry) = (0..)
+            .zip(entries_of(&bytes))
+            .find(|(_, entry)| entry.is_of(key))?;
         Some((Place(bucket + index), entry.word))
     }
 
     /// Every entry in use.
     pub fn entries(&self) -> impl Iterator<Item = (Place, Entry)> {
-        (0..self.slots()).map(Place).map(|place| (place, self.entry(place))).filter(|(_, entry)| entry.word != 0)
+        (0..self.slots())
+            .map(Place)
+            .map(|place| (place, self.entry(place)))
+            .filter(|(_, entry)| entry.word != 0)
     }
 
     pub fn set_word(&self, place: Place, word: u64) {
@@ -120,14 +149,18 @@ impl Table {
     pub fn insert(&self, key: &[u8], head: u8, word: u64) -> Result<Place, PublishedError> {
         let bucket = bucket_of(key, self.buckets);
         let end = (bucket + REACH).min(self.slots());
-        let mut free = (bucket..end).find(|&slot| self.entry(Place(slot)).word == 0).ok_or(PublishedError::Full)?;
+        let mut free = (bucket..end)
+            .find(|&slot| self.entry(Place(slot)).word == 0)
+            .ok_or(PublishedError::Full)?;
         while free - bucket >= NEIGHBOURHOOD {
             free = self.hop(free).ok_or(PublishedError::Full)?;
         }
         let place = Place(free);
         let entry = Entry::new(key, head, word);
-        self.memory.write(self.offset(place), &entry.key[..self.key_size]);
-        self.memory.write(self.offset(place) + ENTRY_KEY_SIZE as u64, &[head]);
+        self.memory
+            .write(self.offset(place), &entry.key[..self.key_size]);
+        self.memory
+            .write(self.offset(place) + ENTRY_KEY_SIZE as u64, &[head]);
         self.set_word(place, word);
         Ok(place)
     }
@@ -140,7 +173,8 @@ impl Table {
             if bucket + NEIGHBOURHOOD > free {
                 let to = Place(free);
                 self.memory.write(self.offset(to), &entry.key);
-                self.memory.write(self.offset(to) + ENTRY_KEY_SIZE as u64, &[entry.head]);
+                self.memory
+                    .write(self.offset(to) + ENTRY_KEY_SIZE as u64, &[entry.head]);
                 self.set_word(to, entry.word);
                 self.set_word(Place(slot), 0);
                 return Some(slot);
@@ -152,7 +186,8 @@ impl Table {
     /// Removes an entry: its metadata are set to 0.
     pub fn remove(&self, place: Place) {
         self.set_word(place, 0);
-        self.memory.write(self.offset(place), &[0; WORD_OFFSET as usize]);
+        self.memory
+            .write(self.offset(place), &[0; WORD_OFFSET as usize]);
     }
 }
 
@@ -171,7 +206,11 @@ mod tests {
         let machine = world.machine(options);
         let module = world.module(machine, Survivor::default());
         let platform: DeclaredPlatform = options.platform;
-        let log = LogOptions { capacity: 1 << 20, platform, durability: Durability::Power };
+        let log = LogOptions {
+            capacity: 1 << 20,
+            platform,
+            durability: Durability::Power,
+        };
         let memory = SimBacking::new(&module).open_log(log).unwrap();
         let span = Span::new(4096, (buckets + NEIGHBOURHOOD - 1) * ENTRY_SIZE);
         (world, Table::new(memory, span, buckets, 8))
@@ -195,7 +234,11 @@ mod tests {
                 model.remove(&gone);
             }
             for (key, word) in &model {
-                assert_eq!(table.find(key).map(|(_, word)| word), Some(*word), "after {number}");
+                assert_eq!(
+                    table.find(key).map(|(_, word)| word),
+                    Some(*word),
+                    "after {number}"
+                );
             }
         }
         assert_eq!(table.entries().count(), model.len());

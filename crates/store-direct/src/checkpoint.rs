@@ -77,9 +77,29 @@ struct Outcome {
 
 impl Segment {
     fn new(state: &SegmentState, occupancy: &Occupancy) -> Self {
-        let SegmentState { number, generation, end, last, count, xor, durable, seal_end, seal_serial, heritage } = *state;
-        let Heritage { tokens_lost, sequence_floor } = heritage;
-        let Occupancy { live, tombstones, first_death, written_at, newest_tombstone } = *occupancy;
+        let SegmentState {
+            number,
+            generation,
+            end,
+            last,
+            count,
+            xor,
+            durable,
+            seal_end,
+            seal_serial,
+            heritage,
+        } = *state;
+        let Heritage {
+            tokens_lost,
+            sequence_floor,
+        } = heritage;
+        let Occupancy {
+            live,
+            tombstones,
+            first_death,
+            written_at,
+            newest_tombstone,
+        } = *occupancy;
         Self {
             number: U32::new(number),
             generation: U32::new(generation),
@@ -111,7 +131,10 @@ impl Segment {
             durable: self.durable.get(),
             seal_end: self.seal_end.get(),
             seal_serial: self.seal_serial.get(),
-            heritage: Heritage { tokens_lost: self.tokens_lost.get(), sequence_floor: self.sequence_floor.get() },
+            heritage: Heritage {
+                tokens_lost: self.tokens_lost.get(),
+                sequence_floor: self.sequence_floor.get(),
+            },
         }
     }
 
@@ -126,7 +149,8 @@ impl Segment {
     }
 }
 
-const _: () = assert!(size_of::<Header>() == 96 && size_of::<Segment>() == 96 && size_of::<Bucket>() == 72);
+const _: () =
+    assert!(size_of::<Header>() == 96 && size_of::<Segment>() == 96 && size_of::<Bucket>() == 72);
 
 /// What a checkpoint holds beside the index.
 #[derive(Default)]
@@ -156,12 +180,21 @@ pub(crate) fn encode<'a>(
     }
     let mut outcome_count = 0;
     for (sequence, token) in outcomes.entries() {
-        bytes.extend_from_slice(Outcome { token: U64::new(token), sequence: U64::new(sequence) }.as_bytes());
+        bytes.extend_from_slice(
+            Outcome {
+                token: U64::new(token),
+                sequence: U64::new(sequence),
+            }
+            .as_bytes(),
+        );
         outcome_count += 1;
     }
     let mut bucket_count = 0;
     index.table().for_each_bucket(|number, words| {
-        let bucket = Bucket { number: U64::new(number), words: words.map(U64::new) };
+        let bucket = Bucket {
+            number: U64::new(number),
+            words: words.map(U64::new),
+        };
         bytes.extend_from_slice(bucket.as_bytes());
         bucket_count += 1;
     });
@@ -210,37 +243,87 @@ impl<'a> Image<'a> {
             ));
         };
         let checksum = hash::xxh3_128(&bytes[size_of::<U128>()..]);
-        if header.checksum.get() != checksum && !mutant!(CheckpointNotChecked) || header.magic != MAGIC {
-            return Err(damage("checkpoint checksum", format!("{:#034x}", header.checksum.get()), format!("{checksum:#034x}")));
+        if header.checksum.get() != checksum && !mutant!(CheckpointNotChecked)
+            || header.magic != MAGIC
+        {
+            return Err(damage(
+                "checkpoint checksum",
+                format!("{:#034x}", header.checksum.get()),
+                format!("{checksum:#034x}"),
+            ));
         }
-        if header.version.get() != VERSION || header.uuid.get() != format.uuid || header.index_bits.get() > INDEX_BITS_MAX {
-            return Err(damage("checkpoint identity", "another pool or version".to_owned(), "this pool".to_owned()));
+        if header.version.get() != VERSION
+            || header.uuid.get() != format.uuid
+            || header.index_bits.get() > INDEX_BITS_MAX
+        {
+            return Err(damage(
+                "checkpoint identity",
+                "another pool or version".to_owned(),
+                "this pool".to_owned(),
+            ));
         }
         // The checksum holds, so what follows is what `encode` wrote; lengths are still checked, as a bug is no licence to
         // read outside.
-        let parts = take::<Segment>(rest, header.segment_count.get()).and_then(|(segments, rest)| {
-            let (outcomes, rest) = take::<Outcome>(rest, header.outcome_count.get())?;
-            Some((segments, outcomes, <[Bucket]>::ref_from_bytes(rest).ok()?))
-        });
-        let Some((segments, outcomes, buckets)) = parts.filter(|(.., all)| all.len() as u64 == header.bucket_count.get()) else {
-            return Err(damage("checkpoint length", format!("{} bytes", bytes.len()), "whole segments and buckets".to_owned()));
+        let parts =
+            take::<Segment>(rest, header.segment_count.get()).and_then(|(segments, rest)| {
+                let (outcomes, rest) = take::<Outcome>(rest, header.outcome_count.get())?;
+                Some((segments, outcomes, <[Bucket]>::ref_from_bytes(rest).ok()?))
+            });
+        let Some((segments, outcomes, buckets)) =
+            parts.filter(|(.., all)| all.len() as u64 == header.bucket_count.get())
+        else {
+            return Err(damage(
+                "checkpoint length",
+                format!("{} bytes", bytes.len()),
+                "whole segments and buckets".to_owned(),
+            ));
         };
-        if let Some(segment) = segments.iter().find(|segment| segment.number.get() >= format.segment_count) {
-            return Err(damage("checkpoint segment", segment.number.to_string(), format!("below {}", format.segment_count)));
+        if let Some(segment) = segments
+            .iter()
+            .find(|segment| segment.number.get() >= format.segment_count)
+        {
+            return Err(damage(
+                "checkpoint segment",
+                segment.number.to_string(),
+                format!("below {}", format.segment_count),
+            ));
         }
         let bits = header.index_bits.get();
-        if let Some(bucket) = buckets.iter().find(|bucket| bucket.number.get() >> bits != 0) {
-            return Err(damage("checkpoint bucket", bucket.number.to_string(), format!("below 2^{bits}")));
+        if let Some(bucket) = buckets
+            .iter()
+            .find(|bucket| bucket.number.get() >> bits != 0)
+        {
+            return Err(damage(
+                "checkpoint bucket",
+                bucket.number.to_string(),
+                format!("below 2^{bits}"),
+            ));
         }
         let capacity = format.segment_size * u64::from(format.segment_count);
-        let mut words = buckets.iter().flat_map(|bucket| &bucket.words[..BUCKET_WORDS as usize]).map(|word| Word(word.get()));
+        let mut words = buckets
+            .iter()
+            .flat_map(|bucket| &bucket.words[..BUCKET_WORDS as usize])
+            .map(|word| Word(word.get()));
         if let Some(word) = words.find(|&word| word != Word::EMPTY && word.position() >= capacity) {
-            return Err(damage("checkpoint word", format!("position {}", word.position()), format!("below {capacity}")));
+            return Err(damage(
+                "checkpoint word",
+                format!("position {}", word.position()),
+                format!("below {capacity}"),
+            ));
         }
         if header.sequence.get() >= SEQUENCE_LIMIT {
-            return Err(damage("checkpoint sequence", header.sequence.get().to_string(), format!("below {SEQUENCE_LIMIT}")));
+            return Err(damage(
+                "checkpoint sequence",
+                header.sequence.get().to_string(),
+                format!("below {SEQUENCE_LIMIT}"),
+            ));
         }
-        Ok(Self { header, segments, outcomes, buckets })
+        Ok(Self {
+            header,
+            segments,
+            outcomes,
+            buckets,
+        })
     }
 
     /// What it knows of segments.
@@ -260,9 +343,17 @@ impl<'a> Image<'a> {
             index.restore_bucket(bucket.number.get(), &bucket.words.map(U64::get));
         }
         let mut outcomes = Outcomes::forgotten_up_to(self.header.horizon.get());
-        self.outcomes.iter().for_each(|outcome| outcomes.note(outcome.token.get(), outcome.sequence.get()));
-        let mut occupancy =
-            vec![Occupancy::EMPTY; self.segments.iter().map(|segment| segment.number.get() + 1).max().unwrap_or(0) as usize];
+        self.outcomes
+            .iter()
+            .for_each(|outcome| outcomes.note(outcome.token.get(), outcome.sequence.get()));
+        let mut occupancy = vec![
+            Occupancy::EMPTY;
+            self.segments
+                .iter()
+                .map(|segment| segment.number.get() + 1)
+                .max()
+                .unwrap_or(0) as usize
+        ];
         for segment in self.segments {
             occupancy[segment.number.get() as usize] = segment.to_occupancy();
         }
@@ -277,7 +368,10 @@ impl<'a> Image<'a> {
 }
 
 /// The first `count` values of `bytes`, and what follows them.
-fn take<T: FromBytes + KnownLayout + Immutable + Unaligned>(bytes: &[u8], count: u64) -> Option<(&[T], &[u8])> {
+fn take<T: FromBytes + KnownLayout + Immutable + Unaligned>(
+    bytes: &[u8],
+    count: u64,
+) -> Option<(&[T], &[u8])> {
     let size = usize::try_from(count).ok()?.checked_mul(size_of::<T>())?;
     let (first, rest) = bytes.split_at_checked(size)?;
     Some((<[T]>::ref_from_bytes(first).ok()?, rest))

@@ -39,7 +39,9 @@ mod yardstick;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use stonecast_fabric::{LocalSpan, MemoryRegion, Port, QueuePair, ReceiveQueue, ReceiveRequest, Runtime};
+use stonecast_fabric::{
+    LocalSpan, MemoryRegion, Port, QueuePair, ReceiveQueue, ReceiveRequest, Runtime,
+};
 use stonecast_log::LogFormat;
 
 use crate::error::StoreError;
@@ -139,7 +141,9 @@ impl Client {
     async fn page(&self, page: u8) -> Result<[u64; COUNTERS], StoreError> {
         match self.inner.request(Request::Stat { page }).await? {
             Answer::Stat(words) => Ok(words),
-            _ => Err(StoreError::Protocol { what: "the answer to a stat request is no report" }),
+            _ => Err(StoreError::Protocol {
+                what: "the answer to a stat request is no report",
+            }),
         }
     }
 
@@ -161,20 +165,35 @@ impl Client {
 
 fn receive_request(region: MemoryRegion, index: u64) -> ReceiveRequest {
     let size = ANSWER_SIZE_MAX as u32;
-    ReceiveRequest { wr_id: index, local: LocalSpan { region, offset: index * u64::from(size), size } }
+    ReceiveRequest {
+        wr_id: index,
+        local: LocalSpan {
+            region,
+            offset: index * u64::from(size),
+            size,
+        },
+    }
 }
 
 impl Inner {
     fn take_message(&self, wr_id: u64, size: u32, bytes: &mut Vec<u8>) {
         let request = receive_request(self.made.receives, wr_id);
         bytes.resize(size.min(request.local.size) as usize, 0);
-        self.port.device().memory(self.made.receives).read(request.local.offset, bytes);
+        self.port
+            .device()
+            .memory(self.made.receives)
+            .read(request.local.offset, bytes);
         // Posted again some at a time: no answer waits for that, and there are so many more buffers than answers can be due
         // that none is missing meanwhile.
         let mut reposts = self.reposts.borrow_mut();
         reposts.push(request);
         if reposts.len() == RECEIVES_SPARE {
-            if self.port.device().post_receive(ReceiveQueue::Own(self.qp), &reposts).is_err() {
+            if self
+                .port
+                .device()
+                .post_receive(ReceiveQueue::Own(self.qp), &reposts)
+                .is_err()
+            {
                 return self.end();
             }
             reposts.clear();
@@ -206,7 +225,11 @@ impl Inner {
     }
 
     fn check_open(&self) -> Result<(), StoreError> {
-        if self.closed.get() { Err(StoreError::Disconnected { unknown: false }) } else { Ok(()) }
+        if self.closed.get() {
+            Err(StoreError::Disconnected { unknown: false })
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -48,7 +48,9 @@ pub enum StoreError {
         max: usize,
     },
     /// The pool is full.
-    #[error("no space: the pool is full; reads and deletes go on. Export it into a pool with more --capacity")]
+    #[error(
+        "no space: the pool is full; reads and deletes go on. Export it into a pool with more --capacity"
+    )]
     NoSpace,
     /// The file system that the pool lies on is full.
     #[error(
@@ -61,16 +63,22 @@ pub enum StoreError {
     )]
     Busy,
     /// The index is full, and the server has no memory for a larger one.
-    #[error("the index is full and the server has no memory for a larger one; nothing was done, reads and deletes go on")]
+    #[error(
+        "the index is full and the server has no memory for a larger one; nothing was done, reads and deletes go on"
+    )]
     IndexFull,
     /// The medium failed to give space, for another reason than that it is full.
-    #[error("the server's medium failed to give space; nothing was done. Look for errors of the disk on the server's machine")]
+    #[error(
+        "the server's medium failed to give space; nothing was done. Look for errors of the disk on the server's machine"
+    )]
     SpaceFailed,
     /// The server found that the request breaks the rules.
     #[error("the server refused the request as invalid; nothing was done")]
     Invalid,
     /// The token is of a write so long ago that the server has forgotten what became of it.
-    #[error("the write was first sent too long ago: the server has forgotten its outcome. Find out by reading")]
+    #[error(
+        "the write was first sent too long ago: the server has forgotten its outcome. Find out by reading"
+    )]
     Forgotten,
     /// Clients of a server that ended without closing the pool may still publish in it.
     #[error(
@@ -102,7 +110,9 @@ pub enum StoreError {
         what: &'static str,
     },
     /// The server could not make the write durable.
-    #[error("the server could not make the write durable; its outcome is unknown. See the server's messages")]
+    #[error(
+        "the server could not make the write durable; its outcome is unknown. See the server's messages"
+    )]
     NotPersisted,
     /// No plan makes writes durable on what the pool declares.
     #[error("cannot serve durable writes: {0}")]
@@ -118,7 +128,10 @@ pub enum StoreError {
 impl StoreError {
     /// The server at `address` refused the connection.
     pub fn refused(address: &str, reason: impl Into<String>) -> Self {
-        Self::Refused(Box::new(Refusal { address: address.to_owned(), reason: reason.into() }))
+        Self::Refused(Box::new(Refusal {
+            address: address.to_owned(),
+            reason: reason.into(),
+        }))
     }
 
     /// Whether there was no room for what was to be written. Nothing was done, and the connection can be used.
@@ -129,9 +142,10 @@ impl StoreError {
     /// What the failure means for the data.
     pub fn effect(&self) -> Effect {
         match self {
-            Self::Disconnected { unknown: true } | Self::NotPersisted | Self::Protocol { .. } | Self::Forgotten => {
-                Effect::Unknown
-            }
+            Self::Disconnected { unknown: true }
+            | Self::NotPersisted
+            | Self::Protocol { .. }
+            | Self::Forgotten => Effect::Unknown,
             _ => Effect::None,
         }
     }

@@ -36,9 +36,15 @@ mod verify;
 mod word;
 
 pub use cleaning::Cleaning;
-pub use client::{CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, Pair, Token, Values, Written, Yardstick};
+pub use client::{
+    CLIENT_COMPLETIONS, Client, ClientOptions, Entries, Entry, Pair, Token, Values, Written,
+    Yardstick,
+};
 pub use error::{Effect, Refusal, StoreError};
-pub use metrics::{ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound, latency_bucket};
+pub use metrics::{
+    ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound,
+    latency_bucket,
+};
 pub use recovery::RecoveryReport;
 pub use server::{ClientPolicy, Server, ServerOptions};
 pub use stat::Stat;

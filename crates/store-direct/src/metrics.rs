@@ -67,7 +67,10 @@ pub struct Latencies {
     pub buckets: [u64; LATENCY_BUCKETS],
 }
 
-const _: () = assert!(LATENCY_BUCKETS < COUNTERS, "a histogram with its sum is one page");
+const _: () = assert!(
+    LATENCY_BUCKETS < COUNTERS,
+    "a histogram with its sum is one page"
+);
 
 impl Latencies {
     /// Notes one call.
@@ -79,12 +82,17 @@ impl Latencies {
     /// Adds those of another.
     pub fn add(&mut self, other: &Self) {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-        self.buckets.iter_mut().zip(other.buckets).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+        self.buckets
+            .iter_mut()
+            .zip(other.buckets)
+            .for_each(|(sum, more)| *sum = sum.saturating_add(more));
     }
 
     /// How many calls.
     pub fn count(&self) -> u64 {
-        self.buckets.iter().fold(0, |sum, count| sum.saturating_add(*count))
+        self.buckets
+            .iter()
+            .fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// A time that `share` of the calls did not exceed: the bound of a bucket; `None` without calls, or above all bounds.
@@ -99,7 +107,10 @@ impl Latencies {
     }
 
     fn from_words(words: &[u64]) -> Self {
-        Self { sum_ns: words[0], buckets: std::array::from_fn(|index| words[1 + index]) }
+        Self {
+            sum_ns: words[0],
+            buckets: std::array::from_fn(|index| words[1 + index]),
+        }
     }
 
     fn words(&self) -> impl Iterator<Item = u64> {
@@ -180,15 +191,28 @@ pub(crate) struct Report {
 
 impl Report {
     pub fn encode(&self) -> Vec<u8> {
-        let first = [self.reads, self.read_bytes, self.round_trips, self.location_hits, self.location_misses];
-        let words = first.into_iter().chain(self.read_latencies.words()).chain(self.write_latencies.words());
+        let first = [
+            self.reads,
+            self.read_bytes,
+            self.round_trips,
+            self.location_hits,
+            self.location_misses,
+        ];
+        let words = first
+            .into_iter()
+            .chain(self.read_latencies.words())
+            .chain(self.write_latencies.words());
         words.flat_map(u64::to_le_bytes).collect()
     }
 
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (words, rest) = bytes.as_chunks::<8>();
-        let words: [u64; REPORT_WORDS] =
-            words.iter().map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>().try_into().ok()?;
+        let words: [u64; REPORT_WORDS] = words
+            .iter()
+            .map(|word| u64::from_le_bytes(*word))
+            .collect::<Vec<_>>()
+            .try_into()
+            .ok()?;
         if !rest.is_empty() || words.iter().any(|word| *word > REPORTED_MAX) {
             return None;
         }
@@ -258,7 +282,15 @@ impl Metrics {
     }
 
     pub(crate) fn from_pages(pages: &[[u64; COUNTERS]; PAGES as usize]) -> Self {
-        let [state, counts, one_sided_reads, one_sided_writes, gateway_reads, gateway_writes, cleaning] = pages;
+        let [
+            state,
+            counts,
+            one_sided_reads,
+            one_sided_writes,
+            gateway_reads,
+            gateway_writes,
+            cleaning,
+        ] = pages;
         let path = |first: usize, reads: &[u64], writes: &[u64]| PathMetrics {
             clients: counts[first],
             reads: counts[first + 1],
@@ -293,10 +325,29 @@ mod tests {
 
     #[test]
     fn a_time_lies_at_or_below_the_bound_of_its_bucket_and_above_the_one_before() {
-        for time in [0, 1, 249, 250, 251, 500, 501, 1_000_000, 524_288_000, 1_048_576_000, 1_048_576_001, u64::MAX] {
+        for time in [
+            0,
+            1,
+            249,
+            250,
+            251,
+            500,
+            501,
+            1_000_000,
+            524_288_000,
+            1_048_576_000,
+            1_048_576_001,
+            u64::MAX,
+        ] {
             let bucket = latency_bucket(time);
-            assert!(latency_bound(bucket).is_none_or(|bound| time <= bound), "{time}");
-            assert!(bucket == 0 || latency_bound(bucket - 1).is_some_and(|bound| time > bound), "{time}");
+            assert!(
+                latency_bound(bucket).is_none_or(|bound| time <= bound),
+                "{time}"
+            );
+            assert!(
+                bucket == 0 || latency_bound(bucket - 1).is_some_and(|bound| time > bound),
+                "{time}"
+            );
         }
     }
 
@@ -304,12 +355,24 @@ mod tests {
     fn a_quantile_is_the_bound_that_so_many_calls_did_not_exceed() {
         let mut latencies = Latencies::default();
         assert_eq!(latencies.quantile(0.5), None);
-        [100, 100, 600, 100_000_000_000].into_iter().for_each(|time| latencies.note(time));
-        assert_eq!((latencies.quantile(0.5), latencies.quantile(0.75), latencies.quantile(1.0)), (Some(250), Some(1000), None));
+        [100, 100, 600, 100_000_000_000]
+            .into_iter()
+            .for_each(|time| latencies.note(time));
+        assert_eq!(
+            (
+                latencies.quantile(0.5),
+                latencies.quantile(0.75),
+                latencies.quantile(1.0)
+            ),
+            (Some(250), Some(1000), None)
+        );
     }
 
     fn latencies(seed: u64) -> Latencies {
-        Latencies { sum_ns: seed, buckets: std::array::from_fn(|index| seed + index as u64) }
+        Latencies {
+            sum_ns: seed,
+            buckets: std::array::from_fn(|index| seed + index as u64),
+        }
     }
 
     #[test]
@@ -346,14 +409,22 @@ mod tests {
             write_latencies: latencies(seed + 50),
         };
         let metrics = Metrics {
-            stat: Stat { keys: 9, ..Stat::default() },
+            stat: Stat {
+                keys: 9,
+                ..Stat::default()
+            },
             one_sided: path(1000),
             gateway: path(2000),
             leases: 1,
             write_backs: 2,
             fences: 3,
             syncs: 4,
-            cleaning: Cleaning { segments: 5, moved_bytes: 6, written_bytes: 7, ..Cleaning::default() },
+            cleaning: Cleaning {
+                segments: 5,
+                moved_bytes: 6,
+                written_bytes: 7,
+                ..Cleaning::default()
+            },
         };
         let pages = std::array::from_fn(|page| metrics.page(page as u8));
         assert_eq!(Metrics::from_pages(&pages), metrics);

@@ -30,7 +30,13 @@ pub(crate) struct Occupancy {
 
 impl Occupancy {
     /// Nothing was written.
-    pub const EMPTY: Self = Self { live: 0, tombstones: 0, first_death: u64::MAX, written_at: 0, newest_tombstone: 0 };
+    pub const EMPTY: Self = Self {
+        live: 0,
+        tombstones: 0,
+        first_death: u64::MAX,
+        written_at: 0,
+        newest_tombstone: 0,
+    };
 
     /// A tombstone of `size` bytes came here.
     pub fn note_tombstone(&mut self, size: u64, sequence: u64) {
@@ -46,7 +52,11 @@ impl Occupancy {
 
     /// Bytes that have to be moved when the segment is cleaned, if tombstones below `horizon` need not.
     pub fn needed(&self, horizon: u64) -> u64 {
-        let tombstones = if self.newest_tombstone < horizon { 0 } else { self.tombstones };
+        let tombstones = if self.newest_tombstone < horizon {
+            0
+        } else {
+            self.tombstones
+        };
         self.live.max(0) as u64 + tombstones
     }
 }
@@ -57,7 +67,10 @@ mod tests {
 
     #[test]
     fn the_first_death_stays_and_tombstones_below_the_horizon_are_not_needed() {
-        let mut occupancy = Occupancy { live: 300, ..Occupancy::EMPTY };
+        let mut occupancy = Occupancy {
+            live: 300,
+            ..Occupancy::EMPTY
+        };
         occupancy.note_tombstone(64, 9);
         occupancy.note_tombstone(64, 7);
         occupancy.note_death(100, 12);

@@ -32,7 +32,10 @@ pub(crate) enum Outcome {
 impl Outcomes {
     /// Nothing is remembered; writes up to version `horizon` may have been.
     pub fn forgotten_up_to(horizon: u64) -> Self {
-        Self { horizon, ..Self::default() }
+        Self {
+            horizon,
+            ..Self::default()
+        }
     }
 
     /// Writes up to version `horizon` may have been done and be unknown here.
@@ -77,7 +80,9 @@ impl Outcomes {
 
     /// All that is remembered: version and token, oldest first.
     pub fn entries(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.by_sequence.iter().map(|(&sequence, &token)| (sequence, token))
+        self.by_sequence
+            .iter()
+            .map(|(&sequence, &token)| (sequence, token))
     }
 }
 
@@ -113,7 +118,9 @@ mod tests {
     fn of_two_writes_with_one_token_the_later_is_told() {
         for order in [[3, 9], [9, 3]] {
             let mut outcomes = Outcomes::default();
-            order.into_iter().for_each(|sequence| outcomes.note(7, sequence));
+            order
+                .into_iter()
+                .for_each(|sequence| outcomes.note(7, sequence));
             assert_eq!(outcomes.find(7, 0), Outcome::Done(9));
             assert_eq!(outcomes.entries().collect::<Vec<_>>(), [(9, 7)]);
         }

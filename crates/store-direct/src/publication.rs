@@ -60,8 +60,18 @@ impl PublicationReport {
             | after << UNITS_AFTER_SHIFT
             | if self.is_taken_back { TAKEN_BACK } else { 0 };
         let mut bytes = [0; REPORT_BYTES];
-        let words = [self.before.0, self.after.0, facts, check([self.before.0, self.after.0, facts], number)];
-        bytes.as_chunks_mut::<8>().0.iter_mut().zip(words).for_each(|(into, word)| *into = word.to_le_bytes());
+        let words = [
+            self.before.0,
+            self.after.0,
+            facts,
+            check([self.before.0, self.after.0, facts], number),
+        ];
+        bytes
+            .as_chunks_mut::<8>()
+            .0
+            .iter_mut()
+            .zip(words)
+            .for_each(|(into, word)| *into = word.to_le_bytes());
         bytes
     }
 
@@ -75,14 +85,18 @@ impl PublicationReport {
             before: Word(before),
             after: Word(after),
             sequence: facts & SEQUENCE_MAX,
-            units: (facts >> SEQUENCE_BITS & UNITS_MASK, facts >> UNITS_AFTER_SHIFT & UNITS_MASK),
+            units: (
+                facts >> SEQUENCE_BITS & UNITS_MASK,
+                facts >> UNITS_AFTER_SHIFT & UNITS_MASK,
+            ),
             is_taken_back: facts & TAKEN_BACK != 0,
         })
     }
 }
 
 fn check([before, after, facts]: [u64; 3], number: u64) -> u64 {
-    let mixed = (before ^ after.rotate_left(23) ^ facts.rotate_left(46)).wrapping_mul(CHECK_FACTORS[0]);
+    let mixed =
+        (before ^ after.rotate_left(23) ^ facts.rotate_left(46)).wrapping_mul(CHECK_FACTORS[0]);
     (mixed ^ mixed >> 32).wrapping_add(number.wrapping_mul(CHECK_FACTORS[1]))
 }
 
@@ -110,11 +124,28 @@ mod tests {
         assert_eq!(PublicationReport::parse(whole, 9 + REPORTS), None);
         assert_eq!(PublicationReport::parse([0; 4], 1), None);
         let earlier = words(
-            PublicationReport { sequence: 3, after: Word(1), before: Word(2), units: (2, 3), is_taken_back: false }.encode(9 - 1),
+            PublicationReport {
+                sequence: 3,
+                after: Word(1),
+                before: Word(2),
+                units: (2, 3),
+                is_taken_back: false,
+            }
+            .encode(9 - 1),
         );
         for subset in 1..15 {
-            let torn = std::array::from_fn(|word| if subset >> word & 1 == 0 { whole[word] } else { earlier[word] });
-            assert_eq!(PublicationReport::parse(torn, 9), None, "words {subset:04b}");
+            let torn = std::array::from_fn(|word| {
+                if subset >> word & 1 == 0 {
+                    whole[word]
+                } else {
+                    earlier[word]
+                }
+            });
+            assert_eq!(
+                PublicationReport::parse(torn, 9),
+                None,
+                "words {subset:04b}"
+            );
         }
     }
 

@@ -53,9 +53,17 @@ pub(crate) struct Rebuilt {
 const SPARE_BITS_MAX: u32 = 1;
 
 /// Fresh memory for an index of 2^`bits` buckets; `is_shared`: trusted clients may change words.
-pub(crate) fn index_memory(backing: &dyn Backing, bits: u32, is_shared: bool) -> Result<Rc<dyn Region>, MediaError> {
+pub(crate) fn index_memory(
+    backing: &dyn Backing,
+    bits: u32,
+    is_shared: bool,
+) -> Result<Rc<dyn Region>, MediaError> {
     let (name, size) = ("stonecast-index", Table::size(bits));
-    if is_shared { backing.volatile_for_all(name, size) } else { backing.volatile(name, size) }
+    if is_shared {
+        backing.volatile_for_all(name, size)
+    } else {
+        backing.volatile(name, size)
+    }
 }
 
 /// What stands at a position of the log: enough to compare keys and versions.
@@ -65,8 +73,14 @@ pub(crate) struct Resident {
 }
 
 /// Reads header and key at `position` and compares the key. `None` where no record header is. `scratch` is reused.
-pub(crate) fn resident(log: &dyn Region, position: u64, key: &[u8], scratch: &mut Vec<u8>) -> Option<Resident> {
-    let size = (RECORD_START_SIZE + key.len()).min(usize::try_from(log.size() - position).unwrap_or(usize::MAX));
+pub(crate) fn resident(
+    log: &dyn Region,
+    position: u64,
+    key: &[u8],
+    scratch: &mut Vec<u8>,
+) -> Option<Resident> {
+    let size = (RECORD_START_SIZE + key.len())
+        .min(usize::try_from(log.size() - position).unwrap_or(usize::MAX));
     scratch.resize(size, 0);
     log.read(position, scratch);
     let header = RecordHeader::parse(scratch.first_chunk()?).ok()?;
@@ -83,7 +97,13 @@ impl Rebuild {
         (index, is_shared): (Index, bool),
         checkpoint: Checkpoint,
     ) -> Self {
-        let Checkpoint { sequence, live_bytes, outcomes, segments: _, mut occupancy } = checkpoint;
+        let Checkpoint {
+            sequence,
+            live_bytes,
+            outcomes,
+            segments: _,
+            mut occupancy,
+        } = checkpoint;
         occupancy.resize(format.segment_count as usize, Occupancy::EMPTY);
         Self {
             backing,
@@ -109,7 +129,9 @@ impl Rebuild {
         }
         for (hash, position) in std::mem::take(&mut self.tombstones) {
             // A tombstone that lost against a later put is no longer pointed to.
-            if let Some(found) = self.index.find(hash, |word| word.position() == position || mutant!(TombstoneWinsAlways)) {
+            if let Some(found) = self.index.find(hash, |word| {
+                word.position() == position || mutant!(TombstoneWinsAlways)
+            }) {
                 self.index.remove(hash, found);
             }
         }
@@ -118,8 +140,21 @@ impl Rebuild {
             let memory = index_memory(&*self.backing, bits, self.is_shared)?;
             self.index.move_to(memory, bits, &*self.log, self.tag_key);
         }
-        let Self { index, outcomes, sequence_max, live_bytes, occupancy, .. } = self;
-        Ok(Rebuilt { index, outcomes, sequence_max, live_bytes, occupancy })
+        let Self {
+            index,
+            outcomes,
+            sequence_max,
+            live_bytes,
+            occupancy,
+            ..
+        } = self;
+        Ok(Rebuilt {
+            index,
+            outcomes,
+            sequence_max,
+            live_bytes,
+            occupancy,
+        })
     }
 
     fn insert(&mut self, found: &Found<'_>, hash: KeyHash, scratch: &mut Vec<u8>) {
@@ -132,24 +167,28 @@ impl Rebuild {
         let word = Word::new(found.position, header.generation(), hash, header.size());
         let log = &*self.log;
         let mut old = None;
-        let place = self.index.find(hash, |word| match resident(log, word.position(), found.key, scratch) {
-            Some(resident) if resident.same_key => {
-                old = Some((resident.header, word.position()));
-                true
+        let place = self.index.find(hash, |word| {
+            match resident(log, word.position(), found.key, scratch) {
+                Some(resident) if resident.same_key => {
+                    old = Some((resident.header, word.position()));
+                    true
+                }
+                _ => false,
             }
-            _ => false,
         });
         match (place, old) {
             (Some(place), Some((old, old_position))) => {
                 if (age(&old) >= age(header)) != mutant!(OlderVersionRecovered) {
                     if header.kind() == Kind::Put {
-                        self.occupancy_at(found.position).note_death(0, header.sequence());
+                        self.occupancy_at(found.position)
+                            .note_death(0, header.sequence());
                     }
                     return;
                 }
                 if old.kind() == Kind::Put {
                     self.live_bytes = self.live_bytes.saturating_sub(old.size());
-                    self.occupancy_at(old_position).note_death(old.size(), old.sequence());
+                    self.occupancy_at(old_position)
+                        .note_death(old.size(), old.sequence());
                 }
                 self.index.replace(hash, place, word);
             }
@@ -172,7 +211,9 @@ impl Rebuild {
 
     /// Takes note that a record is there, whatever becomes of it.
     fn note_found(&mut self, found: &Found<'_>) {
-        let Found { position, header, .. } = found;
+        let Found {
+            position, header, ..
+        } = found;
         let occupancy = self.occupancy_at(*position);
         occupancy.written_at = occupancy.written_at.max(header.written_at());
         if header.kind() == Kind::Delete {
@@ -206,11 +247,18 @@ impl Visitor for Rebuild {
     fn records(&mut self, batch: &[Found<'_>]) {
         let mut hashes = std::mem::take(&mut self.hashes);
         hashes.clear();
-        hashes.extend(batch.iter().map(|found| KeyHash::of(self.tag_key, found.key)));
+        hashes.extend(
+            batch
+                .iter()
+                .map(|found| KeyHash::of(self.tag_key, found.key)),
+        );
         hashes.iter().for_each(|&hash| self.index.prefetch(hash));
         for (&hash, found) in hashes.iter().zip(batch) {
             for word in self.index.candidates(hash) {
-                self.log.prefetch(word.position(), (RECORD_START_SIZE + found.key.len()) as u64);
+                self.log.prefetch(
+                    word.position(),
+                    (RECORD_START_SIZE + found.key.len()) as u64,
+                );
             }
         }
         let mut scratch = Vec::new();

@@ -7,7 +7,10 @@
 //! A crash inside changes nothing that matters: seals only say what a scan finds anyway.
 
 use stonecast_base::{Corruption, Span, mutant};
-use stonecast_log::{Heritage, LogFormat, ScanPolicy, Secret, SegmentState, SegmentVerdict, generation_of, scan_segment};
+use stonecast_log::{
+    Heritage, LogFormat, ScanPolicy, Secret, SegmentState, SegmentVerdict, generation_of,
+    scan_segment,
+};
 use stonecast_media::{Blob, Durability, MediaError, Pool, Region, persist};
 
 use crate::checkpoint::{Checkpoint, Image};
@@ -62,21 +65,42 @@ pub(crate) fn format_of(pool: &Pool) -> LogFormat {
 }
 
 /// See the module documentation. `is_shared`: clients will change words of the index.
-pub(crate) async fn recover(pool: &Pool, is_shared: bool) -> Result<(Recovered, RecoveryReport), StoreError> {
+pub(crate) async fn recover(
+    pool: &Pool,
+    is_shared: bool,
+) -> Result<(Recovered, RecoveryReport), StoreError> {
     let format = format_of(pool);
     let log = pool.log();
     let (rebuilt, mut segments, mut report) = scan(pool, &format, is_shared)?;
-    let Rebuilt { index, mut outcomes, sequence_max, live_bytes, occupancy } = rebuilt;
+    let Rebuilt {
+        index,
+        mut outcomes,
+        sequence_max,
+        live_bytes,
+        occupancy,
+    } = rebuilt;
     // What was taken back has used its sequence, too.
     let mut sequence_max = sequence_max.max(report.sequence_max);
     report.keys = index.len();
     // After the death of a process alone, what was found may never have been persisted; a seal must not cover that.
-    let unsealed: Vec<Span> = segments.iter().filter_map(|state| state.unsealed(&format)).collect();
+    let unsealed: Vec<Span> = segments
+        .iter()
+        .filter_map(|state| state.unsealed(&format))
+        .collect();
     let _durable = persist(&*log, &unsealed).await.map_err(MediaError::from)?;
-    let settled: Vec<Span> = segments.iter_mut().flat_map(|state| state.settle(&*log, &format)).collect();
-    let settled = if mutant!(SettledNotPersisted) { Vec::new() } else { settled };
+    let settled: Vec<Span> = segments
+        .iter_mut()
+        .flat_map(|state| state.settle(&*log, &format))
+        .collect();
+    let settled = if mutant!(SettledNotPersisted) {
+        Vec::new()
+    } else {
+        settled
+    };
     let _durable = persist(&*log, &settled).await.map_err(MediaError::from)?;
-    let heritage = segments.iter().fold(Heritage::default(), |all, state| all.and(state.heritage));
+    let heritage = segments
+        .iter()
+        .fold(Heritage::default(), |all, state| all.and(state.heritage));
     sequence_max = sequence_max.max(heritage.sequence_floor);
     if !report.used_checkpoint {
         // A checkpoint that counts knows all tokens since its own horizon: no segment was freed after it.
@@ -84,14 +108,20 @@ pub(crate) async fn recover(pool: &Pool, is_shared: bool) -> Result<(Recovered, 
     }
     let space = Space::new(pool.backing(), format, segments, occupancy);
     // Versions that were told and lost with a power cycle are not given to other values.
-    let lost_versions = if lacks_what_was_told(pool) { LOST_VERSIONS } else { 0 };
+    let lost_versions = if lacks_what_was_told(pool) {
+        LOST_VERSIONS
+    } else {
+        0
+    };
     Ok((
         Recovered {
             format,
             index,
             space,
             outcomes,
-            next_sequence: sequence_max + lost_versions + u64::from(!mutant!(VersionGivenTwice) || sequence_max == 0),
+            next_sequence: sequence_max
+                + lost_versions
+                + u64::from(!mutant!(VersionGivenTwice) || sequence_max == 0),
             live_bytes,
         },
         report,
@@ -118,20 +148,29 @@ const BYTES_PER_KEY: u64 = 256;
 /// Whether any of `occupied` touches a segment.
 pub(crate) fn is_occupied(occupied: &[Span], format: &LogFormat, number: u32) -> bool {
     let start = format.position(number, 0);
-    occupied.iter().any(|span| span.offset < start + format.segment_size && span.offset + span.size > start)
+    occupied
+        .iter()
+        .any(|span| span.offset < start + format.segment_size && span.offset + span.size > start)
 }
 
 /// Whether no segment was freed since a checkpoint was taken that knows the segments `known`: otherwise its words may name
 /// what is there no more. A header that is lost is judged by the scan.
 fn fits(log: &dyn Region, format: &LogFormat, known: &[SegmentState]) -> bool {
     let mut expected = vec![1; format.segment_count as usize];
-    known.iter().for_each(|state| expected[state.number as usize] = state.generation);
-    let is_as_known =
-        |(number, expected): (u32, u32)| generation_of(log, format, number).is_none_or(|generation| generation <= expected);
+    known
+        .iter()
+        .for_each(|state| expected[state.number as usize] = state.generation);
+    let is_as_known = |(number, expected): (u32, u32)| {
+        generation_of(log, format, number).is_none_or(|generation| generation <= expected)
+    };
     (0..).zip(expected).all(is_as_known) || mutant!(StaleCheckpointBelieved)
 }
 
-fn scan(pool: &Pool, format: &LogFormat, is_shared: bool) -> Result<(Rebuilt, Vec<SegmentState>, RecoveryReport), StoreError> {
+fn scan(
+    pool: &Pool,
+    format: &LogFormat,
+    is_shared: bool,
+) -> Result<(Rebuilt, Vec<SegmentState>, RecoveryReport), StoreError> {
     let backing = pool.backing();
     let log = pool.log();
     let mut report = RecoveryReport::default();
@@ -140,14 +179,22 @@ fn scan(pool: &Pool, format: &LogFormat, is_shared: bool) -> Result<(Rebuilt, Ve
         // Nor may a later opening in this power cycle believe it.
         let _durable = backing.store(Blob::Checkpoint, &[])?;
     }
-    let bytes = if lacks_some { None } else { backing.load(Blob::Checkpoint)?.filter(|bytes| !bytes.is_empty()) };
-    let image = bytes.as_deref().and_then(|bytes| match Image::parse(bytes, format) {
-        Ok(image) => Some(image),
-        Err(damage) => {
-            report.repairs.push(damage);
-            None
-        }
-    });
+    let bytes = if lacks_some {
+        None
+    } else {
+        backing
+            .load(Blob::Checkpoint)?
+            .filter(|bytes| !bytes.is_empty())
+    };
+    let image = bytes
+        .as_deref()
+        .and_then(|bytes| match Image::parse(bytes, format) {
+            Ok(image) => Some(image),
+            Err(damage) => {
+                report.repairs.push(damage);
+                None
+            }
+        });
     let occupied = backing.occupied()?;
     let bits = match &image {
         Some(image) => image.index_bits(),
@@ -158,8 +205,16 @@ fn scan(pool: &Pool, format: &LogFormat, is_shared: bool) -> Result<(Rebuilt, Ve
     report.used_checkpoint = image.is_some();
     let mut checkpoint = image.map_or_else(Checkpoint::default, |image| image.restore(&mut index));
     let known = std::mem::take(&mut checkpoint.segments);
-    let mut rebuild = Rebuild::new(backing.clone(), log.clone(), format, (index, is_shared), checkpoint);
-    let policy = ScanPolicy { tolerate_missing: was_unsynced(pool) };
+    let mut rebuild = Rebuild::new(
+        backing.clone(),
+        log.clone(),
+        format,
+        (index, is_shared),
+        checkpoint,
+    );
+    let policy = ScanPolicy {
+        tolerate_missing: was_unsynced(pool),
+    };
     let name = backing.name();
     let mut segments = Vec::new();
     for number in 0..format.segment_count {

@@ -29,7 +29,9 @@ use std::task::Poll;
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{Access, ConnectionEvent, MemoryRegion, Port, QueuePair, Runtime};
 use stonecast_log::LogFormat;
-use stonecast_media::{Blob, Durability, Means, MediaError, PersistCounts, PersistentRegion, Pool, persist};
+use stonecast_media::{
+    Blob, Durability, Means, MediaError, PersistCounts, PersistentRegion, Pool, persist,
+};
 use stonecast_persist::execute::Commit;
 
 use crate::error::StoreError;
@@ -79,7 +81,10 @@ impl ServerOptions {
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        Self { clients: ClientPolicy::Trusted, process: 0 }
+        Self {
+            clients: ClientPolicy::Trusted,
+            process: 0,
+        }
     }
 }
 
@@ -181,7 +186,10 @@ impl Server {
     ) -> Result<(Self, RecoveryReport), StoreError> {
         let device = port.device().clone();
         if options.publishes()
-            && let Some(reason) = Self::publication_refusal(pool.durability(), device.capabilities().atomic_with_processor)
+            && let Some(reason) = Self::publication_refusal(
+                pool.durability(),
+                device.capabilities().atomic_with_processor,
+            )
         {
             return Err(StoreError::Publication { reason });
         }
@@ -190,8 +198,18 @@ impl Server {
         if options.publishes() {
             pool.let_clients_publish()?;
         }
-        let Recovered { format, mut index, space, outcomes, next_sequence, live_bytes } = recovered;
-        let sequences = Sequences(pool.backing().volatile_for_all("stonecast-sequence", Sequences::SIZE)?);
+        let Recovered {
+            format,
+            mut index,
+            space,
+            outcomes,
+            next_sequence,
+            live_bytes,
+        } = recovered;
+        let sequences = Sequences(
+            pool.backing()
+                .volatile_for_all("stonecast-sequence", Sequences::SIZE)?,
+        );
         sequences.0.store(0, next_sequence);
         let counter = match options.publishes() {
             true => {
@@ -204,7 +222,10 @@ impl Server {
         let commit = Commit::choose(pool.platform(), pool.durability(), log.means())?;
         // Opened by windows alone, to one client each.
         let log_region = device.register_persistent(log.clone(), Access::NONE)?;
-        let table = SharedTable { number: 0, region: device.register(index.table().memory().clone(), Access::NONE)? };
+        let table = SharedTable {
+            number: 0,
+            region: device.register(index.table().memory().clone(), Access::NONE)?,
+        };
         let receives = Receives::new(&*device)?;
         space.prepare_ahead();
         let cleaner = Cleaner::new(space.heritage());
@@ -264,7 +285,8 @@ impl Server {
             self.wait().await;
             self.take_events();
             self.take_revoked();
-            self.publications_seen.set(self.drain_reports(&mut self.state.borrow_mut()));
+            self.publications_seen
+                .set(self.drain_reports(&mut self.state.borrow_mut()));
             let served = match self.serve_batch(&mut batch).await {
                 Ok(()) => self.tend_log().await,
                 failed => failed,
@@ -297,7 +319,9 @@ impl Server {
         let mut space = state.space;
         let mut spans = state.unpersisted;
         spans.extend(space.seal_all(&*self.log));
-        let _durable = persist(&*self.log, &spans).await.map_err(MediaError::from)?;
+        let _durable = persist(&*self.log, &spans)
+            .await
+            .map_err(MediaError::from)?;
         if self.may_be_publishing.get() {
             // Nothing that was written down now would stay true, and a pool that is not clean makes the next server wait before it scans.
             return Ok(());
@@ -333,7 +357,12 @@ impl Server {
     /// A report of the server.
     pub fn stat(&self) -> Stat {
         let state = self.state.borrow();
-        let [segments_free, segments_partial, segments_taken, segments_full] = state.space.counts();
+        let [
+            segments_free,
+            segments_partial,
+            segments_taken,
+            segments_full,
+        ] = state.space.counts();
         Stat {
             keys: state.index.len(),
             keys_max: state.index.capacity(),
@@ -365,17 +394,38 @@ impl Server {
     pub fn metrics(&self) -> Metrics {
         let state = self.state.borrow();
         let mut paths = state.paths;
-        state.sessions.values().for_each(|session| paths[session.path as usize].clients += 1);
+        state
+            .sessions
+            .values()
+            .for_each(|session| paths[session.path as usize].clients += 1);
         let [one_sided, gateway] = paths;
-        let leases = state.sessions.values().map(|session| session.leases.iter().flatten().count() as u64).sum();
+        let leases = state
+            .sessions
+            .values()
+            .map(|session| session.leases.iter().flatten().count() as u64)
+            .sum();
         drop(state);
-        let PersistCounts { write_backs, fences, syncs } = self.log.persist_counts();
-        Metrics { stat: self.stat(), one_sided, gateway, leases, write_backs, fences, syncs, cleaning: self.cleaning() }
+        let PersistCounts {
+            write_backs,
+            fences,
+            syncs,
+        } = self.log.persist_counts();
+        Metrics {
+            stat: self.stat(),
+            one_sided,
+            gateway,
+            leases,
+            write_backs,
+            fences,
+            syncs,
+            cleaning: self.cleaning(),
+        }
     }
 
     /// Waits for arrivals or events, a short while at most so that a stop is seen, and hardly at all while there is work.
     async fn wait(&self) {
-        let has_work = self.state.borrow().index.is_growing() || self.is_cleaning() || self.retiring.get() > 0;
+        let has_work =
+            self.state.borrow().index.is_growing() || self.is_cleaning() || self.retiring.get() > 0;
         let pause_ns = match has_work {
             true => PAUSE_NS,
             false if self.publications_seen.get() => PUBLISHED_PAUSE_NS,
@@ -384,7 +434,8 @@ impl Server {
         let mut activity = pin!(self.port.activity());
         let mut pause = pin!(self.runtime.sleep(pause_ns));
         std::future::poll_fn(|context| {
-            if activity.as_mut().poll(context).is_ready() || pause.as_mut().poll(context).is_ready() {
+            if activity.as_mut().poll(context).is_ready() || pause.as_mut().poll(context).is_ready()
+            {
                 Poll::Ready(())
             } else {
                 Poll::Pending
@@ -396,7 +447,11 @@ impl Server {
     fn take_events(&self) {
         while let Some(event) = self.port.take_event() {
             match event {
-                ConnectionEvent::Request { request, peer, private_data } => {
+                ConnectionEvent::Request {
+                    request,
+                    peer,
+                    private_data,
+                } => {
                     let answer = match protocol::Hello::refusal(&private_data) {
                         Some(reason) => self.port.device().reject(request, &reason),
                         None => self.accept(request, &peer, protocol::Hello::path(&private_data)),

@@ -22,7 +22,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, Span, mutant};
-use stonecast_log::{Found, Heritage, Kind, LogFormat, RecordHeader, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
+use stonecast_log::{
+    Found, Heritage, Kind, LogFormat, RecordHeader, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE,
+};
 use stonecast_media::{Backing, MediaError, PersistentRegion, Prepared};
 
 use crate::limits::{RESERVE_PREPARED_MAX, cleaning_segments, reserved_segments};
@@ -106,7 +108,12 @@ impl Space {
     /// Clients of a killed server may outlive it, with their mappings, and finish a store into what they had leased. While
     /// any can, used segments are neither appended to nor cleaned; published records lie below what such a client writes. See
     /// [`Space::release_earlier_run`].
-    pub fn new(backing: Rc<dyn Backing>, format: LogFormat, used: Vec<SegmentState>, mut occupancy: Vec<Occupancy>) -> Self {
+    pub fn new(
+        backing: Rc<dyn Backing>,
+        format: LogFormat,
+        used: Vec<SegmentState>,
+        mut occupancy: Vec<Occupancy>,
+    ) -> Self {
         let may_append = backing.earlier_writers_are_gone();
         let count = format.segment_count as usize;
         occupancy.resize(count, Occupancy::EMPTY);
@@ -132,45 +139,69 @@ impl Space {
         };
         for state in used {
             let number = state.number;
-            let slot = if state.is_blank() && may_append { &mut space.blank } else { &mut space.segments };
-            assert!(slot[number as usize].replace(state).is_none(), "segment {number} is used once");
+            let slot = if state.is_blank() && may_append {
+                &mut space.blank
+            } else {
+                &mut space.segments
+            };
+            assert!(
+                slot[number as usize].replace(state).is_none(),
+                "segment {number} is used once"
+            );
             if !may_append {
                 space.holds[number as usize] = Hold::EarlierRun;
             } else if space.segments[number as usize].is_some() {
                 space.shelve(number);
             }
         }
-        space.free.extend((0..format.segment_count).filter(|&number| space.segments[number as usize].is_none()));
+        space.free.extend(
+            (0..format.segment_count).filter(|&number| space.segments[number as usize].is_none()),
+        );
         space
     }
 
     /// Where segments run short: once the last writer of an earlier run is gone, what that run used is cleaned like all else.
     /// Nobody appends to the rests, since recovery cleared them before that writer had done its last store.
     pub fn release_earlier_run(&mut self) {
-        if self.is_short() && self.holds.contains(&Hold::EarlierRun) && self.backing.earlier_writers_are_gone() {
-            self.holds.iter_mut().filter(|hold| **hold == Hold::EarlierRun).for_each(|hold| *hold = Hold::Nobody);
+        if self.is_short()
+            && self.holds.contains(&Hold::EarlierRun)
+            && self.backing.earlier_writers_are_gone()
+        {
+            self.holds
+                .iter_mut()
+                .filter(|hold| **hold == Hold::EarlierRun)
+                .for_each(|hold| *hold = Hold::Nobody);
         }
     }
 
     /// The state of a segment in use.
     pub fn state(&mut self, number: u32) -> &mut SegmentState {
-        self.segments[number as usize].as_mut().expect("a taken segment has a state")
+        self.segments[number as usize]
+            .as_mut()
+            .expect("a taken segment has a state")
     }
 
     /// States of all segments that were ever used, each with what of it is needed.
     pub fn states(&self) -> impl Iterator<Item = (&SegmentState, &Occupancy)> {
         let states = self.segments.iter().zip(&self.blank).zip(&self.occupancy);
-        states.filter_map(|((used, blank), occupancy)| Some((used.as_ref().or(blank.as_ref())?, occupancy)))
+        states.filter_map(|((used, blank), occupancy)| {
+            Some((used.as_ref().or(blank.as_ref())?, occupancy))
+        })
     }
 
     /// What all segments remember of those that were freed.
     pub fn heritage(&self) -> Heritage {
-        self.states().fold(Heritage::default(), |all, (state, _)| all.and(state.heritage))
+        self.states().fold(Heritage::default(), |all, (state, _)| {
+            all.and(state.heritage)
+        })
     }
 
     /// Units left in a taken segment.
     pub fn room(&self, number: u32) -> u32 {
-        self.format.segment_units() - self.segments[number as usize].as_ref().map_or(SEGMENT_HEADER_UNITS, |state| state.end)
+        self.format.segment_units()
+            - self.segments[number as usize]
+                .as_ref()
+                .map_or(SEGMENT_HEADER_UNITS, |state| state.end)
     }
 
     /// A record of `size` bytes was stamped in a segment as `sequence`.
@@ -184,7 +215,13 @@ impl Space {
     }
 
     /// A record of `size` bytes was moved to a segment when `next_sequence` was the next to be given out.
-    pub fn note_moved(&mut self, number: u32, size: u64, header: &RecordHeader, next_sequence: u64) {
+    pub fn note_moved(
+        &mut self,
+        number: u32,
+        size: u64,
+        header: &RecordHeader,
+        next_sequence: u64,
+    ) {
         let occupancy = &mut self.occupancy[number as usize];
         occupancy.written_at = next_sequence;
         if header.kind() == Kind::Delete {
@@ -307,7 +344,13 @@ impl Space {
         let may_use_free = free > reserve;
         let kept = reserve.saturating_sub(free + u32::from(self.for_deletes.is_some()));
         // The partial segment with the most room: small remainders are left to small requests.
-        let partial = self.partial.iter().rev().nth(kept as usize).copied().filter(|&(room, _)| room >= units);
+        let partial = self
+            .partial
+            .iter()
+            .rev()
+            .nth(kept as usize)
+            .copied()
+            .filter(|&(room, _)| room >= units);
         if let Some((room, number)) = partial
             && (!may_use_free || room >= self.format.segment_units() / 4)
         {
@@ -339,9 +382,15 @@ impl Space {
             return self.take_partial(room, number);
         }
         // One that was used before has its space, unless the pool is a copy with holes.
-        let had_space = self.free.iter().copied().find(|&number| self.blank[number as usize].is_some());
+        let had_space = self
+            .free
+            .iter()
+            .copied()
+            .find(|&number| self.blank[number as usize].is_some());
         match had_space.filter(|_| instead == Taken::NoSpace && self.usable_free() > reserve) {
-            Some(number) if matches!(self.prepare(number), Ok(Prepared::Ready)) => Ok(self.take_free(number)),
+            Some(number) if matches!(self.prepare(number), Ok(Prepared::Ready)) => {
+                Ok(self.take_free(number))
+            }
             _ => Ok(instead),
         }
     }
@@ -353,7 +402,8 @@ impl Space {
 
     /// Whether the medium is what is full: there are free segments that it gives no space to.
     pub fn lacks_medium(&self) -> bool {
-        self.medium_is_full && self.free.len() as u32 > self.usable_free().max(self.reserve_for(Purpose::Put))
+        self.medium_is_full
+            && self.free.len() as u32 > self.usable_free().max(self.reserve_for(Purpose::Put))
     }
 
     /// Whether a segment has room for `units`, and is lent again when it is given back.
@@ -364,11 +414,16 @@ impl Space {
     /// Takes a free segment that has its space.
     fn take_free(&mut self, number: u32) -> Taken {
         self.free.retain(|&free| free != number);
-        let state = self.blank[number as usize].take().unwrap_or_else(|| SegmentState::fresh(number, 1));
+        let state = self.blank[number as usize]
+            .take()
+            .unwrap_or_else(|| SegmentState::fresh(number, 1));
         self.segments[number as usize] = Some(state);
         self.taken += 1;
         self.prepare_ahead();
-        Taken::Segment { number, fresh: true }
+        Taken::Segment {
+            number,
+            fresh: true,
+        }
     }
 
     /// Takes the rest of a segment. Its space is prepared again: a copy of the pool may have holes there.
@@ -377,7 +432,10 @@ impl Space {
             Ok(Prepared::Ready) => {
                 self.partial.remove(&(room, number));
                 self.taken += 1;
-                Ok(Taken::Segment { number, fresh: false })
+                Ok(Taken::Segment {
+                    number,
+                    fresh: false,
+                })
             }
             Ok(Prepared::Pending) => Ok(Taken::Pending),
             Err(error @ MediaError::NoSpace { .. }) => {
@@ -404,7 +462,10 @@ impl Space {
 
     /// Gives a segment to the cleaner: nobody appends to it any more.
     pub fn begin_cleaning(&mut self, number: u32) -> SegmentState {
-        assert!(self.holds[number as usize] == Hold::Nobody, "segment {number} is cleaned while somebody holds it");
+        assert!(
+            self.holds[number as usize] == Hold::Nobody,
+            "segment {number} is cleaned while somebody holds it"
+        );
         self.partial.remove(&(self.room(number), number));
         self.holds[number as usize] = Hold::Cleaner;
         *self.state(number)
@@ -423,13 +484,18 @@ impl Space {
     /// Whether a segment may get its next generation now; see `GENERATIONS_PER_MARK`.
     pub fn may_reuse(&self, next: &SegmentState, now: Nanoseconds) -> bool {
         let mark = self.marks[next.number as usize];
-        !next.generation.is_multiple_of(GENERATIONS_PER_MARK) || mark == 0 || now >= mark + GENERATIONS_NS
+        !next.generation.is_multiple_of(GENERATIONS_PER_MARK)
+            || mark == 0
+            || now >= mark + GENERATIONS_NS
     }
 
     /// A segment that was cleaned is free in the generation `next`, durably.
     pub fn free(&mut self, next: SegmentState, now: Nanoseconds) {
         let number = next.number;
-        assert!(self.holds[number as usize] == Hold::Cleaner, "segment {number} is freed by the cleaner alone");
+        assert!(
+            self.holds[number as usize] == Hold::Cleaner,
+            "segment {number} is freed by the cleaner alone"
+        );
         if next.generation.is_multiple_of(GENERATIONS_PER_MARK) {
             self.marks[number as usize] = now.max(1);
         }
@@ -467,25 +533,44 @@ impl Space {
     /// persist.
     pub fn seal_all(&mut self, log: &dyn PersistentRegion) -> Vec<Span> {
         let format = self.format;
-        let known = self.segments.iter_mut().flatten().filter(|state| !self.lent.contains(&state.number));
-        known.filter(|state| state.needs_seal()).map(|state| state.seal(log, &format)).collect()
+        let known = self
+            .segments
+            .iter_mut()
+            .flatten()
+            .filter(|state| !self.lent.contains(&state.number));
+        known
+            .filter(|state| state.needs_seal())
+            .map(|state| state.seal(log, &format))
+            .collect()
     }
 
     /// Counts for reports: free, partial, taken, full.
     pub fn counts(&self) -> [u64; 4] {
         let used = self.segments.iter().flatten().count() as u64;
         let (partial, taken) = (self.partial.len() as u64, u64::from(self.taken));
-        [self.free.len() as u64, partial, taken, used - partial - taken]
+        [
+            self.free.len() as u64,
+            partial,
+            taken,
+            used - partial - taken,
+        ]
     }
 
     /// Bytes of the log below the ends of all segments in use.
     pub fn used_bytes(&self) -> u64 {
-        self.segments.iter().flatten().map(|state| u64::from(state.end) * UNIT_SIZE).sum()
+        self.segments
+            .iter()
+            .flatten()
+            .map(|state| u64::from(state.end) * UNIT_SIZE)
+            .sum()
     }
 
     /// Bytes of tombstones in the log.
     pub fn tombstone_bytes(&self) -> u64 {
-        self.occupancy.iter().map(|occupancy| occupancy.tombstones).sum()
+        self.occupancy
+            .iter()
+            .map(|occupancy| occupancy.tombstones)
+            .sum()
     }
 
     /// Bytes of records that were stamped since it was asked last.
@@ -496,7 +581,8 @@ impl Space {
     /// Puts a segment with room enough for another appender among the partial ones. Whether it had.
     fn shelve(&mut self, number: u32) -> bool {
         let room = self.room(number);
-        room >= self.format.segment_units() / WORTHWHILE_SHARE && self.partial.insert((room, number))
+        room >= self.format.segment_units() / WORTHWHILE_SHARE
+            && self.partial.insert((room, number))
     }
 
     /// Free segments that others than who has this purpose need.
@@ -510,6 +596,9 @@ impl Space {
     }
 
     fn prepare(&self, number: u32) -> Result<Prepared, MediaError> {
-        self.backing.prepare(Span::new(self.format.position(number, 0), self.format.segment_size))
+        self.backing.prepare(Span::new(
+            self.format.position(number, 0),
+            self.format.segment_size,
+        ))
     }
 }

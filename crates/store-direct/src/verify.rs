@@ -39,16 +39,32 @@ pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verific
     let backing = pool.backing();
     let occupied = backing.occupied()?;
     let mut result = Verification::default();
-    let policy = ScanPolicy { tolerate_missing: pool.durability() == Durability::Process && !pool.same_power_cycle() };
+    let policy = ScanPolicy {
+        tolerate_missing: pool.durability() == Durability::Process && !pool.same_power_cycle(),
+    };
     let bits = Index::bits_for(0);
     let index = Index::new(index_memory(&*backing, bits, false)?, bits);
-    let mut rebuild = Rebuild::new(backing.clone(), log.clone(), &format, (index, false), Checkpoint::default());
+    let mut rebuild = Rebuild::new(
+        backing.clone(),
+        log.clone(),
+        &format,
+        (index, false),
+        Checkpoint::default(),
+    );
     for number in 0..format.segment_count {
         progress(format.position(number, 0), pool.capacity());
         if !is_occupied(&occupied, &format, number) {
             continue;
         }
-        match scan_segment(&*log, &format, &backing.name(), number, None, policy, &mut rebuild) {
+        match scan_segment(
+            &*log,
+            &format,
+            &backing.name(),
+            number,
+            None,
+            policy,
+            &mut rebuild,
+        ) {
             Ok(SegmentVerdict::Free { .. }) => {}
             Ok(SegmentVerdict::Used(_, report)) => {
                 result.segments += 1;
@@ -66,7 +82,9 @@ pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verific
     result.keys = rebuilt.index.len();
     result.live_bytes = rebuilt.live_bytes;
     progress(pool.capacity(), pool.capacity());
-    if let Some(bytes) = backing.load(Blob::Checkpoint)?.filter(|bytes| !bytes.is_empty())
+    if let Some(bytes) = backing
+        .load(Blob::Checkpoint)?
+        .filter(|bytes| !bytes.is_empty())
         && let Err(damage) = Image::parse(&bytes, &format)
     {
         result.harmless.push(damage);
@@ -77,17 +95,25 @@ pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verific
 /// Everything that is wrong with a segment that a scan refuses.
 fn collect(pool: &Pool, number: u32, result: &mut Verification) {
     let name = pool.backing().name();
-    walk_segment(&*pool.log(), &format_of(pool), &name, number, &mut |finding| match finding {
-        Finding::Fault(damage) => result.damage.push(damage),
-        // Beside a fault, a record whose stamp checks and whose bytes do not is the likely place of the damage.
-        Finding::Torn { position, fault, .. } => result.damage.push(Corruption {
-            what: "record".into(),
-            file: name.clone().into(),
-            offset: position,
-            found: fault.to_string(),
-            expected: "the bytes that were stamped".to_owned(),
-        }),
-        Finding::Record(_) => result.records += 1,
-        Finding::Seal(_) | Finding::Hole { .. } => {}
-    });
+    walk_segment(
+        &*pool.log(),
+        &format_of(pool),
+        &name,
+        number,
+        &mut |finding| match finding {
+            Finding::Fault(damage) => result.damage.push(damage),
+            // Beside a fault, a record whose stamp checks and whose bytes do not is the likely place of the damage.
+            Finding::Torn {
+                position, fault, ..
+            } => result.damage.push(Corruption {
+                what: "record".into(),
+                file: name.clone().into(),
+                offset: position,
+                found: fault.to_string(),
+                expected: "the bytes that were stamped".to_owned(),
+            }),
+            Finding::Record(_) => result.records += 1,
+            Finding::Seal(_) | Finding::Hole { .. } => {}
+        },
+    );
 }

@@ -35,7 +35,10 @@ const CLASS_MAX: u64 = CLASS_LINES.len() as u64 - 1;
 #[inline]
 fn class_of(record_size: u64) -> u64 {
     let lines = record_size / LINE_SIZE as u64;
-    CLASS_LINES[..15].iter().position(|&limit| lines <= u64::from(limit)).unwrap_or(15) as u64
+    CLASS_LINES[..15]
+        .iter()
+        .position(|&limit| lines <= u64::from(limit))
+        .unwrap_or(15) as u64
 }
 
 /// An index word. `Word::EMPTY` is a free place.
@@ -48,7 +51,9 @@ impl Word {
 
     /// The word for a record of `record_size` bytes at byte `position` of the log.
     pub fn new(position: u64, generation: u32, hash: KeyHash, record_size: u64) -> Self {
-        assert!(position.is_multiple_of(LINE_SIZE as u64) && position < LOG_SIZE_MAX && position != 0);
+        assert!(
+            position.is_multiple_of(LINE_SIZE as u64) && position < LOG_SIZE_MAX && position != 0
+        );
         let class = class_of(record_size);
         Self(
             (position / LINE_SIZE as u64)
@@ -68,7 +73,11 @@ impl Word {
     /// long one has no other class.
     #[inline]
     pub fn claimed(self) -> Self {
-        if self.is_long() { self } else { Self(self.0 + (1 << CLASS_SHIFT)) }
+        if self.is_long() {
+            self
+        } else {
+            Self(self.0 + (1 << CLASS_SHIFT))
+        }
     }
 
     /// Whether both name the same record, claimed or not.
@@ -118,7 +127,13 @@ impl Word {
 
 impl std::fmt::Debug for Word {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}/{:#x}", self.position(), self.generation_low(), self.0 >> 44)
+        write!(
+            f,
+            "{}/{}/{:#x}",
+            self.position(),
+            self.generation_low(),
+            self.0 >> 44
+        )
     }
 }
 
@@ -150,7 +165,11 @@ impl KeyHash {
         // All of the fingerprint is in the upper half of a word.
         const { assert!(SHIFT >= 32 && SHIFT + FINGERPRINT_BITS <= 64) };
         let [a, b, c, d, e, f, g] = words.map(|word| word.0);
-        let equal = equal_upper_halves([a, b, c, d, e, f, g, 0], MASK, u32::from(self.fingerprint()) << (SHIFT - 32));
+        let equal = equal_upper_halves(
+            [a, b, c, d, e, f, g, 0],
+            MASK,
+            u32::from(self.fingerprint()) << (SHIFT - 32),
+        );
         // What fills the line is none of them.
         (equal & ((1 << (2 * BUCKET_WORDS)) - 1)).trailing_zeros() as usize / 2
     }
@@ -184,10 +203,16 @@ mod tests {
         for lines in 1..=64u64 {
             let word = Word::new(64, 0, KeyHash(5), lines * 64);
             assert!(word.read_size() >= lines * 64);
-            assert!(word.read_size() <= (lines + lines.div_ceil(2)) * 64, "at most half as much again: {lines}");
+            assert!(
+                word.read_size() <= (lines + lines.div_ceil(2)) * 64,
+                "at most half as much again: {lines}"
+            );
         }
         assert_eq!(Word::new(64, 0, KeyHash(5), 65 * 64).read_size(), 64 * 64);
-        assert!(Word::new(64, 0, KeyHash(5), 65 * 64).is_long() && !Word::new(64, 0, KeyHash(5), 64 * 64).is_long());
+        assert!(
+            Word::new(64, 0, KeyHash(5), 65 * 64).is_long()
+                && !Word::new(64, 0, KeyHash(5), 64 * 64).is_long()
+        );
     }
 
     /// Needs the natural class calculated anew: a claimed word does not say which class it had.
@@ -196,27 +221,54 @@ mod tests {
         for lines in 1..=70u64 {
             let word = Word::new(640, 5, KeyHash(9), lines * 64);
             let claimed = word.claimed();
-            assert!(claimed.names(word) && claimed.matches(KeyHash(9)) && claimed.read_size() >= word.read_size());
-            assert_eq!((claimed.natural(lines * 64), claimed == word), (word, word.is_long()));
+            assert!(
+                claimed.names(word)
+                    && claimed.matches(KeyHash(9))
+                    && claimed.read_size() >= word.read_size()
+            );
+            assert_eq!(
+                (claimed.natural(lines * 64), claimed == word),
+                (word, word.is_long())
+            );
             assert!(!claimed.names(Word::new(704, 5, KeyHash(9), lines * 64)));
         }
     }
 
     #[test]
     fn the_first_word_of_a_fingerprint_is_found_wherever_it_is() {
-        let other = |index: u64| Word::new((index + 1) * 64, 1023, KeyHash(0x8000 + index), 64 * 64);
+        let other =
+            |index: u64| Word::new((index + 1) * 64, 1023, KeyHash(0x8000 + index), 64 * 64);
         for fingerprint in [0, 1, 0x7fff, 0xffff, 0x00ff, 0xff00] {
             let hash = KeyHash(0xdead_beef_0000_0000 | fingerprint);
             for matching in 0..1u32 << BUCKET_WORDS {
                 let word = |index| {
-                    if matching >> index & 1 != 0 { Word::new(LOG_SIZE_MAX - 64, 1023, hash, 64) } else { other(index as u64) }
+                    if matching >> index & 1 != 0 {
+                        Word::new(LOG_SIZE_MAX - 64, 1023, hash, 64)
+                    } else {
+                        other(index as u64)
+                    }
                 };
                 let first = hash.first_in(&std::array::from_fn(word));
-                assert_eq!(first.min(32), if matching == 0 { 16 } else { matching.trailing_zeros() as usize }, "{matching:#b}");
+                assert_eq!(
+                    first.min(32),
+                    if matching == 0 {
+                        16
+                    } else {
+                        matching.trailing_zeros() as usize
+                    },
+                    "{matching:#b}"
+                );
             }
         }
-        assert_eq!(KeyHash(5).first_in(&[Word::EMPTY; BUCKET_WORDS as usize]), 16);
-        assert_eq!(KeyHash(0).first_in(&[Word::EMPTY; BUCKET_WORDS as usize]), 0, "of which the caller knows");
+        assert_eq!(
+            KeyHash(5).first_in(&[Word::EMPTY; BUCKET_WORDS as usize]),
+            16
+        );
+        assert_eq!(
+            KeyHash(0).first_in(&[Word::EMPTY; BUCKET_WORDS as usize]),
+            0,
+            "of which the caller knows"
+        );
     }
 
     #[test]

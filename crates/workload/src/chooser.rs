@@ -22,7 +22,12 @@ pub enum Distribution {
 
 impl Distribution {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Uniform, Self::ScrambledZipfian, Self::Zipfian, Self::Latest];
+    pub const ALL: [Self; 4] = [
+        Self::Uniform,
+        Self::ScrambledZipfian,
+        Self::Zipfian,
+        Self::Latest,
+    ];
 
     /// Its name in output.
     pub const fn name(self) -> &'static str {
@@ -55,7 +60,9 @@ impl Chooser {
     pub fn new(distribution: Distribution, keys: u64) -> Self {
         assert!(keys > 0, "there is a key to choose");
         let generator = match distribution {
-            Distribution::ScrambledZipfian => Generator::ScrambledZipfian(ScrambledZipfian::new(keys)),
+            Distribution::ScrambledZipfian => {
+                Generator::ScrambledZipfian(ScrambledZipfian::new(keys))
+            }
             Distribution::Zipfian => Generator::Zipfian(Zipfian::new(keys, THETA)),
             // One key is the newest and the oldest at once.
             Distribution::Latest if keys > 1 => Generator::Latest(Latest::new(keys - 1)),
@@ -68,7 +75,9 @@ impl Chooser {
     pub fn next(&self, random: &mut Random) -> u64 {
         match &self.generator {
             // The high half of the product: uneven by less than one in 2^64 / keys.
-            Generator::Uniform => ((u128::from(random.next_u64()) * u128::from(self.keys)) >> 64) as u64,
+            Generator::Uniform => {
+                ((u128::from(random.next_u64()) * u128::from(self.keys)) >> 64) as u64
+            }
             Generator::ScrambledZipfian(generator) => generator.draw(uniform(random)),
             Generator::Zipfian(generator) => generator.draw(uniform(random)),
             Generator::Latest(generator) => generator.draw(uniform(random)),
@@ -91,7 +100,10 @@ mod tests {
         for distribution in Distribution::ALL {
             for keys in [1, 2, 3, 1000] {
                 let (chooser, mut random) = (Chooser::new(distribution, keys), random_from_seed(3));
-                assert!((0..10_000).all(|_| chooser.next(&mut random) < keys), "{distribution:?} of {keys}");
+                assert!(
+                    (0..10_000).all(|_| chooser.next(&mut random) < keys),
+                    "{distribution:?} of {keys}"
+                );
             }
         }
     }
@@ -101,6 +113,9 @@ mod tests {
         let (chooser, mut random) = (Chooser::new(Distribution::Uniform, 10), random_from_seed(3));
         let mut counts = [0; 10];
         (0..1_000_000).for_each(|_| counts[chooser.next(&mut random) as usize] += 1);
-        assert!(counts.iter().all(|count| (98_500..101_500).contains(count)), "{counts:?}");
+        assert!(
+            counts.iter().all(|count| (98_500..101_500).contains(count)),
+            "{counts:?}"
+        );
     }
 }

@@ -34,7 +34,9 @@ pub fn fnv_hash(number: u64) -> u64 {
     let hash = number
         .to_le_bytes()
         .into_iter()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
     (hash as i64).unsigned_abs()
 }
 
@@ -72,7 +74,9 @@ mod tests {
         let mut hashes: Vec<u64> = (0..1_000_000).map(fnv_hash).collect();
         hashes.sort_unstable();
         assert!(hashes.windows(2).all(|pair| pair[0] != pair[1]));
-        let shortest = (0..1_000_000).map(|number| KeyName::of(number).as_bytes().len()).min();
+        let shortest = (0..1_000_000)
+            .map(|number| KeyName::of(number).as_bytes().len())
+            .min();
         assert!(shortest >= Some(15), "{shortest:?}");
     }
 }

@@ -13,7 +13,11 @@ pub struct Latest {
 impl Latest {
     /// `newest` is the number of the newest key, not 0.
     pub fn new(newest: u64) -> Self {
-        Self { zipfian: Zipfian::new(newest, THETA), first_newest: newest, newest }
+        Self {
+            zipfian: Zipfian::new(newest, THETA),
+            first_newest: newest,
+            newest,
+        }
     }
 
     /// Tells of keys that came to be. Costs one power for each.
@@ -34,24 +38,37 @@ impl Latest {
 mod tests {
     use super::*;
 
-    const NUMBERS: [u64; 5] =
-        [0x3feba8e81854c77e, 0x3fe0bfb898eb3630, 0x3fd11e1605850b04, 0x3fea74293e80410e, 0x3fe1fd4c3a0b3c76];
+    const NUMBERS: [u64; 5] = [
+        0x3feba8e81854c77e,
+        0x3fe0bfb898eb3630,
+        0x3fd11e1605850b04,
+        0x3fea74293e80410e,
+        0x3fe1fd4c3a0b3c76,
+    ];
 
     /// Draws of the Java class over 1000 keys, after 500 inserts, after 500 more.
     #[test]
     fn each_draw_is_the_one_of_the_java_class_also_after_inserts() {
         let mut latest = Latest::new(999);
-        for (newest, expected) in
-            [(999, [639, 973, 996, 729, 964]), (1499, [952, 1458, 1494, 1086, 1443]), (1999, [1263, 1942, 1991, 1442, 1923])]
-        {
+        for (newest, expected) in [
+            (999, [639, 973, 996, 729, 964]),
+            (1499, [952, 1458, 1494, 1086, 1443]),
+            (1999, [1263, 1942, 1991, 1442, 1923]),
+        ] {
             latest.advance(newest);
-            assert_eq!(NUMBERS.map(|bits| latest.draw(f64::from_bits(bits))), expected);
+            assert_eq!(
+                NUMBERS.map(|bits| latest.draw(f64::from_bits(bits))),
+                expected
+            );
         }
     }
 
     #[test]
     fn each_draw_over_a_million_keys_is_the_one_of_the_java_class() {
         let latest = Latest::new(999_999);
-        assert_eq!(NUMBERS.map(|bits| latest.draw(f64::from_bits(bits))), [845_233, 998_788, 999_972, 908_420, 997_872]);
+        assert_eq!(
+            NUMBERS.map(|bits| latest.draw(f64::from_bits(bits))),
+            [845_233, 998_788, 999_972, 908_420, 997_872]
+        );
     }
 }

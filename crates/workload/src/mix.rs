@@ -55,10 +55,17 @@ mod tests {
     fn each_mix_updates_as_often_as_it_says() {
         for mix in Mix::ALL {
             let mut random = random_from_seed(5);
-            let updates = (0..1_000_000).filter(|_| mix.is_update(&mut random)).count() as f64 / 10_000.0;
+            let updates = (0..1_000_000)
+                .filter(|_| mix.is_update(&mut random))
+                .count() as f64
+                / 10_000.0;
             let expected = f64::from(mix.updates_percent());
             // All and none are exact.
-            let slack = if matches!(mix, Mix::A | Mix::B) { 0.2 } else { 0.0 };
+            let slack = if matches!(mix, Mix::A | Mix::B) {
+                0.2
+            } else {
+                0.0
+            };
             assert!((updates - expected).abs() <= slack, "{mix:?}: {updates} %");
         }
     }

@@ -20,7 +20,10 @@ impl ScrambledZipfian {
     pub fn new(keys: u64) -> Self {
         assert!(keys > 0, "a distribution over no keys has no values");
         // One item more than YCSB's constant says, as in its class, whose bounds are both inclusive.
-        Self { zipfian: Zipfian::with_zeta(ITEMS + 1, THETA, ZETA_OF_ITEMS), keys }
+        Self {
+            zipfian: Zipfian::with_zeta(ITEMS + 1, THETA, ZETA_OF_ITEMS),
+            keys,
+        }
     }
 
     /// The key that `uniform`, a number in `0.0..1.0`, falls on.
@@ -64,7 +67,10 @@ mod tests {
         }
         for (item, expected) in [(0, 3.78), (1, 1.90), (2, 1.53)] {
             let found = 100.0 * counts[(fnv_hash(item) % 1_000_000) as usize] as f64 / draws as f64;
-            assert!((found - expected).abs() < 0.03, "{found} % instead of {expected} %");
+            assert!(
+                (found - expected).abs() < 0.03,
+                "{found} % instead of {expected} %"
+            );
         }
     }
 }

@@ -57,15 +57,27 @@ pub struct Sequence {
 impl Sequence {
     /// Draws the operations.
     pub fn new(options: SequenceOptions) -> Self {
-        assert!(options.length > 0, "a sequence has an operation to start with");
-        assert!(options.keys <= u64::from(u32::MAX), "keys of a sequence are numbered with 32 bits");
+        assert!(
+            options.length > 0,
+            "a sequence has an operation to start with"
+        );
+        assert!(
+            options.keys <= u64::from(u32::MAX),
+            "keys of a sequence are numbered with 32 bits"
+        );
         let chooser = Chooser::new(options.distribution, options.keys);
         let mut random = random_from_seed(options.seed);
         let draw = |_| {
             let number = chooser.next(&mut random);
-            Operation { number: number as u32, update: options.mix.is_update(&mut random), name: KeyName::of(number) }
+            Operation {
+                number: number as u32,
+                update: options.mix.is_update(&mut random),
+                name: KeyName::of(number),
+            }
         };
-        Self { operations: (0..options.length).map(draw).collect() }
+        Self {
+            operations: (0..options.length).map(draw).collect(),
+        }
     }
 
     /// All operations, in order.
@@ -75,7 +87,10 @@ impl Sequence {
 
     /// The operations over and over, starting at the `start`-th (modulo their number).
     pub fn cursor(&self, start: usize) -> Cursor<'_> {
-        Cursor { operations: &self.operations, next: start % self.operations.len() }
+        Cursor {
+            operations: &self.operations,
+            next: start % self.operations.len(),
+        }
     }
 }
 
@@ -103,14 +118,22 @@ impl<'a> Cursor<'a> {
 mod tests {
     use super::*;
 
-    const OPTIONS: SequenceOptions =
-        SequenceOptions { mix: Mix::A, distribution: Distribution::ScrambledZipfian, keys: 1000, length: 500, seed: 9 };
+    const OPTIONS: SequenceOptions = SequenceOptions {
+        mix: Mix::A,
+        distribution: Distribution::ScrambledZipfian,
+        keys: 1000,
+        length: 500,
+        seed: 9,
+    };
 
     #[test]
     fn a_seed_draws_the_same_operations_and_another_seed_others() {
         let (first, second) = (Sequence::new(OPTIONS), Sequence::new(OPTIONS));
         assert_eq!(first.operations(), second.operations());
-        let other = Sequence::new(SequenceOptions { seed: 10, ..OPTIONS });
+        let other = Sequence::new(SequenceOptions {
+            seed: 10,
+            ..OPTIONS
+        });
         assert_ne!(first.operations(), other.operations());
     }
 
@@ -118,8 +141,20 @@ mod tests {
     #[test]
     fn a_seed_means_the_same_operations_for_ever() {
         let sequence = Sequence::new(OPTIONS);
-        let found: Vec<(u64, bool)> = sequence.operations()[..8].iter().map(|o| (o.number(), o.is_update())).collect();
-        let expected = [(8, true), (965, false), (393, true), (787, true), (637, false), (149, false), (558, true), (987, false)];
+        let found: Vec<(u64, bool)> = sequence.operations()[..8]
+            .iter()
+            .map(|o| (o.number(), o.is_update()))
+            .collect();
+        let expected = [
+            (8, true),
+            (965, false),
+            (393, true),
+            (787, true),
+            (637, false),
+            (149, false),
+            (558, true),
+            (987, false),
+        ];
         assert_eq!(found, expected);
     }
 
@@ -130,6 +165,11 @@ mod tests {
         let round: Vec<_> = (0..500).map(|_| *cursor.take()).collect();
         assert_eq!(round[..293], sequence.operations()[207..]);
         assert_eq!(round[293..], sequence.operations()[..207]);
-        assert!(sequence.operations().iter().all(|operation| operation.key() == KeyName::of(operation.number()).as_bytes()));
+        assert!(
+            sequence
+                .operations()
+                .iter()
+                .all(|operation| operation.key() == KeyName::of(operation.number()).as_bytes())
+        );
     }
 }

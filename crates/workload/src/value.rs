@@ -27,7 +27,11 @@ impl ValuePool {
     pub fn new(value_size: usize, random: &mut Random) -> Self {
         let mut bytes = vec![0; POOL_SIZE + value_size];
         random.fill_bytes(&mut bytes);
-        Self { bytes, value_size, next: 0 }
+        Self {
+            bytes,
+            value_size,
+            next: 0,
+        }
     }
 
     /// The next value.
@@ -43,14 +47,20 @@ impl ValuePool {
         let first = self.next;
         self.next = (0..count).fold(first, |start, _| behind(start));
         let starts = std::iter::successors(Some(first), |&start| Some(behind(start)));
-        starts.take(count).map(|start| &self.bytes[start..start + self.value_size])
+        starts
+            .take(count)
+            .map(|start| &self.bytes[start..start + self.value_size])
     }
 }
 
 /// Where the value starts behind the one at `start`.
 #[inline]
 fn behind(start: usize) -> usize {
-    if start + STEP >= POOL_SIZE { 0 } else { start + STEP }
+    if start + STEP >= POOL_SIZE {
+        0
+    } else {
+        start + STEP
+    }
 }
 
 #[cfg(test)]

@@ -31,7 +31,13 @@ impl Zipfian {
         assert!(items > 0, "a distribution over no items has no values");
         let second = 1.0 + pow(0.5, theta);
         let eta = eta(items, theta, zeta_of_items);
-        Self { items: items as f64, zeta: zeta_of_items, alpha: 1.0 / (1.0 - theta), eta, second }
+        Self {
+            items: items as f64,
+            zeta: zeta_of_items,
+            alpha: 1.0 / (1.0 - theta),
+            eta,
+            second,
+        }
     }
 
     /// The item that `uniform`, a number in `0.0..1.0`, falls on.
@@ -88,7 +94,10 @@ mod tests {
             (1_000_000, 15.391849746037371),
         ] {
             let found = zeta(items, THETA);
-            assert!((found - expected).abs() < 1e-12 * expected, "zeta({items}) = {found}, expected {expected}");
+            assert!(
+                (found - expected).abs() < 1e-12 * expected,
+                "zeta({items}) = {found}, expected {expected}"
+            );
         }
     }
 
@@ -110,7 +119,11 @@ mod tests {
             assert_eq!(million.draw(f64::from_bits(bits)), expected);
         }
         let thousand = Zipfian::new(1000, 0.5);
-        for (bits, expected) in [(0x3feba8e81854c77e, 751), (0x3fe0bfb898eb3630, 282), (0x3fd11e1605850b04, 78)] {
+        for (bits, expected) in [
+            (0x3feba8e81854c77e, 751),
+            (0x3fe0bfb898eb3630, 282),
+            (0x3fd11e1605850b04, 78),
+        ] {
             assert_eq!(thousand.draw(f64::from_bits(bits)), expected);
         }
     }
@@ -137,7 +150,10 @@ mod tests {
         }
         for (count, expected) in counts.iter().zip([6.49, 3.27, 2.62, 1.86]) {
             let found = 100.0 * *count as f64 / draws as f64;
-            assert!((found - expected).abs() < 0.03, "{found} % instead of {expected} %");
+            assert!(
+                (found - expected).abs() < 0.03,
+                "{found} % instead of {expected} %"
+            );
         }
     }
 }

@@ -32,21 +32,37 @@ impl Archive {
     }
 
     fn add_below(&mut self, root: &Path, folder: &Path) -> Result<()> {
-        let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
-        let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        let entries =
+            fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+        let mut paths = entries
+            .map(|entry| Ok(entry?.path()))
+            .collect::<Result<Vec<_>>>()?;
         paths.sort();
         for path in paths {
-            let name = path.strip_prefix(root).expect("it is below the root").as_os_str().as_bytes().to_vec();
-            let status = path.symlink_metadata().with_context(|| format!("looking at {}", path.display()))?;
+            let name = path
+                .strip_prefix(root)
+                .expect("it is below the root")
+                .as_os_str()
+                .as_bytes()
+                .to_vec();
+            let status = path
+                .symlink_metadata()
+                .with_context(|| format!("looking at {}", path.display()))?;
             if status.is_symlink() {
-                let target = fs::read_link(&path).with_context(|| format!("reading {}", path.display()))?;
+                let target =
+                    fs::read_link(&path).with_context(|| format!("reading {}", path.display()))?;
                 self.add(&name, LINK, target.as_os_str().as_bytes())?;
             } else if status.is_dir() {
                 self.add(&name, DIRECTORY, b"")?;
                 self.add_below(root, &path)?;
             } else {
-                let content = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-                self.add(&name, FILE | (status.permissions().mode() & 0o777), &content)?;
+                let content =
+                    fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+                self.add(
+                    &name,
+                    FILE | (status.permissions().mode() & 0o777),
+                    &content,
+                )?;
             }
         }
         Ok(())
@@ -54,15 +70,31 @@ impl Archive {
 
     /// Adds one entry.
     fn add(&mut self, name: &[u8], mode: u32, content: &[u8]) -> Result<()> {
-        let size = u32::try_from(content.len()).context("a file of the guest is smaller than 4 GiB")?;
+        let size =
+            u32::try_from(content.len()).context("a file of the guest is smaller than 4 GiB")?;
         ensure!(!name.contains(&0), "a name has no zero byte");
         let name_size = name.len() as u32 + 1;
         self.entries += 1;
         // Number, mode, owner, group, links, time, size, device (2), special device (2), length of the name, checksum.
-        let numbers = [self.entries, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, name_size, 0];
+        let numbers = [
+            self.entries,
+            mode,
+            0,
+            0,
+            1,
+            0,
+            size,
+            0,
+            0,
+            0,
+            0,
+            name_size,
+            0,
+        ];
         self.bytes.extend_from_slice(b"070701");
         for number in numbers {
-            self.bytes.extend_from_slice(format!("{number:08x}").as_bytes());
+            self.bytes
+                .extend_from_slice(format!("{number:08x}").as_bytes());
         }
         self.bytes.extend_from_slice(name);
         self.bytes.push(0);
@@ -95,11 +127,18 @@ mod tests {
         let first = "070701\
                      00000001000081a4000000000000000000000001\
                      0000000000000005000000000000000000000000000000000000000200000000";
-        assert!(bytes.starts_with(first.as_bytes()), "{}", bytes.escape_ascii());
+        assert!(
+            bytes.starts_with(first.as_bytes()),
+            "{}",
+            bytes.escape_ascii()
+        );
         // 110 bytes of header, the name with its zero, padded to 112; five bytes, padded to eight.
         assert_eq!(&bytes[110..120], b"a\x0012345\0\0\0");
         assert_eq!(&bytes[120..126], b"070701");
-        assert!(bytes.len().is_multiple_of(4) && bytes.windows(11).any(|window| window == b"TRAILER!!!\0"));
+        assert!(
+            bytes.len().is_multiple_of(4)
+                && bytes.windows(11).any(|window| window == b"TRAILER!!!\0")
+        );
     }
 
     #[test]
@@ -112,7 +151,13 @@ mod tests {
         archive.add_tree(&folder).unwrap();
         fs::remove_dir_all(&folder).unwrap();
         assert_eq!(archive.entries, 3);
-        let place = |name: &[u8]| archive.bytes.windows(name.len()).position(|window| window == name).unwrap();
+        let place = |name: &[u8]| {
+            archive
+                .bytes
+                .windows(name.len())
+                .position(|window| window == name)
+                .unwrap()
+        };
         assert!(place(b"d\0") < place(b"d/f\0") && place(b"d/f\0") < place(b"l\0"));
     }
 }

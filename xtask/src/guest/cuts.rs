@@ -71,7 +71,13 @@ impl Cuts {
         let mut outcome = Outcome::default();
         let (mut left, mut panics_left) = (count, PANICS_MAX * count.div_ceil(SERIES));
         while left > 0 {
-            match self.series(bench, left.min(SERIES), &mut random, &mut panics_left, &mut outcome) {
+            match self.series(
+                bench,
+                left.min(SERIES),
+                &mut random,
+                &mut panics_left,
+                &mut outcome,
+            ) {
                 Ok(cuts) => left -= cuts,
                 Err(error) => {
                     println!("case failed: {}: {error:#}", self.name);
@@ -84,7 +90,14 @@ impl Cuts {
     }
 
     /// Cuts the power up to `cuts` times; how often it did.
-    fn series(&self, bench: &Bench, cuts: u32, random: &mut Random, panics_left: &mut u32, outcome: &mut Outcome) -> Result<u32> {
+    fn series(
+        &self,
+        bench: &Bench,
+        cuts: u32,
+        random: &mut Random,
+        panics_left: &mut u32,
+        outcome: &mut Outcome,
+    ) -> Result<u32> {
         let job = bench.job_folder(self.name)?;
         let mut modules = Vec::new();
         for (index, mib) in self.modules_mib.iter().enumerate() {
@@ -94,7 +107,8 @@ impl Cuts {
         let disk = job.join("disk-image");
         create_medium(&disk, self.disk_mib)?;
         for site in self.sites {
-            fs::create_dir_all(job.join(site)).with_context(|| format!("creating the folder of {site}"))?;
+            fs::create_dir_all(job.join(site))
+                .with_context(|| format!("creating the folder of {site}"))?;
         }
         let machine = Machine {
             image: bench.image()?,
@@ -110,7 +124,11 @@ impl Cuts {
             let last = left == 0;
             fs::write(job.join("script"), self.script(boot, last)).context("writing the script")?;
             let mut running = machine.start()?;
-            let ended = if last { self.look(running) } else { self.cut(&mut running, boot, random) };
+            let ended = if last {
+                self.look(running)
+            } else {
+                self.cut(&mut running, boot, random)
+            };
             let gave_up = ended.as_ref().is_err_and(|error| error.is::<KernelPanic>());
             let moment = match ended {
                 Err(error) if gave_up && *panics_left > 0 => {
@@ -126,7 +144,11 @@ impl Cuts {
             };
             for site in self.sites {
                 let judged = judge(bench, &job.join(site), boot);
-                match if self.expected == Expected::Loss && boot > 0 { a_loss_in(judged) } else { judged } {
+                match if self.expected == Expected::Loss && boot > 0 {
+                    a_loss_in(judged)
+                } else {
+                    judged
+                } {
                     Ok(words) => {
                         println!("case passed: {site}: boot {boot}, {moment}: {words}");
                         outcome.passed += 1;
@@ -163,18 +185,28 @@ impl Cuts {
     fn cut(&self, running: &mut Running, boot: u32, random: &mut Random) -> Result<String> {
         // The first boot has nothing to recover, and the second must have something.
         let in_recovery = boot > 0 && random.below(RECOVERY_SHARE) == 0;
-        let (sign, wait_ms) =
-            if in_recovery { ("opening", random.below(RECOVERY_MAX_MS)) } else { ("loading", random.below(LOAD_MAX_MS)) };
+        let (sign, wait_ms) = if in_recovery {
+            ("opening", random.below(RECOVERY_MAX_MS))
+        } else {
+            ("loading", random.below(LOAD_MAX_MS))
+        };
         for site in self.sites {
             running.wait_for(&format!("{site}/{sign}-{boot}"), BOOT_MAX)?;
         }
         std::thread::sleep(Duration::from_millis(wait_ms));
         running.cut_power()?;
-        Ok(format!("cut {wait_ms} ms after {sign}, {:.1} s after power-on", running.uptime().as_secs_f64()))
+        Ok(format!(
+            "cut {wait_ms} ms after {sign}, {:.1} s after power-on",
+            running.uptime().as_secs_f64()
+        ))
     }
 
     fn script(&self, boot: u32, last: bool) -> String {
-        let last = if last { "export STONECAST_LAST_BOOT=1\n" } else { "" };
+        let last = if last {
+            "export STONECAST_LAST_BOOT=1\n"
+        } else {
+            ""
+        };
         let sites = self.sites.join(" ");
         format!(". /functions.sh\nexport STONECAST_BOOT={boot}\n{last}sites='{sites}'\n{SCRIPT}")
     }
@@ -183,8 +215,12 @@ impl Cuts {
 /// Compares what a site's newest boot found with what was said before. The judge's words.
 fn judge(bench: &Bench, site: &Path, boot: u32) -> Result<String> {
     let mut command = Command::new(bench.programs.path("cli-it"));
-    command.args(["--exact", JUDGE, "--ignored", "--nocapture"]).stdin(Stdio::null());
-    command.env("STONECAST_SITE", site).env("STONECAST_BOOT", boot.to_string());
+    command
+        .args(["--exact", JUDGE, "--ignored", "--nocapture"])
+        .stdin(Stdio::null());
+    command
+        .env("STONECAST_SITE", site)
+        .env("STONECAST_BOOT", boot.to_string());
     let output = command.output().context("starting the judge")?;
     let words = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
@@ -198,7 +234,10 @@ fn judge(bench: &Bench, site: &Path, boot: u32) -> Result<String> {
 fn a_loss_in(judged: Result<String>) -> Result<String> {
     match judged {
         Ok(words) => bail!("nothing was lost, so losses cannot be seen here: {words}"),
-        Err(error) => match format!("{error:#}").lines().find(|line| line.contains("last acknowledged")) {
+        Err(error) => match format!("{error:#}")
+            .lines()
+            .find(|line| line.contains("last acknowledged"))
+        {
             Some(words) => Ok(format!("the loss was seen: {words}")),
             None => Err(error.context("it failed for another reason than a loss")),
         },

@@ -69,11 +69,15 @@ impl Image {
             let half = folder.join("new");
             let _may_not_exist = fs::remove_dir_all(&half);
             build(&unpacked, &half)?;
-            fs::write(half.join("packages"), resolved.files.join("\n") + "\n").context("writing the list of packages")?;
+            fs::write(half.join("packages"), resolved.files.join("\n") + "\n")
+                .context("writing the list of packages")?;
             fs::rename(&half, &place).with_context(|| format!("renaming {}", half.display()))?;
             apt.clean();
         }
-        Ok(Self { kernel: place.join("vmlinuz"), initrd: place.join("initrd") })
+        Ok(Self {
+            kernel: place.join("vmlinuz"),
+            initrd: place.join("initrd"),
+        })
     }
 }
 
@@ -87,17 +91,23 @@ fn key(files: &[String]) -> String {
 
 fn build(unpacked: &Unpacked, into: &Path) -> Result<()> {
     let tree = into.join("tree");
-    for folder in ["dev", "etc", "job", "mnt", "proc", "programs", "run", "scratch", "sys", "tmp", "usr/sbin"] {
+    for folder in [
+        "dev", "etc", "job", "mnt", "proc", "programs", "run", "scratch", "sys", "tmp", "usr/sbin",
+    ] {
         let path = tree.join(folder);
         fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
     }
     for name in ["bin", "lib", "lib64", "sbin"] {
-        symlink(format!("usr/{name}"), tree.join(name)).with_context(|| format!("linking {name}"))?;
+        symlink(format!("usr/{name}"), tree.join(name))
+            .with_context(|| format!("linking {name}"))?;
     }
     copy_with_libraries(&unpacked.root, &tree)?;
     write_program(&tree.join("init"), INIT)?;
     write_program(&tree.join("functions.sh"), FUNCTIONS)?;
-    modules::unpack(&unpacked.kernel.join("usr/lib/modules"), &tree.join("modules"))?;
+    modules::unpack(
+        &unpacked.kernel.join("usr/lib/modules"),
+        &tree.join("modules"),
+    )?;
     let mut archive = Archive::default();
     archive.add_tree(&tree)?;
     fs::write(into.join("initrd"), archive.finish()?).context("writing the guest's file system")?;
@@ -105,15 +115,22 @@ fn build(unpacked: &Unpacked, into: &Path) -> Result<()> {
     let boot = unpacked.kernel.join("boot");
     let kernel = fs::read_dir(&boot).with_context(|| format!("reading {}", boot.display()))?;
     let mut names = kernel.filter_map(|entry| Some(entry.ok()?.path()));
-    let is_kernel = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-"));
-    let kernel = names.find(is_kernel).context("the kernel's package has no kernel")?;
-    fs::copy(&kernel, into.join("vmlinuz")).with_context(|| format!("copying {}", kernel.display()))?;
+    let is_kernel = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz-"))
+    };
+    let kernel = names
+        .find(is_kernel)
+        .context("the kernel's package has no kernel")?;
+    fs::copy(&kernel, into.join("vmlinuz"))
+        .with_context(|| format!("copying {}", kernel.display()))?;
     Ok(())
 }
 
 fn write_program(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).with_context(|| format!("making {} run", path.display()))
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("making {} run", path.display()))
 }
 
 /// Copies [`FILES`] from `root` to `tree`, and every library that one of them names, and that those name.
@@ -123,7 +140,9 @@ fn copy_with_libraries(root: &Path, tree: &Path) -> Result<()> {
         let path = root.join(folder);
         for entry in fs::read_dir(&path).with_context(|| format!("reading {}", path.display()))? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            libraries.entry(name.clone()).or_insert_with(|| format!("{folder}/{name}"));
+            libraries
+                .entry(name.clone())
+                .or_insert_with(|| format!("{folder}/{name}"));
         }
     }
     let mut waiting: Vec<String> = FILES.iter().map(ToString::to_string).collect();
@@ -135,7 +154,9 @@ fn copy_with_libraries(root: &Path, tree: &Path) -> Result<()> {
         // What is a link there becomes the file that it leads to.
         fs::copy(&from, &to).with_context(|| format!("copying {}", from.display()))?;
         for name in named_libraries(&from)? {
-            let library = libraries.get(&name).with_context(|| format!("{file} needs {name}, which is in no package"))?;
+            let library = libraries
+                .get(&name)
+                .with_context(|| format!("{file} needs {name}, which is in no package"))?;
             if done.insert(library.clone()) {
                 waiting.push(library.clone());
             }
@@ -146,7 +167,9 @@ fn copy_with_libraries(root: &Path, tree: &Path) -> Result<()> {
 
 /// The libraries that a program or library says it needs.
 fn named_libraries(file: &Path) -> Result<Vec<String>> {
-    let is_elf = fs::read(file).with_context(|| format!("reading {}", file.display()))?.starts_with(b"\x7fELF");
+    let is_elf = fs::read(file)
+        .with_context(|| format!("reading {}", file.display()))?
+        .starts_with(b"\x7fELF");
     if !is_elf {
         return Ok(Vec::new());
     }

@@ -27,13 +27,25 @@ pub const JOBS: &[Job] = &[
         name: "memory-controller",
         what: "pools on persistent memory whose platform saves what the memory controller has",
         programs: &[Set::Binary, Set::Tests],
-        run: |bench| bench.script("memory-controller", include_str!("../../guest/memory-controller.sh"), &MEMORY_CONTROLLER),
+        run: |bench| {
+            bench.script(
+                "memory-controller",
+                include_str!("../../guest/memory-controller.sh"),
+                &MEMORY_CONTROLLER,
+            )
+        },
     },
     Job {
         name: "cpu-cache",
         what: "pools on persistent memory whose platform saves its caches too",
         programs: &[Set::Binary, Set::Tests],
-        run: |bench| bench.script("cpu-cache", include_str!("../../guest/cpu-cache.sh"), &CPU_CACHE),
+        run: |bench| {
+            bench.script(
+                "cpu-cache",
+                include_str!("../../guest/cpu-cache.sh"),
+                &CPU_CACHE,
+            )
+        },
     },
     Job {
         name: "unsaid",
@@ -51,7 +63,13 @@ pub const JOBS: &[Job] = &[
         name: "verbs-store",
         what: "plans, the log of REMOTELOG and the store over two soft-RoCE devices, with and without lost packets",
         programs: &[Set::Verbs],
-        run: |bench| bench.script("verbs-store", include_str!("../../guest/verbs-store.sh"), &VERBS_STORE),
+        run: |bench| {
+            bench.script(
+                "verbs-store",
+                include_str!("../../guest/verbs-store.sh"),
+                &VERBS_STORE,
+            )
+        },
     },
     Job {
         name: "power-cuts",
@@ -76,8 +94,13 @@ const CUTS: Cuts = Cuts {
 };
 
 /// Whether power cuts can be seen at all: a pool that syncs nothing must lose what it acknowledged.
-const CONTROL: Cuts =
-    Cuts { name: "power-cuts-control", sites: &["unsynced"], modules_mib: &[], disk_mib: 160, expected: Expected::Loss };
+const CONTROL: Cuts = Cuts {
+    name: "power-cuts-control",
+    sites: &["unsynced"],
+    modules_mib: &[],
+    disk_mib: 160,
+    expected: Expected::Loss,
+};
 
 /// What a script's machine has.
 struct Hardware {
@@ -92,8 +115,12 @@ struct Hardware {
 /// Longest run of a script; several times what it takes.
 const LIMIT: Duration = Duration::from_secs(300);
 
-const MEMORY_CONTROLLER: Hardware =
-    Hardware { persistence: Persistence::MemoryController, modules_mib: &[128, 256], disk_mib: None, limit: LIMIT };
+const MEMORY_CONTROLLER: Hardware = Hardware {
+    persistence: Persistence::MemoryController,
+    modules_mib: &[128, 256],
+    disk_mib: None,
+    limit: LIMIT,
+};
 
 const CPU_CACHE: Hardware = Hardware {
     persistence: Persistence::CpuCache,
@@ -102,12 +129,23 @@ const CPU_CACHE: Hardware = Hardware {
     ..MEMORY_CONTROLLER
 };
 
-const UNSAID: Hardware = Hardware { persistence: Persistence::Unsaid, modules_mib: &[64], ..MEMORY_CONTROLLER };
+const UNSAID: Hardware = Hardware {
+    persistence: Persistence::Unsaid,
+    modules_mib: &[64],
+    ..MEMORY_CONTROLLER
+};
 
-const VERBS: Hardware = Hardware { modules_mib: &[128], ..MEMORY_CONTROLLER };
+const VERBS: Hardware = Hardware {
+    modules_mib: &[128],
+    ..MEMORY_CONTROLLER
+};
 
 // Its stories wait for one another on two processors, so a busy host makes more of them than of others.
-const VERBS_STORE: Hardware = Hardware { disk_mib: Some(512), limit: Duration::from_secs(600), ..VERBS };
+const VERBS_STORE: Hardware = Hardware {
+    disk_mib: Some(512),
+    limit: Duration::from_secs(600),
+    ..VERBS
+};
 
 /// How often a script is started if the guest's kernel gives up.
 const ATTEMPTS: u32 = 3;
@@ -129,7 +167,11 @@ impl Bench {
 
     fn attempt(&self, name: &str, script: &str, hardware: &Hardware) -> Result<Outcome> {
         let job = self.job_folder(name)?;
-        fs::write(job.join("script"), format!(". /functions.sh\n{POOLS}{script}")).context("writing the script")?;
+        fs::write(
+            job.join("script"),
+            format!(". /functions.sh\n{POOLS}{script}"),
+        )
+        .context("writing the script")?;
         let mut modules = Vec::new();
         for (index, mib) in hardware.modules_mib.iter().enumerate() {
             let path = job.join(format!("module-{index}"));
@@ -154,7 +196,9 @@ impl Bench {
             // Only space is at stake.
             let _best_effort = fs::remove_file(medium);
         }
-        let text = |name: &str| String::from_utf8_lossy(&fs::read(job.join(name)).unwrap_or_default()).into_owned();
+        let text = |name: &str| {
+            String::from_utf8_lossy(&fs::read(job.join(name)).unwrap_or_default()).into_owned()
+        };
         Ok(outcome_of(&text("output"), &text("not-run"), status))
     }
 }

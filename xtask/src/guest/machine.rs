@@ -75,7 +75,11 @@ pub struct KernelPanic {
 
 impl std::fmt::Display for KernelPanic {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "the guest's kernel gave up by itself:\n{}", self.words)
+        write!(
+            formatter,
+            "the guest's kernel gave up by itself:\n{}",
+            self.words
+        )
     }
 }
 
@@ -87,7 +91,8 @@ const PANIC: &str = "Kernel panic - not syncing";
 /// A file of `mib` MiB of zeros for a module, its labels included, or a disk.
 pub fn create_medium(path: &Path, mib: u64) -> Result<()> {
     let file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
-    file.set_len((mib << 20) + LABEL_SIZE).with_context(|| format!("making room in {}", path.display()))
+    file.set_len((mib << 20) + LABEL_SIZE)
+        .with_context(|| format!("making room in {}", path.display()))
 }
 
 impl Machine {
@@ -100,7 +105,9 @@ impl Machine {
             match running.wait_for("output", START_MAX) {
                 Ok(()) => return Ok(running),
                 Err(error) if attempt == ATTEMPTS => return Err(error),
-                Err(error) => println!("the guest's kernel did not get as far as its script, once more: {error:#}"),
+                Err(error) => println!(
+                    "the guest's kernel did not get as far as its script, once more: {error:#}"
+                ),
             }
             attempt += 1;
         }
@@ -111,11 +118,24 @@ impl Machine {
         for name in ["output", "status", "console", "not-run"] {
             let _may_not_exist = fs::remove_file(self.job.join(name));
         }
-        let words = File::create(self.job.join("qemu")).context("creating a file for what QEMU says")?;
+        let words =
+            File::create(self.job.join("qemu")).context("creating a file for what QEMU says")?;
         let mut command = Command::new(QEMU);
-        command.args(self.arguments()?).stdin(Stdio::null()).stdout(Stdio::null()).stderr(words);
-        let child = command.spawn().with_context(|| format!("starting {QEMU}"))?;
-        Ok(Running { child, job: self.job.clone(), start: Instant::now(), shown: 0, _lock: lock })
+        command
+            .args(self.arguments()?)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(words);
+        let child = command
+            .spawn()
+            .with_context(|| format!("starting {QEMU}"))?;
+        Ok(Running {
+            child,
+            job: self.job.clone(),
+            start: Instant::now(),
+            shown: 0,
+            _lock: lock,
+        })
     }
 
     fn arguments(&self) -> Result<Vec<String>> {
@@ -158,10 +178,15 @@ impl Machine {
             format!("local,path={},mount_tag=programs,security_model=none,readonly=on", folder(&self.programs)),
         ];
         for (index, path) in self.modules.iter().enumerate() {
-            let size = fs::metadata(path).with_context(|| format!("looking at {}", path.display()))?.len();
+            let size = fs::metadata(path)
+                .with_context(|| format!("looking at {}", path.display()))?
+                .len();
             arguments.extend([
                 "-object".to_owned(),
-                format!("memory-backend-file,id=memory{index},share=on,mem-path={},size={size}", folder(path)),
+                format!(
+                    "memory-backend-file,id=memory{index},share=on,mem-path={},size={size}",
+                    folder(path)
+                ),
                 "-device".to_owned(),
                 format!("nvdimm,id=nvdimm{index},memdev=memory{index},label-size={LABEL_SIZE}"),
             ]);
@@ -170,7 +195,10 @@ impl Machine {
             // Killing the machine leaves the host's page cache, so the disk need not wait for the host's own disk: what the
             // guest wrote is kept, what is still in the guest's page cache is lost.
             arguments.push("-drive".to_owned());
-            arguments.push(format!("file={},format=raw,if=virtio,cache=unsafe", folder(path)));
+            arguments.push(format!(
+                "file={},format=raw,if=virtio,cache=unsafe",
+                folder(path)
+            ));
         }
         Ok(arguments)
     }
@@ -180,12 +208,21 @@ impl Running {
     /// Waits until the machine is off, showing what its script prints. Its script's exit status; an error if it was not
     /// off within `limit`, or ended without one.
     pub fn finish(mut self, limit: Duration) -> Result<i32> {
-        while self.child.try_wait().context("waiting for the guest")?.is_none() {
+        while self
+            .child
+            .try_wait()
+            .context("waiting for the guest")?
+            .is_none()
+        {
             self.show()?;
             if self.start.elapsed() > limit {
                 self.cut_power()?;
                 self.show()?;
-                bail!("the guest did not end within {} s; its console said:\n{}", limit.as_secs(), self.last_words());
+                bail!(
+                    "the guest did not end within {} s; its console said:\n{}",
+                    limit.as_secs(),
+                    self.last_words()
+                );
             }
             sleep(LOOK);
         }
@@ -206,7 +243,11 @@ impl Running {
             }
             if self.start.elapsed() > limit {
                 self.cut_power()?;
-                bail!("the guest did not make {name} within {} s; it said:\n{}", limit.as_secs(), self.last_words());
+                bail!(
+                    "the guest did not make {name} within {} s; it said:\n{}",
+                    limit.as_secs(),
+                    self.last_words()
+                );
             }
             sleep(LOOK);
         }
@@ -228,13 +269,22 @@ impl Running {
     /// Prints what the script has printed since the last time.
     fn show(&mut self) -> Result<()> {
         use std::io::{Seek as _, SeekFrom};
-        let Ok(mut file) = File::open(self.job.join("output")) else { return Ok(()) };
-        file.seek(SeekFrom::Start(self.shown)).context("reading the guest's output")?;
+        let Ok(mut file) = File::open(self.job.join("output")) else {
+            return Ok(());
+        };
+        file.seek(SeekFrom::Start(self.shown))
+            .context("reading the guest's output")?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).context("reading the guest's output")?;
-        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        file.read_to_end(&mut bytes)
+            .context("reading the guest's output")?;
+        let whole = bytes
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |end| end + 1);
         self.shown += whole as u64;
-        String::from_utf8_lossy(&bytes[..whole]).lines().for_each(|line| println!("guest| {line}"));
+        String::from_utf8_lossy(&bytes[..whole])
+            .lines()
+            .for_each(|line| println!("guest| {line}"));
         Ok(())
     }
 
@@ -274,8 +324,16 @@ impl Drop for Running {
 const LOCK_VARIABLE: &str = "STONECAST_GUEST_LOCK";
 
 fn lock() -> Result<File> {
-    let path = std::env::var_os(LOCK_VARIABLE).map_or_else(|| std::env::temp_dir().join("stonecast-guest.lock"), PathBuf::from);
-    let file = File::options().create(true).append(true).open(&path).with_context(|| format!("opening {}", path.display()))?;
-    file.lock().with_context(|| format!("locking {}", path.display()))?;
+    let path = std::env::var_os(LOCK_VARIABLE).map_or_else(
+        || std::env::temp_dir().join("stonecast-guest.lock"),
+        PathBuf::from,
+    );
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .open(&path)
+        .with_context(|| format!("opening {}", path.display()))?;
+    file.lock()
+        .with_context(|| format!("locking {}", path.display()))?;
     Ok(file)
 }

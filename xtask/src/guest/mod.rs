@@ -66,8 +66,11 @@ const CUTS: u32 = 20;
 pub fn run(options: &Options) -> Result<bool> {
     let outcome = outcome(&Metadata::of_the_workspace()?, options)?;
     if let Some(path) = std::env::var_os(NOT_RUN_VARIABLE) {
-        let mut file =
-            fs::File::options().append(true).create(true).open(path).context("opening the list of what was not run")?;
+        let mut file = fs::File::options()
+            .append(true)
+            .create(true)
+            .open(path)
+            .context("opening the list of what was not run")?;
         for (name, reason) in &outcome.not_run {
             writeln!(file, "{name}\t{reason}").context("writing the list of what was not run")?;
         }
@@ -80,20 +83,36 @@ pub fn run(options: &Options) -> Result<bool> {
 
 /// Runs the jobs.
 pub fn outcome(metadata: &Metadata, options: &Options) -> Result<Outcome> {
-    if let Some(unknown) = options.only.iter().find(|name| JOBS.iter().all(|job| job.name != **name)) {
+    if let Some(unknown) = options
+        .only
+        .iter()
+        .find(|name| JOBS.iter().all(|job| job.name != **name))
+    {
         let names: Vec<_> = JOBS.iter().map(|job| job.name).collect();
         bail!("there is no job {unknown}; there are {}", names.join(", "));
     }
-    let chosen = || JOBS.iter().filter(|job| options.only.is_empty() || options.only.iter().any(|name| name == job.name));
+    let chosen = || {
+        JOBS.iter().filter(|job| {
+            options.only.is_empty() || options.only.iter().any(|name| name == job.name)
+        })
+    };
     if let Err(reason) = ensure_tools() {
-        let not_run = chosen().map(|job| (format!("guest: {}", job.name), reason.clone())).collect();
-        return Ok(Outcome { passed: 0, failed: 0, not_run });
+        let not_run = chosen()
+            .map(|job| (format!("guest: {}", job.name), reason.clone()))
+            .collect();
+        return Ok(Outcome {
+            passed: 0,
+            failed: 0,
+            not_run,
+        });
     }
     let mut total = Outcome::default();
     let can_build_verbs = !chosen().any(needs_verbs) || debian::ensure_verbs_toolchain();
     for job in chosen().filter(|job| !can_build_verbs && needs_verbs(job)) {
         let reason = "cmake and libclang are not installed, and apt-get could not install them";
-        total.not_run.push((format!("guest: {}", job.name), reason.to_owned()));
+        total
+            .not_run
+            .push((format!("guest: {}", job.name), reason.to_owned()));
     }
     let chosen = || chosen().filter(|job| can_build_verbs || !needs_verbs(job));
     let folder = metadata.target_directory.join("guest");
@@ -108,16 +127,35 @@ pub fn outcome(metadata: &Metadata, options: &Options) -> Result<Outcome> {
         true => Programs::left_in(&folder)?,
         false => Programs::build(metadata, &folder, &sets, !options.dev)?,
     };
-    let seed = options.seed.unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().map_or(1, |time| time.as_micros() as u64));
-    let bench = Bench { folder, programs, cuts: options.cuts.unwrap_or(CUTS), seed };
+    let seed = options.seed.unwrap_or_else(|| {
+        std::time::UNIX_EPOCH
+            .elapsed()
+            .map_or(1, |time| time.as_micros() as u64)
+    });
+    let bench = Bench {
+        folder,
+        programs,
+        cuts: options.cuts.unwrap_or(CUTS),
+        seed,
+    };
     for job in chosen() {
         println!("\n--- {}: {}", job.name, job.what);
         let start = Instant::now();
         let outcome = (job.run)(&bench).unwrap_or_else(|error| {
             println!("case failed: {}: {error:#}", job.name);
-            Outcome { passed: 0, failed: 1, not_run: Vec::new() }
+            Outcome {
+                passed: 0,
+                failed: 1,
+                not_run: Vec::new(),
+            }
         });
-        println!("--- {}: {} passed, {} failed, {}", job.name, outcome.passed, outcome.failed, minutes(start.elapsed()));
+        println!(
+            "--- {}: {} passed, {} failed, {}",
+            job.name,
+            outcome.passed,
+            outcome.failed,
+            minutes(start.elapsed())
+        );
         total.passed += outcome.passed;
         total.failed += outcome.failed;
         total.not_run.extend(outcome.not_run);
@@ -135,11 +173,16 @@ fn ensure_tools() -> Result<(), String> {
     if !debian::is_debian() {
         return Err("only Debian has the packages that the guest is made of".to_owned());
     }
-    for (program, package) in
-        [("qemu-system-x86_64", "qemu-system-x86"), ("xz", "xz-utils"), ("readelf", "binutils"), ("strip", "binutils")]
-    {
+    for (program, package) in [
+        ("qemu-system-x86_64", "qemu-system-x86"),
+        ("xz", "xz-utils"),
+        ("readelf", "binutils"),
+        ("strip", "binutils"),
+    ] {
         if !debian::ensure_program(program, package) {
-            return Err(format!("{program} is not installed, and apt-get could not install it"));
+            return Err(format!(
+                "{program} is not installed, and apt-get could not install it"
+            ));
         }
     }
     match Command::new("apt-get").arg("--version").output() {
@@ -159,7 +202,8 @@ impl Bench {
         let folder = self.folder.join("jobs").join(name);
         let _may_not_exist = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-        fs::write(folder.join("links"), &self.programs.links).context("writing the guest's links")?;
+        fs::write(folder.join("links"), &self.programs.links)
+            .context("writing the guest's links")?;
         Ok(folder)
     }
 }

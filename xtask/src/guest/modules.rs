@@ -33,8 +33,11 @@ const WANTED: &[&str] = &[
     "sch_netem",
 ];
 /// Needs that a module does not name: it asks for an algorithm, not for the module that has it.
-const UNNAMED_NEEDS: &[(&str, &str)] =
-    &[("libcrc32c", "crc32c_generic"), ("ext4", "crc32c_generic"), ("rdma_rxe", "crc32_generic")];
+const UNNAMED_NEEDS: &[(&str, &str)] = &[
+    ("libcrc32c", "crc32c_generic"),
+    ("ext4", "crc32c_generic"),
+    ("rdma_rxe", "crc32_generic"),
+];
 
 /// What decides which modules a guest has; part of its name.
 pub fn recipe() -> impl std::hash::Hash {
@@ -46,14 +49,19 @@ pub fn unpack(from: &Path, into: &Path) -> Result<()> {
     fs::create_dir_all(into).with_context(|| format!("creating {}", into.display()))?;
     let mut paths = BTreeMap::new();
     find(from, &mut paths)?;
-    let mut loader = Loader { paths, into, needs: BTreeMap::new() };
+    let mut loader = Loader {
+        paths,
+        into,
+        needs: BTreeMap::new(),
+    };
     for name in WANTED {
         let order = loader.order(name)?;
         if order.is_empty() {
             continue;
         }
         let path = into.join(format!("{name}.order"));
-        fs::write(&path, order.join("\n") + "\n").with_context(|| format!("writing {}", path.display()))?;
+        fs::write(&path, order.join("\n") + "\n")
+            .with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(())
 }
@@ -87,9 +95,18 @@ impl Loader<'_> {
         if let Some(known) = self.needs.get(name) {
             return Ok(known.clone());
         }
-        let Some(path) = self.paths.get(name) else { return Ok(Vec::new()) };
-        let image = bytes_of(Command::new("xz").args(["--decompress", "--stdout"]).arg(path))?;
-        let unnamed = UNNAMED_NEEDS.iter().filter(|(module, _)| *module == name).map(|(_, need)| (*need).to_owned());
+        let Some(path) = self.paths.get(name) else {
+            return Ok(Vec::new());
+        };
+        let image = bytes_of(
+            Command::new("xz")
+                .args(["--decompress", "--stdout"])
+                .arg(path),
+        )?;
+        let unnamed = UNNAMED_NEEDS
+            .iter()
+            .filter(|(module, _)| *module == name)
+            .map(|(_, need)| (*need).to_owned());
         let needs: Vec<String> = unnamed.chain(named_needs(&image)).collect();
         let unpacked = self.into.join(format!("{name}.ko"));
         fs::write(&unpacked, image).with_context(|| format!("writing {}", unpacked.display()))?;
@@ -101,11 +118,20 @@ impl Loader<'_> {
 /// What a module says that it needs: a string `depends=a,b` among its strings that end with a zero byte.
 fn named_needs(image: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
-    let Some(start) = image.windows(KEY.len()).position(|window| window == KEY) else { return Vec::new() };
+    let Some(start) = image.windows(KEY.len()).position(|window| window == KEY) else {
+        return Vec::new();
+    };
     let rest = &image[start + KEY.len()..];
-    let text = &rest[..rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len())];
-    let names = text.split(|byte| *byte == b',').filter(|name| !name.is_empty());
-    names.map(|name| module_name(&String::from_utf8_lossy(name))).collect()
+    let text = &rest[..rest
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(rest.len())];
+    let names = text
+        .split(|byte| *byte == b',')
+        .filter(|name| !name.is_empty());
+    names
+        .map(|name| module_name(&String::from_utf8_lossy(name)))
+        .collect()
 }
 
 /// The kernel takes a dash for an underscore in the names of modules.
@@ -118,7 +144,10 @@ fn find(folder: &Path, paths: &mut BTreeMap<String, PathBuf>) -> Result<()> {
         let path = entry?.path();
         if path.is_dir() {
             find(&path, paths)?;
-        } else if let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".ko.xz")) {
+        } else if let Some(name) = path
+            .file_name()
+            .and_then(|name| name.to_str()?.strip_suffix(".ko.xz"))
+        {
             paths.insert(module_name(name), path);
         }
     }
@@ -133,7 +162,10 @@ mod tests {
     fn needs_are_read_from_the_strings_of_a_module() {
         let image = b"\x7fELF..license=GPL\0depends=ib-core,nfit\0name=x\0";
         assert_eq!(named_needs(image), ["ib_core", "nfit"]);
-        assert_eq!(named_needs(b"license=GPL\0depends=\0"), Vec::<String>::new());
+        assert_eq!(
+            named_needs(b"license=GPL\0depends=\0"),
+            Vec::<String>::new()
+        );
         assert_eq!(named_needs(b"nothing"), Vec::<String>::new());
     }
 }

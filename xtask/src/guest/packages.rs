@@ -36,7 +36,10 @@ const WANTED: &[&str] = &[
 /// The lists of a release that is stable change rarely.
 const LISTS_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Where Debian keeps the keys of its archive, under the names of the last releases.
-const KEYRINGS: &[&str] = &["/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/debian-archive-keyring.pgp"];
+const KEYRINGS: &[&str] = &[
+    "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "/usr/share/keyrings/debian-archive-keyring.pgp",
+];
 
 /// apt with lists, cache and package status of its own.
 pub struct Apt {
@@ -69,7 +72,9 @@ impl Apt {
         // An empty list of installed packages: every dependency is to be fetched, whatever this machine has.
         fs::write(folder.join("status"), "").context("writing an empty package status")?;
         let keyring = KEYRINGS.iter().find(|path| Path::new(path).exists());
-        let keyring = keyring.context("this machine has no keyring of Debian's archive (package debian-archive-keyring)")?;
+        let keyring = keyring.context(
+            "this machine has no keyring of Debian's archive (package debian-archive-keyring)",
+        )?;
         let sources = format!(
             "Types: deb\nURIs: {}\nSuites: {RELEASE}\nComponents: main\nSigned-By: {keyring}\n",
             mirror().unwrap_or_else(|| "http://deb.debian.org/debian".to_owned())
@@ -81,37 +86,68 @@ impl Apt {
     /// What the newest guest would be made of.
     pub fn resolve(&self) -> Result<Resolved> {
         let stamp = self.folder.join("updated");
-        let age = fs::metadata(&stamp).and_then(|status| status.modified()).ok().and_then(|time| time.elapsed().ok());
+        let age = fs::metadata(&stamp)
+            .and_then(|status| status.modified())
+            .ok()
+            .and_then(|time| time.elapsed().ok());
         if age.is_none_or(|age| age > LISTS_AGE_MAX) {
             run(self.command("apt-get").args(["-qq", "update"]))?;
             fs::write(&stamp, "").context("noting that the package lists are new")?;
         }
         let depends = output_of(self.command("apt-cache").args(["depends", KERNEL]))?;
-        let kernel = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
-        let kernel = format!("linux-image-{}", kernel.with_context(|| format!("{KERNEL} depends on no kernel"))?);
+        let kernel = depends
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
+        let kernel = format!(
+            "linux-image-{}",
+            kernel.with_context(|| format!("{KERNEL} depends on no kernel"))?
+        );
         let mut files = file_names(&output_of(self.installing(&["--print-uris"]))?);
-        files.extend(file_names(&output_of(self.command("apt-get").args(["--print-uris", "download", &kernel]))?));
+        files.extend(file_names(&output_of(self.command("apt-get").args([
+            "--print-uris",
+            "download",
+            &kernel,
+        ]))?));
         files.sort();
-        ensure!(files.len() > WANTED.len(), "apt-get names only {} package files", files.len());
+        ensure!(
+            files.len() > WANTED.len(),
+            "apt-get names only {} package files",
+            files.len()
+        );
         Ok(Resolved { kernel, files })
     }
 
     /// Fetches and unpacks what was resolved.
     pub fn unpack(&self, resolved: &Resolved) -> Result<Unpacked> {
-        println!("fetching {} packages of {RELEASE} for the guest", resolved.files.len());
+        println!(
+            "fetching {} packages of {RELEASE} for the guest",
+            resolved.files.len()
+        );
         run(&mut self.installing(&["-qq", "--download-only"]))?;
         let debs = self.folder.join("kernel-package");
-        let unpacked = Unpacked { root: self.folder.join("root"), kernel: self.folder.join("kernel") };
+        let unpacked = Unpacked {
+            root: self.folder.join("root"),
+            kernel: self.folder.join("kernel"),
+        };
         for folder in [&debs, &unpacked.root, &unpacked.kernel] {
             let _may_not_exist = fs::remove_dir_all(folder);
             fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
         }
-        run(self.command("apt-get").args(["-qq", "download", &resolved.kernel]).current_dir(&debs))?;
+        run(self
+            .command("apt-get")
+            .args(["-qq", "download", &resolved.kernel])
+            .current_dir(&debs))?;
         for package in packages_in(&self.folder.join("cache/archives"))? {
-            run(Command::new("dpkg-deb").arg("--extract").arg(package).arg(&unpacked.root))?;
+            run(Command::new("dpkg-deb")
+                .arg("--extract")
+                .arg(package)
+                .arg(&unpacked.root))?;
         }
         for package in packages_in(&debs)? {
-            run(Command::new("dpkg-deb").arg("--extract").arg(package).arg(&unpacked.kernel))?;
+            run(Command::new("dpkg-deb")
+                .arg("--extract")
+                .arg(package)
+                .arg(&unpacked.kernel))?;
         }
         Ok(unpacked)
     }
@@ -127,7 +163,10 @@ impl Apt {
 
     fn installing(&self, options: &[&str]) -> Command {
         let mut command = self.command("apt-get");
-        command.args(options).args(["--yes", "--no-install-recommends", "install"]).args(WANTED);
+        command
+            .args(options)
+            .args(["--yes", "--no-install-recommends", "install"])
+            .args(WANTED);
         command
     }
 
@@ -146,29 +185,48 @@ impl Apt {
         for (name, value) in settings {
             command.arg("-o").arg(format!("{name}={value}"));
         }
-        command.env("DEBIAN_FRONTEND", "noninteractive").env("LC_ALL", "C");
+        command
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .env("LC_ALL", "C");
         command
     }
 }
 
 /// The mirror that this machine uses for packages.
 fn mirror() -> Option<String> {
-    let targets = output_of(Command::new("apt-get").args(["indextargets", "--format", "$(REPO_URI) $(ORIGIN)"])).ok()?;
-    let mirrors = targets.lines().filter_map(|line| line.strip_suffix(" Debian"));
-    let mirror = mirrors.into_iter().find(|uri| uri.starts_with("http") && !uri.contains("security"))?;
+    let targets = output_of(Command::new("apt-get").args([
+        "indextargets",
+        "--format",
+        "$(REPO_URI) $(ORIGIN)",
+    ]))
+    .ok()?;
+    let mirrors = targets
+        .lines()
+        .filter_map(|line| line.strip_suffix(" Debian"));
+    let mirror = mirrors
+        .into_iter()
+        .find(|uri| uri.starts_with("http") && !uri.contains("security"))?;
     Some(mirror.to_owned())
 }
 
 /// The second word of lines such as `'http://.../libc6_2.41_amd64.deb' libc6_2.41_amd64.deb 2846580 SHA256:...`.
 fn file_names(printed: &str) -> Vec<String> {
     let lines = printed.lines().filter(|line| line.starts_with('\''));
-    lines.filter_map(|line| line.split_whitespace().nth(1)).map(ToOwned::to_owned).collect()
+    lines
+        .filter_map(|line| line.split_whitespace().nth(1))
+        .map(ToOwned::to_owned)
+        .collect()
 }
 
 fn packages_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
-    let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    let packages: Vec<_> = paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == "deb")).collect();
+    let paths = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    let packages: Vec<_> = paths
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|end| end == "deb"))
+        .collect();
     if packages.is_empty() {
         bail!("apt-get left no packages in {}", folder.display());
     }
@@ -184,6 +242,9 @@ mod tests {
         let printed = "Reading package lists...\n\
                        'http://mirror/libc6_2.41-12_amd64.deb' libc6_2.41-12_amd64.deb 2846580 SHA256:0\n\
                        'http://mirror/ndctl_81-1_amd64.deb' ndctl_81-1_amd64.deb 164048 SHA256:1\n";
-        assert_eq!(file_names(printed), ["libc6_2.41-12_amd64.deb", "ndctl_81-1_amd64.deb"]);
+        assert_eq!(
+            file_names(printed),
+            ["libc6_2.41-12_amd64.deb", "ndctl_81-1_amd64.deb"]
+        );
     }
 }

@@ -42,7 +42,10 @@ const BUILDS: &[Build] = &[
     Build {
         set: Set::Binary,
         arguments: &["test", "--package", "stonecast", "--locked", "--release"],
-        wanted: &[("stonecast", "stonecast", "stonecast"), ("stonecast", "it", "cli-it")],
+        wanted: &[
+            ("stonecast", "stonecast", "stonecast"),
+            ("stonecast", "it", "cli-it"),
+        ],
     },
     Build {
         set: Set::Tests,
@@ -75,7 +78,15 @@ const BUILDS: &[Build] = &[
     },
     Build {
         set: Set::Verbs,
-        arguments: &["build", "--package", "stonecast", "--features", "verbs", "--locked", "--release"],
+        arguments: &[
+            "build",
+            "--package",
+            "stonecast",
+            "--features",
+            "verbs",
+            "--locked",
+            "--release",
+        ],
         wanted: &[("stonecast", "stonecast", "stonecast-verbs")],
     },
 ];
@@ -112,12 +123,16 @@ impl Programs {
     /// Builds those of `sets`, below `folder`. Without `release` the binary is the one of the dev profile.
     pub fn build(metadata: &Metadata, folder: &Path, sets: &[Set], release: bool) -> Result<Self> {
         let programs = folder.join("programs");
-        fs::create_dir_all(&programs).with_context(|| format!("creating {}", programs.display()))?;
+        fs::create_dir_all(&programs)
+            .with_context(|| format!("creating {}", programs.display()))?;
         let scratch = metadata.target_directory.join("tmp");
         let mut links = format!("{SCRATCH} {}\n", scratch.display());
         for build in BUILDS.iter().filter(|build| sets.contains(&build.set)) {
             for (name, built) in made_by(metadata, build, release)? {
-                run(Command::new("strip").arg("-o").arg(programs.join(name)).arg(&built))?;
+                run(Command::new("strip")
+                    .arg("-o")
+                    .arg(programs.join(name))
+                    .arg(&built))?;
                 // Of two with one place the first one is there: tests expect the binary that they were built with.
                 if !links.contains(&format!(" {}\n", built.display())) {
                     links += &format!("/programs/{name} {}\n", built.display());
@@ -125,14 +140,17 @@ impl Programs {
             }
         }
         fs::write(programs.join("links"), &links).context("writing the guest's links")?;
-        Ok(Self { folder: programs, links })
+        Ok(Self {
+            folder: programs,
+            links,
+        })
     }
 
     /// Takes those that an earlier call left below `folder`.
     pub fn left_in(folder: &Path) -> Result<Self> {
         let folder = folder.join("programs");
-        let links =
-            fs::read_to_string(folder.join("links")).context("no earlier run left programs; run it without --no-build")?;
+        let links = fs::read_to_string(folder.join("links"))
+            .context("no earlier run left programs; run it without --no-build")?;
         Ok(Self { folder, links })
     }
 
@@ -143,28 +161,57 @@ impl Programs {
 }
 
 /// Runs a build; the wanted programs with their names in the guest.
-fn made_by(metadata: &Metadata, build: &Build, release: bool) -> Result<Vec<(&'static str, PathBuf)>> {
-    let arguments: Vec<&str> = build.arguments.iter().copied().filter(|argument| release || *argument != "--release").collect();
-    let no_run: &[&str] = if arguments[0] == "test" { &["--no-run"] } else { &[] };
+fn made_by(
+    metadata: &Metadata,
+    build: &Build,
+    release: bool,
+) -> Result<Vec<(&'static str, PathBuf)>> {
+    let arguments: Vec<&str> = build
+        .arguments
+        .iter()
+        .copied()
+        .filter(|argument| release || *argument != "--release")
+        .collect();
+    let no_run: &[&str] = if arguments[0] == "test" {
+        &["--no-run"]
+    } else {
+        &[]
+    };
     println!("$ cargo {}", [&arguments[..], no_run].concat().join(" "));
     let mut command = cargo(&metadata.workspace_root, &arguments);
-    command.args(no_run).args(["--message-format", "json-render-diagnostics"]);
+    command
+        .args(no_run)
+        .args(["--message-format", "json-render-diagnostics"]);
     let printed = output_of(&mut command)?;
-    let artifacts: Vec<Artifact> = printed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let artifacts: Vec<Artifact> = printed
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
     let mut made = Vec::new();
     for (package, target, name) in build.wanted {
         let is_it = |artifact: &&Artifact| {
             // A binary is built twice: as itself, and as a test of itself.
             let is_binary = artifact.target.kind.iter().any(|kind| kind == "bin");
-            let packages = [format!("/{package}#"), format!("#{package}@"), format!(" {package} ")];
+            let packages = [
+                format!("/{package}#"),
+                format!("#{package}@"),
+                format!(" {package} "),
+            ];
             let folder = format!("/{}#", package.strip_prefix("stonecast-").unwrap_or("cli"));
             artifact.executable.is_some()
                 && artifact.target.name == *target
                 && artifact.profile.test != is_binary
-                && (artifact.package_id.contains(&folder) || packages.iter().any(|part| artifact.package_id.contains(part)))
+                && (artifact.package_id.contains(&folder)
+                    || packages
+                        .iter()
+                        .any(|part| artifact.package_id.contains(part)))
         };
         let found: Vec<_> = artifacts.iter().filter(is_it).collect();
-        ensure!(found.len() == 1, "cargo built {} programs {target} of {package}, not one", found.len());
+        ensure!(
+            found.len() == 1,
+            "cargo built {} programs {target} of {package}, not one",
+            found.len()
+        );
         made.push((*name, found[0].executable.clone().expect("it has one")));
     }
     Ok(made)

@@ -25,11 +25,20 @@ pub fn outcome_of(output: &str, not_run: &str, status: i32) -> Outcome {
         }
     }
     passed = u64::saturating_sub(passed, listed.len() as u64);
-    listed.extend(output.lines().filter_map(|line| line.strip_prefix("case not run: ")).map(split));
+    listed.extend(
+        output
+            .lines()
+            .filter_map(|line| line.strip_prefix("case not run: "))
+            .map(split),
+    );
     if status != 0 || passed + failed == 0 {
         failed += 1;
     }
-    Outcome { passed, failed, not_run: listed }
+    Outcome {
+        passed,
+        failed,
+        not_run: listed,
+    }
 }
 
 fn split(line: &str) -> (String, String) {
@@ -47,7 +56,13 @@ mod tests {
                       case failed: b (status 1)\nsomething else\ncase not run: c\tno device\n";
         let outcome = outcome_of(output, "d\tno root\n", 0);
         assert_eq!((outcome.passed, outcome.failed), (12, 2));
-        assert_eq!(outcome.not_run, [("d".to_owned(), "no root".to_owned()), ("c".to_owned(), "no device".to_owned())]);
+        assert_eq!(
+            outcome.not_run,
+            [
+                ("d".to_owned(), "no root".to_owned()),
+                ("c".to_owned(), "no device".to_owned())
+            ]
+        );
     }
 
     #[test]

@@ -17,9 +17,16 @@ pub fn output_of(command: impl std::borrow::BorrowMut<Command>) -> Result<String
 /// What `command` printed to its standard output.
 pub fn bytes_of(mut command: impl std::borrow::BorrowMut<Command>) -> Result<Vec<u8>> {
     let command = command.borrow_mut();
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("starting {command:?}"))?;
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("starting {command:?}"))?;
     if !output.status.success() {
-        bail!("{command:?} failed ({}): {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "{command:?} failed ({}): {}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
     Ok(output.stdout)
 }

@@ -37,13 +37,23 @@ const SECRET: [u8; 192] = const_custom_default_secret(0);
 #[inline(always)]
 pub(super) fn xxh3_64(seed: u64, bytes: &[u8]) -> u64 {
     let (blocks, _) = bytes.as_chunks::<BLOCK>();
-    let (first, later) = blocks.split_first_chunk::<FIRST_BLOCKS>().expect("longer than eight blocks");
+    let (first, later) = blocks
+        .split_first_chunk::<FIRST_BLOCKS>()
+        .expect("longer than eight blocks");
     let last = bytes.last_chunk().expect("longer than a block");
     let mut sum = (bytes.len() as u64).wrapping_mul(PRIME);
-    sum = sum.wrapping_add(mixed::<0>(first[0], seed)).wrapping_add(mixed::<16>(first[1], seed));
-    sum = sum.wrapping_add(mixed::<32>(first[2], seed)).wrapping_add(mixed::<48>(first[3], seed));
-    sum = sum.wrapping_add(mixed::<64>(first[4], seed)).wrapping_add(mixed::<80>(first[5], seed));
-    sum = sum.wrapping_add(mixed::<96>(first[6], seed)).wrapping_add(mixed::<112>(first[7], seed));
+    sum = sum
+        .wrapping_add(mixed::<0>(first[0], seed))
+        .wrapping_add(mixed::<16>(first[1], seed));
+    sum = sum
+        .wrapping_add(mixed::<32>(first[2], seed))
+        .wrapping_add(mixed::<48>(first[3], seed));
+    sum = sum
+        .wrapping_add(mixed::<64>(first[4], seed))
+        .wrapping_add(mixed::<80>(first[5], seed));
+    sum = sum
+        .wrapping_add(mixed::<96>(first[6], seed))
+        .wrapping_add(mixed::<112>(first[7], seed));
     sum = spread(sum);
     for (block, secret) in later.iter().zip(LATER) {
         sum = sum.wrapping_add(mixed_with(*block, secret, seed));
@@ -77,7 +87,8 @@ fn mixed<const AT: usize>(block: [u8; BLOCK], seed: u64) -> u64 {
 fn mixed_with(block: [u8; BLOCK], secret: [u64; 2], seed: u64) -> u64 {
     // Both words as one number: of single words the compiler makes vectors, which it takes apart again for the multiplication, and
     // that is twice as many instructions.
-    let secret = u128::from(secret[0].wrapping_add(seed)) | u128::from(secret[1].wrapping_sub(seed)) << 64;
+    let secret =
+        u128::from(secret[0].wrapping_add(seed)) | u128::from(secret[1].wrapping_sub(seed)) << 64;
     let words = u128::from_le_bytes(block) ^ secret;
     let product = u128::from(words as u64) * (words >> 64);
     product as u64 ^ (product >> 64) as u64
@@ -104,7 +115,9 @@ mod tests {
 
     #[test]
     fn inputs_of_middle_length_have_the_value_that_the_library_gives_them() {
-        let bytes: Vec<u8> = (0..300u32).map(|index| (index.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
+        let bytes: Vec<u8> = (0..300u32)
+            .map(|index| (index.wrapping_mul(0x9e37_79b1) >> 24) as u8)
+            .collect();
         for size in SIZES {
             for (start, seed) in [(0, 0), (1, 1), (7, u64::MAX), (59, 0x0123_4567_89ab_cdef)] {
                 let input = &bytes[start..start + size];

@@ -20,7 +20,11 @@ pub struct OpenedDevice {
 impl OpenedDevice {
     /// A device that reaches its peers' memory through the fabric alone.
     pub fn new<D: Device + Park + 'static>(device: Rc<D>) -> Self {
-        Self { device: device.clone(), park: device, shared_memory: None }
+        Self {
+            device: device.clone(),
+            park: device,
+            shared_memory: None,
+        }
     }
 }
 
@@ -47,7 +51,10 @@ impl Devices for SharedMemory {
 
     fn open(&self) -> Result<OpenedDevice, DeviceError> {
         let device = ShmDevice::new(ShmOptions::default())?;
-        Ok(OpenedDevice { shared_memory: Some(device.clone()), ..OpenedDevice::new(device) })
+        Ok(OpenedDevice {
+            shared_memory: Some(device.clone()),
+            ..OpenedDevice::new(device)
+        })
     }
 
     fn free_address(&self, folder: &Path) -> io::Result<String> {

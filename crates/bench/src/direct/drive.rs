@@ -77,7 +77,12 @@ struct Pacer {
 
 impl Pacer {
     fn new(amount: Amount, begun: &Arc<AtomicU64>) -> Self {
-        Self { start: Instant::now(), amount, given: 0, begun: begun.clone() }
+        Self {
+            start: Instant::now(),
+            amount,
+            given: 0,
+            begun: begun.clone(),
+        }
     }
 
     /// Operations that may be begun before asking again; 0: the end.
@@ -96,13 +101,18 @@ impl Pacer {
 impl Plan {
     /// Runs to the end. A full pool ends the run early and counts as one error, since what ran before is a measurement.
     pub fn run(&self, session: &Session) -> Result<Measured, DriveError> {
-        assert!(self.batch == 1 || self.in_flight == 1, "batches are for one operation in flight");
+        assert!(
+            self.batch == 1 || self.in_flight == 1,
+            "batches are for one operation in flight"
+        );
         let cpu_start = thread_cpu_ns().map_err(DriveError::CpuTime)?;
         let (hits, misses) = session.client().location_counts();
         let start = Instant::now();
         let mut measured = match (self.in_flight, self.batch) {
             (1, 1) => session.block_on(self.run_one_by_one(session.client())),
-            (1, _) if self.sequence.operations()[0].is_update() => session.block_on(self.run_put_batches(session.client())),
+            (1, _) if self.sequence.operations()[0].is_update() => {
+                session.block_on(self.run_put_batches(session.client()))
+            }
             (1, _) => session.block_on(self.run_batches(session.client())),
             _ => self.run_in_flight(session),
         }?;
@@ -145,7 +155,12 @@ impl Plan {
                 ops += 1;
             }
         }
-        Ok(Measured { ops, errors, latencies: stopwatch.into_latencies(), ..Measured::default() })
+        Ok(Measured {
+            ops,
+            errors,
+            latencies: stopwatch.into_latencies(),
+            ..Measured::default()
+        })
     }
 
     async fn run_batches(&self, client: &Client) -> Result<Measured, StoreError> {
@@ -166,12 +181,21 @@ impl Plan {
                 let began = stopwatch.begin();
                 client.multi_get(&keys, &mut values).await?;
                 stopwatch.end(began);
-                let found = (0..keys.len()).filter(|&i| values.get(i).is_some_and(|(value, _)| value.len() == self.value_size));
+                let found = (0..keys.len()).filter(|&i| {
+                    values
+                        .get(i)
+                        .is_some_and(|(value, _)| value.len() == self.value_size)
+                });
                 errors += (keys.len() - found.count()) as u64;
                 ops += keys.len() as u64;
             }
         }
-        Ok(Measured { ops, errors, latencies: stopwatch.into_latencies(), ..Measured::default() })
+        Ok(Measured {
+            ops,
+            errors,
+            latencies: stopwatch.into_latencies(),
+            ..Measured::default()
+        })
     }
 
     async fn run_put_batches(&self, client: &Client) -> Result<Measured, StoreError> {
@@ -210,7 +234,12 @@ impl Plan {
                 break;
             }
         }
-        Ok(Measured { ops, errors, latencies: stopwatch.into_latencies(), ..Measured::default() })
+        Ok(Measured {
+            ops,
+            errors,
+            latencies: stopwatch.into_latencies(),
+            ..Measured::default()
+        })
     }
 
     fn run_in_flight(&self, session: &Session) -> Result<Measured, StoreError> {
@@ -227,8 +256,16 @@ impl Plan {
             let (plan, client, shared) = (self.clone(), session.client().clone(), shared.clone());
             async move { plan.run_task(&client, &shared).await }
         })?;
-        let latencies = shared.stopwatch.replace(Stopwatch::every(1)).into_latencies();
-        Ok(Measured { ops: shared.ops.get(), errors: shared.errors.get(), latencies, ..Measured::default() })
+        let latencies = shared
+            .stopwatch
+            .replace(Stopwatch::every(1))
+            .into_latencies();
+        Ok(Measured {
+            ops: shared.ops.get(),
+            errors: shared.errors.get(),
+            latencies,
+            ..Measured::default()
+        })
     }
 
     async fn run_task(&self, client: &Client, shared: &Shared) -> Result<(), StoreError> {
@@ -252,7 +289,10 @@ impl Plan {
                     }
                 }
             } else {
-                let found = client.get(operation.key(), &mut bytes).await.inspect_err(|_| shared.end())?;
+                let found = client
+                    .get(operation.key(), &mut bytes)
+                    .await
+                    .inspect_err(|_| shared.end())?;
                 let wrong = found.is_none() || bytes.len() != self.value_size;
                 shared.errors.set(shared.errors.get() + u64::from(wrong));
             }
@@ -316,7 +356,13 @@ mod tests {
     #[test]
     fn rounds_end_when_the_time_is_over() {
         let begun = Arc::default();
-        assert_eq!(Pacer::new(Amount::Time(Duration::ZERO), &begun).round(ROUND), 0);
-        assert_eq!(Pacer::new(Amount::Time(Duration::from_secs(3600)), &begun).round(ROUND), ROUND);
+        assert_eq!(
+            Pacer::new(Amount::Time(Duration::ZERO), &begun).round(ROUND),
+            0
+        );
+        assert_eq!(
+            Pacer::new(Amount::Time(Duration::from_secs(3600)), &begun).round(ROUND),
+            ROUND
+        );
     }
 }

@@ -85,7 +85,10 @@ pub enum LimitError {
         key: String,
     },
     /// Values so long that a GET takes more than two reads.
-    #[error("records of more than {} bytes take more than two reads, for which there is no limit", RECORD_MAX)]
+    #[error(
+        "records of more than {} bytes take more than two reads, for which there is no limit",
+        RECORD_MAX
+    )]
     TooLong,
     /// Somebody wrote at the same time, or this file does not know the formats.
     #[error("{errors} records of the bare loop had another tag than they should")]
@@ -133,14 +136,28 @@ impl Limit {
         let step = |key: &[u8]| match steps.get(key) {
             Some(step) if step.tagged_to <= step.read_size => Ok(*step),
             Some(_) => Err(LimitError::TooLong),
-            None => Err(LimitError::Absent { key: String::from_utf8_lossy(key).into_owned() }),
+            None => Err(LimitError::Absent {
+                key: String::from_utf8_lossy(key).into_owned(),
+            }),
         };
-        Ok(Self { steps: sequence.operations().iter().map(|operation| step(operation.key())).collect::<Result<_, _>>()? })
+        Ok(Self {
+            steps: sequence
+                .operations()
+                .iter()
+                .map(|operation| step(operation.key()))
+                .collect::<Result<_, _>>()?,
+        })
     }
 
     /// The bare loop: reads as the sequence says, from its `start`-th operation on, until `duration` has passed. A tag
     /// that is not right counts as an error.
-    pub fn run(&self, store: &StoreMemory, order: Order, start: usize, duration: Duration) -> Result<Measured, LimitError> {
+    pub fn run(
+        &self,
+        store: &StoreMemory,
+        order: Order,
+        start: usize,
+        duration: Duration,
+    ) -> Result<Measured, LimitError> {
         match order {
             Order::Dependent => self.run_in_order::<true>(store, start, duration),
             Order::Overlapping => self.run_in_order::<false>(store, start, duration),
@@ -172,7 +189,13 @@ impl Limit {
             next = if end == self.steps.len() { 0 } else { end };
         }
         let seconds = begin.elapsed().as_secs_f64();
-        Ok(Measured { ops, errors, seconds, client_cpu_ns: thread_cpu_ns()? - cpu_start, ..Measured::default() })
+        Ok(Measured {
+            ops,
+            errors,
+            seconds,
+            client_cpu_ns: thread_cpu_ns()? - cpu_start,
+            ..Measured::default()
+        })
     }
 }
 
@@ -185,13 +208,21 @@ fn read(store: &StoreMemory, step: Step, after: u64, record: &mut [u8; RECORD_MA
     let record = &mut record[..usize::from(step.read_size)];
     store.log.memory.read(store.log.start + position, record);
     let place = position | (word(record, LINKS_AT) >> 48) << EPOCH_SHIFT;
-    let tag = xxh3_64(store.tag_key ^ place.wrapping_mul(POSITION_FACTOR), &record[TAGGED_FROM..usize::from(step.tagged_to)]);
+    let tag = xxh3_64(
+        store.tag_key ^ place.wrapping_mul(POSITION_FACTOR),
+        &record[TAGGED_FROM..usize::from(step.tagged_to)],
+    );
     word(record, TAG_AT) ^ tag
 }
 
 /// Where each key of the store is found, by name.
 fn steps_of_all_keys(store: &StoreMemory) -> HashMap<Vec<u8>, Step> {
-    let StoreMemory { index, index_size, log, .. } = store;
+    let StoreMemory {
+        index,
+        index_size,
+        log,
+        ..
+    } = store;
     let mut steps = HashMap::new();
     let mut bytes = [0u8; LINE as usize];
     let mut record = [0u8; RECORD_MAX];
@@ -203,7 +234,8 @@ fn steps_of_all_keys(store: &StoreMemory) -> HashMap<Vec<u8>, Step> {
                 continue;
             }
             let at = log.start + location(found);
-            let read_size = (CLASS_LINES[(found >> 60) as usize] * LINE).min(log.memory.size().saturating_sub(at));
+            let read_size = (CLASS_LINES[(found >> 60) as usize] * LINE)
+                .min(log.memory.size().saturating_sub(at));
             log.memory.read(at, &mut record[..read_size as usize]);
             let facts = word(&record, TAGGED_FROM);
             let value_size = (facts & 0x1f_ffff).saturating_sub(2) as usize;
@@ -212,7 +244,12 @@ fn steps_of_all_keys(store: &StoreMemory) -> HashMap<Vec<u8>, Step> {
             let key_at = KEY_AT + 8 * (has_token + (rule & 1)) as usize;
             let tagged_to = u16::try_from(key_at + key_size + value_size).unwrap_or(u16::MAX);
             if let Some(key) = record.get(key_at..key_at + key_size) {
-                let step = Step { bucket, word_at: word_at as u16, read_size: read_size as u16, tagged_to };
+                let step = Step {
+                    bucket,
+                    word_at: word_at as u16,
+                    read_size: read_size as u16,
+                    tagged_to,
+                };
                 steps.insert(key.to_vec(), step);
             }
         }

@@ -15,7 +15,11 @@ const IN_FLIGHT: u32 = 128;
 const PIECE: u64 = 1 << 14;
 
 /// Stores all records of `data`; tells `watch` now and then how many are stored.
-pub fn load(session: &Session, data: DataSet, mut watch: impl FnMut(u64)) -> Result<(), StoreError> {
+pub fn load(
+    session: &Session,
+    data: DataSet,
+    mut watch: impl FnMut(u64),
+) -> Result<(), StoreError> {
     let mut from = 0;
     while from < data.keys {
         let to = data.keys.min(from + PIECE);
@@ -36,7 +40,10 @@ fn load_piece(session: &Session, data: DataSet, from: u64, to: u64) -> Result<()
                 let number = next.replace(next.get() + 1);
                 data.value(number, &mut value);
                 // After a failure no other task goes on.
-                client.put(KeyName::of(number).as_bytes(), &value).await.inspect_err(|_| next.set(to))?;
+                client
+                    .put(KeyName::of(number).as_bytes(), &value)
+                    .await
+                    .inspect_err(|_| next.set(to))?;
             }
             Ok(())
         }

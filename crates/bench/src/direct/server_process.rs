@@ -75,10 +75,19 @@ pub struct ServerProcess {
 impl ServerProcess {
     /// Starts a server on a new pool and waits until it serves.
     pub fn start(options: ServerOptions) -> Result<Self, ServerProcessError> {
-        let folder = tempfile::Builder::new().prefix("stonecast-bench-").tempdir_in(&options.parent);
-        let folder = folder.map_err(system(format!("making a folder in {}", options.parent.display())))?;
+        let folder = tempfile::Builder::new()
+            .prefix("stonecast-bench-")
+            .tempdir_in(&options.parent);
+        let folder = folder.map_err(system(format!(
+            "making a folder in {}",
+            options.parent.display()
+        )))?;
         let child = spawn(&options, folder.path())?;
-        let mut server = Self { child, options, folder };
+        let mut server = Self {
+            child,
+            options,
+            folder,
+        };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -104,7 +113,10 @@ impl ServerProcess {
 
     /// Where it listens.
     pub fn address(&self) -> String {
-        format!("shm:{}", self.folder.path().join(POOL).join("socket").display())
+        format!(
+            "shm:{}",
+            self.folder.path().join(POOL).join("socket").display()
+        )
     }
 
     /// Where Redis clients connect, if they are served.
@@ -124,9 +136,15 @@ impl ServerProcess {
     fn wait_until_ready(&mut self) -> Result<(), ServerProcessError> {
         let start = Instant::now();
         while !self.is_ready() {
-            let ended = self.child.try_wait().map_err(system("looking at the server".to_owned()))?;
+            let ended = self
+                .child
+                .try_wait()
+                .map_err(system("looking at the server".to_owned()))?;
             if let Some(status) = ended {
-                return Err(ServerProcessError::Ended { status, said: self.said() });
+                return Err(ServerProcessError::Ended {
+                    status,
+                    said: self.said(),
+                });
             }
             if start.elapsed() > START_MAX {
                 self.kill();
@@ -139,17 +157,20 @@ impl ServerProcess {
 
     /// Whether it serves. Where Redis clients connect it says in words, right after the file.
     fn is_ready(&self) -> bool {
-        self.folder.path().join(READY).exists() && (!self.options.resp || self.resp_address().is_some())
+        self.folder.path().join(READY).exists()
+            && (!self.options.resp || self.resp_address().is_some())
     }
 
     /// What it wrote to stderr, on one line.
     fn said(&mut self) -> String {
         let bytes = fs::read(self.folder.path().join("said")).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).lines().fold(String::new(), |mut said, line| {
-            let separator = if said.is_empty() { "" } else { "; " };
-            let _ = write!(said, "{separator}{line}");
-            said
-        })
+        String::from_utf8_lossy(&bytes)
+            .lines()
+            .fold(String::new(), |mut said, line| {
+                let separator = if said.is_empty() { "" } else { "; " };
+                let _ = write!(said, "{separator}{line}");
+                said
+            })
     }
 }
 
@@ -167,22 +188,50 @@ fn spawn(options: &ServerOptions, folder: &Path) -> Result<Child, ServerProcessE
         }
         _ => {}
     }
-    let said = fs::File::create(folder.join("said")).map_err(system("making a file for the server's words".to_owned()))?;
+    let said = fs::File::create(folder.join("said"))
+        .map_err(system("making a file for the server's words".to_owned()))?;
     let mut command = Command::new(&options.program);
     // What a person has set for other servers is not for this one.
     let settings = std::env::vars_os().map(|(name, _)| name);
-    settings.filter(|name| name.to_string_lossy().starts_with("STONECAST_")).for_each(|name| {
-        command.env_remove(name);
-    });
+    settings
+        .filter(|name| name.to_string_lossy().starts_with("STONECAST_"))
+        .for_each(|name| {
+            command.env_remove(name);
+        });
     match &options.published {
         None => {
-            command.args(["serve", "--durability", options.durability, "--capacity", &options.capacity.to_string()]);
-            command.args(if options.publishing { &["--clients", "publishing"][..] } else { &[] });
-            command.args(if options.resp { &["--resp", "127.0.0.1:0"][..] } else { &[] });
+            command.args([
+                "serve",
+                "--durability",
+                options.durability,
+                "--capacity",
+                &options.capacity.to_string(),
+            ]);
+            command.args(if options.publishing {
+                &["--clients", "publishing"][..]
+            } else {
+                &[]
+            });
+            command.args(if options.resp {
+                &["--resp", "127.0.0.1:0"][..]
+            } else {
+                &[]
+            });
         }
         Some(store) => {
-            command.args(["bench", "serve-published", store.design.name(), "--keys", &store.keys.to_string()]);
-            command.args(["--value-size", &store.value_size.to_string(), "--writes", &store.writes.to_string()]);
+            command.args([
+                "bench",
+                "serve-published",
+                store.design.name(),
+                "--keys",
+                &store.keys.to_string(),
+            ]);
+            command.args([
+                "--value-size",
+                &store.value_size.to_string(),
+                "--writes",
+                &store.writes.to_string(),
+            ]);
         }
     }
     command

@@ -37,25 +37,46 @@ impl Session {
 
     /// Connects to the server at `address`, with a device of `devices`, a client that remembers the places of `locations`
     /// keys.
-    pub fn open_with(devices: &dyn Devices, address: &str, locations: usize) -> Result<Self, StoreError> {
-        let options = ClientOptions { locations, ..ClientOptions::default() };
-        let OpenedDevice { device, park, shared_memory } = devices.open()?;
+    pub fn open_with(
+        devices: &dyn Devices,
+        address: &str,
+        locations: usize,
+    ) -> Result<Self, StoreError> {
+        let options = ClientOptions {
+            locations,
+            ..ClientOptions::default()
+        };
+        let OpenedDevice {
+            device,
+            park,
+            shared_memory,
+        } = devices.open()?;
         let executor = BusyPoll::new(park, SPIN_NS);
         let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
         executor.add_port(&port);
         let runtime = executor.runtime();
         let client = executor.block_on(async {
-            let mut connected = pin!(Client::connect_with(options, port, executor.runtime(), address));
+            let mut connected = pin!(Client::connect_with(
+                options,
+                port,
+                executor.runtime(),
+                address
+            ));
             let mut late = pin!(runtime.sleep(CONNECT_NS_MAX));
             poll_fn(|context| match connected.as_mut().poll(context) {
                 Poll::Ready(client) => Poll::Ready(client),
-                Poll::Pending => {
-                    late.as_mut().poll(context).map(|()| Err(StoreError::refused(address, "the server does not answer")))
-                }
+                Poll::Pending => late
+                    .as_mut()
+                    .poll(context)
+                    .map(|()| Err(StoreError::refused(address, "the server does not answer"))),
             })
             .await
         })?;
-        Ok(Self { executor, shared_memory, client })
+        Ok(Self {
+            executor,
+            shared_memory,
+            client,
+        })
     }
 
     /// The client.

@@ -104,14 +104,20 @@ impl YcsbOptions {
             return Err("clients, operations in flight, the batch and the keys are at least 1");
         }
         if self.batch > 1 && (!matches!(self.mix, Mix::C | Mix::UpdateOnly) || self.in_flight > 1) {
-            return Err("a batch of more than 1 needs workload c or update-only, and one operation in flight");
+            return Err(
+                "a batch of more than 1 needs workload c or update-only, and one operation in flight",
+            );
         }
         Ok(())
     }
 }
 
 /// Measures over shared memory. `watch` is told now and then which share (0 to 1) of the measured part is over.
-pub fn run(target: &Target, options: &YcsbOptions, watch: impl FnMut(f64)) -> Result<YcsbResult, YcsbError> {
+pub fn run(
+    target: &Target,
+    options: &YcsbOptions,
+    watch: impl FnMut(f64),
+) -> Result<YcsbResult, YcsbError> {
     run_on(&SharedMemory, target, options, watch)
 }
 
@@ -149,8 +155,9 @@ pub fn run_on(
     };
     thread::scope(|scope| {
         let stage = &stage;
-        let threads: Vec<_> =
-            (0..options.clients).map(|number| scope.spawn(move || stage.perform(&target.address, number))).collect();
+        let threads: Vec<_> = (0..options.clients)
+            .map(|number| scope.spawn(move || stage.perform(&target.address, number)))
+            .collect();
         stage.meet.wait();
         let cpu_start = cpu();
         stage.meet.wait();
@@ -167,21 +174,36 @@ pub fn run_on(
         let mut limits = Some(0.0);
         let mut failure = None;
         for thread in threads {
-            match thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+            match thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            {
                 Ok((measured, limit)) => {
                     all.join(&measured);
                     limits = limits.zip(limit).map(|(sum, limit)| sum + limit);
                 }
                 // The cause rather than what it caused.
-                Err(error) if failure.is_none() || matches!(failure, Some(YcsbError::Companion)) => failure = Some(error),
+                Err(error)
+                    if failure.is_none() || matches!(failure, Some(YcsbError::Companion)) =>
+                {
+                    failure = Some(error)
+                }
                 Err(_) => {}
             }
         }
         match failure {
             Some(error) => Err(error),
             None => {
-                let server_cpu_ns = cpu_end?.zip(cpu_start?).map(|(end, start)| end.saturating_sub(start));
-                Ok(result_of(devices.fabric(), options, &all, server_cpu_ns, limits))
+                let server_cpu_ns = cpu_end?
+                    .zip(cpu_start?)
+                    .map(|(end, start)| end.saturating_sub(start));
+                Ok(result_of(
+                    devices.fabric(),
+                    options,
+                    &all,
+                    server_cpu_ns,
+                    limits,
+                ))
             }
         }
     })
@@ -208,7 +230,13 @@ fn result_of(
         p99_ns: all.latencies.quantile_ns(0.99),
         p999_ns: all.latencies.quantile_ns(0.999),
         errors: all.errors,
-        server_cpu_ns_per_op: server_cpu_ns.map(|time| if all.ops > 0 { time as f64 / all.ops as f64 } else { 0.0 }),
+        server_cpu_ns_per_op: server_cpu_ns.map(|time| {
+            if all.ops > 0 {
+                time as f64 / all.ops as f64
+            } else {
+                0.0
+            }
+        }),
         client_cpu_ns_per_op: all.client_cpu_ns_per_op(),
         limit_ops_per_s,
         location_hits: all.location_hits,
@@ -233,7 +261,8 @@ struct Stage<'a> {
 impl Stage<'_> {
     /// One client, from connecting to the bare loop. Meets the others five times, whatever fails.
     fn perform(&self, address: &str, number: u32) -> Result<(Measured, Option<f64>), YcsbError> {
-        let start = self.sequence.operations().len() / self.options.clients as usize * number as usize;
+        let start =
+            self.sequence.operations().len() / self.options.clients as usize * number as usize;
         let ready = self.note(self.get_ready(address, start));
         self.meet.wait();
         self.meet.wait();
@@ -242,7 +271,9 @@ impl Stage<'_> {
         self.meet.wait();
         self.meet.wait();
         let prepared = match number {
-            0 if self.options.with_limit => self.unless_failed(&ready, |(session, _)| self.prepare_limit(session)),
+            0 if self.options.with_limit => {
+                self.unless_failed(&ready, |(session, _)| self.prepare_limit(session))
+            }
             _ => Ok(()),
         };
         self.meet.wait();
@@ -302,7 +333,9 @@ impl Stage<'_> {
     /// Looks up for all clients where the bare loop reads. There is none where a GET of this data is not two reads, or
     /// where the store's memory is not mapped.
     fn prepare_limit(&self, session: &Session) -> Result<(), YcsbError> {
-        let Some(store) = session.store_memory(self.first_key())? else { return Ok(()) };
+        let Some(store) = session.store_memory(self.first_key())? else {
+            return Ok(());
+        };
         match Limit::prepare(&store, &self.sequence) {
             Ok(limit) => drop(self.limit.set(limit)),
             Err(LimitError::TooLong) => {}
@@ -313,8 +346,12 @@ impl Stage<'_> {
 
     /// The bare loop, on as many threads at once as there are clients.
     fn measure_limit(&self, session: &Session, start: usize) -> Result<Option<f64>, YcsbError> {
-        let Some(limit) = self.limit.get() else { return Ok(None) };
-        let Some(store) = session.store_memory(self.first_key())? else { return Ok(None) };
+        let Some(limit) = self.limit.get() else {
+            return Ok(None);
+        };
+        let Some(store) = session.store_memory(self.first_key())? else {
+            return Ok(None);
+        };
         let duration = match self.options.amount {
             Amount::Time(time) => time.min(LIMIT_MAX),
             Amount::Operations(_) => LIMIT_MAX / 4,

@@ -24,8 +24,16 @@ pub struct Background {
 
 impl Background {
     /// Writes for a while, and from then on for as long as the world runs.
-    pub fn start(contest: &Contest, mut writer: Contestant, keys: u64, value_size: usize) -> Result<Self, ContestError> {
-        let (warm, failure) = (Rc::new(Cell::new(false)), Rc::<RefCell<Option<ContestError>>>::default());
+    pub fn start(
+        contest: &Contest,
+        mut writer: Contestant,
+        keys: u64,
+        value_size: usize,
+    ) -> Result<Self, ContestError> {
+        let (warm, failure) = (
+            Rc::new(Cell::new(false)),
+            Rc::<RefCell<Option<ContestError>>>::default(),
+        );
         let (told, failed, runtime) = (warm.clone(), failure.clone(), writer.runtime());
         let clock = runtime.clone();
         runtime.spawn(Box::pin(async move {

@@ -7,12 +7,20 @@ use crate::plot::{Chart, Series};
 
 /// The chart of a figure, if it is one that is drawn: the table is none.
 pub fn chart(figure: &str, points: &[Point]) -> Option<Chart> {
-    let points: Vec<&Point> = points.iter().filter(|point| point.figure == figure).collect();
+    let points: Vec<&Point> = points
+        .iter()
+        .filter(|point| point.figure == figure)
+        .collect();
     let number: u32 = figure.strip_prefix("erda-")?.parse().ok()?;
     let unit = points.first()?.unit;
     let places = places(&points);
     let values = |design: Design| {
-        let y = |x: &String| points.iter().find(|point| point.series == design.name() && point.x == *x).map(|point| point.y);
+        let y = |x: &String| {
+            points
+                .iter()
+                .find(|point| point.series == design.name() && point.x == *x)
+                .map(|point| point.y)
+        };
         places.iter().map(y).collect()
     };
     Some(Chart {
@@ -24,7 +32,12 @@ pub fn chart(figure: &str, points: &[Point]) -> Option<Chart> {
         }
         .to_owned(),
         y_title: unit.to_owned(),
-        series: Design::ALL.map(|design| Series { name: design.name().to_owned(), values: values(design) }).into(),
+        series: Design::ALL
+            .map(|design| Series {
+                name: design.name().to_owned(),
+                values: values(design),
+            })
+            .into(),
         places: places.clone(),
     })
 }

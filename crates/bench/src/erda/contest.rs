@@ -6,12 +6,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric_sim::{Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, World};
-use stonecast_media::{
-    Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, OpenMode, PersistenceDomain, PersistentRegion, Pool,
-    PoolOptions, ReceiveBuffers,
+use stonecast_fabric_sim::{
+    Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, World,
 };
-use stonecast_published::{BaselineServer, ErdaOptions, ErdaServer, Geometry, PublishedError, Scheme};
+use stonecast_media::{
+    Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, OpenMode, PersistenceDomain,
+    PersistentRegion, Pool, PoolOptions, ReceiveBuffers,
+};
+use stonecast_published::{
+    BaselineServer, ErdaOptions, ErdaServer, Geometry, PublishedError, Scheme,
+};
 use stonecast_store_direct::{Cleaning, Server, ServerOptions, StoreError};
 
 use super::contestant::{ContestError, Contestant, Design};
@@ -84,27 +88,55 @@ pub struct Costs {
 
 /// An E5620 has no DDIO, and what its memory controllers have is declared to survive.
 fn platform() -> DeclaredPlatform {
-    DeclaredPlatform { persistence_domain: PersistenceDomain::Dmp, ddio: Ddio::Off, receive_buffers: ReceiveBuffers::Dram }
+    DeclaredPlatform {
+        persistence_domain: PersistenceDomain::Dmp,
+        ddio: Ddio::Off,
+        receive_buffers: ReceiveBuffers::Dram,
+    }
 }
 
 impl Contest {
     /// A world with a server on fresh memory.
     pub fn new(options: ContestOptions) -> Result<Self, ContestError> {
         let world = World::new(1);
-        let machine_options = MachineOptions { platform: platform(), cores: CORES, ..MachineOptions::new(options.profile) };
+        let machine_options = MachineOptions {
+            platform: platform(),
+            cores: CORES,
+            ..MachineOptions::new(options.profile)
+        };
         let machine = world.machine(machine_options);
         let module = world.module(machine, Survivor::default());
         let server = world.process(machine);
         let clients = world.machine(machine_options);
-        let geometry = Geometry::for_keys(options.key_size, options.value_size, options.keys, options.writes);
-        let mut contest = Self { world, server, clients, module, geometry, options, erda: None, direct: Rc::default() };
+        let geometry = Geometry::for_keys(
+            options.key_size,
+            options.value_size,
+            options.keys,
+            options.writes,
+        );
+        let mut contest = Self {
+            world,
+            server,
+            clients,
+            module,
+            geometry,
+            options,
+            erda: None,
+            direct: Rc::default(),
+        };
         contest.serve()?;
         Ok(contest)
     }
 
     fn memory(&self) -> Rc<dyn PersistentRegion> {
-        let log = LogOptions { capacity: self.geometry.size(), platform: platform(), durability: Durability::Power };
-        SimBacking::new(&self.module).open_log(log).expect("the platform is declared as it is")
+        let log = LogOptions {
+            capacity: self.geometry.size(),
+            platform: platform(),
+            durability: Durability::Power,
+        };
+        SimBacking::new(&self.module)
+            .open_log(log)
+            .expect("the platform is declared as it is")
     }
 
     fn serve(&mut self) -> Result<(), ContestError> {
@@ -118,21 +150,36 @@ impl Contest {
             Design::RedoLogging => Some(Scheme::RedoLogging),
             Design::ReadAfterWrite => Some(Scheme::ReadAfterWrite),
         };
-        let port = process.port(SERVER_COMPLETIONS).map_err(PublishedError::from)?;
+        let port = process
+            .port(SERVER_COMPLETIONS)
+            .map_err(PublishedError::from)?;
         let device = port.device().clone();
         let (memory, runtime, geometry) = (self.memory(), process.runtime(), self.geometry);
         match scheme {
             None => {
                 // Cleaned when a figure asks for it.
-                let options = ErdaOptions { clean_at_percent: 100, ..ErdaOptions::default() };
+                let options = ErdaOptions {
+                    clean_at_percent: 100,
+                    ..ErdaOptions::default()
+                };
                 let server = Rc::new(ErdaServer::open(memory, port, runtime, geometry, options)?);
                 self.erda = Some(server.clone());
-                let run = async move { server.run(&|| false).await.expect("a server that nothing disturbs goes on") };
+                let run = async move {
+                    server
+                        .run(&|| false)
+                        .await
+                        .expect("a server that nothing disturbs goes on")
+                };
                 process.runtime().spawn(Box::pin(run));
             }
             Some(scheme) => {
                 let server = BaselineServer::open(memory, port, runtime, geometry, scheme)?;
-                let run = async move { server.run(&|| false).await.expect("a server that nothing disturbs goes on") };
+                let run = async move {
+                    server
+                        .run(&|| false)
+                        .await
+                        .expect("a server that nothing disturbs goes on")
+                };
                 process.runtime().spawn(Box::pin(run));
             }
         }
@@ -141,12 +188,26 @@ impl Contest {
     }
 
     fn serve_direct(&self) -> Result<(), ContestError> {
-        let ContestOptions { keys, key_size, value_size, writes, room, .. } = self.options;
+        let ContestOptions {
+            keys,
+            key_size,
+            value_size,
+            writes,
+            room,
+            ..
+        } = self.options;
         let (segment_size, segments) = match room {
-            Room::Plenty => (SEGMENT_SIZE, (keys + writes) / (SEGMENT_SIZE / (key_size + value_size + 128) as u64) + 64),
+            Room::Plenty => (
+                SEGMENT_SIZE,
+                (keys + writes) / (SEGMENT_SIZE / (key_size + value_size + 128) as u64) + 64,
+            ),
             Room::Tight => {
-                let live = keys * (RECORD_OVERHEAD + key_size + value_size).next_multiple_of(UNIT_SIZE) as u64;
-                (TIGHT_SEGMENT_SIZE, (live * 100 / TIGHT_LIVE_PERCENT).div_ceil(TIGHT_SEGMENT_SIZE))
+                let live = keys
+                    * (RECORD_OVERHEAD + key_size + value_size).next_multiple_of(UNIT_SIZE) as u64;
+                (
+                    TIGHT_SEGMENT_SIZE,
+                    (live * 100 / TIGHT_LIVE_PERCENT).div_ceil(TIGHT_SEGMENT_SIZE),
+                )
             }
         };
         let options = PoolOptions {
@@ -156,15 +217,21 @@ impl Contest {
             durability: Durability::Power,
             entropy: [7; 64],
         };
-        let created = Pool::create(Rc::new(SimBacking::new(&self.module)), options).and_then(|pool| pool.close());
+        let created = Pool::create(Rc::new(SimBacking::new(&self.module)), options)
+            .and_then(|pool| pool.close());
         created.map_err(StoreError::from)?;
-        let (process, module, served) = (self.server.clone(), self.module.clone(), self.direct.clone());
+        let (process, module, served) = (
+            self.server.clone(),
+            self.module.clone(),
+            self.direct.clone(),
+        );
         self.server.runtime().spawn(Box::pin(async move {
             let run = async {
                 let (pool, _) = Pool::open(Rc::new(SimBacking::new(&module)), OpenMode::Serve)?;
                 let port = process.port(SERVER_COMPLETIONS)?;
                 let device = port.device().clone();
-                let (server, _) = Server::open(pool, port, process.runtime(), ServerOptions::default()).await?;
+                let (server, _) =
+                    Server::open(pool, port, process.runtime(), ServerOptions::default()).await?;
                 device.listen(ADDRESS)?;
                 let server = Rc::new(server);
                 served.replace(Some(server.clone()));
@@ -183,7 +250,13 @@ impl Contest {
         let process = self.world.process(self.clients);
         let (design, geometry) = (self.options.design, self.geometry);
         let make_port = |completions| process.port(completions);
-        self.world.block_on(Contestant::connect(design, &make_port, process.runtime(), ADDRESS, &geometry))
+        self.world.block_on(Contestant::connect(
+            design,
+            &make_port,
+            process.runtime(),
+            ADDRESS,
+            &geometry,
+        ))
     }
 
     /// Runs a task for each of `contestants` until all have ended.
@@ -229,7 +302,10 @@ impl Contest {
 
     /// What the direct store has cleaned.
     pub fn cleaning(&self) -> Cleaning {
-        self.direct.borrow().as_ref().map_or_else(Cleaning::default, |server| server.cleaning())
+        self.direct
+            .borrow()
+            .as_ref()
+            .map_or_else(Cleaning::default, |server| server.cleaning())
     }
 
     /// Erda's server, where there is one.

@@ -21,7 +21,12 @@ pub enum Design {
 
 impl Design {
     /// All of them, in the order of the figures.
-    pub const ALL: [Self; 4] = [Self::ErdaPublished, Self::RedoLogging, Self::ReadAfterWrite, Self::StoreDirect];
+    pub const ALL: [Self; 4] = [
+        Self::ErdaPublished,
+        Self::RedoLogging,
+        Self::ReadAfterWrite,
+        Self::StoreDirect,
+    ];
 
     /// As the figures name it.
     pub fn name(self) -> &'static str {
@@ -67,19 +72,25 @@ impl Contestant {
         address: &str,
         geometry: &Geometry,
     ) -> Result<Self, ContestError> {
-        let published = || make_port(stonecast_published::CLIENT_COMPLETIONS).map_err(PublishedError::from);
+        let published =
+            || make_port(stonecast_published::CLIENT_COMPLETIONS).map_err(PublishedError::from);
         let kind = match design {
             Design::StoreDirect => {
-                let port = make_port(stonecast_store_direct::CLIENT_COMPLETIONS).map_err(StoreError::from)?;
+                let port = make_port(stonecast_store_direct::CLIENT_COMPLETIONS)
+                    .map_err(StoreError::from)?;
                 Kind::Direct(Client::connect(port, runtime.clone(), address).await?)
             }
-            Design::ErdaPublished => Kind::Erda(ErdaClient::connect(published()?, runtime.clone(), address, geometry).await?),
-            Design::RedoLogging => {
-                Kind::Baseline(BaselineClient::connect(published()?, address, Scheme::RedoLogging, geometry).await?)
-            }
-            Design::ReadAfterWrite => {
-                Kind::Baseline(BaselineClient::connect(published()?, address, Scheme::ReadAfterWrite, geometry).await?)
-            }
+            Design::ErdaPublished => Kind::Erda(
+                ErdaClient::connect(published()?, runtime.clone(), address, geometry).await?,
+            ),
+            Design::RedoLogging => Kind::Baseline(
+                BaselineClient::connect(published()?, address, Scheme::RedoLogging, geometry)
+                    .await?,
+            ),
+            Design::ReadAfterWrite => Kind::Baseline(
+                BaselineClient::connect(published()?, address, Scheme::ReadAfterWrite, geometry)
+                    .await?,
+            ),
         };
         Ok(Self { runtime, kind })
     }

@@ -60,7 +60,10 @@ pub struct Scale {
 
 impl Scale {
     /// As in the documents.
-    pub const FULL: Self = Self { keys: 2_000, operations: 3_000 };
+    pub const FULL: Self = Self {
+        keys: 2_000,
+        operations: 3_000,
+    };
 }
 
 const MIXES: [Mix; 4] = [Mix::C, Mix::B, Mix::A, Mix::UpdateOnly];
@@ -92,14 +95,34 @@ impl Runs {
         beside: Beside,
         scale: Scale,
     ) -> Result<Outcome, ContestError> {
-        let name = (design, mix.name(), value_size, threads, beside, scale.keys, scale.operations);
+        let name = (
+            design,
+            mix.name(),
+            value_size,
+            threads,
+            beside,
+            scale.keys,
+            scale.operations,
+        );
         if let Some(outcome) = self.done.get(&name) {
             return Ok(*outcome);
         }
         let profile = profile();
         let Scale { keys, operations } = scale;
-        let outcome = workload(&RunOptions { design, profile, mix, value_size, threads, keys, operations, beside })?;
-        assert!(outcome.moved > 0.0 || design != Design::StoreDirect || beside != Beside::Cleaning, "something is cleaned");
+        let outcome = workload(&RunOptions {
+            design,
+            profile,
+            mix,
+            value_size,
+            threads,
+            keys,
+            operations,
+            beside,
+        })?;
+        assert!(
+            outcome.moved > 0.0 || design != Design::StoreDirect || beside != Beside::Cleaning,
+            "something is cleaned"
+        );
         self.done.insert(name, outcome);
         Ok(outcome)
     }
@@ -129,43 +152,92 @@ fn suffix(beside: Beside) -> &'static str {
 
 /// Measures the points of `figure`. `runs` keeps what several figures need.
 pub fn points(figure: &str, scale: Scale, runs: &mut Runs) -> Result<Vec<Point>, ContestError> {
-    let number = figure.strip_prefix("erda-").and_then(|rest| rest.parse::<usize>().ok());
-    let cleaning_scale = Scale { keys: CLEANING_FACTOR * scale.keys, operations: CLEANING_FACTOR * scale.operations };
+    let number = figure
+        .strip_prefix("erda-")
+        .and_then(|rest| rest.parse::<usize>().ok());
+    let cleaning_scale = Scale {
+        keys: CLEANING_FACTOR * scale.keys,
+        operations: CLEANING_FACTOR * scale.operations,
+    };
     let mut points = Vec::new();
     let mut push = |design: Design, x: String, y: f64, unit| {
-        points.push(Point { figure: figure.to_owned(), series: design.name().to_owned(), x, y, unit });
+        points.push(Point {
+            figure: figure.to_owned(),
+            series: design.name().to_owned(),
+            x,
+            y,
+            unit,
+        });
     };
     for design in Design::ALL {
         match number {
             Some(number @ 14..=17) => {
                 for size in VALUE_SIZES {
-                    let outcome = runs.run(design, MIXES[number - 14], size, 1, Beside::Nothing, scale)?;
+                    let outcome =
+                        runs.run(design, MIXES[number - 14], size, 1, Beside::Nothing, scale)?;
                     push(design, size.to_string(), outcome.latency_us, "us");
                 }
             }
             Some(number @ 18..=21) => {
                 for threads in THREADS {
-                    let outcome = runs.run(design, MIXES[number - 18], THROUGHPUT_VALUE_SIZE, threads, Beside::Nothing, scale)?;
-                    push(design, threads.to_string(), outcome.operations_per_s / 1e3, "kop/s");
+                    let outcome = runs.run(
+                        design,
+                        MIXES[number - 18],
+                        THROUGHPUT_VALUE_SIZE,
+                        threads,
+                        Beside::Nothing,
+                        scale,
+                    )?;
+                    push(
+                        design,
+                        threads.to_string(),
+                        outcome.operations_per_s / 1e3,
+                        "kop/s",
+                    );
                 }
             }
             Some(number @ 22..=25) => {
                 for mix in MIXES {
-                    let outcome = runs.run(design, mix, VALUE_SIZES[number - 22], 1, Beside::Nothing, scale)?;
-                    push(design, mix.name().to_owned(), outcome.server_cpu_ns, "ns/op");
+                    let outcome = runs.run(
+                        design,
+                        mix,
+                        VALUE_SIZES[number - 22],
+                        1,
+                        Beside::Nothing,
+                        scale,
+                    )?;
+                    push(
+                        design,
+                        mix.name().to_owned(),
+                        outcome.server_cpu_ns,
+                        "ns/op",
+                    );
                 }
             }
             Some(26) => {
                 for mix in MIXES {
                     for beside in besides(design) {
-                        let outcome = runs.run(design, mix, CLEANING_VALUE_SIZE, 1, *beside, cleaning_scale)?;
-                        push(design, format!("{}{}", mix.name(), suffix(*beside)), outcome.latency_us, "us");
+                        let outcome =
+                            runs.run(design, mix, CLEANING_VALUE_SIZE, 1, *beside, cleaning_scale)?;
+                        push(
+                            design,
+                            format!("{}{}", mix.name(), suffix(*beside)),
+                            outcome.latency_us,
+                            "us",
+                        );
                     }
                 }
             }
             _ if figure == MOVED => {
                 for mix in MIXES.into_iter().filter(|_| design == Design::StoreDirect) {
-                    let outcome = runs.run(design, mix, CLEANING_VALUE_SIZE, 1, Beside::Cleaning, cleaning_scale)?;
+                    let outcome = runs.run(
+                        design,
+                        mix,
+                        CLEANING_VALUE_SIZE,
+                        1,
+                        Beside::Cleaning,
+                        cleaning_scale,
+                    )?;
                     push(design, mix.name().to_owned(), outcome.moved, "bytes/byte");
                 }
             }

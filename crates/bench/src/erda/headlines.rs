@@ -46,44 +46,83 @@ const THROUGHPUTS: [(&str, &str, [f64; 3]); 3] = [
     ("erda-19", "YCSB B", [92.57, 61.78, 62.57]),
     ("erda-20", "YCSB A", [79.77, 57.60, 58.32]),
 ];
-const CPU_RATIOS: [(&str, &str, [f64; 2]); 3] =
-    [("b", "YCSB B", [20.09, 20.81]), ("a", "YCSB A", [1.89, 1.96]), ("update-only", "update-only", [1.17, 1.11])];
+const CPU_RATIOS: [(&str, &str, [f64; 2]); 3] = [
+    ("b", "YCSB B", [20.09, 20.81]),
+    ("a", "YCSB A", [1.89, 1.96]),
+    ("update-only", "update-only", [1.17, 1.11]),
+];
 const CPU_FIGURES: [&str; 4] = ["erda-22", "erda-23", "erda-24", "erda-25"];
 /// The value size at which the counts of bytes are compared.
 const TABLE_VALUE_SIZE: usize = 256;
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let values: Vec<f64> = values.collect();
-    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
+    if values.is_empty() {
+        0.0
+    } else {
+        values.iter().sum::<f64>() / values.len() as f64
+    }
 }
 
 /// The headlines that `points` have figures for.
 pub fn headlines(points: &[Point]) -> Vec<Headline> {
     let of = |figure: &str, design: Design| {
         let (figure, series) = (figure.to_owned(), design.name());
-        points.iter().filter(move |point| point.figure == figure && point.series == series)
+        points
+            .iter()
+            .filter(move |point| point.figure == figure && point.series == series)
     };
     let published = &Design::ALL[..3];
     let average = |figure: &str, design: Design| mean(of(figure, design).map(|point| point.y));
     let mut all = Vec::new();
     let mut push = |what: String, unit, published, measured, why| {
-        all.push(Headline { what, unit, published, measured, why });
+        all.push(Headline {
+            what,
+            unit,
+            published,
+            measured,
+            why,
+        });
     };
     for (figure, workload, numbers) in LATENCIES {
         for (&design, number) in published.iter().zip(numbers) {
-            push(format!("latency, {workload}, {}", design.name()), "us", number, average(figure, design), LATENCY);
+            push(
+                format!("latency, {workload}, {}", design.name()),
+                "us",
+                number,
+                average(figure, design),
+                LATENCY,
+            );
         }
         let ratio = average(figure, published[0]) / average(figure, published[1]);
-        push(format!("latency, {workload}, erda-published : redo-logging"), "", numbers[0] / numbers[1], ratio, LATENCY_RATIO);
+        push(
+            format!("latency, {workload}, erda-published : redo-logging"),
+            "",
+            numbers[0] / numbers[1],
+            ratio,
+            LATENCY_RATIO,
+        );
     }
     for (figure, workload, numbers) in THROUGHPUTS {
         for (&design, number) in published.iter().zip(numbers) {
-            push(format!("throughput, {workload}, {}", design.name()), "kop/s", number, average(figure, design), THROUGHPUT);
+            push(
+                format!("throughput, {workload}, {}", design.name()),
+                "kop/s",
+                number,
+                average(figure, design),
+                THROUGHPUT,
+            );
         }
     }
     for (x, workload, numbers) in CPU_RATIOS {
         let cpu = |design: Design| {
-            mean(CPU_FIGURES.iter().flat_map(|figure| of(figure, design)).filter(|point| point.x == x).map(|point| point.y))
+            mean(
+                CPU_FIGURES
+                    .iter()
+                    .flat_map(|figure| of(figure, design))
+                    .filter(|point| point.x == x)
+                    .map(|point| point.y),
+            )
         };
         for (&design, number) in published[1..].iter().zip(numbers) {
             let what = format!("server CPU, {workload}, {} : erda-published", design.name());
@@ -96,8 +135,18 @@ pub fn headlines(points: &[Point]) -> Vec<Headline> {
     for (&design, counts) in published.iter().zip([erda, baseline, baseline]) {
         for (operation, count) in ["create", "update", "delete"].iter().zip(counts) {
             let x = format!("{operation} {TABLE_VALUE_SIZE}");
-            let measured = mean(of("erda-table1", design).filter(|point| point.x == x).map(|point| point.y));
-            push(format!("NVM bytes of a {operation}, {}", design.name()), "bytes", count, measured, BYTES);
+            let measured = mean(
+                of("erda-table1", design)
+                    .filter(|point| point.x == x)
+                    .map(|point| point.y),
+            );
+            push(
+                format!("NVM bytes of a {operation}, {}", design.name()),
+                "bytes",
+                count,
+                measured,
+                BYTES,
+            );
         }
     }
     all.retain(|headline| headline.measured.is_finite() && headline.measured > 0.0);
@@ -120,7 +169,13 @@ pub fn page(points: &[Point]) -> String {
          | headline | published | measured here | why they differ by more than 15 % |\n| --- | --- | --- | --- |\n",
     );
     for headline in headlines(points) {
-        let Headline { what, unit, published, measured, why } = headline;
+        let Headline {
+            what,
+            unit,
+            published,
+            measured,
+            why,
+        } = headline;
         let differs = ((measured - published) / published).abs() > TOLERANCE;
         let why = if differs { why } else { "" };
         let line = format!("| {what} | {published:.2} {unit} | {measured:.2} {unit} | {why} |")
@@ -132,7 +187,13 @@ pub fn page(points: &[Point]) -> String {
     figures.dedup();
     for figure in figures {
         write!(text, "\n## {figure}\n\n{}\n\n", title(figure)).expect("a String takes everything");
-        table(&mut text, points.iter().filter(|point| point.figure == figure).collect());
+        table(
+            &mut text,
+            points
+                .iter()
+                .filter(|point| point.figure == figure)
+                .collect(),
+        );
         if figure.trim_start_matches("erda-").parse::<u32>().is_ok() {
             write!(text, "\n![{figure}]({figure}.svg)\n").expect("a String takes everything");
         }
@@ -149,11 +210,14 @@ fn table(text: &mut String, points: Vec<&Point>) {
         let cells: Vec<String> = places
             .iter()
             .map(|x| {
-                let point = points.iter().find(|point| point.series == design.name() && point.x == *x);
+                let point = points
+                    .iter()
+                    .find(|point| point.series == design.name() && point.x == *x);
                 point.map_or("-".to_owned(), |point| format!("{:.2}", point.y))
             })
             .collect();
-        writeln!(text, "| {} | {} |", design.name(), cells.join(" | ")).expect("a String takes everything");
+        writeln!(text, "| {} | {} |", design.name(), cells.join(" | "))
+            .expect("a String takes everything");
     }
 }
 
@@ -183,8 +247,12 @@ pub(super) fn title(figure: &str) -> &'static str {
         "erda-23" => "CPU time of the server by workload, values of 64 bytes",
         "erda-24" => "CPU time of the server by workload, values of 256 bytes",
         "erda-25" => "CPU time of the server by workload, values of 1024 bytes",
-        "erda-26" => "Mean latency while the log is cleaned and while it is not, values of 1024 bytes",
-        "erda-26-moved" => "Bytes that were moved for each byte that was written, while the latencies of erda-26 were measured",
+        "erda-26" => {
+            "Mean latency while the log is cleaned and while it is not, values of 1024 bytes"
+        }
+        "erda-26-moved" => {
+            "Bytes that were moved for each byte that was written, while the latencies of erda-26 were measured"
+        }
         _ => "Bytes stored to persistent memory by operation and value size",
     }
 }
@@ -194,18 +262,35 @@ mod tests {
     use super::*;
 
     fn point(figure: &str, design: Design, x: &str, y: f64) -> Point {
-        Point { figure: figure.to_owned(), series: design.name().to_owned(), x: x.to_owned(), y, unit: "us" }
+        Point {
+            figure: figure.to_owned(),
+            series: design.name().to_owned(),
+            x: x.to_owned(),
+            y,
+            unit: "us",
+        }
     }
 
     #[test]
     fn a_headline_is_explained_when_it_differs_and_only_then() {
-        let points = [point("erda-14", Design::ErdaPublished, "16", 60.0), point("erda-14", Design::RedoLogging, "16", 30.0)];
+        let points = [
+            point("erda-14", Design::ErdaPublished, "16", 60.0),
+            point("erda-14", Design::RedoLogging, "16", 30.0),
+        ];
         let page = page(&points);
-        let line = |what: &str| page.lines().find(|line| line.contains(what)).unwrap().to_owned();
+        let line = |what: &str| {
+            page.lines()
+                .find(|line| line.contains(what))
+                .unwrap()
+                .to_owned()
+        };
         assert!(!line("YCSB C, erda-published |").contains("usleep"));
         assert!(line("YCSB C, redo-logging |").contains("usleep"));
         assert!(line("erda-published : redo-logging").contains("2.00"));
-        assert!(!page.contains("NaN") && !page.contains("YCSB B"), "what was not measured is no headline");
+        assert!(
+            !page.contains("NaN") && !page.contains("YCSB B"),
+            "what was not measured is no headline"
+        );
     }
 
     #[test]
@@ -214,7 +299,10 @@ mod tests {
             .iter()
             .flat_map(|x| Design::ALL.map(|design| point("erda-table1", design, x, 1.0)))
             .collect();
-        let counts: Vec<f64> = headlines(&points).iter().map(|headline| headline.published).collect();
+        let counts: Vec<f64> = headlines(&points)
+            .iter()
+            .map(|headline| headline.published)
+            .collect();
         assert_eq!(counts[..6], [312.0, 288.0, 32.0, 593.0, 562.0, 31.0]);
         assert_eq!(counts[6..], counts[3..6]);
     }

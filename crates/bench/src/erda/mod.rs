@@ -14,4 +14,6 @@ pub use chart::chart;
 pub use contestant::{ContestError, Design};
 pub use figures::{ALL, FIGURES, Point, Runs, Scale, points};
 pub use headlines::{Headline, headlines, page};
-pub use real::{PublishedStore, REAL, REAL_STEPS, RealError, RealOptions, real_points, serve_published};
+pub use real::{
+    PublishedStore, REAL, REAL_STEPS, RealError, RealOptions, real_points, serve_published,
+};

@@ -18,10 +18,12 @@ use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{BusyPoll, Device as _, DeviceError, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_media::{
-    Ddio, DeclaredPlatform, Durability, LogOptions, MediaError, PersistenceDomain, PersistentRegion, Prepared, ReceiveBuffers,
-    create_backing,
+    Ddio, DeclaredPlatform, Durability, LogOptions, MediaError, PersistenceDomain,
+    PersistentRegion, Prepared, ReceiveBuffers, create_backing,
 };
-use stonecast_published::{BaselineServer, ErdaOptions, ErdaServer, Geometry, PublishedError, SERVER_COMPLETIONS, Scheme};
+use stonecast_published::{
+    BaselineServer, ErdaOptions, ErdaServer, Geometry, PublishedError, SERVER_COMPLETIONS, Scheme,
+};
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 
 use super::contestant::{ContestError, Contestant, Design};
@@ -103,25 +105,40 @@ pub fn serve_published(
     let runtime = executor.runtime();
     let tell = |device: &ShmDevice| {
         device.listen(address)?;
-        ready().map_err(|source| RealError::System { doing: "writing the file that says ready", source })
+        ready().map_err(|source| RealError::System {
+            doing: "writing the file that says ready",
+            source,
+        })
     };
     let scheme = match store.design {
         Design::ErdaPublished => {
             // There is room for all writes: nothing is cleaned.
-            let options = ErdaOptions { clean_at_percent: 100, ..ErdaOptions::default() };
-            let server = ErdaServer::open(memory, port, runtime, geometry, options).map_err(ContestError::from)?;
+            let options = ErdaOptions {
+                clean_at_percent: 100,
+                ..ErdaOptions::default()
+            };
+            let server = ErdaServer::open(memory, port, runtime, geometry, options)
+                .map_err(ContestError::from)?;
             tell(&device)?;
-            return Ok(executor.block_on(server.run(&|| false)).map_err(ContestError::from)?);
+            return Ok(executor
+                .block_on(server.run(&|| false))
+                .map_err(ContestError::from)?);
         }
         Design::RedoLogging => Scheme::RedoLogging,
         Design::ReadAfterWrite => Scheme::ReadAfterWrite,
         Design::StoreDirect => {
-            return Err(ContestError::from(PublishedError::Protocol("the direct store has a server of its own")).into());
+            return Err(ContestError::from(PublishedError::Protocol(
+                "the direct store has a server of its own",
+            ))
+            .into());
         }
     };
-    let server = BaselineServer::open(memory, port, runtime, geometry, scheme).map_err(ContestError::from)?;
+    let server = BaselineServer::open(memory, port, runtime, geometry, scheme)
+        .map_err(ContestError::from)?;
     tell(&device)?;
-    Ok(executor.block_on(server.run(&|| false)).map_err(ContestError::from)?)
+    Ok(executor
+        .block_on(server.run(&|| false))
+        .map_err(ContestError::from)?)
 }
 
 /// `size` bytes in `folder`, promised to survive processes alone.
@@ -132,7 +149,11 @@ fn memory(folder: &Path, size: u64) -> Result<Rc<dyn PersistentRegion>, RealErro
         receive_buffers: ReceiveBuffers::Dram,
     };
     let backing = create_backing(folder)?;
-    let memory = backing.open_log(LogOptions { capacity: size, platform, durability: Durability::Process })?;
+    let memory = backing.open_log(LogOptions {
+        capacity: size,
+        platform,
+        durability: Durability::Process,
+    })?;
     while backing.prepare(Span::new(0, size))? == Prepared::Pending {
         thread::sleep(Duration::from_millis(1));
     }
@@ -155,30 +176,52 @@ pub struct RealOptions {
 }
 
 /// Runs the four workloads on each design, one after the other; the points of `erda-shm-latency`, `-throughput`, `-cpu`.
-pub fn real_points(options: &RealOptions, mut progress: impl FnMut()) -> Result<Vec<Point>, RealError> {
+pub fn real_points(
+    options: &RealOptions,
+    mut progress: impl FnMut(),
+) -> Result<Vec<Point>, RealError> {
     let mut points = Vec::new();
     for design in Design::ALL {
         // Each workload, a tenth of it before as a warm-up.
         let writes = 2 * options.operations * u64::from(options.clients) * MIXES.len() as u64;
-        let store = PublishedStore { design, keys: options.keys, value_size: VALUE_SIZE, writes };
+        let store = PublishedStore {
+            design,
+            keys: options.keys,
+            value_size: VALUE_SIZE,
+            writes,
+        };
         let server = start(options, &store)?;
         let address = server.address();
         with_contestant(&store, &address, |executor, contestant| {
-            executor.block_on(load(contestant, 0..store.keys, VALUE_SIZE)).map(drop)
+            executor
+                .block_on(load(contestant, 0..store.keys, VALUE_SIZE))
+                .map(drop)
         })?;
         for mix in MIXES {
-            let cpu = |doing| process_cpu_ns(server.pid()).map_err(|source| RealError::System { doing, source });
+            let cpu = |doing| {
+                process_cpu_ns(server.pid()).map_err(|source| RealError::System { doing, source })
+            };
             let before = cpu("reading the server's CPU time")?;
             let run = run(options, &store, mix, &address)?;
             let used = cpu("reading the server's CPU time")? - before;
             for (figure, y, unit) in [
                 ("latency", run.latency_us, "us"),
-                ("throughput", run.operations as f64 / run.seconds / 1e3, "kop/s"),
+                (
+                    "throughput",
+                    run.operations as f64 / run.seconds / 1e3,
+                    "kop/s",
+                ),
                 // A server that polls is never idle: what its poll costs is in this.
                 ("cpu", used as f64 / run.operations as f64, "ns/op"),
             ] {
                 let (figure, series) = (format!("{REAL}-{figure}"), design.name().to_owned());
-                points.push(Point { figure, series, x: mix.name().to_owned(), y, unit });
+                points.push(Point {
+                    figure,
+                    series,
+                    x: mix.name().to_owned(),
+                    y,
+                    unit,
+                });
             }
             progress();
         }
@@ -191,7 +234,8 @@ pub fn real_points(options: &RealOptions, mut progress: impl FnMut()) -> Result<
 pub const REAL_STEPS: u64 = (Design::ALL.len() * MIXES.len()) as u64;
 
 fn start(options: &RealOptions, store: &PublishedStore) -> Result<ServerProcess, RealError> {
-    let capacity = (2 * store.keys + store.writes) * (KEY_SIZE + VALUE_SIZE + RECORD_OVERHEAD) as u64;
+    let capacity =
+        (2 * store.keys + store.writes) * (KEY_SIZE + VALUE_SIZE + RECORD_OVERHEAD) as u64;
     Ok(ServerProcess::start(ServerOptions {
         program: options.program.clone(),
         parent: options.parent.clone(),
@@ -243,12 +287,23 @@ fn with_contestant<T>(
         Ok(port)
     };
     let geometry = store.geometry();
-    let connected = Contestant::connect(store.design, &make_port, executor.runtime(), address, &geometry);
+    let connected = Contestant::connect(
+        store.design,
+        &make_port,
+        executor.runtime(),
+        address,
+        &geometry,
+    );
     let contestant = executor.block_on(connected)?;
     Ok(work(&executor, contestant)?)
 }
 
-fn run(options: &RealOptions, store: &PublishedStore, mix: Mix, address: &str) -> Result<Measured, RealError> {
+fn run(
+    options: &RealOptions,
+    store: &PublishedStore,
+    mix: Mix,
+    address: &str,
+) -> Result<Measured, RealError> {
     let each = options.operations;
     let sequence = Arc::new(Sequence::new(SequenceOptions {
         mix,
@@ -259,7 +314,10 @@ fn run(options: &RealOptions, store: &PublishedStore, mix: Mix, address: &str) -
     }));
     let barrier = Barrier::new(options.clients as usize);
     let client = |number: u64| -> Result<(Vec<u64>, Instant, Instant), RealError> {
-        let start = Start { barrier: &barrier, waited: Cell::new(false) };
+        let start = Start {
+            barrier: &barrier,
+            waited: Cell::new(false),
+        };
         let part = |count: u64| Part {
             sequence: sequence.clone(),
             operations: number * each..number * each + count,
@@ -279,13 +337,29 @@ fn run(options: &RealOptions, store: &PublishedStore, mix: Mix, address: &str) -
     };
     let client = &client;
     let ended: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..u64::from(options.clients)).map(|number| scope.spawn(move || client(number))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a client does not panic")).collect::<Result<_, _>>()
+        let threads: Vec<_> = (0..u64::from(options.clients))
+            .map(|number| scope.spawn(move || client(number)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a client does not panic"))
+            .collect::<Result<_, _>>()
     })?;
-    let begin = ended.iter().map(|(_, begin, _)| *begin).min().expect("there is a client");
-    let end = ended.iter().map(|(_, _, end)| *end).max().expect("there is a client");
+    let begin = ended
+        .iter()
+        .map(|(_, begin, _)| *begin)
+        .min()
+        .expect("there is a client");
+    let end = ended
+        .iter()
+        .map(|(_, _, end)| *end)
+        .max()
+        .expect("there is a client");
     let latencies = ended.iter().flat_map(|(latencies, ..)| latencies);
-    let operations = ended.iter().map(|(latencies, ..)| latencies.len() as u64).sum::<u64>();
+    let operations = ended
+        .iter()
+        .map(|(latencies, ..)| latencies.len() as u64)
+        .sum::<u64>();
     Ok(Measured {
         operations,
         seconds: (end - begin).as_secs_f64(),

@@ -88,10 +88,14 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
     })?;
     let has_writer = options.beside != Beside::Nothing && options.design == Design::StoreDirect;
     let writer = has_writer.then(|| contest.connect()).transpose()?;
-    let mut contestants = (0..options.threads).map(|_| contest.connect()).collect::<Result<Vec<_>, _>>()?;
+    let mut contestants = (0..options.threads)
+        .map(|_| contest.connect())
+        .collect::<Result<Vec<_>, _>>()?;
     let (keys, value_size) = (options.keys, options.value_size);
     let loader = contestants.split_off(contestants.len() - 1);
-    contestants.extend(contest.run(loader, |_, contestant| load(contestant, 0..keys, value_size))?);
+    contestants.extend(contest.run(loader, |_, contestant| {
+        load(contestant, 0..keys, value_size)
+    })?);
     let each = options.operations.div_ceil(options.threads.into());
     let sequence = Arc::new(Sequence::new(SequenceOptions {
         mix: options.mix,
@@ -100,7 +104,9 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
         length: (each * u64::from(options.threads)) as usize,
         seed: 1,
     }));
-    let writer = writer.map(|writer| Background::start(&contest, writer, keys, value_size)).transpose()?;
+    let writer = writer
+        .map(|writer| Background::start(&contest, writer, keys, value_size))
+        .transpose()?;
     // Leases are taken and memories filled before anything is measured: a store that runs for longer than these few
     // operations has done both.
     let warm_up = match options.beside {
@@ -119,19 +125,31 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
         latencies: Rc::default(),
         cleaner: None,
     };
-    let contestants = contest.run(contestants, |number, contestant| work(contestant, part(number, warm_up)))?;
+    let contestants = contest.run(contestants, |number, contestant| {
+        work(contestant, part(number, warm_up))
+    })?;
     contest.rest();
-    let cleaner = contest.erda().filter(|_| options.beside == Beside::Cleaning).cloned();
+    let cleaner = contest
+        .erda()
+        .filter(|_| options.beside == Beside::Cleaning)
+        .cloned();
     let latencies = Rc::<RefCell<Vec<u64>>>::default();
     let (before, cleaned_before) = (contest.costs(), contest.cleaning());
     contest.run(contestants, |number, contestant| {
-        let part = Part { latencies: latencies.clone(), cleaner: cleaner.clone(), ..part(number, each) };
+        let part = Part {
+            latencies: latencies.clone(),
+            cleaner: cleaner.clone(),
+            ..part(number, each)
+        };
         work(contestant, part)
     })?;
     let (after, cleaned_after) = (contest.costs(), contest.cleaning());
     writer.as_ref().map_or(Ok(()), Background::check)?;
     let latencies = latencies.take();
-    assert!(!latencies.is_empty(), "a cleaner that is asked to clean begins");
+    assert!(
+        !latencies.is_empty(),
+        "a cleaner that is asked to clean begins"
+    );
     let count = (each * u64::from(options.threads)) as f64;
     let moved = cleaned_after.moved_bytes - cleaned_before.moved_bytes;
     let written = cleaned_after.written_bytes - cleaned_before.written_bytes;
@@ -143,7 +161,11 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
     })
 }
 
-pub(super) async fn load(mut contestant: Contestant, numbers: Range<u64>, value_size: usize) -> Result<Contestant, ContestError> {
+pub(super) async fn load(
+    mut contestant: Contestant,
+    numbers: Range<u64>,
+    value_size: usize,
+) -> Result<Contestant, ContestError> {
     let mut value = vec![0; value_size];
     for number in numbers {
         value_of(1, number, &mut value);
@@ -156,7 +178,10 @@ pub(super) async fn load(mut contestant: Contestant, numbers: Range<u64>, value_
 async fn look_up_all(mut contestant: Contestant, keys: u64) -> Result<Contestant, ContestError> {
     let mut value = Vec::new();
     for number in 0..keys {
-        assert!(contestant.get(&key_name(number), &mut value).await?, "every key is loaded");
+        assert!(
+            contestant.get(&key_name(number), &mut value).await?,
+            "every key is loaded"
+        );
     }
     Ok(contestant)
 }
@@ -172,11 +197,15 @@ pub(super) struct Part {
     pub cleaner: Option<Rc<ErdaServer>>,
 }
 
-pub(super) async fn work(mut contestant: Contestant, part: Part) -> Result<Contestant, ContestError> {
+pub(super) async fn work(
+    mut contestant: Contestant,
+    part: Part,
+) -> Result<Contestant, ContestError> {
     let runtime = contestant.runtime();
     let (mut value, mut found) = (vec![0; part.value_size], Vec::new());
     for index in part.operations {
-        let operation = &part.sequence.operations()[index as usize % part.sequence.operations().len()];
+        let operation =
+            &part.sequence.operations()[index as usize % part.sequence.operations().len()];
         let key = key_name(operation.number());
         let counts = part.cleaner.as_ref().is_none_or(|server| {
             let running = server.cleaning().running;
@@ -190,7 +219,10 @@ pub(super) async fn work(mut contestant: Contestant, part: Part) -> Result<Conte
             value_of(index, operation.number(), &mut value);
             contestant.put(&key, &value).await?;
         } else {
-            assert!(contestant.get(&key, &mut found).await?, "every key is loaded");
+            assert!(
+                contestant.get(&key, &mut found).await?,
+                "every key is loaded"
+            );
         }
         if counts {
             part.latencies.borrow_mut().push(runtime.now() - begin);
@@ -200,7 +232,11 @@ pub(super) async fn work(mut contestant: Contestant, part: Part) -> Result<Conte
 }
 
 /// Bytes stored to persistent memory by a create, an update and a delete.
-pub fn bytes_stored(design: Design, profile: Profile, value_size: usize) -> Result<[f64; 3], ContestError> {
+pub fn bytes_stored(
+    design: Design,
+    profile: Profile,
+    value_size: usize,
+) -> Result<[f64; 3], ContestError> {
     const COUNT: u64 = 100;
     let options = ContestOptions {
         design,
@@ -213,8 +249,9 @@ pub fn bytes_stored(design: Design, profile: Profile, value_size: usize) -> Resu
     };
     let contest = Contest::new(options)?;
     // The first writes take leases, and what comes with them.
-    let mut contestants =
-        contest.run(vec![contest.connect()?], |_, contestant| put_all(contestant, COUNT..COUNT + 10, 0, value_size))?;
+    let mut contestants = contest.run(vec![contest.connect()?], |_, contestant| {
+        put_all(contestant, COUNT..COUNT + 10, 0, value_size)
+    })?;
     contest.rest();
     let mut counts = [contest.costs(); 4];
     for step in 0..3 {
@@ -230,11 +267,19 @@ pub fn bytes_stored(design: Design, profile: Profile, value_size: usize) -> Resu
         contest.rest();
         counts[step as usize + 1] = contest.costs();
     }
-    let each = |from: &Costs, to: &Costs| (to.bytes_stored - from.bytes_stored) as f64 / COUNT as f64;
-    Ok(std::array::from_fn(|step| each(&counts[step], &counts[step + 1])))
+    let each =
+        |from: &Costs, to: &Costs| (to.bytes_stored - from.bytes_stored) as f64 / COUNT as f64;
+    Ok(std::array::from_fn(|step| {
+        each(&counts[step], &counts[step + 1])
+    }))
 }
 
-async fn put_all(mut contestant: Contestant, keys: Range<u64>, seed: u64, value_size: usize) -> Result<Contestant, ContestError> {
+async fn put_all(
+    mut contestant: Contestant,
+    keys: Range<u64>,
+    seed: u64,
+    value_size: usize,
+) -> Result<Contestant, ContestError> {
     let mut value = vec![0; value_size];
     for number in keys {
         value_of(seed, number, &mut value);

@@ -22,7 +22,9 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     }
     let options = run.options;
     let live = options.data.keys * record_size(&options.data);
-    let small = (live * 100 / LIVE_PERCENT).next_multiple_of(SEGMENT_SIZE).max(SEGMENTS_MIN * SEGMENT_SIZE);
+    let small = (live * 100 / LIVE_PERCENT)
+        .next_multiple_of(SEGMENT_SIZE)
+        .max(SEGMENTS_MIN * SEGMENT_SIZE);
     // The small pool is written once over before anything is measured, the large one is never full.
     let warm_up = small / record_size(&options.data);
     let all = (options.puts * 2 + warm_up) * u64::from(options.repetitions);
@@ -41,14 +43,38 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
         load(&session, options.data, |_| {})?;
         Ok((server, session))
     };
-    (run.say)(&format!("loading a pool of {} MiB that has to be cleaned, and one that has not", small >> 20));
+    (run.say)(&format!(
+        "loading a pool of {} MiB that has to be cleaned, and one that has not",
+        small >> 20
+    ));
     let (cleaned_server, cleaned) = start(small)?;
     let (roomy_server, roomy) = start(capacity(options, all))?;
-    puts(&cleaned, &sequence, (16, 1), Amount::Operations(warm_up), options.data.value_size)?;
+    puts(
+        &cleaned,
+        &sequence,
+        (16, 1),
+        Amount::Operations(warm_up),
+        options.data.value_size,
+    )?;
     for repetition in 1..=options.repetitions {
-        (run.say)(&format!("{}, {repetition} of {}", PUT_CLEANING.name, options.repetitions));
-        let ours = puts(&cleaned, &sequence, (16, 1), Amount::Operations(options.puts), options.data.value_size)?;
-        let beside = puts(&roomy, &sequence, (16, 1), Amount::Operations(options.puts), options.data.value_size)?;
+        (run.say)(&format!(
+            "{}, {repetition} of {}",
+            PUT_CLEANING.name, options.repetitions
+        ));
+        let ours = puts(
+            &cleaned,
+            &sequence,
+            (16, 1),
+            Amount::Operations(options.puts),
+            options.data.value_size,
+        )?;
+        let beside = puts(
+            &roomy,
+            &sequence,
+            (16, 1),
+            Amount::Operations(options.puts),
+            options.data.value_size,
+        )?;
         run.add(&PUT_CLEANING, ours, beside);
     }
     let cleaning = cleaned.block_on(cleaned.client().metrics())?.cleaning;

@@ -97,7 +97,10 @@ impl Definition {
             direction: self.direction,
             reached,
             repetitions: pairs.len(),
-            range: (judged.iter().copied().fold(f64::NAN, f64::min), judged.iter().copied().fold(f64::NAN, f64::max)),
+            range: (
+                judged.iter().copied().fold(f64::NAN, f64::min),
+                judged.iter().copied().fold(f64::NAN, f64::max),
+            ),
         }
     }
 }
@@ -119,7 +122,10 @@ mod tests {
     #[test]
     fn a_ratio_is_the_median_of_the_ratios_of_the_repetitions() {
         let figure = AT_LEAST.figure(&[(10.0, 10.0), (30.0, 30.0), (40.0, 8.0)]);
-        assert_eq!((figure.ratio, figure.ours, figure.yardstick), (1.0, 30.0, Some(10.0)));
+        assert_eq!(
+            (figure.ratio, figure.ours, figure.yardstick),
+            (1.0, 30.0, Some(10.0))
+        );
         assert_eq!(figure.range, (1.0, 5.0));
         assert!(!figure.reached);
     }
@@ -130,11 +136,19 @@ mod tests {
         assert!(!AT_LEAST.figure(&[(3.9, 2.0)]).reached);
         assert!(!AT_LEAST.figure(&[(0.0, 0.0)]).reached);
         assert!(!AT_LEAST.figure(&[]).reached);
-        let at_most = Definition { direction: Direction::AtMost, judged: Judged::Excess, ..AT_LEAST };
+        let at_most = Definition {
+            direction: Direction::AtMost,
+            judged: Judged::Excess,
+            ..AT_LEAST
+        };
         assert!(at_most.figure(&[(4.0, 2.0)]).reached);
         assert!(at_most.figure(&[(1.0, 2.0)]).reached);
         assert!(!at_most.figure(&[(5.0, 2.0)]).reached);
-        let alone = Definition { judged: Judged::Ours, ..at_most }.figure(&[(1.0, 9.0)]);
+        let alone = Definition {
+            judged: Judged::Ours,
+            ..at_most
+        }
+        .figure(&[(1.0, 9.0)]);
         assert_eq!((alone.ratio, alone.yardstick), (1.0, None));
     }
 }

@@ -9,7 +9,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stonecast_workload::{Distribution, Mix, Sequence};
 
 use super::figure::Definition;
-use super::plan::{RESP_CONNECTIONS, RESP_GET_1, RESP_GET_16, RESP_GET_128, RESP_IDLE_MEMORY, RESP_SET_16, RESP_SET_DURABLE_16};
+use super::plan::{
+    RESP_CONNECTIONS, RESP_GET_1, RESP_GET_16, RESP_GET_128, RESP_IDLE_MEMORY, RESP_SET_16,
+    RESP_SET_DURABLE_16,
+};
 use super::{FiguresError, Run, capacity, speed};
 use crate::direct::{ServerOptions, ServerProcess};
 use crate::measured::Measured;
@@ -37,7 +40,11 @@ struct Comparison {
 }
 
 pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
-    let comparison = |definition, mix, pipeline| Comparison { definition, mix, pipeline };
+    let comparison = |definition, mix, pipeline| Comparison {
+        definition,
+        mix,
+        pipeline,
+    };
     let options = run.options;
     let volatile = [
         comparison(&RESP_GET_1, Mix::C, 1),
@@ -45,10 +52,16 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
         comparison(&RESP_GET_128, Mix::C, 128),
         comparison(&RESP_SET_16, Mix::UpdateOnly, 16),
     ];
-    let server = Server { durability: "process", folder: options.memory_folder.clone() };
+    let server = Server {
+        durability: "process",
+        folder: options.memory_folder.clone(),
+    };
     compare(run, &volatile, &server, RedisPersistence::None)?;
     let durable = [comparison(&RESP_SET_DURABLE_16, Mix::UpdateOnly, 16)];
-    let on_disk = Server { durability: "power", folder: options.disk_folder.clone() };
+    let on_disk = Server {
+        durability: "power",
+        folder: options.disk_folder.clone(),
+    };
     compare(run, &durable, &on_disk, RedisPersistence::AppendFsyncAlways)?;
     if run.wants(&[&RESP_IDLE_MEMORY]) {
         idle_memory(run, &server)?;
@@ -85,26 +98,46 @@ fn compare(
     server: &Server,
     persistence: RedisPersistence,
 ) -> Result<(), FiguresError> {
-    let comparisons: Vec<_> = comparisons.iter().filter(|comparison| run.wants(&[comparison.definition])).collect();
+    let comparisons: Vec<_> = comparisons
+        .iter()
+        .filter(|comparison| run.wants(&[comparison.definition]))
+        .collect();
     if comparisons.is_empty() {
         return Ok(());
     }
-    let needed_by: Vec<_> = comparisons.iter().map(|comparison| comparison.definition).collect();
+    let needed_by: Vec<_> = comparisons
+        .iter()
+        .map(|comparison| comparison.definition)
+        .collect();
     let options = run.options;
-    (run.say)(&format!("loading redis-server (durability {})", server.durability));
-    let Some(redis) = run.peer(RedisServer::start(persistence, &server.folder), &needed_by)? else { return Ok(()) };
+    (run.say)(&format!(
+        "loading redis-server (durability {})",
+        server.durability
+    ));
+    let Some(redis) = run.peer(RedisServer::start(persistence, &server.folder), &needed_by)? else {
+        return Ok(());
+    };
     let mut theirs = RedisConnection::open_tcp(redis.address())?;
     theirs.load(&options.data)?;
-    (run.say)(&format!("loading a server through its gateway (durability {})", server.durability));
-    let sets = (options.duration.as_secs_f64() * 1.2 * SETS_PER_S as f64) as u64 * u64::from(options.repetitions);
+    (run.say)(&format!(
+        "loading a server through its gateway (durability {})",
+        server.durability
+    ));
+    let sets = (options.duration.as_secs_f64() * 1.2 * SETS_PER_S as f64) as u64
+        * u64::from(options.repetitions);
     let own = server.start(run, sets)?;
     let mut ours = RedisConnection::open_tcp(resp_address(&own)?)?;
     ours.load(&options.data)?;
-    let sequences: Vec<Sequence> =
-        comparisons.iter().map(|comparison| run.sequence(comparison.mix, Distribution::ScrambledZipfian)).collect();
+    let sequences: Vec<Sequence> = comparisons
+        .iter()
+        .map(|comparison| run.sequence(comparison.mix, Distribution::ScrambledZipfian))
+        .collect();
     for repetition in 1..=options.repetitions {
         for (comparison, sequence) in comparisons.iter().zip(&sequences) {
-            (run.say)(&format!("{}, {repetition} of {}", comparison.definition.name, options.repetitions));
+            (run.say)(&format!(
+                "{}, {repetition} of {}",
+                comparison.definition.name, options.repetitions
+            ));
             let ours = operations(&mut ours, run, sequence, comparison.pipeline)?;
             let theirs = operations(&mut theirs, run, sequence, comparison.pipeline)?;
             run.add(comparison.definition, ours, theirs);
@@ -125,7 +158,8 @@ fn operations(
 ) -> Result<f64, FiguresError> {
     let options = run.options;
     connection.measure(sequence, &options.data, pipeline, options.duration / 5)?;
-    let measured: Measured = connection.measure(sequence, &options.data, pipeline, options.duration)?;
+    let measured: Measured =
+        connection.measure(sequence, &options.data, pipeline, options.duration)?;
     speed("commands over TCP", &measured)
 }
 
@@ -166,11 +200,19 @@ fn many_connections(run: &mut Run<'_>, server: &Server) -> Result<(), FiguresErr
         return Ok(());
     }
     for repetition in 1..=run.options.repetitions {
-        (run.say)(&format!("{}, {repetition} of {}", RESP_CONNECTIONS.name, run.options.repetitions));
-        let own = server.start(run, PIPELINING_CONNECTIONS as u64 * PIPELINE as u64 * ROUNDS)?;
+        (run.say)(&format!(
+            "{}, {repetition} of {}",
+            RESP_CONNECTIONS.name, run.options.repetitions
+        ));
+        let own = server.start(
+            run,
+            PIPELINING_CONNECTIONS as u64 * PIPELINE as u64 * ROUNDS,
+        )?;
         let address = resp_address(&own)?;
         let open = |_| RedisConnection::open_small(address, SMALL_READ);
-        let mut connections: Vec<RedisConnection> = (0..PIPELINING_CONNECTIONS).map(open).collect::<Result<_, _>>()?;
+        let mut connections: Vec<RedisConnection> = (0..PIPELINING_CONNECTIONS)
+            .map(open)
+            .collect::<Result<_, _>>()?;
         let mut errors = 0;
         for round in 0..ROUNDS {
             for (number, connection) in (0..).zip(&mut connections) {
@@ -190,15 +232,30 @@ fn allow_files(connections: usize) -> bool {
     let wanted = connections as u64 + OTHER_FILES;
     let limit = getrlimit(Resource::Nofile);
     let enough = limit.current.is_none_or(|current| current >= wanted);
-    enough || setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum }).is_ok()
+    enough
+        || setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: Some(wanted),
+                maximum: limit.maximum,
+            },
+        )
+        .is_ok()
 }
 
 /// Resident bytes of a process that are no file's and nobody else's.
 fn private_memory(pid: u32) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let lines: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(':')).collect();
-    let kilobytes = lines.get("RssAnon").and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
-    kilobytes.map(|kilobytes| kilobytes << 10).ok_or_else(|| io::Error::other("there is no RssAnon"))
+    let lines: BTreeMap<&str, &str> = text
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .collect();
+    let kilobytes = lines
+        .get("RssAnon")
+        .and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes
+        .map(|kilobytes| kilobytes << 10)
+        .ok_or_else(|| io::Error::other("there is no RssAnon"))
 }
 
 fn system(doing: &'static str) -> impl Fn(io::Error) -> FiguresError {

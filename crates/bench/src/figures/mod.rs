@@ -118,23 +118,43 @@ pub enum FiguresError {
 }
 
 /// Measures all figures; `say` is told what begins.
-pub fn run_figures(options: &FigureOptions, say: &mut dyn FnMut(&str)) -> Result<Report, FiguresError> {
-    let known = |name: &&String| DEFINITIONS.iter().any(|definition| definition.name == **name);
+pub fn run_figures(
+    options: &FigureOptions,
+    say: &mut dyn FnMut(&str),
+) -> Result<Report, FiguresError> {
+    let known = |name: &&String| {
+        DEFINITIONS
+            .iter()
+            .any(|definition| definition.name == **name)
+    };
     if let Some(name) = options.only.iter().find(|name| !known(name)) {
         return Err(FiguresError::NoSuchFigure { name: name.clone() });
     }
-    let mut run = Run { options, say, pairs: BTreeMap::new(), missing: BTreeMap::new() };
+    let mut run = Run {
+        options,
+        say,
+        pairs: BTreeMap::new(),
+        missing: BTreeMap::new(),
+    };
     reads::measure(&mut run)?;
     writes::measure(&mut run)?;
     cleaning::measure(&mut run)?;
     restart::measure(&mut run)?;
     gateway::measure(&mut run)?;
     let mut report = Report::default();
-    for definition in DEFINITIONS.iter().filter(|definition| run.wants(&[definition])) {
+    for definition in DEFINITIONS
+        .iter()
+        .filter(|definition| run.wants(&[definition]))
+    {
         if let Some(reason) = run.missing.get(definition.name) {
-            report.not_run.push(NotRun { name: definition.name, not_run: reason.clone() });
+            report.not_run.push(NotRun {
+                name: definition.name,
+                not_run: reason.clone(),
+            });
         } else {
-            report.figures.push(definition.figure(run.pairs.get(definition.name).map_or(&[], Vec::as_slice)));
+            report
+                .figures
+                .push(definition.figure(run.pairs.get(definition.name).map_or(&[], Vec::as_slice)));
         }
     }
     Ok(report)
@@ -154,11 +174,17 @@ impl Run<'_> {
     /// Whether one of `definitions` was asked for.
     fn wants(&self, definitions: &[&Definition]) -> bool {
         let only = &self.options.only;
-        only.is_empty() || definitions.iter().any(|definition| only.iter().any(|name| name == definition.name))
+        only.is_empty()
+            || definitions
+                .iter()
+                .any(|definition| only.iter().any(|name| name == definition.name))
     }
 
     fn add(&mut self, definition: &Definition, ours: f64, yardstick: f64) {
-        self.pairs.entry(definition.name).or_default().push((ours, yardstick));
+        self.pairs
+            .entry(definition.name)
+            .or_default()
+            .push((ours, yardstick));
     }
 
     fn cannot(&mut self, definition: &Definition, reason: impl ToString) {
@@ -166,11 +192,17 @@ impl Run<'_> {
     }
 
     /// The peer; `None`, with a note at the figures that need it, where it is not installed or does not start here.
-    fn peer<T>(&mut self, peer: Result<T, PeerError>, needed_by: &[&Definition]) -> Result<Option<T>, FiguresError> {
+    fn peer<T>(
+        &mut self,
+        peer: Result<T, PeerError>,
+        needed_by: &[&Definition],
+    ) -> Result<Option<T>, FiguresError> {
         match peer {
             Ok(peer) => Ok(Some(peer)),
             Err(error @ (PeerError::Missing { .. } | PeerError::NotStarted { .. })) => {
-                needed_by.iter().for_each(|definition| self.cannot(definition, &error));
+                needed_by
+                    .iter()
+                    .for_each(|definition| self.cannot(definition, &error));
                 Ok(None)
             }
             Err(error) => Err(error.into()),
@@ -178,8 +210,18 @@ impl Run<'_> {
     }
 
     fn sequence(&self, mix: Mix, distribution: Distribution) -> Sequence {
-        let FigureOptions { data, sequence_length, .. } = *self.options;
-        Sequence::new(SequenceOptions { mix, distribution, keys: data.keys, length: sequence_length, seed: data.seed })
+        let FigureOptions {
+            data,
+            sequence_length,
+            ..
+        } = *self.options;
+        Sequence::new(SequenceOptions {
+            mix,
+            distribution,
+            keys: data.keys,
+            length: sequence_length,
+            seed: data.seed,
+        })
     }
 }
 
@@ -187,13 +229,18 @@ impl Run<'_> {
 fn speed(what: &'static str, measured: &Measured) -> Result<f64, FiguresError> {
     match measured.errors {
         0 => Ok(measured.ops_per_s()),
-        errors => Err(FiguresError::OperationsFailed { what, errors, ops: measured.ops }),
+        errors => Err(FiguresError::OperationsFailed {
+            what,
+            errors,
+            ops: measured.ops,
+        }),
     }
 }
 
 /// Bytes that a record of the log takes: header, key and value in whole lines.
 fn record_size(data: &DataSet) -> u64 {
-    (64 + stonecast_workload::KEY_NAME_SIZE_MAX as u64 + data.value_size as u64).next_multiple_of(64)
+    (64 + stonecast_workload::KEY_NAME_SIZE_MAX as u64 + data.value_size as u64)
+        .next_multiple_of(64)
 }
 
 /// Capacity of a pool that takes the data and `more` records beside it, never smaller than asked for.
@@ -209,7 +256,11 @@ mod tests {
 
     fn options(only: &[&str]) -> FigureOptions {
         FigureOptions {
-            data: DataSet { keys: 1000, value_size: 100, seed: 1 },
+            data: DataSet {
+                keys: 1000,
+                value_size: 100,
+                seed: 1,
+            },
             duration: Duration::from_millis(10),
             puts: 100,
             repetitions: 1,
@@ -230,12 +281,22 @@ mod tests {
 
     #[test]
     fn a_server_that_cannot_be_started_ends_the_run_with_its_name() {
-        for name in ["get-limit", "put-redis", "put-cleaning", "restart-scan", "resp-get-1"] {
+        for name in [
+            "get-limit",
+            "put-redis",
+            "put-cleaning",
+            "restart-scan",
+            "resp-get-1",
+        ] {
             let error = run_figures(&options(&[name]), &mut |_| {});
             // Where redis-server is not installed the figures that need it are not run, and no server is needed.
             match error {
                 Err(error) => assert!(error.to_string().contains("/nowhere/stonecast"), "{error}"),
-                Ok(report) => assert_eq!((report.figures.len(), report.not_run.len()), (0, 1), "{name}"),
+                Ok(report) => assert_eq!(
+                    (report.figures.len(), report.not_run.len()),
+                    (0, 1),
+                    "{name}"
+                ),
             }
         }
     }
@@ -244,21 +305,61 @@ mod tests {
     #[test]
     fn a_missing_peer_is_noted_at_its_figures_and_a_failing_one_ends_the_run() {
         let options = options(&[]);
-        let mut run = Run { options: &options, say: &mut |_| {}, pairs: BTreeMap::new(), missing: BTreeMap::new() };
+        let mut run = Run {
+            options: &options,
+            say: &mut |_| {},
+            pairs: BTreeMap::new(),
+            missing: BTreeMap::new(),
+        };
         let both = [&plan::PUT_DURABLE_16, &plan::PUT_DURABLE_128];
-        let found = run.peer::<()>(Err(PeerError::Missing { program: "redis-server" }), &both).unwrap();
+        let found = run
+            .peer::<()>(
+                Err(PeerError::Missing {
+                    program: "redis-server",
+                }),
+                &both,
+            )
+            .unwrap();
         assert_eq!(found, None);
-        assert_eq!(run.missing.keys().copied().collect::<Vec<_>>(), ["put-durable-128", "put-durable-16"]);
-        let failed = PeerError::Answer { found: "nothing".to_owned(), expected: "something" };
+        assert_eq!(
+            run.missing.keys().copied().collect::<Vec<_>>(),
+            ["put-durable-128", "put-durable-16"]
+        );
+        let failed = PeerError::Answer {
+            found: "nothing".to_owned(),
+            expected: "something",
+        };
         assert!(run.peer::<()>(Err(failed), &both).is_err());
         assert_eq!(run.peer(Ok(5), &both).unwrap(), Some(5));
     }
 
     #[test]
     fn operations_that_failed_make_a_measurement_worthless() {
-        let measured = Measured { ops: 10, errors: 1, seconds: 1.0, ..Measured::default() };
-        assert!(matches!(speed("w", &measured), Err(FiguresError::OperationsFailed { errors: 1, ops: 10, .. })));
-        assert_eq!(speed("w", &Measured { errors: 0, ..measured }).unwrap(), 10.0);
+        let measured = Measured {
+            ops: 10,
+            errors: 1,
+            seconds: 1.0,
+            ..Measured::default()
+        };
+        assert!(matches!(
+            speed("w", &measured),
+            Err(FiguresError::OperationsFailed {
+                errors: 1,
+                ops: 10,
+                ..
+            })
+        ));
+        assert_eq!(
+            speed(
+                "w",
+                &Measured {
+                    errors: 0,
+                    ..measured
+                }
+            )
+            .unwrap(),
+            10.0
+        );
     }
 
     #[test]
@@ -266,6 +367,9 @@ mod tests {
         let options = options(&[]);
         assert_eq!(capacity(&options, 0), 1 << 30);
         let large = capacity(&options, 10_000_000);
-        assert!(large > 10_001_000 * 192 && large.is_multiple_of(4 << 20), "{large}");
+        assert!(
+            large > 10_001_000 * 192 && large.is_multiple_of(4 << 20),
+            "{large}"
+        );
     }
 }

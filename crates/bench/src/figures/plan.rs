@@ -3,18 +3,40 @@
 use super::figure::{Definition, Direction, Judged};
 
 const fn at_least(name: &'static str, what: &'static str, target: f64) -> Definition {
-    Definition { name, what, unit: "op/s", judged: Judged::Ratio, target: Some(target), direction: Direction::AtLeast }
+    Definition {
+        name,
+        what,
+        unit: "op/s",
+        judged: Judged::Ratio,
+        target: Some(target),
+        direction: Direction::AtLeast,
+    }
 }
 
 /// GET beside the bare loop.
-pub const GET_LIMIT: Definition = at_least("get-limit", "GET zipfian / bare loop over the same memory", 0.8);
+pub const GET_LIMIT: Definition = at_least(
+    "get-limit",
+    "GET zipfian / bare loop over the same memory",
+    0.8,
+);
 /// GET beside the bare loop with the processor reading ahead: what GETs of keys known beforehand could reach.
-pub const GET_OVERLAPPING: Definition =
-    Definition { target: None, ..at_least("get-overlapping", "GET zipfian / bare loop, operations overlapping", 0.0) };
+pub const GET_OVERLAPPING: Definition = Definition {
+    target: None,
+    ..at_least(
+        "get-overlapping",
+        "GET zipfian / bare loop, operations overlapping",
+        0.0,
+    )
+};
 /// Many at once beside one by one.
-pub const MULTI_GET: Definition = at_least("multi-get", "multi_get of 16, uniform / GET one by one", 3.0);
+pub const MULTI_GET: Definition = at_least(
+    "multi-get",
+    "multi_get of 16, uniform / GET one by one",
+    3.0,
+);
 /// Two clients beside one.
-pub const GET_TWO_CLIENTS: Definition = at_least("get-two-clients", "GET zipfian, 2 clients / 1 client", 1.8);
+pub const GET_TWO_CLIENTS: Definition =
+    at_least("get-two-clients", "GET zipfian, 2 clients / 1 client", 1.8);
 /// The server's part in a read. What an idle server spends in the same time is its own.
 pub const GET_SERVER_CPU: Definition = Definition {
     name: "get-server-cpu",
@@ -26,26 +48,53 @@ pub const GET_SERVER_CPU: Definition = Definition {
     direction: Direction::AtMost,
 };
 /// Beside the store that is read in the same way, by loads, where that shows what was there at the beginning.
-pub const GET_LMDB: Definition = at_least("get-lmdb", "GET zipfian / LMDB in the same process, one snapshot for all reads", 3.0);
+pub const GET_LMDB: Definition = at_least(
+    "get-lmdb",
+    "GET zipfian / LMDB in the same process, one snapshot for all reads",
+    3.0,
+);
 /// Beside the same where it does what a GET does.
-pub const GET_LMDB_LATEST: Definition =
-    at_least("get-lmdb-latest", "GET zipfian / LMDB in the same process, each read the latest value, copied", 3.0);
+pub const GET_LMDB_LATEST: Definition = at_least(
+    "get-lmdb-latest",
+    "GET zipfian / LMDB in the same process, each read the latest value, copied",
+    3.0,
+);
 /// Beside the store that is asked.
-pub const GET_REDIS: Definition = at_least("get-redis", "GET zipfian / redis-server, one at a time", 60.0);
+pub const GET_REDIS: Definition = at_least(
+    "get-redis",
+    "GET zipfian / redis-server, one at a time",
+    60.0,
+);
 /// Writes that survive processes.
-pub const PUT_REDIS: Definition = at_least("put-redis", "PUT process, 16 in flight / redis no persistence, pipeline 16", 2.5);
+pub const PUT_REDIS: Definition = at_least(
+    "put-redis",
+    "PUT process, 16 in flight / redis no persistence, pipeline 16",
+    2.5,
+);
 /// Writes that survive processes, of a client that needs no server for them.
-pub const PUT_PUBLISHED: Definition =
-    at_least("put-published", "PUT process, published by the client, 16 in flight / redis no persistence, pipeline 16", 5.0);
+pub const PUT_PUBLISHED: Definition = at_least(
+    "put-published",
+    "PUT process, published by the client, 16 in flight / redis no persistence, pipeline 16",
+    5.0,
+);
 /// Durable writes, few at a time.
-pub const PUT_DURABLE_16: Definition =
-    at_least("put-durable-16", "PUT power on a file, 16 in flight / redis appendfsync always", 1.5);
+pub const PUT_DURABLE_16: Definition = at_least(
+    "put-durable-16",
+    "PUT power on a file, 16 in flight / redis appendfsync always",
+    1.5,
+);
 /// Durable writes, many at a time.
-pub const PUT_DURABLE_128: Definition =
-    at_least("put-durable-128", "PUT power on a file, 128 in flight / redis appendfsync always", 3.0);
+pub const PUT_DURABLE_128: Definition = at_least(
+    "put-durable-128",
+    "PUT power on a file, 128 in flight / redis appendfsync always",
+    3.0,
+);
 /// Writes into a pool that is cleaned all the time.
-pub const PUT_CLEANING: Definition =
-    at_least("put-cleaning", "PUT process, 16 in flight, 80 % live data / a pool that never needs cleaning", 0.7);
+pub const PUT_CLEANING: Definition = at_least(
+    "put-cleaning",
+    "PUT process, 16 in flight, 80 % live data / a pool that never needs cleaning",
+    0.7,
+);
 /// Recovery after a crash.
 pub const RESTART_SCAN: Definition = Definition {
     name: "restart-scan",
@@ -66,17 +115,32 @@ pub const SERVER_MEMORY: Definition = Definition {
 };
 
 /// Through the gateway, one at a time.
-pub const RESP_GET_1: Definition = at_least("resp-get-1", "gateway: GET / redis-server, pipeline 1", 0.9);
+pub const RESP_GET_1: Definition =
+    at_least("resp-get-1", "gateway: GET / redis-server, pipeline 1", 0.9);
 /// Through the gateway, some at a time.
-pub const RESP_GET_16: Definition = at_least("resp-get-16", "gateway: GET / redis-server, pipeline 16", 1.0);
+pub const RESP_GET_16: Definition = at_least(
+    "resp-get-16",
+    "gateway: GET / redis-server, pipeline 16",
+    1.0,
+);
 /// Through the gateway, many at a time.
-pub const RESP_GET_128: Definition = at_least("resp-get-128", "gateway: GET / redis-server, pipeline 128", 1.0);
+pub const RESP_GET_128: Definition = at_least(
+    "resp-get-128",
+    "gateway: GET / redis-server, pipeline 128",
+    1.0,
+);
 /// Writes through the gateway that survive processes.
-pub const RESP_SET_16: Definition =
-    at_least("resp-set-16", "gateway: SET process / redis-server no persistence, pipeline 16", 0.9);
+pub const RESP_SET_16: Definition = at_least(
+    "resp-set-16",
+    "gateway: SET process / redis-server no persistence, pipeline 16",
+    0.9,
+);
 /// Durable writes through the gateway.
-pub const RESP_SET_DURABLE_16: Definition =
-    at_least("resp-set-durable-16", "gateway: SET power on a file / redis-server appendfsync always, pipeline 16", 1.2);
+pub const RESP_SET_DURABLE_16: Definition = at_least(
+    "resp-set-durable-16",
+    "gateway: SET power on a file / redis-server appendfsync always, pipeline 16",
+    1.2,
+);
 /// What a connection costs that has nothing to do.
 pub const RESP_IDLE_MEMORY: Definition = Definition {
     name: "resp-idle-memory",

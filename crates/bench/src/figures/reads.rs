@@ -8,11 +8,15 @@ use stonecast_store_direct::limits::LOCATIONS;
 use stonecast_workload::{Distribution, Mix, Sequence};
 
 use super::plan::{
-    GET_LIMIT, GET_LMDB, GET_LMDB_LATEST, GET_OVERLAPPING, GET_REDIS, GET_SERVER_CPU, GET_TWO_CLIENTS, MULTI_GET, SERVER_MEMORY,
+    GET_LIMIT, GET_LMDB, GET_LMDB_LATEST, GET_OVERLAPPING, GET_REDIS, GET_SERVER_CPU,
+    GET_TWO_CLIENTS, MULTI_GET, SERVER_MEMORY,
 };
 use super::{FiguresError, Run, capacity, server_memory, speed};
 use crate::cpu_time::process_cpu_ns;
-use crate::direct::{Amount, Limit, Order, Plan, ServerOptions, ServerProcess, Session, StoreMemory, Target, YcsbOptions, load};
+use crate::direct::{
+    Amount, Limit, Order, Plan, ServerOptions, ServerProcess, Session, StoreMemory, Target,
+    YcsbOptions, load,
+};
 use crate::latency::{clock_look_ns, timing_interval};
 use crate::measured::Measured;
 use crate::peers::{Lmdb, RedisPersistence, RedisServer, View};
@@ -53,7 +57,14 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     let zipfian = Arc::new(run.sequence(Mix::C, Distribution::ScrambledZipfian));
     let reader = Reader::new(&session, zipfian, options.duration, options.data.value_size)?;
 
-    let against_gets = [&GET_LIMIT, &GET_OVERLAPPING, &GET_SERVER_CPU, &GET_LMDB, &GET_LMDB_LATEST, &GET_REDIS];
+    let against_gets = [
+        &GET_LIMIT,
+        &GET_OVERLAPPING,
+        &GET_SERVER_CPU,
+        &GET_LMDB,
+        &GET_LMDB_LATEST,
+        &GET_REDIS,
+    ];
     if run.wants(&against_gets) {
         gets(run, &server, &session, &reader)?;
     }
@@ -66,14 +77,22 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     }
     if run.wants(&[&SERVER_MEMORY]) {
         let beside = server_memory::beside_the_pool(server.pid(), &server.pool());
-        let beside = beside.map_err(|source| FiguresError::System { doing: "reading the server's mappings", source })?;
+        let beside = beside.map_err(|source| FiguresError::System {
+            doing: "reading the server's mappings",
+            source,
+        })?;
         run.add(&SERVER_MEMORY, beside as f64 / f64::from(1 << 20), 0.0);
     }
     Ok(())
 }
 
 /// GET of one client, in turn with everything that it is compared with.
-fn gets(run: &mut Run<'_>, server: &ServerProcess, session: &Session, reader: &Reader) -> Result<(), FiguresError> {
+fn gets(
+    run: &mut Run<'_>,
+    server: &ServerProcess,
+    session: &Session,
+    reader: &Reader,
+) -> Result<(), FiguresError> {
     let options = run.options;
     let limit = match run.wants(&[&GET_LIMIT, &GET_OVERLAPPING]) {
         true => Some(Limit::prepare(&reader.memory, &reader.plan.sequence)?),
@@ -83,14 +102,20 @@ fn gets(run: &mut Run<'_>, server: &ServerProcess, session: &Session, reader: &R
     let lmdb = match run.wants(&beside_lmdb) {
         true => {
             (run.say)("loading LMDB");
-            run.peer(Lmdb::load(options.data, &options.memory_folder), &beside_lmdb)?
+            run.peer(
+                Lmdb::load(options.data, &options.memory_folder),
+                &beside_lmdb,
+            )?
         }
         false => None,
     };
     let redis = match run.wants(&[&GET_REDIS]) {
         true => {
             (run.say)("loading redis-server");
-            run.peer(RedisServer::start(RedisPersistence::None, &options.memory_folder), &[&GET_REDIS])?
+            run.peer(
+                RedisServer::start(RedisPersistence::None, &options.memory_folder),
+                &[&GET_REDIS],
+            )?
         }
         false => None,
     };
@@ -100,10 +125,16 @@ fn gets(run: &mut Run<'_>, server: &ServerProcess, session: &Session, reader: &R
     }
     let cpu = || {
         let read = process_cpu_ns(server.pid());
-        read.map_err(|source| FiguresError::System { doing: "reading the server's CPU time", source })
+        read.map_err(|source| FiguresError::System {
+            doing: "reading the server's CPU time",
+            source,
+        })
     };
     for repetition in 1..=options.repetitions {
-        (run.say)(&format!("GET and its yardsticks, {repetition} of {}", options.repetitions));
+        (run.say)(&format!(
+            "GET and its yardsticks, {repetition} of {}",
+            options.repetitions
+        ));
         if let Some(limit) = &limit {
             let bare = |order| {
                 let measured = limit.run(&reader.memory, order, 0, options.duration)?;
@@ -122,20 +153,30 @@ fn gets(run: &mut Run<'_>, server: &ServerProcess, session: &Session, reader: &R
             thread::sleep(Duration::from_secs_f64(ours.seconds));
             let idle = cpu()? - start;
             speed("GET", &ours)?;
-            run.add(&GET_SERVER_CPU, spent as f64 / ours.ops as f64, idle as f64 / ours.ops as f64);
+            run.add(
+                &GET_SERVER_CPU,
+                spent as f64 / ours.ops as f64,
+                idle as f64 / ours.ops as f64,
+            );
         }
         if let Some(lmdb) = &lmdb {
             for (definition, view) in beside_lmdb.into_iter().zip([View::Snapshot, View::Latest]) {
                 if run.wants(&[definition]) {
                     let ours = speed("GET", &reader.plan.run(session)?)?;
-                    let theirs = lmdb.measure_gets(view, &reader.plan.sequence, reader.plan.interval, options.duration)?;
+                    let theirs = lmdb.measure_gets(
+                        view,
+                        &reader.plan.sequence,
+                        reader.plan.interval,
+                        options.duration,
+                    )?;
                     run.add(definition, ours, speed("GET of LMDB", &theirs)?);
                 }
             }
         }
         if let Some(connection) = &mut redis_connection {
             let ours = speed("GET", &reader.plan.run(session)?)?;
-            let theirs = connection.measure(&reader.plan.sequence, &options.data, 1, options.duration)?;
+            let theirs =
+                connection.measure(&reader.plan.sequence, &options.data, 1, options.duration)?;
             run.add(&GET_REDIS, ours, speed("GET of redis-server", &theirs)?);
         }
     }
@@ -144,10 +185,20 @@ fn gets(run: &mut Run<'_>, server: &ServerProcess, session: &Session, reader: &R
 
 fn multi_gets(run: &mut Run<'_>, session: &Session, reader: &Reader) -> Result<(), FiguresError> {
     let uniform = Arc::new(run.sequence(Mix::C, Distribution::Uniform));
-    let one_by_one = Plan { sequence: uniform, ..reader.plan.clone() };
-    let batched = Plan { batch: BATCH, interval: 1, ..one_by_one.clone() };
+    let one_by_one = Plan {
+        sequence: uniform,
+        ..reader.plan.clone()
+    };
+    let batched = Plan {
+        batch: BATCH,
+        interval: 1,
+        ..one_by_one.clone()
+    };
     for repetition in 1..=run.options.repetitions {
-        (run.say)(&format!("multi_get, {repetition} of {}", run.options.repetitions));
+        (run.say)(&format!(
+            "multi_get, {repetition} of {}",
+            run.options.repetitions
+        ));
         let alone = speed("GET uniform", &one_by_one.run(session)?)?;
         let together = speed("multi_get", &batched.run(session)?)?;
         run.add(&MULTI_GET, together, alone);
@@ -161,7 +212,10 @@ fn two_clients(run: &mut Run<'_>, server: &ServerProcess) -> Result<(), FiguresE
         run.cannot(&GET_TWO_CLIENTS, "two clients need two cores");
         return Ok(());
     }
-    let target = Target { address: server.address(), server_pid: Some(server.pid()) };
+    let target = Target {
+        address: server.address(),
+        server_pid: Some(server.pid()),
+    };
     let options = run.options;
     let speed_of = |clients| {
         let options = YcsbOptions {
@@ -176,11 +230,19 @@ fn two_clients(run: &mut Run<'_>, server: &ServerProcess) -> Result<(), FiguresE
             locations: LOCATIONS,
         };
         let result = crate::direct::run(&target, &options, |_| {})?;
-        let measured = Measured { ops: result.ops, errors: result.errors, seconds: result.seconds, ..Measured::default() };
+        let measured = Measured {
+            ops: result.ops,
+            errors: result.errors,
+            seconds: result.seconds,
+            ..Measured::default()
+        };
         speed("GET of client threads", &measured)
     };
     for repetition in 1..=options.repetitions {
-        (run.say)(&format!("one client and two, {repetition} of {}", options.repetitions));
+        (run.say)(&format!(
+            "one client and two, {repetition} of {}",
+            options.repetitions
+        ));
         let one = speed_of(1)?;
         let two = speed_of(2)?;
         run.add(&GET_TWO_CLIENTS, two, one);
@@ -195,7 +257,12 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(session: &Session, sequence: Arc<Sequence>, duration: Duration, value_size: usize) -> Result<Self, FiguresError> {
+    fn new(
+        session: &Session,
+        sequence: Arc<Sequence>,
+        duration: Duration,
+        value_size: usize,
+    ) -> Result<Self, FiguresError> {
         let mut plan = Plan {
             sequence,
             start: 0,
@@ -209,7 +276,9 @@ impl Reader {
         let warm = plan.run(session)?;
         plan.interval = timing_interval(1e9 / speed("GET", &warm)?, clock_look_ns());
         plan.amount = Amount::Time(duration);
-        let memory = session.store_memory(plan.sequence.operations()[0].key())?.ok_or(FiguresError::NotMapped)?;
+        let memory = session
+            .store_memory(plan.sequence.operations()[0].key())?
+            .ok_or(FiguresError::NotMapped)?;
         Ok(Self { plan, memory })
     }
 }

@@ -37,7 +37,10 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     server.kill();
     drop(session);
     for repetition in 1..=options.repetitions {
-        (run.say)(&format!("recovery, {repetition} of {}", options.repetitions));
+        (run.say)(&format!(
+            "recovery, {repetition} of {}",
+            options.repetitions
+        ));
         let start = Instant::now();
         let backing = DirectoryBacking::open(&server.pool())?;
         let (pool, _) = Pool::open(Rc::new(backing), OpenMode::Serve)?;
@@ -46,7 +49,11 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
         let found = report.keys;
         if found != options.data.keys {
             let errors = options.data.keys.abs_diff(found);
-            return Err(FiguresError::OperationsFailed { what: "recovery", errors, ops: options.data.keys });
+            return Err(FiguresError::OperationsFailed {
+                what: "recovery",
+                errors,
+                ops: options.data.keys,
+            });
         }
         run.add(&RESTART_SCAN, report.bytes_scanned as f64 / seconds, 0.0);
     }
@@ -58,7 +65,11 @@ fn recover(pool: Pool) -> Result<RecoveryReport, StoreError> {
     let executor = BusyPoll::new(device.clone(), 0);
     let port = Rc::new(Port::new(device, COMPLETIONS)?);
     executor.add_port(&port);
-    let options = stonecast_store_direct::ServerOptions { clients: ClientPolicy::Trusted, ..Default::default() };
-    let (_server, report) = executor.block_on(Server::open(pool, port, executor.runtime(), options))?;
+    let options = stonecast_store_direct::ServerOptions {
+        clients: ClientPolicy::Trusted,
+        ..Default::default()
+    };
+    let (_server, report) =
+        executor.block_on(Server::open(pool, port, executor.runtime(), options))?;
     Ok(report)
 }

@@ -12,8 +12,14 @@ pub(super) fn beside_the_pool(pid: u32, pool: &Path) -> io::Result<u64> {
     let resident = resident_by_file(&text);
     // A pool in memory is shown under the name that it was opened with.
     let pool = pool.canonicalize()?;
-    let outside = resident.iter().filter(|((path, _), _)| !Path::new(path).starts_with(&pool));
-    let index = outside.clone().filter(|((path, _), _)| path.starts_with(SHARED_MEMORY)).map(|(_, &bytes)| bytes).max();
+    let outside = resident
+        .iter()
+        .filter(|((path, _), _)| !Path::new(path).starts_with(&pool));
+    let index = outside
+        .clone()
+        .filter(|((path, _), _)| path.starts_with(SHARED_MEMORY))
+        .map(|(_, &bytes)| bytes)
+        .max();
     Ok(outside.map(|(_, bytes)| bytes).sum::<u64>() - index.unwrap_or(0))
 }
 

@@ -29,7 +29,11 @@ struct Comparison {
 pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     let options = run.options;
     let repetitions = u64::from(options.repetitions);
-    let process = [Comparison { definition: &PUT_REDIS, in_flight: 16, batch: 1 }];
+    let process = [Comparison {
+        definition: &PUT_REDIS,
+        in_flight: 16,
+        batch: 1,
+    }];
     let setup = Setup {
         durability: "process",
         publishing: false,
@@ -39,11 +43,30 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
         puts: options.puts * repetitions,
     };
     compare(run, &process, &setup)?;
-    let published = [Comparison { definition: &PUT_PUBLISHED, in_flight: 16, batch: 16 }];
-    compare(run, &published, &Setup { publishing: true, ..setup })?;
+    let published = [Comparison {
+        definition: &PUT_PUBLISHED,
+        in_flight: 16,
+        batch: 16,
+    }];
+    compare(
+        run,
+        &published,
+        &Setup {
+            publishing: true,
+            ..setup
+        },
+    )?;
     let durable = [
-        Comparison { definition: &PUT_DURABLE_16, in_flight: 16, batch: 1 },
-        Comparison { definition: &PUT_DURABLE_128, in_flight: 128, batch: 1 },
+        Comparison {
+            definition: &PUT_DURABLE_16,
+            in_flight: 16,
+            batch: 1,
+        },
+        Comparison {
+            definition: &PUT_DURABLE_128,
+            in_flight: 128,
+            batch: 1,
+        },
     ];
     let setup = Setup {
         durability: "power",
@@ -69,23 +92,44 @@ struct Setup<'a> {
     puts: u64,
 }
 
-fn compare(run: &mut Run<'_>, comparisons: &[Comparison], setup: &Setup<'_>) -> Result<(), FiguresError> {
-    let comparisons: Vec<_> = comparisons.iter().filter(|comparison| run.wants(&[comparison.definition])).collect();
+fn compare(
+    run: &mut Run<'_>,
+    comparisons: &[Comparison],
+    setup: &Setup<'_>,
+) -> Result<(), FiguresError> {
+    let comparisons: Vec<_> = comparisons
+        .iter()
+        .filter(|comparison| run.wants(&[comparison.definition]))
+        .collect();
     if comparisons.is_empty() {
         return Ok(());
     }
-    let needed_by: Vec<_> = comparisons.iter().map(|comparison| comparison.definition).collect();
+    let needed_by: Vec<_> = comparisons
+        .iter()
+        .map(|comparison| comparison.definition)
+        .collect();
     let options = run.options;
-    (run.say)(&format!("loading redis-server for writes (durability {})", setup.durability));
-    let Some(redis) = run.peer(RedisServer::start(setup.redis, setup.folder), &needed_by)? else { return Ok(()) };
+    (run.say)(&format!(
+        "loading redis-server for writes (durability {})",
+        setup.durability
+    ));
+    let Some(redis) = run.peer(RedisServer::start(setup.redis, setup.folder), &needed_by)? else {
+        return Ok(());
+    };
     let mut connection = redis.connect()?;
     connection.load(&options.data)?;
-    (run.say)(&format!("loading a server for writes (durability {})", setup.durability));
+    (run.say)(&format!(
+        "loading a server for writes (durability {})",
+        setup.durability
+    ));
     let server = ServerProcess::start(ServerOptions {
         program: options.program.clone(),
         parent: setup.folder.to_owned(),
         durability: setup.durability,
-        capacity: capacity(options, setup.puts + WARM_UP_PUTS * comparisons.len() as u64),
+        capacity: capacity(
+            options,
+            setup.puts + WARM_UP_PUTS * comparisons.len() as u64,
+        ),
         publishing: setup.publishing,
         resp: false,
         published: None,
@@ -95,9 +139,22 @@ fn compare(run: &mut Run<'_>, comparisons: &[Comparison], setup: &Setup<'_>) -> 
     let sequence = Arc::new(run.sequence(Mix::UpdateOnly, Distribution::ScrambledZipfian));
     for repetition in 1..=options.repetitions {
         for comparison in &comparisons {
-            let &&Comparison { definition, in_flight, batch } = comparison;
-            (run.say)(&format!("{}, {repetition} of {}", definition.name, options.repetitions));
-            let ours = puts(&session, &sequence, (in_flight, batch), setup.amount, options.data.value_size)?;
+            let &&Comparison {
+                definition,
+                in_flight,
+                batch,
+            } = comparison;
+            (run.say)(&format!(
+                "{}, {repetition} of {}",
+                definition.name, options.repetitions
+            ));
+            let ours = puts(
+                &session,
+                &sequence,
+                (in_flight, batch),
+                setup.amount,
+                options.data.value_size,
+            )?;
             let theirs = sets(&mut connection, run, &sequence, in_flight)?;
             run.add(definition, ours, theirs);
         }
@@ -130,10 +187,16 @@ pub(super) fn puts(
     speed("PUT", &measured)
 }
 
-fn sets(connection: &mut RedisConnection, run: &Run<'_>, sequence: &Sequence, pipeline: u32) -> Result<f64, FiguresError> {
+fn sets(
+    connection: &mut RedisConnection,
+    run: &Run<'_>,
+    sequence: &Sequence,
+    pipeline: u32,
+) -> Result<f64, FiguresError> {
     let options = run.options;
     let warm_up = Duration::from_millis(100).min(options.duration);
     connection.measure(sequence, &options.data, pipeline as usize, warm_up)?;
-    let measured = connection.measure(sequence, &options.data, pipeline as usize, options.duration)?;
+    let measured =
+        connection.measure(sequence, &options.data, pipeline as usize, options.duration)?;
     speed("SET of redis-server", &measured)
 }

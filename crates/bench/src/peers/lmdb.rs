@@ -47,14 +47,26 @@ impl Lmdb {
     pub fn load(data: DataSet, parent: &Path) -> Result<Self, PeerError> {
         let folder = tempfile::Builder::new().prefix("lmdb-").tempdir_in(parent);
         let folder = folder.map_err(PeerError::system("making a folder for LMDB"))?;
-        let flags =
-            EnvironmentFlags::NO_SYNC | EnvironmentFlags::WRITE_MAP | EnvironmentFlags::NO_TLS | EnvironmentFlags::NO_READAHEAD;
-        let environment = Environment::new().set_flags(flags).set_map_size(map_size(&data)).open(folder.path())?;
+        let flags = EnvironmentFlags::NO_SYNC
+            | EnvironmentFlags::WRITE_MAP
+            | EnvironmentFlags::NO_TLS
+            | EnvironmentFlags::NO_READAHEAD;
+        let environment = Environment::new()
+            .set_flags(flags)
+            .set_map_size(map_size(&data))
+            .open(folder.path())?;
         let database = environment.open_db(None)?;
         let mut transaction = environment.begin_rw_txn()?;
-        data.try_for_each(|key, value| transaction.put(database, &key, &value, WriteFlags::empty()))?;
+        data.try_for_each(|key, value| {
+            transaction.put(database, &key, &value, WriteFlags::empty())
+        })?;
         transaction.commit()?;
-        Ok(Self { environment, database, data, _folder: folder })
+        Ok(Self {
+            environment,
+            database,
+            data,
+            _folder: folder,
+        })
     }
 
     /// Reads the keys of `sequence` until `duration` has passed, timing one in `interval` reads.
@@ -79,9 +91,14 @@ impl Lmdb {
                 if view == View::Latest {
                     transaction = transaction.reset().renew()?;
                 }
-                let found = transaction.get(self.database, &key).ok().filter(|value| value.len() == self.data.value_size);
+                let found = transaction
+                    .get(self.database, &key)
+                    .ok()
+                    .filter(|value| value.len() == self.data.value_size);
                 match (found, view) {
-                    (Some(value), View::Snapshot) => _ = std::hint::black_box(value.last().copied()),
+                    (Some(value), View::Snapshot) => {
+                        _ = std::hint::black_box(value.last().copied())
+                    }
                     (Some(value), View::Latest) => {
                         copy.clear();
                         copy.extend_from_slice(value);

@@ -44,7 +44,8 @@ impl Stream for TcpStream {}
 
 impl RedisConnection {
     pub(super) fn open(socket: &Path) -> Result<Self, PeerError> {
-        let stream = UnixStream::connect(socket).map_err(PeerError::system("connecting to redis-server"))?;
+        let stream =
+            UnixStream::connect(socket).map_err(PeerError::system("connecting to redis-server"))?;
         Ok(Self::on(Box::new(stream), READ_SIZE))
     }
 
@@ -55,13 +56,23 @@ impl RedisConnection {
 
     /// Likewise; a read is offered `read_size` bytes.
     pub fn open_small(address: SocketAddr, read_size: usize) -> Result<Self, PeerError> {
-        let stream = TcpStream::connect(address).map_err(PeerError::system("connecting over TCP"))?;
-        stream.set_nodelay(true).map_err(PeerError::system("connecting over TCP"))?;
+        let stream =
+            TcpStream::connect(address).map_err(PeerError::system("connecting over TCP"))?;
+        stream
+            .set_nodelay(true)
+            .map_err(PeerError::system("connecting over TCP"))?;
         Ok(Self::on(Box::new(stream), read_size))
     }
 
     fn on(stream: Box<dyn Stream>, read_size: usize) -> Self {
-        Self { stream, requests: Vec::new(), replies: vec![0; read_size], start: 0, end: 0, read_size }
+        Self {
+            stream,
+            requests: Vec::new(),
+            replies: vec![0; read_size],
+            start: 0,
+            end: 0,
+            read_size,
+        }
     }
 
     /// Sends `count` times a SET and a GET of the same key, and takes no reply. `number` is this connection's.
@@ -76,7 +87,12 @@ impl RedisConnection {
     }
 
     /// Takes the replies of `set_and_get`, and returns how many are wrong.
-    pub fn take_set_and_get(&mut self, number: u64, round: u64, count: usize) -> Result<u64, PeerError> {
+    pub fn take_set_and_get(
+        &mut self,
+        number: u64,
+        round: u64,
+        count: usize,
+    ) -> Result<u64, PeerError> {
         let mut errors = 0;
         for index in 0..count {
             let (_, value) = pair(number, round, index);
@@ -100,7 +116,11 @@ impl RedisConnection {
         data.try_for_each(|key, value| {
             resp::encode_set(key, value, &mut self.requests);
             waiting += 1;
-            if waiting == LOAD_BATCH { self.finish_sets(std::mem::take(&mut waiting)) } else { Ok(()) }
+            if waiting == LOAD_BATCH {
+                self.finish_sets(std::mem::take(&mut waiting))
+            } else {
+                Ok(())
+            }
         })?;
         self.finish_sets(waiting)
     }
@@ -151,21 +171,35 @@ impl RedisConnection {
         }
         let cpu_end = thread_cpu_ns().map_err(PeerError::system("reading the CPU time"))?;
         let seconds = now.duration_since(start).as_secs_f64();
-        Ok(Measured { ops, errors, seconds, client_cpu_ns: cpu_end - cpu_start, latencies, ..Measured::default() })
+        Ok(Measured {
+            ops,
+            errors,
+            seconds,
+            client_cpu_ns: cpu_end - cpu_start,
+            latencies,
+            ..Measured::default()
+        })
     }
 
     fn finish_sets(&mut self, count: u64) -> Result<(), PeerError> {
         self.send()?;
         self.requests.clear();
-        (0..count).try_for_each(|_| self.reply(|reply| matches!(reply, Reply::Simple(b"OK")), "+OK"))
+        (0..count)
+            .try_for_each(|_| self.reply(|reply| matches!(reply, Reply::Simple(b"OK")), "+OK"))
     }
 
     fn send(&mut self) -> Result<(), PeerError> {
-        self.stream.write_all(&self.requests).map_err(PeerError::system("writing to redis-server"))
+        self.stream
+            .write_all(&self.requests)
+            .map_err(PeerError::system("writing to redis-server"))
     }
 
     /// Takes the next reply, which must be as expected.
-    fn reply(&mut self, is_expected: impl Fn(Reply<'_>) -> bool, expected: &'static str) -> Result<(), PeerError> {
+    fn reply(
+        &mut self,
+        is_expected: impl Fn(Reply<'_>) -> bool,
+        expected: &'static str,
+    ) -> Result<(), PeerError> {
         let mut other = String::new();
         let matched = self.take_reply(|reply| {
             let matches = is_expected(reply);
@@ -174,7 +208,14 @@ impl RedisConnection {
             }
             matches
         })?;
-        if matched { Ok(()) } else { Err(PeerError::Answer { found: other, expected }) }
+        if matched {
+            Ok(())
+        } else {
+            Err(PeerError::Answer {
+                found: other,
+                expected,
+            })
+        }
     }
 
     /// Takes the next reply and returns what `judge` says of it.
@@ -190,7 +231,10 @@ impl RedisConnection {
                 Ok(None) => self.receive()?,
                 Err(resp::Malformed) => {
                     let found = bytes[..bytes.len().min(80)].escape_ascii().to_string();
-                    return Err(PeerError::Answer { found, expected: "a reply of the Redis protocol" });
+                    return Err(PeerError::Answer {
+                        found,
+                        expected: "a reply of the Redis protocol",
+                    });
                 }
             }
         }
@@ -203,9 +247,15 @@ impl RedisConnection {
         if self.replies.len() - self.end < self.read_size / 2 {
             self.replies.resize(self.end + self.read_size, 0);
         }
-        let count = self.stream.read(&mut self.replies[self.end..]).map_err(PeerError::system("reading from redis-server"))?;
+        let count = self
+            .stream
+            .read(&mut self.replies[self.end..])
+            .map_err(PeerError::system("reading from redis-server"))?;
         if count == 0 {
-            return Err(PeerError::Answer { found: "the end of the connection".into(), expected: "a reply" });
+            return Err(PeerError::Answer {
+                found: "the end of the connection".into(),
+                expected: "a reply",
+            });
         }
         self.end += count;
         Ok(())
@@ -214,5 +264,8 @@ impl RedisConnection {
 
 /// Key and value of a connection in a round.
 fn pair(number: u64, round: u64, index: usize) -> (Vec<u8>, Vec<u8>) {
-    (format!("{number}:{index}").into_bytes(), format!("{round}:{number}:{index}:{}", "x".repeat(80)).into_bytes())
+    (
+        format!("{number}:{index}").into_bytes(),
+        format!("{round}:{number}:{index}:{}", "x".repeat(80)).into_bytes(),
+    )
 }

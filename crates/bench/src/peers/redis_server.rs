@@ -42,16 +42,30 @@ impl RedisServer {
         let appending: &[&str] = match persistence {
             RedisPersistence::None => &["--appendonly", "no"],
             // Rewriting the file in the middle of a measurement would be held against it.
-            RedisPersistence::AppendFsyncAlways => {
-                &["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]
-            }
+            RedisPersistence::AppendFsyncAlways => &[
+                "--appendonly",
+                "yes",
+                "--appendfsync",
+                "always",
+                "--auto-aof-rewrite-percentage",
+                "0",
+            ],
         };
         // Any free port: nothing else takes it in the moment until the server does.
         let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = address.map_err(PeerError::system("looking for a free port"))?;
         let child = Command::new(PROGRAM)
             .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
-            .args(["--save", "", "--daemonize", "no", "--loglevel", "warning", "--unixsocketperm", "700"])
+            .args([
+                "--save",
+                "",
+                "--daemonize",
+                "no",
+                "--loglevel",
+                "warning",
+                "--unixsocketperm",
+                "700",
+            ])
             .args(appending)
             .arg("--unixsocket")
             .arg(&socket)
@@ -63,9 +77,17 @@ impl RedisServer {
             .spawn();
         let child = child.map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => PeerError::Missing { program: PROGRAM },
-            _ => PeerError::System { doing: "starting redis-server", source },
+            _ => PeerError::System {
+                doing: "starting redis-server",
+                source,
+            },
         })?;
-        let mut server = Self { child, socket, address, _folder: folder };
+        let mut server = Self {
+            child,
+            socket,
+            address,
+            _folder: folder,
+        };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -88,10 +110,18 @@ impl RedisServer {
     fn wait_until_ready(&mut self) -> Result<(), PeerError> {
         let start = Instant::now();
         loop {
-            let Err(error) = self.connect().and_then(|mut connection| connection.ping()) else { return Ok(()) };
-            let ended = self.child.try_wait().map_err(PeerError::system("looking at redis-server"))?;
+            let Err(error) = self.connect().and_then(|mut connection| connection.ping()) else {
+                return Ok(());
+            };
+            let ended = self
+                .child
+                .try_wait()
+                .map_err(PeerError::system("looking at redis-server"))?;
             if ended.is_some() || start.elapsed() > START_MAX {
-                return Err(PeerError::NotStarted { program: PROGRAM, reason: self.last_words(&error) });
+                return Err(PeerError::NotStarted {
+                    program: PROGRAM,
+                    reason: self.last_words(&error),
+                });
             }
             thread::sleep(LOOK_EVERY);
         }
@@ -104,7 +134,11 @@ impl RedisServer {
         if let Some(output) = &mut self.child.stdout {
             let _ = output.read_to_string(&mut words);
         }
-        if words.trim().is_empty() { error.to_string() } else { words.trim().to_owned() }
+        if words.trim().is_empty() {
+            error.to_string()
+        } else {
+            words.trim().to_owned()
+        }
     }
 }
 

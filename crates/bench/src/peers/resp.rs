@@ -54,9 +54,16 @@ fn encode_bulk(bytes: &[u8], into: &mut Vec<u8>) {
 /// The first reply in `bytes` and its size; `None` while more bytes must come.
 #[inline]
 pub fn parse(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Malformed> {
-    let Some(&kind) = bytes.first() else { return Ok(None) };
-    let Some(line_end) = bytes.iter().position(|&byte| byte == b'\n') else { return Ok(None) };
-    let line = bytes.get(1..line_end).and_then(|line| line.strip_suffix(b"\r")).ok_or(Malformed)?;
+    let Some(&kind) = bytes.first() else {
+        return Ok(None);
+    };
+    let Some(line_end) = bytes.iter().position(|&byte| byte == b'\n') else {
+        return Ok(None);
+    };
+    let line = bytes
+        .get(1..line_end)
+        .and_then(|line| line.strip_suffix(b"\r"))
+        .ok_or(Malformed)?;
     let start = line_end + 1;
     match kind {
         b'+' => Ok(Some((Reply::Simple(line), start))),
@@ -65,7 +72,9 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Malformed> {
         b'$' => {
             let size = parse_size(line).ok_or(Malformed)?;
             let end = start.checked_add(size).ok_or(Malformed)?;
-            let Some(bulk) = bytes.get(start..end) else { return Ok(None) };
+            let Some(bulk) = bytes.get(start..end) else {
+                return Ok(None);
+            };
             match bytes.get(end..end + 2) {
                 None => Ok(None),
                 Some(b"\r\n") => Ok(Some((Reply::Bulk(bulk), end + 2))),
@@ -81,8 +90,11 @@ fn parse_size(digits: &[u8]) -> Option<usize> {
     if digits.is_empty() || digits.len() > 10 {
         return None;
     }
-    let size =
-        digits.iter().try_fold(0usize, |size, digit| digit.is_ascii_digit().then(|| size * 10 + usize::from(digit - b'0')))?;
+    let size = digits.iter().try_fold(0usize, |size, digit| {
+        digit
+            .is_ascii_digit()
+            .then(|| size * 10 + usize::from(digit - b'0'))
+    })?;
     (size <= 1 << 30).then_some(size)
 }
 
@@ -104,13 +116,23 @@ mod tests {
     #[test]
     fn a_reply_is_taken_when_all_of_it_has_come_and_not_before() {
         let stream = b"+OK\r\n$5\r\na\r\nb\n\r\n$-1\r\n-ERR no\r\n$0\r\n\r\n";
-        let expected = [Reply::Simple(b"OK"), Reply::Bulk(b"a\r\nb\n"), Reply::Nil, Reply::Error(b"ERR no"), Reply::Bulk(b"")];
+        let expected = [
+            Reply::Simple(b"OK"),
+            Reply::Bulk(b"a\r\nb\n"),
+            Reply::Nil,
+            Reply::Error(b"ERR no"),
+            Reply::Bulk(b""),
+        ];
         let mut rest = stream.as_slice();
         for reply in expected {
             let (found, size) = parse(rest).unwrap().unwrap();
             assert_eq!(found, reply);
             for shorter in 0..size {
-                assert_eq!(parse(&rest[..shorter]), Ok(None), "{reply:?} cut to {shorter}");
+                assert_eq!(
+                    parse(&rest[..shorter]),
+                    Ok(None),
+                    "{reply:?} cut to {shorter}"
+                );
             }
             rest = &rest[size..];
         }
@@ -119,9 +141,17 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_reply_are_refused() {
-        for bytes in
-            [&b"OK\r\n"[..], b"+OK\n", b"$x\r\n", b"$\r\n", b"$2\r\nabc\r\n", b"$99999999999\r\n", b"$-2\r\n", b"*1\r\n", b"\n"]
-        {
+        for bytes in [
+            &b"OK\r\n"[..],
+            b"+OK\n",
+            b"$x\r\n",
+            b"$\r\n",
+            b"$2\r\nabc\r\n",
+            b"$99999999999\r\n",
+            b"$-2\r\n",
+            b"*1\r\n",
+            b"\n",
+        ] {
             assert_eq!(parse(bytes), Err(Malformed), "{}", bytes.escape_ascii());
         }
     }

@@ -37,12 +37,23 @@ pub fn anchors(measured: &[Measurement]) -> Vec<Anchor> {
         let of = |measurement: &&Measurement| {
             let scenario = measurement.plan.scenario();
             let platform = scenario.platform;
-            (scenario.update, platform.persistence, platform.ddio, platform.receive_buffers, scenario.operation)
-                == (update, persistence, ddio, receive_buffers, operation)
+            (
+                scenario.update,
+                platform.persistence,
+                platform.ddio,
+                platform.receive_buffers,
+                scenario.operation,
+            ) == (update, persistence, ddio, receive_buffers, operation)
         };
-        measured.iter().find(of).expect("all scenarios were measured").latency_ns_mean / 1000.0
+        measured
+            .iter()
+            .find(of)
+            .expect("all scenarios were measured")
+            .latency_ns_mean
+            / 1000.0
     };
-    let below = |this: Bar, that: Bar| format!("{:.0} %", 100.0 * (1.0 - latency(this) / latency(that)));
+    let below =
+        |this: Bar, that: Bar| format!("{:.0} %", 100.0 * (1.0 - latency(this) / latency(that)));
     let microseconds = |bar: Bar| format!("{:.2} us", latency(bar));
     let times = |this: Bar, that: Bar| format!("{:.1} x", latency(this) / latency(that));
     let wsp = Bar(SINGLE, Wsp, On, Dram, Write);
@@ -72,7 +83,10 @@ pub fn anchors(measured: &[Measurement]) -> Vec<Anchor> {
         Anchor {
             what: "compound, DMP with DDIO: WRITE to SEND",
             published: "more than 2 x",
-            ours: times(Bar(COMPOUND, Dmp, On, Dram, Write), Bar(COMPOUND, Dmp, On, Dram, Send)),
+            ours: times(
+                Bar(COMPOUND, Dmp, On, Dram, Write),
+                Bar(COMPOUND, Dmp, On, Dram, Send),
+            ),
             why: "Two round trips to one, as published. Ours are cheaper: write and message are posted with one doorbell and fit \
                   the descriptor, while the message of the SEND plan has 128 bytes and is fetched; and our responder needs a \
                   poll, a write-back and a post between message and answer, where the published one, judging by its \
@@ -81,32 +95,47 @@ pub fn anchors(measured: &[Measurement]) -> Vec<Anchor> {
         Anchor {
             what: "compound, MHP: one-sided below messages, at most",
             published: "20 %",
-            ours: below(Bar(COMPOUND, Mhp, On, Dram, Write), Bar(COMPOUND, Mhp, On, Dram, Send)),
+            ours: below(
+                Bar(COMPOUND, Mhp, On, Dram, Write),
+                Bar(COMPOUND, Mhp, On, Dram, Send),
+            ),
             why: "Our second WRITE costs 0.04 us: it is posted with the first one and its 8 bytes occupy NIC and link for \
                   nanoseconds. The published one must cost several times that, as two posts with a doorbell each would.",
         },
         Anchor {
             what: "compound, WSP: one-sided below messages, at most",
             published: "30 %",
-            ours: below(Bar(COMPOUND, Wsp, On, Dram, Write), Bar(COMPOUND, Wsp, On, Dram, Send)),
+            ours: below(
+                Bar(COMPOUND, Wsp, On, Dram, Write),
+                Bar(COMPOUND, Wsp, On, Dram, Send),
+            ),
             why: "As above: the same two WRITEs, and no flush.",
         },
         Anchor {
             what: "compound, one-sided: without the flush, WSP below MHP",
             published: "close to 20 %",
-            ours: below(Bar(COMPOUND, Wsp, On, Dram, Write), Bar(COMPOUND, Mhp, On, Dram, Write)),
+            ours: below(
+                Bar(COMPOUND, Wsp, On, Dram, Write),
+                Bar(COMPOUND, Mhp, On, Dram, Write),
+            ),
             why: "The same 0.56 us as of a singleton; the published share is smaller because its compound append is longer.",
         },
         Anchor {
             what: "compound, DMP without DDIO: WRITE_WITH_IMM to WRITE",
             published: "\"does not drop as much\"",
-            ours: times(Bar(COMPOUND, Dmp, Off, Dram, WriteImmediate), Bar(COMPOUND, Dmp, Off, Dram, Write)),
+            ours: times(
+                Bar(COMPOUND, Dmp, Off, Dram, WriteImmediate),
+                Bar(COMPOUND, Dmp, Off, Dram, Write),
+            ),
             why: "ATOMIC_WRITE lets the flushes follow each other; WRITE_WITH_IMM has no such form and waits for the first.",
         },
         Anchor {
             what: "singleton, MHP: SEND into persistent buffers below SEND into DRAM",
             published: "\"significantly better\"",
-            ours: below(Bar(SINGLE, Mhp, On, Pm, Send), Bar(SINGLE, Mhp, On, Dram, Send)),
+            ours: below(
+                Bar(SINGLE, Mhp, On, Pm, Send),
+                Bar(SINGLE, Mhp, On, Dram, Send),
+            ),
             why: "The responder's processor has no part in it; the message is put to its place later.",
         },
     ]

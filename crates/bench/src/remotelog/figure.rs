@@ -18,7 +18,11 @@ const FAINT: RGBColor = RGBColor(0xd9, 0xdd, 0xe2);
 /// One-sided plans are drawn full, two-sided ones pale: which is which matters more than the operation.
 const PALE: f64 = 0.45;
 /// Blue, green and orange of Okabe and Ito, told apart by everybody.
-const COLOURS: [RGBColor; 3] = [RGBColor(0x00, 0x72, 0xb2), RGBColor(0x00, 0x9e, 0x73), RGBColor(0xe6, 0x9f, 0x00)];
+const COLOURS: [RGBColor; 3] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xe6, 0x9f, 0x00),
+];
 const FONT: &str = "sans-serif";
 
 /// The figure as an SVG document.
@@ -37,12 +41,23 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 fn draw(root: &Area<'_>, measured: &[Measurement]) -> Drawn {
     root.fill(&WHITE)?;
-    let title = format!("REMOTELOG: latency of appending 64 bytes, {}", measured.first().map_or("", |first| &*first.fabric));
+    let title = format!(
+        "REMOTELOG: latency of appending 64 bytes, {}",
+        measured.first().map_or("", |first| &*first.fabric)
+    );
     root.draw_text(&title, &text(20, HPos::Left), (24, 18))?;
     draw_legend(root)?;
     let (_, panels) = root.split_vertically(HEAD);
-    let highest = measured.iter().map(|measurement| measurement.latency_ns_mean).fold(0.0, f64::max) / 1000.0;
-    let domains = [PersistenceDomain::Dmp, PersistenceDomain::Mhp, PersistenceDomain::Wsp];
+    let highest = measured
+        .iter()
+        .map(|measurement| measurement.latency_ns_mean)
+        .fold(0.0, f64::max)
+        / 1000.0;
+    let domains = [
+        PersistenceDomain::Dmp,
+        PersistenceDomain::Mhp,
+        PersistenceDomain::Wsp,
+    ];
     for (index, area) in panels.split_evenly((2, 3)).iter().enumerate() {
         let (compound, domain) = (index >= 3, domains[index % 3]);
         let of = |measurement: &&Measurement| {
@@ -62,7 +77,10 @@ fn draw(root: &Area<'_>, measured: &[Measurement]) -> Drawn {
 fn draw_legend(root: &Area<'_>) -> Drawn {
     let mut left = 24;
     for (operation, colour) in Operation::ALL.iter().zip(COLOURS) {
-        root.draw(&Rectangle::new([(left, 52), (left + 14, 66)], colour.filled()))?;
+        root.draw(&Rectangle::new(
+            [(left, 52), (left + 14, 66)],
+            colour.filled(),
+        ))?;
         let name = match operation {
             Operation::Write => "WRITE",
             Operation::WriteImmediate => "WRITE_WITH_IMM",
@@ -71,8 +89,14 @@ fn draw_legend(root: &Area<'_>) -> Drawn {
         root.draw_text(name, &text(14, HPos::Left), (left + 20, 59))?;
         left += 40 + 8 * name.len() as i32;
     }
-    for (alpha, name) in [(1.0, "one-sided"), (PALE, "the responder's processor takes part")] {
-        root.draw(&Rectangle::new([(left, 52), (left + 14, 66)], INK.mix(alpha).filled()))?;
+    for (alpha, name) in [
+        (1.0, "one-sided"),
+        (PALE, "the responder's processor takes part"),
+    ] {
+        root.draw(&Rectangle::new(
+            [(left, 52), (left + 14, 66)],
+            INK.mix(alpha).filled(),
+        ))?;
         root.draw_text(name, &text(14, HPos::Left), (left + 20, 59))?;
         left += 40 + 8 * name.len() as i32;
     }
@@ -103,14 +127,29 @@ fn draw_panel(area: &Area<'_>, caption: &str, bars: &[&Measurement], highest: f6
         let (group, operation) = (index / 3, index % 3);
         let left = group as f64 + 0.11 + 0.26 * operation as f64;
         let height = measurement.latency_ns_mean / 1000.0;
-        let alpha = if measurement.plan.is_one_sided() { 1.0 } else { PALE };
-        chart.draw_series([Rectangle::new([(left, 0.0), (left + 0.24, height)], COLOURS[operation].mix(alpha).filled())])?;
+        let alpha = if measurement.plan.is_one_sided() {
+            1.0
+        } else {
+            PALE
+        };
+        chart.draw_series([Rectangle::new(
+            [(left, 0.0), (left + 0.24, height)],
+            COLOURS[operation].mix(alpha).filled(),
+        )])?;
         let (x, y) = chart.plotting_area().map_coordinate(&(left + 0.12, height));
         let base = area.get_base_pixel();
-        area.draw_text(&format!("{height:.1}"), &text(11, HPos::Center), (x - base.0, y - base.1 - 7))?;
+        area.draw_text(
+            &format!("{height:.1}"),
+            &text(11, HPos::Center),
+            (x - base.0, y - base.1 - 7),
+        )?;
         if operation == 1 {
             let platform = measurement.plan.scenario().platform;
-            let buffers = if platform.receive_buffers == ReceiveBuffers::Pm { "PM" } else { "DRAM" };
+            let buffers = if platform.receive_buffers == ReceiveBuffers::Pm {
+                "PM"
+            } else {
+                "DRAM"
+            };
             let bottom = chart.plotting_area().map_coordinate(&(left, 0.0)).1 - base.1;
             let ddio = format!("DDIO {}", platform.ddio);
             area.draw_text(&ddio, &text(12, HPos::Center), (x - base.0, bottom + 12))?;
@@ -121,7 +160,9 @@ fn draw_panel(area: &Area<'_>, caption: &str, bars: &[&Measurement], highest: f6
 }
 
 fn text(size: u32, horizontal: HPos) -> TextStyle<'static> {
-    TextStyle::from((FONT, size as i32).into_font()).color(&INK).pos(Pos::new(horizontal, VPos::Center))
+    TextStyle::from((FONT, size as i32).into_font())
+        .color(&INK)
+        .pos(Pos::new(horizontal, VPos::Center))
 }
 
 #[cfg(test)]
@@ -134,9 +175,16 @@ mod tests {
     #[test]
     fn scenarios_come_in_the_order_in_which_bars_are_drawn() {
         for update in [Update::Single, Update::Compound { large: false }] {
-            for domain in [PersistenceDomain::Dmp, PersistenceDomain::Mhp, PersistenceDomain::Wsp] {
+            for domain in [
+                PersistenceDomain::Dmp,
+                PersistenceDomain::Mhp,
+                PersistenceDomain::Wsp,
+            ] {
                 let all = scenarios();
-                let bars: Vec<_> = all.iter().filter(|s| s.update == update && s.platform.persistence == domain).collect();
+                let bars: Vec<_> = all
+                    .iter()
+                    .filter(|s| s.update == update && s.platform.persistence == domain)
+                    .collect();
                 assert_eq!(bars.len(), 12);
                 for (index, scenario) in bars.iter().enumerate() {
                     assert_eq!(scenario.operation, Operation::ALL[index % 3]);

@@ -29,7 +29,10 @@ pub fn place(number: u64) -> u64 {
 pub fn record(number: u64) -> [u8; RECORD_SIZE] {
     let mut bytes = [0; RECORD_SIZE];
     bytes[8..16].copy_from_slice(&number.to_le_bytes());
-    bytes[16..].iter_mut().zip(number.to_be_bytes().iter().cycle()).for_each(|(byte, value)| *byte = *value);
+    bytes[16..]
+        .iter_mut()
+        .zip(number.to_be_bytes().iter().cycle())
+        .for_each(|(byte, value)| *byte = *value);
     let checksum = xxh3_64(0, &bytes[8..]);
     bytes[..8].copy_from_slice(&checksum.to_le_bytes());
     bytes
@@ -37,7 +40,9 @@ pub fn record(number: u64) -> [u8; RECORD_SIZE] {
 
 /// The number in a record, if its checksum holds.
 fn number(bytes: &[u8; RECORD_SIZE]) -> Option<u64> {
-    let word = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("a record has eight words"));
+    let word = |at: usize| {
+        u64::from_le_bytes(*bytes[at..].first_chunk().expect("a record has eight words"))
+    };
     (word(0) == xxh3_64(0, &bytes[8..])).then(|| word(8))
 }
 
@@ -72,6 +77,9 @@ mod tests {
 
     #[test]
     fn the_log_wraps_round_behind_its_last_place() {
-        assert_eq!((place(1), place(RECORDS), place(RECORDS + 1)), (64, LOG_SIZE - 64, 64));
+        assert_eq!(
+            (place(1), place(RECORDS), place(RECORDS + 1)),
+            (64, LOG_SIZE - 64, 64)
+        );
     }
 }

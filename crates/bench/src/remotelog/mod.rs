@@ -61,7 +61,9 @@ pub enum RemotelogError {
         source: std::io::Error,
     },
     /// Nobody says what the medium keeps.
-    #[error("the kernel does not say what {device} keeps when the power goes, so no plan can be chosen")]
+    #[error(
+        "the kernel does not say what {device} keeps when the power goes, so no plan can be chosen"
+    )]
     Unsaid {
         /// The medium.
         device: String,
@@ -113,7 +115,10 @@ impl Measurement {
 }
 
 /// Measures `appends` appends, at least one, of each of the 72 published scenarios on machines of `profile`, in virtual time.
-pub fn measure_simulated(profile: Profile, appends: u64) -> Result<Vec<Measurement>, RemotelogError> {
+pub fn measure_simulated(
+    profile: Profile,
+    appends: u64,
+) -> Result<Vec<Measurement>, RemotelogError> {
     let fabric = format!("sim:{}", profile.name);
     let measure = |scenario: Scenario| {
         let plan = plan_for(&scenario.platform, scenario.operation, scenario.update)?;
@@ -125,12 +130,26 @@ pub fn measure_simulated(profile: Profile, appends: u64) -> Result<Vec<Measureme
 
 /// Measures `appends` appends, at least one, of every operation and update over shared memory, into a file below `folder` that
 /// is synced: what this host executes for real.
-pub fn measure_shared_memory(folder: &Path, appends: u64) -> Result<Vec<Measurement>, RemotelogError> {
-    measure_on(Ends { requester: &SharedMemory, responder: &SharedMemory }, folder, appends)
+pub fn measure_shared_memory(
+    folder: &Path,
+    appends: u64,
+) -> Result<Vec<Measurement>, RemotelogError> {
+    measure_on(
+        Ends {
+            requester: &SharedMemory,
+            responder: &SharedMemory,
+        },
+        folder,
+        appends,
+    )
 }
 
 /// As [`measure_shared_memory`], between two devices: into a file below `medium`, or onto the persistent memory that it is,
 /// which must hold no pool; what it holds is lost.
-pub fn measure_on(ends: Ends<'_>, medium: &Path, appends: u64) -> Result<Vec<Measurement>, RemotelogError> {
+pub fn measure_on(
+    ends: Ends<'_>,
+    medium: &Path,
+    appends: u64,
+) -> Result<Vec<Measurement>, RemotelogError> {
     real::measure_all(ends, medium, appends)
 }

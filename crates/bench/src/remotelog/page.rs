@@ -27,7 +27,13 @@ pub fn page(measured: &[Measurement]) -> String {
     text += "\n## Published numbers beside these\n\n| what | published | here | why |\n| --- | --- | --- | --- |\n";
     for anchor in anchors(measured) {
         let why = anchor.why.split_whitespace().collect::<Vec<_>>().join(" ");
-        line(&mut text, format_args!("| {} | {} | {} | {why} |", anchor.what, anchor.published, anchor.ours));
+        line(
+            &mut text,
+            format_args!(
+                "| {} | {} | {} | {why} |",
+                anchor.what, anchor.published, anchor.ours
+            ),
+        );
     }
     text += "\n## All scenarios\n\nMean latency of an append in microseconds.\n\n";
     text += "| update | persistence | DDIO | receive buffers | WRITE | WRITE_WITH_IMM | SEND |\n";
@@ -38,20 +44,32 @@ pub fn page(measured: &[Measurement]) -> String {
         let cells: Vec<String> = row.iter().map(cell).collect();
         let (update, buffers) = (scenario.update.word(), platform.receive_buffers);
         let cells = cells.join(" | ");
-        line(&mut text, format_args!("| {update} | {} | {} | {buffers} | {cells} |", platform.persistence, platform.ddio));
+        line(
+            &mut text,
+            format_args!(
+                "| {update} | {} | {} | {buffers} | {cells} |",
+                platform.persistence, platform.ddio
+            ),
+        );
     }
     text += "\nA star marks plans in which the responder's processor takes part.\n";
     text
 }
 
 fn cell(measurement: &Measurement) -> String {
-    let star = if measurement.plan.is_one_sided() { "" } else { " *" };
+    let star = if measurement.plan.is_one_sided() {
+        ""
+    } else {
+        " *"
+    };
     format!("{:.2}{star}", measurement.latency_ns_mean / 1000.0)
 }
 
 /// One line for each measurement, for people.
 pub fn table(measured: &[Measurement]) -> String {
-    let mut text = String::from("update    persistence  ddio  buffers  operation    mean us   p99 us  round trips  steps\n");
+    let mut text = String::from(
+        "update    persistence  ddio  buffers  operation    mean us   p99 us  round trips  steps\n",
+    );
     for measurement in measured {
         let scenario = measurement.plan.scenario();
         let platform = scenario.platform;

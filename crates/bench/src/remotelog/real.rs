@@ -23,11 +23,12 @@ use std::time::Instant;
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{BusyPoll, Capabilities, Port};
 use stonecast_media::{
-    Ddio, DeclaredPlatform, DetectedDomain, Durability, LogOptions, PersistenceDomain, PersistentRegion, Prepared,
-    ReceiveBuffers, create_backing, detect_domain,
+    Ddio, DeclaredPlatform, DetectedDomain, Durability, LogOptions, PersistenceDomain,
+    PersistentRegion, Prepared, ReceiveBuffers, create_backing, detect_domain,
 };
 use stonecast_persist::execute::{
-    Effect, ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Requester, Responder,
+    Effect, ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Requester,
+    Responder,
 };
 use stonecast_persist::{FlushKind, Operation, Plan, Platform, Update, plan_for};
 
@@ -62,18 +63,34 @@ struct Appended {
 }
 
 /// See [`super::measure_on`].
-pub(super) fn measure_all(ends: Ends<'_>, medium: &Path, appends: u64) -> Result<Vec<Measurement>, RemotelogError> {
+pub(super) fn measure_all(
+    ends: Ends<'_>,
+    medium: &Path,
+    appends: u64,
+) -> Result<Vec<Measurement>, RemotelogError> {
     let platform = platform_of(ends, medium)?;
     let mut measured = Vec::new();
     for update in [Update::Single, Update::Compound { large: false }] {
         for &operation in Operation::ALL {
             let plan = plan_for(&platform, operation, update)?;
-            let folder = tempfile::Builder::new().prefix("stonecast-remotelog-").tempdir_in(folder_of(medium));
-            let folder = folder.map_err(|source| RemotelogError::System { doing: "making a folder", source })?;
+            let folder = tempfile::Builder::new()
+                .prefix("stonecast-remotelog-")
+                .tempdir_in(folder_of(medium));
+            let folder = folder.map_err(|source| RemotelogError::System {
+                doing: "making a folder",
+                source,
+            })?;
             // A folder of its own for each log; a device is a log by itself.
-            let log = if medium.is_dir() { folder.path().join("log") } else { medium.to_owned() };
+            let log = if medium.is_dir() {
+                folder.path().join("log")
+            } else {
+                medium.to_owned()
+            };
             let Appended { times, retried } = measure(ends, &plan, folder.path(), &log, appends)?;
-            measured.push(Measurement { retried, ..Measurement::new(ends.responder.fabric(), plan, times) });
+            measured.push(Measurement {
+                retried,
+                ..Measurement::new(ends.responder.fabric(), plan, times)
+            });
         }
     }
     Ok(measured)
@@ -81,7 +98,11 @@ pub(super) fn measure_all(ends: Ends<'_>, medium: &Path, appends: u64) -> Result
 
 /// Where sockets go.
 fn folder_of(medium: &Path) -> PathBuf {
-    if medium.is_dir() { medium.to_owned() } else { std::env::temp_dir() }
+    if medium.is_dir() {
+        medium.to_owned()
+    } else {
+        std::env::temp_dir()
+    }
 }
 
 /// What a log on `medium` can promise, with what both devices can do.
@@ -89,20 +110,45 @@ fn platform_of(ends: Ends<'_>, medium: &Path) -> Result<Platform, RemotelogError
     let on_device = !medium.is_dir();
     let persistence_domain = if on_device {
         let said = detect_domain(medium).and_then(DetectedDomain::declared);
-        said.ok_or_else(|| RemotelogError::Unsaid { device: medium.display().to_string() })?
+        said.ok_or_else(|| RemotelogError::Unsaid {
+            device: medium.display().to_string(),
+        })?
     } else {
         PersistenceDomain::PageFile
     };
     // Where inbound writes land is never seen from here; on is the answer that no plan is wrong for.
-    let declared = DeclaredPlatform { persistence_domain, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram };
+    let declared = DeclaredPlatform {
+        persistence_domain,
+        ddio: Ddio::On,
+        receive_buffers: ReceiveBuffers::Dram,
+    };
     let (requester, responder) = (ends.requester.open()?, ends.responder.open()?);
-    let can = |has: fn(&Capabilities) -> bool| has(requester.device.capabilities()) && has(responder.device.capabilities());
-    let flush = if on_device && can(|has| has.flush_persistent) { FlushKind::NativePersistent } else { FlushKind::Read };
-    Ok(Platform { flush, atomic_write: can(|has| has.atomic_write), ..Platform::of(declared) })
+    let can = |has: fn(&Capabilities) -> bool| {
+        has(requester.device.capabilities()) && has(responder.device.capabilities())
+    };
+    let flush = if on_device && can(|has| has.flush_persistent) {
+        FlushKind::NativePersistent
+    } else {
+        FlushKind::Read
+    };
+    Ok(Platform {
+        flush,
+        atomic_write: can(|has| has.atomic_write),
+        ..Platform::of(declared)
+    })
 }
 
-fn measure(ends: Ends<'_>, plan: &Plan, folder: &Path, log: &Path, appends: u64) -> Result<Appended, RemotelogError> {
-    let refuse = |source| RemotelogError::System { doing: "finding a free address", source };
+fn measure(
+    ends: Ends<'_>,
+    plan: &Plan,
+    folder: &Path,
+    log: &Path,
+    appends: u64,
+) -> Result<Appended, RemotelogError> {
+    let refuse = |source| RemotelogError::System {
+        doing: "finding a free address",
+        source,
+    };
     let address = ends.responder.free_address(folder).map_err(refuse)?;
     let stop = Arc::new(AtomicBool::new(false));
     let (ready, is_ready) = channel();
@@ -111,13 +157,21 @@ fn measure(ends: Ends<'_>, plan: &Plan, folder: &Path, log: &Path, appends: u64)
         // Where the responder could not begin it has hung up, and says why below.
         let appended = match is_ready.recv() {
             Ok(()) => append_all(ends, plan, &address, appends),
-            Err(_) => Ok(Appended { times: Vec::new(), retried: 0 }),
+            Err(_) => Ok(Appended {
+                times: Vec::new(),
+                retried: 0,
+            }),
         };
         stop.store(true, Ordering::Release);
-        let found = responding.join().expect("the responder's thread does not panic")?;
+        let found = responding
+            .join()
+            .expect("the responder's thread does not panic")?;
         let appended = appended?;
         if found != WARM_UP + appends {
-            return Err(RemotelogError::LogBroken { found, appended: WARM_UP + appends });
+            return Err(RemotelogError::LogBroken {
+                found,
+                appended: WARM_UP + appends,
+            });
         }
         Ok(appended)
     })
@@ -137,7 +191,11 @@ fn respond(
     let executor = BusyPoll::new(park, SPIN_NS);
     let port = Rc::new(Port::new(device.clone(), RESPONDER_COMPLETIONS)?);
     executor.add_port(&port);
-    let layout = Layout { data: Span::new(0, LOG_SIZE), receive_buffers: None, buffer_size: BUFFER_SIZE };
+    let layout = Layout {
+        data: Span::new(0, LOG_SIZE),
+        receive_buffers: None,
+        buffer_size: BUFFER_SIZE,
+    };
     let responder = Responder::new(&port, region.clone(), layout, plan)?;
     device.listen(address)?;
     // The other side waits for this; if it is gone, so is the reason to serve.
@@ -164,15 +222,30 @@ fn respond(
 fn open(plan: &Plan, log: &Path) -> Result<Rc<dyn PersistentRegion>, RemotelogError> {
     let backing = create_backing(log)?;
     let platform = plan.scenario().platform.declared();
-    let region = backing.open_log(LogOptions { capacity: CAPACITY, platform, durability: Durability::Power })?;
+    let region = backing.open_log(LogOptions {
+        capacity: CAPACITY,
+        platform,
+        durability: Durability::Power,
+    })?;
     while backing.prepare(Span::new(0, CAPACITY))? == Prepared::Pending {
         thread::sleep(PREPARE_PAUSE);
     }
     Ok(region)
 }
 
-fn append_all(ends: Ends<'_>, plan: &Plan, address: &str, appends: u64) -> Result<Appended, RemotelogError> {
-    let mut writer = Writer { ends, plan, address, session: connect(ends, plan, address)?, retried: 0 };
+fn append_all(
+    ends: Ends<'_>,
+    plan: &Plan,
+    address: &str,
+    appends: u64,
+) -> Result<Appended, RemotelogError> {
+    let mut writer = Writer {
+        ends,
+        plan,
+        address,
+        session: connect(ends, plan, address)?,
+        retried: 0,
+    };
     let mut times = Vec::new();
     for number in 1..=WARM_UP + appends {
         let start = Instant::now();
@@ -181,7 +254,10 @@ fn append_all(ends: Ends<'_>, plan: &Plan, address: &str, appends: u64) -> Resul
             times.push(start.elapsed().as_nanos() as Nanoseconds);
         }
     }
-    Ok(Appended { times, retried: writer.retried })
+    Ok(Appended {
+        times,
+        retried: writer.retried,
+    })
 }
 
 /// Appends one record after the other, and connects again when a session ended.
@@ -218,7 +294,11 @@ impl Session {
     fn append(&mut self, plan: &Plan, number: u64) -> Result<(), ExecuteError> {
         let (bytes, pointer) = (record(number), number.to_le_bytes());
         let payload = Payload::single(place(number), &bytes);
-        let payload = if plan.scenario().update.is_compound() { payload.then(0, &pointer) } else { payload };
+        let payload = if plan.scenario().update.is_compound() {
+            payload.then(0, &pointer)
+        } else {
+            payload
+        };
         let _persisted = self.executor.block_on(self.log.persist(&payload))?;
         Ok(())
     }
@@ -229,6 +309,11 @@ fn connect(ends: Ends<'_>, plan: &Plan, address: &str) -> Result<Session, Remote
     let executor = BusyPoll::new(park, SPIN_NS);
     let port = Rc::new(Port::new(device, REQUESTER_COMPLETIONS)?);
     executor.add_port(&port);
-    let log = executor.block_on(Requester::connect(&port, address, plan, 2 * RECORD_SIZE as u32))?;
+    let log = executor.block_on(Requester::connect(
+        &port,
+        address,
+        plan,
+        2 * RECORD_SIZE as u32,
+    ))?;
     Ok(Session { executor, log })
 }

@@ -69,23 +69,53 @@ pub enum CostError {
 
 /// The costs of every operation on machines of `profile`.
 pub fn costs(profile: &Profile) -> Result<Vec<Cost>, CostError> {
-    let options = SceneOptions { profile: *profile, capacity: CAPACITY, segment_size: SEGMENT_SIZE, seed: 1, publishing: false };
+    let options = SceneOptions {
+        profile: *profile,
+        capacity: CAPACITY,
+        segment_size: SEGMENT_SIZE,
+        seed: 1,
+        publishing: false,
+    };
     let scene = Scene::new(&options)?;
     let client = scene.connect()?;
-    let stranger = scene.connect_with(ClientOptions { locations: 0, ..ClientOptions::default() })?;
+    let stranger = scene.connect_with(ClientOptions {
+        locations: 0,
+        ..ClientOptions::default()
+    })?;
     let mut costs = Vec::new();
     for value_size in VALUE_SIZES {
         let value = vec![7; value_size];
-        let keys: Vec<Vec<u8>> = (0..BATCH).map(|number| format!("key {value_size:08} {number:08}").into_bytes()).collect();
-        let mut look = Look { scene: &scene, client: &client, value_size, costs: &mut costs };
+        let keys: Vec<Vec<u8>> = (0..BATCH)
+            .map(|number| format!("key {value_size:08} {number:08}").into_bytes())
+            .collect();
+        let mut look = Look {
+            scene: &scene,
+            client: &client,
+            value_size,
+            costs: &mut costs,
+        };
         look.at_all(&keys, &value)?;
-        let mut look = Look { scene: &scene, client: &stranger, value_size, costs: &mut costs };
+        let mut look = Look {
+            scene: &scene,
+            client: &stranger,
+            value_size,
+            costs: &mut costs,
+        };
         look.at_unknown_places(&keys)?;
     }
-    let scene = Scene::new(&SceneOptions { publishing: true, ..options })?;
+    let scene = Scene::new(&SceneOptions {
+        publishing: true,
+        ..options
+    })?;
     let client = scene.connect()?;
     for value_size in PUBLISHED_VALUE_SIZES {
-        Look { scene: &scene, client: &client, value_size, costs: &mut costs }.at_publication(&vec![7; value_size])?;
+        Look {
+            scene: &scene,
+            client: &client,
+            value_size,
+            costs: &mut costs,
+        }
+        .at_publication(&vec![7; value_size])?;
     }
     Ok(costs)
 }
@@ -104,21 +134,54 @@ impl Look<'_> {
         // The first put takes a lease, the first delete a segment, and caches are filled: what is looked at comes behind.
         self.scene.world().block_on(fill(&client, keys, value))?;
         let (key, fresh) = (keys[0].as_slice(), b"a key that is not there..".as_slice());
-        let version = self.scene.world().block_on(client.get(key, &mut Vec::new()))?;
-        self.at("get, there", async { client.get(key, &mut Vec::new()).await.map(|version| assert!(version.is_some())) })?;
-        self.at("get, absent", async { client.get(fresh, &mut Vec::new()).await.map(|version| assert!(version.is_none())) })?;
+        let version = self
+            .scene
+            .world()
+            .block_on(client.get(key, &mut Vec::new()))?;
+        self.at("get, there", async {
+            client
+                .get(key, &mut Vec::new())
+                .await
+                .map(|version| assert!(version.is_some()))
+        })?;
+        self.at("get, absent", async {
+            client
+                .get(fresh, &mut Vec::new())
+                .await
+                .map(|version| assert!(version.is_none()))
+        })?;
         let asked: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         self.at("multi_get of 16", get_all(&client, &asked))?;
-        self.at("put, new", async { client.put(fresh, value).await.map(drop) })?;
-        self.at("put, again", async { client.put(fresh, value).await.map(drop) })?;
-        self.at("delete", async { client.delete(fresh).await.map(|was_there| assert!(was_there)) })?;
-        self.at("delete, absent", async { client.delete(fresh).await.map(|was_there| assert!(!was_there)) })?;
+        self.at("put, new", async {
+            client.put(fresh, value).await.map(drop)
+        })?;
+        self.at("put, again", async {
+            client.put(fresh, value).await.map(drop)
+        })?;
+        self.at("delete", async {
+            client
+                .delete(fresh)
+                .await
+                .map(|was_there| assert!(was_there))
+        })?;
+        self.at("delete, absent", async {
+            client
+                .delete(fresh)
+                .await
+                .map(|was_there| assert!(!was_there))
+        })?;
         let condition = Condition::Version(version.expect("it was put"));
         self.at("compare-and-put", async {
-            client.put_if(key, value, condition).await.map(|written| assert!(matches!(written, Written::Done(_))))
+            client
+                .put_if(key, value, condition)
+                .await
+                .map(|written| assert!(matches!(written, Written::Done(_))))
         })?;
         self.at("compare-and-put, other version", async {
-            client.put_if(key, value, condition).await.map(|written| assert!(matches!(written, Written::Conflict(_))))
+            client
+                .put_if(key, value, condition)
+                .await
+                .map(|written| assert!(matches!(written, Written::Conflict(_))))
         })
     }
 
@@ -131,7 +194,9 @@ impl Look<'_> {
             client.put(&key, value).await?;
             client.put(&key, value).await
         })?;
-        self.at("put, published", async { client.put(&key, value).await.map(drop) })
+        self.at("put, published", async {
+            client.put(&key, value).await.map(drop)
+        })
     }
 
     /// By a client that remembers no places.
@@ -141,12 +206,19 @@ impl Look<'_> {
         // The first READ is one of a connection that has not read yet.
         self.scene.world().block_on(get_all(&client, &asked))?;
         self.at("get, place not known", async {
-            client.get(asked[0], &mut Vec::new()).await.map(|version| assert!(version.is_some()))
+            client
+                .get(asked[0], &mut Vec::new())
+                .await
+                .map(|version| assert!(version.is_some()))
         })?;
         self.at("multi_get, places not known", get_all(&client, &asked))
     }
 
-    fn at(&mut self, operation: &'static str, work: impl Future<Output = Result<(), StoreError>>) -> Result<(), StoreError> {
+    fn at(
+        &mut self,
+        operation: &'static str,
+        work: impl Future<Output = Result<(), StoreError>>,
+    ) -> Result<(), StoreError> {
         self.scene.rest();
         let before = Counted::now(self.scene, self.client);
         let start = self.scene.world().now();
@@ -156,13 +228,20 @@ impl Look<'_> {
         let latency_ns = self.scene.world().now() - start;
         self.scene.rest();
         let after = Counted::now(self.scene, self.client);
-        let (client, server, medium) = (after.client - before.client, after.server - before.server, after.medium - before.medium);
+        let (client, server, medium) = (
+            after.client - before.client,
+            after.server - before.server,
+            after.medium - before.medium,
+        );
         self.costs.push(Cost {
             operation,
             value_size: self.value_size,
             round_trips: client.doorbells,
             work_requests: [requests(&client), requests(&server)],
-            doorbells: [client.doorbells + client.receive_doorbells, server.doorbells + server.receive_doorbells],
+            doorbells: [
+                client.doorbells + client.receive_doorbells,
+                server.doorbells + server.receive_doorbells,
+            ],
             bytes: [client.bytes_out, client.bytes_in],
             answer_bytes: server.bytes_out,
             write_backs: medium.write_backs,
@@ -180,7 +259,10 @@ impl Look<'_> {
 async fn get_all(client: &Client, keys: &[&[u8]]) -> Result<(), StoreError> {
     let mut values = Values::default();
     client.multi_get(keys, &mut values).await?;
-    assert!((0..keys.len()).all(|index| values.get(index).is_some()), "all are there");
+    assert!(
+        (0..keys.len()).all(|index| values.get(index).is_some()),
+        "all are there"
+    );
     Ok(())
 }
 
@@ -203,14 +285,35 @@ struct Counted {
 impl Counted {
     fn now(scene: &Scene, client: &SceneClient) -> Self {
         let (client, server) = (client.counts(), scene.server_counts());
-        Self { client, server, medium: scene.medium_counts(), server_ns: scene.server_busy_ns() }
+        Self {
+            client,
+            server,
+            medium: scene.medium_counts(),
+            server_ns: scene.server_busy_ns(),
+        }
     }
 }
 
 fn requests(counts: &Counts) -> u64 {
-    let Counts { writes, writes_with_immediate, sends, reads, compare_and_swaps, fetch_and_adds, flushes, atomic_writes, .. } =
-        counts;
-    writes + writes_with_immediate + sends + reads + compare_and_swaps + fetch_and_adds + flushes + atomic_writes
+    let Counts {
+        writes,
+        writes_with_immediate,
+        sends,
+        reads,
+        compare_and_swaps,
+        fetch_and_adds,
+        flushes,
+        atomic_writes,
+        ..
+    } = counts;
+    writes
+        + writes_with_immediate
+        + sends
+        + reads
+        + compare_and_swaps
+        + fetch_and_adds
+        + flushes
+        + atomic_writes
 }
 
 /// The costs on machines of `profile`, as a table.

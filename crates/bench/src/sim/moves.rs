@@ -67,8 +67,13 @@ pub fn move_cost(profile: &Profile) -> Result<MoveCost, CostError> {
 }
 
 fn put_all(profile: &Profile, capacity: u64) -> Result<Counted, CostError> {
-    let scene =
-        Scene::new(&SceneOptions { profile: *profile, capacity, segment_size: SEGMENT_SIZE, seed: 1, publishing: false })?;
+    let scene = Scene::new(&SceneOptions {
+        profile: *profile,
+        capacity,
+        segment_size: SEGMENT_SIZE,
+        seed: 1,
+        publishing: false,
+    })?;
     let client = scene.connect()?;
     let store = client.client.clone();
     let value = vec![7; VALUE_SIZE];
@@ -76,14 +81,25 @@ fn put_all(profile: &Profile, capacity: u64) -> Result<Counted, CostError> {
         for put in 0..PUTS {
             // Every key once, then some order that visits them all.
             let key = if put < KEYS { put } else { put * 7919 % KEYS };
-            store.put(format!("key {key:08}").as_bytes(), &value).await?;
+            store
+                .put(format!("key {key:08}").as_bytes(), &value)
+                .await?;
         }
         Ok::<_, StoreError>(())
     })?;
     scene.rest();
-    let (medium, server_ns, reads) = (scene.medium_counts(), scene.server_busy_ns(), client.counts().reads);
+    let (medium, server_ns, reads) = (
+        scene.medium_counts(),
+        scene.server_busy_ns(),
+        client.counts().reads,
+    );
     let cleaning = scene.world().block_on(store.metrics())?.cleaning;
-    Ok(Counted { medium, server_ns, cleaning, reads })
+    Ok(Counted {
+        medium,
+        server_ns,
+        cleaning,
+        reads,
+    })
 }
 
 /// The cost on machines of `profile`, as a line.

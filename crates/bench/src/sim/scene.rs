@@ -6,11 +6,16 @@ use std::rc::Rc;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::Runtime;
 use stonecast_fabric::decorate::{Counts, Meter, Observed};
-use stonecast_fabric_sim::{MachineOptions, MediumCounts, Module, Process, Profile, SimBacking, Survivor, World};
-use stonecast_media::{
-    Ddio, DeclaredPlatform, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions, ReceiveBuffers,
+use stonecast_fabric_sim::{
+    MachineOptions, MediumCounts, Module, Process, Profile, SimBacking, Survivor, World,
 };
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, ClientPolicy, Server, ServerOptions, StoreError};
+use stonecast_media::{
+    Ddio, DeclaredPlatform, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions,
+    ReceiveBuffers,
+};
+use stonecast_store_direct::{
+    CLIENT_COMPLETIONS, Client, ClientOptions, ClientPolicy, Server, ServerOptions, StoreError,
+};
 
 use crate::crowd::Crowd;
 
@@ -29,7 +34,11 @@ pub fn platform_of(profile: &Profile) -> DeclaredPlatform {
         "modern" => (PersistenceDomain::Wsp, Ddio::On),
         _ => (PersistenceDomain::Dmp, Ddio::On),
     };
-    DeclaredPlatform { persistence_domain, ddio, receive_buffers: ReceiveBuffers::Dram }
+    DeclaredPlatform {
+        persistence_domain,
+        ddio,
+        receive_buffers: ReceiveBuffers::Dram,
+    }
 }
 
 /// How to make a scene.
@@ -69,27 +78,64 @@ pub struct SceneClient {
 impl Scene {
     /// A world with a server on a fresh pool.
     pub fn new(options: &SceneOptions) -> Result<Self, MediaError> {
-        let SceneOptions { profile, capacity, segment_size, seed, publishing } = *options;
-        let durability = if publishing { Durability::Process } else { Durability::Power };
-        let clients = if publishing { ClientPolicy::Publishing } else { ClientPolicy::Trusted };
+        let SceneOptions {
+            profile,
+            capacity,
+            segment_size,
+            seed,
+            publishing,
+        } = *options;
+        let durability = if publishing {
+            Durability::Process
+        } else {
+            Durability::Power
+        };
+        let clients = if publishing {
+            ClientPolicy::Publishing
+        } else {
+            ClientPolicy::Trusted
+        };
         let world = World::new(seed);
         let platform = platform_of(&profile);
-        let machine = world.machine(MachineOptions { platform, ..MachineOptions::new(profile) });
+        let machine = world.machine(MachineOptions {
+            platform,
+            ..MachineOptions::new(profile)
+        });
         let module = world.module(machine, Survivor::default());
         let mut entropy = [0; 64];
         rand::Rng::fill_bytes(&mut stonecast_base::random_from_seed(seed), &mut entropy);
-        let pool = PoolOptions { capacity, segment_size, platform, durability, entropy };
+        let pool = PoolOptions {
+            capacity,
+            segment_size,
+            platform,
+            durability,
+            entropy,
+        };
         Pool::create(Rc::new(SimBacking::new(&module)), pool)?.close()?;
         let server = world.process(machine);
         let server_meter = Rc::<Meter>::default();
         let failure = Rc::<RefCell<Option<StoreError>>>::default();
-        let scene = Self { world, profile, server, server_meter, module, failure };
-        scene.start(ServerOptions { clients, ..ServerOptions::default() });
+        let scene = Self {
+            world,
+            profile,
+            server,
+            server_meter,
+            module,
+            failure,
+        };
+        scene.start(ServerOptions {
+            clients,
+            ..ServerOptions::default()
+        });
         Ok(scene)
     }
 
     fn start(&self, options: ServerOptions) {
-        let (process, meter, module) = (self.server.clone(), self.server_meter.clone(), self.module.clone());
+        let (process, meter, module) = (
+            self.server.clone(),
+            self.server_meter.clone(),
+            self.module.clone(),
+        );
         let failure = self.failure.clone();
         self.server.runtime().spawn(Box::pin(async move {
             let ended = serve(&process, meter, &module, options).await;
@@ -114,7 +160,9 @@ impl Scene {
 
     /// A client as `options` say, on a machine of its own.
     pub fn connect_with(&self, options: ClientOptions) -> Result<SceneClient, StoreError> {
-        let process = self.world.process(self.world.machine(MachineOptions::new(self.profile)));
+        let process = self
+            .world
+            .process(self.world.machine(MachineOptions::new(self.profile)));
         let meter = Rc::<Meter>::default();
         let client = self.world.block_on(async {
             loop {
@@ -122,12 +170,18 @@ impl Scene {
                 let port = process.port_on(device, CLIENT_COMPLETIONS)?;
                 match Client::connect_with(options, port, process.runtime(), ADDRESS).await {
                     // It has not opened its pool yet.
-                    Err(StoreError::Refused { .. }) if self.failure.borrow().is_none() => process.runtime().sleep(100_000).await,
+                    Err(StoreError::Refused { .. }) if self.failure.borrow().is_none() => {
+                        process.runtime().sleep(100_000).await
+                    }
                     outcome => return outcome,
                 }
             }
         })?;
-        Ok(SceneClient { client, process, meter })
+        Ok(SceneClient {
+            client,
+            process,
+            meter,
+        })
     }
 
     /// Runs `count` tasks on each of `clients` until all have ended. The first failure is returned.
@@ -186,9 +240,17 @@ impl SceneClient {
     }
 }
 
-async fn serve(process: &Process, meter: Rc<Meter>, module: &Rc<Module>, options: ServerOptions) -> Result<(), StoreError> {
+async fn serve(
+    process: &Process,
+    meter: Rc<Meter>,
+    module: &Rc<Module>,
+    options: ServerOptions,
+) -> Result<(), StoreError> {
     let (pool, _) = Pool::open(Rc::new(SimBacking::new(module)), OpenMode::Serve)?;
-    let port = process.port_on(Rc::new(Observed::new(process.open_device(), meter)), SERVER_COMPLETIONS)?;
+    let port = process.port_on(
+        Rc::new(Observed::new(process.open_device(), meter)),
+        SERVER_COMPLETIONS,
+    )?;
     let device = port.device().clone();
     let (server, _) = Server::open(pool, port, process.runtime(), options).await?;
     device.listen(ADDRESS)?;

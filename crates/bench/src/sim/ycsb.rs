@@ -93,7 +93,11 @@ const SEGMENT_SIZE: u64 = 4 << 20;
 impl SimYcsbResult {
     /// Bytes that the medium wrote for each byte that reached it; 0 where none did.
     pub fn write_amplification(&self) -> f64 {
-        if self.nvm_bytes_written == 0 { 0.0 } else { self.media_bytes_written as f64 / self.nvm_bytes_written as f64 }
+        if self.nvm_bytes_written == 0 {
+            0.0
+        } else {
+            self.media_bytes_written as f64 / self.nvm_bytes_written as f64
+        }
     }
 }
 
@@ -101,7 +105,10 @@ impl SimYcsbResult {
 pub fn run(options: &SimYcsbOptions) -> Result<SimYcsbResult, SimYcsbError> {
     options.workload.check().map_err(SimYcsbError::Options)?;
     let workload = &options.workload;
-    let segments = options.capacity.div_ceil(SEGMENT_SIZE).max(8 + 4 * u64::from(workload.clients));
+    let segments = options
+        .capacity
+        .div_ceil(SEGMENT_SIZE)
+        .max(8 + 4 * u64::from(workload.clients));
     let scene = Scene::new(&SceneOptions {
         profile: options.profile,
         capacity: segments * SEGMENT_SIZE,
@@ -109,8 +116,13 @@ pub fn run(options: &SimYcsbOptions) -> Result<SimYcsbResult, SimYcsbError> {
         seed: workload.data.seed,
         publishing: false,
     })?;
-    let client_options = ClientOptions { locations: workload.locations, ..ClientOptions::default() };
-    let clients = (0..workload.clients).map(|_| scene.connect_with(client_options)).collect::<Result<Vec<_>, _>>()?;
+    let client_options = ClientOptions {
+        locations: workload.locations,
+        ..ClientOptions::default()
+    };
+    let clients = (0..workload.clients)
+        .map(|_| scene.connect_with(client_options))
+        .collect::<Result<Vec<_>, _>>()?;
     load(&scene, &clients[0], workload)?;
     let sequence = Rc::new(Sequence::new(SequenceOptions {
         mix: workload.mix,
@@ -127,7 +139,13 @@ pub fn run(options: &SimYcsbOptions) -> Result<SimYcsbResult, SimYcsbError> {
         Amount::Operations(all) => share(all).min(WARM_UP_OPERATIONS),
         Amount::Time(_) => WARM_UP_OPERATIONS,
     };
-    part(&scene, &clients, workload, &sequence, Amount::Operations(warm_up))?;
+    part(
+        &scene,
+        &clients,
+        workload,
+        &sequence,
+        Amount::Operations(warm_up),
+    )?;
     scene.rest();
     let before = Snapshot::take(&scene, &clients);
     let amount = match workload.amount {
@@ -149,7 +167,10 @@ fn load(scene: &Scene, client: &SceneClient, workload: &YcsbOptions) -> Result<(
             while next.get() < data.keys {
                 let number = next.replace(next.get() + 1);
                 data.value(number, &mut value);
-                client.put(KeyName::of(number).as_bytes(), &value).await.inspect_err(|_| next.set(data.keys))?;
+                client
+                    .put(KeyName::of(number).as_bytes(), &value)
+                    .await
+                    .inspect_err(|_| next.set(data.keys))?;
             }
             Ok(())
         }
@@ -201,7 +222,10 @@ fn part(
                 deadline: Cell::new(deadline),
                 batch: workload.batch,
                 value_size: workload.data.value_size,
-                pool: RefCell::new(ValuePool::new(workload.data.value_size, &mut random_from_seed(first as u64))),
+                pool: RefCell::new(ValuePool::new(
+                    workload.data.value_size,
+                    &mut random_from_seed(first as u64),
+                )),
                 ops: Cell::new(0),
                 errors: Cell::new(0),
                 latencies: RefCell::default(),
@@ -210,9 +234,18 @@ fn part(
         .collect();
     scene.run_tasks(clients, workload.in_flight, |number, _| {
         let lane = lanes[number].clone();
-        async move { if lane.batch > 1 { lane.read_batches().await } else { lane.work().await } }
+        async move {
+            if lane.batch > 1 {
+                lane.read_batches().await
+            } else {
+                lane.work().await
+            }
+        }
     })?;
-    let mut measured = Measured { ns: scene.world().now() - start, ..Measured::default() };
+    let mut measured = Measured {
+        ns: scene.world().now() - start,
+        ..Measured::default()
+    };
     for lane in &lanes {
         measured.ops += lane.ops.get();
         measured.errors += lane.errors.get();
@@ -229,12 +262,15 @@ impl Lane {
         }
         self.left.set(self.left.get() - 1);
         let index = self.next.get();
-        self.next.set((index + 1) % self.sequence.operations().len());
+        self.next
+            .set((index + 1) % self.sequence.operations().len());
         Some(index)
     }
 
     fn note(&self, began: Nanoseconds, ops: u64, errors: u64) {
-        self.latencies.borrow_mut().record(Duration::from_nanos(self.runtime.now() - began));
+        self.latencies
+            .borrow_mut()
+            .record(Duration::from_nanos(self.runtime.now() - began));
         self.ops.set(self.ops.get() + ops);
         self.errors.set(self.errors.get() + errors);
     }
@@ -273,10 +309,17 @@ impl Lane {
             if indices.is_empty() {
                 return Ok(());
             }
-            let keys: Vec<&[u8]> = indices.iter().map(|&index| self.sequence.operations()[index].key()).collect();
+            let keys: Vec<&[u8]> = indices
+                .iter()
+                .map(|&index| self.sequence.operations()[index].key())
+                .collect();
             let began = self.runtime.now();
             self.client.multi_get(&keys, &mut values).await?;
-            let sound = |&index: &usize| values.get(index).is_some_and(|(value, _)| value.len() == self.value_size);
+            let sound = |&index: &usize| {
+                values
+                    .get(index)
+                    .is_some_and(|(value, _)| value.len() == self.value_size)
+            };
             let found = (0..keys.len()).filter(sound).count();
             self.note(began, keys.len() as u64, (keys.len() - found) as u64);
         }
@@ -303,16 +346,35 @@ impl Snapshot {
     fn take(scene: &Scene, clients: &[SceneClient]) -> Self {
         let doorbells = clients.iter().map(|client| client.counts().doorbells).sum();
         let busy = clients.iter().map(SceneClient::busy_ns);
-        let busy_ns = std::iter::once(scene.server_busy_ns()).chain(busy).collect();
+        let busy_ns = std::iter::once(scene.server_busy_ns())
+            .chain(busy)
+            .collect();
         let counts = clients.iter().map(|client| client.client.location_counts());
         let locations = counts.fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1));
-        Self { medium: scene.medium_counts(), doorbells, locations, busy_ns }
+        Self {
+            medium: scene.medium_counts(),
+            doorbells,
+            locations,
+            busy_ns,
+        }
     }
 }
 
-fn result_of(options: &SimYcsbOptions, scene: &Scene, measured: &Measured, before: &Snapshot, after: &Snapshot) -> SimYcsbResult {
+fn result_of(
+    options: &SimYcsbOptions,
+    scene: &Scene,
+    measured: &Measured,
+    before: &Snapshot,
+    after: &Snapshot,
+) -> SimYcsbResult {
     let workload = &options.workload;
-    let per_op = |amount: u64| if measured.ops > 0 { amount as f64 / measured.ops as f64 } else { 0.0 };
+    let per_op = |amount: u64| {
+        if measured.ops > 0 {
+            amount as f64 / measured.ops as f64
+        } else {
+            0.0
+        }
+    };
     let seconds = measured.ns as f64 / 1e9;
     let nodes: Vec<Node> = after
         .busy_ns
@@ -320,7 +382,11 @@ fn result_of(options: &SimYcsbOptions, scene: &Scene, measured: &Measured, befor
         .zip(&before.busy_ns)
         .enumerate()
         .map(|(number, (after, before))| Node {
-            name: if number == 0 { "server".to_owned() } else { format!("client {number}") },
+            name: if number == 0 {
+                "server".to_owned()
+            } else {
+                format!("client {number}")
+            },
             cpu_ns: after - before,
             busy: (after - before) as f64 / measured.ns.max(1) as f64,
         })
@@ -335,7 +401,11 @@ fn result_of(options: &SimYcsbOptions, scene: &Scene, measured: &Measured, befor
         value_size: workload.data.value_size as u64,
         ops: measured.ops,
         seconds,
-        ops_per_s: if seconds > 0.0 { measured.ops as f64 / seconds } else { 0.0 },
+        ops_per_s: if seconds > 0.0 {
+            measured.ops as f64 / seconds
+        } else {
+            0.0
+        },
         p50_ns: measured.latencies.quantile_ns(0.5),
         p99_ns: measured.latencies.quantile_ns(0.99),
         p999_ns: measured.latencies.quantile_ns(0.999),

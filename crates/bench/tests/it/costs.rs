@@ -29,18 +29,28 @@ puts into a roomy one. Records that were left behind, headers and seals of freed
 ";
 
 fn everything() -> Vec<(Profile, Vec<Cost>)> {
-    Profile::ALL.into_iter().map(|profile| (profile, costs(&profile).expect("nothing fails here"))).collect()
+    Profile::ALL
+        .into_iter()
+        .map(|profile| (profile, costs(&profile).expect("nothing fails here")))
+        .collect()
 }
 
 #[test]
 fn operations_cost_what_they_did() {
-    let tables: Vec<String> = everything().iter().map(|(profile, costs)| print_costs(profile, costs)).collect();
+    let tables: Vec<String> = everything()
+        .iter()
+        .map(|(profile, costs)| print_costs(profile, costs))
+        .collect();
     let moves = Profile::ALL.iter().map(|profile| {
         let cost = move_cost(profile).expect("nothing fails here");
         assert!(cost.moved > 1000 && cost.reads_by_clients == 0, "{cost:?}");
         print_move_cost(profile, &cost)
     });
-    let found = format!("{EXPLANATION}\n{}\n{MOVES}\n{}", tables.join("\n"), moves.collect::<String>());
+    let found = format!(
+        "{EXPLANATION}\n{}\n{MOVES}\n{}",
+        tables.join("\n"),
+        moves.collect::<String>()
+    );
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/costs.txt");
     if std::env::var_os(UPDATE).is_some() {
         fs::write(&path, found).expect("the folder of the tests can be written");
@@ -48,7 +58,10 @@ fn operations_cost_what_they_did() {
     }
     let expected = fs::read_to_string(&path).expect("the file is a part of the sources");
     for (found, expected) in found.lines().zip(expected.lines()) {
-        assert_eq!(found, expected, "\nif this is meant to be, write tests/costs.txt anew with {UPDATE}=1");
+        assert_eq!(
+            found, expected,
+            "\nif this is meant to be, write tests/costs.txt anew with {UPDATE}=1"
+        );
     }
     assert_eq!(found.lines().count(), expected.lines().count());
 }
@@ -62,34 +75,78 @@ fn reads_are_one_sided_and_writes_are_one_trip_with_one_copy() {
             let what = format!("{}: {cost:?}", profile.name);
             // Stamp, tag and facts, the version that is compared, key, value.
             let stamp = 24;
-            let moment = if cost.operation == "compare-and-put" { 8 } else { 0 };
-            let key = if cost.operation == "compare-and-put" { 21 } else { 25 };
+            let moment = if cost.operation == "compare-and-put" {
+                8
+            } else {
+                0
+            };
+            let key = if cost.operation == "compare-and-put" {
+                21
+            } else {
+                25
+            };
             let record = stamp + 16 + moment + key + cost.value_size as u64;
             let lines = record.next_multiple_of(64);
             match cost.operation {
-                "get, there" | "get, place not known" | "get, absent" | "multi_get of 16" | "multi_get, places not known" => {
-                    assert_eq!((cost.server_ns, cost.work_requests[1], cost.doorbells[1]), (0, 0, 0), "{what}");
-                    assert_eq!((cost.bytes[0], cost.nvm_bytes, cost.fences), (0, 0, 0), "{what}");
+                "get, there"
+                | "get, place not known"
+                | "get, absent"
+                | "multi_get of 16"
+                | "multi_get, places not known" => {
+                    assert_eq!(
+                        (cost.server_ns, cost.work_requests[1], cost.doorbells[1]),
+                        (0, 0, 0),
+                        "{what}"
+                    );
+                    assert_eq!(
+                        (cost.bytes[0], cost.nvm_bytes, cost.fences),
+                        (0, 0, 0),
+                        "{what}"
+                    );
                     // Bucket and record together, where the place is known; of long values the rest.
-                    let trips = if cost.operation.ends_with("not known") { 2 } else { 1 };
-                    assert!(cost.round_trips == trips || cost.value_size > 4096, "{what}");
+                    let trips = if cost.operation.ends_with("not known") {
+                        2
+                    } else {
+                        1
+                    };
+                    assert!(
+                        cost.round_trips == trips || cost.value_size > 4096,
+                        "{what}"
+                    );
                 }
                 "put, new" | "put, again" | "compare-and-put" => {
-                    assert_eq!((cost.round_trips, cost.work_requests, cost.bytes[1]), (1, [1, 1], 0), "{what}");
+                    assert_eq!(
+                        (cost.round_trips, cost.work_requests, cost.bytes[1]),
+                        (1, [1, 1], 0),
+                        "{what}"
+                    );
                     assert_eq!(cost.bytes[0], record - stamp, "{what}");
                     // The lines of the record once. Where the NIC's write bypasses the caches its stamp follows in a line of its own, and
                     // NIC and core meet in the caches where nobody writes back.
-                    assert!(cost.nvm_bytes == lines || cost.nvm_bytes == lines + 64, "{what}");
+                    assert!(
+                        cost.nvm_bytes == lines || cost.nvm_bytes == lines + 64,
+                        "{what}"
+                    );
                     assert!(cost.fences <= 1 && cost.syncs == 0, "{what}");
                 }
                 "put, published" => {
                     // Bucket; start of the record; sequence; report, record and word.
-                    assert_eq!((cost.round_trips, cost.work_requests, cost.answer_bytes), (4, [6, 0], 0), "{what}");
+                    assert_eq!(
+                        (cost.round_trips, cost.work_requests, cost.answer_bytes),
+                        (4, [6, 0], 0),
+                        "{what}"
+                    );
                     let report = 32;
                     assert_eq!(cost.bytes[0], record - 4 + report, "{what}");
                 }
-                "delete" => assert_eq!((cost.round_trips, cost.work_requests), (1, [1, 1]), "{what}"),
-                "delete, absent" | "compare-and-put, other version" => assert_eq!(cost.round_trips, 1, "{what}"),
+                "delete" => assert_eq!(
+                    (cost.round_trips, cost.work_requests),
+                    (1, [1, 1]),
+                    "{what}"
+                ),
+                "delete, absent" | "compare-and-put, other version" => {
+                    assert_eq!(cost.round_trips, 1, "{what}")
+                }
                 other => panic!("nothing is said of {other}"),
             }
         }

@@ -4,13 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stonecast_bench::DataSet;
-use stonecast_bench::direct::{Amount, Limit, Order, Plan, Session, YcsbError, YcsbOptions, load, run};
+use stonecast_bench::direct::{
+    Amount, Limit, Order, Plan, Session, YcsbError, YcsbOptions, load, run,
+};
 use stonecast_store_direct::limits::LOCATIONS;
 use stonecast_workload::{Distribution, KeyName, Mix, Sequence, SequenceOptions};
 
 use crate::server::ThreadServer;
 
-const DATA: DataSet = DataSet { keys: 2000, value_size: 100, seed: 4 };
+const DATA: DataSet = DataSet {
+    keys: 2000,
+    value_size: 100,
+    seed: 4,
+};
 const CAPACITY: u64 = 256 << 20;
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -39,20 +45,58 @@ fn loaded(capacity: u64, data: DataSet) -> ThreadServer {
 #[test]
 fn a_run_does_as_many_operations_as_it_was_told_in_every_mix_and_shape() {
     let server = loaded(CAPACITY, DATA);
-    let shapes = [(1, 1, 1), (2, 1, 1), (1, 16, 1), (2, 16, 1), (1, 1, 16), (2, 1, 16)];
+    let shapes = [
+        (1, 1, 1),
+        (2, 1, 1),
+        (1, 16, 1),
+        (2, 16, 1),
+        (1, 1, 16),
+        (2, 1, 16),
+    ];
     for mix in Mix::ALL {
-        for (clients, in_flight, batch) in shapes.into_iter().filter(|shape| shape.2 == 1 || mix == Mix::C) {
+        for (clients, in_flight, batch) in shapes
+            .into_iter()
+            .filter(|shape| shape.2 == 1 || mix == Mix::C)
+        {
             let with_limit = in_flight == 1 && batch == 1;
-            let options = YcsbOptions { mix, clients, in_flight, batch, with_limit, ..OPTIONS };
+            let options = YcsbOptions {
+                mix,
+                clients,
+                in_flight,
+                batch,
+                with_limit,
+                ..OPTIONS
+            };
             let mut shares = Vec::new();
             let result = run(&server.target(), &options, |share| shares.push(share)).unwrap();
-            let shape = format!("{mix:?}, {clients} clients, {in_flight} in flight, batches of {batch}");
+            let shape =
+                format!("{mix:?}, {clients} clients, {in_flight} in flight, batches of {batch}");
             assert_eq!((result.ops, result.errors), (20_000, 0), "{shape}");
-            assert_eq!((result.clients, result.in_flight, result.keys, result.value_size), (clients, in_flight, 2000, 100));
-            assert!(result.p50_ns > 0 && result.p50_ns <= result.p99_ns && result.p99_ns <= result.p999_ns, "{shape}");
+            assert_eq!(
+                (
+                    result.clients,
+                    result.in_flight,
+                    result.keys,
+                    result.value_size
+                ),
+                (clients, in_flight, 2000, 100)
+            );
+            assert!(
+                result.p50_ns > 0
+                    && result.p50_ns <= result.p99_ns
+                    && result.p99_ns <= result.p999_ns,
+                "{shape}"
+            );
             assert!(result.client_cpu_ns_per_op > 0.0, "{shape}");
-            assert_eq!(result.limit_ops_per_s.is_some_and(|limit| limit > 0.0), with_limit, "{shape}");
-            assert!(shares.is_sorted() && shares.iter().all(|share| (0.0..=1.0).contains(share)), "{shape}");
+            assert_eq!(
+                result.limit_ops_per_s.is_some_and(|limit| limit > 0.0),
+                with_limit,
+                "{shape}"
+            );
+            assert!(
+                shares.is_sorted() && shares.iter().all(|share| (0.0..=1.0).contains(share)),
+                "{shape}"
+            );
         }
     }
 }
@@ -60,7 +104,11 @@ fn a_run_does_as_many_operations_as_it_was_told_in_every_mix_and_shape() {
 #[test]
 fn a_run_takes_the_time_that_it_was_given() {
     let server = loaded(CAPACITY, DATA);
-    let options = YcsbOptions { amount: Amount::Time(SHORT), with_limit: false, ..OPTIONS };
+    let options = YcsbOptions {
+        amount: Amount::Time(SHORT),
+        with_limit: false,
+        ..OPTIONS
+    };
     let result = run(&server.target(), &options, |_| {}).unwrap();
     assert!(result.seconds >= SHORT.as_secs_f64() && result.ops > 0);
     assert!((result.ops_per_s - result.ops as f64 / result.seconds).abs() < 1.0);
@@ -74,9 +122,19 @@ fn keys_that_are_not_there_and_values_of_another_size_count_as_errors() {
     let session = Session::open(&server.target().address).unwrap();
     for batch in [1, 16] {
         for (keys, value_size) in [(4000, 100), (2000, 99)] {
-            let options = SequenceOptions { mix: Mix::C, distribution: Distribution::Uniform, keys, length: 8192, seed: 3 };
+            let options = SequenceOptions {
+                mix: Mix::C,
+                distribution: Distribution::Uniform,
+                keys,
+                length: 8192,
+                seed: 3,
+            };
             let sequence = Arc::new(Sequence::new(options));
-            let absent = sequence.operations().iter().filter(|operation| operation.number() >= 2000).count();
+            let absent = sequence
+                .operations()
+                .iter()
+                .filter(|operation| operation.number() >= 2000)
+                .count();
             let expected = if value_size == 99 { 8192 } else { absent };
             let plan = Plan {
                 sequence,
@@ -100,14 +158,29 @@ fn keys_that_are_not_there_and_values_of_another_size_count_as_errors() {
 fn a_full_pool_ends_a_run_early_and_what_ran_before_is_a_result() {
     let server = loaded(8 << 20, DATA);
     // Updates of keys that were never loaded make new ones.
-    let data = DataSet { keys: 500_000, ..DATA };
+    let data = DataSet {
+        keys: 500_000,
+        ..DATA
+    };
     for in_flight in [1, 16] {
         let amount = Amount::Operations(1_000_000);
         let distribution = Distribution::Uniform;
         let mix = Mix::UpdateOnly;
-        let options = YcsbOptions { mix, distribution, data, in_flight, amount, with_limit: false, ..OPTIONS };
+        let options = YcsbOptions {
+            mix,
+            distribution,
+            data,
+            in_flight,
+            amount,
+            with_limit: false,
+            ..OPTIONS
+        };
         let result = run(&server.target(), &options, |_| {}).unwrap();
-        assert!(result.errors > 0 && result.errors <= 16, "{}", result.errors);
+        assert!(
+            result.errors > 0 && result.errors <= 16,
+            "{}",
+            result.errors
+        );
         assert!(result.ops < 1_000_000);
     }
 }
@@ -125,15 +198,38 @@ fn a_run_without_a_server_fails_and_does_not_hang() {
 
 #[test]
 fn options_that_contradict_each_other_are_refused() {
-    let target = stonecast_bench::direct::Target { address: "shm:nowhere".to_owned(), server_pid: Some(1) };
+    let target = stonecast_bench::direct::Target {
+        address: "shm:nowhere".to_owned(),
+        server_pid: Some(1),
+    };
     for options in [
-        YcsbOptions { clients: 0, ..OPTIONS },
-        YcsbOptions { in_flight: 0, ..OPTIONS },
-        YcsbOptions { batch: 0, ..OPTIONS },
-        YcsbOptions { batch: 2, in_flight: 2, ..OPTIONS },
-        YcsbOptions { batch: 2, mix: Mix::A, ..OPTIONS },
+        YcsbOptions {
+            clients: 0,
+            ..OPTIONS
+        },
+        YcsbOptions {
+            in_flight: 0,
+            ..OPTIONS
+        },
+        YcsbOptions {
+            batch: 0,
+            ..OPTIONS
+        },
+        YcsbOptions {
+            batch: 2,
+            in_flight: 2,
+            ..OPTIONS
+        },
+        YcsbOptions {
+            batch: 2,
+            mix: Mix::A,
+            ..OPTIONS
+        },
     ] {
-        assert!(matches!(run(&target, &options, |_| {}), Err(YcsbError::Options(_))));
+        assert!(matches!(
+            run(&target, &options, |_| {}),
+            Err(YcsbError::Options(_))
+        ));
     }
 }
 
@@ -142,11 +238,24 @@ fn options_that_contradict_each_other_are_refused() {
 #[test]
 fn the_bare_loop_reads_the_records_of_its_sequence_and_finds_their_tags_right() {
     for value_size in [0, 1, 100, 1000, 3000] {
-        let data = DataSet { value_size, keys: 300, ..DATA };
+        let data = DataSet {
+            value_size,
+            keys: 300,
+            ..DATA
+        };
         let server = loaded(CAPACITY, data);
         let session = Session::open(&server.target().address).unwrap();
-        let store = session.store_memory(KeyName::of(1).as_bytes()).unwrap().expect("the store's memory is mapped");
-        let options = SequenceOptions { mix: Mix::C, distribution: Distribution::Uniform, keys: 300, length: 5000, seed: 3 };
+        let store = session
+            .store_memory(KeyName::of(1).as_bytes())
+            .unwrap()
+            .expect("the store's memory is mapped");
+        let options = SequenceOptions {
+            mix: Mix::C,
+            distribution: Distribution::Uniform,
+            keys: 300,
+            length: 5000,
+            seed: 3,
+        };
         let limit = Limit::prepare(&store, &Sequence::new(options)).unwrap();
         let mut wrong = store.clone();
         wrong.tag_key ^= 1;
@@ -163,7 +272,11 @@ fn the_bare_loop_reads_the_records_of_its_sequence_and_finds_their_tags_right() 
 
 #[test]
 fn there_is_no_bare_loop_for_values_that_take_more_than_two_reads_or_keys_that_are_not_there() {
-    let data = DataSet { value_size: 5000, keys: 10, ..DATA };
+    let data = DataSet {
+        value_size: 5000,
+        keys: 10,
+        ..DATA
+    };
     let server = loaded(CAPACITY, data);
     let result = run(&server.target(), &YcsbOptions { data, ..OPTIONS }, |_| {}).unwrap();
     assert_eq!((result.limit_ops_per_s, result.errors), (None, 0));

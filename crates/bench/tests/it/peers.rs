@@ -6,11 +6,21 @@ use stonecast_bench::DataSet;
 use stonecast_bench::peers::{Lmdb, PeerError, RedisPersistence, RedisServer, View};
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 
-const DATA: DataSet = DataSet { keys: 1000, value_size: 100, seed: 4 };
+const DATA: DataSet = DataSet {
+    keys: 1000,
+    value_size: 100,
+    seed: 4,
+};
 const SHORT: Duration = Duration::from_millis(50);
 
 fn sequence(mix: Mix, keys: u64) -> Sequence {
-    Sequence::new(SequenceOptions { mix, distribution: Distribution::ScrambledZipfian, keys, length: 10_000, seed: 1 })
+    Sequence::new(SequenceOptions {
+        mix,
+        distribution: Distribution::ScrambledZipfian,
+        keys,
+        length: 10_000,
+        seed: 1,
+    })
 }
 
 /// `None` where redis-server is not installed; the test says so.
@@ -29,12 +39,16 @@ fn redis(persistence: RedisPersistence, folder: &std::path::Path) -> Option<Redi
 fn redis_serves_what_it_was_loaded_with_under_every_mix_and_pipeline() {
     let folder = tempfile::tempdir().unwrap();
     for persistence in [RedisPersistence::None, RedisPersistence::AppendFsyncAlways] {
-        let Some(server) = redis(persistence, folder.path()) else { return };
+        let Some(server) = redis(persistence, folder.path()) else {
+            return;
+        };
         let mut connection = server.connect().unwrap();
         connection.load(&DATA).unwrap();
         for mix in Mix::ALL {
             for pipeline in [1, 16, 128] {
-                let measured = connection.measure(&sequence(mix, DATA.keys), &DATA, pipeline, SHORT).unwrap();
+                let measured = connection
+                    .measure(&sequence(mix, DATA.keys), &DATA, pipeline, SHORT)
+                    .unwrap();
                 assert_eq!(measured.errors, 0, "{persistence:?} {mix:?} {pipeline}");
                 assert_eq!(measured.ops, measured.latencies.count() * pipeline as u64);
                 assert!(measured.ops > 0 && measured.seconds >= SHORT.as_secs_f64());
@@ -47,19 +61,32 @@ fn redis_serves_what_it_was_loaded_with_under_every_mix_and_pipeline() {
 #[test]
 fn a_key_that_redis_does_not_have_counts_as_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(server) = redis(RedisPersistence::None, folder.path()) else { return };
+    let Some(server) = redis(RedisPersistence::None, folder.path()) else {
+        return;
+    };
     let mut connection = server.connect().unwrap();
-    let measured = connection.measure(&sequence(Mix::C, DATA.keys), &DATA, 4, SHORT).unwrap();
+    let measured = connection
+        .measure(&sequence(Mix::C, DATA.keys), &DATA, 4, SHORT)
+        .unwrap();
     assert_eq!(measured.errors, measured.ops);
-    connection.load(&DataSet { value_size: 99, ..DATA }).unwrap();
-    let measured = connection.measure(&sequence(Mix::C, DATA.keys), &DATA, 4, SHORT).unwrap();
+    connection
+        .load(&DataSet {
+            value_size: 99,
+            ..DATA
+        })
+        .unwrap();
+    let measured = connection
+        .measure(&sequence(Mix::C, DATA.keys), &DATA, 4, SHORT)
+        .unwrap();
     assert_eq!(measured.errors, measured.ops);
 }
 
 #[test]
 fn the_redis_server_and_its_files_are_gone_with_its_value() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(server) = redis(RedisPersistence::AppendFsyncAlways, folder.path()) else { return };
+    let Some(server) = redis(RedisPersistence::AppendFsyncAlways, folder.path()) else {
+        return;
+    };
     let pid = server.pid();
     assert!(std::fs::read_dir(folder.path()).unwrap().next().is_some());
     drop(server);
@@ -86,10 +113,14 @@ fn lmdb_serves_what_it_was_loaded_with_and_counts_what_it_lacks() {
     let folder = tempfile::tempdir().unwrap();
     let lmdb = Lmdb::load(DATA, folder.path()).unwrap();
     for view in [View::Snapshot, View::Latest] {
-        let measured = lmdb.measure_gets(view, &sequence(Mix::C, DATA.keys), 3, SHORT).unwrap();
+        let measured = lmdb
+            .measure_gets(view, &sequence(Mix::C, DATA.keys), 3, SHORT)
+            .unwrap();
         assert_eq!(measured.errors, 0);
         assert_eq!(measured.latencies.count(), measured.ops / 3);
-        let measured = lmdb.measure_gets(view, &sequence(Mix::C, DATA.keys * 2), 3, SHORT).unwrap();
+        let measured = lmdb
+            .measure_gets(view, &sequence(Mix::C, DATA.keys * 2), 3, SHORT)
+            .unwrap();
         assert!(measured.errors > measured.ops / 10 && measured.errors < measured.ops);
     }
     drop(lmdb);

@@ -11,7 +11,8 @@ use stonecast_bench::direct::Target;
 use stonecast_fabric::{BusyPoll, Device as _, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_media::{
-    Ddio, DeclaredPlatform, DirectoryBacking, Durability, PersistenceDomain, Pool, PoolOptions, ReceiveBuffers,
+    Ddio, DeclaredPlatform, DirectoryBacking, Durability, PersistenceDomain, Pool, PoolOptions,
+    ReceiveBuffers,
 };
 use stonecast_store_direct::{Server, ServerOptions};
 
@@ -35,11 +36,19 @@ impl ThreadServer {
             thread::spawn(move || serve(pool, capacity, &address, &stop, &ready))
         };
         wait.recv().expect("the server starts");
-        Self { stop, thread: Some(thread), address, _folder: folder }
+        Self {
+            stop,
+            thread: Some(thread),
+            address,
+            _folder: folder,
+        }
     }
 
     pub fn target(&self) -> Target {
-        Target { address: self.address.clone(), server_pid: Some(std::process::id()) }
+        Target {
+            address: self.address.clone(),
+            server_pid: Some(std::process::id()),
+        }
     }
 }
 
@@ -48,12 +57,21 @@ impl Drop for ThreadServer {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
-            assert!(ended.is_ok() || thread::panicking(), "the server ends in good order");
+            assert!(
+                ended.is_ok() || thread::panicking(),
+                "the server ends in good order"
+            );
         }
     }
 }
 
-fn serve(folder: PathBuf, capacity: u64, address: &str, stop: &AtomicBool, ready: &mpsc::Sender<()>) {
+fn serve(
+    folder: PathBuf,
+    capacity: u64,
+    address: &str,
+    stop: &AtomicBool,
+    ready: &mpsc::Sender<()>,
+) {
     let backing = Rc::new(DirectoryBacking::create(&folder).unwrap());
     let options = PoolOptions {
         capacity,
@@ -72,7 +90,9 @@ fn serve(folder: PathBuf, capacity: u64, address: &str, stop: &AtomicBool, ready
     let port = Rc::new(Port::new(device.clone(), 4096).unwrap());
     executor.add_port(&port);
     executor.block_on(async {
-        let (server, _) = Server::open(pool, port, executor.runtime(), ServerOptions::default()).await.unwrap();
+        let (server, _) = Server::open(pool, port, executor.runtime(), ServerOptions::default())
+            .await
+            .unwrap();
         device.listen(address).unwrap();
         ready.send(()).unwrap();
         server.run(&|| stop.load(Ordering::Acquire)).await.unwrap();

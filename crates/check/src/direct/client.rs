@@ -10,7 +10,10 @@ use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric::Runtime;
 use stonecast_fabric_sim::{Fault, Process};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, Condition, Effect, StoreError, Token, Values, Written};
+use stonecast_store_direct::{
+    CLIENT_COMPLETIONS, Client, ClientOptions, Condition, Effect, StoreError, Token, Values,
+    Written,
+};
 
 use crate::direct::setup::Setup;
 use crate::history::{Answer, Call, Expected, History, OperationId};
@@ -62,7 +65,11 @@ impl Work {
 
     /// Counts a fault.
     pub fn hit(&self, fault: Fault) {
-        *self.hits.borrow_mut().entry(fault.class().name).or_default() += 1;
+        *self
+            .hits
+            .borrow_mut()
+            .entry(fault.class().name)
+            .or_default() += 1;
     }
 
     /// The faults that were counted.
@@ -80,15 +87,22 @@ pub(crate) async fn live(work: Rc<Work>, process: Process, number: u32, seed: u6
     let runtime = process.runtime();
     let unknown = Rc::new(RefCell::new(Vec::new()));
     while work.left.get() > 0 {
-        let Ok(port) = process.port(CLIENT_COMPLETIONS) else { return };
+        let Ok(port) = process.port(CLIENT_COMPLETIONS) else {
+            return;
+        };
         let publishes = number % 3 != 2;
-        let options = ClientOptions { locations: work.setup.locations, publishes, ..ClientOptions::default() };
+        let options = ClientOptions {
+            locations: work.setup.locations,
+            publishes,
+            ..ClientOptions::default()
+        };
         match Client::connect_with(options, port, runtime.clone(), ADDRESS).await {
             Ok(client) => {
                 let lanes = (0..work.setup.lanes).map(|lane| {
                     let (work, client, unknown) = (work.clone(), client.clone(), unknown.clone());
                     let random = random_from_seed(seed ^ u64::from(lane) << 32 ^ work.left.get());
-                    Box::pin(run_lane(work, client, unknown, number, random)) as Pin<Box<dyn Future<Output = ()>>>
+                    Box::pin(run_lane(work, client, unknown, number, random))
+                        as Pin<Box<dyn Future<Output = ()>>>
                 });
                 all(lanes.collect()).await;
                 if work.left.get() == 0 {
@@ -104,7 +118,11 @@ pub(crate) async fn live(work: Rc<Work>, process: Process, number: u32, seed: u6
 async fn all(mut futures: Vec<Pin<Box<dyn Future<Output = ()>>>>) {
     std::future::poll_fn(|context| {
         futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
-        if futures.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        if futures.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     })
     .await;
 }
@@ -119,14 +137,22 @@ struct Unfinished {
 }
 
 /// One operation after the other, until the script or the connection ends.
-async fn run_lane(work: Rc<Work>, client: Client, unknown: Rc<RefCell<Vec<Unfinished>>>, number: u32, mut random: Random) {
+async fn run_lane(
+    work: Rc<Work>,
+    client: Client,
+    unknown: Rc<RefCell<Vec<Unfinished>>>,
+    number: u32,
+    mut random: Random,
+) {
     let mut versions = HashMap::new();
     while work.left.get() > 0 {
         work.left.set(work.left.get() - 1);
         let again = unknown.borrow_mut().pop();
         if let Some(again) = again {
             work.hit(Fault::RepeatedWrite);
-            let Some(left) = repeat(&work, &client, again).await else { continue };
+            let Some(left) = repeat(&work, &client, again).await else {
+                continue;
+            };
             unknown.borrow_mut().push(left);
             return;
         }
@@ -136,8 +162,9 @@ async fn run_lane(work: Rc<Work>, client: Client, unknown: Rc<RefCell<Vec<Unfini
         let size = pick_size(&work.setup, &mut random);
         let mut token = client.token();
         // What a client publishes itself has no token, so it is not tried again.
-        let is_plain =
-            work.setup.publishes() && matches!(call, Call::Put(_)) && random.random_range(0..100) < work.setup.plain_percent;
+        let is_plain = work.setup.publishes()
+            && matches!(call, Call::Put(_))
+            && random.random_range(0..100) < work.setup.plain_percent;
         let result = match call {
             Call::Put(value) if is_plain => put_plainly(&work, &client, key, value, size).await,
             _ => execute(&work, &client, &mut token, key, call, size).await,
@@ -157,7 +184,13 @@ async fn run_lane(work: Rc<Work>, client: Client, unknown: Rc<RefCell<Vec<Unfini
         }
         let repeats = answer == Answer::Unknown && call != Call::Get && !is_plain;
         if repeats && random.random_range(0..100) < work.setup.faults.repeated_write_percent {
-            unknown.borrow_mut().push(Unfinished { id, key, call, size, token });
+            unknown.borrow_mut().push(Unfinished {
+                id,
+                key,
+                call,
+                size,
+                token,
+            });
         } else {
             work.history.borrow_mut().answer(id, answer);
         }
@@ -170,7 +203,16 @@ async fn run_lane(work: Rc<Work>, client: Client, unknown: Rc<RefCell<Vec<Unfini
 /// Tries a write of unknown outcome again, with its token: it takes effect once. What is left to be tried if that fails.
 async fn repeat(work: &Work, client: &Client, mut write: Unfinished) -> Option<Unfinished> {
     work.history.borrow_mut().again(write.id);
-    let answer = match execute(work, client, &mut write.token, write.key, write.call, write.size).await {
+    let answer = match execute(
+        work,
+        client,
+        &mut write.token,
+        write.key,
+        write.call,
+        write.size,
+    )
+    .await
+    {
         Ok(answer) => answer,
         Err(StoreError::Forgotten) => Answer::Unknown,
         Err(error) if error.is_for_want_of_room() => Answer::Refused,
@@ -195,9 +237,16 @@ pub(crate) fn judge_error(work: &Work, error: &StoreError) -> (Answer, bool) {
         StoreError::NotPersisted => {}
         // What a client cannot register it does without, and tries again.
         StoreError::Refused { .. } => {}
-        other => work.note(Violation::new("clients see no errors but those of their surroundings", other.to_string())),
+        other => work.note(Violation::new(
+            "clients see no errors but those of their surroundings",
+            other.to_string(),
+        )),
     }
-    let answer = if error.effect() == Effect::None { Answer::Refused } else { Answer::Unknown };
+    let answer = if error.effect() == Effect::None {
+        Answer::Refused
+    } else {
+        Answer::Unknown
+    };
     (answer, false)
 }
 
@@ -217,9 +266,12 @@ pub(crate) async fn execute(
                 true => get_among_others(work, client, key, &mut bytes).await?,
                 false => client.get(name, &mut bytes).await?,
             };
-            let Some(version) = version else { return Ok(Answer::Got(None)) };
-            let judged =
-                values::identify(key, &bytes).and_then(|value| values::judge(&work.history.borrow(), key, value).map(|()| value));
+            let Some(version) = version else {
+                return Ok(Answer::Got(None));
+            };
+            let judged = values::identify(key, &bytes).and_then(|value| {
+                values::judge(&work.history.borrow(), key, value).map(|()| value)
+            });
             Ok(match judged {
                 Ok(value) => Answer::Got(Some((value, version))),
                 Err(violation) => {
@@ -230,10 +282,19 @@ pub(crate) async fn execute(
         }
         Call::Put(value) => {
             encode(value, size, &mut bytes);
-            Ok(match client.put_with(token, name, &bytes, Condition::None).await? {
-                Written::Done(version) => Answer::Stored(version),
-                Written::Conflict(_) => return Err(StoreError::Protocol { what: "an unconditional put cannot conflict" }),
-            })
+            Ok(
+                match client
+                    .put_with(token, name, &bytes, Condition::None)
+                    .await?
+                {
+                    Written::Done(version) => Answer::Stored(version),
+                    Written::Conflict(_) => {
+                        return Err(StoreError::Protocol {
+                            what: "an unconditional put cannot conflict",
+                        });
+                    }
+                },
+            )
         }
         Call::PutIf(value, expected) => {
             encode(value, size, &mut bytes);
@@ -241,25 +302,53 @@ pub(crate) async fn execute(
                 Expected::Absent => Condition::Absent,
                 Expected::Version(version) => Condition::Version(version),
             };
-            Ok(match client.put_with(token, name, &bytes, condition).await? {
-                Written::Done(version) => Answer::Stored(version),
-                Written::Conflict(present) => Answer::Conflict(present),
-            })
+            Ok(
+                match client.put_with(token, name, &bytes, condition).await? {
+                    Written::Done(version) => Answer::Stored(version),
+                    Written::Conflict(present) => Answer::Conflict(present),
+                },
+            )
         }
-        Call::Delete => Ok(Answer::Removed(client.delete_with(token, name, Condition::None).await?.is_some())),
+        Call::Delete => Ok(Answer::Removed(
+            client
+                .delete_with(token, name, Condition::None)
+                .await?
+                .is_some(),
+        )),
     }
 }
 
 /// A put that its client may publish.
-async fn put_plainly(work: &Work, client: &Client, key: u32, value: ValueId, size: usize) -> Result<Answer, StoreError> {
+async fn put_plainly(
+    work: &Work,
+    client: &Client,
+    key: u32,
+    value: ValueId,
+    size: usize,
+) -> Result<Answer, StoreError> {
     let mut bytes = Vec::new();
     encode(value, size, &mut bytes);
-    client.put(&work.keys[key as usize], &bytes).await.map(Answer::Stored)
+    client
+        .put(&work.keys[key as usize], &bytes)
+        .await
+        .map(Answer::Stored)
 }
 
 /// Reads a key together with those after it, which are judged by their values alone.
-async fn get_among_others(work: &Work, client: &Client, key: u32, value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
-    let names: Vec<&[u8]> = work.keys.iter().cycle().skip(key as usize).take(READ_TOGETHER).map(Vec::as_slice).collect();
+async fn get_among_others(
+    work: &Work,
+    client: &Client,
+    key: u32,
+    value: &mut Vec<u8>,
+) -> Result<Option<u64>, StoreError> {
+    let names: Vec<&[u8]> = work
+        .keys
+        .iter()
+        .cycle()
+        .skip(key as usize)
+        .take(READ_TOGETHER)
+        .map(Vec::as_slice)
+        .collect();
     let mut values = Values::default();
     client.multi_get(&names, &mut values).await?;
     for (index, number) in (key..).enumerate().take(READ_TOGETHER).skip(1) {
@@ -280,7 +369,11 @@ async fn get_among_others(work: &Work, client: &Client, key: u32, value: &mut Ve
 fn pick_key(setup: &Setup, random: &mut Random) -> u32 {
     // Half of the operations go to a quarter of the keys, so that operations on one key meet.
     let few = setup.keys.div_ceil(4);
-    if random.random() { random.random_range(0..few) } else { random.random_range(0..setup.keys) }
+    if random.random() {
+        random.random_range(0..few)
+    } else {
+        random.random_range(0..setup.keys)
+    }
 }
 
 fn pick_call(work: &Work, random: &mut Random, version: Option<u64>) -> Call {
@@ -300,14 +393,20 @@ fn pick_call(work: &Work, random: &mut Random, version: Option<u64>) -> Call {
 
 fn pick_size(setup: &Setup, random: &mut Random) -> usize {
     let is_long = random.random_range(0..100) < setup.long_percent;
-    let longest = if is_long { setup.value_size_max } else { setup.value_size_max.min(128) };
+    let longest = if is_long {
+        setup.value_size_max
+    } else {
+        setup.value_size_max.min(128)
+    };
     random.random_range(VALUE_SIZE_MIN..=longest.max(VALUE_SIZE_MIN))
 }
 
 /// A read of every key after everything, as a client sees it.
 pub(crate) async fn read_all(work: Rc<Work>, process: Process, runtime: Rc<dyn Runtime>) {
     let client = loop {
-        let Ok(port) = process.port(CLIENT_COMPLETIONS) else { return };
+        let Ok(port) = process.port(CLIENT_COMPLETIONS) else {
+            return;
+        };
         match Client::connect(port, runtime.clone(), ADDRESS).await {
             Ok(client) => break client,
             Err(_) => runtime.sleep(RETRY_NS).await,
@@ -318,7 +417,10 @@ pub(crate) async fn read_all(work: Rc<Work>, process: Process, runtime: Rc<dyn R
         let answer = match execute(&work, &client, &mut client.token(), key, Call::Get, 0).await {
             Ok(answer) => answer,
             Err(error) => {
-                work.note(Violation::new("in the end everything can be read", error.to_string()));
+                work.note(Violation::new(
+                    "in the end everything can be read",
+                    error.to_string(),
+                ));
                 Answer::Unknown
             }
         };

@@ -33,11 +33,21 @@ pub(crate) struct Damage {
 }
 
 /// The ways in which the content of a medium changes.
-const KINDS: [Fault; 5] = [Fault::BitFlip, Fault::MisdirectedWrite, Fault::LostWrite, Fault::StaleContent, Fault::Poison];
+const KINDS: [Fault; 5] = [
+    Fault::BitFlip,
+    Fault::MisdirectedWrite,
+    Fault::LostWrite,
+    Fault::StaleContent,
+    Fault::Poison,
+];
 
 impl Damage {
     pub fn new(lab: Rc<Lab>, faults: Faults) -> Self {
-        Self { lab, faults, states: 0 }
+        Self {
+            lab,
+            faults,
+            states: 0,
+        }
     }
 
     /// Whether any line's former content is needed.
@@ -46,9 +56,16 @@ impl Damage {
     }
 
     /// At a crash point: what survived is also damaged. Whatever recovery finds, somebody wrote it to that key.
-    pub fn after_crash(&mut self, work: &Work, survivor: &Survivor, random: &mut Random) -> Option<Violation> {
+    pub fn after_crash(
+        &mut self,
+        work: &Work,
+        survivor: &Survivor,
+        random: &mut Random,
+    ) -> Option<Violation> {
         let mut damaged = survivor.clone();
-        if self.faults.adr_failure_percent > 0 && random.random_range(0..100) < self.faults.adr_failure_percent {
+        if self.faults.adr_failure_percent > 0
+            && random.random_range(0..100) < self.faults.adr_failure_percent
+        {
             if damaged.lose_queue(random) > 0 {
                 work.hit(Fault::AdrFailure);
             }
@@ -57,25 +74,41 @@ impl Damage {
         }
         let contents = self.recover(damaged).ok().flatten()?;
         let history = work.history.borrow();
-        let mut judged = contents.values().map(|(key, value)| values::judge(&history, key, value));
+        let mut judged = contents
+            .values()
+            .map(|(key, value)| values::judge(&history, key, value));
         judged.find_map(Result::err)
     }
 
     /// After the store was closed: what is damaged now is noticed, or does no harm.
-    pub fn after_close(&mut self, work: &Work, closed: &Survivor, random: &mut Random) -> Option<Violation> {
+    pub fn after_close(
+        &mut self,
+        work: &Work,
+        closed: &Survivor,
+        random: &mut Random,
+    ) -> Option<Violation> {
         let expected = match self.recover(closed.clone()) {
             Ok(Some(contents)) => contents,
-            Ok(None) => return Some(Violation::new(ORACLE, "a closed pool is refused".to_owned())),
+            Ok(None) => {
+                return Some(Violation::new(
+                    ORACLE,
+                    "a closed pool is refused".to_owned(),
+                ));
+            }
             Err(violation) => return Some(violation),
         };
         for round in 0..ROUNDS {
             let mut damaged = closed.clone();
             let mut any = self.harm(work, &mut damaged, random).is_some();
             if self.faults.flipped_bits > 0 && round % 3 == 0 {
-                let blob = [Blob::Checkpoint, Blob::HeaderFirst, Blob::HeaderSecond][random.random_range(0..3)];
+                let blob = [Blob::Checkpoint, Blob::HeaderFirst, Blob::HeaderSecond]
+                    [random.random_range(0..3)];
                 any |= damaged.flip_bit_of(blob, random);
             }
-            if any && let Some(violation) = self.same_or_refused(damaged, &expected, "of a pool that was closed") {
+            if any
+                && let Some(violation) =
+                    self.same_or_refused(damaged, &expected, "of a pool that was closed")
+            {
                 return Some(violation);
             }
         }
@@ -84,33 +117,53 @@ impl Damage {
 
     /// After a power cut that took nothing: the records of `trail`, written one after the other by one client, are above
     /// every seal. All but the last have a successor that says that they were durable.
-    pub fn of_trail(&mut self, work: &Work, cut: &Survivor, trail: &[(u32, ValueId)], random: &mut Random) -> Option<Violation> {
+    pub fn of_trail(
+        &mut self,
+        work: &Work,
+        cut: &Survivor,
+        trail: &[(u32, ValueId)],
+        random: &mut Random,
+    ) -> Option<Violation> {
         if !KINDS.iter().any(|&kind| self.faults.rate(kind) > 0) {
             return None;
         }
         let expected = match self.recover(cut.clone()) {
             Ok(Some(contents)) => contents,
-            Ok(None) => return Some(Violation::new(ORACLE, "a pool after a power cut is refused".to_owned())),
+            Ok(None) => {
+                return Some(Violation::new(
+                    ORACLE,
+                    "a pool after a power cut is refused".to_owned(),
+                ));
+            }
             Err(violation) => return Some(violation),
         };
         let image = Image::of(cut);
-        let places: Vec<Option<u64>> = trail.iter().map(|&(key, value)| image.find(key, value)).collect();
+        let places: Vec<Option<u64>> = trail
+            .iter()
+            .map(|&(key, value)| image.find(key, value))
+            .collect();
         let segment_size = self.lab.segment_size;
         let segment = |place: u64| place / segment_size;
         for pair in places.windows(2) {
-            let [Some(place), Some(next)] = *pair else { continue };
+            let [Some(place), Some(next)] = *pair else {
+                continue;
+            };
             if segment(place) != segment(next) || next < place {
                 continue;
             }
             let mut damaged = cut.clone();
             spoil(&mut damaged, &image, place, next, random);
-            if let Some(violation) = self.same_or_refused(damaged, &expected, "that others behind it vouch for") {
+            if let Some(violation) =
+                self.same_or_refused(damaged, &expected, "that others behind it vouch for")
+            {
                 return Some(violation);
             }
         }
         work.hit(Fault::LostWrite);
         match places[..] {
-            [.., Some(before), Some(last)] => self.of_last_recovered(cut, &expected, &image, (before, last), random),
+            [.., Some(before), Some(last)] => {
+                self.of_last_recovered(cut, &expected, &image, (before, last), random)
+            }
             _ => None,
         }
     }
@@ -135,7 +188,10 @@ impl Damage {
 
     /// Damages `survivor` in one of the ways that this run has; `None`: it has none, or nothing changed.
     fn harm(&self, work: &Work, survivor: &mut Survivor, random: &mut Random) -> Option<()> {
-        let kinds: Vec<Fault> = KINDS.into_iter().filter(|&kind| self.faults.rate(kind) > 0).collect();
+        let kinds: Vec<Fault> = KINDS
+            .into_iter()
+            .filter(|&kind| self.faults.rate(kind) > 0)
+            .collect();
         let kind = *kinds.get(random.random_range(0..kinds.len().max(1)))?;
         let mut any = false;
         for _ in 0..random.random_range(1..=self.faults.rate(kind)) {
@@ -153,13 +209,26 @@ impl Damage {
         any.then_some(())
     }
 
-    fn same_or_refused(&mut self, damaged: Survivor, expected: &Contents, what: &str) -> Option<Violation> {
+    fn same_or_refused(
+        &mut self,
+        damaged: Survivor,
+        expected: &Contents,
+        what: &str,
+    ) -> Option<Violation> {
         let contents = match self.recover(damaged) {
             Ok(contents) => contents?,
             Err(violation) => return Some(violation),
         };
-        let differs = expected.values().zip(contents.values()).find(|(before, after)| before != after);
-        differs.map(|(before, after)| Violation::new(ORACLE, format!("after damage {what} {before:?} became {after:?}")))
+        let differs = expected
+            .values()
+            .zip(contents.values())
+            .find(|(before, after)| before != after);
+        differs.map(|(before, after)| {
+            Violation::new(
+                ORACLE,
+                format!("after damage {what} {before:?} became {after:?}"),
+            )
+        })
     }
 
     /// What is found; `None`: the store said that it cannot, or could not even read.
@@ -200,7 +269,9 @@ pub(crate) struct Image {
 
 impl Image {
     pub fn of(survivor: &Survivor) -> Self {
-        Self::read(survivor.touched(), |offset, into| survivor.read(offset, into))
+        Self::read(survivor.touched(), |offset, into| {
+            survivor.read(offset, into)
+        })
     }
 
     /// What `read` gives of `spans`.
@@ -209,7 +280,10 @@ impl Image {
         for span in spans {
             let mut bytes = vec![0; span.size as usize];
             read(span.offset, &mut bytes);
-            match parts.last_mut().filter(|(offset, before)| offset + before.len() as u64 == span.offset) {
+            match parts
+                .last_mut()
+                .filter(|(offset, before)| offset + before.len() as u64 == span.offset)
+            {
                 Some((_, before)) => before.extend_from_slice(&bytes),
                 None => parts.push((span.offset, bytes)),
             }
@@ -224,10 +298,14 @@ impl Image {
         encode(value, crate::values::VALUE_SIZE_MIN, &mut head);
         let needle = [name.as_slice(), &head[..4]].concat();
         self.parts.iter().find_map(|(offset, bytes)| {
-            let starts = (0..bytes.len().saturating_sub(HEADER_SIZE_MAX + needle.len())).step_by(64);
+            let starts =
+                (0..bytes.len().saturating_sub(HEADER_SIZE_MAX + needle.len())).step_by(64);
             let stamped = |at: usize| bytes[at + 8..at + 16] != [0; 8];
-            let says =
-                |at: usize| (HEADER_SIZE_MIN..=HEADER_SIZE_MAX).step_by(8).any(|size| bytes[at + size..].starts_with(&needle));
+            let says = |at: usize| {
+                (HEADER_SIZE_MIN..=HEADER_SIZE_MAX)
+                    .step_by(8)
+                    .any(|size| bytes[at + size..].starts_with(&needle))
+            };
             let mut found = starts.filter(|&at| says(at) && stamped(at));
             found.next_back().map(|at| offset + at as u64)
         })

@@ -119,26 +119,47 @@ impl Run {
             seen: (0, 0),
             canary: false,
             notes: Notes::default(),
-            report: Report { sizes: setup.sizes(), options: setup.describe(), ..Report::new(scenario, setup.seed) },
+            report: Report {
+                sizes: setup.sizes(),
+                options: setup.describe(),
+                ..Report::new(scenario, setup.seed)
+            },
         };
         run.world.set_faults(setup.faults);
-        run.host.set_clock(mishaps::clock(&run.world, &setup.faults, &mut run.random));
+        run.host
+            .set_clock(mishaps::clock(&run.world, &setup.faults, &mut run.random));
         (0..setup.clients).for_each(|number| run.start_client(number));
         run
     }
 
     fn start_client(&mut self, number: u32) {
-        let known = self.clients.get(number as usize).map(|client| client.machine);
+        let known = self
+            .clients
+            .get(number as usize)
+            .map(|client| client.machine);
         let machine = known.unwrap_or_else(|| self.world.machine(self.work.setup.machine));
         let process = self.world.process(machine);
-        process.set_clock(mishaps::clock(&self.world, &self.work.setup.faults, &mut self.random));
+        process.set_clock(mishaps::clock(
+            &self.world,
+            &self.work.setup.faults,
+            &mut self.random,
+        ));
         let done = Rc::new(Cell::new(false));
-        let (work, life, told, seed) = (self.work.clone(), process.clone(), done.clone(), self.random.random());
+        let (work, life, told, seed) = (
+            self.work.clone(),
+            process.clone(),
+            done.clone(),
+            self.random.random(),
+        );
         process.runtime().spawn(Box::pin(async move {
             client::live(work, life, number, seed).await;
             told.set(true);
         }));
-        let client = Resident { machine, process, done };
+        let client = Resident {
+            machine,
+            process,
+            done,
+        };
         match self.clients.get_mut(number as usize) {
             Some(slot) => *slot = client,
             None => self.clients.push(client),
@@ -179,7 +200,12 @@ impl Run {
         let mut waiting = Vec::new();
         for (number, client) in (0..).zip(&self.clients) {
             let done = Rc::new(Cell::new(false));
-            let future = progress::get_on(self.work.clone(), client.process.clone(), number, done.clone());
+            let future = progress::get_on(
+                self.work.clone(),
+                client.process.clone(),
+                number,
+                done.clone(),
+            );
             client.process.runtime().spawn(Box::pin(future));
             waiting.push(done);
         }
@@ -196,10 +222,17 @@ impl Run {
     }
 
     /// Runs one more process, on a machine of its own, until it is done.
-    fn visit_alone(&mut self, visit: impl FnOnce(Process, Rc<Cell<bool>>) -> Pin<Box<dyn Future<Output = ()>>>) {
-        let process = self.world.process(self.world.machine(self.work.setup.machine));
+    fn visit_alone(
+        &mut self,
+        visit: impl FnOnce(Process, Rc<Cell<bool>>) -> Pin<Box<dyn Future<Output = ()>>>,
+    ) {
+        let process = self
+            .world
+            .process(self.world.machine(self.work.setup.machine));
         let done = Rc::new(Cell::new(false));
-        process.runtime().spawn(visit(process.clone(), done.clone()));
+        process
+            .runtime()
+            .spawn(visit(process.clone(), done.clone()));
         while !done.get() && self.go_on() {}
         process.kill();
     }
@@ -211,15 +244,24 @@ impl Run {
             self.host.start(&self.world);
             self.mark("the server starts again".to_owned());
         }
-        let late = self.healed_until.is_some_and(|until| self.world.now() > until);
+        let late = self
+            .healed_until
+            .is_some_and(|until| self.world.now() > until);
         let stuck = !self.world.step() || self.world.events() > EVENTS_MAX || late;
         if stuck {
-            let when = if late { " although everything is healed" } else { "" };
+            let when = if late {
+                " although everything is healed"
+            } else {
+                ""
+            };
             let text = format!("stuck after {} events{when}", self.world.events());
-            self.report.note(Violation::new("what is asked for is answered", text));
+            self.report
+                .note(Violation::new("what is asked for is answered", text));
         }
         if let Some(ended) = self.host.ended() {
-            self.report.violations.extend(host::judge_end(&ended, &self.work.setup.faults));
+            self.report
+                .violations
+                .extend(host::judge_end(&ended, &self.work.setup.faults));
             self.work.history.borrow_mut().crash();
             self.mark(match &ended {
                 Ok(()) => "the server has closed its pool and ends".to_owned(),
@@ -227,8 +269,14 @@ impl Run {
             });
             self.restart_later();
         }
-        self.notes.pass(self.work.history.borrow().now(), self.world.now(), self.world.events());
-        self.report.violations.append(&mut self.work.violations.borrow_mut());
+        self.notes.pass(
+            self.work.history.borrow().now(),
+            self.world.now(),
+            self.world.events(),
+        );
+        self.report
+            .violations
+            .append(&mut self.work.violations.borrow_mut());
         self.report.violations.is_empty()
     }
 
@@ -239,7 +287,12 @@ impl Run {
 
     /// Notes for the timeline what no client sees.
     fn mark(&mut self, what: String) {
-        self.notes.mark(self.work.history.borrow().now(), self.world.now(), self.world.events(), what);
+        self.notes.mark(
+            self.work.history.borrow().now(),
+            self.world.now(),
+            self.world.events(),
+            what,
+        );
     }
 
     /// The server starts again after a while.
@@ -255,7 +308,9 @@ impl Run {
     /// Brings about what is due.
     fn bring_about(&mut self) {
         let answers = self.work.history.borrow().answers();
-        let Some((_, mishap)) = self.mishaps.pop_if(|(after, _)| *after <= answers) else { return };
+        let Some((_, mishap)) = self.mishaps.pop_if(|(after, _)| *after <= answers) else {
+            return;
+        };
         let needs_server = matches!(
             mishap,
             Mishap::ServerClosed
@@ -268,7 +323,9 @@ impl Run {
         // Half of the ends come right behind a store: between a stamp and its persist is where it hurts.
         let stores = self.host.module.stores();
         let stored = std::mem::replace(&mut self.stores_before, stores) != stores;
-        let waits = matches!(mishap, Mishap::ServerKilled | Mishap::PowerCut) && self.behind_a_store && !stored;
+        let waits = matches!(mishap, Mishap::ServerKilled | Mishap::PowerCut)
+            && self.behind_a_store
+            && !stored;
         if waits && self.waited < WAITS_MAX {
             self.waited += 1;
             return self.mishaps.push((answers, mishap));
@@ -304,23 +361,41 @@ impl Run {
             Mishap::PowerCut => self.cut_power(Fault::PowerCut),
             Mishap::WarmReset => self.cut_power(Fault::WarmReset),
             Mishap::Partition => {
-                let clients: Vec<Machine> = self.clients.iter().map(|client| client.machine).collect();
-                let what = mishaps::partition(&self.world, self.host.machine, &clients, &mut self.random);
+                let clients: Vec<Machine> =
+                    self.clients.iter().map(|client| client.machine).collect();
+                let what =
+                    mishaps::partition(&self.world, self.host.machine, &clients, &mut self.random);
                 self.mark(format!("a partition {what}"));
             }
             Mishap::NicReset => {
                 let server = self.random.random();
-                let machine = if server { self.host.machine } else { self.clients[number].machine };
+                let machine = if server {
+                    self.host.machine
+                } else {
+                    self.clients[number].machine
+                };
                 self.world.reset_nic(machine);
                 self.mark(format!(
                     "the NIC of {} is reset",
-                    if server { "the server".into() } else { format!("client {number}") }
+                    if server {
+                        "the server".into()
+                    } else {
+                        format!("client {number}")
+                    }
                 ));
             }
             Mishap::SlowNic => {
                 let server = self.random.random();
-                let machine = if server { self.host.machine } else { self.clients[number].machine };
-                self.world.slow_nic(machine, self.work.setup.faults.slow_nic_factor, mishaps::duration_ns(&mut self.random));
+                let machine = if server {
+                    self.host.machine
+                } else {
+                    self.clients[number].machine
+                };
+                self.world.slow_nic(
+                    machine,
+                    self.work.setup.faults.slow_nic_factor,
+                    mishaps::duration_ns(&mut self.random),
+                );
             }
             Mishap::HostHung => {
                 let duration = mishaps::duration_ns(&mut self.random);
@@ -336,7 +411,8 @@ impl Run {
             }
             Mishap::ClockJump => {
                 self.jumps += 1;
-                let mut clock = mishaps::clock(&self.world, &self.work.setup.faults, &mut self.random);
+                let mut clock =
+                    mishaps::clock(&self.world, &self.work.setup.faults, &mut self.random);
                 clock.ahead_ns += self.jumps * JUMP_NS;
                 match self.random.random() {
                     true => self.host.set_clock(clock),
@@ -348,15 +424,24 @@ impl Run {
                 self.mark("the medium is full".to_owned());
             }
             Mishap::SyncFails => {
-                if self.work.setup.machine.platform.persistence_domain == PersistenceDomain::PageFile {
+                if self.work.setup.machine.platform.persistence_domain
+                    == PersistenceDomain::PageFile
+                {
                     self.host.module.fail_next_sync();
                     self.world.hit(Fault::LostWrite);
                     self.mark("the next sync fails".to_owned());
                 }
             }
             Mishap::Visit(visitor) => {
-                let process = self.world.process(self.world.machine(self.work.setup.machine));
-                let visit = visitors::visit(self.work.clone(), process.clone(), visitor, self.random.random());
+                let process = self
+                    .world
+                    .process(self.world.machine(self.work.setup.machine));
+                let visit = visitors::visit(
+                    self.work.clone(),
+                    process.clone(),
+                    visitor,
+                    self.random.random(),
+                );
                 process.runtime().spawn(Box::pin(visit));
                 self.mark(format!("{visitor:?} comes"));
             }
@@ -370,7 +455,11 @@ impl Run {
         let fates: Vec<Fate> = (0..wreck.undecided())
             .map(|unit| {
                 let stores = self.random.random_range(0..=wreck.stores(unit));
-                let torn: u8 = if self.random.random_range(0..100) < torn_percent { self.random.random() } else { 0 };
+                let torn: u8 = if self.random.random_range(0..100) < torn_percent {
+                    self.random.random()
+                } else {
+                    0
+                };
                 Fate { stores, torn }
             })
             .collect();
@@ -380,7 +469,11 @@ impl Run {
         self.host.cut_power(&self.world, wreck.survivor(&fates));
         self.count("power_cuts");
         self.work.history.borrow_mut().crash();
-        let what = if fault == Fault::PowerCut { "the power of the server is cut" } else { "the machine of the server is reset" };
+        let what = if fault == Fault::PowerCut {
+            "the power of the server is cut"
+        } else {
+            "the machine of the server is reset"
+        };
         self.mark(format!("{what}; {}", wreck.describe(&fates)));
         self.restart_later();
         self.world.hit(fault);
@@ -391,7 +484,10 @@ impl Run {
         if self.crash_points == 0 || !self.host.is_running() {
             return;
         }
-        let now = (self.host.module.stores(), self.work.history.borrow().answers());
+        let now = (
+            self.host.module.stores(),
+            self.work.history.borrow().answers(),
+        );
         if now == self.seen {
             return;
         }
@@ -409,13 +505,23 @@ impl Run {
         }
         let wreck = self.world.wreck(self.host.machine, &self.host.module);
         self.world.hit(Fault::PowerCut);
-        let harmed = self.damage.after_crash(&self.work, &wreck.everything(), &mut self.random);
+        let harmed = self
+            .damage
+            .after_crash(&self.work, &wreck.everything(), &mut self.random);
         self.report.violations.extend(harmed);
         if let Some(finding) = self.explorer.explore(&wreck, &self.allowed) {
             let left = wreck.describe(&finding.fates);
-            self.mark(format!("if the power of the server is cut here: {left}; then {}", finding.violation));
-            let text = format!("{} (power cut after event {}: {left})", finding.violation.found, self.world.events());
-            self.report.note(Violation::new(finding.violation.oracle, text));
+            self.mark(format!(
+                "if the power of the server is cut here: {left}; then {}",
+                finding.violation
+            ));
+            let text = format!(
+                "{} (power cut after event {}: {left})",
+                finding.violation.found,
+                self.world.events()
+            );
+            self.report
+                .note(Violation::new(finding.violation.oracle, text));
         }
     }
 
@@ -431,8 +537,13 @@ impl Run {
         if self.report.violations.is_empty() {
             for key in 0..history.keys() {
                 if let Err(found) = linearizability::check(history.of_key(key), None) {
-                    let text = format!("key {key}: {} operations are explained, then {:?} is not", found.explained, found.stuck);
-                    self.report.violations.push(Violation::new("the history is linearizable", text));
+                    let text = format!(
+                        "key {key}: {} operations are explained, then {:?} is not",
+                        found.explained, found.stuck
+                    );
+                    self.report
+                        .violations
+                        .push(Violation::new("the history is linearizable", text));
                     break;
                 }
             }
@@ -448,11 +559,22 @@ impl Run {
         for (name, count) in self.work.hits() {
             *self.report.faults_hit.entry(name).or_default() += count;
         }
-        for (fault, count) in [(Fault::RecoveryCrash, self.explorer.cut), (Fault::TornWrite, self.explorer.torn)] {
-            *self.report.faults_hit.entry(fault.class().name).or_default() += count;
+        for (fault, count) in [
+            (Fault::RecoveryCrash, self.explorer.cut),
+            (Fault::TornWrite, self.explorer.torn),
+        ] {
+            *self
+                .report
+                .faults_hit
+                .entry(fault.class().name)
+                .or_default() += count;
         }
         if self.work.refusals.get() > 0 {
-            *self.report.faults_hit.entry(Fault::AllocationFailure.class().name).or_default() += self.work.refusals.get();
+            *self
+                .report
+                .faults_hit
+                .entry(Fault::AllocationFailure.class().name)
+                .or_default() += self.work.refusals.get();
         }
         let Upkeep { cleaned, growths } = self.host.upkeep();
         self.report.course.extend([
@@ -479,7 +601,11 @@ impl Run {
     /// Damages records under the server that serves them, lets clients read them, and puts them right again.
     fn damage_live(&mut self) {
         let faults = self.work.setup.faults;
-        let kinds = [faults.flipped_bits, faults.misdirected_writes + faults.stale_lines, faults.poisoned_lines];
+        let kinds = [
+            faults.flipped_bits,
+            faults.misdirected_writes + faults.stale_lines,
+            faults.poisoned_lines,
+        ];
         if kinds == [0; 3] || !self.host.is_running() {
             return;
         }
@@ -492,14 +618,22 @@ impl Run {
             .collect();
         let module = self.host.module.clone();
         let image = Image::read(module.touched(), |offset, into| module.look(offset, into));
-        let places: Vec<(u32, ValueId, u64)> =
-            present.iter().filter_map(|&(key, value)| Some((key, value, image.find(key, value)?))).collect();
-        let Some(&(key, value, place)) = places.get(self.random.random_range(0..places.len().max(1))) else { return };
+        let places: Vec<(u32, ValueId, u64)> = present
+            .iter()
+            .filter_map(|&(key, value)| Some((key, value, image.find(key, value)?)))
+            .collect();
+        let Some(&(key, value, place)) =
+            places.get(self.random.random_range(0..places.len().max(1)))
+        else {
+            return;
+        };
         // A block of a few lines, inside the segment.
         let segment_size = self.work.setup.pool.segment_size;
         let size = 512.min(segment_size - place % segment_size) as usize;
         let before = image.bytes(place, size);
-        let kind = (0..3).map(|turn| (turn + self.random.random_range(0..3)) % 3).find(|&kind| kinds[kind] > 0);
+        let kind = (0..3)
+            .map(|turn| (turn + self.random.random_range(0..3)) % 3)
+            .find(|&kind| kinds[kind] > 0);
         match kind {
             Some(0) => {
                 let at = 40 + keys::name(key).len() as u64 + self.random.random_range(0..8);
@@ -521,7 +655,14 @@ impl Run {
         }
         self.mark(format!("the record of key {key} at {place} is damaged"));
         let work = self.work.clone();
-        self.visit_alone(move |process, done| Box::pin(progress::read_damaged(work, process, vec![(key, value)], done)));
+        self.visit_alone(move |process, done| {
+            Box::pin(progress::read_damaged(
+                work,
+                process,
+                vec![(key, value)],
+                done,
+            ))
+        });
         module.corrupt(place, &before);
         module.cure();
         self.mark("it is as it was".to_owned());
@@ -531,12 +672,19 @@ impl Run {
     fn damage_trail(&mut self) {
         let trail = Rc::new(Cell::new(Vec::new()));
         let (work, laid) = (self.work.clone(), trail.clone());
-        self.visit_alone(move |process, done| Box::pin(progress::lay_trail(work, process, laid, done)));
+        self.visit_alone(move |process, done| {
+            Box::pin(progress::lay_trail(work, process, laid, done))
+        });
         if !self.report.violations.is_empty() || !self.host.is_running() {
             return;
         }
-        let cut = self.world.wreck(self.host.machine, &self.host.module).everything();
-        let found = self.damage.of_trail(&self.work, &cut, &trail.take(), &mut self.random);
+        let cut = self
+            .world
+            .wreck(self.host.machine, &self.host.module)
+            .everything();
+        let found = self
+            .damage
+            .of_trail(&self.work, &cut, &trail.take(), &mut self.random);
         self.report.violations.extend(found);
     }
 
@@ -557,10 +705,15 @@ impl Run {
         self.allowed.update(&self.work.history.borrow());
         let wreck = self.world.wreck(self.host.machine, &self.host.module);
         if let Some(finding) = self.explorer.explore(&wreck, &self.allowed) {
-            self.report.note(Violation::new(finding.violation.oracle, format!("{} (after closing)", finding.violation.found)));
+            self.report.note(Violation::new(
+                finding.violation.oracle,
+                format!("{} (after closing)", finding.violation.found),
+            ));
         }
         if self.report.violations.is_empty() {
-            let found = self.damage.after_close(&self.work, &wreck.everything(), &mut self.random);
+            let found = self
+                .damage
+                .after_close(&self.work, &wreck.everything(), &mut self.random);
             self.report.violations.extend(found);
         }
     }

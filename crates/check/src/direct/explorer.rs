@@ -49,7 +49,14 @@ pub(crate) struct Finding {
 
 impl Explorer {
     pub fn new(lab: Rc<Lab>, effort: Effort, seed: u64) -> Self {
-        Self { lab, effort, random: random_from_seed(seed), states: 0, cut: 0, torn: 0 }
+        Self {
+            lab,
+            effort,
+            random: random_from_seed(seed),
+            states: 0,
+            cut: 0,
+            torn: 0,
+        }
     }
 
     /// Looks at the states of `wreck`, in which each key may have what is `allowed`.
@@ -60,7 +67,10 @@ impl Explorer {
         fates::each(wreck, self.effort.states, &mut random, &mut |fates| {
             let found = self.look(wreck, fates, &mut known, allowed);
             found.unwrap_or_else(|violation| {
-                finding = Some(Finding { violation, fates: fates.to_vec() });
+                finding = Some(Finding {
+                    violation,
+                    fates: fates.to_vec(),
+                });
                 Look::Enough
             })
         });
@@ -72,28 +82,44 @@ impl Explorer {
     fn with_less_lost(&self, wreck: &Wreck, finding: Finding, allowed: &Allowed) -> Finding {
         let mut best = finding;
         for unit in 0..wreck.undecided() {
-            let whole = Fate { stores: wreck.stores(unit), torn: 0 };
+            let whole = Fate {
+                stores: wreck.stores(unit),
+                torn: 0,
+            };
             let mut fates = best.fates.clone();
             if std::mem::replace(&mut fates[unit], whole) == whole {
                 continue;
             }
-            let found = self.lab.recover(wreck.survivor(&fates)).and_then(|contents| judge(&contents, allowed));
-            if let Some(violation) = found.err().filter(|violation| violation.oracle == best.violation.oracle) {
+            let found = self
+                .lab
+                .recover(wreck.survivor(&fates))
+                .and_then(|contents| judge(&contents, allowed));
+            if let Some(violation) = found
+                .err()
+                .filter(|violation| violation.oracle == best.violation.oracle)
+            {
                 best = Finding { violation, fates };
             }
         }
         best
     }
 
-    fn look(&mut self, wreck: &Wreck, fates: &[Fate], known: &mut Known<Contents>, allowed: &Allowed) -> Result<Look, Violation> {
+    fn look(
+        &mut self,
+        wreck: &Wreck,
+        fates: &[Fate],
+        known: &mut Known<Contents>,
+        allowed: &Allowed,
+    ) -> Result<Look, Violation> {
         let is_torn = u64::from(fates.iter().any(|fate| fate.torn != 0));
         if self.random.random_range(0..100) < self.effort.cut_percent {
             self.torn += is_torn;
             return self.look_twice(wreck, fates, allowed).map(|()| Look::New);
         }
-        self.look_once(wreck, fates, known, |contents| judge(contents, allowed)).inspect(|look| {
-            self.torn += if *look == Look::New { is_torn } else { 0 };
-        })
+        self.look_once(wreck, fates, known, |contents| judge(contents, allowed))
+            .inspect(|look| {
+                self.torn += if *look == Look::New { is_torn } else { 0 };
+            })
     }
 
     /// Recovers what no recovery has done before.
@@ -107,7 +133,10 @@ impl Explorer {
         if let Some(found) = known.find(fates) {
             if self.random.random_range(0..KNOWN_TRIED) == 0 {
                 let again = self.lab.recover(wreck.survivor(fates))?;
-                assert!(again == *found, "a recovery follows from what it reads: {again:?} instead of {found:?}");
+                assert!(
+                    again == *found,
+                    "a recovery follows from what it reads: {again:?} instead of {found:?}"
+                );
             }
             return Ok(Look::Known);
         }
@@ -120,13 +149,20 @@ impl Explorer {
     }
 
     /// Recovers, and looks at what a power cut at some moment of that leaves, and at what one behind it leaves.
-    fn look_twice(&mut self, wreck: &Wreck, fates: &[Fate], allowed: &Allowed) -> Result<(), Violation> {
+    fn look_twice(
+        &mut self,
+        wreck: &Wreck,
+        fates: &[Fate],
+        allowed: &Allowed,
+    ) -> Result<(), Violation> {
         self.cut += 1;
         self.states += 1;
         let bench = self.lab.begin(wreck.survivor(fates));
         if self.random.random_bool(0.2) {
             // In the middle of a header, which is stored twice when a pool is opened.
-            bench.backing.cut_power_after(self.random.random_range(0..2));
+            bench
+                .backing
+                .cut_power_after(self.random.random_range(0..2));
         }
         let mut wrecks = vec![bench.world.wreck(bench.machine, &bench.module)];
         while bench.outcome().is_none() {
@@ -147,7 +183,9 @@ impl Explorer {
         let last = wrecks.len() - 1;
         let middle = self.random.random_range(0..=last);
         let states = self.effort.states_again;
-        self.look_again(&wrecks[middle], states.div_ceil(2), |contents| judge(contents, allowed))?;
+        self.look_again(&wrecks[middle], states.div_ceil(2), |contents| {
+            judge(contents, allowed)
+        })?;
         self.look_again(&wrecks[last], states / 2, |contents| match &first {
             // Served now: what was found once stays.
             Some(first) => idempotence::judge(&first.keys, &contents.keys).map_or(Ok(()), Err),
@@ -160,7 +198,9 @@ impl Explorer {
         self.states += 2;
         let survivor = |bench: &Bench| bench.world.wreck(bench.machine, &bench.module).everything();
         let second = self.lab.begin(survivor(torn));
-        second.backing.cut_power_after(self.random.random_range(0..2));
+        second
+            .backing
+            .cut_power_after(self.random.random_range(0..2));
         let _cut_off_or_not = second.end();
         self.lab.recover(survivor(&second)).map(drop)
     }
@@ -175,10 +215,11 @@ impl Explorer {
         let mut random = self.random.clone();
         let mut known = Known::new();
         fates::each(wreck, states, &mut random, &mut |fates| {
-            self.look_once(wreck, fates, &mut known, &judge).unwrap_or_else(|violation| {
-                result = Err(violation);
-                Look::Enough
-            })
+            self.look_once(wreck, fates, &mut known, &judge)
+                .unwrap_or_else(|violation| {
+                    result = Err(violation);
+                    Look::Enough
+                })
         });
         self.random = random;
         result

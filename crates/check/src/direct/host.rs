@@ -3,7 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use stonecast_fabric_sim::{Faults, LocalClock, Machine, Module, Process, SimBacking, Survivor, World};
+use stonecast_fabric_sim::{
+    Faults, LocalClock, Machine, Module, Process, SimBacking, Survivor, World,
+};
 use stonecast_media::{OpenMode, Pool};
 use stonecast_store_direct::{Cleaning, Server, ServerOptions, StoreError};
 
@@ -47,10 +49,21 @@ impl Host {
             module.remember();
         }
         let backing = Rc::new(SimBacking::new(&module));
-        let pool = Pool::create(backing, setup.pool.clone()).expect("what the machine has is declared");
+        let pool =
+            Pool::create(backing, setup.pool.clone()).expect("what the machine has is declared");
         drop(pool);
-        let options = ServerOptions { clients: setup.policy, ..ServerOptions::default() };
-        Self { machine, module, options, running: None, clock: LocalClock::default(), upkeep: Rc::default() }
+        let options = ServerOptions {
+            clients: setup.policy,
+            ..ServerOptions::default()
+        };
+        Self {
+            machine,
+            module,
+            options,
+            running: None,
+            clock: LocalClock::default(),
+            upkeep: Rc::default(),
+        }
     }
 
     /// Starts a server.
@@ -58,7 +71,11 @@ impl Host {
         assert!(self.running.is_none(), "one server at a time");
         let process = world.process(self.machine);
         process.set_clock(self.clock);
-        let running = Running { process: process.clone(), stop: Rc::new(Cell::new(false)), ended: Rc::new(RefCell::new(None)) };
+        let running = Running {
+            process: process.clone(),
+            stop: Rc::new(Cell::new(false)),
+            ended: Rc::new(RefCell::new(None)),
+        };
         let (stop, ended) = (running.stop.clone(), running.ended.clone());
         let (module, options, upkeep) = (self.module.clone(), self.options, self.upkeep.clone());
         process.runtime().spawn(Box::pin(async move {
@@ -145,7 +162,10 @@ async fn serve(
             reclaimed_leases: earlier.reclaimed_leases + now.reclaimed_leases,
             ..now
         };
-        upkeep.set(Upkeep { cleaned, growths: before.growths + server.stat().index_growths });
+        upkeep.set(Upkeep {
+            cleaned,
+            growths: before.growths + server.stat().index_growths,
+        });
         stop.get()
     };
     server.run(&look).await?;
@@ -164,5 +184,8 @@ pub(crate) fn judge_end(ended: &Result<(), StoreError>, faults: &Faults) -> Opti
     if excused {
         return None;
     }
-    Some(Violation::new("a server goes on while its surroundings are sound", error.to_string()))
+    Some(Violation::new(
+        "a server goes on while its surroundings are sound",
+        error.to_string(),
+    ))
 }

@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use stonecast_fabric_sim::{Fate, Machine, MachineOptions, Module, Process, SimBacking, Survivor, World, Wreck};
+use stonecast_fabric_sim::{
+    Fate, Machine, MachineOptions, Module, Process, SimBacking, Survivor, World, Wreck,
+};
 use stonecast_media::{OpenMode, Pool};
 use stonecast_store_direct::{Server, ServerOptions, StoreError};
 
@@ -44,7 +46,14 @@ impl Lab {
     /// A lab for wrecks of machines of `options`, of stores that know `keys` keys.
     pub fn new(options: MachineOptions, keys: u32, segment_size: u64) -> Self {
         let keys = (0..keys).map(keys::name).collect();
-        Self { options: MachineOptions { cores: 1, ..options }, keys, segment_size }
+        Self {
+            options: MachineOptions {
+                cores: 1,
+                ..options
+            },
+            keys,
+            segment_size,
+        }
     }
 
     /// Recovers what survived, and looks at every key.
@@ -53,7 +62,11 @@ impl Lab {
     }
 
     /// Recovers what `fates` leave of `wreck`; also says which undecided units that read, in the order of their first reads.
-    pub fn recover_watched(self: &Rc<Self>, wreck: &Wreck, fates: &[Fate]) -> (Result<Contents, Violation>, Vec<u32>) {
+    pub fn recover_watched(
+        self: &Rc<Self>,
+        wreck: &Wreck,
+        fates: &[Fate],
+    ) -> (Result<Contents, Violation>, Vec<u32>) {
         let bench = self.begin(wreck.survivor(fates));
         bench.module.watch(wreck);
         let outcome = bench.end();
@@ -73,17 +86,31 @@ impl Lab {
             let result = lab.open(&process, place).await;
             *told.borrow_mut() = Some(result);
         }));
-        Bench { world, machine, module, backing, outcome }
+        Bench {
+            world,
+            machine,
+            module,
+            backing,
+            outcome,
+        }
     }
 
-    async fn open(&self, process: &Process, backing: Rc<SimBacking>) -> Result<Contents, Violation> {
+    async fn open(
+        &self,
+        process: &Process,
+        backing: Rc<SimBacking>,
+    ) -> Result<Contents, Violation> {
         let refused = |error: StoreError| Violation::new(REFUSED, error.to_string());
-        let (pool, _) = Pool::open(backing, OpenMode::Serve).map_err(|error| refused(error.into()))?;
+        let (pool, _) =
+            Pool::open(backing, OpenMode::Serve).map_err(|error| refused(error.into()))?;
         let segments = u64::from(pool.segment_count());
         let port = process.port(65_536).expect("completion queues");
         let opened = Server::open(pool, port, process.runtime(), ServerOptions::default()).await;
         let (server, report) = opened.map_err(refused)?;
-        let mut contents = Contents { keys: Vec::with_capacity(self.keys.len()), torn_tails: report.torn_tails };
+        let mut contents = Contents {
+            keys: Vec::with_capacity(self.keys.len()),
+            torn_tails: report.torn_tails,
+        };
         let (mut bytes, mut live_bytes) = (Vec::new(), 0);
         for (number, key) in (0..).zip(&self.keys) {
             let version = server.peek(key, &mut bytes).map_err(refused)?;
@@ -98,7 +125,12 @@ impl Lab {
         let stat = server.stat();
         let space = Space {
             segments,
-            counts: [stat.segments_free, stat.segments_partial, stat.segments_taken, stat.segments_full],
+            counts: [
+                stat.segments_free,
+                stat.segments_partial,
+                stat.segments_taken,
+                stat.segments_full,
+            ],
             keys: stat.keys,
             live_bytes: stat.live_bytes,
             used_bytes: stat.used_bytes,
@@ -146,6 +178,8 @@ impl Contents {
 
     /// Each key with its value.
     pub fn values(&self) -> impl Iterator<Item = (u32, ValueId)> {
-        (0..).zip(&self.keys).map(|(key, found)| (key, found.map_or(ValueId::ABSENT, |(value, _)| value)))
+        (0..)
+            .zip(&self.keys)
+            .map(|(key, found)| (key, found.map_or(ValueId::ABSENT, |(value, _)| value)))
     }
 }

@@ -29,7 +29,9 @@ pub(crate) enum Mishap {
 
 /// The mishaps of a run of `setup`: after so many answers each, the last ones first.
 pub(crate) fn schedule(setup: &Setup, random: &mut Random) -> Vec<(u64, Mishap)> {
-    let Setup { faults, operations, .. } = setup;
+    let Setup {
+        faults, operations, ..
+    } = setup;
     let mut mishaps = Vec::new();
     let mut add = |count: u64, mishap: &mut dyn FnMut(&mut Random) -> Mishap| {
         for _ in 0..count {
@@ -39,7 +41,13 @@ pub(crate) fn schedule(setup: &Setup, random: &mut Random) -> Vec<(u64, Mishap)>
     };
     let once = |rate: u64| u64::from(rate > 0);
     add(setup.closings, &mut |_| Mishap::ServerClosed);
-    add(faults.process_kills, &mut |random| if random.random() { Mishap::ServerKilled } else { Mishap::ClientKilled });
+    add(faults.process_kills, &mut |random| {
+        if random.random() {
+            Mishap::ServerKilled
+        } else {
+            Mishap::ClientKilled
+        }
+    });
     add(faults.power_cuts, &mut |_| Mishap::PowerCut);
     add(faults.warm_resets, &mut |_| Mishap::WarmReset);
     add(faults.partitions, &mut |_| Mishap::Partition);
@@ -48,12 +56,22 @@ pub(crate) fn schedule(setup: &Setup, random: &mut Random) -> Vec<(u64, Mishap)>
     add(faults.host_pauses, &mut |_| Mishap::HostHung);
     add(faults.client_pauses, &mut |_| Mishap::ClientPaused);
     add(once(faults.clock_drift_ppm) * 2, &mut |_| Mishap::ClockJump);
-    add(once(faults.allocation_failures_per_thousand), &mut |_| Mishap::FullMedium);
+    add(once(faults.allocation_failures_per_thousand), &mut |_| {
+        Mishap::FullMedium
+    });
     add(once(faults.lost_writes), &mut |_| Mishap::SyncFails);
-    add(once(faults.connection_lost_per_million), &mut |_| Mishap::Visit(Visitor::Crowd));
-    add(faults.revoked_access_attempts, &mut |_| Mishap::Visit(Visitor::Evicted));
-    add(faults.other_version_clients, &mut |_| Mishap::Visit(Visitor::OtherVersion));
-    add(faults.hostile_clients, &mut |_| Mishap::Visit(Visitor::Hostile));
+    add(once(faults.connection_lost_per_million), &mut |_| {
+        Mishap::Visit(Visitor::Crowd)
+    });
+    add(faults.revoked_access_attempts, &mut |_| {
+        Mishap::Visit(Visitor::Evicted)
+    });
+    add(faults.other_version_clients, &mut |_| {
+        Mishap::Visit(Visitor::OtherVersion)
+    });
+    add(faults.hostile_clients, &mut |_| {
+        Mishap::Visit(Visitor::Hostile)
+    });
     mishaps.sort_by_key(|(after, _)| std::cmp::Reverse(*after));
     mishaps
 }
@@ -66,7 +84,12 @@ pub(crate) fn duration_ns(random: &mut Random) -> Nanoseconds {
 }
 
 /// Puts a partition between `server` and `clients`. What kind it is.
-pub(crate) fn partition(world: &World, server: Machine, clients: &[Machine], random: &mut Random) -> &'static str {
+pub(crate) fn partition(
+    world: &World,
+    server: Machine,
+    clients: &[Machine],
+    random: &mut Random,
+) -> &'static str {
     let client = clients[random.random_range(0..clients.len())];
     let duration = duration_ns(random);
     match random.random_range(0..5) {
@@ -107,5 +130,8 @@ pub(crate) fn clock(world: &World, faults: &Faults, random: &mut Random) -> Loca
     }
     world.hit(Fault::ClockDrift);
     let most = faults.clock_drift_ppm as i64;
-    LocalClock { ahead_ns: random.random_range(0..10_000_000_000), drift_ppm: random.random_range(-most..=most) }
+    LocalClock {
+        ahead_ns: random.random_range(0..10_000_000_000),
+        drift_ppm: random.random_range(-most..=most),
+    }
 }

@@ -25,7 +25,9 @@ const TRAIL: u32 = 6;
 pub(crate) async fn get_on(work: Rc<Work>, process: Process, number: u32, done: Rc<Cell<bool>>) {
     let mut left = OPERATIONS;
     while left > 0 {
-        let Some(client) = connect(&process).await else { continue };
+        let Some(client) = connect(&process).await else {
+            continue;
+        };
         while left > 0 {
             let key = (number + left) % work.setup.keys;
             let call = match left % 4 {
@@ -34,10 +36,11 @@ pub(crate) async fn get_on(work: Rc<Work>, process: Process, number: u32, done: 
                 _ => Call::Get,
             };
             let id = work.history.borrow_mut().call(number, key, call);
-            let (answer, goes_on) = match execute(&work, &client, &mut client.token(), key, call, 64).await {
-                Ok(answer) => (answer, true),
-                Err(error) => judge_error(&work, &error),
-            };
+            let (answer, goes_on) =
+                match execute(&work, &client, &mut client.token(), key, call, 64).await {
+                    Ok(answer) => (answer, true),
+                    Err(error) => judge_error(&work, &error),
+                };
             work.history.borrow_mut().answer(id, answer);
             if !goes_on {
                 break;
@@ -54,11 +57,21 @@ pub(crate) async fn get_on(work: Rc<Work>, process: Process, number: u32, done: 
 /// Waits until nobody but this client holds anything, as the server tells. Each of its segments must be somewhere.
 pub(crate) async fn wait_for_leases(work: Rc<Work>, process: Process, done: Rc<Cell<bool>>) {
     loop {
-        let Some(client) = connect(&process).await else { continue };
+        let Some(client) = connect(&process).await else {
+            continue;
+        };
         loop {
             let Ok(stat) = client.stat().await else { break };
-            let counts = [stat.segments_free, stat.segments_partial, stat.segments_taken, stat.segments_full];
-            if let Some(violation) = space::judge_segments(work.setup.pool.capacity / work.setup.pool.segment_size, counts) {
+            let counts = [
+                stat.segments_free,
+                stat.segments_partial,
+                stat.segments_taken,
+                stat.segments_full,
+            ];
+            if let Some(violation) = space::judge_segments(
+                work.setup.pool.capacity / work.setup.pool.segment_size,
+                counts,
+            ) {
                 work.note(violation);
             }
             // The server itself appends to three segments: puts of copying clients, deletes, and what it moves.
@@ -72,13 +85,32 @@ pub(crate) async fn wait_for_leases(work: Rc<Work>, process: Process, done: Rc<C
 }
 
 /// Writes one record after the other, each after the answer to the one before. Keys and values are those that are there.
-pub(crate) async fn lay_trail(work: Rc<Work>, process: Process, trail: Rc<Cell<Vec<(u32, ValueId)>>>, done: Rc<Cell<bool>>) {
-    let Some(client) = connect(&process).await else { return done.set(true) };
+pub(crate) async fn lay_trail(
+    work: Rc<Work>,
+    process: Process,
+    trail: Rc<Cell<Vec<(u32, ValueId)>>>,
+    done: Rc<Cell<bool>>,
+) {
+    let Some(client) = connect(&process).await else {
+        return done.set(true);
+    };
     let mut laid = Vec::new();
     for key in 0..TRAIL.min(work.setup.keys) {
         let value = work.fresh_value();
-        let id = work.history.borrow_mut().call(u32::MAX, key, Call::Put(value));
-        let (answer, goes_on) = match execute(&work, &client, &mut client.token(), key, Call::Put(value), 72).await {
+        let id = work
+            .history
+            .borrow_mut()
+            .call(u32::MAX, key, Call::Put(value));
+        let (answer, goes_on) = match execute(
+            &work,
+            &client,
+            &mut client.token(),
+            key,
+            Call::Put(value),
+            72,
+        )
+        .await
+        {
             Ok(answer) => (answer, true),
             Err(error) => judge_error(&work, &error),
         };
@@ -95,16 +127,27 @@ pub(crate) async fn lay_trail(work: Rc<Work>, process: Process, trail: Rc<Cell<V
 }
 
 /// Reads every key while its record is damaged: the value, or an error; twice, since the first reader may change something.
-pub(crate) async fn read_damaged(work: Rc<Work>, process: Process, damaged: Vec<(u32, ValueId)>, done: Rc<Cell<bool>>) {
+pub(crate) async fn read_damaged(
+    work: Rc<Work>,
+    process: Process,
+    damaged: Vec<(u32, ValueId)>,
+    done: Rc<Cell<bool>>,
+) {
     for (key, value) in damaged {
         for _ in 0..2 {
-            let Some(client) = connect(&process).await else { continue };
+            let Some(client) = connect(&process).await else {
+                continue;
+            };
             let mut bytes = Vec::new();
             let found = client.get(&work.keys[key as usize], &mut bytes).await;
             if let Ok(found) = found {
-                let read = found.and_then(|_| crate::values::decode(&bytes)).unwrap_or(ValueId::ABSENT);
+                let read = found
+                    .and_then(|_| crate::values::decode(&bytes))
+                    .unwrap_or(ValueId::ABSENT);
                 if read != value {
-                    let text = format!("key {key} has {value:?}, its record is damaged, and a client reads {read:?}");
+                    let text = format!(
+                        "key {key} has {value:?}, its record is damaged, and a client reads {read:?}"
+                    );
                     work.note(Violation::new("damage is never served", text));
                 }
             }

@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use stonecast_fabric::{
-    Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest,
-    RemoteAddress, Rkey, Status,
+    Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions,
+    ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, Status,
 };
 use stonecast_fabric_sim::Process;
 use stonecast_log::{LogFormat, STAMP_SIZE};
@@ -49,7 +49,10 @@ impl Spot {
     pub fn at_the_end(self, segment_size: u64) -> Self {
         let skipped = segment_size - 64 - self.position % segment_size;
         Self {
-            remote: RemoteAddress { address: self.remote.address + skipped, rkey: self.remote.rkey },
+            remote: RemoteAddress {
+                address: self.remote.address + skipped,
+                rkey: self.remote.rkey,
+            },
             position: self.position + skipped,
             immediate: self.immediate + (skipped / 64) as u32,
             ..self
@@ -72,7 +75,9 @@ impl Raw {
         let broken = |_| NoConnection::Broken;
         let port = process.port(256).map_err(broken)?;
         let device = port.device().clone();
-        let receives = device.allocate(RECEIVES * ANSWER_SIZE, Access::NONE).map_err(broken)?;
+        let receives = device
+            .allocate(RECEIVES * ANSWER_SIZE, Access::NONE)
+            .map_err(broken)?;
         let sends = device.allocate(SEND_SIZE, Access::NONE).map_err(broken)?;
         let options = QueuePairOptions {
             send_cq: port.send_cq(),
@@ -85,8 +90,12 @@ impl Raw {
             rnr_retry_delay_ns: 100_000,
         };
         let qp = device.create_queue_pair(options).map_err(broken)?;
-        let all: Vec<ReceiveRequest> = (0..RECEIVES).map(|index| receive(receives, index)).collect();
-        device.post_receive(ReceiveQueue::Own(qp), &all).map_err(broken)?;
+        let all: Vec<ReceiveRequest> = (0..RECEIVES)
+            .map(|index| receive(receives, index))
+            .collect();
+        device
+            .post_receive(ReceiveQueue::Own(qp), &all)
+            .map_err(broken)?;
         device.connect(qp, ADDRESS, hello).map_err(broken)?;
         loop {
             port.activity().await;
@@ -96,12 +105,28 @@ impl Raw {
             }
             match port.take_event() {
                 Some(ConnectionEvent::Established { private_data, .. }) => {
-                    let mut raw = Self { port, qp, welcome: private_data, access: Vec::new(), receives, sends };
-                    raw.access = raw.send(&request(6, 0, 0, 0)).await.ok_or(NoConnection::Broken)?;
+                    let mut raw = Self {
+                        port,
+                        qp,
+                        welcome: private_data,
+                        access: Vec::new(),
+                        receives,
+                        sends,
+                    };
+                    raw.access = raw
+                        .send(&request(6, 0, 0, 0))
+                        .await
+                        .ok_or(NoConnection::Broken)?;
                     let whole = raw.access.len() == 1 + ACCESS_SIZE && raw.access[0] == 0x42;
-                    return if whole { Ok(raw) } else { Err(NoConnection::Broken) };
+                    return if whole {
+                        Ok(raw)
+                    } else {
+                        Err(NoConnection::Broken)
+                    };
                 }
-                Some(ConnectionEvent::Rejected { reason, .. }) => return Err(NoConnection::Refused(reason)),
+                Some(ConnectionEvent::Rejected { reason, .. }) => {
+                    return Err(NoConnection::Refused(reason));
+                }
                 Some(ConnectionEvent::Disconnected { .. }) => return Err(NoConnection::Broken),
                 _ => {}
             }
@@ -148,18 +173,28 @@ impl Raw {
     /// The log or the index: read-only to everybody.
     pub fn read_only(&self, log: bool) -> RemoteAddress {
         let (address, rkey) = if log { (16, 36) } else { (8, 32) };
-        RemoteAddress { address: self.access(address, 8), rkey: Rkey(self.access(rkey, 4) as u32) }
+        RemoteAddress {
+            address: self.access(address, 8),
+            rkey: Rkey(self.access(rkey, 4) as u32),
+        }
     }
 
     /// Local memory with `bytes` in it.
     pub fn local(&self, bytes: &[u8]) -> LocalSpan {
         self.port.device().memory(self.sends).write(0, bytes);
-        LocalSpan { region: self.sends, offset: 0, size: bytes.len() as u32 }
+        LocalSpan {
+            region: self.sends,
+            offset: 0,
+            size: bytes.len() as u32,
+        }
     }
 
     /// Posts an operation, and waits for its status.
     pub async fn submit(&self, operation: Operation) -> Status {
-        self.port.submit(self.qp, &[operation]).await.unwrap_or(Status::WorkRequestFlushed)
+        self.port
+            .submit(self.qp, &[operation])
+            .await
+            .unwrap_or(Status::WorkRequestFlushed)
     }
 
     /// Posts an operation that the server answers, and waits for the answer; `None`: the connection ended.
@@ -172,12 +207,21 @@ impl Raw {
                     return None;
                 }
                 let mut bytes = vec![0; arrival.placement.size as usize];
-                self.port.device().memory(self.receives).read(arrival.wr_id * ANSWER_SIZE, &mut bytes);
+                self.port
+                    .device()
+                    .memory(self.receives)
+                    .read(arrival.wr_id * ANSWER_SIZE, &mut bytes);
                 let again = [receive(self.receives, arrival.wr_id)];
-                self.port.device().post_receive(ReceiveQueue::Own(self.qp), &again).ok()?;
+                self.port
+                    .device()
+                    .post_receive(ReceiveQueue::Own(self.qp), &again)
+                    .ok()?;
                 return Some(bytes);
             }
-            if matches!(self.port.take_event(), Some(ConnectionEvent::Disconnected { .. })) {
+            if matches!(
+                self.port.take_event(),
+                Some(ConnectionEvent::Disconnected { .. })
+            ) {
                 return None;
             }
         }
@@ -185,14 +229,26 @@ impl Raw {
 
     /// Sends a message that the server answers.
     pub async fn send(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        self.ask(Operation::Send { local: self.local(bytes) }).await
+        self.ask(Operation::Send {
+            local: self.local(bytes),
+        })
+        .await
     }
 
     /// A place for a record: leased, or in staging memory.
     pub async fn spot(&self, size: u32) -> Option<Spot> {
         if self.is_staged() {
-            let remote = RemoteAddress { address: self.access(24, 8), rkey: Rkey(self.access(40, 4) as u32) };
-            return Some(Spot { remote, position: 1 << 62, generation: 0, immediate: 0, slot: 0 });
+            let remote = RemoteAddress {
+                address: self.access(24, 8),
+                rkey: Rkey(self.access(40, 4) as u32),
+            };
+            return Some(Spot {
+                remote,
+                position: 1 << 62,
+                generation: 0,
+                immediate: 0,
+                slot: 0,
+            });
         }
         let answer = self.send(&request(1, 0, size, 0)).await?;
         if answer.first() != Some(&0x40) || answer.len() != 1 + LEASE_SIZE {
@@ -202,7 +258,10 @@ impl Raw {
         let (slot, segment, generation, unit) = (word(0), word(4), word(8), word(12));
         let position = u64::from(segment) * self.word(32, 8) + u64::from(unit) * 64;
         Some(Spot {
-            remote: RemoteAddress { address: self.access(16, 8) + position, rkey: Rkey(word(24)) },
+            remote: RemoteAddress {
+                address: self.access(16, 8) + position,
+                rkey: Rkey(word(24)),
+            },
             position,
             generation,
             immediate: slot << 24 | unit,
@@ -213,8 +272,16 @@ impl Raw {
     /// Writes `record`, all behind its stamp, to `spot` and tells the server, which answers.
     pub async fn put(&self, spot: &Spot, record: &[u8]) -> Option<Vec<u8>> {
         let local = self.local(&record[STAMP_SIZE..]);
-        let remote = RemoteAddress { address: spot.remote.address + STAMP_SIZE as u64, rkey: spot.remote.rkey };
-        self.ask(Operation::WriteWithImmediate { local, remote, immediate: spot.immediate }).await
+        let remote = RemoteAddress {
+            address: spot.remote.address + STAMP_SIZE as u64,
+            rkey: spot.remote.rkey,
+        };
+        self.ask(Operation::WriteWithImmediate {
+            local,
+            remote,
+            immediate: spot.immediate,
+        })
+        .await
     }
 
     /// Ends the connection.
@@ -225,8 +292,15 @@ impl Raw {
 }
 
 fn receive(region: MemoryRegion, index: u64) -> ReceiveRequest {
-    let local = LocalSpan { region, offset: index * ANSWER_SIZE, size: ANSWER_SIZE as u32 };
-    ReceiveRequest { wr_id: index, local }
+    let local = LocalSpan {
+        region,
+        offset: index * ANSWER_SIZE,
+        size: ANSWER_SIZE as u32,
+    };
+    ReceiveRequest {
+        wr_id: index,
+        local,
+    }
 }
 
 /// A message without a key: kind, detail, size, token.

@@ -3,7 +3,9 @@
 use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric_sim::{Faults, Features, MachineOptions, Profile};
-use stonecast_media::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, PoolOptions, ReceiveBuffers};
+use stonecast_media::{
+    Ddio, DeclaredPlatform, Durability, PersistenceDomain, PoolOptions, ReceiveBuffers,
+};
 use stonecast_store_direct::ClientPolicy;
 use stonecast_store_direct::limits::LOCATIONS;
 
@@ -90,7 +92,11 @@ const SEGMENT_SIZE: u64 = 256 << 10;
 impl Setup {
     /// A full run: clients on three machines and more, a thousand operations, crashes of everybody.
     pub fn full(seed: u64) -> Self {
-        Self::drawn(seed).churned(FULL_CHURN_SHARE, 20_000, 6..11).grown().with_everything().published()
+        Self::drawn(seed)
+            .churned(FULL_CHURN_SHARE, 20_000, 6..11)
+            .grown()
+            .with_everything()
+            .published()
     }
 
     /// What scenarios have in common.
@@ -103,13 +109,20 @@ impl Setup {
         let locations = &mut random_from_seed(seed ^ 0x706c_6163);
         let truth = match faults.undeclared_ddio_flag {
             0 => platform,
-            _ => DeclaredPlatform { ddio: Ddio::On, ..platform },
+            _ => DeclaredPlatform {
+                ddio: Ddio::On,
+                ..platform
+            },
         };
         Self {
             seed,
             machine: machine(profile, truth),
             pool: pool(seed, platform, segments),
-            policy: if random.random_bool(0.75) { ClientPolicy::Trusted } else { ClientPolicy::Copying },
+            policy: if random.random_bool(0.75) {
+                ClientPolicy::Trusted
+            } else {
+                ClientPolicy::Copying
+            },
             clients: random.random_range(3..6),
             lanes: random.random_range(1..5),
             keys: random.random_range(4..40),
@@ -124,7 +137,11 @@ impl Setup {
             closings: CLOSINGS_DRAWN[locations.random_range(0..CLOSINGS_DRAWN.len())],
             faults,
             crash_points: 10,
-            effort: Effort { states: 40, states_again: 4, cut_percent: faults.recovery_crashes_percent.max(10) },
+            effort: Effort {
+                states: 40,
+                states_again: 4,
+                cut_percent: faults.recovery_crashes_percent.max(10),
+            },
         }
     }
 
@@ -199,11 +216,19 @@ impl Setup {
         let durability = Durability::Process;
         // What is longer is not published; so where the pool is to be written several times over, it takes more operations.
         let value_size_max = self.value_size_max.min(random.random_range(1000..4000));
-        let is_churned = self.value_size_max > 3 * value_size_max && self.operations < PUBLISHED_CHURN_OPERATIONS;
+        let is_churned = self.value_size_max > 3 * value_size_max
+            && self.operations < PUBLISHED_CHURN_OPERATIONS;
         Self {
-            pool: PoolOptions { durability, ..self.pool },
+            pool: PoolOptions {
+                durability,
+                ..self.pool
+            },
             value_size_max,
-            operations: if is_churned { PUBLISHED_CHURN_OPERATIONS } else { self.operations },
+            operations: if is_churned {
+                PUBLISHED_CHURN_OPERATIONS
+            } else {
+                self.operations
+            },
             plain_percent: [75, 75, 95][random.random_range(0..3)],
             policy: ClientPolicy::Publishing,
             faults,
@@ -237,7 +262,11 @@ impl Setup {
                 ..Faults::default()
             },
             crash_points: u32::MAX,
-            effort: Effort { states: fates_max(), states_again: 10, cut_percent: 12 },
+            effort: Effort {
+                states: fates_max(),
+                states_again: 10,
+                cut_percent: 12,
+            },
             pool: pool(seed, full.pool.platform, 6),
             ..full
         }
@@ -256,7 +285,11 @@ impl Setup {
             deletes_percent: random.random_range(5..25),
             long_percent: 20,
             crash_points: 8,
-            effort: Effort { states: 60, states_again: 8, cut_percent: 16 },
+            effort: Effort {
+                states: 60,
+                states_again: 8,
+                cut_percent: 16,
+            },
             pool: pool(seed, full.pool.platform, random.random_range(5..9)),
             ..full
         }
@@ -272,7 +305,8 @@ impl Setup {
         self.clients = Adjustment::at_most(adjustment.clients, self.clients).max(1);
         self.lanes = Adjustment::at_most(adjustment.lanes, self.lanes).max(1);
         self.keys = Adjustment::at_most(adjustment.keys, self.keys).max(1);
-        self.faults.leave_out(|name| adjustment.without.contains(name));
+        self.faults
+            .leave_out(|name| adjustment.without.contains(name));
         if adjustment.every_moment {
             self.crash_points = u32::MAX;
         }
@@ -280,7 +314,12 @@ impl Setup {
 
     /// How large the run is.
     pub fn sizes(&self) -> Sizes {
-        Sizes { clients: self.clients, lanes: self.lanes, keys: self.keys, operations: self.operations }
+        Sizes {
+            clients: self.clients,
+            lanes: self.lanes,
+            keys: self.keys,
+            operations: self.operations,
+        }
     }
 
     /// What else the seed means, for people.
@@ -288,15 +327,37 @@ impl Setup {
         let platform = self.machine.platform;
         vec![
             ("profile", self.machine.profile.name.to_owned()),
-            ("persistence domain", format!("{:?}", platform.persistence_domain)),
+            (
+                "persistence domain",
+                format!("{:?}", platform.persistence_domain),
+            ),
             ("DDIO", format!("{:?}", platform.ddio)),
             ("clients are", format!("{:?}", self.policy)),
-            ("segments", format!("{} of {} KiB", self.pool.capacity / self.pool.segment_size, self.pool.segment_size >> 10)),
-            ("longest value", format!("{} bytes, {} % of any length", self.value_size_max, self.long_percent)),
+            (
+                "segments",
+                format!(
+                    "{} of {} KiB",
+                    self.pool.capacity / self.pool.segment_size,
+                    self.pool.segment_size >> 10
+                ),
+            ),
+            (
+                "longest value",
+                format!(
+                    "{} bytes, {} % of any length",
+                    self.value_size_max, self.long_percent
+                ),
+            ),
             ("places remembered", self.locations.to_string()),
-            ("server closed in good order", format!("{} times", self.closings)),
+            (
+                "server closed in good order",
+                format!("{} times", self.closings),
+            ),
             ("what goes wrong", self.faults.enabled().join(", ")),
-            ("gets, deletes", format!("{} %, {} %", self.gets_percent, self.deletes_percent)),
+            (
+                "gets, deletes",
+                format!("{} %, {} %", self.gets_percent, self.deletes_percent),
+            ),
         ]
     }
 }
@@ -307,15 +368,33 @@ const fn fates_max() -> u64 {
 }
 
 fn machine(profile: Profile, platform: DeclaredPlatform) -> MachineOptions {
-    MachineOptions { platform, features: Features::COMMON, cores: 4, ..MachineOptions::new(profile) }
+    MachineOptions {
+        platform,
+        features: Features::COMMON,
+        cores: 4,
+        ..MachineOptions::new(profile)
+    }
 }
 
 fn platform(random: &mut Random) -> DeclaredPlatform {
-    let domains = [PersistenceDomain::Dmp, PersistenceDomain::Mhp, PersistenceDomain::Wsp, PersistenceDomain::PageFile];
+    let domains = [
+        PersistenceDomain::Dmp,
+        PersistenceDomain::Mhp,
+        PersistenceDomain::Wsp,
+        PersistenceDomain::PageFile,
+    ];
     let ddio = if random.random() { Ddio::On } else { Ddio::Off };
     // Most of what can go wrong goes wrong where caches are lost.
-    let persistence_domain = if random.random() { PersistenceDomain::Dmp } else { domains[random.random_range(0..4)] };
-    DeclaredPlatform { persistence_domain, ddio, receive_buffers: ReceiveBuffers::Dram }
+    let persistence_domain = if random.random() {
+        PersistenceDomain::Dmp
+    } else {
+        domains[random.random_range(0..4)]
+    };
+    DeclaredPlatform {
+        persistence_domain,
+        ddio,
+        receive_buffers: ReceiveBuffers::Dram,
+    }
 }
 
 fn pool(seed: u64, platform: DeclaredPlatform, segments: u64) -> PoolOptions {
@@ -323,5 +402,11 @@ fn pool(seed: u64, platform: DeclaredPlatform, segments: u64) -> PoolOptions {
     let mut entropy = [0; 64];
     random_from_seed(!seed).fill_bytes(&mut entropy);
     let durability = Durability::Power;
-    PoolOptions { capacity: segments * SEGMENT_SIZE, segment_size: SEGMENT_SIZE, platform, durability, entropy }
+    PoolOptions {
+        capacity: segments * SEGMENT_SIZE,
+        segment_size: SEGMENT_SIZE,
+        platform,
+        durability,
+        entropy,
+    }
 }

@@ -52,16 +52,25 @@ fn violation(work: &Work, found: String) {
 }
 
 async fn other_version(work: &Work, process: &Process, random: &mut Random) {
-    let version = if random.random() { VERSION + 1 } else { random.random_range(0..u32::MAX) };
+    let version = if random.random() {
+        VERSION + 1
+    } else {
+        random.random_range(0..u32::MAX)
+    };
     if version == VERSION {
         return;
     }
     match Raw::connect(process, &Raw::hello(version)).await {
         Ok(raw) => {
-            violation(work, format!("a client of protocol version {version} was accepted"));
+            violation(
+                work,
+                format!("a client of protocol version {version} was accepted"),
+            );
             raw.close();
         }
-        Err(NoConnection::Refused(reason)) if reason.contains("version") => work.hit(Fault::OtherVersion),
+        Err(NoConnection::Refused(reason)) if reason.contains("version") => {
+            work.hit(Fault::OtherVersion)
+        }
         Err(_) => {}
     }
 }
@@ -70,7 +79,11 @@ async fn other_version(work: &Work, process: &Process, random: &mut Random) {
 async fn crowd(process: &Process) {
     let mut there = Vec::new();
     for number in 0..CROWD {
-        let hello = if number % 5 == 4 { vec![0xee; number] } else { Raw::hello(VERSION) };
+        let hello = if number % 5 == 4 {
+            vec![0xee; number]
+        } else {
+            Raw::hello(VERSION)
+        };
         there.extend(Raw::connect(process, &hello).await.ok());
         if number % 3 == 0 {
             there.pop().into_iter().for_each(Raw::close);
@@ -81,8 +94,12 @@ async fn crowd(process: &Process) {
 
 /// Gives a lease back, and writes through its key later.
 async fn use_after_release(work: &Work, process: &Process) {
-    let Ok(raw) = Raw::connect(process, &Raw::hello(VERSION)).await else { return };
-    let Some(spot) = raw.spot(256).await.filter(|_| !raw.is_staged()) else { return raw.close() };
+    let Ok(raw) = Raw::connect(process, &Raw::hello(VERSION)).await else {
+        return;
+    };
+    let Some(spot) = raw.spot(256).await.filter(|_| !raw.is_staged()) else {
+        return raw.close();
+    };
     let runtime = process.runtime();
     let mut answered = raw.send(&request(2, spot.slot, 0, 0)).await.is_some();
     // The revocation runs beside the server's answers: two more, and it must be through.
@@ -91,9 +108,15 @@ async fn use_after_release(work: &Work, process: &Process) {
         answered &= raw.send(&request(4, 0, 0, 0)).await.is_some();
     }
     if answered {
-        let write = Operation::Write { local: raw.local(&[0xaa; 256]), remote: spot.remote };
+        let write = Operation::Write {
+            local: raw.local(&[0xaa; 256]),
+            remote: spot.remote,
+        };
         if raw.submit(write).await == Status::Success {
-            violation(work, format!("a write through the key of a lease that was given back: {spot:?}"));
+            violation(
+                work,
+                format!("a write through the key of a lease that was given back: {spot:?}"),
+            );
         }
     }
     raw.close();
@@ -101,10 +124,18 @@ async fn use_after_release(work: &Work, process: &Process) {
 
 /// One offence, on a connection of its own.
 async fn offend(work: &Work, process: &Process, random: &mut Random) {
-    let Ok(raw) = Raw::connect(process, &Raw::hello(VERSION)).await else { return };
+    let Ok(raw) = Raw::connect(process, &Raw::hello(VERSION)).await else {
+        return;
+    };
     match random.random_range(0..6) {
         0 => send_garbage(work, &raw, random).await,
-        1 => _ = raw.ask(Operation::Send { local: raw.local(&vec![7; random.random_range(2049..5000)]) }).await,
+        1 => {
+            _ = raw
+                .ask(Operation::Send {
+                    local: raw.local(&vec![7; random.random_range(2049..5000)]),
+                })
+                .await
+        }
         2 => write_what_is_read_only(work, &raw, random).await,
         3 => name_what_is_not_leased(work, &raw, random).await,
         _ => put_a_bad_record(work, &raw, random).await,
@@ -120,9 +151,14 @@ async fn send_garbage(work: &Work, raw: &Raw, random: &mut Random) {
             // Neither a lease nor a report, which anybody may have.
             *first = [0, 3, 5, 255][random.random_range(0..4)];
         }
-        let Some(answer) = raw.send(&bytes).await else { return };
+        let Some(answer) = raw.send(&bytes).await else {
+            return;
+        };
         if answer.first() != Some(&INVALID) {
-            violation(work, format!("{} bytes of garbage are answered {answer:?}", bytes.len()));
+            violation(
+                work,
+                format!("{} bytes of garbage are answered {answer:?}", bytes.len()),
+            );
         }
     }
 }
@@ -131,9 +167,21 @@ async fn write_what_is_read_only(work: &Work, raw: &Raw, random: &mut Random) {
     let mut remote = raw.read_only(random.random());
     remote.address += random.random_range(0..64) * 64;
     let operation = match random.random_range(0..3) {
-        0 => Operation::Write { local: raw.local(&[0x55; 64]), remote },
-        1 => Operation::CompareAndSwap { local: raw.local(&[0; 8]), remote, expected: 0, swap: u64::MAX },
-        _ => Operation::FetchAndAdd { local: raw.local(&[0; 8]), remote, add: 1 },
+        0 => Operation::Write {
+            local: raw.local(&[0x55; 64]),
+            remote,
+        },
+        1 => Operation::CompareAndSwap {
+            local: raw.local(&[0; 8]),
+            remote,
+            expected: 0,
+            swap: u64::MAX,
+        },
+        _ => Operation::FetchAndAdd {
+            local: raw.local(&[0; 8]),
+            remote,
+            add: 1,
+        },
     };
     if raw.submit(operation).await == Status::Success {
         violation(work, format!("{operation:?} on what is read-only"));
@@ -141,22 +189,48 @@ async fn write_what_is_read_only(work: &Work, raw: &Raw, random: &mut Random) {
 }
 
 async fn name_what_is_not_leased(work: &Work, raw: &Raw, random: &mut Random) {
-    let Some(spot) = raw.spot(128).await else { return };
+    let Some(spot) = raw.spot(128).await else {
+        return;
+    };
     let immediate = random.next_u32() | 0x0400_0000;
-    let write = Operation::WriteWithImmediate { local: raw.local(&[0; 64]), remote: spot.remote, immediate };
-    if raw.ask(write).await.is_some_and(|answer| answer.first() != Some(&INVALID)) {
-        violation(work, format!("a write that names slot and unit {immediate:#010x}, which are not leased, was accepted"));
+    let write = Operation::WriteWithImmediate {
+        local: raw.local(&[0; 64]),
+        remote: spot.remote,
+        immediate,
+    };
+    if raw
+        .ask(write)
+        .await
+        .is_some_and(|answer| answer.first() != Some(&INVALID))
+    {
+        violation(
+            work,
+            format!(
+                "a write that names slot and unit {immediate:#010x}, which are not leased, was accepted"
+            ),
+        );
     }
 }
 
 /// A record that is whole but for one thing.
 async fn put_a_bad_record(work: &Work, raw: &Raw, random: &mut Random) {
-    let Some(mut spot) = raw.spot(256).await else { return };
-    let mut draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key: b"not a key of ours", value: &[9; 64] };
+    let Some(mut spot) = raw.spot(256).await else {
+        return;
+    };
+    let mut draft = Draft {
+        kind: Kind::Put,
+        condition: Condition::None,
+        token: 0,
+        key: b"not a key of ours",
+        value: &[9; 64],
+    };
     let mut record = Vec::new();
     let kinds = if raw.is_staged() { 3 } else { 4 };
     let (what, epoch) = match random.random_range(0..kinds) {
-        0 => ("of an epoch that is over", raw.epoch().wrapping_sub(random.random_range(1..3))),
+        0 => (
+            "of an epoch that is over",
+            raw.epoch().wrapping_sub(random.random_range(1..3)),
+        ),
         1 => ("of an epoch to come", raw.epoch() + 1),
         2 => ("with a wrong tag", raw.epoch()),
         _ => {
@@ -166,12 +240,22 @@ async fn put_a_bad_record(work: &Work, raw: &Raw, random: &mut Random) {
             ("that takes a unit behind its segment", raw.epoch())
         }
     };
-    draft.encode(&raw.format(), spot.position, spot.generation, epoch, &mut record);
+    draft.encode(
+        &raw.format(),
+        spot.position,
+        spot.generation,
+        epoch,
+        &mut record,
+    );
     if what == "with a wrong tag" {
         let at = random.random_range(40 + 17..40 + 17 + 64);
         record[at] ^= 1 << random.random_range(0..8);
     }
-    if raw.put(&spot, &record).await.is_some_and(|answer| answer.first() != Some(&INVALID)) {
+    if raw
+        .put(&spot, &record)
+        .await
+        .is_some_and(|answer| answer.first() != Some(&INVALID))
+    {
         violation(work, format!("a record {what} was accepted"));
     }
 }

@@ -26,10 +26,19 @@ impl Allowed {
         self.keys.resize(history.keys() as usize, Key::default());
         for (number, key) in (0..).zip(&mut self.keys) {
             let calls = history.of_key(number).count();
-            let open = history.of_key(number).filter(|operation| operation.answered == NEVER).count();
-            let answers = history.of_key(number).filter(|operation| operation.answer != Answer::Unknown).count();
+            let open = history
+                .of_key(number)
+                .filter(|operation| operation.answered == NEVER)
+                .count();
+            let answers = history
+                .of_key(number)
+                .filter(|operation| operation.answer != Answer::Unknown)
+                .count();
             if key.values.is_empty() || key.seen != (calls, open, answers) {
-                *key = Key { seen: (calls, open, answers), values: values_after_crash(history, number) };
+                *key = Key {
+                    seen: (calls, open, answers),
+                    values: values_after_crash(history, number),
+                };
             }
         }
     }
@@ -38,7 +47,10 @@ impl Allowed {
     /// breaks a promise is found and shown.
     pub fn demand_newest(&mut self, history: &History) {
         for (number, key) in (0..).zip(&mut self.keys) {
-            let newest = history.of_key(number).filter(|operation| !matches!(operation.call, Call::Get)).last();
+            let newest = history
+                .of_key(number)
+                .filter(|operation| !matches!(operation.call, Call::Get))
+                .last();
             let Some(newest) = newest else { continue };
             key.values = vec![match newest.call {
                 Call::Put(value) | Call::PutIf(value, _) => value,
@@ -56,24 +68,38 @@ impl Allowed {
 
     /// Judges what each key has.
     pub fn judge(&self, found: impl IntoIterator<Item = (u32, ValueId)>) -> Option<Violation> {
-        found.into_iter().find(|(key, value)| !self.of_key(*key).contains(value)).map(|(key, value)| {
-            let allowed = self.of_key(key);
-            Violation::new(
-                "acknowledged writes survive",
-                format!("key {key} has {value:?} after the crash, not one of {allowed:?}"),
-            )
-        })
+        found
+            .into_iter()
+            .find(|(key, value)| !self.of_key(*key).contains(value))
+            .map(|(key, value)| {
+                let allowed = self.of_key(key);
+                Violation::new(
+                    "acknowledged writes survive",
+                    format!("key {key} has {value:?} after the crash, not one of {allowed:?}"),
+                )
+            })
     }
 }
 
 /// The values that `key` may have if everything under way is cut off now.
 fn values_after_crash(history: &History, key: u32) -> Vec<ValueId> {
     // A write that was answered before another one that was answered was called cannot be the last.
-    let writes = || history.of_key(key).filter(|operation| !matches!(operation.call, Call::Get));
+    let writes = || {
+        history
+            .of_key(key)
+            .filter(|operation| !matches!(operation.call, Call::Get))
+    };
     let done = |answer| matches!(answer, Answer::Stored(_) | Answer::Removed(true));
-    let last_call = writes().filter(|write| done(write.answer)).map(|write| write.called).max().unwrap_or(0);
+    let last_call = writes()
+        .filter(|write| done(write.answer))
+        .map(|write| write.called)
+        .max()
+        .unwrap_or(0);
     let mut candidates: Vec<ValueId> = writes()
-        .filter(|write| write.answered > last_call && !matches!(write.answer, Answer::Refused | Answer::Conflict(_)))
+        .filter(|write| {
+            write.answered > last_call
+                && !matches!(write.answer, Answer::Refused | Answer::Conflict(_))
+        })
         .map(|write| match write.call {
             Call::Put(value) | Call::PutIf(value, _) => value,
             Call::Delete | Call::Get => ValueId::ABSENT,
@@ -85,7 +111,8 @@ fn values_after_crash(history: &History, key: u32) -> Vec<ValueId> {
     candidates.sort_unstable();
     candidates.dedup();
     if candidates.len() > 1 {
-        candidates.retain(|&value| linearizability::check(history.of_key(key), Some(value)).is_ok());
+        candidates
+            .retain(|&value| linearizability::check(history.of_key(key), Some(value)).is_ok());
     }
     candidates
 }
@@ -104,7 +131,11 @@ mod tests {
         let mut allowed = Allowed::default();
         let mut values = |history: &History| {
             allowed.update(history);
-            allowed.of_key(0).iter().map(|value| value.0).collect::<Vec<_>>()
+            allowed
+                .of_key(0)
+                .iter()
+                .map(|value| value.0)
+                .collect::<Vec<_>>()
         };
         assert_eq!(values(&history), [0]);
         let first = history.call(0, 0, put(1));
@@ -117,7 +148,11 @@ mod tests {
         assert_eq!(values(&history), [2, 3]);
         let read = history.call(1, 0, Call::Get);
         history.answer(read, Answer::Got(Some((ValueId(3), 2))));
-        assert_eq!(values(&history), [2, 3], "the second may still come after what was read");
+        assert_eq!(
+            values(&history),
+            [2, 3],
+            "the second may still come after what was read"
+        );
         history.answer(second, Answer::Stored(3));
         let read = history.call(1, 0, Call::Get);
         history.answer(read, Answer::Got(Some((ValueId(2), 3))));

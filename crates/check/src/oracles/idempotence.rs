@@ -4,9 +4,19 @@ use crate::values::ValueId;
 use crate::violation::Violation;
 
 /// Judges what a second recovery found where a first one had found `first`: for each key its value and version.
-pub fn judge(first: &[Option<(ValueId, u64)>], second: &[Option<(ValueId, u64)>]) -> Option<Violation> {
-    let (key, (before, after)) = first.iter().zip(second).enumerate().find(|(_, (before, after))| before != after)?;
-    Some(Violation::new("recovery is idempotent", format!("key {key} had {before:?} and has {after:?} after another recovery")))
+pub fn judge(
+    first: &[Option<(ValueId, u64)>],
+    second: &[Option<(ValueId, u64)>],
+) -> Option<Violation> {
+    let (key, (before, after)) = first
+        .iter()
+        .zip(second)
+        .enumerate()
+        .find(|(_, (before, after))| before != after)?;
+    Some(Violation::new(
+        "recovery is idempotent",
+        format!("key {key} had {before:?} and has {after:?} after another recovery"),
+    ))
 }
 
 #[cfg(test)]

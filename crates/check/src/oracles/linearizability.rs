@@ -114,25 +114,32 @@ pub fn check<'a>(
             (Call::Put(value) | Call::PutIf(value, _), Answer::Stored(version)) => (value, version),
             _ => continue,
         };
-        let other = versions.insert(told.1, told.0).is_some_and(|before| before != told.0);
+        let other = versions
+            .insert(told.1, told.0)
+            .is_some_and(|before| before != told.0);
         let known = made.entry(told.0).or_default();
         if !known.contains(&told.1) {
             known.push(told.1);
         }
         if other || known.len() > calls.get(&told.0).copied().unwrap_or(0).max(1) {
-            return Err(NotLinearizable { explained: 0, stuck: Some(*operation) });
+            return Err(NotLinearizable {
+                explained: 0,
+                stuck: Some(*operation),
+            });
         }
     }
     let mut answered: Vec<Step> = Vec::new();
     let mut unanswered: Vec<Step> = Vec::new();
     for operation in operations {
-        let Some(mut action) = action(operation, &versions) else { continue };
+        let Some(mut action) = action(operation, &versions) else {
+            continue;
+        };
         let version = match (action, operation.answer) {
             (Action::Write(_) | Action::Swap(..), Answer::Stored(version)) => Some(version),
             // Which of several calls made a version that was read, nobody knows.
-            (Action::Write(value) | Action::Swap(_, value), _) if calls[&value] == 1 => {
-                made.get(&value).and_then(|versions| versions.first().copied())
-            }
+            (Action::Write(value) | Action::Swap(_, value), _) if calls[&value] == 1 => made
+                .get(&value)
+                .and_then(|versions| versions.first().copied()),
             _ => None,
         };
         if let Action::Write(value) | Action::Swap(_, value) = &mut action
@@ -141,34 +148,73 @@ pub fn check<'a>(
         {
             *value = UNTOLD;
         }
-        let step = Step { called: operation.called, answered: operation.answered, action, version, operation: *operation };
-        if operation.answer == Answer::Unknown { &mut unanswered } else { &mut answered }.push(step);
+        let step = Step {
+            called: operation.called,
+            answered: operation.answered,
+            action,
+            version,
+            operation: *operation,
+        };
+        if operation.answer == Answer::Unknown {
+            &mut unanswered
+        } else {
+            &mut answered
+        }
+        .push(step);
     }
     if let Some(value) = finally {
         // A look after everything: later than every call, and with an answer that never comes too late.
-        let last = answered
-            .iter()
-            .chain(&unanswered)
-            .map(|step| step.called.max(if step.answered == NEVER { 0 } else { step.answered }));
+        let last = answered.iter().chain(&unanswered).map(|step| {
+            step.called.max(if step.answered == NEVER {
+                0
+            } else {
+                step.answered
+            })
+        });
         let called = last.max().unwrap_or(0) + 1;
         let answer = Answer::Got((value != ValueId::ABSENT).then_some((value, 0)));
-        let operation = Operation { client: u32::MAX, key: 0, call: Call::Get, called, answer, answered: NEVER };
-        answered.push(Step { called, answered: NEVER, action: Action::Read(value), version: None, operation });
+        let operation = Operation {
+            client: u32::MAX,
+            key: 0,
+            call: Call::Get,
+            called,
+            answer,
+            answered: NEVER,
+        };
+        answered.push(Step {
+            called,
+            answered: NEVER,
+            action: Action::Read(value),
+            version: None,
+            operation,
+        });
     }
-    Search { answered, unanswered, seen: HashSet::new(), explained: 0 }.run()
+    Search {
+        answered,
+        unanswered,
+        seen: HashSet::new(),
+        explained: 0,
+    }
+    .run()
 }
 
 /// What an operation does; `None`: nothing that could be seen.
 fn action(operation: &Operation, versions: &HashMap<u64, ValueId>) -> Option<Action> {
     let expected = |expected| match expected {
         Expected::Absent => Wanted::Value(ValueId::ABSENT),
-        Expected::Version(version) => versions.get(&version).map_or(Wanted::Unknown, |&value| Wanted::Value(value)),
+        Expected::Version(version) => versions
+            .get(&version)
+            .map_or(Wanted::Unknown, |&value| Wanted::Value(value)),
     };
     Some(match (operation.call, operation.answer) {
         (_, Answer::Refused) => return None,
-        (Call::Get, Answer::Got(found)) => Action::Read(found.map_or(ValueId::ABSENT, |(value, _)| value)),
+        (Call::Get, Answer::Got(found)) => {
+            Action::Read(found.map_or(ValueId::ABSENT, |(value, _)| value))
+        }
         (Call::Put(value), Answer::Stored(_) | Answer::Unknown) => Action::Write(value),
-        (Call::PutIf(value, condition), Answer::Stored(_) | Answer::Unknown) => Action::Swap(expected(condition), value),
+        (Call::PutIf(value, condition), Answer::Stored(_) | Answer::Unknown) => {
+            Action::Swap(expected(condition), value)
+        }
         (Call::PutIf(_, condition), Answer::Conflict(_)) => Action::Refuse(expected(condition)),
         (Call::Delete, Answer::Removed(true) | Answer::Unknown) => Action::Remove,
         (Call::Delete, Answer::Removed(false)) => Action::RemoveNothing,
@@ -213,7 +259,9 @@ impl Window {
 
 /// How many operations are called while any one of `steps`, which are in the order of their calls, is under way.
 fn overlap(steps: &[Step]) -> usize {
-    let during = |(index, step): (usize, &Step)| steps[index..].partition_point(|later| later.called <= step.answered);
+    let during = |(index, step): (usize, &Step)| {
+        steps[index..].partition_point(|later| later.called <= step.answered)
+    };
     steps.iter().enumerate().map(during).max().unwrap_or(0)
 }
 
@@ -246,7 +294,14 @@ impl Search {
     fn run(mut self) -> Result<(), NotLinearizable> {
         let window = Window::new(overlap(&self.answered) + 1);
         let unanswered = Window::new(self.unanswered.len().max(1));
-        let start = Done { base: 0, window, unanswered, value: ValueId::ABSENT, version: 0, latest: 0 };
+        let start = Done {
+            base: 0,
+            window,
+            unanswered,
+            value: ValueId::ABSENT,
+            version: 0,
+            latest: 0,
+        };
         let mut stack = vec![start];
         while let Some(done) = stack.pop() {
             let done = self.forget_cut_off(self.take_reads(done));
@@ -259,7 +314,10 @@ impl Search {
                 self.push_choices(&done, &mut stack);
             }
         }
-        Err(NotLinearizable { explained: self.explained, stuck: self.answered.get(self.explained).map(|step| step.operation) })
+        Err(NotLinearizable {
+            explained: self.explained,
+            stuck: self.answered.get(self.explained).map(|step| step.operation),
+        })
     }
 
     /// Calls before this moment may be next: nothing that is still to be done was answered before it.
@@ -278,8 +336,16 @@ impl Search {
 
     /// What is called after this moment comes after a crash, and cuts off what may still be done.
     fn barrier(&self, done: &Done) -> Moment {
-        let open = |(index, step): &(usize, &Step)| !done.unanswered.has(*index) && step.answered > done.latest;
-        self.unanswered.iter().enumerate().filter(open).map(|(_, step)| step.answered).min().unwrap_or(NEVER)
+        let open = |(index, step): &(usize, &Step)| {
+            !done.unanswered.has(*index) && step.answered > done.latest
+        };
+        self.unanswered
+            .iter()
+            .enumerate()
+            .filter(open)
+            .map(|(_, step)| step.answered)
+            .min()
+            .unwrap_or(NEVER)
     }
 
     /// Does all that may be next, changes nothing and cuts nothing off.
@@ -308,7 +374,12 @@ impl Search {
 
     /// What is cut off by now cannot be done any more: whether it was makes no difference.
     fn forget_cut_off(&self, mut done: Done) -> Done {
-        for (index, _) in self.unanswered.iter().enumerate().filter(|(_, step)| step.answered <= done.latest) {
+        for (index, _) in self
+            .unanswered
+            .iter()
+            .enumerate()
+            .filter(|(_, step)| step.answered <= done.latest)
+        {
             done.unanswered.add(index);
         }
         done
@@ -317,11 +388,20 @@ impl Search {
     fn push_choices(&self, done: &Done, stack: &mut Vec<Done>) {
         let horizon = self.horizon(done);
         let open = |index: usize| !done.window.has(index);
-        let in_reach = self.answered[done.base..].iter().enumerate().take_while(|(_, step)| step.called <= horizon);
+        let in_reach = self.answered[done.base..]
+            .iter()
+            .enumerate()
+            .take_while(|(_, step)| step.called <= horizon);
         // Writes in order: none may come before one with a lower version that is still to be done.
-        let next_version = in_reach.clone().filter(|(index, _)| open(*index)).filter_map(|(_, step)| step.version).min();
+        let next_version = in_reach
+            .clone()
+            .filter(|(index, _)| open(*index))
+            .filter_map(|(_, step)| step.version)
+            .min();
         let in_order = |step: &Step| {
-            step.version.is_none_or(|version| version > done.version && next_version.is_none_or(|next| version <= next))
+            step.version.is_none_or(|version| {
+                version > done.version && next_version.is_none_or(|next| version <= next)
+            })
         };
         let mut firsts: SmallVec<[&Step; 16]> = SmallVec::new();
         for (index, step) in self.unanswered.iter().enumerate() {
@@ -331,9 +411,10 @@ impl Search {
             let open = !done.unanswered.has(index) && step.answered > done.latest;
             // One that does the same, was called earlier and is cut off no later can take this one's part, and this one its.
             let is_first = |step: &Step| {
-                !firsts
-                    .iter()
-                    .any(|first| (first.action, first.version) == (step.action, step.version) && first.answered <= step.answered)
+                !firsts.iter().any(|first| {
+                    (first.action, first.version) == (step.action, step.version)
+                        && first.answered <= step.answered
+                })
             };
             if !open || !is_first(step) {
                 continue;
@@ -348,7 +429,9 @@ impl Search {
                 stack.push(next);
             }
         }
-        let candidates: Vec<_> = in_reach.filter(|(index, step)| open(*index) && in_order(step)).collect();
+        let candidates: Vec<_> = in_reach
+            .filter(|(index, step)| open(*index) && in_order(step))
+            .collect();
         for (index, step) in candidates.into_iter().rev() {
             if let Some(value) = step.action.apply(done.value) {
                 let mut next = done.after(step, value);
@@ -363,7 +446,12 @@ impl Done {
     /// What is done and known after `step` as well, which leaves `value`; the caller marks it as done.
     fn after(&self, step: &Step, value: ValueId) -> Self {
         let version = step.version.unwrap_or(self.version);
-        Self { value, version, latest: self.latest.max(step.called), ..self.clone() }
+        Self {
+            value,
+            version,
+            latest: self.latest.max(step.called),
+            ..self.clone()
+        }
     }
 }
 
@@ -379,7 +467,14 @@ mod tests {
     fn judged(told: &[Told], finally: Option<u32>) -> bool {
         let operations: Vec<Operation> = told
             .iter()
-            .map(|&(call, called, answer, answered)| Operation { client: 0, key: 0, call, called, answer, answered })
+            .map(|&(call, called, answer, answered)| Operation {
+                client: 0,
+                key: 0,
+                call,
+                called,
+                answer,
+                answered,
+            })
             .collect();
         check(operations.iter(), finally.map(ValueId)).is_ok()
     }
@@ -396,30 +491,59 @@ mod tests {
     fn a_read_sees_the_latest_write_or_one_under_way() {
         let first = (put(1), 1, Answer::Stored(1), 2);
         assert!(judged(&[first, (Call::Get, 3, got(1, 1), 4)], None));
-        assert!(!judged(&[first, (Call::Get, 3, got(0, 0), 4)], None), "the write is forgotten");
+        assert!(
+            !judged(&[first, (Call::Get, 3, got(0, 0), 4)], None),
+            "the write is forgotten"
+        );
         let second = (put(2), 3, Answer::Stored(2), 6);
-        assert!(judged(&[first, second, (Call::Get, 4, got(1, 1), 5), (Call::Get, 7, got(2, 2), 8)], None));
+        assert!(judged(
+            &[
+                first,
+                second,
+                (Call::Get, 4, got(1, 1), 5),
+                (Call::Get, 7, got(2, 2), 8)
+            ],
+            None
+        ));
         let read_new = (Call::Get, 4, got(2, 2), 5);
         assert!(judged(&[first, second, read_new], None));
-        assert!(!judged(&[first, second, read_new, (Call::Get, 6, got(1, 1), 7)], None), "time runs backwards");
+        assert!(
+            !judged(
+                &[first, second, read_new, (Call::Get, 6, got(1, 1), 7)],
+                None
+            ),
+            "time runs backwards"
+        );
     }
 
     #[test]
     fn what_has_no_answer_may_be_done_or_not_but_not_undone() {
-        let (first, lost) = ((put(1), 1, Answer::Stored(1), 2), (put(2), 3, Answer::Unknown, NEVER));
+        let (first, lost) = (
+            (put(1), 1, Answer::Stored(1), 2),
+            (put(2), 3, Answer::Unknown, NEVER),
+        );
         assert!(judged(&[first, lost], Some(1)) && judged(&[first, lost], Some(2)));
         let seen = (Call::Get, 4, got(2, 2), 5);
         assert!(judged(&[first, lost, seen], Some(2)));
-        assert!(!judged(&[first, lost, seen], Some(1)), "what was read is gone");
+        assert!(
+            !judged(&[first, lost, seen], Some(1)),
+            "what was read is gone"
+        );
     }
 
     /// Needs `latest`: without it a write that a crash cut off can still be done after the crash.
     #[test]
     fn what_a_crash_cut_off_is_not_done_after_it() {
-        let (first, cut_off) = ((put(1), 1, Answer::Stored(1), 2), (put(2), 3, Answer::Unknown, 4));
+        let (first, cut_off) = (
+            (put(1), 1, Answer::Stored(1), 2),
+            (put(2), 3, Answer::Unknown, 4),
+        );
         let after = (Call::Get, 5, got(1, 1), 6);
         assert!(judged(&[first, cut_off, after], Some(1)));
-        assert!(!judged(&[first, cut_off, after], Some(2)), "it comes back from the dead");
+        assert!(
+            !judged(&[first, cut_off, after], Some(2)),
+            "it comes back from the dead"
+        );
     }
 
     /// Needs the count of the versions of a value: a write that is tried again with its token is one write.
@@ -429,7 +553,11 @@ mod tests {
         assert!(judged(&[once, (Call::Get, 5, got(1, 5), 6)], None));
         assert!(!judged(&[once, (Call::Get, 5, got(1, 7), 6)], None));
         assert!(judged(
-            &[(put(1), 1, Answer::Unknown, NEVER), (put(1), 2, Answer::Stored(7), 4), (Call::Get, 3, got(1, 5), 6)],
+            &[
+                (put(1), 1, Answer::Unknown, NEVER),
+                (put(1), 2, Answer::Stored(7), 4),
+                (Call::Get, 3, got(1, 5), 6)
+            ],
             None
         ));
     }
@@ -437,22 +565,65 @@ mod tests {
     /// Needs the comparison of the values of a version: each in its place looks right.
     #[test]
     fn a_version_that_was_given_to_two_values_is_found() {
-        assert!(judged(&[(put(1), 1, Answer::Stored(5), 2), (put(2), 3, Answer::Stored(6), 4)], None));
-        assert!(!judged(&[(put(1), 1, Answer::Stored(5), 2), (put(2), 3, Answer::Stored(5), 4)], None));
+        assert!(judged(
+            &[
+                (put(1), 1, Answer::Stored(5), 2),
+                (put(2), 3, Answer::Stored(6), 4)
+            ],
+            None
+        ));
+        assert!(!judged(
+            &[
+                (put(1), 1, Answer::Stored(5), 2),
+                (put(2), 3, Answer::Stored(5), 4)
+            ],
+            None
+        ));
     }
 
     #[test]
     fn conditions_are_judged_by_the_value_at_their_moment() {
         let first = (put(1), 1, Answer::Stored(5), 2);
-        let swap = |expected, answer, called| (Call::PutIf(ValueId(2), expected), called, answer, called + 1);
-        assert!(judged(&[first, swap(Expected::Version(5), Answer::Stored(6), 3)], Some(2)));
-        assert!(judged(&[first, swap(Expected::Absent, Answer::Conflict(Some(5)), 3)], Some(1)));
-        assert!(!judged(&[first, swap(Expected::Absent, Answer::Stored(6), 3)], Some(2)));
-        assert!(!judged(&[first, swap(Expected::Version(5), Answer::Conflict(Some(5)), 3)], Some(1)));
+        let swap = |expected, answer, called| {
+            (
+                Call::PutIf(ValueId(2), expected),
+                called,
+                answer,
+                called + 1,
+            )
+        };
+        assert!(judged(
+            &[first, swap(Expected::Version(5), Answer::Stored(6), 3)],
+            Some(2)
+        ));
+        assert!(judged(
+            &[first, swap(Expected::Absent, Answer::Conflict(Some(5)), 3)],
+            Some(1)
+        ));
+        assert!(!judged(
+            &[first, swap(Expected::Absent, Answer::Stored(6), 3)],
+            Some(2)
+        ));
+        assert!(!judged(
+            &[
+                first,
+                swap(Expected::Version(5), Answer::Conflict(Some(5)), 3)
+            ],
+            Some(1)
+        ));
         let removed = (Call::Delete, 3, Answer::Removed(true), 4);
-        assert!(judged(&[first, removed, swap(Expected::Absent, Answer::Stored(7), 5)], Some(2)));
-        assert!(!judged(&[first, (Call::Delete, 3, Answer::Removed(false), 4)], None));
-        assert!(judged(&[first, (Call::Delete, 3, Answer::Refused, 4)], Some(1)));
+        assert!(judged(
+            &[first, removed, swap(Expected::Absent, Answer::Stored(7), 5)],
+            Some(2)
+        ));
+        assert!(!judged(
+            &[first, (Call::Delete, 3, Answer::Removed(false), 4)],
+            None
+        ));
+        assert!(judged(
+            &[first, (Call::Delete, 3, Answer::Refused, 4)],
+            Some(1)
+        ));
     }
 
     /// The search against every order of a few operations.
@@ -471,13 +642,36 @@ mod tests {
                     let (called, answered) = (one.min(other), one.max(other));
                     let value = index as u32 + 1;
                     match random.random_range(0..8) {
-                        5 => (Call::PutIf(ValueId(9), Expected::Absent), called, Answer::Conflict(None), answered),
-                        0 => (Call::Delete, called, Answer::Removed(random.random()), answered),
-                        1 | 2 => {
-                            (put(value), called, Answer::Stored(random.random_range(0..3) * 10 + u64::from(value)), answered)
-                        }
-                        3 => (put(value), called, Answer::Unknown, if random.random() { NEVER } else { answered }),
-                        6 => (Call::Delete, called, Answer::Unknown, if random.random() { NEVER } else { answered }),
+                        5 => (
+                            Call::PutIf(ValueId(9), Expected::Absent),
+                            called,
+                            Answer::Conflict(None),
+                            answered,
+                        ),
+                        0 => (
+                            Call::Delete,
+                            called,
+                            Answer::Removed(random.random()),
+                            answered,
+                        ),
+                        1 | 2 => (
+                            put(value),
+                            called,
+                            Answer::Stored(random.random_range(0..3) * 10 + u64::from(value)),
+                            answered,
+                        ),
+                        3 => (
+                            put(value),
+                            called,
+                            Answer::Unknown,
+                            if random.random() { NEVER } else { answered },
+                        ),
+                        6 => (
+                            Call::Delete,
+                            called,
+                            Answer::Unknown,
+                            if random.random() { NEVER } else { answered },
+                        ),
                         _ => (Call::Get, called, Answer::Got(None), answered),
                     }
                 })
@@ -500,28 +694,48 @@ mod tests {
                     told.2 = written[random.random_range(0..written.len())];
                 }
             }
-            let finally = random.random_bool(0.5).then(|| random.random_range(0..count as u32 + 1));
+            let finally = random
+                .random_bool(0.5)
+                .then(|| random.random_range(0..count as u32 + 1));
             let expected = naive(&told, finally, &mut vec![false; count], (0, 0), 0);
             yes += u32::from(expected);
-            assert_eq!(judged(&told, finally), expected, "{told:?}, finally {finally:?}");
+            assert_eq!(
+                judged(&told, finally),
+                expected,
+                "{told:?}, finally {finally:?}"
+            );
         }
-        assert!((2000..18_000).contains(&yes), "both answers are tried: {yes} of 20000");
+        assert!(
+            (2000..18_000).contains(&yes),
+            "both answers are tried: {yes} of 20000"
+        );
     }
 
     /// Tries everything.
-    fn naive(told: &[Told], finally: Option<u32>, done: &mut Vec<bool>, (value, version): (u32, u64), latest: Moment) -> bool {
+    fn naive(
+        told: &[Told],
+        finally: Option<u32>,
+        done: &mut Vec<bool>,
+        (value, version): (u32, u64),
+        latest: Moment,
+    ) -> bool {
         let open = |index: usize, done: &[bool]| !done[index] && told[index].2 != Answer::Unknown;
-        if (0..told.len()).all(|index| !open(index, done)) && finally.is_none_or(|finally| finally == value) {
+        if (0..told.len()).all(|index| !open(index, done))
+            && finally.is_none_or(|finally| finally == value)
+        {
             return true;
         }
         (0..told.len()).any(|index| {
             let (call, called, answer, answered) = told[index];
-            let overtakes = (0..told.len()).any(|other| open(other, done) && told[other].3 < called);
+            let overtakes =
+                (0..told.len()).any(|other| open(other, done) && told[other].3 < called);
             if done[index] || overtakes || answer == Answer::Unknown && answered < latest {
                 return false;
             }
             let next = match (call, answer) {
-                (Call::Get, Answer::Got(found)) => (found.map_or(0, |(value, _)| value.0) == value).then_some(value),
+                (Call::Get, Answer::Got(found)) => {
+                    (found.map_or(0, |(value, _)| value.0) == value).then_some(value)
+                }
                 (Call::Put(new), _) => Some(new.0),
                 (Call::PutIf(..), _) => (value != 0).then_some(value),
                 (Call::Delete, Answer::Removed(there)) => (there == (value != 0)).then_some(0),
@@ -529,7 +743,9 @@ mod tests {
                 _ => None,
             };
             let read = |told: &Told| match (call, told.2) {
-                (Call::Put(value), Answer::Got(Some((read, version)))) if read == value => Some(version),
+                (Call::Put(value), Answer::Got(Some((read, version)))) if read == value => {
+                    Some(version)
+                }
                 _ => None,
             };
             let made = match answer {
@@ -537,7 +753,9 @@ mod tests {
                 Answer::Unknown => told.iter().find_map(read).unwrap_or(version),
                 _ => version,
             };
-            let Some(next) = next.filter(|_| made >= version) else { return false };
+            let Some(next) = next.filter(|_| made >= version) else {
+                return false;
+            };
             done[index] = true;
             let found = naive(told, finally, done, (next, made), latest.max(called));
             done[index] = false;
@@ -552,15 +770,32 @@ mod tests {
         for round in 0..8u64 {
             let at = round * 1000;
             for index in 0..40 {
-                let call = if index % 2 == 0 { Call::Delete } else { put((round * 100 + index) as u32 + 1000) };
+                let call = if index % 2 == 0 {
+                    Call::Delete
+                } else {
+                    put((round * 100 + index) as u32 + 1000)
+                };
                 told.push((call, at + index, Answer::Unknown, at + 999));
             }
             for index in 0..12 {
-                told.push((put(index + 1), at + 100, Answer::Stored(round * 100 + u64::from(index) + 1), at + 900));
+                told.push((
+                    put(index + 1),
+                    at + 100,
+                    Answer::Stored(round * 100 + u64::from(index) + 1),
+                    at + 900,
+                ));
             }
-            told.push((Call::Delete, at + 950, Answer::Removed(round % 2 == 0), at + 960));
+            told.push((
+                Call::Delete,
+                at + 950,
+                Answer::Removed(round % 2 == 0),
+                at + 960,
+            ));
         }
-        told.iter_mut().filter(|told| matches!(told.2, Answer::Stored(_))).zip(1..).for_each(|(told, value)| told.0 = put(value));
+        told.iter_mut()
+            .filter(|told| matches!(told.2, Answer::Stored(_)))
+            .zip(1..)
+            .for_each(|(told, value)| told.0 = put(value));
         assert!(judged(&told, None));
         // The one stale read at the end must be found however many operations might explain it.
         told.push((Call::Get, 9000, got(3, 3), 9001));
@@ -570,7 +805,9 @@ mod tests {
     #[test]
     fn a_window_moves_over_what_is_done_at_its_start() {
         let mut window = Window::new(512);
-        (0..200).chain([201, 300]).for_each(|index| window.add(index));
+        (0..200)
+            .chain([201, 300])
+            .for_each(|index| window.add(index));
         assert_eq!(window.advance(), 200);
         let left: Vec<usize> = (0..512).filter(|&index| window.has(index)).collect();
         assert_eq!((left, window.advance()), (vec![1, 100], 0));
@@ -584,20 +821,42 @@ mod tests {
         for index in 0..10_000u64 {
             // Each takes effect at its own moment; calls and answers reach up to eight operations to either side.
             let at = index * 100;
-            let (called, answered) = (at.saturating_sub(random.random_range(0..800)), at + random.random_range(1..800));
+            let (called, answered) = (
+                at.saturating_sub(random.random_range(0..800)),
+                at + random.random_range(1..800),
+            );
             if random.random_bool(0.5) {
                 value = index as u32 + 1;
                 let unknown = index % 500 == 0;
-                told.push((put(value), called, if unknown { Answer::Unknown } else { Answer::Stored(index + 1) }, answered));
+                told.push((
+                    put(value),
+                    called,
+                    if unknown {
+                        Answer::Unknown
+                    } else {
+                        Answer::Stored(index + 1)
+                    },
+                    answered,
+                ));
             } else {
                 told.push((Call::Get, called, got(value, u64::from(value)), answered));
             }
         }
         told.sort_by_key(|told| told.1);
         assert!(judged(&told, None));
-        let early = told.iter().find(|told| matches!(told.2, Answer::Got(Some(_)))).unwrap().2;
-        let late = told.iter().rposition(|told| matches!(told.2, Answer::Got(Some(_)))).unwrap();
+        let early = told
+            .iter()
+            .find(|told| matches!(told.2, Answer::Got(Some(_))))
+            .unwrap()
+            .2;
+        let late = told
+            .iter()
+            .rposition(|told| matches!(told.2, Answer::Got(Some(_))))
+            .unwrap();
         told[late].2 = early;
-        assert!(!judged(&told, None), "one stale read among ten thousand is found");
+        assert!(
+            !judged(&told, None),
+            "one stale read among ten thousand is found"
+        );
     }
 }

@@ -32,9 +32,15 @@ pub fn judge(space: &Space, keys: u64, live_bytes: u64) -> Option<Violation> {
     } else if space.keys != keys {
         format!("{} keys are counted where there are {keys}", space.keys)
     } else if space.live_bytes != live_bytes {
-        format!("{} live bytes are counted where there are {live_bytes}", space.live_bytes)
+        format!(
+            "{} live bytes are counted where there are {live_bytes}",
+            space.live_bytes
+        )
     } else if space.used_bytes < live_bytes || space.used_bytes > space.capacity {
-        format!("{} bytes are used for {live_bytes} live ones in {}", space.used_bytes, space.capacity)
+        format!(
+            "{} bytes are used for {live_bytes} live ones in {}",
+            space.used_bytes, space.capacity
+        )
     } else {
         return None;
     };
@@ -44,7 +50,12 @@ pub fn judge(space: &Space, keys: u64, live_bytes: u64) -> Option<Violation> {
 /// Judges what a store says of its `segments`, also while it serves.
 pub fn judge_segments(segments: u64, counts: [u64; 4]) -> Option<Violation> {
     let is_whole = counts.iter().sum::<u64>() == segments;
-    (!is_whole).then(|| Violation::new(ORACLE, format!("{segments} segments are counted as {counts:?}")))
+    (!is_whole).then(|| {
+        Violation::new(
+            ORACLE,
+            format!("{segments} segments are counted as {counts:?}"),
+        )
+    })
 }
 
 #[cfg(test)]
@@ -53,14 +64,33 @@ mod tests {
 
     #[test]
     fn a_segment_or_a_byte_that_is_not_accounted_for_is_found() {
-        let good = Space { segments: 4, counts: [1, 2, 0, 1], keys: 3, live_bytes: 300, used_bytes: 600, capacity: 4000 };
+        let good = Space {
+            segments: 4,
+            counts: [1, 2, 0, 1],
+            keys: 3,
+            live_bytes: 300,
+            used_bytes: 600,
+            capacity: 4000,
+        };
         assert_eq!(judge(&good, 3, 300), None);
         for bad in [
-            Space { counts: [1, 1, 0, 1], ..good },
-            Space { counts: [1, 1, 1, 1], ..good },
+            Space {
+                counts: [1, 1, 0, 1],
+                ..good
+            },
+            Space {
+                counts: [1, 1, 1, 1],
+                ..good
+            },
             Space { keys: 4, ..good },
-            Space { live_bytes: 299, ..good },
-            Space { used_bytes: 200, ..good },
+            Space {
+                live_bytes: 299,
+                ..good
+            },
+            Space {
+                used_bytes: 200,
+                ..good
+            },
         ] {
             assert!(judge(&bad, 3, 300).is_some(), "{bad:?}");
         }

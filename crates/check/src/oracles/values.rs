@@ -10,19 +10,31 @@ pub const ORACLE: &str = "no value is torn or invented";
 /// Which value `bytes`, found at `key`, are.
 pub fn identify(key: u32, bytes: &[u8]) -> Result<ValueId, Violation> {
     let text = || {
-        let start: Vec<String> = bytes.iter().take(24).map(|byte| format!("{byte:02x}")).collect();
-        format!("{} bytes of key {key} are no whole value: {}", bytes.len(), start.join(" "))
+        let start: Vec<String> = bytes
+            .iter()
+            .take(24)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        format!(
+            "{} bytes of key {key} are no whole value: {}",
+            bytes.len(),
+            start.join(" ")
+        )
     };
     decode(bytes).ok_or_else(|| Violation::new(ORACLE, text()))
 }
 
 /// Judges that `value`, found at `key`, was written there by somebody.
 pub fn judge(history: &History, key: u32, value: ValueId) -> Result<(), Violation> {
-    let wrote = |call| matches!(call, Call::Put(written) | Call::PutIf(written, _) if written == value);
+    let wrote =
+        |call| matches!(call, Call::Put(written) | Call::PutIf(written, _) if written == value);
     if value == ValueId::ABSENT || history.of_key(key).any(|operation| wrote(operation.call)) {
         return Ok(());
     }
-    Err(Violation::new(ORACLE, format!("key {key} has {value:?}, which nobody wrote there")))
+    Err(Violation::new(
+        ORACLE,
+        format!("key {key} has {value:?}, which nobody wrote there"),
+    ))
 }
 
 #[cfg(test)]

@@ -32,7 +32,11 @@ fn a_client_whose_nic_is_reset_while_it_connects_is_refused() {
             break;
         }
     }
-    assert!(matches!(*outcome.borrow(), Some(Err(StoreError::Refused { .. }))), "{:?}", outcome.borrow());
+    assert!(
+        matches!(*outcome.borrow(), Some(Err(StoreError::Refused { .. }))),
+        "{:?}",
+        outcome.borrow()
+    );
 }
 
 /// A completion queue that loses a completion breaks its queue pairs, and delivers nothing more for them. Needs the
@@ -55,7 +59,9 @@ fn a_read_whose_completion_is_lost_ends_with_the_connection() {
     server.runtime().spawn(Box::pin(async move {
         let port = serving.port(65_536).unwrap();
         let device = port.device().clone();
-        let (server, _) = Server::open(pool, port, serving.runtime(), ServerOptions::default()).await.unwrap();
+        let (server, _) = Server::open(pool, port, serving.runtime(), ServerOptions::default())
+            .await
+            .unwrap();
         device.listen("sim:lossy").unwrap();
         server.run(&|| false).await.unwrap();
     }));
@@ -64,7 +70,9 @@ fn a_read_whose_completion_is_lost_ends_with_the_connection() {
     process.runtime().spawn(Box::pin(async move {
         client.runtime().sleep(100_000_000).await;
         let port = client.port(CLIENT_COMPLETIONS).unwrap();
-        let store = Client::connect(port, client.runtime(), "sim:lossy").await.unwrap();
+        let store = Client::connect(port, client.runtime(), "sim:lossy")
+            .await
+            .unwrap();
         *is_connected.borrow_mut() = true;
         client.runtime().sleep(1_000_000).await;
         *told.borrow_mut() = Some(store.get(b"key", &mut Vec::new()).await);
@@ -72,12 +80,22 @@ fn a_read_whose_completion_is_lost_ends_with_the_connection() {
     while !*connected.borrow() {
         assert!(world.step());
     }
-    world.set_faults(Faults { completion_lost_per_million: 1_000_000, ..Faults::default() });
+    world.set_faults(Faults {
+        completion_lost_per_million: 1_000_000,
+        ..Faults::default()
+    });
     for _ in 0..10_000 {
         if outcome.borrow().is_some() || !world.step() {
             break;
         }
     }
-    assert!(matches!(*outcome.borrow(), Some(Err(StoreError::Disconnected { .. }))), "{:?}", outcome.borrow());
+    assert!(
+        matches!(
+            *outcome.borrow(),
+            Some(Err(StoreError::Disconnected { .. }))
+        ),
+        "{:?}",
+        outcome.borrow()
+    );
     assert!(world.fault_hits()["completion_lost"] > 0);
 }

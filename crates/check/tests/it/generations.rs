@@ -32,10 +32,15 @@ fn start(world: &World, generation: u32) -> Seen {
             segment_count: pool.segment_count(),
         };
         let log = pool.log();
-        let headers: Vec<_> =
-            (0..SEGMENTS).map(|number| SegmentState::fresh(number, generation).write_header(&*log, &format)).collect();
+        let headers: Vec<_> = (0..SEGMENTS)
+            .map(|number| SegmentState::fresh(number, generation).write_header(&*log, &format))
+            .collect();
         let _durable = persist(&*log, &headers).await.unwrap();
-        move |_: &Server| told.set(std::array::from_fn(|number| generation_of(&*log, &format, number as u32).unwrap_or_default()))
+        move |_: &Server| {
+            told.set(std::array::from_fn(|number| {
+                generation_of(&*log, &format, number as u32).unwrap_or_default()
+            }))
+        }
     });
     seen
 }
@@ -48,8 +53,13 @@ fn connect(world: &World) -> (Process, Rc<Meter>, Client) {
         process.runtime().sleep(100_000_000).await;
         let device = Rc::new(Observed::new(process.open_device(), meter.clone()));
         let port = process.port_on(device, CLIENT_COMPLETIONS).unwrap();
-        let options = ClientOptions { locations: 0, ..ClientOptions::default() };
-        Client::connect_with(options, port, process.runtime(), ADDRESS).await.unwrap()
+        let options = ClientOptions {
+            locations: 0,
+            ..ClientOptions::default()
+        };
+        Client::connect_with(options, port, process.runtime(), ADDRESS)
+            .await
+            .unwrap()
     });
     (process, meter, client)
 }
@@ -87,8 +97,16 @@ fn reads_of_a_look_up(generation: u32, pause_ns: Nanoseconds) -> u64 {
 #[test]
 fn a_record_that_was_read_long_after_its_word_is_read_again_once_generations_come_round() {
     assert_eq!(reads_of_a_look_up(1024, SPAN_NS / 2), 2, "soon enough");
-    assert_eq!(reads_of_a_look_up(1024, SPAN_NS + SPAN_NS / 10), 4, "bucket and record, and both again");
-    assert_eq!(reads_of_a_look_up(1, SPAN_NS + SPAN_NS / 10), 2, "nothing can be confused yet");
+    assert_eq!(
+        reads_of_a_look_up(1024, SPAN_NS + SPAN_NS / 10),
+        4,
+        "bucket and record, and both again"
+    );
+    assert_eq!(
+        reads_of_a_look_up(1, SPAN_NS + SPAN_NS / 10),
+        2,
+        "nothing can be confused yet"
+    );
 }
 
 /// Needs `Space::may_reuse`: readers count on it. Without it these generations take three fifths of that time.
@@ -113,7 +131,11 @@ fn no_segment_goes_through_256_generations_in_less_than_half_a_second() {
         for (began, generation) in began.iter_mut().zip(seen.get()) {
             if generation >= 256 {
                 let began = *began.get_or_insert(world.now());
-                assert!(generation < 512 || world.now() >= began + SPAN_NS, "256 generations in {} ns", world.now() - began);
+                assert!(
+                    generation < 512 || world.now() >= began + SPAN_NS,
+                    "256 generations in {} ns",
+                    world.now() - began
+                );
             }
         }
     }
@@ -147,5 +169,8 @@ fn a_key_is_not_taken_for_absent_because_another_keys_record_of_a_later_round_is
         }
         panic!("no key has the fingerprint of another one");
     });
-    assert_eq!(reads, 4, "bucket and the other key's record, and both again, now by the clock");
+    assert_eq!(
+        reads, 4,
+        "bucket and the other key's record, and both again, now by the clock"
+    );
 }

@@ -16,7 +16,9 @@ const RECLAIM_NS_MAX: Nanoseconds = 20_000_000;
 fn start(world: &World) -> (Process, Rc<Cell<Stat>>) {
     let stat = Rc::new(Cell::new(Stat::default()));
     let told = stat.clone();
-    let process = one_server::start(world, 16, async move |_| move |server: &Server| told.set(server.stat()));
+    let process = one_server::start(world, 16, async move |_| {
+        move |server: &Server| told.set(server.stat())
+    });
     (process, stat)
 }
 
@@ -30,7 +32,10 @@ fn write(world: &World, number: u8, count: u32) -> (Process, Rc<RefCell<Option<C
         let port = own.port(CLIENT_COMPLETIONS).unwrap();
         let client = Client::connect(port, own.runtime(), ADDRESS).await.unwrap();
         for n in 0..count {
-            client.put(&[number, n as u8], &[number; 1000]).await.unwrap();
+            client
+                .put(&[number, n as u8], &[number; 1000])
+                .await
+                .unwrap();
         }
         *keep.borrow_mut() = Some(client);
     }));
@@ -46,7 +51,11 @@ fn write_on(world: &World, number: u8) -> (Process, Rc<Cell<u32>>, Rc<Cell<bool>
         own.runtime().sleep(100_000_000).await;
         let port = own.port(CLIENT_COMPLETIONS).unwrap();
         let client = Client::connect(port, own.runtime(), ADDRESS).await.unwrap();
-        while client.put(&key(number, count.get()), &[number; 1000]).await.is_ok() {
+        while client
+            .put(&key(number, count.get()), &[number; 1000])
+            .await
+            .is_ok()
+        {
             count.set(count.get() + 1);
         }
         over.set(true);
@@ -68,7 +77,11 @@ fn reclaim(world: &World, stat: &Cell<Stat>, seed: u64) {
     }
     let known_at = world.now();
     while stat.get().segments_taken > 0 {
-        assert!(world.now() - known_at <= RECLAIM_NS_MAX, "seed {seed}: {:?}", stat.get());
+        assert!(
+            world.now() - known_at <= RECLAIM_NS_MAX,
+            "seed {seed}: {:?}",
+            stat.get()
+        );
         assert!(world.step());
     }
 }
@@ -85,7 +98,10 @@ fn what_a_dead_client_held_is_free_again_within_20_ms_of_virtual_time() {
             assert!(world.step());
         }
         let before = stat.get();
-        assert!(before.segments_taken >= 1 && before.clients == 1, "{before:?}");
+        assert!(
+            before.segments_taken >= 1 && before.clients == 1,
+            "{before:?}"
+        );
         // The server learns of the death when its NIC does; until then nothing of it is known.
         dead.break_peers();
         dead.kill();
@@ -95,7 +111,11 @@ fn what_a_dead_client_held_is_free_again_within_20_ms_of_virtual_time() {
         while kept.borrow().is_none() {
             assert!(world.step());
         }
-        assert_eq!((stat.get().keys, stat.get().clients), (400, 1), "seed {seed}");
+        assert_eq!(
+            (stat.get().keys, stat.get().clients),
+            (400, 1),
+            "seed {seed}"
+        );
         drop(server);
     }
 }
@@ -103,7 +123,8 @@ fn what_a_dead_client_held_is_free_again_within_20_ms_of_virtual_time() {
 /// Needs the same pause, and that the session of a client ends with the server's side of its connection, whatever the client
 /// believes. That a failed connection and its windows stay shut is a promise of the fabric.
 #[test]
-fn what_a_client_held_that_was_cut_off_is_free_within_20_ms_while_it_lives_and_nothing_that_it_does_later_has_effect() {
+fn what_a_client_held_that_was_cut_off_is_free_within_20_ms_while_it_lives_and_nothing_that_it_does_later_has_effect()
+ {
     for seed in 0..20 {
         let world = World::new(seed);
         let (server, stat) = start(&world);
@@ -126,11 +147,20 @@ fn what_a_client_held_that_was_cut_off_is_free_within_20_ms_while_it_lives_and_n
             let client = Client::connect(port, own.runtime(), ADDRESS).await.unwrap();
             let mut value = Vec::new();
             for n in 0..count {
-                assert!(client.get(&key(1, n), &mut value).await.unwrap().is_some(), "put {n} of {count} was acknowledged");
+                assert!(
+                    client.get(&key(1, n), &mut value).await.unwrap().is_some(),
+                    "put {n} of {count} was acknowledged"
+                );
                 assert_eq!(value, [1; 1000]);
             }
             for n in 0..200_u32 {
-                assert!(client.get(&[2, n as u8], &mut value).await.unwrap().is_some());
+                assert!(
+                    client
+                        .get(&[2, n as u8], &mut value)
+                        .await
+                        .unwrap()
+                        .is_some()
+                );
                 assert_eq!(value, [2; 1000]);
             }
             ended.set(true);

@@ -13,7 +13,11 @@ const SEGMENT_SIZE: u64 = 256 << 10;
 
 /// Starts it on a new pool of so many segments. `prepare` gets the pool before the server does, and returns who looks at the server at
 /// each of its turns.
-pub fn start<L>(world: &World, segments: u32, prepare: impl AsyncFnOnce(&Pool) -> L + 'static) -> Process
+pub fn start<L>(
+    world: &World,
+    segments: u32,
+    prepare: impl AsyncFnOnce(&Pool) -> L + 'static,
+) -> Process
 where
     L: Fn(&Server),
 {
@@ -36,7 +40,9 @@ where
         let look = prepare(&pool).await;
         let port = serving.port(65_536).unwrap();
         let device = port.device().clone();
-        let (server, _) = Server::open(pool, port, serving.runtime(), ServerOptions::default()).await.unwrap();
+        let (server, _) = Server::open(pool, port, serving.runtime(), ServerOptions::default())
+            .await
+            .unwrap();
         device.listen(ADDRESS).unwrap();
         let looked_at = || {
             look(&server);

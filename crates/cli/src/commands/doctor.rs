@@ -41,11 +41,15 @@ pub fn run(flags: &Doctor) -> Result<(), Failure> {
     let facts = Facts::collect(&Root::at(&flags.root), &flags.data);
     let conclusion = Conclusion::of(&facts);
     if let Some(file) = &flags.write_profile {
-        let refuse = |error| Failure::operation(format!("cannot write {}: {error}", file.display()));
+        let refuse =
+            |error| Failure::operation(format!("cannot write {}: {error}", file.display()));
         fs::write(file, &conclusion.text).map_err(refuse)?;
     }
     if flags.json {
-        output::json(&Report { facts: &facts, conclusion: &conclusion })
+        output::json(&Report {
+            facts: &facts,
+            conclusion: &conclusion,
+        })
     } else {
         output::bytes(text(&facts, &conclusion).as_bytes())
     }

@@ -22,16 +22,27 @@ const BUFFER_SIZE: usize = 1 << 20;
 /// See the module documentation.
 pub fn run(flags: &Export, session: Session) -> Result<(), Failure> {
     let start = Instant::now();
-    let mut output = BufWriter::with_capacity(BUFFER_SIZE, Destination::open(flags.file.as_deref())?);
+    let mut output =
+        BufWriter::with_capacity(BUFFER_SIZE, Destination::open(flags.file.as_deref())?);
     let (entries, bytes) = session.run(async |client| write_all(client, &mut output).await)?;
     session.close();
-    let output = output.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let output = output
+        .into_inner()
+        .map_err(io::IntoInnerError::into_error)?;
     let to_stdout = matches!(output, Destination::Stdout(_));
     output.finish()?;
     if to_stdout {
         return Ok(());
     }
-    report(flags.json, "exported", Transferred { entries, bytes, seconds: start.elapsed().as_secs_f64() })
+    report(
+        flags.json,
+        "exported",
+        Transferred {
+            entries,
+            bytes,
+            seconds: start.elapsed().as_secs_f64(),
+        },
+    )
 }
 
 async fn write_all(client: &Client, output: &mut impl Write) -> Result<(u64, u64), Failure> {
@@ -66,14 +77,28 @@ enum Destination {
 
 impl Destination {
     fn open(path: Option<&Path>) -> Result<Self, Failure> {
-        let Some(path) = path.filter(|path| *path != Path::new("-")) else { return Ok(Self::Stdout(io::stdout())) };
-        let refuse = |error: io::Error| Failure::operation(format!("cannot write {}: {error}", path.display()));
+        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
+            return Ok(Self::Stdout(io::stdout()));
+        };
+        let refuse = |error: io::Error| {
+            Failure::operation(format!("cannot write {}: {error}", path.display()))
+        };
         if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
-            return fs::OpenOptions::new().write(true).open(path).map(Self::Device).map_err(refuse);
+            return fs::OpenOptions::new()
+                .write(true)
+                .open(path)
+                .map(Self::Device)
+                .map_err(refuse);
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         let everybody = fs::Permissions::from_mode(0o666);
-        let file = tempfile::Builder::new().prefix(".stonecast-export-").permissions(everybody).tempfile_in(folder);
+        let file = tempfile::Builder::new()
+            .prefix(".stonecast-export-")
+            .permissions(everybody)
+            .tempfile_in(folder);
         Ok(Self::File(file.map_err(refuse)?, path.to_owned()))
     }
 
@@ -83,9 +108,13 @@ impl Destination {
             Self::Stdout(mut stdout) => Ok(stdout.flush()?),
             Self::Device(mut file) => Ok(file.flush()?),
             Self::File(file, path) => {
-                let refuse = |error: io::Error| Failure::operation(format!("cannot write {}: {error}", path.display()));
+                let refuse = |error: io::Error| {
+                    Failure::operation(format!("cannot write {}: {error}", path.display()))
+                };
                 file.as_file().sync_all().map_err(refuse)?;
-                file.persist(&path).map(drop).map_err(|error| refuse(error.error))
+                file.persist(&path)
+                    .map(drop)
+                    .map_err(|error| refuse(error.error))
             }
         }
     }

@@ -5,7 +5,10 @@ use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use stonecast_bench::erda::{ALL, FIGURES, Point, REAL, REAL_STEPS, RealOptions, Runs, Scale, chart, page, points, real_points};
+use stonecast_bench::erda::{
+    ALL, FIGURES, Point, REAL, REAL_STEPS, RealOptions, Runs, Scale, chart, page, points,
+    real_points,
+};
 
 use crate::arguments::Figure;
 use crate::failure::Failure;
@@ -24,8 +27,15 @@ pub fn run(flags: &Figure) -> Result<(), Failure> {
     if flags.name == REAL {
         return run_really(flags);
     }
-    let names: Vec<&str> = if flags.name == ALL { FIGURES.to_vec() } else { vec![flags.name.as_str()] };
-    let scale = Scale { operations: flags.operations.unwrap_or(Scale::FULL.operations), ..Scale::FULL };
+    let names: Vec<&str> = if flags.name == ALL {
+        FIGURES.to_vec()
+    } else {
+        vec![flags.name.as_str()]
+    };
+    let scale = Scale {
+        operations: flags.operations.unwrap_or(Scale::FULL.operations),
+        ..Scale::FULL
+    };
     let progress = Progress::of_count("measuring", Some(names.len() as u64));
     let (mut runs, mut all) = (Runs::default(), Vec::new());
     for (done, name) in (1..).zip(&names) {
@@ -41,13 +51,19 @@ pub fn run(flags: &Figure) -> Result<(), Failure> {
         write(folder, &names, &all, flags.operations.is_none())
             .with_context(|| format!("cannot write to {}", folder.display()))?;
     }
-    if flags.json { Ok(()) } else { output::bytes(table(&all).as_bytes()) }
+    if flags.json {
+        Ok(())
+    } else {
+        output::bytes(table(&all).as_bytes())
+    }
 }
 
 /// The designs as processes of this machine.
 fn run_really(flags: &Figure) -> Result<(), Failure> {
     if flags.out.is_some() {
-        return Err(Failure::usage(format!("--out is for figures that come out the same again; {REAL} does not")));
+        return Err(Failure::usage(format!(
+            "--out is for figures that come out the same again; {REAL} does not"
+        )));
     }
     let options = RealOptions {
         program: std::env::current_exe()?,
@@ -63,7 +79,11 @@ fn run_really(flags: &Figure) -> Result<(), Failure> {
         progress.set(done);
     })?;
     drop(progress);
-    if flags.json { all.iter().try_for_each(output::json) } else { output::bytes(table(&all).as_bytes()) }
+    if flags.json {
+        all.iter().try_for_each(output::json)
+    } else {
+        output::bytes(table(&all).as_bytes())
+    }
 }
 
 fn write(folder: &Path, names: &[&str], all: &[Point], is_full: bool) -> anyhow::Result<()> {
@@ -88,7 +108,13 @@ fn write(folder: &Path, names: &[&str], all: &[Point], is_full: bool) -> anyhow:
 
 fn table(all: &[Point]) -> String {
     let line = |point: &Point| {
-        let Point { figure, series, x, y, unit } = point;
+        let Point {
+            figure,
+            series,
+            x,
+            y,
+            unit,
+        } = point;
         format!("{figure:<12} {series:<18} {x:>20} {y:>12.2} {unit}\n")
     };
     all.iter().map(line).collect()

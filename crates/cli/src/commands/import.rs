@@ -37,18 +37,34 @@ pub struct Transferred {
 }
 
 /// See the module documentation. Connects only when the file can be read.
-pub fn run(flags: &Import, connect: impl FnOnce() -> Result<Session, Failure>) -> Result<(), Failure> {
+pub fn run(
+    flags: &Import,
+    connect: impl FnOnce() -> Result<Session, Failure>,
+) -> Result<(), Failure> {
     let (input, size) = open(flags.file.as_deref())?;
     let session = connect()?;
     let start = Instant::now();
     let progress = Progress::of_bytes("importing", size);
     let in_flight = flags.in_flight as usize;
-    let result = session.run(async |client| Ok(store_all(client, Reader::new(input), in_flight, &progress).await));
+    let result = session
+        .run(async |client| Ok(store_all(client, Reader::new(input), in_flight, &progress).await));
     drop(progress);
-    let Stored { entries, bytes, failure } = result?;
+    let Stored {
+        entries,
+        bytes,
+        failure,
+    } = result?;
     session.close();
     match failure {
-        None => report(flags.json, "imported", Transferred { entries, bytes, seconds: start.elapsed().as_secs_f64() }),
+        None => report(
+            flags.json,
+            "imported",
+            Transferred {
+                entries,
+                bytes,
+                seconds: start.elapsed().as_secs_f64(),
+            },
+        ),
         Some(failure) => Err(failure.into_failure(entries)),
     }
 }
@@ -58,8 +74,15 @@ pub fn report(json: bool, what: &str, transferred: Transferred) -> Result<(), Fa
     if json {
         return output::json(&transferred);
     }
-    let Transferred { entries, bytes, seconds } = transferred;
-    output::say(format_args!("{what} {entries} entries ({}) in {seconds:.1} s", output::size(bytes)));
+    let Transferred {
+        entries,
+        bytes,
+        seconds,
+    } = transferred;
+    output::say(format_args!(
+        "{what} {entries} entries ({}) in {seconds:.1} s",
+        output::size(bytes)
+    ));
     Ok(())
 }
 
@@ -68,7 +91,8 @@ fn open(path: Option<&Path>) -> Result<(Box<dyn BufRead>, Option<u64>), Failure>
         None => Ok((Box::new(io::stdin().lock()), None)),
         Some(path) if path == Path::new("-") => Ok((Box::new(io::stdin().lock()), None)),
         Some(path) => {
-            let refuse = |error| Failure::operation(format!("cannot read {}: {error}", path.display()));
+            let refuse =
+                |error| Failure::operation(format!("cannot read {}: {error}", path.display()));
             let file = File::open(path).map_err(refuse)?;
             let metadata = file.metadata().map_err(refuse)?;
             let size = metadata.is_file().then_some(metadata.len());
@@ -98,23 +122,41 @@ impl ImportFailure {
             Self::Line(error) => Failure::operation(format!(
                 "{error}. Nothing of this line was stored; the {entries} entries before it are. Mend the line and import again"
             )),
-            Self::Store { line, error } => {
-                Failure::operation(format!("line {line}: {error}. {entries} entries of the file are stored"))
-            }
+            Self::Store { line, error } => Failure::operation(format!(
+                "line {line}: {error}. {entries} entries of the file are stored"
+            )),
         }
     }
 }
 
-async fn store_all(client: &Client, mut reader: Reader<impl BufRead>, in_flight: usize, progress: &Progress) -> Stored {
+async fn store_all(
+    client: &Client,
+    mut reader: Reader<impl BufRead>,
+    in_flight: usize,
+    progress: &Progress,
+) -> Stored {
     let (broken, refused) = (Cell::new(None), Cell::new(false));
     let entries = iter::from_fn(|| {
         // After a refusal nothing more is sent; what is in flight is waited for.
-        let next = if refused.get() { Ok(None) } else { reader.next_entry() };
-        next.map_err(|error| broken.set(Some(error))).ok().flatten().map(|(entry, bytes)| (reader.line(), entry, bytes))
+        let next = if refused.get() {
+            Ok(None)
+        } else {
+            reader.next_entry()
+        };
+        next.map_err(|error| broken.set(Some(error)))
+            .ok()
+            .flatten()
+            .map(|(entry, bytes)| (reader.line(), entry, bytes))
     });
-    let put = |(line, Entry { key, value }, bytes)| async move { (line, bytes, client.put(&key, &value).await) };
+    let put = |(line, Entry { key, value }, bytes)| async move {
+        (line, bytes, client.put(&key, &value).await)
+    };
     let mut puts = pin!(stream::iter(entries).map(put).buffered(in_flight));
-    let mut stored = Stored { entries: 0, bytes: 0, failure: None };
+    let mut stored = Stored {
+        entries: 0,
+        bytes: 0,
+        failure: None,
+    };
     while let Some((line, bytes, result)) = puts.next().await {
         match result {
             Ok(_) => {
@@ -131,5 +173,8 @@ async fn store_all(client: &Client, mut reader: Reader<impl BufRead>, in_flight:
         }
     }
     let broken = broken.take().map(ImportFailure::Line);
-    Stored { failure: stored.failure.or(broken), ..stored }
+    Stored {
+        failure: stored.failure.or(broken),
+        ..stored
+    }
 }

@@ -39,7 +39,11 @@ pub fn put(flags: &Put, session: Session) -> Result<(), Failure> {
     let written = session.run(async |client| Ok(client.put_if(key, &value, condition).await?))?;
     session.close();
     match written {
-        Written::Done(version) if flags.json => output::json(&Printed { key: Bytes(key), value: None, version: Some(version) }),
+        Written::Done(version) if flags.json => output::json(&Printed {
+            key: Bytes(key),
+            value: None,
+            version: Some(version),
+        }),
         Written::Done(version) => {
             output::say_to_a_person(format_args!("OK, version {version}"));
             Ok(())
@@ -59,7 +63,11 @@ pub fn get(flags: &Get, session: Session) -> Result<(), Failure> {
     session.close();
     let version = version.ok_or_else(|| not_found(key))?;
     if flags.json {
-        return output::json(&Printed { key: Bytes(key), value: Some(Bytes(&value)), version: Some(version) });
+        return output::json(&Printed {
+            key: Bytes(key),
+            value: Some(Bytes(&value)),
+            version: Some(version),
+        });
     }
     // The prompt of a shell should not stand behind the value; a program gets the bytes alone.
     if io::stdout().is_terminal() && !value.ends_with(b"\n") {
@@ -77,7 +85,11 @@ pub fn delete(flags: &Delete, session: Session) -> Result<(), Failure> {
         return Err(not_found(key));
     }
     if flags.json {
-        return output::json(&Printed { key: Bytes(key), value: None, version: None });
+        return output::json(&Printed {
+            key: Bytes(key),
+            value: None,
+            version: None,
+        });
     }
     output::say_to_a_person("OK");
     Ok(())
@@ -86,7 +98,9 @@ pub fn delete(flags: &Delete, session: Session) -> Result<(), Failure> {
 /// All of `input`, but no more than shows that it is too much.
 fn read_value(input: impl Read) -> Result<Vec<u8>, Failure> {
     let mut value = Vec::new();
-    input.take(VALUE_SIZE_MAX as u64 + 1).read_to_end(&mut value)?;
+    input
+        .take(VALUE_SIZE_MAX as u64 + 1)
+        .read_to_end(&mut value)?;
     if value.len() > VALUE_SIZE_MAX {
         return Err(Failure::operation(format!(
             "the value has more than {VALUE_SIZE_MAX} bytes, which is the limit; nothing was done"

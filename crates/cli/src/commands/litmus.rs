@@ -52,7 +52,12 @@ pub fn run(flags: &Litmus) -> Result<(), Failure> {
     }
     drop(progress);
     if !failed.is_empty() {
-        return Err(Failure::operation(format!("{} of {} plans fail: {}", failed.len(), scenarios.len(), failed.join("; "))));
+        return Err(Failure::operation(format!(
+            "{} of {} plans fail: {}",
+            failed.len(),
+            scenarios.len(),
+            failed.join("; ")
+        )));
     }
     if !flags.json {
         let plans = scenarios.len();
@@ -65,7 +70,17 @@ pub fn run(flags: &Litmus) -> Result<(), Failure> {
 }
 
 fn line(proof: &Proof, title: &str) -> String {
-    let needed = proof.necessary.iter().filter(|necessity| necessity.run.is_some()).count();
-    let (steps, sound) = (proof.necessary.len(), if proof.sound { "sound" } else { "BROKEN" });
-    format!("{sound}  {:>6} states  {:>6} power cuts  {needed} of {steps} steps needed  {title}\n", proof.states, proof.crashes)
+    let needed = proof
+        .necessary
+        .iter()
+        .filter(|necessity| necessity.run.is_some())
+        .count();
+    let (steps, sound) = (
+        proof.necessary.len(),
+        if proof.sound { "sound" } else { "BROKEN" },
+    );
+    format!(
+        "{sound}  {:>6} states  {:>6} power cuts  {needed} of {steps} steps needed  {title}\n",
+        proof.states, proof.crashes
+    )
 }

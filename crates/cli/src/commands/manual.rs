@@ -23,7 +23,12 @@ pub fn pages(folder: Option<&Path>) -> Result<(), Failure> {
         clap_mangen::Man::new(Arguments::command()).render(&mut page)?;
         return output::bytes(&page);
     };
-    let refuse = |error| Failure::operation(format!("cannot write the manual into {}: {error}", folder.display()));
+    let refuse = |error| {
+        Failure::operation(format!(
+            "cannot write the manual into {}: {error}",
+            folder.display()
+        ))
+    };
     std::fs::create_dir_all(folder).map_err(refuse)?;
     clap_mangen::generate_to(Arguments::command(), folder).map_err(refuse)
 }

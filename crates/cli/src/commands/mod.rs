@@ -34,7 +34,9 @@ use crate::session::Session;
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let file = File::load(arguments.config.as_deref())?;
     let connect = |file: File, flags: &Connection| {
-        Session::open(&file.connecting(flags, std::env::var_os("STONECAST_DATA").map(PathBuf::from)))
+        Session::open(
+            &file.connecting(flags, std::env::var_os("STONECAST_DATA").map(PathBuf::from)),
+        )
     };
     match arguments.command {
         Command::Serve(flags) => serve::run(&flags, &file.serving(&flags)?),

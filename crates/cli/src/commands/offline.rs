@@ -89,9 +89,16 @@ pub fn inspect(flags: &Offline) -> Result<(), Failure> {
         segments: segments_of(&pool),
     };
     if !checked.damage.is_empty() {
-        say(format_args!("{} is damaged; `stonecast verify {0}` says where", flags.data.display()));
+        say(format_args!(
+            "{} is damaged; `stonecast verify {0}` says where",
+            flags.data.display()
+        ));
     }
-    if flags.json { output::json(&report) } else { output::table(&rows(&report)) }
+    if flags.json {
+        output::json(&report)
+    } else {
+        output::table(&rows(&report))
+    }
 }
 
 fn segments_of(pool: &Pool) -> Vec<SegmentReport> {
@@ -105,14 +112,22 @@ fn segments_of(pool: &Pool) -> Vec<SegmentReport> {
     let (log, name) = (pool.log(), pool.backing().name());
     let report = |number| {
         let (mut seal, mut holes, mut torn, mut faults) = (None, 0, 0, 0);
-        let verdict = walk_segment(&*log, &format, &name, number, &mut |finding| match finding {
-            Finding::Seal(found) => seal = Some(found),
-            Finding::Record(_) => {}
-            Finding::Hole { .. } => holes += 1,
-            Finding::Torn { .. } => torn += 1,
-            Finding::Fault(_) => faults += 1,
-        });
-        let SegmentVerdict::Used(state, scanned) = verdict else { return None };
+        let verdict = walk_segment(
+            &*log,
+            &format,
+            &name,
+            number,
+            &mut |finding| match finding {
+                Finding::Seal(found) => seal = Some(found),
+                Finding::Record(_) => {}
+                Finding::Hole { .. } => holes += 1,
+                Finding::Torn { .. } => torn += 1,
+                Finding::Fault(_) => faults += 1,
+            },
+        );
+        let SegmentVerdict::Used(state, scanned) = verdict else {
+            return None;
+        };
         Some(SegmentReport {
             number,
             generation: state.generation,
@@ -133,20 +148,56 @@ fn rows(report: &PoolReport) -> Vec<(&'static str, String)> {
         ("pool", report.uuid.clone()),
         ("durability", report.durability.clone()),
         ("platform", report.platform.clone()),
-        ("opened", format!("{} times, {}", report.epoch, if report.clean { "closed in good order" } else { "not closed" })),
-        ("served", report.served_by.map_or("by nobody".to_owned(), |process| format!("by process {process}; counts may move"))),
+        (
+            "opened",
+            format!(
+                "{} times, {}",
+                report.epoch,
+                if report.clean {
+                    "closed in good order"
+                } else {
+                    "not closed"
+                }
+            ),
+        ),
+        (
+            "served",
+            report.served_by.map_or("by nobody".to_owned(), |process| {
+                format!("by process {process}; counts may move")
+            }),
+        ),
         (
             "capacity",
-            format!("{}, {} segments of {}", size(report.capacity_bytes), report.segment_count, size(report.segment_size)),
+            format!(
+                "{}, {} segments of {}",
+                size(report.capacity_bytes),
+                report.segment_count,
+                size(report.segment_size)
+            ),
         ),
         ("keys", report.keys.to_string()),
-        ("records", format!("{}, live {}", report.records, size(report.live_bytes))),
+        (
+            "records",
+            format!("{}, live {}", report.records, size(report.live_bytes)),
+        ),
         ("segments", format!("{} in use", report.segments.len())),
     ];
     rows.extend(report.segments.iter().map(|segment| {
-        let SegmentReport { number, generation, records, used_bytes, sealed_records, holes, torn, faults, .. } = segment;
-        let mut words =
-            format!("{number}: generation {generation}, {records} records in {}, {sealed_records} sealed", size(*used_bytes));
+        let SegmentReport {
+            number,
+            generation,
+            records,
+            used_bytes,
+            sealed_records,
+            holes,
+            torn,
+            faults,
+            ..
+        } = segment;
+        let mut words = format!(
+            "{number}: generation {generation}, {records} records in {}, {sealed_records} sealed",
+            size(*used_bytes)
+        );
         for (count, what) in [(holes, "holes"), (torn, "torn records"), (faults, "faults")] {
             if *count > 0 {
                 words += &format!(", {count} {what}");
@@ -169,27 +220,52 @@ pub fn verify(flags: &Offline) -> Result<(), Failure> {
     let (pool, repairable) = match Pool::open(backing, OpenMode::Inspect) {
         Ok(opened) => opened,
         Err(MediaError::Corrupt(damage)) => return stop_at(flags.json, &[damage]),
-        Err(MediaError::HeaderLost { first, second }) => return stop_at(flags.json, &[first, second]),
+        Err(MediaError::HeaderLost { first, second }) => {
+            return stop_at(flags.json, &[first, second]);
+        }
         Err(error) => return Err(error.into()),
     };
     let progress = Progress::of_bytes("verifying", Some(pool.capacity()));
     let mut checked = verify_pool(&pool, &mut |done, _| progress.set(done))?;
     drop(progress);
     // A server mends a header from its other copy, and goes without a checkpoint.
-    checked.harmless.splice(0..0, repairable.into_iter().map(|repair| repair.corruption));
-    checked.damage.iter().try_for_each(|damage| report_finding(flags.json, "damage", damage))?;
-    checked.harmless.iter().try_for_each(|damage| report_finding(flags.json, "harmless", damage))?;
+    checked
+        .harmless
+        .splice(0..0, repairable.into_iter().map(|repair| repair.corruption));
+    checked
+        .damage
+        .iter()
+        .try_for_each(|damage| report_finding(flags.json, "damage", damage))?;
+    checked
+        .harmless
+        .iter()
+        .try_for_each(|damage| report_finding(flags.json, "harmless", damage))?;
     let (findings, harmless) = (checked.damage.len(), checked.harmless.len());
     let torn = checked.torn.len();
     if flags.json {
         let (keys, records, live_bytes) = (checked.keys, checked.records, checked.live_bytes);
         let (bytes, segments) = (checked.bytes, checked.segments);
-        output::json(&Summary { keys, records, live_bytes, bytes, segments, findings, harmless, torn })?;
+        output::json(&Summary {
+            keys,
+            records,
+            live_bytes,
+            bytes,
+            segments,
+            findings,
+            harmless,
+            torn,
+        })?;
     } else {
         let (keys, records) = (checked.keys, checked.records);
-        say(format_args!("checked {} in {} segments: {records} records, {keys} keys", size(checked.bytes), checked.segments));
+        say(format_args!(
+            "checked {} in {} segments: {records} records, {keys} keys",
+            size(checked.bytes),
+            checked.segments
+        ));
         if torn > 0 {
-            say(format_args!("{torn} segments end in writes that were never acknowledged, as a crash leaves them"));
+            say(format_args!(
+                "{torn} segments end in writes that were never acknowledged, as a crash leaves them"
+            ));
         }
     }
     match findings {
@@ -202,14 +278,32 @@ pub fn verify(flags: &Offline) -> Result<(), Failure> {
 
 /// Damage that hides everything else.
 fn stop_at(json: bool, damage: &[Corruption]) -> Result<(), Failure> {
-    damage.iter().try_for_each(|damage| report_finding(json, "damage", damage))?;
-    Err(Failure::operation(format!("{} findings, and without this the rest cannot be checked", damage.len())))
+    damage
+        .iter()
+        .try_for_each(|damage| report_finding(json, "damage", damage))?;
+    Err(Failure::operation(format!(
+        "{} findings, and without this the rest cannot be checked",
+        damage.len()
+    )))
 }
 
 fn report_finding(json: bool, finding: &'static str, damage: &Corruption) -> Result<(), Failure> {
-    let Corruption { what, file, offset, found, expected } = damage;
+    let Corruption {
+        what,
+        file,
+        offset,
+        found,
+        expected,
+    } = damage;
     if json {
-        return output::json(&Printed { finding, what, file, offset: *offset, found, expected });
+        return output::json(&Printed {
+            finding,
+            what,
+            file,
+            offset: *offset,
+            found,
+            expected,
+        });
     }
     output::bytes(format!("{finding}: {damage}\n").as_bytes())
 }

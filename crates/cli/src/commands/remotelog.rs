@@ -62,24 +62,41 @@ pub fn run(flags: &Remotelog) -> Result<(), Failure> {
         Fabric::Verbs => {
             check_real(flags)?;
             let responder = flags.rdma_device.as_deref();
-            let ends = crate::fabric::both_ends(flags.requester_device.as_deref().or(responder), responder)?;
-            measure_on(Ends { requester: &*ends[0], responder: &*ends[1] }, &medium_of(flags), flags.appends)?
+            let ends = crate::fabric::both_ends(
+                flags.requester_device.as_deref().or(responder),
+                responder,
+            )?;
+            measure_on(
+                Ends {
+                    requester: &*ends[0],
+                    responder: &*ends[1],
+                },
+                &medium_of(flags),
+                flags.appends,
+            )?
         }
     };
     if let Some(file) = &flags.figure {
-        let refuse = |error| Failure::operation(format!("cannot write {}: {error}", file.display()));
+        let refuse =
+            |error| Failure::operation(format!("cannot write {}: {error}", file.display()));
         fs::write(file, svg(&measured)).map_err(refuse)?;
     }
     if flags.json {
         return measured.iter().try_for_each(output::json);
     }
-    let text = if flags.markdown { page(&measured) } else { table(&measured) };
+    let text = if flags.markdown {
+        page(&measured)
+    } else {
+        table(&measured)
+    };
     output::bytes(text.as_bytes())
 }
 
 fn check_real(flags: &Remotelog) -> Result<(), Failure> {
     if flags.markdown || flags.figure.is_some() {
-        return Err(Failure::usage("--markdown and --figure show all published scenarios: use --fabric sim:PROFILE"));
+        return Err(Failure::usage(
+            "--markdown and --figure show all published scenarios: use --fabric sim:PROFILE",
+        ));
     }
     Ok(())
 }
@@ -90,10 +107,14 @@ fn medium_of(flags: &Remotelog) -> PathBuf {
 
 fn check_simulated(flags: &Remotelog, profile: &Profile) -> Result<(), Failure> {
     if flags.data.is_some() {
-        return Err(Failure::usage("--data is the place of a real log; it has no meaning with --fabric sim:PROFILE"));
+        return Err(Failure::usage(
+            "--data is the place of a real log; it has no meaning with --fabric sim:PROFILE",
+        ));
     }
     if flags.markdown && profile.name != PUBLISHED {
-        return Err(Failure::usage(format!("--markdown compares with published numbers, which are of sim:{PUBLISHED}")));
+        return Err(Failure::usage(format!(
+            "--markdown compares with published numbers, which are of sim:{PUBLISHED}"
+        )));
     }
     Ok(())
 }

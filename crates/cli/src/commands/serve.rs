@@ -11,8 +11,9 @@ use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port};
 use stonecast_gateway::GatewayHandle;
 use stonecast_media::{
-    Backing, Ddio, DeclaredPlatform, DetectedDomain, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions,
-    ReceiveBuffers, Repair, SEGMENT_SIZE_DEFAULT, create_backing, detect_domain, open_backing,
+    Backing, Ddio, DeclaredPlatform, DetectedDomain, Durability, MediaError, OpenMode,
+    PersistenceDomain, Pool, PoolOptions, ReceiveBuffers, Repair, SEGMENT_SIZE_DEFAULT,
+    create_backing, detect_domain, open_backing,
 };
 use stonecast_store_direct::{ClientPolicy, RecoveryReport, Server, ServerOptions};
 
@@ -40,10 +41,20 @@ pub fn run(flags: &Serve, serving: &Serving) -> Result<(), Failure> {
         remove(path)?;
     }
     let start = Instant::now();
-    let (pool, repairs) = open_or_create(serving, if flags.accept_copy { OpenMode::Adopt } else { OpenMode::Serve })?;
-    repairs.iter().for_each(|repair| say(format_args!("repaired: {}", repair.corruption)));
+    let (pool, repairs) = open_or_create(
+        serving,
+        if flags.accept_copy {
+            OpenMode::Adopt
+        } else {
+            OpenMode::Serve
+        },
+    )?;
+    repairs
+        .iter()
+        .for_each(|repair| say(format_args!("repaired: {}", repair.corruption)));
 
-    let Opened { device, park } = fabric::open(&serving.listen[0], &serving.verbs, Some(pool.platform()))?;
+    let Opened { device, park } =
+        fabric::open(&serving.listen[0], &serving.verbs, Some(pool.platform()))?;
     let executor = BusyPoll::new(park, SPIN_NS);
     let port = Rc::new(Port::new(device.clone(), COMPLETIONS)?);
     executor.add_port(&port);
@@ -52,19 +63,33 @@ pub fn run(flags: &Serve, serving: &Serving) -> Result<(), Failure> {
         ClientsArgument::Publishing => ClientPolicy::Publishing,
         ClientsArgument::Copying => ClientPolicy::Copying,
     };
-    let options = ServerOptions { clients, process: std::process::id() };
+    let options = ServerOptions {
+        clients,
+        process: std::process::id(),
+    };
     executor.block_on(async {
         let (server, report) = Server::open(pool, port, executor.runtime(), options).await?;
         say_recovery(&report, start);
-        serving.listen.iter().try_for_each(|address| device.listen(&address.to_string()))?;
+        serving
+            .listen
+            .iter()
+            .try_for_each(|address| device.listen(&address.to_string()))?;
         // Its addresses are taken now; it is served by the loop below, like every other client of the store.
-        let gateway = serving.gateway.clone().map(stonecast_gateway::spawn).transpose()?;
+        let gateway = serving
+            .gateway
+            .clone()
+            .map(stonecast_gateway::spawn)
+            .transpose()?;
         if let Some(path) = &flags.ready_file {
             write_ready_file(path)?;
         }
         let mut addresses: Vec<String> = serving.listen.iter().map(ToString::to_string).collect();
         addresses.extend(gateway.as_ref().map(addresses_of).into_iter().flatten());
-        say(format_args!("ready: serving {} at {}", serving.data.display(), addresses.join(", ")));
+        say(format_args!(
+            "ready: serving {} at {}",
+            serving.data.display(),
+            addresses.join(", ")
+        ));
         let stops = || {
             server.take_trouble().iter().for_each(say_trouble);
             is_to_end(&stop, gateway.as_ref())
@@ -83,7 +108,9 @@ pub fn run(flags: &Serve, serving: &Serving) -> Result<(), Failure> {
 /// Why there is no room for writes.
 fn say_trouble(error: &MediaError) {
     let remedy = match error {
-        MediaError::NoSpace { .. } => "free some on that file system, or move the pool to a larger one",
+        MediaError::NoSpace { .. } => {
+            "free some on that file system, or move the pool to a larger one"
+        }
         _ => "look for errors of that disk",
     };
     say(format_args!("writes are refused: {error}; {remedy}"));
@@ -92,7 +119,9 @@ fn say_trouble(error: &MediaError) {
 /// Whether the server has nothing left to do. A gateway is asked to end first and served to its end: what its clients have
 /// sent is done and answered.
 fn is_to_end(stop: &Stop, gateway: Option<&GatewayHandle>) -> bool {
-    let Some(gateway) = gateway else { return stop.asked() };
+    let Some(gateway) = gateway else {
+        return stop.asked();
+    };
     if stop.asked() {
         gateway.ask_to_stop();
     }
@@ -100,8 +129,12 @@ fn is_to_end(stop: &Stop, gateway: Option<&GatewayHandle>) -> bool {
 }
 
 fn addresses_of(gateway: &GatewayHandle) -> impl Iterator<Item = String> {
-    let resp = gateway.resp_address().map(|address| format!("redis://{address}"));
-    let admin = gateway.admin_address().map(|address| format!("http://{address}"));
+    let resp = gateway
+        .resp_address()
+        .map(|address| format!("redis://{address}"));
+    let admin = gateway
+        .admin_address()
+        .map(|address| format!("http://{address}"));
     resp.into_iter().chain(admin)
 }
 
@@ -132,14 +165,20 @@ fn options_of(serving: &Serving, backing: &dyn Backing) -> Result<PoolOptions, F
     };
     let mut entropy = [0; 64];
     fs::File::open("/dev/urandom")?.read_exact(&mut entropy)?;
-    let segment_size = serving.segment_size.map_or(SEGMENT_SIZE_DEFAULT, |size| size.0);
+    let segment_size = serving
+        .segment_size
+        .map_or(SEGMENT_SIZE_DEFAULT, |size| size.0);
     Ok(PoolOptions {
         capacity: match (serving.capacity, backing.capacity_max(segment_size)) {
             (None, Some(capacity)) => capacity,
             (said, _) => whole_segments(said.unwrap_or(CAPACITY), segment_size),
         },
         segment_size,
-        platform: DeclaredPlatform { persistence_domain, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram },
+        platform: DeclaredPlatform {
+            persistence_domain,
+            ddio: Ddio::On,
+            receive_buffers: ReceiveBuffers::Dram,
+        },
         durability,
         entropy,
     })
@@ -170,17 +209,39 @@ fn check_against(serving: &Serving, pool: &Pool) -> Result<(), Failure> {
             "{data} was created with {what} {has}, not {asked}; leave the flag away, or export the pool into a new one"
         )))
     };
-    if let Some(asked) = serving.durability.map(durability_of).filter(|asked| *asked != pool.durability()) {
-        return differs("--durability", pool.durability().to_string(), asked.to_string());
+    if let Some(asked) = serving
+        .durability
+        .map(durability_of)
+        .filter(|asked| *asked != pool.durability())
+    {
+        return differs(
+            "--durability",
+            pool.durability().to_string(),
+            asked.to_string(),
+        );
     }
     let domain = pool.platform().persistence_domain;
-    if let Some(asked) = serving.platform.map(domain_of).filter(|asked| *asked != domain) {
+    if let Some(asked) = serving
+        .platform
+        .map(domain_of)
+        .filter(|asked| *asked != domain)
+    {
         return differs("--platform", domain.to_string(), asked.to_string());
     }
-    if let Some(asked) = serving.segment_size.filter(|asked| asked.0 != pool.segment_size()) {
-        return differs("--segment-size", size(pool.segment_size()), asked.to_string());
+    if let Some(asked) = serving
+        .segment_size
+        .filter(|asked| asked.0 != pool.segment_size())
+    {
+        return differs(
+            "--segment-size",
+            size(pool.segment_size()),
+            asked.to_string(),
+        );
     }
-    if let Some(asked) = serving.capacity.filter(|asked| whole_segments(*asked, pool.segment_size()) != pool.capacity()) {
+    if let Some(asked) = serving
+        .capacity
+        .filter(|asked| whole_segments(*asked, pool.segment_size()) != pool.capacity())
+    {
         return differs("--capacity", size(pool.capacity()), asked.to_string());
     }
     Ok(())
@@ -203,17 +264,33 @@ fn domain_of(argument: PlatformArgument) -> PersistenceDomain {
 }
 
 fn say_recovery(report: &RecoveryReport, start: Instant) {
-    report.repairs.iter().for_each(|damage| say(format_args!("not used: {damage}")));
+    report
+        .repairs
+        .iter()
+        .for_each(|damage| say(format_args!("not used: {damage}")));
     if report.lost > 0 {
-        say(format_args!("{} records were lost with the power, as --durability process allows", report.lost));
+        say(format_args!(
+            "{} records were lost with the power, as --durability process allows",
+            report.lost
+        ));
     }
     if report.torn_tails > 0 {
-        say(format_args!("{} segments end in writes that were never acknowledged; they are left out", report.torn_tails));
+        say(format_args!(
+            "{} segments end in writes that were never acknowledged; they are left out",
+            report.torn_tails
+        ));
     }
-    let how = if report.used_checkpoint { " and a checkpoint" } else { "" };
+    let how = if report.used_checkpoint {
+        " and a checkpoint"
+    } else {
+        ""
+    };
     let seconds = start.elapsed().as_secs_f64();
     let scanned = size(report.bytes_scanned);
-    say(format_args!("opened in {seconds:.2} s: {} keys, from {scanned} of log{how}", report.keys));
+    say(format_args!(
+        "opened in {seconds:.2} s: {} keys, from {scanned} of log{how}",
+        report.keys
+    ));
 }
 
 /// Asks for the same signal that a person would send, when the process `parent` is gone.
@@ -221,26 +298,35 @@ pub(super) fn end_with(parent: i32) -> Result<(), Failure> {
     set_parent_process_death_signal(Some(Signal::TERM))?;
     // It may have gone before.
     if getppid().is_none_or(|present| present.as_raw_nonzero().get() != parent) {
-        return Err(Failure::operation(format!("process {parent}, which this server was to end with, is gone")));
+        return Err(Failure::operation(format!(
+            "process {parent}, which this server was to end with, is gone"
+        )));
     }
     Ok(())
 }
 
 /// Whole or not at all: who waits for the file reads it at once.
 pub(super) fn write_ready_file(path: &Path) -> Result<(), Failure> {
-    let refuse = |error: io::Error| Failure::operation(format!("cannot write {}: {error}", path.display()));
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let refuse =
+        |error: io::Error| Failure::operation(format!("cannot write {}: {error}", path.display()));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(folder).map_err(refuse)?;
     writeln!(file, "{}", std::process::id()).map_err(refuse)?;
-    file.persist(path).map(drop).map_err(|error| refuse(error.error))
+    file.persist(path)
+        .map(drop)
+        .map_err(|error| refuse(error.error))
 }
 
 /// A file of an earlier run says nothing about this one.
 fn remove(path: &Path) -> Result<(), Failure> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Failure::operation(format!("cannot remove {}: {error}", path.display())))
-        }
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Failure::operation(format!(
+            "cannot remove {}: {error}",
+            path.display()
+        ))),
         _ => Ok(()),
     }
 }

@@ -22,7 +22,11 @@ pub fn run(flags: &Ycsb, profile: Profile, workload: YcsbOptions) -> Result<(), 
             "--fabric sim:PROFILE starts a server of its own: --connect and --data have no meaning there",
         ));
     }
-    let options = SimYcsbOptions { workload, profile, capacity: capacity_for(&workload) };
+    let options = SimYcsbOptions {
+        workload,
+        profile,
+        capacity: capacity_for(&workload),
+    };
     // Its length is not known before it is over.
     let progress = Progress::of_count("simulating", None);
     let result = measure(&options).map_err(|error| match error {
@@ -30,12 +34,19 @@ pub fn run(flags: &Ycsb, profile: Profile, workload: YcsbOptions) -> Result<(), 
         error => error.into(),
     })?;
     drop(progress);
-    if flags.json { output::json(&result) } else { output::table(&rows(&result)) }
+    if flags.json {
+        output::json(&result)
+    } else {
+        output::table(&rows(&result))
+    }
 }
 
 /// Room for the data and for every write of the run. What nobody writes takes no memory.
 fn capacity_for(workload: &YcsbOptions) -> u64 {
-    let record = record_size(KeyName::of(workload.data.keys).as_bytes().len(), workload.data.value_size);
+    let record = record_size(
+        KeyName::of(workload.data.keys).as_bytes().len(),
+        workload.data.value_size,
+    );
     let writes = match workload.amount {
         _ if workload.mix == Mix::C => 0,
         Amount::Operations(count) => 2 * count,
@@ -46,15 +57,49 @@ fn capacity_for(workload: &YcsbOptions) -> u64 {
 }
 
 fn rows(result: &SimYcsbResult) -> Vec<(&'static str, String)> {
-    let mut rows: Vec<_> = common_rows(&result.run).into_iter().filter(|(name, _)| *name != "bare loop").collect();
+    let mut rows: Vec<_> = common_rows(&result.run)
+        .into_iter()
+        .filter(|(name, _)| *name != "bare loop")
+        .collect();
     let per_op = |bytes: u64| bytes as f64 / result.run.ops.max(1) as f64;
     rows.extend([
-        ("round trips", format!("{:.3} each operation", result.round_trips_per_op)),
-        ("NVM written", format!("{} B, {:.1} B each operation", result.nvm_bytes_written, per_op(result.nvm_bytes_written))),
-        ("media written", format!("{} B, write amplification {:.3}", result.media_bytes_written, result.write_amplification())),
+        (
+            "round trips",
+            format!("{:.3} each operation", result.round_trips_per_op),
+        ),
+        (
+            "NVM written",
+            format!(
+                "{} B, {:.1} B each operation",
+                result.nvm_bytes_written,
+                per_op(result.nvm_bytes_written)
+            ),
+        ),
+        (
+            "media written",
+            format!(
+                "{} B, write amplification {:.3}",
+                result.media_bytes_written,
+                result.write_amplification()
+            ),
+        ),
     ]);
-    let nodes: Vec<String> =
-        result.nodes.iter().map(|node| format!("{} {:.1} % ({} ns)", node.name, node.busy * 100.0, node.cpu_ns)).collect();
-    rows.extend([("CPU", nodes.join(", ")), ("events", result.events.to_string()), ("hash", format!("{:016x}", result.hash))]);
+    let nodes: Vec<String> = result
+        .nodes
+        .iter()
+        .map(|node| {
+            format!(
+                "{} {:.1} % ({} ns)",
+                node.name,
+                node.busy * 100.0,
+                node.cpu_ns
+            )
+        })
+        .collect();
+    rows.extend([
+        ("CPU", nodes.join(", ")),
+        ("events", result.events.to_string()),
+        ("hash", format!("{:016x}", result.hash)),
+    ]);
     rows
 }

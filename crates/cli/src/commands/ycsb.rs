@@ -10,7 +10,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use stonecast_bench::direct::{
-    Amount, Devices, ServerOptions, ServerProcess, Session, SharedMemory, Target, YcsbError, YcsbOptions, load, run_on,
+    Amount, Devices, ServerOptions, ServerProcess, Session, SharedMemory, Target, YcsbError,
+    YcsbOptions, load, run_on,
 };
 use stonecast_bench::{DataSet, YcsbResult};
 use stonecast_log::record_size;
@@ -18,7 +19,9 @@ use stonecast_store_direct::limits::VALUE_SIZE_MAX;
 use stonecast_workload::{Distribution, KeyName, Mix};
 
 use super::sim_ycsb;
-use crate::arguments::{DistributionArgument, DurabilityArgument, VerbsFlags, WorkloadArgument, Ycsb};
+use crate::arguments::{
+    DistributionArgument, DurabilityArgument, VerbsFlags, WorkloadArgument, Ycsb,
+};
 use crate::fabric;
 use crate::failure::Failure;
 use crate::output;
@@ -45,36 +48,59 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
     }
     #[cfg(feature = "verbs")]
     if flags.fabric == Fabric::Verbs && flags.connect.is_none() {
-        return Err(Failure::usage("over RDMA a server is measured that runs already: name it with --connect verbs://HOST:PORT"));
+        return Err(Failure::usage(
+            "over RDMA a server is measured that runs already: name it with --connect verbs://HOST:PORT",
+        ));
     }
     let options = options_of(flags, SECONDS)?;
-    let own = if flags.connect.is_some() { None } else { Some(start_server(flags, &options)?) };
+    let own = if flags.connect.is_some() {
+        None
+    } else {
+        Some(start_server(flags, &options)?)
+    };
     let (address, devices): (_, Box<dyn Devices>) = match (&own, &flags.connect) {
         (Some(server), _) => (server.address(), Box::new(SharedMemory)),
-        (None, Some(address)) => (address.to_string(), fabric::devices(address, &verbs_of(flags))?),
+        (None, Some(address)) => (
+            address.to_string(),
+            fabric::devices(address, &verbs_of(flags))?,
+        ),
         (None, None) => unreachable!("without an address there is an own server"),
     };
     let process = fill(&*devices, &address, options.data)?;
     // Only shared memory says that the server is on this machine.
-    let is_here = !matches!(&flags.connect, Some(address) if !matches!(address, Address::SharedMemory(_)));
+    let is_here =
+        !matches!(&flags.connect, Some(address) if !matches!(address, Address::SharedMemory(_)));
     let server_pid = is_here.then_some(process);
     let progress = Progress::of_count("measuring", Some(1000));
-    let target = Target { address, server_pid };
-    let result =
-        run_on(&*devices, &target, &options, |share| progress.set((share * 1000.0) as u64)).map_err(|error| match error {
-            YcsbError::Options(message) => Failure::usage(message),
-            error => error.into(),
-        })?;
+    let target = Target {
+        address,
+        server_pid,
+    };
+    let result = run_on(&*devices, &target, &options, |share| {
+        progress.set((share * 1000.0) as u64)
+    })
+    .map_err(|error| match error {
+        YcsbError::Options(message) => Failure::usage(message),
+        error => error.into(),
+    })?;
     drop(progress);
     drop(own);
-    if flags.json { output::json(&result) } else { output::table(&rows(&result)) }
+    if flags.json {
+        output::json(&result)
+    } else {
+        output::table(&rows(&result))
+    }
 }
 
 fn options_of(flags: &Ycsb, default_seconds: f64) -> Result<YcsbOptions, Failure> {
     if flags.value_size.0 > VALUE_SIZE_MAX as u64 {
-        return Err(Failure::usage(format!("--value-size is at most {VALUE_SIZE_MAX} bytes")));
+        return Err(Failure::usage(format!(
+            "--value-size is at most {VALUE_SIZE_MAX} bytes"
+        )));
     }
-    let seconds = Duration::try_from_secs_f64(flags.seconds.unwrap_or(default_seconds)).ok().filter(|time| !time.is_zero());
+    let seconds = Duration::try_from_secs_f64(flags.seconds.unwrap_or(default_seconds))
+        .ok()
+        .filter(|time| !time.is_zero());
     let seconds = seconds.ok_or_else(|| Failure::usage("--seconds is a time greater than 0"))?;
     Ok(YcsbOptions {
         mix: match flags.workload {
@@ -87,7 +113,11 @@ fn options_of(flags: &Ycsb, default_seconds: f64) -> Result<YcsbOptions, Failure
             DistributionArgument::Zipfian => Distribution::ScrambledZipfian,
             DistributionArgument::Uniform => Distribution::Uniform,
         },
-        data: DataSet { keys: flags.keys, value_size: flags.value_size.0 as usize, seed: flags.seed },
+        data: DataSet {
+            keys: flags.keys,
+            value_size: flags.value_size.0 as usize,
+            seed: flags.seed,
+        },
         clients: flags.clients,
         in_flight: flags.in_flight,
         batch: flags.batch,
@@ -99,18 +129,24 @@ fn options_of(flags: &Ycsb, default_seconds: f64) -> Result<YcsbOptions, Failure
 
 /// Stores the data set, and returns the process number of the server.
 fn fill(devices: &dyn Devices, address: &str, data: DataSet) -> Result<u32, Failure> {
-    let session = Session::open_with(devices, address, 0)
-        .map_err(|error| Failure::operation(format!("{error}. Is `stonecast serve` running there?")))?;
+    let session = Session::open_with(devices, address, 0).map_err(|error| {
+        Failure::operation(format!("{error}. Is `stonecast serve` running there?"))
+    })?;
     let progress = Progress::of_count("loading", Some(data.keys));
     load(&session, data, |stored| progress.set(stored))?;
     drop(progress);
     let stat = session.block_on(session.client().stat())?;
     session.close();
-    u32::try_from(stat.process).map_err(|_| Failure::operation("the server does not tell its process number"))
+    u32::try_from(stat.process)
+        .map_err(|_| Failure::operation("the server does not tell its process number"))
 }
 
 fn verbs_of(flags: &Ycsb) -> VerbsFlags {
-    VerbsFlags { keys: flags.key_file.clone(), rdma_device: flags.rdma_device.clone(), gid_index: flags.gid_index }
+    VerbsFlags {
+        keys: flags.key_file.clone(),
+        rdma_device: flags.rdma_device.clone(),
+        gid_index: flags.gid_index,
+    }
 }
 
 /// A server of this command's own, on a pool that goes away with it.
@@ -120,8 +156,8 @@ fn start_server(flags: &Ycsb, options: &YcsbOptions) -> Result<ServerProcess, Fa
         DurabilityArgument::Power => ("power", Path::new(".")),
     };
     let parent = flags.data.as_deref().unwrap_or(default);
-    let parent =
-        fs::canonicalize(parent).map_err(|error| Failure::operation(format!("cannot use {}: {error}", parent.display())))?;
+    let parent = fs::canonicalize(parent)
+        .map_err(|error| Failure::operation(format!("cannot use {}: {error}", parent.display())))?;
     let capacity = capacity_for(options, flags.durability, &parent)?;
     let program = std::env::current_exe()?;
     let server = ServerProcess::start(ServerOptions {
@@ -138,8 +174,15 @@ fn start_server(flags: &Ycsb, options: &YcsbOptions) -> Result<ServerProcess, Fa
 }
 
 /// Room for the data and for every write of the run, as far as the medium goes.
-fn capacity_for(options: &YcsbOptions, durability: DurabilityArgument, parent: &Path) -> Result<u64, Failure> {
-    let record = record_size(KeyName::of(options.data.keys).as_bytes().len(), options.data.value_size);
+fn capacity_for(
+    options: &YcsbOptions,
+    durability: DurabilityArgument,
+    parent: &Path,
+) -> Result<u64, Failure> {
+    let record = record_size(
+        KeyName::of(options.data.keys).as_bytes().len(),
+        options.data.value_size,
+    );
     let writes = match options.amount {
         _ if options.mix == Mix::C => 0,
         Amount::Operations(count) => count,
@@ -149,7 +192,9 @@ fn capacity_for(options: &YcsbOptions, durability: DurabilityArgument, parent: &
         Amount::Time(time) => (time.as_secs_f64() * PUTS_PER_SECOND_MAX) as u64,
     };
     let medium = statvfs(parent)?;
-    let wanted = (options.data.keys * 2).saturating_add(writes).saturating_mul(record);
+    let wanted = (options.data.keys * 2)
+        .saturating_add(writes)
+        .saturating_mul(record);
     let room = medium.f_bavail.saturating_mul(medium.f_frsize) / 2;
     Ok(wanted.min(room).next_multiple_of(CAPACITY_STEP))
 }
@@ -171,25 +216,66 @@ fn clean_up_on_signals(pool: PathBuf) -> Result<(), Failure> {
 fn places(result: &YcsbResult) -> String {
     match result.location_hits + result.location_misses {
         0 => "nothing was read".to_owned(),
-        all => format!("{:.1} % of the keys read", 100.0 * result.location_hits as f64 / all as f64),
+        all => format!(
+            "{:.1} % of the keys read",
+            100.0 * result.location_hits as f64 / all as f64
+        ),
     }
 }
 
 pub(super) fn rows(result: &YcsbResult) -> Vec<(&'static str, String)> {
     let microseconds = |nanoseconds: u64| format!("{:.2} us", nanoseconds as f64 / 1000.0);
-    let server_cpu = |time: Option<f64>| time.map_or("not known here".to_owned(), |time| format!("{time:.0} ns each operation"));
-    let of_limit = |limit: f64| format!("{limit:.0} operations/s, reached {:.2} of it", result.ops_per_s / limit);
+    let server_cpu = |time: Option<f64>| {
+        time.map_or("not known here".to_owned(), |time| {
+            format!("{time:.0} ns each operation")
+        })
+    };
+    let of_limit = |limit: f64| {
+        format!(
+            "{limit:.0} operations/s, reached {:.2} of it",
+            result.ops_per_s / limit
+        )
+    };
     vec![
-        ("workload", format!("{}, {} keys, values of {} B", result.workload, result.keys, result.value_size)),
-        ("clients", format!("{}, each with {} in flight, over {}", result.clients, result.in_flight, result.fabric)),
-        ("operations", format!("{} in {:.2} s, {} errors", result.ops, result.seconds, result.errors)),
-        ("throughput", format!("{:.0} operations/s", result.ops_per_s)),
+        (
+            "workload",
+            format!(
+                "{}, {} keys, values of {} B",
+                result.workload, result.keys, result.value_size
+            ),
+        ),
+        (
+            "clients",
+            format!(
+                "{}, each with {} in flight, over {}",
+                result.clients, result.in_flight, result.fabric
+            ),
+        ),
+        (
+            "operations",
+            format!(
+                "{} in {:.2} s, {} errors",
+                result.ops, result.seconds, result.errors
+            ),
+        ),
+        (
+            "throughput",
+            format!("{:.0} operations/s", result.ops_per_s),
+        ),
         ("latency p50", microseconds(result.p50_ns)),
         ("latency p99", microseconds(result.p99_ns)),
         ("latency p99.9", microseconds(result.p999_ns)),
         ("server CPU", server_cpu(result.server_cpu_ns_per_op)),
-        ("client CPU", format!("{:.0} ns each operation", result.client_cpu_ns_per_op)),
+        (
+            "client CPU",
+            format!("{:.0} ns each operation", result.client_cpu_ns_per_op),
+        ),
         ("places known", places(result)),
-        ("bare loop", result.limit_ops_per_s.map_or("not measured".to_owned(), of_limit)),
+        (
+            "bare loop",
+            result
+                .limit_ops_per_s
+                .map_or("not measured".to_owned(), of_limit),
+        ),
     ]
 }

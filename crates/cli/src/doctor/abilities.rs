@@ -9,7 +9,10 @@ use crate::doctor::root::Root;
 #[serde(rename_all = "snake_case")]
 pub enum Abilities {
     /// Asked, and answered.
-    #[cfg_attr(not(any(feature = "verbs", test)), expect(dead_code, reason = "nobody can be asked without the verbs library"))]
+    #[cfg_attr(
+        not(any(feature = "verbs", test)),
+        expect(dead_code, reason = "nobody can be asked without the verbs library")
+    )]
     Seen {
         /// FLUSH that makes bytes visible to everybody.
         flush_global: bool,
@@ -27,28 +30,53 @@ pub enum Abilities {
 impl Abilities {
     /// Of the device called `name`. Only the machine itself can be asked, not a folder that stands for it.
     pub fn of(root: &Root, name: &str) -> Self {
-        if root.is_this_machine() { ask(name) } else { Self::NotSeen("a folder was looked at, not this machine".into()) }
+        if root.is_this_machine() {
+            ask(name)
+        } else {
+            Self::NotSeen("a folder was looked at, not this machine".into())
+        }
     }
 
     /// The operations by name; none where they were not seen.
     pub fn names(&self) -> Option<Vec<&'static str>> {
-        let &Self::Seen { flush_global, flush_persistent, atomic_write, memory_windows } = self else { return None };
+        let &Self::Seen {
+            flush_global,
+            flush_persistent,
+            atomic_write,
+            memory_windows,
+        } = self
+        else {
+            return None;
+        };
         let all = [
             (flush_global, "FLUSH (global)"),
             (flush_persistent, "FLUSH (persistent)"),
             (atomic_write, "ATOMIC_WRITE"),
             (memory_windows, "memory windows"),
         ];
-        Some(all.into_iter().filter(|(has, _)| *has).map(|(_, name)| name).collect())
+        Some(
+            all.into_iter()
+                .filter(|(has, _)| *has)
+                .map(|(_, name)| name)
+                .collect(),
+        )
     }
 }
 
 #[cfg(feature = "verbs")]
 fn ask(name: &str) -> Abilities {
     match stonecast_fabric_verbs::Abilities::of(name) {
-        Ok(stonecast_fabric_verbs::Abilities { flush_global, flush_persistent, atomic_write, memory_windows }) => {
-            Abilities::Seen { flush_global, flush_persistent, atomic_write, memory_windows }
-        }
+        Ok(stonecast_fabric_verbs::Abilities {
+            flush_global,
+            flush_persistent,
+            atomic_write,
+            memory_windows,
+        }) => Abilities::Seen {
+            flush_global,
+            flush_persistent,
+            atomic_write,
+            memory_windows,
+        },
         Err(error) => Abilities::NotSeen(error.to_string()),
     }
 }

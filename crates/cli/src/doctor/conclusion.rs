@@ -52,7 +52,11 @@ impl Conclusion {
     pub fn of(facts: &Facts) -> Self {
         let mut declare = Vec::new();
         let mut must = |axis, assumed: &str, why: &str| {
-            declare.push(Declaration { axis, assumed: assumed.to_owned(), why: why.to_owned() });
+            declare.push(Declaration {
+                axis,
+                assumed: assumed.to_owned(),
+                why: why.to_owned(),
+            });
         };
         let persistence = persistence(facts);
         must(
@@ -94,50 +98,96 @@ impl Conclusion {
                  only writes to memory that was registered so, unless its firmware is told otherwise",
             );
         }
-        let answer =
-            |axis, value: &str, by, evidence: &str| Answer { axis, value: value.to_owned(), by, evidence: evidence.to_owned() };
+        let answer = |axis, value: &str, by, evidence: &str| Answer {
+            axis,
+            value: value.to_owned(),
+            by,
+            evidence: evidence.to_owned(),
+        };
         let answers = [
             persistence,
-            answer(Axis::Ddio, "unknown", NOBODY, "no file of the kernel says it"),
-            answer(Axis::ReceiveBuffers, "dram", STONECAST, "its receive buffers are volatile unless it is told otherwise"),
+            answer(
+                Axis::Ddio,
+                "unknown",
+                NOBODY,
+                "no file of the kernel says it",
+            ),
+            answer(
+                Axis::ReceiveBuffers,
+                "dram",
+                STONECAST,
+                "its receive buffers are volatile unless it is told otherwise",
+            ),
             transport(facts),
             flush,
             atomic_write,
             relaxed,
-            answer(Axis::TrustedNicBuffers, "false", NOBODY, "no file of the kernel says it"),
+            answer(
+                Axis::TrustedNicBuffers,
+                "false",
+                NOBODY,
+                "no file of the kernel says it",
+            ),
         ];
         let text = toml(facts, &answers);
-        let profile =
-            Profile::parse("this machine", &text).unwrap_or_else(|error| panic!("what was concluded is a profile: {error}"));
-        Self { profile, declare, text }
+        let profile = Profile::parse("this machine", &text)
+            .unwrap_or_else(|error| panic!("what was concluded is a profile: {error}"));
+        Self {
+            profile,
+            declare,
+            text,
+        }
     }
 }
 
 fn persistence(facts: &Facts) -> Answer {
     let place = &facts.place;
-    let answer = |value: &str, by, evidence: String| Answer { axis: Axis::Persistence, value: value.to_owned(), by, evidence };
+    let answer = |value: &str, by, evidence: String| Answer {
+        axis: Axis::Persistence,
+        value: value.to_owned(),
+        by,
+        evidence,
+    };
     let file_system = place.file_system.unwrap_or("this file system");
     let path = &place.path;
     match place.keeping {
         None => answer("volatile", NOBODY, format!("{path} could not be looked at")),
-        Some(KeepingFact::Volatile) => answer("volatile", KERNEL, format!("{path} lies on {file_system}")),
-        Some(KeepingFact::Pages | KeepingFact::CopyOnWrite) => {
-            answer("page-file", KERNEL, format!("{path} lies on {file_system}, which refuses MAP_SYNC"))
+        Some(KeepingFact::Volatile) => {
+            answer("volatile", KERNEL, format!("{path} lies on {file_system}"))
         }
+        Some(KeepingFact::Pages | KeepingFact::CopyOnWrite) => answer(
+            "page-file",
+            KERNEL,
+            format!("{path} lies on {file_system}, which refuses MAP_SYNC"),
+        ),
         Some(KeepingFact::PersistentMemory) => {
-            let said: Vec<Option<&str>> =
-                facts.persistent_regions.iter().map(|region| region.persistence_domain.said()).collect();
-            let all = |domain: &str| !said.is_empty() && said.iter().all(|said| *said == Some(domain));
+            let said: Vec<Option<&str>> = facts
+                .persistent_regions
+                .iter()
+                .map(|region| region.persistence_domain.said())
+                .collect();
+            let all =
+                |domain: &str| !said.is_empty() && said.iter().all(|said| *said == Some(domain));
             let mapped = format!("a file in {path} was mapped with MAP_SYNC");
             if all("cpu_cache") {
-                return answer("mhp", KERNEL, format!("{mapped}, and every region says cpu_cache"));
+                return answer(
+                    "mhp",
+                    KERNEL,
+                    format!("{mapped}, and every region says cpu_cache"),
+                );
             }
-            let known = |said: &Option<&str>| matches!(said, Some("cpu_cache" | "memory_controller"));
+            let known =
+                |said: &Option<&str>| matches!(said, Some("cpu_cache" | "memory_controller"));
             if !said.is_empty() && said.iter().all(known) {
-                return answer("dmp", KERNEL, format!("{mapped}, and every region says memory_controller or cpu_cache"));
+                return answer(
+                    "dmp",
+                    KERNEL,
+                    format!("{mapped}, and every region says memory_controller or cpu_cache"),
+                );
             }
-            let evidence =
-                format!("{mapped}, but not every region says up to where stores survive; syncing files is sound on any");
+            let evidence = format!(
+                "{mapped}, but not every region says up to where stores survive; syncing files is sound on any"
+            );
             answer("page-file", NOBODY, evidence)
         }
     }
@@ -150,15 +200,33 @@ fn transport(facts: &Facts) -> Answer {
         by,
         evidence: evidence.to_owned(),
     };
-    let speaks: Vec<Speaks> = facts.rdma_devices.iter().map(|device| device.speaks()).collect();
+    let speaks: Vec<Speaks> = facts
+        .rdma_devices
+        .iter()
+        .map(|device| device.speaks())
+        .collect();
     match speaks.as_slice() {
-        [] => answer(Transport::InfiniBand, STONECAST, "no RDMA device; a WRITE in shared memory completes when it is done"),
-        all if all.iter().all(|speaks| *speaks == Speaks::InfinibandOrRoce) => {
-            answer(Transport::InfiniBand, KERNEL, "every device is a channel adapter")
-        }
+        [] => answer(
+            Transport::InfiniBand,
+            STONECAST,
+            "no RDMA device; a WRITE in shared memory completes when it is done",
+        ),
+        all if all.iter().all(|speaks| *speaks == Speaks::InfinibandOrRoce) => answer(
+            Transport::InfiniBand,
+            KERNEL,
+            "every device is a channel adapter",
+        ),
         // What holds over iWARP holds over the others too.
-        all if all.contains(&Speaks::Iwarp) => answer(Transport::Iwarp, KERNEL, "a device is an RNIC, which speaks iWARP"),
-        _ => answer(Transport::Iwarp, NOBODY, "the kernel does not say what every device speaks; iWARP promises least"),
+        all if all.contains(&Speaks::Iwarp) => answer(
+            Transport::Iwarp,
+            KERNEL,
+            "a device is an RNIC, which speaks iWARP",
+        ),
+        _ => answer(
+            Transport::Iwarp,
+            NOBODY,
+            "the kernel does not say what every device speaks; iWARP promises least",
+        ),
     }
 }
 
@@ -170,14 +238,32 @@ fn flush(facts: &Facts, persistence: &str) -> Answer {
         by,
         evidence: evidence.to_owned(),
     };
-    let has = |abilities: &Abilities| matches!(abilities, Abilities::Seen { flush_persistent: true, .. });
+    let has = |abilities: &Abilities| {
+        matches!(
+            abilities,
+            Abilities::Seen {
+                flush_persistent: true,
+                ..
+            }
+        )
+    };
     match every_device(facts, has) {
         None => answer("read", NOBODY, "a READ is what every device has"),
-        Some(false) => answer("read", LIBRARY, "a device has no FLUSH with persistence; a READ is what every device has"),
-        Some(true) if matches!(persistence, "page-file" | "volatile") => {
-            answer("read", LIBRARY, "FLUSH with persistence, which every device has, is for persistent memory alone")
-        }
-        Some(true) => answer("native-persistent", LIBRARY, "every device has FLUSH with persistence"),
+        Some(false) => answer(
+            "read",
+            LIBRARY,
+            "a device has no FLUSH with persistence; a READ is what every device has",
+        ),
+        Some(true) if matches!(persistence, "page-file" | "volatile") => answer(
+            "read",
+            LIBRARY,
+            "FLUSH with persistence, which every device has, is for persistent memory alone",
+        ),
+        Some(true) => answer(
+            "native-persistent",
+            LIBRARY,
+            "every device has FLUSH with persistence",
+        ),
     }
 }
 
@@ -188,7 +274,15 @@ fn atomic_write(facts: &Facts) -> Answer {
         by,
         evidence: evidence.to_owned(),
     };
-    match every_device(facts, |abilities| matches!(abilities, Abilities::Seen { atomic_write: true, .. })) {
+    match every_device(facts, |abilities| {
+        matches!(
+            abilities,
+            Abilities::Seen {
+                atomic_write: true,
+                ..
+            }
+        )
+    }) {
         None => answer(false, NOBODY, "no device was seen that has it"),
         Some(false) => answer(false, LIBRARY, "a device does not have it"),
         Some(true) => answer(true, LIBRARY, "every device has it"),
@@ -199,9 +293,12 @@ fn atomic_write(facts: &Facts) -> Answer {
 /// another transport than InfiniBand's, which has none of these operations.
 fn every_device(facts: &Facts, has: impl Fn(&Abilities) -> bool) -> Option<bool> {
     let devices = &facts.rdma_devices;
-    let seen =
-        |device: &RdmaDevice| device.speaks() == Speaks::InfinibandOrRoce && !matches!(device.abilities, Abilities::NotSeen(_));
-    (!devices.is_empty() && devices.iter().all(seen)).then(|| devices.iter().all(|device| has(&device.abilities)))
+    let seen = |device: &RdmaDevice| {
+        device.speaks() == Speaks::InfinibandOrRoce
+            && !matches!(device.abilities, Abilities::NotSeen(_))
+    };
+    (!devices.is_empty() && devices.iter().all(seen))
+        .then(|| devices.iter().all(|device| has(&device.abilities)))
 }
 
 fn relaxed_ordering(facts: &Facts) -> Answer {
@@ -212,15 +309,26 @@ fn relaxed_ordering(facts: &Facts) -> Answer {
         evidence: evidence.to_owned(),
     };
     // A device made of software has no bus.
-    let on_bus = facts.rdma_devices.iter().filter(|device| device.pci_address.is_some());
+    let on_bus = facts
+        .rdma_devices
+        .iter()
+        .filter(|device| device.pci_address.is_some());
     let seen: Vec<RelaxedOrdering> = on_bus.map(|device| device.relaxed_ordering).collect();
     match seen.as_slice() {
         [] => answer(false, KERNEL, "no RDMA device writes through PCIe"),
-        all if all.iter().all(|seen| *seen == RelaxedOrdering::Disabled) => {
-            answer(false, KERNEL, "the device control register of every device forbids it")
+        all if all.iter().all(|seen| *seen == RelaxedOrdering::Disabled) => answer(
+            false,
+            KERNEL,
+            "the device control register of every device forbids it",
+        ),
+        all if all.contains(&RelaxedOrdering::NotSeen) => {
+            answer(true, NOBODY, "the register of a device was not shown")
         }
-        all if all.contains(&RelaxedOrdering::NotSeen) => answer(true, NOBODY, "the register of a device was not shown"),
-        _ => answer(true, KERNEL, "the device control register of a device allows it"),
+        _ => answer(
+            true,
+            KERNEL,
+            "the device control register of a device allows it",
+        ),
     }
 }
 
@@ -229,13 +337,33 @@ fn toml(facts: &Facts, answers: &[Answer]) -> String {
     let mut text = String::new();
     let place = facts.place.file_system.unwrap_or("unknown");
     line(&mut text, format_args!("name = \"this-machine\""));
-    let summary =
-        format!("What stonecast doctor saw: {} on {place}, {} RDMA devices.", facts.place.path, facts.rdma_devices.len());
+    let summary = format!(
+        "What stonecast doctor saw: {} on {place}, {} RDMA devices.",
+        facts.place.path,
+        facts.rdma_devices.len()
+    );
     line(&mut text, format_args!("summary = {}", quoted(&summary)));
-    for Answer { axis, value, by, evidence } in answers {
+    for Answer {
+        axis,
+        value,
+        by,
+        evidence,
+    } in answers
+    {
         let is_bare = matches!(value.as_str(), "true" | "false");
-        let value = if is_bare { value.clone() } else { quoted(value) };
-        line(&mut text, format_args!("\n[{axis}]\nvalue = {value}\nby = {}\nevidence = {}", quoted(by), quoted(evidence)));
+        let value = if is_bare {
+            value.clone()
+        } else {
+            quoted(value)
+        };
+        line(
+            &mut text,
+            format_args!(
+                "\n[{axis}]\nvalue = {value}\nby = {}\nevidence = {}",
+                quoted(by),
+                quoted(evidence)
+            ),
+        );
     }
     text
 }

@@ -59,7 +59,11 @@ pub fn persistent_regions(root: &Root) -> Vec<PersistentRegion> {
             provider: root.fact(&format!("{folder}/../provider")),
             size: root.fact(&format!("{folder}/size")),
             persistence_domain: root.fact(&format!("{folder}/persistence_domain")),
-            namespaces: root.names(ND, &format!("namespace{number}.")).into_iter().map(namespace).collect(),
+            namespaces: root
+                .names(ND, &format!("namespace{number}."))
+                .into_iter()
+                .map(namespace)
+                .collect(),
             name,
         }
     };
@@ -73,6 +77,15 @@ pub fn cxl_memories(root: &Root) -> Vec<CxlMemory> {
         security: root.fact(&format!("{CXL}/{name}/security/state")),
         name,
     };
-    let has_any = |memory: &CxlMemory| memory.persistent_size.said().is_some_and(|size| !matches!(size, "0" | "0x0"));
-    root.names(CXL, "mem").into_iter().map(device).filter(has_any).collect()
+    let has_any = |memory: &CxlMemory| {
+        memory
+            .persistent_size
+            .said()
+            .is_some_and(|size| !matches!(size, "0" | "0x0"))
+    };
+    root.names(CXL, "mem")
+        .into_iter()
+        .map(device)
+        .filter(has_any)
+        .collect()
 }

@@ -91,7 +91,10 @@ impl Facts {
 
 fn place(folder: &Path) -> PlaceFacts {
     // What is not there keeps the name that was typed.
-    let path = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()).display().to_string();
+    let path = fs::canonicalize(folder)
+        .unwrap_or_else(|_| folder.to_owned())
+        .display()
+        .to_string();
     match examine(folder) {
         Ok(place) => {
             let keeping = match place.keeping {
@@ -101,9 +104,21 @@ fn place(folder: &Path) -> PlaceFacts {
                 Keeping::Direct => KeepingFact::PersistentMemory,
             };
             let map_sync = Some(place.keeping == Keeping::Direct);
-            PlaceFacts { path, file_system: Some(place.file_system), keeping: Some(keeping), map_sync, error: None }
+            PlaceFacts {
+                path,
+                file_system: Some(place.file_system),
+                keeping: Some(keeping),
+                map_sync,
+                error: None,
+            }
         }
-        Err(error) => PlaceFacts { path, file_system: None, keeping: None, map_sync: None, error: Some(error.to_string()) },
+        Err(error) => PlaceFacts {
+            path,
+            file_system: None,
+            keeping: None,
+            map_sync: None,
+            error: Some(error.to_string()),
+        },
     }
 }
 

@@ -21,11 +21,21 @@ const WRITE_BACK: [&str; 3] = ["clwb", "clflushopt", "clflush"];
 pub fn processor(root: &Root) -> Processor {
     let text = root.fact("proc/cpuinfo");
     let field = |name: &str| {
-        let mut lines = text.said().unwrap_or_default().lines().filter_map(|line| line.split_once(':'));
-        lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
+        let mut lines = text
+            .said()
+            .unwrap_or_default()
+            .lines()
+            .filter_map(|line| line.split_once(':'));
+        lines
+            .find(|(key, _)| key.trim() == name)
+            .map(|(_, value)| value.trim().to_owned())
     };
     let flags = field("flags").unwrap_or_default();
-    let has = |instruction: &&str| flags.split_ascii_whitespace().any(|flag| flag == *instruction);
+    let has = |instruction: &&str| {
+        flags
+            .split_ascii_whitespace()
+            .any(|flag| flag == *instruction)
+    };
     Processor {
         model: field("model name"),
         write_back: WRITE_BACK.iter().copied().filter(has).collect(),

@@ -58,14 +58,22 @@ const CLASS: &str = "sys/class/infiniband";
 
 /// The RDMA devices.
 pub fn rdma_devices(root: &Root) -> Vec<RdmaDevice> {
-    root.names(CLASS, "").into_iter().map(|name| device(root, name)).collect()
+    root.names(CLASS, "")
+        .into_iter()
+        .map(|name| device(root, name))
+        .collect()
 }
 
 fn device(root: &Root, name: String) -> RdmaDevice {
     let folder = format!("{CLASS}/{name}");
     let port = |number: String| {
         let fact = |file: &str| root.fact(&format!("{folder}/ports/{number}/{file}"));
-        Port { state: fact("state"), link_layer: fact("link_layer"), rate: fact("rate"), number }
+        Port {
+            state: fact("state"),
+            link_layer: fact("link_layer"),
+            rate: fact("rate"),
+            number,
+        }
     };
     RdmaDevice {
         node_type: root.fact(&format!("{folder}/node_type")),
@@ -75,7 +83,11 @@ fn device(root: &Root, name: String) -> RdmaDevice {
         numa_node: root.fact(&format!("{folder}/device/numa_node")),
         relaxed_ordering: pci::relaxed_ordering(root, &format!("{folder}/device/config")),
         abilities: Abilities::of(root, &name),
-        ports: root.names(&format!("{folder}/ports"), "").into_iter().map(port).collect(),
+        ports: root
+            .names(&format!("{folder}/ports"), "")
+            .into_iter()
+            .map(port)
+            .collect(),
         name,
     }
 }
@@ -83,7 +95,11 @@ fn device(root: &Root, name: String) -> RdmaDevice {
 impl RdmaDevice {
     /// See [`Speaks`].
     pub fn speaks(&self) -> Speaks {
-        match self.node_type.said().and_then(|node_type| node_type.split(':').next()) {
+        match self
+            .node_type
+            .said()
+            .and_then(|node_type| node_type.split(':').next())
+        {
             Some("1") => Speaks::InfinibandOrRoce,
             Some("4") => Speaks::Iwarp,
             _ => Speaks::Unknown,

@@ -13,12 +13,18 @@ pub fn text(facts: &Facts, conclusion: &Conclusion) -> String {
     memory(&mut text, facts);
     devices(&mut text, facts);
     place(&mut text, facts);
-    head(&mut text, "What must be declared, because nobody could see it");
+    head(
+        &mut text,
+        "What must be declared, because nobody could see it",
+    );
     for declaration in &conclusion.declare {
         let why = format!("assumed {}: {}", declaration.assumed, declaration.why);
         item(&mut text, &declaration.axis.to_string(), &why);
     }
-    head(&mut text, "The profile that follows (write it to a file with --write-profile FILE)");
+    head(
+        &mut text,
+        "The profile that follows (write it to a file with --write-profile FILE)",
+    );
     text.push('\n');
     text += &conclusion.text;
     text
@@ -27,7 +33,14 @@ pub fn text(facts: &Facts, conclusion: &Conclusion) -> String {
 fn processor(text: &mut String, facts: &Facts) {
     head(text, "Processor and kernel");
     let processor = &facts.processor;
-    item(text, "model", processor.model.as_deref().unwrap_or("not shown by the kernel"));
+    item(
+        text,
+        "model",
+        processor
+            .model
+            .as_deref()
+            .unwrap_or("not shown by the kernel"),
+    );
     let instructions = match processor.write_back.as_slice() {
         [] => "none that the kernel shows: cache lines cannot be written back".to_owned(),
         some => some.join(", "),
@@ -44,21 +57,39 @@ fn memory(text: &mut String, facts: &Facts) {
     for region in &facts.persistent_regions {
         let domain = match region.persistence_domain.said() {
             Some("cpu_cache") => "cpu_cache: caches survive a power cut".to_owned(),
-            Some("memory_controller") => "memory_controller: cache lines must be written back".to_owned(),
+            Some("memory_controller") => {
+                "memory_controller: cache lines must be written back".to_owned()
+            }
             _ => format!("unknown ({})", region.persistence_domain.or_why()),
         };
-        let about = format!("{} bytes, found by {}; persistence domain {domain}", region.size.or_why(), region.provider.or_why());
+        let about = format!(
+            "{} bytes, found by {}; persistence domain {domain}",
+            region.size.or_why(),
+            region.provider.or_why()
+        );
         item(text, &region.name, &about);
         for namespace in &region.namespaces {
-            let about = format!("{} bytes, mode {}", namespace.size.or_why(), namespace.mode.or_why());
+            let about = format!(
+                "{} bytes, mode {}",
+                namespace.size.or_why(),
+                namespace.mode.or_why()
+            );
             item(text, &format!("  {}", namespace.name), &about);
         }
         if region.provider.said() == Some("e820") {
-            item(text, "", "declared to the kernel by hand (memmap=): nobody says that it survives, and RDMA cannot FLUSH it");
+            item(
+                text,
+                "",
+                "declared to the kernel by hand (memmap=): nobody says that it survives, and RDMA cannot FLUSH it",
+            );
         }
     }
     for memory in &facts.cxl_memories {
-        item(text, &memory.name, &format!("CXL, {} persistent bytes", memory.persistent_size.or_why()));
+        item(
+            text,
+            &memory.name,
+            &format!("CXL, {} persistent bytes", memory.persistent_size.or_why()),
+        );
     }
 }
 
@@ -70,7 +101,12 @@ fn devices(text: &mut String, facts: &Facts) {
     for device in &facts.rdma_devices {
         item(text, &device.name, &about(device));
         for port in &device.ports {
-            let about = format!("{}, {}, {}", port.link_layer.or_why(), port.state.or_why(), port.rate.or_why());
+            let about = format!(
+                "{}, {}, {}",
+                port.link_layer.or_why(),
+                port.state.or_why(),
+                port.rate.or_why()
+            );
             item(text, &format!("  port {}", port.number), &about);
         }
         item(text, "  operations", &operations(&device.abilities));
@@ -79,7 +115,9 @@ fn devices(text: &mut String, facts: &Facts) {
 
 fn operations(abilities: &Abilities) -> String {
     match (abilities, abilities.names().as_deref()) {
-        (Abilities::NotSeen(why), _) => format!("FLUSH, ATOMIC_WRITE and memory windows were not seen: {why}"),
+        (Abilities::NotSeen(why), _) => {
+            format!("FLUSH, ATOMIC_WRITE and memory windows were not seen: {why}")
+        }
         (_, Some([]) | None) => "neither FLUSH nor ATOMIC_WRITE nor memory windows".to_owned(),
         (_, Some(names)) => format!("{}, beside READ, WRITE and SEND", names.join(", ")),
     }
@@ -101,7 +139,10 @@ fn about(device: &RdmaDevice) -> String {
         RelaxedOrdering::Enabled => "allowed",
         RelaxedOrdering::NotSeen => "not seen",
     };
-    format!("{speaks}, {driver}, firmware {}, {place}; relaxed ordering of its writes {relaxed}", device.firmware.or_why())
+    format!(
+        "{speaks}, {driver}, firmware {}, {place}; relaxed ordering of its writes {relaxed}",
+        device.firmware.or_why()
+    )
 }
 
 fn place(text: &mut String, facts: &Facts) {
@@ -111,7 +152,11 @@ fn place(text: &mut String, facts: &Facts) {
     if let Some(error) = &place.error {
         return item(text, "error", error);
     }
-    item(text, "file system", place.file_system.unwrap_or("not known"));
+    item(
+        text,
+        "file system",
+        place.file_system.unwrap_or("not known"),
+    );
     let keeping = match place.keeping {
         Some(KeepingFact::Volatile) => "in memory alone: nothing there survives power loss",
         Some(KeepingFact::CopyOnWrite) => "in pages, each overwrite in a new place",
@@ -120,7 +165,15 @@ fn place(text: &mut String, facts: &Facts) {
         None => "not known",
     };
     item(text, "keeps bytes", keeping);
-    item(text, "MAP_SYNC", if place.map_sync == Some(true) { "works, tried on a file" } else { "refused, tried on a file" });
+    item(
+        text,
+        "MAP_SYNC",
+        if place.map_sync == Some(true) {
+            "works, tried on a file"
+        } else {
+            "refused, tried on a file"
+        },
+    );
 }
 
 fn head(text: &mut String, title: &str) {

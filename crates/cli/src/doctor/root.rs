@@ -74,15 +74,22 @@ impl Root {
     /// The bytes of a file.
     pub fn bytes(&self, file: &str) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        File::open(self.0.join(file))?.take(SIZE_MAX).read_to_end(&mut bytes)?;
+        File::open(self.0.join(file))?
+            .take(SIZE_MAX)
+            .read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
     /// Names in a folder that begin with `prefix`, in order; none where the folder is not there.
     pub fn names(&self, folder: &str, prefix: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.0.join(folder)).into_iter().flatten().flatten();
-        let mut names: Vec<String> =
-            entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name.starts_with(prefix)).collect();
+        let entries = fs::read_dir(self.0.join(folder))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| name.starts_with(prefix))
+            .collect();
         // Numbers as people count them: region2 before region10.
         names.sort_by_key(|name| (name.len(), name.clone()));
         names

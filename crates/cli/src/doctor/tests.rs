@@ -39,10 +39,19 @@ impl Tree {
         self.file(&format!("sys/devices/ndbus{number}/provider"), provider);
         self.file(&format!("{folder}/size"), "17179869184\n");
         if let Some(domain) = domain {
-            self.file(&format!("{folder}/persistence_domain"), format!("{domain}\n"));
+            self.file(
+                &format!("{folder}/persistence_domain"),
+                format!("{domain}\n"),
+            );
         }
-        self.file(&format!("sys/bus/nd/devices/namespace{number}.0/mode"), "fsdax\n");
-        self.file(&format!("sys/bus/nd/devices/namespace{number}.0/size"), "16909336576\n");
+        self.file(
+            &format!("sys/bus/nd/devices/namespace{number}.0/mode"),
+            "fsdax\n",
+        );
+        self.file(
+            &format!("sys/bus/nd/devices/namespace{number}.0/size"),
+            "16909336576\n",
+        );
         self.link(&format!("sys/bus/nd/devices/region{number}"), &folder)
     }
 
@@ -60,7 +69,10 @@ impl Tree {
         (config[6], config[0x34], config[0x60]) = (0x10, 0x60, 0x10);
         config[0x68] = control.unwrap_or(0);
         // Without rights the kernel shows 64 bytes.
-        self.file(&format!("{pci}/config"), &config[..if control.is_some() { 256 } else { 64 }]);
+        self.file(
+            &format!("{pci}/config"),
+            &config[..if control.is_some() { 256 } else { 64 }],
+        );
         self.file("sys/bus/pci/drivers/mlx5_core/bind", "");
         if !self.0.path().join(pci).join("driver").exists() {
             self.link(&format!("{pci}/driver"), "sys/bus/pci/drivers/mlx5_core");
@@ -88,11 +100,22 @@ fn concluded(facts: &Facts) -> stonecast_persist::Platform {
 #[test]
 fn an_empty_machine_claims_nothing() {
     let facts = Tree::new().facts();
-    assert!(facts.persistent_regions.is_empty() && facts.cxl_memories.is_empty() && facts.rdma_devices.is_empty());
+    assert!(
+        facts.persistent_regions.is_empty()
+            && facts.cxl_memories.is_empty()
+            && facts.rdma_devices.is_empty()
+    );
     assert_eq!(facts.processor.model, None);
     let platform = concluded(&facts);
-    assert!(matches!(platform.persistence, PersistenceDomain::PageFile | PersistenceDomain::Volatile));
-    assert!(!platform.atomic_write && !platform.trusted_nic_buffers && platform.flush == FlushKind::Read);
+    assert!(matches!(
+        platform.persistence,
+        PersistenceDomain::PageFile | PersistenceDomain::Volatile
+    ));
+    assert!(
+        !platform.atomic_write
+            && !platform.trusted_nic_buffers
+            && platform.flush == FlushKind::Read
+    );
     assert_eq!(platform.ddio, stonecast_media::Ddio::On, "unknown means on");
 }
 
@@ -101,17 +124,32 @@ fn an_empty_machine_claims_nothing() {
 fn caches_survive_only_if_every_region_says_so() {
     let tree = Tree::new();
     tree.region(0, "ACPI.NFIT", Some("cpu_cache"));
-    assert_eq!(concluded(&tree.facts_on_persistent_memory()).persistence, PersistenceDomain::Mhp);
+    assert_eq!(
+        concluded(&tree.facts_on_persistent_memory()).persistence,
+        PersistenceDomain::Mhp
+    );
     tree.region(1, "ACPI.NFIT", Some("memory_controller"));
-    assert_eq!(concluded(&tree.facts_on_persistent_memory()).persistence, PersistenceDomain::Dmp);
+    assert_eq!(
+        concluded(&tree.facts_on_persistent_memory()).persistence,
+        PersistenceDomain::Dmp
+    );
     tree.region(2, "e820", None);
-    assert_eq!(concluded(&tree.facts_on_persistent_memory()).persistence, PersistenceDomain::PageFile);
+    assert_eq!(
+        concluded(&tree.facts_on_persistent_memory()).persistence,
+        PersistenceDomain::PageFile
+    );
     let facts = tree.facts();
     assert_eq!(facts.persistent_regions.len(), 3);
     let region = &facts.persistent_regions[1];
-    assert_eq!((region.name.as_str(), region.provider.said()), ("region1", Some("ACPI.NFIT")));
+    assert_eq!(
+        (region.name.as_str(), region.provider.said()),
+        ("region1", Some("ACPI.NFIT"))
+    );
     assert_eq!(region.persistence_domain.said(), Some("memory_controller"));
-    assert_eq!((region.namespaces.len(), region.namespaces[0].mode.said()), (1, Some("fsdax")));
+    assert_eq!(
+        (region.namespaces.len(), region.namespaces[0].mode.said()),
+        (1, Some("fsdax"))
+    );
     assert_eq!(facts.persistent_regions[2].persistence_domain, Fact::Absent);
 }
 
@@ -132,15 +170,26 @@ fn an_empty_persistence_domain_is_unknown_and_not_a_domain() {
     assert_eq!(concluded(&facts).persistence, PersistenceDomain::PageFile);
     let text = text(&facts, &Conclusion::of(&facts));
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("persistence domain unknown (the kernel's file is empty)"), "{text}");
+    assert!(
+        words.contains("persistence domain unknown (the kernel's file is empty)"),
+        "{text}"
+    );
 }
 
 #[test]
 fn cxl_memory_counts_only_with_persistent_bytes() {
     let tree = Tree::new();
-    tree.file("sys/bus/cxl/devices/mem0/pmem/size", "0x0\n").file("sys/bus/cxl/devices/mem1/pmem/size", "0x800000000\n");
+    tree.file("sys/bus/cxl/devices/mem0/pmem/size", "0x0\n")
+        .file("sys/bus/cxl/devices/mem1/pmem/size", "0x800000000\n");
     let facts = tree.facts();
-    assert_eq!(facts.cxl_memories.iter().map(|memory| memory.name.as_str()).collect::<Vec<_>>(), ["mem1"]);
+    assert_eq!(
+        facts
+            .cxl_memories
+            .iter()
+            .map(|memory| memory.name.as_str())
+            .collect::<Vec<_>>(),
+        ["mem1"]
+    );
 }
 
 #[test]
@@ -149,13 +198,29 @@ fn what_an_rdma_device_speaks_and_where_it_is_comes_from_the_kernel() {
     tree.rdma("mlx5_0", "1: CA", Some(0x2f));
     let facts = tree.facts();
     let device = &facts.rdma_devices[0];
-    assert_eq!((device.speaks(), device.driver.as_deref()), (Speaks::InfinibandOrRoce, Some("mlx5_core")));
-    assert_eq!((device.pci_address.as_deref(), device.numa_node.said()), (Some("0000:3b:00.0"), Some("1")));
-    assert_eq!((device.ports.len(), device.ports[0].link_layer.said()), (1, Some("Ethernet")));
+    assert_eq!(
+        (device.speaks(), device.driver.as_deref()),
+        (Speaks::InfinibandOrRoce, Some("mlx5_core"))
+    );
+    assert_eq!(
+        (device.pci_address.as_deref(), device.numa_node.said()),
+        (Some("0000:3b:00.0"), Some("1"))
+    );
+    assert_eq!(
+        (device.ports.len(), device.ports[0].link_layer.said()),
+        (1, Some("Ethernet"))
+    );
     let platform = concluded(&facts);
-    assert_eq!((platform.transport, platform.relaxed_ordering), (Transport::InfiniBand, false));
+    assert_eq!(
+        (platform.transport, platform.relaxed_ordering),
+        (Transport::InfiniBand, false)
+    );
     tree.rdma("cxgb4_0", "4: RNIC", Some(0x2f));
-    assert_eq!(concluded(&tree.facts()).transport, Transport::Iwarp, "the weaker promise counts");
+    assert_eq!(
+        concluded(&tree.facts()).transport,
+        Transport::Iwarp,
+        "the weaker promise counts"
+    );
 }
 
 /// Needs the answer for what was not seen: a register that nobody shows allows nothing to be concluded.
@@ -165,8 +230,15 @@ fn relaxed_ordering_is_excluded_only_where_the_register_was_seen() {
         let tree = Tree::new();
         tree.rdma("mlx5_0", "1: CA", control);
         let conclusion = Conclusion::of(&tree.facts());
-        assert_eq!(conclusion.profile.platform().relaxed_ordering, relaxed, "{control:?}");
-        let declared = conclusion.declare.iter().any(|declaration| declaration.axis.to_string() == "relaxed_ordering");
+        assert_eq!(
+            conclusion.profile.platform().relaxed_ordering,
+            relaxed,
+            "{control:?}"
+        );
+        let declared = conclusion
+            .declare
+            .iter()
+            .any(|declaration| declaration.axis.to_string() == "relaxed_ordering");
         assert_eq!(declared, control.is_none());
     }
 }
@@ -178,9 +250,12 @@ fn with_abilities(facts: &Facts, all: &[Option<[bool; 2]>]) -> Facts {
         .iter()
         .map(|abilities| RdmaDevice {
             abilities: match *abilities {
-                Some([flush_persistent, atomic_write]) => {
-                    Abilities::Seen { flush_global: true, flush_persistent, atomic_write, memory_windows: true }
-                }
+                Some([flush_persistent, atomic_write]) => Abilities::Seen {
+                    flush_global: true,
+                    flush_persistent,
+                    atomic_write,
+                    memory_windows: true,
+                },
                 None => Abilities::NotSeen("it is away".into()),
             },
             ..device.clone()
@@ -194,21 +269,45 @@ fn with_abilities(facts: &Facts, all: &[Option<[bool; 2]>]) -> Facts {
 #[test]
 fn flush_and_atomic_write_are_taken_for_what_every_device_says_that_it_has() {
     let tree = Tree::new();
-    tree.rdma("rxe0", "1: CA", Some(0)).region(0, "ACPI.NFIT", Some("memory_controller"));
+    tree.rdma("rxe0", "1: CA", Some(0))
+        .region(0, "ACPI.NFIT", Some("memory_controller"));
     let unasked = tree.facts_on_persistent_memory();
-    assert!(matches!(&unasked.rdma_devices[0].abilities, Abilities::NotSeen(why) if why.contains("folder")));
+    assert!(
+        matches!(&unasked.rdma_devices[0].abilities, Abilities::NotSeen(why) if why.contains("folder"))
+    );
     let both = Some([true, true]);
     for (devices, flush, atomic_write, declared) in [
         (vec![both], FlushKind::NativePersistent, true, false),
-        (vec![both, Some([false, true])], FlushKind::Read, true, false),
-        (vec![both, Some([true, false])], FlushKind::NativePersistent, false, false),
+        (
+            vec![both, Some([false, true])],
+            FlushKind::Read,
+            true,
+            false,
+        ),
+        (
+            vec![both, Some([true, false])],
+            FlushKind::NativePersistent,
+            false,
+            false,
+        ),
         (vec![both, None], FlushKind::Read, false, true),
     ] {
         let facts = with_abilities(&unasked, &devices);
         let conclusion = Conclusion::of(&facts);
         let platform = conclusion.profile.platform();
-        assert_eq!((platform.flush, platform.atomic_write), (flush, atomic_write), "{devices:?}");
-        assert_eq!(conclusion.declare.iter().any(|declaration| declaration.axis == Axis::Flush), declared, "{devices:?}");
+        assert_eq!(
+            (platform.flush, platform.atomic_write),
+            (flush, atomic_write),
+            "{devices:?}"
+        );
+        assert_eq!(
+            conclusion
+                .declare
+                .iter()
+                .any(|declaration| declaration.axis == Axis::Flush),
+            declared,
+            "{devices:?}"
+        );
         let text = text(&facts, &conclusion);
         assert_eq!(text.contains("it is away"), declared, "{text}");
     }
@@ -220,22 +319,48 @@ fn flush_and_atomic_write_are_taken_for_what_every_device_says_that_it_has() {
 fn the_processor_has_the_instructions_that_its_flags_name() {
     let tree = Tree::new();
     let info = "processor\t: 0\nmodel name\t: Some Processor @ 2.0GHz\nflags\t\t: fpu clflush sse clwb avx\n";
-    tree.file("proc/cpuinfo", info).file("proc/sys/kernel/osrelease", "6.12.1\n");
+    tree.file("proc/cpuinfo", info)
+        .file("proc/sys/kernel/osrelease", "6.12.1\n");
     let processor = tree.facts().processor;
-    assert_eq!((processor.model.as_deref(), processor.write_back), (Some("Some Processor @ 2.0GHz"), vec!["clwb", "clflush"]));
+    assert_eq!(
+        (processor.model.as_deref(), processor.write_back),
+        (Some("Some Processor @ 2.0GHz"), vec!["clwb", "clflush"])
+    );
     assert_eq!(processor.kernel.said(), Some("6.12.1"));
 }
 
 #[test]
 fn ddio_is_always_to_be_declared_and_the_profile_says_who_says_what() {
     let tree = Tree::new();
-    tree.rdma("mlx5_0", "1: CA", Some(0)).region(0, "ACPI.NFIT", Some("memory_controller"));
+    tree.rdma("mlx5_0", "1: CA", Some(0))
+        .region(0, "ACPI.NFIT", Some("memory_controller"));
     let facts = tree.facts_on_persistent_memory();
     let conclusion = Conclusion::of(&facts);
-    let axes: Vec<String> = conclusion.declare.iter().map(|declaration| declaration.axis.to_string()).collect();
-    assert_eq!(axes, ["persistence", "ddio", "flush", "atomic_write", "trusted_nic_buffers"]);
-    let ddio = conclusion.profile.declarations().iter().find(|declared| declared.axis.to_string() == "ddio").unwrap();
-    assert_eq!((ddio.value.as_str(), ddio.by.as_str()), ("unknown", "nobody"));
+    let axes: Vec<String> = conclusion
+        .declare
+        .iter()
+        .map(|declaration| declaration.axis.to_string())
+        .collect();
+    assert_eq!(
+        axes,
+        [
+            "persistence",
+            "ddio",
+            "flush",
+            "atomic_write",
+            "trusted_nic_buffers"
+        ]
+    );
+    let ddio = conclusion
+        .profile
+        .declarations()
+        .iter()
+        .find(|declared| declared.axis.to_string() == "ddio")
+        .unwrap();
+    assert_eq!(
+        (ddio.value.as_str(), ddio.by.as_str()),
+        ("unknown", "nobody")
+    );
     let read = stonecast_persist::Profile::parse("again", &conclusion.text).unwrap();
     assert_eq!(read.platform(), conclusion.profile.platform());
 }
@@ -244,6 +369,13 @@ fn ddio_is_always_to_be_declared_and_the_profile_says_who_says_what() {
 fn a_folder_that_cannot_be_looked_at_is_said_and_nothing_is_concluded_from_it() {
     let tree = Tree::new();
     let facts = Facts::collect(&Root::at(tree.0.path()), Path::new("/nowhere/at/all"));
-    assert!(facts.place.error.as_ref().unwrap().contains("/nowhere/at/all"));
+    assert!(
+        facts
+            .place
+            .error
+            .as_ref()
+            .unwrap()
+            .contains("/nowhere/at/all")
+    );
     assert_eq!(concluded(&facts).persistence, PersistenceDomain::Volatile);
 }

@@ -7,14 +7,29 @@ use std::path::Path;
 
 use crate::support::{Place, Server, stonecast};
 
-const OPTIONS: [&str; 6] = ["--durability", "process", "--capacity", "16MiB", "--segment-size", "1MiB"];
+const OPTIONS: [&str; 6] = [
+    "--durability",
+    "process",
+    "--capacity",
+    "16MiB",
+    "--segment-size",
+    "1MiB",
+];
 
 /// A pool with a thousand keys, stopped in good order (so that everything in it is sealed).
 fn stopped_pool(place: &Place) {
     let mut server = Server::start(&place.pool(), OPTIONS);
-    let input: String =
-        (0..1000).map(|index| format!("{{\"key\":\"key-{index}\",\"value\":\"{}\"}}\n", "v".repeat(300))).collect();
-    server.client_with_input(&["import"], input.as_bytes()).text();
+    let input: String = (0..1000)
+        .map(|index| {
+            format!(
+                "{{\"key\":\"key-{index}\",\"value\":\"{}\"}}\n",
+                "v".repeat(300)
+            )
+        })
+        .collect();
+    server
+        .client_with_input(&["import"], input.as_bytes())
+        .text();
     server.stop();
 }
 
@@ -30,7 +45,11 @@ fn refused(place: &Place, file: &str) {
     assert_names(&message, file);
     let verified = stonecast(["verify".as_ref(), place.pool().as_os_str()]);
     assert_eq!(verified.code, Some(1), "{}", verified.stderr);
-    let said = format!("{}{}", String::from_utf8_lossy(&verified.stdout), verified.stderr);
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&verified.stdout),
+        verified.stderr
+    );
     assert_names(&said, file);
 }
 
@@ -47,11 +66,14 @@ fn a_scratched_record_is_found_and_named() {
     for key in ["key-500", "key-999"] {
         let place = Place::in_volatile_memory();
         stopped_pool(&place);
-        fs::remove_file(place.pool().join("checkpoint")).expect("a pool that was stopped has a checkpoint");
+        fs::remove_file(place.pool().join("checkpoint"))
+            .expect("a pool that was stopped has a checkpoint");
         let log = place.pool().join("log");
         change(&log, |bytes| {
             let record = format!("{key}vvv");
-            let at = (0..bytes.len()).find(|&at| bytes[at..].starts_with(record.as_bytes())).expect("the record is there");
+            let at = (0..bytes.len())
+                .find(|&at| bytes[at..].starts_with(record.as_bytes()))
+                .expect("the record is there");
             bytes[at + 100] ^= 1;
         });
         refused(&place, "log");
@@ -64,7 +86,12 @@ fn a_log_that_was_cut_is_refused() {
     stopped_pool(&place);
     let log = place.pool().join("log");
     let size = fs::metadata(&log).expect("the log is there").len();
-    fs::OpenOptions::new().write(true).open(&log).expect("it opens").set_len(size / 2).expect("it can be cut");
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&log)
+        .expect("it opens")
+        .set_len(size / 2)
+        .expect("it can be cut");
     refused(&place, "log");
 }
 
@@ -80,9 +107,16 @@ fn one_scratched_copy_of_the_header_is_repaired_and_said_two_are_refused() {
         assert!(server.heard().contains("repaired"), "{}", server.heard());
         assert_eq!(server.client(&["get", "key-1"]).text(), "v".repeat(300));
         server.stop();
-        assert!(!Server::start(&place.pool(), OPTIONS).heard().contains("repaired"), "repaired once");
+        assert!(
+            !Server::start(&place.pool(), OPTIONS)
+                .heard()
+                .contains("repaired"),
+            "repaired once"
+        );
     }
-    change(&header, |bytes| [40, 4096 + 40].into_iter().for_each(|at| bytes[at] ^= 0x10));
+    change(&header, |bytes| {
+        [40, 4096 + 40].into_iter().for_each(|at| bytes[at] ^= 0x10)
+    });
     refused(&place, "header");
 }
 
@@ -105,15 +139,28 @@ fn what_is_no_pool_is_said_to_be_none() {
     let place = Place::on_disk();
     for command in ["inspect", "verify"] {
         let output = stonecast([command.as_ref(), place.pool().as_os_str()]);
-        assert!(output.refusal(1).contains("there is no pool at"), "{}", output.stderr);
+        assert!(
+            output.refusal(1).contains("there is no pool at"),
+            "{}",
+            output.stderr
+        );
     }
     let file = place.path().join("file");
     fs::write(&file, "no folder").expect("room");
     assert!(Server::refused(&file, OPTIONS).contains("file"));
     let mut server = Server::start(&place.pool(), OPTIONS);
     let verified = stonecast(["verify".as_ref(), place.pool().as_os_str()]);
-    assert!(verified.refusal(1).contains("in use"), "a pool that changes cannot be checked: {}", verified.stderr);
-    let inspected = stonecast(["inspect".as_ref(), "--json".as_ref(), place.pool().as_os_str()]).json();
+    assert!(
+        verified.refusal(1).contains("in use"),
+        "a pool that changes cannot be checked: {}",
+        verified.stderr
+    );
+    let inspected = stonecast([
+        "inspect".as_ref(),
+        "--json".as_ref(),
+        place.pool().as_os_str(),
+    ])
+    .json();
     assert_eq!(inspected["served_by"], server.process());
     server.stop();
     stonecast(["inspect".as_ref(), place.pool().as_os_str()]).text();

@@ -13,17 +13,31 @@ fn machine(place: &Place) -> String {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     };
-    file("proc/cpuinfo", "model name\t: A Processor\nflags\t: clflushopt clwb\n");
+    file(
+        "proc/cpuinfo",
+        "model name\t: A Processor\nflags\t: clflushopt clwb\n",
+    );
     file("proc/sys/kernel/osrelease", "6.12.1\n");
     file("sys/devices/ndbus0/provider", "ACPI.NFIT\n");
-    file("sys/devices/ndbus0/region0/persistence_domain", "memory_controller\n");
+    file(
+        "sys/devices/ndbus0/region0/persistence_domain",
+        "memory_controller\n",
+    );
     file("sys/devices/ndbus0/region0/size", "17179869184\n");
     file("sys/class/infiniband/mlx5_0/node_type", "1: CA\n");
     file("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
     file("sys/devices/pci0000:3a/0000:3b:00.0/numa_node", "0\n");
     fs::create_dir_all(root.join("sys/bus/nd/devices")).unwrap();
-    symlink(root.join("sys/devices/ndbus0/region0"), root.join("sys/bus/nd/devices/region0")).unwrap();
-    symlink(root.join("sys/devices/pci0000:3a/0000:3b:00.0"), root.join("sys/class/infiniband/mlx5_0/device")).unwrap();
+    symlink(
+        root.join("sys/devices/ndbus0/region0"),
+        root.join("sys/bus/nd/devices/region0"),
+    )
+    .unwrap();
+    symlink(
+        root.join("sys/devices/pci0000:3a/0000:3b:00.0"),
+        root.join("sys/class/infiniband/mlx5_0/device"),
+    )
+    .unwrap();
     root.to_str().unwrap().to_owned()
 }
 
@@ -33,17 +47,42 @@ fn a_made_up_machine_is_seen_and_nothing_that_it_does_not_show() {
     let root = machine(&place);
     let data = place.path().to_str().unwrap();
     let report = stonecast(["doctor", "--json", "--root", &root, "--data", data]).json();
-    assert_eq!(report["processor"]["write_back"], serde_json::json!(["clwb", "clflushopt"]));
-    assert_eq!(report["persistent_regions"][0]["persistence_domain"], "memory_controller");
+    assert_eq!(
+        report["processor"]["write_back"],
+        serde_json::json!(["clwb", "clflushopt"])
+    );
+    assert_eq!(
+        report["persistent_regions"][0]["persistence_domain"],
+        "memory_controller"
+    );
     assert_eq!(report["persistent_regions"][0]["provider"], "ACPI.NFIT");
     assert_eq!(report["rdma_devices"][0]["name"], "mlx5_0");
-    assert_eq!(report["rdma_devices"][0]["firmware"], serde_json::Value::Null);
+    assert_eq!(
+        report["rdma_devices"][0]["firmware"],
+        serde_json::Value::Null
+    );
     assert_eq!(report["rdma_devices"][0]["relaxed_ordering"], "not-seen");
-    assert_eq!(report["place"]["map_sync"], false, "the folder is on a disk, whatever the machine has beside it");
+    assert_eq!(
+        report["place"]["map_sync"], false,
+        "the folder is on a disk, whatever the machine has beside it"
+    );
     assert_eq!(report["profile"]["platform"]["persistence"], "page-file");
-    assert_eq!(report["profile"]["platform"]["ddio"], true, "unknown means on");
-    let axes: Vec<&str> = report["declare"].as_array().unwrap().iter().map(|one| one["axis"].as_str().unwrap()).collect();
-    assert!(axes.contains(&"ddio") && axes.contains(&"relaxed_ordering") && axes.contains(&"persistence"), "{axes:?}");
+    assert_eq!(
+        report["profile"]["platform"]["ddio"], true,
+        "unknown means on"
+    );
+    let axes: Vec<&str> = report["declare"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["axis"].as_str().unwrap())
+        .collect();
+    assert!(
+        axes.contains(&"ddio")
+            && axes.contains(&"relaxed_ordering")
+            && axes.contains(&"persistence"),
+        "{axes:?}"
+    );
 }
 
 /// Needs the profile to be one that `plan` reads: what the doctor concludes is what is planned for.
@@ -52,13 +91,45 @@ fn the_profile_that_the_doctor_writes_is_one_that_is_planned_for() {
     let place = Place::on_disk();
     let data = place.path().to_str().unwrap();
     let file = place.path().join("this-machine.toml");
-    let told = stonecast(["doctor", "--data", data, "--write-profile", file.to_str().unwrap()]);
-    for part in ["Persistent memory", "RDMA devices", "MAP_SYNC", "What must be declared", "[ddio]"] {
-        assert!(told.text().contains(part), "{part} is not in\n{}", told.text());
+    let told = stonecast([
+        "doctor",
+        "--data",
+        data,
+        "--write-profile",
+        file.to_str().unwrap(),
+    ]);
+    for part in [
+        "Persistent memory",
+        "RDMA devices",
+        "MAP_SYNC",
+        "What must be declared",
+        "[ddio]",
+    ] {
+        assert!(
+            told.text().contains(part),
+            "{part} is not in\n{}",
+            told.text()
+        );
     }
-    let planned = stonecast(["plan", "--profile", file.to_str().unwrap(), "--operation", "write", "--update", "single"]);
-    assert!(planned.text().contains("rsp.write_back(a)"), "a file is synced:\n{}", planned.text());
-    assert!(planned.text().contains("ddio = unknown, says nobody"), "{}", planned.text());
+    let planned = stonecast([
+        "plan",
+        "--profile",
+        file.to_str().unwrap(),
+        "--operation",
+        "write",
+        "--update",
+        "single",
+    ]);
+    assert!(
+        planned.text().contains("rsp.write_back(a)"),
+        "a file is synced:\n{}",
+        planned.text()
+    );
+    assert!(
+        planned.text().contains("ddio = unknown, says nobody"),
+        "{}",
+        planned.text()
+    );
 }
 
 #[test]

@@ -8,16 +8,28 @@ use serde_json::Value;
 
 use crate::support::{Place, stonecast};
 
-const SERIES: [&str; 4] = ["erda-published", "redo-logging", "read-after-write", "store-direct"];
+const SERIES: [&str; 4] = [
+    "erda-published",
+    "redo-logging",
+    "read-after-write",
+    "store-direct",
+];
 
 fn points(printed: &str) -> Vec<Value> {
-    printed.lines().map(|line| serde_json::from_str(line).expect("one object a line")).collect()
+    printed
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("one object a line"))
+        .collect()
 }
 
 /// The measurement of a series at a place.
 fn at(points: &[Value], series: &str, x: &str) -> f64 {
-    let point = points.iter().find(|point| point["series"] == series && point["x"] == x);
-    point.unwrap_or_else(|| panic!("{series} at {x} is not in {points:?}"))["y"].as_f64().expect("a number")
+    let point = points
+        .iter()
+        .find(|point| point["series"] == series && point["x"] == x);
+    point.unwrap_or_else(|| panic!("{series} at {x} is not in {points:?}"))["y"]
+        .as_f64()
+        .expect("a number")
 }
 
 /// Section 5.5 of Erda's paper, in bytes of its own count: the word is counted whole here, and a message of a baseline has
@@ -27,9 +39,16 @@ fn the_bytes_of_each_operation_are_those_of_the_formats() {
     let printed = stonecast(["bench", "figure", "erda-table1", "--json"]);
     let points = points(printed.text());
     for point in &points {
-        assert_eq!((&point["figure"], &point["unit"]), (&Value::from("erda-table1"), &Value::from("bytes")), "{point}");
+        assert_eq!(
+            (&point["figure"], &point["unit"]),
+            (&Value::from("erda-table1"), &Value::from("bytes")),
+            "{point}"
+        );
     }
-    let names: std::collections::BTreeSet<&str> = points.iter().map(|point| point["series"].as_str().unwrap()).collect();
+    let names: std::collections::BTreeSet<&str> = points
+        .iter()
+        .map(|point| point["series"].as_str().unwrap())
+        .collect();
     assert_eq!(names, SERIES.into());
     let pair = 23.0 + 256.0;
     // 8 bytes of word beside the object, which has tag and checksum: 4 more than the paper counts.
@@ -37,13 +56,19 @@ fn the_bytes_of_each_operation_are_those_of_the_formats() {
     assert!((update - (pair + 9.0)).abs() <= 4.0, "{update}");
     for series in ["redo-logging", "read-after-write"] {
         let update = at(&points, series, "update 256");
-        assert!((2.0 * pair..2.0 * pair + 16.0).contains(&update), "{series} writes twice: {update}");
+        assert!(
+            (2.0 * pair..2.0 * pair + 16.0).contains(&update),
+            "{series} writes twice: {update}"
+        );
     }
     // Ours: each byte of the record once, with a header of 40 bytes, of which 24 are the stamp. All metadata counted.
     for (size, most) in [(64.0, 1.3), (1024.0, 1.05)] {
         let ours = at(&points, "store-direct", &format!("update {size}"));
         assert_eq!(ours, 40.0 + 23.0 + size);
-        assert!(ours <= most * at(&points, "erda-published", &format!("update {size}")), "values of {size} bytes");
+        assert!(
+            ours <= most * at(&points, "erda-published", &format!("update {size}")),
+            "values of {size} bytes"
+        );
     }
 }
 
@@ -51,11 +76,31 @@ fn the_bytes_of_each_operation_are_those_of_the_formats() {
 fn a_figure_is_the_same_each_time_and_its_picture_and_points_are_written() {
     let place = Place::in_volatile_memory();
     let folder = place.path().to_str().expect("a name in UTF-8");
-    let run = || stonecast(["bench", "figure", "erda-14", "--operations", "100", "--json", "--out", folder]).text().to_owned();
+    let run = || {
+        stonecast([
+            "bench",
+            "figure",
+            "erda-14",
+            "--operations",
+            "100",
+            "--json",
+            "--out",
+            folder,
+        ])
+        .text()
+        .to_owned()
+    };
     let printed = run();
     assert_eq!(printed, run());
-    assert_eq!(fs::read_to_string(place.path().join("erda-14.jsonl")).unwrap(), printed);
-    assert!(fs::read_to_string(place.path().join("erda-14.svg")).unwrap().contains("<svg"));
+    assert_eq!(
+        fs::read_to_string(place.path().join("erda-14.jsonl")).unwrap(),
+        printed
+    );
+    assert!(
+        fs::read_to_string(place.path().join("erda-14.svg"))
+            .unwrap()
+            .contains("<svg")
+    );
     let points = points(&printed);
     assert_eq!(points.len(), SERIES.len() * 5);
     // One round trip where the published design needs two, on machines whose round trips are all that counts.
@@ -65,20 +110,35 @@ fn a_figure_is_the_same_each_time_and_its_picture_and_points_are_written() {
 #[test]
 fn the_page_of_the_documentation_and_its_pictures_are_what_the_command_prints() {
     let place = Place::in_volatile_memory();
-    stonecast(["bench", "figure", "erda", "--out", place.path().to_str().expect("a name in UTF-8")]).text();
+    stonecast([
+        "bench",
+        "figure",
+        "erda",
+        "--out",
+        place.path().to_str().expect("a name in UTF-8"),
+    ])
+    .text();
     let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
     let mut compared = 0;
     for entry in fs::read_dir(place.path()).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
         if name.ends_with(".md") || name.ends_with(".svg") {
-            let again = "run `stonecast bench figure erda --out docs/figures`, and look at what changed";
+            let again =
+                "run `stonecast bench figure erda --out docs/figures`, and look at what changed";
             let shown = fs::read_to_string(documented.join(&name)).unwrap_or_default();
-            assert!(fs::read_to_string(entry.path()).unwrap() == shown, "{name}: {again}");
+            assert!(
+                fs::read_to_string(entry.path()).unwrap() == shown,
+                "{name}: {again}"
+            );
             compared += 1;
         }
     }
-    assert_eq!(compared, 1 + 13, "the page, and a picture for each figure but the tables");
+    assert_eq!(
+        compared,
+        1 + 13,
+        "the page, and a picture for each figure but the tables"
+    );
     cleaning_costs_other_clients_little(place.path());
 }
 
@@ -87,25 +147,46 @@ fn cleaning_costs_other_clients_little(folder: &Path) {
     let read = |name: &str| points(&fs::read_to_string(folder.join(name)).unwrap());
     let (latencies, moved) = (read("erda-26.jsonl"), read("erda-26-moved.jsonl"));
     for workload in ["c", "a"] {
-        let beside_a_writer = at(&latencies, "store-direct", &format!("{workload} beside a writer"));
+        let beside_a_writer = at(
+            &latencies,
+            "store-direct",
+            &format!("{workload} beside a writer"),
+        );
         let cleaning = at(&latencies, "store-direct", &format!("{workload} cleaning"));
-        assert!(cleaning <= 1.15 * beside_a_writer, "{workload}: {cleaning} us, {beside_a_writer} us");
+        assert!(
+            cleaning <= 1.15 * beside_a_writer,
+            "{workload}: {cleaning} us, {beside_a_writer} us"
+        );
         let moved = at(&moved, "store-direct", workload);
-        assert!(moved >= 0.25, "{workload}: cleaning went on all the time: {moved}");
+        assert!(
+            moved >= 0.25,
+            "{workload}: cleaning went on all the time: {moved}"
+        );
     }
 }
 
 /// Each design has a server process of its own, and every value that is read is there.
 #[test]
 fn the_same_designs_run_as_processes_over_shared_memory() {
-    let printed = stonecast(["bench", "figure", "erda-shm", "--operations", "200", "--json"]);
+    let printed = stonecast([
+        "bench",
+        "figure",
+        "erda-shm",
+        "--operations",
+        "200",
+        "--json",
+    ]);
     let mut counts = BTreeMap::new();
     for point in points(printed.text()) {
         assert!(point["y"].as_f64().unwrap() > 0.0, "{point}");
         let series = point["series"].as_str().unwrap().to_owned();
-        *counts.entry((point["figure"].as_str().unwrap().to_owned(), series)).or_insert(0) += 1;
+        *counts
+            .entry((point["figure"].as_str().unwrap().to_owned(), series))
+            .or_insert(0) += 1;
     }
     let figures = ["erda-shm-cpu", "erda-shm-latency", "erda-shm-throughput"];
-    let expected = figures.iter().flat_map(|figure| SERIES.map(|series| (((*figure).to_owned(), series.to_owned()), 4)));
+    let expected = figures
+        .iter()
+        .flat_map(|figure| SERIES.map(|series| (((*figure).to_owned(), series.to_owned()), 4)));
     assert_eq!(counts, expected.collect());
 }

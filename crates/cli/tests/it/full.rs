@@ -11,7 +11,14 @@ fn a_full_pool_answers_no_space_and_goes_on_serving_reads_and_deletes() {
     fill_and_restart(
         Medium::FullPool,
         &place.pool(),
-        &["--durability", "process", "--capacity", "8MiB", "--segment-size", "1MiB"],
+        &[
+            "--durability",
+            "process",
+            "--capacity",
+            "8MiB",
+            "--segment-size",
+            "1MiB",
+        ],
     );
 }
 
@@ -22,7 +29,14 @@ fn a_full_volatile_medium_is_no_space_and_no_crash() {
         Ok(mount) => fill_and_restart(
             Medium::FullMedium,
             &mount.path().join("pool"),
-            &["--durability", "process", "--capacity", "64MiB", "--segment-size", "1MiB"],
+            &[
+                "--durability",
+                "process",
+                "--capacity",
+                "64MiB",
+                "--segment-size",
+                "1MiB",
+            ],
         ),
         Err(reason) => not_run("full volatile medium", &reason),
     }
@@ -35,7 +49,14 @@ fn a_full_disk_is_no_space_and_no_crash() {
         Ok(mount) => fill_and_restart(
             Medium::FullMedium,
             &mount.path().join("pool"),
-            &["--durability", "power", "--capacity", "64MiB", "--segment-size", "1MiB"],
+            &[
+                "--durability",
+                "power",
+                "--capacity",
+                "64MiB",
+                "--segment-size",
+                "1MiB",
+            ],
         ),
         Err(reason) => not_run("full disk", &reason),
     }
@@ -54,9 +75,15 @@ fn a_disk_that_another_program_fills_is_no_space_until_there_is_room_again() {
     server.client(&["put", "before", "v"]).text();
     let ballast = mount.path().join("ballast");
     // Ends with an error when the disk is full, which is the point.
-    let _ = std::io::copy(&mut std::io::repeat(1), &mut fs::File::create(&ballast).expect("a file"));
+    let _ = std::io::copy(
+        &mut std::io::repeat(1),
+        &mut fs::File::create(&ballast).expect("a file"),
+    );
     let input = lines(15_000);
-    let message = server.client_with_input(&["import"], input.as_bytes()).refusal(1).to_owned();
+    let message = server
+        .client_with_input(&["import"], input.as_bytes())
+        .refusal(1)
+        .to_owned();
     assert!(message.contains("no space"), "{message}");
     assert_eq!(server.client(&["get", "before"]).text(), "v");
     fs::remove_file(&ballast).expect("the ballast goes");
@@ -88,31 +115,73 @@ impl Medium {
 fn fill_and_restart(medium: Medium, pool: &Path, options: &[&str]) {
     let mut server = Server::start(pool, options);
     let input = lines(15_000);
-    assert!(input.len() > 64 << 20, "more than any of these pools takes: {}", input.len());
-    let message = server.client_with_input(&["import"], input.as_bytes()).refusal(1).to_owned();
-    assert!(message.contains("line ") && message.contains(medium.words()), "{message}");
-    let stored: usize = word_before(&message, " entries of the file are stored").parse().expect("a number");
-    let refused: usize = word_before(&message, &format!(": {}", medium.words())).parse().expect("a number");
+    assert!(
+        input.len() > 64 << 20,
+        "more than any of these pools takes: {}",
+        input.len()
+    );
+    let message = server
+        .client_with_input(&["import"], input.as_bytes())
+        .refusal(1)
+        .to_owned();
+    assert!(
+        message.contains("line ") && message.contains(medium.words()),
+        "{message}"
+    );
+    let stored: usize = word_before(&message, " entries of the file are stored")
+        .parse()
+        .expect("a number");
+    let refused: usize = word_before(&message, &format!(": {}", medium.words()))
+        .parse()
+        .expect("a number");
     assert!(stored > 1000, "{message}");
 
     // Full, but alive: refuses what needs room, and says so each time.
     let large = vec![b'x'; 100_000];
     for _ in 0..3 {
-        let refused = server.client_with_input(&["put", "large"], &large).refusal(1).to_owned();
+        let refused = server
+            .client_with_input(&["put", "large"], &large)
+            .refusal(1)
+            .to_owned();
         assert!(refused.contains(medium.words()), "{refused}");
     }
     // Needs `note_trouble`, and that it tells no more than once in a minute.
-    let log = format!("writes are refused: no space left on {} for ", pool.join("log").display());
+    let log = format!(
+        "writes are refused: no space left on {} for ",
+        pool.join("log").display()
+    );
     let times = if medium == Medium::FullMedium { 1 } else { 0 };
-    assert_eq!(server.heard().matches(&log).count(), times, "{}", server.heard());
-    assert_eq!(server.heard().matches("refused").count(), times, "{}", server.heard());
+    assert_eq!(
+        server.heard().matches(&log).count(),
+        times,
+        "{}",
+        server.heard()
+    );
+    assert_eq!(
+        server.heard().matches("refused").count(),
+        times,
+        "{}",
+        server.heard()
+    );
     let exported = server.client(&["export"]).text().to_owned();
     let whole = first_lines(&input, refused - 1);
-    assert!(exported.starts_with(whole), "everything before the line that found no room is there");
-    assert_eq!(exported.lines().count(), stored, "what was acknowledged is there, and nothing else");
+    assert!(
+        exported.starts_with(whole),
+        "everything before the line that found no room is there"
+    );
+    assert_eq!(
+        exported.lines().count(),
+        stored,
+        "what was acknowledged is there, and nothing else"
+    );
     let mut in_flight = input[whole.len()..].lines().take(64);
     let others = exported[whole.len()..].lines();
-    others.for_each(|line| assert!(in_flight.any(|sent| sent == line), "a line that was in flight, in its order: {line}"));
+    others.for_each(|line| {
+        assert!(
+            in_flight.any(|sent| sent == line),
+            "a line that was in flight, in its order: {line}"
+        )
+    });
     let (first, last) = (key_of(&input, 0), key_of(&input, refused - 2));
     server.client(&["get", &last]).text();
     let mut rest = exported.as_str();
@@ -133,7 +202,10 @@ fn fill_and_restart(medium: Medium, pool: &Path, options: &[&str]) {
         server = Server::start(pool, options);
         assert_eq!(server.client(&["export"]).text(), rest);
     }
-    let refused = server.client_with_input(&["import"], input.as_bytes()).refusal(1).to_owned();
+    let refused = server
+        .client_with_input(&["import"], input.as_bytes())
+        .refusal(1)
+        .to_owned();
     assert!(refused.contains(medium.words()), "{refused}");
     server.client(&["get", &last]).text();
     if medium == Medium::FullPool {
@@ -143,19 +215,31 @@ fn fill_and_restart(medium: Medium, pool: &Path, options: &[&str]) {
 }
 
 fn lines(count: usize) -> String {
-    generated_packages(count).into_iter().map(|(_, line)| line).collect()
+    generated_packages(count)
+        .into_iter()
+        .map(|(_, line)| line)
+        .collect()
 }
 
 fn first_lines(input: &str, count: usize) -> &str {
-    let end = input.match_indices('\n').nth(count - 1).expect("there are as many lines").0;
+    let end = input
+        .match_indices('\n')
+        .nth(count - 1)
+        .expect("there are as many lines")
+        .0;
     &input[..=end]
 }
 
 fn key_of(input: &str, line: usize) -> String {
-    let entry: serde_json::Value = serde_json::from_str(input.lines().nth(line).expect("a line")).expect("JSON");
+    let entry: serde_json::Value =
+        serde_json::from_str(input.lines().nth(line).expect("a line")).expect("JSON");
     entry["key"].as_str().expect("keys are text").to_owned()
 }
 
 fn word_before<'a>(message: &'a str, what: &str) -> &'a str {
-    message.split(what).next().and_then(|before| before.rsplit(' ').next()).expect("the message names a number")
+    message
+        .split(what)
+        .next()
+        .and_then(|before| before.rsplit(' ').next())
+        .expect("the message names a number")
 }

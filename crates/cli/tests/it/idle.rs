@@ -21,23 +21,39 @@ fn an_idle_server_with_ten_idle_clients_takes_less_than_a_hundredth_of_a_core() 
         return be_idle(&address);
     }
     let place = Place::in_volatile_memory();
-    let server = Server::start(&place.pool(), ["--durability", "process", "--capacity", "64MiB"]);
+    let server = Server::start(
+        &place.pool(),
+        ["--durability", "process", "--capacity", "64MiB"],
+    );
     let test = "idle::an_idle_server_with_ten_idle_clients_takes_less_than_a_hundredth_of_a_core";
     let work = server.address();
     let words = place.path().join("words");
-    let mut clients: Vec<Worker> = (0..CLIENTS).map(|_| start_worker(test, &work, &words)).collect();
+    let mut clients: Vec<Worker> = (0..CLIENTS)
+        .map(|_| start_worker(test, &work, &words))
+        .collect();
     let start = Instant::now();
     // One more: the command that asks.
     while server.client(&["stat", "--json"]).json()["clients"] != CLIENTS + 1 {
-        assert!(start.elapsed() < Duration::from_secs(60), "the clients connect");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the clients connect"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     let before = processor_time(server.process());
     let watched = Instant::now();
     std::thread::sleep(WATCHED);
-    let share = (processor_time(server.process()) - before).as_secs_f64() / watched.elapsed().as_secs_f64();
-    assert!(clients.iter_mut().all(Worker::runs), "the clients are still there");
-    assert!(share < SHARE_MAX, "an idle server took {:.2} % of a core", share * 100.0);
+    let share =
+        (processor_time(server.process()) - before).as_secs_f64() / watched.elapsed().as_secs_f64();
+    assert!(
+        clients.iter_mut().all(Worker::runs),
+        "the clients are still there"
+    );
+    assert!(
+        share < SHARE_MAX,
+        "an idle server took {:.2} % of a core",
+        share * 100.0
+    );
 }
 
 /// A client that has done something and now waits for nothing.
@@ -47,7 +63,9 @@ fn be_idle(address: &str) {
     let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS).expect("a port"));
     executor.add_port(&port);
     executor.block_on(async {
-        let client = Client::connect(port, executor.runtime(), address).await.expect("the server is there");
+        let client = Client::connect(port, executor.runtime(), address)
+            .await
+            .expect("the server is there");
         client.stat().await.expect("the server answers");
         std::future::pending::<()>().await;
     });
@@ -57,7 +75,15 @@ fn be_idle(address: &str) {
 fn processor_time(process: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("the process runs");
     // After the name, which is in parentheses: fields 14 and 15 of proc(5), in ticks of a hundredth of a second.
-    let fields: Vec<&str> = stat.rsplit_once(')').expect("a name in parentheses").1.split_whitespace().collect();
-    let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number")).sum();
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .expect("a name in parentheses")
+        .1
+        .split_whitespace()
+        .collect();
+    let ticks: u64 = fields[11..13]
+        .iter()
+        .map(|field| field.parse::<u64>().expect("a number"))
+        .sum();
     Duration::from_millis(ticks * 10)
 }

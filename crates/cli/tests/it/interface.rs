@@ -28,14 +28,23 @@ const COMMANDS: [&[&str]; 18] = [
 ];
 
 fn server(place: &Place) -> Server {
-    Server::start(&place.pool(), ["--durability", "process", "--capacity", "64MiB"])
+    Server::start(
+        &place.pool(),
+        ["--durability", "process", "--capacity", "64MiB"],
+    )
 }
 
 #[test]
 fn serve_put_and_get_work_without_any_argument() {
     let place = Place::on_disk();
     let mut server = Server::start_with_defaults(place.path());
-    assert!(server.heard().contains("ready: serving ./stonecast-data at shm:./stonecast-data/socket"), "{}", server.heard());
+    assert!(
+        server
+            .heard()
+            .contains("ready: serving ./stonecast-data at shm:./stonecast-data/socket"),
+        "{}",
+        server.heard()
+    );
     let here = |arguments: &[&str]| {
         let mut command = command();
         command.args(arguments).current_dir(place.path());
@@ -64,17 +73,39 @@ fn wrong_usage_is_status_2_and_says_what_is_right() {
         (&["frobnicate"], "unrecognized subcommand 'frobnicate'"),
         (&["get"], "<KEY>"),
         (&["get", "a", "--loud"], "unexpected argument '--loud'"),
-        (&["serve", "--durability", "maybe"], "[possible values: power, process]"),
-        (&["serve", "--capacity", "much"], "a size is a number of bytes"),
-        (&["get", "a", "--connect", "verbs:host:1"], "cargo build --release --features verbs"),
-        (&["put", "a", "b", "--if-absent", "--if-version", "1"], "cannot be used with"),
+        (
+            &["serve", "--durability", "maybe"],
+            "[possible values: power, process]",
+        ),
+        (
+            &["serve", "--capacity", "much"],
+            "a size is a number of bytes",
+        ),
+        (
+            &["get", "a", "--connect", "verbs:host:1"],
+            "cargo build --release --features verbs",
+        ),
+        (
+            &["put", "a", "b", "--if-absent", "--if-version", "1"],
+            "cannot be used with",
+        ),
         (&["import", "--in-flight", "0"], "0 is not in 1..=256"),
-        (&["bench", "ycsb", "--workload", "z"], "[possible values: a, b, c, update-only]"),
-        (&["get", "a", "--config", "/no/such/file"], "cannot read the configuration file /no/such/file"),
+        (
+            &["bench", "ycsb", "--workload", "z"],
+            "[possible values: a, b, c, update-only]",
+        ),
+        (
+            &["get", "a", "--config", "/no/such/file"],
+            "cannot read the configuration file /no/such/file",
+        ),
     ] {
         let output = stonecast(arguments);
         assert_eq!(output.code, Some(2), "{arguments:?}: {}", output.stderr);
-        assert!(output.stderr.contains(part) && output.stdout.is_empty(), "{arguments:?}: {}", output.stderr);
+        assert!(
+            output.stderr.contains(part) && output.stdout.is_empty(),
+            "{arguments:?}: {}",
+            output.stderr
+        );
     }
 }
 
@@ -85,14 +116,26 @@ fn values_come_out_as_they_went_in_and_absent_keys_are_status_1() {
     let binary: Vec<u8> = (0..=255).collect();
     server.client_with_input(&["put", "binary"], &binary).text();
     assert_eq!(server.client(&["get", "binary"]).stdout, binary);
-    server.client_with_input(&["put", "dash", "-"], b"from stdin\n").text();
+    server
+        .client_with_input(&["put", "dash", "-"], b"from stdin\n")
+        .text();
     assert_eq!(server.client(&["get", "dash"]).text(), "from stdin\n");
     server.client(&["put", "empty", ""]).text();
     assert_eq!(server.client(&["get", "empty"]).text(), "");
     server.client(&["put", "negative", "-1"]).text();
     assert_eq!(server.client(&["get", "negative"]).text(), "-1");
-    assert!(server.client(&["get", "nothing"]).refusal(1).contains("key \"nothing\" is not there"));
-    assert!(server.client(&["delete", "nothing"]).refusal(1).contains("key \"nothing\" is not there"));
+    assert!(
+        server
+            .client(&["get", "nothing"])
+            .refusal(1)
+            .contains("key \"nothing\" is not there")
+    );
+    assert!(
+        server
+            .client(&["delete", "nothing"])
+            .refusal(1)
+            .contains("key \"nothing\" is not there")
+    );
     server.client(&["delete", "binary"]).text();
     server.client(&["get", "binary"]).refusal(1);
 }
@@ -101,20 +144,45 @@ fn values_come_out_as_they_went_in_and_absent_keys_are_status_1() {
 fn json_carries_versions_and_conditions_use_them() {
     let place = Place::in_volatile_memory();
     let server = server(&place);
-    let first = server.client(&["put", "k", "one", "--json", "--if-absent"]).json();
+    let first = server
+        .client(&["put", "k", "one", "--json", "--if-absent"])
+        .json();
     let version = first["version"].as_u64().expect("a version");
     assert_eq!(first["key"], "k");
     let present = format!("is at version {version}");
-    assert!(server.client(&["put", "k", "two", "--if-absent"]).refusal(1).contains(&present));
+    assert!(
+        server
+            .client(&["put", "k", "two", "--if-absent"])
+            .refusal(1)
+            .contains(&present)
+    );
     let got = server.client(&["get", "k", "--json"]).json();
-    assert_eq!((&got["key"], &got["value"], &got["version"]), (&"k".into(), &"one".into(), &version.into()));
-    server.client(&["put", "k", "two", "--if-version", &version.to_string()]).text();
-    server.client(&["put", "k", "three", "--if-version", &version.to_string()]).refusal(1);
-    assert!(server.client(&["put", "other", "x", "--if-version", "1"]).refusal(1).contains("is not there"));
+    assert_eq!(
+        (&got["key"], &got["value"], &got["version"]),
+        (&"k".into(), &"one".into(), &version.into())
+    );
+    server
+        .client(&["put", "k", "two", "--if-version", &version.to_string()])
+        .text();
+    server
+        .client(&["put", "k", "three", "--if-version", &version.to_string()])
+        .refusal(1);
+    assert!(
+        server
+            .client(&["put", "other", "x", "--if-version", "1"])
+            .refusal(1)
+            .contains("is not there")
+    );
     assert_eq!(server.client(&["get", "k"]).text(), "two");
     server.client_with_input(&["put", "raw"], b"\xff").text();
-    assert_eq!(server.client(&["get", "raw", "--json"]).json()["value"]["base64"], "/w==");
-    assert_eq!(server.client(&["delete", "raw", "--json"]).json()["key"], "raw");
+    assert_eq!(
+        server.client(&["get", "raw", "--json"]).json()["value"]["base64"],
+        "/w=="
+    );
+    assert_eq!(
+        server.client(&["delete", "raw", "--json"]).json()["key"],
+        "raw"
+    );
 }
 
 #[test]
@@ -128,10 +196,16 @@ fn keys_and_values_have_limits_that_the_refusal_names() {
     for (key, size) in [("", "0 bytes"), (&*"k".repeat(1025), "1025 bytes")] {
         for arguments in [&["put", key, "v"][..], &["get", key], &["delete", key]] {
             let message = server.client(arguments).refusal(1).to_owned();
-            assert!(message.contains(size) && message.contains("1 to 1024 bytes"), "{message}");
+            assert!(
+                message.contains(size) && message.contains("1 to 1024 bytes"),
+                "{message}"
+            );
         }
     }
-    let message = server.client_with_input(&["put", "k"], &vec![0; (1 << 20) + 1]).refusal(1).to_owned();
+    let message = server
+        .client_with_input(&["put", "k"], &vec![0; (1 << 20) + 1])
+        .refusal(1)
+        .to_owned();
     assert!(message.contains("1048576 bytes"), "{message}");
     server.client(&["get", "k"]).refusal(1);
 }
@@ -151,16 +225,32 @@ fn settings_come_from_flag_then_environment_then_file() {
         run(command, b"")
     };
     let (good, bad) = (server.address(), "shm:/no/such/socket");
-    let (good_line, bad_line) = (format!("connect = '{good}'\n"), format!("connect = '{bad}'\n"));
+    let (good_line, bad_line) = (
+        format!("connect = '{good}'\n"),
+        format!("connect = '{bad}'\n"),
+    );
     ask(&good_line, None, None).text();
     ask(&bad_line, None, None).refusal(1);
     ask(&bad_line, Some(&good), None).text();
     ask(&good_line, Some(bad), None).refusal(1);
     ask(&bad_line, Some(bad), Some(&good)).text();
     ask(&good_line, Some(&good), Some(bad)).refusal(1);
-    ask(&format!("data = '{}'\n", place.pool().display()), None, None).text();
-    let message = ask("connect = 'shm:/x'\n\nconect = 'shm:/y'\n", None, None).refusal(2).to_owned();
-    for part in ["stonecast.toml", "line 3", "unknown field `conect`", "`connect`", "`segment-size`"] {
+    ask(
+        &format!("data = '{}'\n", place.pool().display()),
+        None,
+        None,
+    )
+    .text();
+    let message = ask("connect = 'shm:/x'\n\nconect = 'shm:/y'\n", None, None)
+        .refusal(2)
+        .to_owned();
+    for part in [
+        "stonecast.toml",
+        "line 3",
+        "unknown field `conect`",
+        "`connect`",
+        "`segment-size`",
+    ] {
         assert!(message.contains(part), "{message}");
     }
 }
@@ -169,10 +259,20 @@ fn settings_come_from_flag_then_environment_then_file() {
 fn without_a_server_the_refusal_says_where_and_what_to_start() {
     let place = Place::in_volatile_memory();
     let address = format!("shm:{}/socket", place.path().display());
-    for arguments in [&["get", "k"][..], &["put", "k", "v"], &["import"], &["export"], &["stat"]] {
+    for arguments in [
+        &["get", "k"][..],
+        &["put", "k", "v"],
+        &["import"],
+        &["export"],
+        &["stat"],
+    ] {
         let output = stonecast(arguments.iter().chain(&["--connect", &address]));
         let message = output.refusal(1);
-        assert!(message.contains(&*place.path().to_string_lossy()) && message.contains("stonecast serve"), "{message}");
+        assert!(
+            message.contains(&*place.path().to_string_lossy())
+                && message.contains("stonecast serve"),
+            "{message}"
+        );
     }
 }
 
@@ -184,14 +284,38 @@ fn stat_tells_what_the_server_holds_and_did() {
     server.client(&["put", "b", "2"]).text();
     server.client(&["delete", "a"]).text();
     let stat = server.client(&["stat", "--json"]).json();
-    for (name, value) in [("keys", 1), ("puts", 2), ("deletes", 1), ("clients", 1), ("epoch", 1)] {
+    for (name, value) in [
+        ("keys", 1),
+        ("puts", 2),
+        ("deletes", 1),
+        ("clients", 1),
+        ("epoch", 1),
+    ] {
         assert_eq!(stat[name], value, "{name} of {stat}");
     }
-    assert_eq!((&stat["durability"], &stat["process"]), (&"process".into(), &server.process().into()));
-    assert!(server.client(&["stat"]).text().lines().any(|line| line.starts_with("keys") && line.contains(" 1 of ")));
+    assert_eq!(
+        (&stat["durability"], &stat["process"]),
+        (&"process".into(), &server.process().into())
+    );
+    assert!(
+        server
+            .client(&["stat"])
+            .text()
+            .lines()
+            .any(|line| line.starts_with("keys") && line.contains(" 1 of "))
+    );
     server.stop();
-    let inspected = stonecast(["inspect".as_ref(), "--json".as_ref(), place.pool().as_os_str()]).json();
-    assert_eq!((&inspected["keys"], &inspected["durability"]), (&1.into(), &"process".into()), "{inspected}");
+    let inspected = stonecast([
+        "inspect".as_ref(),
+        "--json".as_ref(),
+        place.pool().as_os_str(),
+    ])
+    .json();
+    assert_eq!(
+        (&inspected["keys"], &inspected["durability"]),
+        (&1.into(), &"process".into()),
+        "{inspected}"
+    );
 }
 
 #[test]
@@ -205,7 +329,10 @@ fn sigterm_and_sigint_end_a_server_in_good_order() {
         assert!(!server.socket().exists(), "the socket goes with the server");
         let ready = place.path().join("ready");
         let again = Server::start(&place.pool(), ["--ready-file".as_ref(), ready.as_os_str()]);
-        assert_eq!(fs::read_to_string(&ready).expect("written when ready"), format!("{}\n", again.process()));
+        assert_eq!(
+            fs::read_to_string(&ready).expect("written when ready"),
+            format!("{}\n", again.process())
+        );
         assert_eq!(again.client(&["get", "k"]).text(), "v");
     }
 }

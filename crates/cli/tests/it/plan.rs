@@ -9,26 +9,67 @@ use crate::support::{Place, stonecast};
 
 fn lines(arguments: &[&str]) -> Vec<Value> {
     let printed = stonecast(arguments);
-    printed.text().lines().map(|line| serde_json::from_str(line).expect("JSON on each line")).collect()
+    printed
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON on each line"))
+        .collect()
 }
 
 /// The selectors by which a scenario is known.
 fn selectors(line: &Value) -> [String; 5] {
-    ["persistence", "ddio", "receive_buffers", "operation", "update"].map(|key| line[key].to_string())
+    [
+        "persistence",
+        "ddio",
+        "receive_buffers",
+        "operation",
+        "update",
+    ]
+    .map(|key| line[key].to_string())
 }
 
 #[test]
 fn every_published_scenario_is_planned_in_one_line_of_json() {
     let plans = lines(&["plan", "--json"]);
     assert_eq!(plans.len(), 72);
-    assert_eq!(plans.iter().map(selectors).collect::<BTreeSet<_>>().len(), 72);
+    assert_eq!(
+        plans.iter().map(selectors).collect::<BTreeSet<_>>().len(),
+        72
+    );
     for plan in &plans {
-        let keys: BTreeSet<&str> = plan.as_object().unwrap().keys().map(String::as_str).collect();
-        let expected = ["persistence", "ddio", "receive_buffers", "operation", "update", "steps", "round_trips", "one_sided"];
+        let keys: BTreeSet<&str> = plan
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let expected = [
+            "persistence",
+            "ddio",
+            "receive_buffers",
+            "operation",
+            "update",
+            "steps",
+            "round_trips",
+            "one_sided",
+        ];
         assert_eq!(keys, BTreeSet::from(expected));
-        let steps: Vec<&str> = plan["steps"].as_array().unwrap().iter().map(|step| step.as_str().unwrap()).collect();
-        assert!(steps.iter().all(|step| step.starts_with("rq.") || step.starts_with("rsp.")), "{steps:?}");
-        assert_eq!(plan["one_sided"], Value::Bool(!steps.iter().any(|step| step.starts_with("rsp."))));
+        let steps: Vec<&str> = plan["steps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|step| step.as_str().unwrap())
+            .collect();
+        assert!(
+            steps
+                .iter()
+                .all(|step| step.starts_with("rq.") || step.starts_with("rsp.")),
+            "{steps:?}"
+        );
+        assert_eq!(
+            plan["one_sided"],
+            Value::Bool(!steps.iter().any(|step| step.starts_with("rsp.")))
+        );
     }
     let simplest = lines(&[
         "plan",
@@ -45,33 +86,67 @@ fn every_published_scenario_is_planned_in_one_line_of_json() {
         "single",
     ]);
     assert_eq!(simplest.len(), 1);
-    assert_eq!(simplest[0]["steps"], serde_json::json!(["rq.write(a)", "rq.flush", "rq.await(flush)"]));
-    assert_eq!((&simplest[0]["round_trips"], &simplest[0]["ddio"]), (&1.into(), &true.into()));
+    assert_eq!(
+        simplest[0]["steps"],
+        serde_json::json!(["rq.write(a)", "rq.flush", "rq.await(flush)"])
+    );
+    assert_eq!(
+        (&simplest[0]["round_trips"], &simplest[0]["ddio"]),
+        (&1.into(), &true.into())
+    );
 }
 
 #[test]
 fn every_published_plan_is_proved_sound_and_each_of_its_steps_needed() {
     let proofs = lines(&["litmus", "--all", "--json"]);
     assert_eq!(proofs.len(), 72);
-    assert_eq!(proofs.iter().map(selectors).collect::<BTreeSet<_>>().len(), 72);
+    assert_eq!(
+        proofs.iter().map(selectors).collect::<BTreeSet<_>>().len(),
+        72
+    );
     for (proof, plan) in proofs.iter().zip(lines(&["plan", "--json"])) {
         assert_eq!(proof["sound"], true, "{proof}");
-        assert!(proof["states"].as_u64().unwrap() > 3 && proof["crashes"].as_u64().unwrap() > 3, "{proof}");
+        assert!(
+            proof["states"].as_u64().unwrap() > 3 && proof["crashes"].as_u64().unwrap() > 3,
+            "{proof}"
+        );
         let necessary = proof["necessary"].as_array().unwrap();
         let steps: Vec<&Value> = necessary.iter().map(|step| &step["step"]).collect();
-        assert_eq!(steps, plan["steps"].as_array().unwrap().iter().collect::<Vec<_>>());
+        assert_eq!(
+            steps,
+            plan["steps"].as_array().unwrap().iter().collect::<Vec<_>>()
+        );
         for step in necessary {
             let run = step["counterexample"].as_array().unwrap();
-            assert!(run.last().unwrap().as_str().unwrap().starts_with("power cut: "), "{step}");
+            assert!(
+                run.last()
+                    .unwrap()
+                    .as_str()
+                    .unwrap()
+                    .starts_with("power cut: "),
+                "{step}"
+            );
         }
     }
     let told = stonecast(["litmus", "--persistence", "wsp"]);
-    assert!(told.text().contains("24 plans are sound"), "{}", told.text());
+    assert!(
+        told.text().contains("24 plans are sound"),
+        "{}",
+        told.text()
+    );
 }
 
 #[test]
 fn a_plan_is_told_to_people_with_columns_reasons_crashes_and_assumptions() {
-    let told = stonecast(["plan", "--profile", "eadr", "--operation", "write", "--update", "compound"]);
+    let told = stonecast([
+        "plan",
+        "--profile",
+        "eadr",
+        "--operation",
+        "write",
+        "--update",
+        "compound",
+    ]);
     let text = told.text();
     for part in [
         "platform: eadr",
@@ -99,35 +174,99 @@ fn a_plan_is_told_to_people_with_columns_reasons_crashes_and_assumptions() {
         "--update",
         "single",
     ]);
-    let column = |step: &str| told.text().lines().find(|line| line.contains(step)).and_then(|line| line.find(step)).unwrap();
-    assert!(column("rsp.copy(a)") > column("rq.send(a)") + 4, "two columns:\n{}", told.text());
+    let column = |step: &str| {
+        told.text()
+            .lines()
+            .find(|line| line.contains(step))
+            .and_then(|line| line.find(step))
+            .unwrap()
+    };
+    assert!(
+        column("rsp.copy(a)") > column("rq.send(a)") + 4,
+        "two columns:\n{}",
+        told.text()
+    );
 }
 
 #[test]
 fn the_page_holds_everything_in_one_file() {
     let place = Place::in_volatile_memory();
     let page = place.path().join("plan.html");
-    let arguments = ["plan", "--json", "--operation", "write-imm", "--update", "single", "--html", page.to_str().unwrap()];
+    let arguments = [
+        "plan",
+        "--json",
+        "--operation",
+        "write-imm",
+        "--update",
+        "single",
+        "--html",
+        page.to_str().unwrap(),
+    ];
     assert_eq!(lines(&arguments).len(), 12);
     let text = fs::read_to_string(&page).unwrap();
     assert!(text.starts_with("<!doctype html>") && text.ends_with("</html>\n"));
-    for part in ["rq.write_imm(a)", "power_cut", "type=\"range\"", "io-controller"] {
+    for part in [
+        "rq.write_imm(a)",
+        "power_cut",
+        "type=\"range\"",
+        "io-controller",
+    ] {
         assert!(text.contains(part), "{part}");
     }
-    assert!(!text.contains("src=") && !text.contains("href="), "nothing is loaded from elsewhere");
-    let refused = stonecast(["plan", "--html", "/no/such/folder/plan.html", "--persistence", "wsp", "--operation", "send"]);
+    assert!(
+        !text.contains("src=") && !text.contains("href="),
+        "nothing is loaded from elsewhere"
+    );
+    let refused = stonecast([
+        "plan",
+        "--html",
+        "/no/such/folder/plan.html",
+        "--persistence",
+        "wsp",
+        "--operation",
+        "send",
+    ]);
     assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("/no/such/folder/plan.html"), "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("/no/such/folder/plan.html"),
+        "{}",
+        refused.stderr
+    );
 }
 
 #[test]
 fn a_platform_without_a_plan_is_told_why() {
-    let refused = stonecast(["plan", "--persistence", "volatile", "--operation", "write", "--update", "single"]);
-    assert!(refused.refusal(1).contains("nothing survives a power cut"), "{}", refused.stderr);
-    let said = lines(&["plan", "--json", "--persistence", "volatile", "--operation", "write", "--update", "single"]);
+    let refused = stonecast([
+        "plan",
+        "--persistence",
+        "volatile",
+        "--operation",
+        "write",
+        "--update",
+        "single",
+    ]);
     assert!(
-        said.iter().all(|line| line["no_plan"].as_str().unwrap().contains("nothing survives") && line.get("steps").is_none())
+        refused.refusal(1).contains("nothing survives a power cut"),
+        "{}",
+        refused.stderr
     );
+    let said = lines(&[
+        "plan",
+        "--json",
+        "--persistence",
+        "volatile",
+        "--operation",
+        "write",
+        "--update",
+        "single",
+    ]);
+    assert!(said.iter().all(|line| {
+        line["no_plan"]
+            .as_str()
+            .unwrap()
+            .contains("nothing survives")
+            && line.get("steps").is_none()
+    }));
 }
 
 const PROFILE: &str = "\
@@ -148,10 +287,23 @@ fn a_profile_of_ones_own_is_planned_for() {
     let place = Place::in_volatile_memory();
     let file = place.path().join("mine.toml");
     fs::write(&file, PROFILE).unwrap();
-    let plans = lines(&["plan", "--json", "--profile", file.to_str().unwrap(), "--operation", "write"]);
+    let plans = lines(&[
+        "plan",
+        "--json",
+        "--profile",
+        file.to_str().unwrap(),
+        "--operation",
+        "write",
+    ]);
     assert_eq!(plans.len(), 2);
-    assert_eq!(plans[0]["steps"], serde_json::json!(["rq.write(a)", "rq.flush", "rq.await(flush)"]));
-    assert_eq!(plans[1]["round_trips"], 2, "without ATOMIC_WRITE b waits for a");
+    assert_eq!(
+        plans[0]["steps"],
+        serde_json::json!(["rq.write(a)", "rq.flush", "rq.await(flush)"])
+    );
+    assert_eq!(
+        plans[1]["round_trips"], 2,
+        "without ATOMIC_WRITE b waits for a"
+    );
 }
 
 #[test]
@@ -175,7 +327,9 @@ fn a_bad_profile_is_wrong_usage_and_the_error_names_the_line_and_what_is_allowed
         for command in ["plan", "litmus"] {
             let refused = stonecast([command, "--profile", file.to_str().unwrap()]);
             let said = refused.refusal(2);
-            parts.iter().for_each(|part| assert!(said.contains(part), "{new}\n gave {said}\n not  {part}"));
+            parts
+                .iter()
+                .for_each(|part| assert!(said.contains(part), "{new}\n gave {said}\n not  {part}"));
         }
     }
 }
@@ -183,16 +337,35 @@ fn a_bad_profile_is_wrong_usage_and_the_error_names_the_line_and_what_is_allowed
 #[test]
 fn contradictions_and_unknown_words_are_wrong_usage() {
     for (arguments, part) in [
-        (&["--profile", "/no/such/profile.toml"][..], "connectx4-taxonomy"),
-        (&["--persistence", "adr"], "use volatile, page-file, dmp, mhp or wsp"),
+        (
+            &["--profile", "/no/such/profile.toml"][..],
+            "connectx4-taxonomy",
+        ),
+        (
+            &["--persistence", "adr"],
+            "use volatile, page-file, dmp, mhp or wsp",
+        ),
         (&["--update", "twice"], "use single or compound"),
-        (&["--persistence", "page-file", "--receive-buffers", "pm"], "receive_buffers = pm contradicts persistence = page-file"),
-        (&["--transport", "iwarp", "--flush", "native-global"], "iWARP has no FLUSH"),
+        (
+            &["--persistence", "page-file", "--receive-buffers", "pm"],
+            "receive_buffers = pm contradicts persistence = page-file",
+        ),
+        (
+            &["--transport", "iwarp", "--flush", "native-global"],
+            "iWARP has no FLUSH",
+        ),
         (&["--update", "single", "--large"], "--large"),
         (&["--port", "mlx5_0/1"], "--profile"),
-        (&["--profile", "eadr", "--port", "mlx5_0/1"], "declares no port"),
+        (
+            &["--profile", "eadr", "--port", "mlx5_0/1"],
+            "declares no port",
+        ),
     ] {
         let refused = stonecast(["plan"].iter().chain(arguments));
-        assert!(refused.refusal(2).contains(part), "{arguments:?}: {}", refused.stderr);
+        assert!(
+            refused.refusal(2).contains(part),
+            "{arguments:?}: {}",
+            refused.stderr
+        );
     }
 }

@@ -36,8 +36,13 @@ struct Site {
 
 impl Site {
     fn from_environment() -> Self {
-        let value = |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("`cargo xtask guest` sets {name}"));
-        Self { folder: value("STONECAST_SITE").into(), boot: value("STONECAST_BOOT").parse().expect("a number") }
+        let value = |name: &str| {
+            std::env::var(name).unwrap_or_else(|_| panic!("`cargo xtask guest` sets {name}"))
+        };
+        Self {
+            folder: value("STONECAST_SITE").into(),
+            boot: value("STONECAST_BOOT").parse().expect("a number"),
+        }
     }
 
     fn file(&self, what: &str, boot: u32) -> PathBuf {
@@ -63,7 +68,9 @@ fn loads_a_pool_until_the_power_is_cut() {
         return work::run(&Work::parse(&work));
     }
     let site = Site::from_environment();
-    let pool = PathBuf::from(std::env::var_os("STONECAST_POOL").expect("`cargo xtask guest` says where the pool is"));
+    let pool = PathBuf::from(
+        std::env::var_os("STONECAST_POOL").expect("`cargo xtask guest` says where the pool is"),
+    );
     let options = std::env::var("STONECAST_SERVE_OPTIONS").unwrap_or_default();
     site.leave("opening", b"");
     if site.boot > 0 {
@@ -77,12 +84,19 @@ fn loads_a_pool_until_the_power_is_cut() {
     let words = site.folder.join("words");
     let start_one = |worker: usize| {
         let session = site.boot * 10 + worker as u32 + 1;
-        let work = Work { address: server.address(), notes: site.notes(site.boot, worker), worker, session };
+        let work = Work {
+            address: server.address(),
+            notes: site.notes(site.boot, worker),
+            worker,
+            session,
+        };
         start_worker(LOAD, &work.to_string(), &words)
     };
     let mut workers: Vec<_> = (0..=WRITERS).map(start_one).collect();
     let start = Instant::now();
-    let is_noted = |worker: usize| fs::metadata(site.notes(site.boot, worker)).is_ok_and(|status| status.len() > 0);
+    let is_noted = |worker: usize| {
+        fs::metadata(site.notes(site.boot, worker)).is_ok_and(|status| status.len() > 0)
+    };
     while !(0..=WRITERS).all(is_noted) {
         assert!(start.elapsed() < PATIENCE, "the workers do nothing");
         std::thread::sleep(Duration::from_millis(5));
@@ -91,7 +105,10 @@ fn loads_a_pool_until_the_power_is_cut() {
     while workers.iter_mut().all(|worker| worker.runs()) {
         std::thread::sleep(Duration::from_millis(50));
     }
-    panic!("a worker ended: {}", fs::read_to_string(words).unwrap_or_default());
+    panic!(
+        "a worker ended: {}",
+        fs::read_to_string(words).unwrap_or_default()
+    );
 }
 
 /// `good`, or what `verify` found.
@@ -101,7 +118,11 @@ fn verdict(pool: &Path) -> String {
     match verified.code {
         Some(0) => "good".to_owned(),
         _ if verified.stderr.contains("there is no pool at") => "none".to_owned(),
-        code => format!("{code:?} {}{}", String::from_utf8_lossy(&verified.stdout), verified.stderr),
+        code => format!(
+            "{code:?} {}{}",
+            String::from_utf8_lossy(&verified.stdout),
+            verified.stderr
+        ),
     }
 }
 
@@ -117,7 +138,10 @@ fn every_acknowledged_write_is_there_after_power_cuts() {
     for boot in 0..=site.boot {
         if let Ok(verdict) = fs::read_to_string(site.file("verified", boot)) {
             let is_right = verdict == "good" || verdict == "none" && !had_pool;
-            assert!(is_right, "before boot {boot} the pool does not verify: {verdict}");
+            assert!(
+                is_right,
+                "before boot {boot} the pool does not verify: {verdict}"
+            );
         }
         if let Ok(exported) = fs::read_to_string(site.file("export", boot)) {
             model.compare(&exported);
@@ -128,5 +152,8 @@ fn every_acknowledged_write_is_there_after_power_cuts() {
         }
     }
     assert!(had_pool, "no boot got as far as an export");
-    println!("boot {compared} compared, {} writes acknowledged so far", model.acknowledged);
+    println!(
+        "boot {compared} compared, {} writes acknowledged so far",
+        model.acknowledged
+    );
 }

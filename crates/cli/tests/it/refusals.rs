@@ -16,10 +16,19 @@ fn a_second_server_on_one_pool_is_refused_and_the_first_goes_on() {
     let mut first = Server::start(&place.pool(), OPTIONS);
     let elsewhere = format!("shm:{}/other", place.path().display());
     let message = Server::refused(&place.pool(), ["--listen", &elsewhere]);
-    assert!(message.contains("in use") && message.contains(&first.process().to_string()), "{message}");
+    assert!(
+        message.contains("in use") && message.contains(&first.process().to_string()),
+        "{message}"
+    );
     first.client(&["put", "k", "v"]).text();
     first.kill();
-    assert_eq!(Server::start(&place.pool(), OPTIONS).client(&["get", "k"]).text(), "v", "a dead server holds nothing");
+    assert_eq!(
+        Server::start(&place.pool(), OPTIONS)
+            .client(&["get", "k"])
+            .text(),
+        "v",
+        "a dead server holds nothing"
+    );
 }
 
 #[test]
@@ -27,7 +36,11 @@ fn volatile_memory_cannot_promise_to_survive_power_loss() {
     let place = Place::in_volatile_memory();
     for arguments in [&[][..], &["--durability", "power"]] {
         let message = Server::refused(&place.pool(), arguments);
-        assert!(message.contains("cannot promise --durability power") && message.contains("--durability process"), "{message}");
+        assert!(
+            message.contains("cannot promise --durability power")
+                && message.contains("--durability process"),
+            "{message}"
+        );
     }
     Server::start(&place.pool(), OPTIONS);
 }
@@ -37,10 +50,16 @@ fn a_pool_keeps_the_durability_that_it_was_created_with() {
     let place = Place::on_disk();
     Server::start(&place.pool(), OPTIONS).stop();
     let mut server = Server::start(&place.pool(), [] as [&str; 0]);
-    assert_eq!(server.client(&["stat", "--json"]).json()["durability"], "process");
+    assert_eq!(
+        server.client(&["stat", "--json"]).json()["durability"],
+        "process"
+    );
     server.stop();
     let message = Server::refused(&place.pool(), ["--durability", "power"]);
-    assert!(message.contains("process") && message.contains("power"), "{message}");
+    assert!(
+        message.contains("process") && message.contains("power"),
+        "{message}"
+    );
 }
 
 /// Needs the comparison of homes when a pool is opened, and that a recovery of what was copied believes no checkpoint.
@@ -60,24 +79,41 @@ fn a_pool_that_was_copied_while_it_was_served_is_refused_unless_it_is_accepted_a
     second.client(&["put", "later", "3"]).text();
     second.stop();
     let message = Server::refused(&copied, [] as [&str; 0]);
-    assert!(message.contains("copied while it was served") && message.contains("--accept-copy"), "{message}");
+    assert!(
+        message.contains("copied while it was served") && message.contains("--accept-copy"),
+        "{message}"
+    );
     let mut accepted = Server::start(&copied, ["--accept-copy"]);
     assert_eq!(accepted.client(&["get", "closed"]).text(), "1");
     assert_eq!(accepted.client(&["get", "served"]).text(), "2");
     accepted.client(&["get", "later"]).refusal(1);
     accepted.stop();
     let copy = Server::start(&copied, [] as [&str; 0]);
-    assert_eq!(copy.client(&["get", "served"]).text(), "2", "it is a pool like any other now");
+    assert_eq!(
+        copy.client(&["get", "served"]).text(),
+        "2",
+        "it is a pool like any other now"
+    );
 }
 
 #[test]
 fn geometry_that_cannot_be_is_refused() {
     let place = Place::in_volatile_memory();
-    for arguments in [["--segment-size", "3MiB"], ["--segment-size", "1KiB"], ["--capacity", "1MiB"]] {
-        let message = Server::refused(&place.pool(), ["--durability", "process"].iter().chain(&arguments));
+    for arguments in [
+        ["--segment-size", "3MiB"],
+        ["--segment-size", "1KiB"],
+        ["--capacity", "1MiB"],
+    ] {
+        let message = Server::refused(
+            &place.pool(),
+            ["--durability", "process"].iter().chain(&arguments),
+        );
         assert!(message.contains("segment"), "{message}");
     }
-    assert!(!place.pool().join("header").exists(), "a refusal creates no pool");
+    assert!(
+        !place.pool().join("header").exists(),
+        "a refusal creates no pool"
+    );
 }
 
 /// Needs the version in the server's check of the first message.
@@ -89,7 +125,10 @@ fn a_client_of_another_protocol_version_is_refused_and_told_why() {
     assert_eq!(current, None, "this version is let in");
     for version in [PROTOCOL_VERSION + 1, 0, u32::MAX] {
         let reason = knock(&server, version).expect("another version is refused");
-        assert!(reason.contains("version") && reason.contains(&version.to_string()), "{reason}");
+        assert!(
+            reason.contains("version") && reason.contains(&version.to_string()),
+            "{reason}"
+        );
     }
     server.client(&["put", "k", "v"]).text();
 }
@@ -114,7 +153,9 @@ fn knock(server: &Server, version: u32) -> Option<String> {
     // The first message: who speaks, then the version.
     let mut hello = *b"stonecdk\0\0\0\0\0\0\0\0";
     hello[8..12].copy_from_slice(&version.to_le_bytes());
-    device.connect(qp, &server.address(), &hello).expect("the server listens");
+    device
+        .connect(qp, &server.address(), &hello)
+        .expect("the server listens");
     executor.block_on(async {
         loop {
             port.activity().await;

@@ -6,7 +6,9 @@ use std::path::Path;
 use crate::support::{Place, stonecast};
 
 fn documented(file: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures").join(file);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/figures")
+        .join(file);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -15,16 +17,29 @@ fn documented(file: &str) -> String {
 fn the_page_and_the_figure_of_the_documentation_are_what_the_command_prints() {
     let place = Place::in_volatile_memory();
     let figure = place.path().join("figure.svg");
-    let printed = stonecast(["bench", "remotelog", "--markdown", "--figure", figure.to_str().expect("a name in UTF-8")]);
+    let printed = stonecast([
+        "bench",
+        "remotelog",
+        "--markdown",
+        "--figure",
+        figure.to_str().expect("a name in UTF-8"),
+    ]);
     let again = "run `stonecast bench remotelog --markdown --figure docs/figures/remotelog.svg > docs/figures/remotelog.md`";
     assert!(printed.text() == documented("remotelog.md"), "{again}");
-    assert!(fs::read_to_string(&figure).unwrap() == documented("remotelog.svg"), "{again}");
+    assert!(
+        fs::read_to_string(&figure).unwrap() == documented("remotelog.svg"),
+        "{again}"
+    );
 }
 
 #[test]
 fn every_published_scenario_is_one_line_of_json() {
     let printed = stonecast(["bench", "remotelog", "--json", "--appends", "20"]);
-    let lines: Vec<serde_json::Value> = printed.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<serde_json::Value> = printed
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(lines.len(), 72);
     for line in &lines {
         assert_eq!(line["fabric"], "sim:connectx4-taxonomy");
@@ -40,23 +55,55 @@ fn every_published_scenario_is_one_line_of_json() {
                 && line["ddio"] == true
                 && line["receive_buffers"] == "dram"
         };
-        lines.iter().find(of).unwrap()["latency_ns_mean"].as_f64().unwrap()
+        lines.iter().find(of).unwrap()["latency_ns_mean"]
+            .as_f64()
+            .unwrap()
     };
-    let (wsp, mhp, dmp) = (latency("wsp", "write"), latency("mhp", "write"), latency("dmp", "write"));
-    assert!(wsp < mhp && mhp < dmp, "{wsp} {mhp} {dmp}: each domain that is smaller costs more");
-    assert!(latency("mhp", "send") > mhp, "the responder's processor takes time");
+    let (wsp, mhp, dmp) = (
+        latency("wsp", "write"),
+        latency("mhp", "write"),
+        latency("dmp", "write"),
+    );
+    assert!(
+        wsp < mhp && mhp < dmp,
+        "{wsp} {mhp} {dmp}: each domain that is smaller costs more"
+    );
+    assert!(
+        latency("mhp", "send") > mhp,
+        "the responder's processor takes time"
+    );
 }
 
 #[test]
 fn what_this_host_can_execute_is_executed_and_leaves_nothing_behind() {
     let place = Place::on_disk();
     let folder = place.path().to_str().expect("a name in UTF-8");
-    let printed = stonecast(["bench", "remotelog", "--fabric", "shm", "--json", "--appends", "5", "--data", folder]);
-    let lines: Vec<serde_json::Value> = printed.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let printed = stonecast([
+        "bench",
+        "remotelog",
+        "--fabric",
+        "shm",
+        "--json",
+        "--appends",
+        "5",
+        "--data",
+        folder,
+    ]);
+    let lines: Vec<serde_json::Value> = printed
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(lines.len(), 6);
     for line in &lines {
-        assert_eq!((&line["fabric"], &line["persistence"]), (&"shm".into(), &"page-file".into()));
-        assert!(line["latency_ns_p50"].as_u64().unwrap() > 0 && line["one_sided"] == false, "{line}");
+        assert_eq!(
+            (&line["fabric"], &line["persistence"]),
+            (&"shm".into(), &"page-file".into())
+        );
+        assert!(
+            line["latency_ns_p50"].as_u64().unwrap() > 0 && line["one_sided"] == false,
+            "{line}"
+        );
     }
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }
@@ -66,13 +113,23 @@ fn what_makes_no_sense_together_is_refused() {
     for (arguments, part) in [
         (&["--fabric", "sim:abacus"][..], "sim:connectx4-taxonomy"),
         (&["--fabric", "shm", "--markdown"], "--fabric sim:PROFILE"),
-        (&["--fabric", "sim:modern", "--markdown"], "sim:connectx4-taxonomy"),
+        (
+            &["--fabric", "sim:modern", "--markdown"],
+            "sim:connectx4-taxonomy",
+        ),
         (&["--data", "/tmp"], "--data"),
         (&["--appends", "0"], "--appends"),
     ] {
         let refused = stonecast(["bench", "remotelog"].iter().chain(arguments));
         assert!(refused.refusal(2).contains(part), "{}", refused.stderr);
     }
-    let refused = stonecast(["bench", "remotelog", "--appends", "1", "--figure", "/no/such/folder/figure.svg"]);
+    let refused = stonecast([
+        "bench",
+        "remotelog",
+        "--appends",
+        "1",
+        "--figure",
+        "/no/such/folder/figure.svg",
+    ]);
     assert!(refused.refusal(1).contains("/no/such/folder/figure.svg"));
 }

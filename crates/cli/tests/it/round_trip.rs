@@ -20,30 +20,50 @@ fn the_package_descriptions_of_the_distribution_come_out_as_they_went_in() {
 
 #[test]
 fn generated_descriptions_come_out_of_volatile_memory_as_they_went_in() {
-    round_trip(&Place::in_volatile_memory(), "process", &generated_packages(5000));
+    round_trip(
+        &Place::in_volatile_memory(),
+        "process",
+        &generated_packages(5000),
+    );
 }
 
 fn round_trip(place: &Place, durability: &str, entries: &[(String, String)]) {
     let file = place.path().join("entries.ndjson");
-    fs::write(&file, entries.iter().flat_map(|(_, line)| line.bytes()).collect::<Vec<u8>>()).expect("room for the entries");
+    fs::write(
+        &file,
+        entries
+            .iter()
+            .flat_map(|(_, line)| line.bytes())
+            .collect::<Vec<u8>>(),
+    )
+    .expect("room for the entries");
     let pool = place.pool();
     let options = ["--durability", durability, "--capacity", "512MiB"];
 
     let mut server = Server::start(&pool, options);
     let imported = server.client(&["import", "--json", text(&file)]).json();
     assert_eq!(imported["entries"], entries.len());
-    assert_eq!(imported["bytes"], fs::metadata(&file).expect("it was written").len());
+    assert_eq!(
+        imported["bytes"],
+        fs::metadata(&file).expect("it was written").len()
+    );
     server.kill();
 
     let mut server = Server::start(&pool, options);
     for (key, line) in entries.iter().step_by(entries.len() / 20) {
         let entry: serde_json::Value = serde_json::from_str(line).expect("entries are JSON");
-        assert_eq!(server.client(&["get", key]).text(), entry["value"].as_str().expect("values are text"));
+        assert_eq!(
+            server.client(&["get", key]).text(),
+            entry["value"].as_str().expect("values are text")
+        );
     }
     let exported = place.path().join("exported.ndjson");
     let counted = server.client(&["export", "--json", text(&exported)]).json();
     assert_eq!(counted["entries"], entries.len());
-    assert!(fs::read(&exported).expect("it was exported") == fs::read(&file).expect("it is there"), "the export is the import");
+    assert!(
+        fs::read(&exported).expect("it was exported") == fs::read(&file).expect("it is there"),
+        "the export is the import"
+    );
 
     // Killed again, and cleanly stopped: the check of the whole pool passes after both.
     server.kill();
@@ -55,7 +75,11 @@ fn round_trip(place: &Place, durability: &str, entries: &[(String, String)]) {
 
 fn verify(pool: &Path, keys: usize) {
     let verified = stonecast(["verify", "--json", text(pool)]).json();
-    assert_eq!((&verified["keys"], &verified["findings"]), (&keys.into(), &0.into()), "{verified}");
+    assert_eq!(
+        (&verified["keys"], &verified["findings"]),
+        (&keys.into(), &0.into()),
+        "{verified}"
+    );
 }
 
 fn text(path: &Path) -> &str {

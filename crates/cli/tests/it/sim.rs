@@ -2,29 +2,66 @@
 
 use crate::support::stonecast;
 
-const FIELDS: [&str; 9] =
-    ["scenario", "seed", "hash", "events", "operations", "crash_states", "faults_hit", "course", "violations"];
+const FIELDS: [&str; 9] = [
+    "scenario",
+    "seed",
+    "hash",
+    "events",
+    "operations",
+    "crash_states",
+    "faults_hit",
+    "course",
+    "violations",
+];
 
 #[test]
 fn each_seed_is_a_line_of_json_and_means_the_same_run_for_ever() {
-    let run = || stonecast(["sim", "store-direct", "--seed", "40", "--seeds", "6", "--json"]);
+    let run = || {
+        stonecast([
+            "sim",
+            "store-direct",
+            "--seed",
+            "40",
+            "--seeds",
+            "6",
+            "--json",
+        ])
+    };
     let output = run();
-    let lines: Vec<serde_json::Value> =
-        output.text().lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let lines: Vec<serde_json::Value> = output
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect();
     assert_eq!(lines.len(), 6);
     for (seed, line) in (40..).zip(&lines) {
         let object = line.as_object().expect("an object");
         assert_eq!(object.len(), FIELDS.len(), "{line}");
-        FIELDS.iter().for_each(|field| assert!(object.contains_key(*field), "{field} in {line}"));
-        assert_eq!((&line["scenario"], &line["seed"]), (&"store-direct".into(), &seed.into()));
+        FIELDS
+            .iter()
+            .for_each(|field| assert!(object.contains_key(*field), "{field} in {line}"));
+        assert_eq!(
+            (&line["scenario"], &line["seed"]),
+            (&"store-direct".into(), &seed.into())
+        );
         assert_eq!(line["violations"], serde_json::json!([]));
         assert_eq!(line["hash"].as_str().map(str::len), Some(16));
-        assert!(line["operations"].as_u64() >= Some(1000) && line["crash_states"].is_u64(), "{line}");
-        assert!(line["faults_hit"].is_object() && line["course"].is_object(), "{line}");
+        assert!(
+            line["operations"].as_u64() >= Some(1000) && line["crash_states"].is_u64(),
+            "{line}"
+        );
+        assert!(
+            line["faults_hit"].is_object() && line["course"].is_object(),
+            "{line}"
+        );
     }
     // A pool that is to survive processes alone has no states that a power cut could leave.
     let has_states = |line: &&serde_json::Value| line["crash_states"].as_u64() > Some(0);
-    assert!(lines.iter().filter(has_states).count() > lines.len() / 2, "{}", output.text());
+    assert!(
+        lines.iter().filter(has_states).count() > lines.len() / 2,
+        "{}",
+        output.text()
+    );
     assert_ne!(lines[0]["hash"], lines[1]["hash"]);
     assert_eq!(run().text(), output.text());
 }
@@ -41,20 +78,34 @@ fn one_seed_is_told_in_full_with_the_command_that_replays_it() {
         assert!(output.text().contains(part), "{part} in {}", output.text());
     }
     let help = stonecast(["sim", "--help"]);
-    let (first, other) = (help.text().find("- store-direct:"), help.text().find("- store-direct-crashes:"));
+    let (first, other) = (
+        help.text().find("- store-direct:"),
+        help.text().find("- store-direct-crashes:"),
+    );
     assert!(first.is_some() && first < other, "{}", help.text());
-    assert!(stonecast(["sim", "store-abacus"]).refusal(2).contains("store-direct"));
+    assert!(
+        stonecast(["sim", "store-abacus"])
+            .refusal(2)
+            .contains("store-direct")
+    );
 }
 
 #[test]
 fn the_classes_of_faults_are_forty_and_each_says_why_if_it_cannot_be_reached() {
     let output = stonecast(["sim", "--faults", "--json"]);
-    let classes: Vec<serde_json::Value> =
-        output.text().lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let classes: Vec<serde_json::Value> = output
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a line of JSON"))
+        .collect();
     assert_eq!(classes.len(), 40);
     for (number, class) in (1..).zip(&classes) {
         assert_eq!(class["number"], number);
-        assert_eq!(class["reachable"].as_bool(), Some(class["why_not"].is_null()), "{class}");
+        assert_eq!(
+            class["reachable"].as_bool(),
+            Some(class["why_not"].is_null()),
+            "{class}"
+        );
     }
     assert_eq!(stonecast(["sim", "--faults"]).text().lines().count(), 40);
     assert!(stonecast(["sim"]).refusal(2).contains("<SCENARIO>"));
@@ -64,15 +115,29 @@ fn the_classes_of_faults_are_forty_and_each_says_why_if_it_cannot_be_reached() {
 #[test]
 fn a_failure_is_status_1_and_comes_with_the_shortest_schedule_and_its_replay() {
     let output = stonecast(["sim", "store-direct", "--seed", "3", "--canary"]);
-    assert!(output.code == Some(1) && output.stderr.contains("1 of 1 seeds broke a promise"), "{}", output.stderr);
+    assert!(
+        output.code == Some(1) && output.stderr.contains("1 of 1 seeds broke a promise"),
+        "{}",
+        output.stderr
+    );
     let text = String::from_utf8(output.stdout).expect("words");
     let (_, shortest) = text.split_once("shortest").expect("a search");
-    assert!(shortest.contains("timeline\n") && shortest.contains("if the power of the server is cut here"), "{text}");
-    let replay = shortest.lines().find_map(|line| line.strip_prefix("replay ")).expect("a command");
+    assert!(
+        shortest.contains("timeline\n")
+            && shortest.contains("if the power of the server is cut here"),
+        "{text}"
+    );
+    let replay = shortest
+        .lines()
+        .find_map(|line| line.strip_prefix("replay "))
+        .expect("a command");
     let arguments: Vec<&str> = replay.split_whitespace().skip(1).collect();
     let again = stonecast(arguments.iter().chain(&["--no-shrink", "--json"]));
     assert_eq!(again.code, Some(1));
     let line: serde_json::Value = serde_json::from_slice(&again.stdout).expect("a line of JSON");
-    assert_eq!(line["violations"][0]["promise"], "acknowledged writes survive");
+    assert_eq!(
+        line["violations"][0]["promise"],
+        "acknowledged writes survive"
+    );
     assert!(line["operations"].as_u64() < Some(10), "{line}");
 }

@@ -7,7 +7,10 @@ use std::process::Stdio;
 use crate::support::{Place, Server, command};
 
 fn server(place: &Place) -> Server {
-    Server::start(&place.pool(), ["--durability", "process", "--capacity", "64MiB"])
+    Server::start(
+        &place.pool(),
+        ["--durability", "process", "--capacity", "64MiB"],
+    )
 }
 
 #[test]
@@ -29,7 +32,10 @@ fn a_broken_line_ends_the_import_and_only_what_stands_before_it_is_stored() {
         let input = format!("{}\n{}{broken}\n{}", good(0), good(1), good(2));
         let output = server.client_with_input(&["import"], input.as_bytes());
         let message = output.refusal(1);
-        assert!(message.contains("line 4: ") && message.contains("the 2 entries before it are"), "{message}");
+        assert!(
+            message.contains("line 4: ") && message.contains("the 2 entries before it are"),
+            "{message}"
+        );
         for (index, stored) in [(0, true), (1, true), (2, false)] {
             let code = server.client(&["get", &format!("{number}-{index}")]).code;
             assert_eq!(code, Some(if stored { 0 } else { 1 }), "{broken} {index}");
@@ -37,21 +43,47 @@ fn a_broken_line_ends_the_import_and_only_what_stands_before_it_is_stored() {
         server.client(&["get", "broken"]).refusal(1);
     }
     let broken_utf8 = b"{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"broken\",\"value\":\"\xff\"}\n";
-    let message = server.client_with_input(&["import"], broken_utf8).refusal(1).to_owned();
-    assert!(message.contains("line 2: column 26: invalid unicode"), "{message}");
+    let message = server
+        .client_with_input(&["import"], broken_utf8)
+        .refusal(1)
+        .to_owned();
+    assert!(
+        message.contains("line 2: column 26: invalid unicode"),
+        "{message}"
+    );
 }
 
 #[test]
 fn the_limits_hold_for_every_entry_of_a_file() {
     let place = Place::in_volatile_memory();
     let server = server(&place);
-    let line = |key: usize, value: usize| format!("{{\"key\":\"{}\",\"value\":\"{}\"}}\n", "k".repeat(key), "v".repeat(value));
+    let line = |key: usize, value: usize| {
+        format!(
+            "{{\"key\":\"{}\",\"value\":\"{}\"}}\n",
+            "k".repeat(key),
+            "v".repeat(value)
+        )
+    };
     let good = line(1024, 1 << 20) + &line(1, 0);
-    assert_eq!(server.client_with_input(&["import", "--json"], good.as_bytes()).json()["entries"], 2);
+    assert_eq!(
+        server
+            .client_with_input(&["import", "--json"], good.as_bytes())
+            .json()["entries"],
+        2
+    );
     assert_eq!(server.client(&["export"]).text(), good);
-    for (key, value, reason) in [(1025, 1, "key has 1025 bytes"), (1, (1 << 20) + 1, "value has 1048577 bytes")] {
-        let message = server.client_with_input(&["import"], line(key, value).as_bytes()).refusal(1).to_owned();
-        assert!(message.contains("line 1: ") && message.contains(reason), "{message}");
+    for (key, value, reason) in [
+        (1025, 1, "key has 1025 bytes"),
+        (1, (1 << 20) + 1, "value has 1048577 bytes"),
+    ] {
+        let message = server
+            .client_with_input(&["import"], line(key, value).as_bytes())
+            .refusal(1)
+            .to_owned();
+        assert!(
+            message.contains("line 1: ") && message.contains(reason),
+            "{message}"
+        );
     }
 }
 
@@ -60,22 +92,33 @@ fn entries_that_are_stored_again_move_to_the_end_and_deleted_ones_go() {
     let place = Place::in_volatile_memory();
     let server = server(&place);
     let line = |key: &str, value: &str| format!("{{\"key\":\"{key}\",\"value\":\"{value}\"}}\n");
-    let input = ["a", "b", "c", "a", "d"].iter().enumerate().map(|(index, key)| line(key, &index.to_string()));
-    server.client_with_input(&["import"], input.collect::<String>().as_bytes()).text();
+    let input = ["a", "b", "c", "a", "d"]
+        .iter()
+        .enumerate()
+        .map(|(index, key)| line(key, &index.to_string()));
+    server
+        .client_with_input(&["import"], input.collect::<String>().as_bytes())
+        .text();
     server.client(&["delete", "c"]).text();
-    assert_eq!(server.client(&["export"]).text(), line("b", "1") + &line("a", "3") + &line("d", "4"));
+    assert_eq!(
+        server.client(&["export"]).text(),
+        line("b", "1") + &line("a", "3") + &line("d", "4")
+    );
 }
 
 #[test]
 fn keys_and_values_that_are_no_text_travel_as_base64() {
     let place = Place::in_volatile_memory();
     let server = server(&place);
-    let canonical =
-        "{\"key\":{\"base64\":\"/wA=\"},\"value\":{\"base64\":\"gIE=\"}}\n{\"key\":\"\\u0000\\n\",\"value\":\"\u{7f}/\u{e9}\"}\n";
-    server.client_with_input(&["import"], canonical.as_bytes()).text();
+    let canonical = "{\"key\":{\"base64\":\"/wA=\"},\"value\":{\"base64\":\"gIE=\"}}\n{\"key\":\"\\u0000\\n\",\"value\":\"\u{7f}/\u{e9}\"}\n";
+    server
+        .client_with_input(&["import"], canonical.as_bytes())
+        .text();
     assert_eq!(server.client(&["export"]).text(), canonical);
     let wordy = "{ \"value\": \"\\u007f\\/\\u00e9\", \"key\": {\"base64\":\"AAo=\"} }\r\n";
-    server.client_with_input(&["import"], wordy.as_bytes()).text();
+    server
+        .client_with_input(&["import"], wordy.as_bytes())
+        .text();
     assert_eq!(server.client(&["export"]).text(), canonical);
 }
 
@@ -88,15 +131,30 @@ fn an_export_to_a_file_replaces_it_whole_or_not_at_all() {
     fs::write(&file, "old").expect("room for three bytes");
     server.client(&["put", "a", "1"]).text();
     server.client(&["export", name]).text();
-    assert_eq!(fs::read_to_string(&file).expect("it was exported"), "{\"key\":\"a\",\"value\":\"1\"}\n");
-    let message = server.client(&["export", "/no/such/folder/entries"]).refusal(1).to_owned();
-    assert!(message.contains("cannot write /no/such/folder/entries"), "{message}");
+    assert_eq!(
+        fs::read_to_string(&file).expect("it was exported"),
+        "{\"key\":\"a\",\"value\":\"1\"}\n"
+    );
+    let message = server
+        .client(&["export", "/no/such/folder/entries"])
+        .refusal(1)
+        .to_owned();
+    assert!(
+        message.contains("cannot write /no/such/folder/entries"),
+        "{message}"
+    );
     server.client(&["export", "/dev/null"]).text();
     server.stop();
     fs::write(&file, "old").expect("room for three bytes");
     server.client(&["export", name]).refusal(1);
-    assert_eq!(fs::read_to_string(&file).expect("it was not touched"), "old");
-    let left: Vec<_> = fs::read_dir(place.path()).expect("a folder").map(|entry| entry.expect("an entry").file_name()).collect();
+    assert_eq!(
+        fs::read_to_string(&file).expect("it was not touched"),
+        "old"
+    );
+    let left: Vec<_> = fs::read_dir(place.path())
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
     assert_eq!(left.len(), 2, "the pool and the file: {left:?}");
 }
 
@@ -104,13 +162,30 @@ fn an_export_to_a_file_replaces_it_whole_or_not_at_all() {
 fn a_reader_that_goes_away_ends_an_export_without_a_word() {
     let place = Place::in_volatile_memory();
     let server = server(&place);
-    let input: String = (0..5000).map(|index| format!("{{\"key\":\"{index}\",\"value\":\"{}\"}}\n", "v".repeat(1000))).collect();
-    server.client_with_input(&["import"], input.as_bytes()).text();
+    let input: String = (0..5000)
+        .map(|index| {
+            format!(
+                "{{\"key\":\"{index}\",\"value\":\"{}\"}}\n",
+                "v".repeat(1000)
+            )
+        })
+        .collect();
+    server
+        .client_with_input(&["import"], input.as_bytes())
+        .text();
     let mut export = command();
-    export.args(["export", "--connect", &server.address()]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    export
+        .args(["export", "--connect", &server.address()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut export = export.spawn().expect("the binary starts");
     let mut first = [0; 10];
-    export.stdout.take().expect("a pipe").read_exact(&mut first).expect("ten bytes");
+    export
+        .stdout
+        .take()
+        .expect("a pipe")
+        .read_exact(&mut first)
+        .expect("ten bytes");
     let output = export.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), output.stderr), (Some(1), Vec::new()));
 }

@@ -30,19 +30,38 @@ fn each_workload_runs_on_a_server_of_its_own_that_leaves_nothing_behind() {
     let place = Place::in_volatile_memory();
     let data = place.path().to_str().expect("a name in UTF-8");
     let run = |arguments: &[&str]| {
-        let common = ["bench", "ycsb", "--json", "--keys", "2000", "--ops", "3000", "--data", data];
+        let common = [
+            "bench", "ycsb", "--json", "--keys", "2000", "--ops", "3000", "--data", data,
+        ];
         stonecast(common.iter().chain(arguments)).json()
     };
     for arguments in [
         &["--workload", "a", "--in-flight", "8"][..],
-        &["--workload", "b", "--clients", "2", "--distribution", "uniform"],
+        &[
+            "--workload",
+            "b",
+            "--clients",
+            "2",
+            "--distribution",
+            "uniform",
+        ],
         &["--workload", "c", "--batch", "16", "--value-size", "1KiB"],
         &["--workload", "update-only", "--in-flight", "16"],
     ] {
         let result = run(arguments);
-        assert_eq!(result.as_object().expect("an object").len(), FIELDS.len(), "{result}");
-        FIELDS.iter().for_each(|field| assert!(!result[field].is_null(), "{field} in {result}"));
-        assert_eq!((&result["workload"], &result["errors"]), (&arguments[1].into(), &0.into()), "{result}");
+        assert_eq!(
+            result.as_object().expect("an object").len(),
+            FIELDS.len(),
+            "{result}"
+        );
+        FIELDS
+            .iter()
+            .for_each(|field| assert!(!result[field].is_null(), "{field} in {result}"));
+        assert_eq!(
+            (&result["workload"], &result["errors"]),
+            (&arguments[1].into(), &0.into()),
+            "{result}"
+        );
         // Whole batches.
         assert!(result["ops"].as_u64() > Some(3000 - 16), "{result}");
         let left = fs::read_dir(place.path()).expect("a folder").count();
@@ -53,13 +72,43 @@ fn each_workload_runs_on_a_server_of_its_own_that_leaves_nothing_behind() {
 #[test]
 fn a_running_server_can_be_measured_and_wrong_mixes_are_wrong_usage() {
     let place = Place::in_volatile_memory();
-    let mut server = Server::start(&place.pool(), ["--durability", "process", "--capacity", "64MiB"]);
-    let arguments = ["bench", "ycsb", "--workload", "a", "--keys", "1000", "--ops", "1000"];
+    let mut server = Server::start(
+        &place.pool(),
+        ["--durability", "process", "--capacity", "64MiB"],
+    );
+    let arguments = [
+        "bench",
+        "ycsb",
+        "--workload",
+        "a",
+        "--keys",
+        "1000",
+        "--ops",
+        "1000",
+    ];
     let table = server.client(&arguments);
-    assert!(table.text().lines().any(|line| line.starts_with("throughput")), "{}", table.text());
+    assert!(
+        table
+            .text()
+            .lines()
+            .any(|line| line.starts_with("throughput")),
+        "{}",
+        table.text()
+    );
     assert_eq!(server.client(&["stat", "--json"]).json()["keys"], 1000);
     server.stop();
-    let message = stonecast(["bench", "ycsb", "--workload", "a", "--batch", "4", "--keys", "10"]).refusal(2).to_owned();
+    let message = stonecast([
+        "bench",
+        "ycsb",
+        "--workload",
+        "a",
+        "--batch",
+        "4",
+        "--keys",
+        "10",
+    ])
+    .refusal(2)
+    .to_owned();
     assert!(message.contains("batch"), "{message}");
     stonecast(["bench", "ycsb", "--seconds", "0"]).refusal(2);
 }
@@ -67,23 +116,86 @@ fn a_running_server_can_be_measured_and_wrong_mixes_are_wrong_usage() {
 /// Needs virtual time and the seeded world: with any clock of this machine in it, two runs differ.
 #[test]
 fn between_simulated_machines_two_runs_print_the_same_bytes() {
-    for profile in ["connectx3-erda", "connectx3-asymnvm", "connectx4-taxonomy", "connectx5-rowan", "modern"] {
+    for profile in [
+        "connectx3-erda",
+        "connectx3-asymnvm",
+        "connectx4-taxonomy",
+        "connectx5-rowan",
+        "modern",
+    ] {
         let fabric = format!("sim:{profile}");
-        let arguments = ["bench", "ycsb", "--json", "--workload", "a", "--keys", "1000", "--ops", "4000", "--clients", "3"];
+        let arguments = [
+            "bench",
+            "ycsb",
+            "--json",
+            "--workload",
+            "a",
+            "--keys",
+            "1000",
+            "--ops",
+            "4000",
+            "--clients",
+            "3",
+        ];
         let run = || stonecast(arguments.iter().copied().chain(["--fabric", &*fabric]));
         let first = run();
         assert_eq!(first.text(), run().text());
         let result = first.json();
-        let more = ["events", "nvm_bytes_written", "media_bytes_written", "round_trips_per_op"];
-        assert_eq!(result.as_object().expect("an object").len(), FIELDS.len() + more.len(), "{result}");
-        FIELDS.iter().chain(&more).for_each(|field| assert!(result.get(field).is_some(), "{field} in {result}"));
-        assert_eq!((&result["fabric"], &result["errors"]), (&(*fabric).into(), &0.into()), "{result}");
-        assert!(result["round_trips_per_op"].as_f64() > Some(1.0) && result["nvm_bytes_written"].as_u64() > Some(0), "{result}");
+        let more = [
+            "events",
+            "nvm_bytes_written",
+            "media_bytes_written",
+            "round_trips_per_op",
+        ];
+        assert_eq!(
+            result.as_object().expect("an object").len(),
+            FIELDS.len() + more.len(),
+            "{result}"
+        );
+        FIELDS
+            .iter()
+            .chain(&more)
+            .for_each(|field| assert!(result.get(field).is_some(), "{field} in {result}"));
+        assert_eq!(
+            (&result["fabric"], &result["errors"]),
+            (&(*fabric).into(), &0.into()),
+            "{result}"
+        );
+        assert!(
+            result["round_trips_per_op"].as_f64() > Some(1.0)
+                && result["nvm_bytes_written"].as_u64() > Some(0),
+            "{result}"
+        );
     }
-    let table = stonecast(["bench", "ycsb", "--fabric", "sim:modern", "--keys", "100", "--ops", "500"]);
-    for part in ["throughput ", "latency p99 ", "CPU ", "NVM written ", "write amplification ", "round trips ", "places known "] {
+    let table = stonecast([
+        "bench",
+        "ycsb",
+        "--fabric",
+        "sim:modern",
+        "--keys",
+        "100",
+        "--ops",
+        "500",
+    ]);
+    for part in [
+        "throughput ",
+        "latency p99 ",
+        "CPU ",
+        "NVM written ",
+        "write amplification ",
+        "round trips ",
+        "places known ",
+    ] {
         assert!(table.text().contains(part), "{part} in {}", table.text());
     }
     stonecast(["bench", "ycsb", "--fabric", "sim:abacus"]).refusal(2);
-    stonecast(["bench", "ycsb", "--fabric", "sim:modern", "--connect", "shm:/x"]).refusal(2);
+    stonecast([
+        "bench",
+        "ycsb",
+        "--fabric",
+        "sim:modern",
+        "--connect",
+        "shm:/x",
+    ])
+    .refusal(2);
 }

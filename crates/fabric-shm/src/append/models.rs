@@ -5,7 +5,11 @@ use loom::sync::Arc;
 use super::*;
 use crate::primitive::testing::{Weakness, Words};
 
-const LAYOUT: AppendLayout = AppendLayout { capacity: 1, slots: 2, stride: 8 };
+const LAYOUT: AppendLayout = AppendLayout {
+    capacity: 1,
+    slots: 2,
+    stride: 8,
+};
 /// The buffer itself lies behind the shared structures, the intents behind the buffer.
 const BUFFER: u64 = HEAD_SIZE + DESCRIPTOR_SIZE + 2 * SLOT_SIZE;
 const INTENTS: u64 = BUFFER + 16;
@@ -18,9 +22,18 @@ fn memory(weakness: Weakness) -> (Arc<Words>, AppendQueue) {
 }
 
 fn append(memory: &Words, who: u64) {
-    let reservation = reserve(LAYOUT, memory, memory, INTENTS + who * 8, 8).expect("there is room for both");
+    let reservation =
+        reserve(LAYOUT, memory, memory, INTENTS + who * 8, 8).expect("there is room for both");
     memory.copy_in(BUFFER + reservation.offset, &(who + 1).to_le_bytes());
-    publish(LAYOUT, memory, memory, INTENTS + who * 8, &reservation, who as u32, 8);
+    publish(
+        LAYOUT,
+        memory,
+        memory,
+        INTENTS + who * 8,
+        &reservation,
+        who as u32,
+        8,
+    );
 }
 
 fn claimed(memory: &Words) -> impl Fn(u64) -> bool {
@@ -36,12 +49,24 @@ fn two_appends(weakness: Weakness) {
         append(&memory, 0);
         let mut seen = [false; 2];
         loop {
-            match queue.next(&*memory, claimed(&memory)).expect("all are honest") {
-                Some(Arrival::Message { queue_pair, offset, size, .. }) => {
+            match queue
+                .next(&*memory, claimed(&memory))
+                .expect("all are honest")
+            {
+                Some(Arrival::Message {
+                    queue_pair,
+                    offset,
+                    size,
+                    ..
+                }) => {
                     assert_eq!(size, 8);
                     let mut found = [0; 8];
                     memory.copy_out(BUFFER + offset, &mut found);
-                    assert_eq!(u64::from_le_bytes(found), u64::from(queue_pair) + 1, "the message is whole");
+                    assert_eq!(
+                        u64::from_le_bytes(found),
+                        u64::from(queue_pair) + 1,
+                        "the message is whole"
+                    );
                     seen[queue_pair as usize] = true;
                 }
                 Some(Arrival::Consumed { .. }) => break,

@@ -1,7 +1,11 @@
 use super::*;
 use crate::primitive::testing::Words;
 
-const LAYOUT: AppendLayout = AppendLayout { capacity: 4, slots: 32, stride: 64 };
+const LAYOUT: AppendLayout = AppendLayout {
+    capacity: 4,
+    slots: 32,
+    stride: 64,
+};
 
 /// A receiver, the shared memory, and intents of four requesters.
 struct Scene {
@@ -17,7 +21,11 @@ impl Scene {
         for (index, &strides) in buffers.iter().enumerate() {
             queue.post(&memory, 100 + index as u64, 7, 4096 * index as u64, strides);
         }
-        Self { memory, intents: Words::new(32), queue }
+        Self {
+            memory,
+            intents: Words::new(32),
+            queue,
+        }
     }
 
     fn reserve(&self, who: u64, size: u32) -> Result<Reservation, Refusal> {
@@ -25,7 +33,15 @@ impl Scene {
     }
 
     fn publish(&self, who: u64, reservation: &Reservation, size: u32) {
-        publish(LAYOUT, &self.memory, &self.intents, who * 8, reservation, who as u32, size);
+        publish(
+            LAYOUT,
+            &self.memory,
+            &self.intents,
+            who * 8,
+            reservation,
+            who as u32,
+            size,
+        );
     }
 
     fn append(&self, who: u64, size: u32) -> (u64, u64) {
@@ -43,11 +59,18 @@ impl Scene {
 }
 
 fn message(buffer: u64, queue_pair: u32, offset: u64, size: u32) -> Arrival {
-    Arrival::Message { wr_id: 100 + buffer, queue_pair, offset, size }
+    Arrival::Message {
+        wr_id: 100 + buffer,
+        queue_pair,
+        offset,
+        size,
+    }
 }
 
 fn consumed(buffer: u64) -> Arrival {
-    Arrival::Consumed { wr_id: 100 + buffer }
+    Arrival::Consumed {
+        wr_id: 100 + buffer,
+    }
 }
 
 #[test]
@@ -56,7 +79,14 @@ fn messages_lie_next_to_each_other_in_the_strides_that_they_need() {
     assert_eq!(scene.append(1, 65), (0, 0));
     assert_eq!(scene.append(2, 0), (0, 128));
     assert_eq!(scene.append(1, 64), (0, 192));
-    assert_eq!(scene.arrivals(&[1, 2]), [message(0, 1, 0, 65), message(0, 2, 128, 0), message(0, 1, 192, 64)]);
+    assert_eq!(
+        scene.arrivals(&[1, 2]),
+        [
+            message(0, 1, 0, 65),
+            message(0, 2, 128, 0),
+            message(0, 1, 192, 64)
+        ]
+    );
     assert!(scene.queue.is_empty(&scene.memory));
 }
 
@@ -68,7 +98,13 @@ fn a_message_that_does_not_fit_the_rest_goes_to_the_next_buffer_and_ends_this_on
     assert_eq!(scene.append(1, 128), (4096, 128));
     assert_eq!(
         scene.arrivals(&[1]),
-        [message(0, 1, 0, 128), consumed(0), message(1, 1, 0, 128), message(1, 1, 128, 128), consumed(1)]
+        [
+            message(0, 1, 0, 128),
+            consumed(0),
+            message(1, 1, 0, 128),
+            message(1, 1, 128, 128),
+            consumed(1)
+        ]
     );
 }
 
@@ -81,7 +117,11 @@ fn without_a_buffer_there_is_no_reservation_and_the_cursor_stays() {
     assert_eq!(scene.arrivals(&[1]), [message(0, 1, 0, 100), consumed(0)]);
     scene.queue.post(&scene.memory, 101, 7, 4096, 2);
     assert_eq!(scene.append(1, 64), (4096, 0));
-    assert_eq!(scene.reserve(1, 65).unwrap_err(), Refusal::NoBuffer, "the next buffer is not there yet");
+    assert_eq!(
+        scene.reserve(1, 65).unwrap_err(),
+        Refusal::NoBuffer,
+        "the next buffer is not there yet"
+    );
     assert_eq!(scene.append(1, 64), (4096, 64));
 }
 
@@ -93,9 +133,16 @@ fn the_receiver_waits_for_the_living_and_skips_the_dead() {
     let slow = scene.reserve(1, 64).unwrap();
     scene.append(2, 64);
     assert_eq!(scene.arrivals(&[0, 1, 2]), [], "nobody is dead yet");
-    assert_eq!(scene.arrivals(&[1, 2]), [], "the hole of the dead is skipped, the living one is waited for");
+    assert_eq!(
+        scene.arrivals(&[1, 2]),
+        [],
+        "the hole of the dead is skipped, the living one is waited for"
+    );
     scene.publish(1, &slow, 60);
-    assert_eq!(scene.arrivals(&[1, 2]), [message(0, 1, 256, 60), message(0, 2, 320, 64)]);
+    assert_eq!(
+        scene.arrivals(&[1, 2]),
+        [message(0, 1, 256, 60), message(0, 2, 320, 64)]
+    );
     assert_eq!(dead.offset, 0);
 }
 
@@ -108,10 +155,20 @@ fn several_dead_in_a_row_and_across_buffers_leave_nothing_behind() {
     scene.reserve(2, 128).unwrap();
     assert_eq!(scene.append(3, 64), (4096, 128));
     scene.reserve(0, 256).unwrap();
-    assert_eq!(scene.arrivals(&[3]), [consumed(0), message(1, 3, 128, 64), consumed(1), consumed(2)]);
+    assert_eq!(
+        scene.arrivals(&[3]),
+        [
+            consumed(0),
+            message(1, 3, 128, 64),
+            consumed(1),
+            consumed(2)
+        ]
+    );
     assert!(scene.queue.is_empty(&scene.memory));
     for index in 3..6 {
-        scene.queue.post(&scene.memory, 100 + index, 7, 4096 * index, 4);
+        scene
+            .queue
+            .post(&scene.memory, 100 + index, 7, 4096 * index, 4);
     }
     scene.append(3, 1);
     assert_eq!(scene.arrivals(&[3]), [message(3, 3, 0, 1)]);
@@ -148,22 +205,60 @@ fn nonsense_in_shared_memory_is_found_out() {
         scene.memory.store(CURSOR, cursor);
         scene.queue.next(&scene.memory, |_| false)
     };
-    assert_eq!(receive(cursor(9, 0), 0), Err(Hostile), "a cursor beyond what was posted");
-    assert_eq!(receive(cursor(2, 1), 0), Err(Hostile), "a cursor inside a buffer that was not posted");
-    assert_eq!(receive(cursor(0, 1), PUBLISHED | 1000 << 32), Err(Hostile), "a message longer than the buffer");
+    assert_eq!(
+        receive(cursor(9, 0), 0),
+        Err(Hostile),
+        "a cursor beyond what was posted"
+    );
+    assert_eq!(
+        receive(cursor(2, 1), 0),
+        Err(Hostile),
+        "a cursor inside a buffer that was not posted"
+    );
+    assert_eq!(
+        receive(cursor(0, 1), PUBLISHED | 1000 << 32),
+        Err(Hostile),
+        "a message longer than the buffer"
+    );
     let mut scene = Scene::new(&[4]);
     scene.memory.store(CURSOR, cursor(0, 1));
-    scene.memory.store(LAYOUT.publication(0), PUBLISHED | IN_NEXT);
-    assert_eq!(scene.queue.next(&scene.memory, |_| false), Err(Hostile), "a message in a buffer that was not posted");
+    scene
+        .memory
+        .store(LAYOUT.publication(0), PUBLISHED | IN_NEXT);
+    assert_eq!(
+        scene.queue.next(&scene.memory, |_| false),
+        Err(Hostile),
+        "a message in a buffer that was not posted"
+    );
 
     let reserve_after = |change: fn(&Words)| {
         let scene = Scene::new(&[4, 4]);
         change(&scene.memory);
         scene.reserve(1, 64).unwrap_err()
     };
-    assert_eq!(reserve_after(|memory| memory.store(LAYOUT.descriptor(0), 9)), Refusal::Hostile, "another buffer");
-    assert_eq!(reserve_after(|memory| memory.store(LAYOUT.descriptor(0) + 24, 0)), Refusal::Hostile, "no strides");
-    assert_eq!(reserve_after(|memory| memory.store(LAYOUT.descriptor(0) + 8, u64::MAX)), Refusal::Hostile, "no region");
-    assert_eq!(reserve_after(|memory| memory.store(CURSOR, 9 << STRIDE_BITS)), Refusal::Hostile, "a cursor beyond all");
-    assert_eq!(reserve_after(|memory| memory.store(CURSOR, 5)), Refusal::Hostile, "a stride beyond the buffer");
+    assert_eq!(
+        reserve_after(|memory| memory.store(LAYOUT.descriptor(0), 9)),
+        Refusal::Hostile,
+        "another buffer"
+    );
+    assert_eq!(
+        reserve_after(|memory| memory.store(LAYOUT.descriptor(0) + 24, 0)),
+        Refusal::Hostile,
+        "no strides"
+    );
+    assert_eq!(
+        reserve_after(|memory| memory.store(LAYOUT.descriptor(0) + 8, u64::MAX)),
+        Refusal::Hostile,
+        "no region"
+    );
+    assert_eq!(
+        reserve_after(|memory| memory.store(CURSOR, 9 << STRIDE_BITS)),
+        Refusal::Hostile,
+        "a cursor beyond all"
+    );
+    assert_eq!(
+        reserve_after(|memory| memory.store(CURSOR, 5)),
+        Refusal::Hostile,
+        "a stride beyond the buffer"
+    );
 }

@@ -9,8 +9,16 @@ use crate::message::{Message, Misunderstood};
 use crate::socket;
 
 /// Handles one packet of the peer `token`.
-pub(super) fn handle(shared: &Shared, state: &mut State, token: u64, packet: &[u8], descriptors: Vec<OwnedFd>) {
-    let Some(entry) = state.sockets.get_mut(&token) else { return };
+pub(super) fn handle(
+    shared: &Shared,
+    state: &mut State,
+    token: u64,
+    packet: &[u8],
+    descriptors: Vec<OwnedFd>,
+) {
+    let Some(entry) = state.sockets.get_mut(&token) else {
+        return;
+    };
     if entry.phase == Phase::Broken {
         return;
     }
@@ -20,40 +28,105 @@ pub(super) fn handle(shared: &Shared, state: &mut State, token: u64, packet: &[u
     };
     let named = Token(token);
     match (entry.phase, message) {
-        (Phase::Greeting { .. }, Message::Connect(hello)) if descriptors.len() == 1 + hello.descriptors() => {
+        (Phase::Greeting { .. }, Message::Connect(hello))
+            if descriptors.len() == 1 + hello.descriptors() =>
+        {
             entry.phase = Phase::Asked;
             let (peer, same_user) = (entry.peer, entry.same_user);
-            shared.tell(state, ControlEvent::Request { token: named, peer, same_user, hello, descriptors });
+            shared.tell(
+                state,
+                ControlEvent::Request {
+                    token: named,
+                    peer,
+                    same_user,
+                    hello,
+                    descriptors,
+                },
+            );
         }
-        (Phase::Connecting { queue_pair }, Message::Accept(hello)) if descriptors.len() == hello.descriptors() => {
+        (Phase::Connecting { queue_pair }, Message::Accept(hello))
+            if descriptors.len() == hello.descriptors() =>
+        {
             // From here on its end is that of a connection, whether or not the device has taken note.
             entry.phase = Phase::Connected { queue_pair };
-            shared.tell(state, ControlEvent::Accepted { token: named, hello, descriptors });
+            shared.tell(
+                state,
+                ControlEvent::Accepted {
+                    token: named,
+                    hello,
+                    descriptors,
+                },
+            );
         }
         (Phase::Connecting { .. }, Message::Reject(reason)) => {
             shared.forget(state, token);
-            shared.tell(state, ControlEvent::Rejected { token: named, reason });
+            shared.tell(
+                state,
+                ControlEvent::Rejected {
+                    token: named,
+                    reason,
+                },
+            );
         }
         (Phase::Connected { .. }, message) => connected(shared, state, token, message, descriptors),
         _ => misunderstood(shared, state, token, Misunderstood::Malformed),
     }
 }
 
-fn connected(shared: &Shared, state: &mut State, token: u64, message: Message, mut descriptors: Vec<OwnedFd>) {
+fn connected(
+    shared: &Shared,
+    state: &mut State,
+    token: u64,
+    message: Message,
+    mut descriptors: Vec<OwnedFd>,
+) {
     let named = Token(token);
     match message {
-        Message::RegionWanted { region, writable } => answer(shared, state, token, region, writable),
-        Message::RegionGranted { region, writable, file_offset, size } => {
+        Message::RegionWanted { region, writable } => {
+            answer(shared, state, token, region, writable)
+        }
+        Message::RegionGranted {
+            region,
+            writable,
+            file_offset,
+            size,
+        } => {
             let Some(file) = descriptors.pop().filter(|_| descriptors.is_empty()) else {
                 return misunderstood(shared, state, token, Misunderstood::Malformed);
             };
-            let grant = Some(RegionFile { file, file_offset, size });
-            shared.tell(state, ControlEvent::Region { token: named, region, writable, grant });
+            let grant = Some(RegionFile {
+                file,
+                file_offset,
+                size,
+            });
+            shared.tell(
+                state,
+                ControlEvent::Region {
+                    token: named,
+                    region,
+                    writable,
+                    grant,
+                },
+            );
         }
         Message::RegionDenied { region, writable } => {
-            shared.tell(state, ControlEvent::Region { token: named, region, writable, grant: None });
+            shared.tell(
+                state,
+                ControlEvent::Region {
+                    token: named,
+                    region,
+                    writable,
+                    grant: None,
+                },
+            );
         }
-        Message::Disconnect(cause) => shared.tell(state, ControlEvent::Disconnected { token: named, cause }),
+        Message::Disconnect(cause) => shared.tell(
+            state,
+            ControlEvent::Disconnected {
+                token: named,
+                cause,
+            },
+        ),
         Message::Wake => shared.bell.ring(),
         Message::Connect(_) | Message::Accept(_) | Message::Reject(_) => {
             misunderstood(shared, state, token, Misunderstood::Malformed);
@@ -69,21 +142,35 @@ fn answer(shared: &Shared, state: &mut State, token: u64, region: u32, writable:
         Phase::Greeting { .. } | Phase::Asked | Phase::Connecting { .. } | Phase::Broken => return,
     };
     let found = state.regions.get(&region);
-    let granted = found.and_then(|found| Some((found, found.grant(queue_pair, entry.same_user, writable)?)));
+    let granted =
+        found.and_then(|found| Some((found, found.grant(queue_pair, entry.same_user, writable)?)));
     let sent = match granted {
         Some((found, grant)) => {
-            let message = Message::RegionGranted { region, writable, file_offset: found.file_offset, size: found.size };
+            let message = Message::RegionGranted {
+                region,
+                writable,
+                file_offset: found.file_offset,
+                size: found.size,
+            };
             let file = match &grant {
                 Grant::Writable(file) => *file,
                 Grant::ReadOnly(file) => file.as_fd(),
             };
             socket::send(&entry.socket, &message.encode(), &[file])
         }
-        None => socket::send(&entry.socket, &Message::RegionDenied { region, writable }.encode(), &[]),
+        None => socket::send(
+            &entry.socket,
+            &Message::RegionDenied { region, writable }.encode(),
+            &[],
+        ),
     };
     match sent {
         // Who asked and died is found dead where the socket is read.
-        Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+            ) => {}
         // Who asks and does not take the answers has filled the socket.
         Err(_) => misunderstood(shared, state, token, Misunderstood::Malformed),
         Ok(()) => {}
@@ -91,7 +178,9 @@ fn answer(shared: &Shared, state: &mut State, token: u64, region: u32, writable:
 }
 
 fn misunderstood(shared: &Shared, state: &mut State, token: u64, error: Misunderstood) {
-    let Some(entry) = state.sockets.get(&token) else { return };
+    let Some(entry) = state.sockets.get(&token) else {
+        return;
+    };
     let named = Token(token);
     match entry.phase {
         Phase::Greeting { .. } => shared.refuse(state, token, &error.to_string()),
@@ -101,7 +190,13 @@ fn misunderstood(shared: &Shared, state: &mut State, token: u64, error: Misunder
         }
         Phase::Connecting { .. } => {
             shared.refuse(state, token, &error.to_string());
-            shared.tell(state, ControlEvent::Rejected { token: named, reason: error.to_string() });
+            shared.tell(
+                state,
+                ControlEvent::Rejected {
+                    token: named,
+                    reason: error.to_string(),
+                },
+            );
         }
         // The device's own thread may be inside the peer's memory; it hangs up when it is not.
         Phase::Connected { .. } => {

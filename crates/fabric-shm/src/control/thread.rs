@@ -17,14 +17,23 @@ pub(super) const STOP: u64 = 0;
 /// How long a peer may take to say what it wants.
 const GREETING_NS: u64 = 5_000_000_000;
 /// How long no new peers are taken when there are too many or no descriptors left.
-const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const PAUSE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
 /// How often silent peers are looked for while there are any.
-const TICK: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+const TICK: Timespec = Timespec {
+    tv_sec: 1,
+    tv_nsec: 0,
+};
 
 /// Runs until told to stop.
 pub(super) fn run(shared: &Shared) {
     let mut buffer = [0; PACKET_SIZE_MAX];
-    let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 32];
+    let mut events = [Event {
+        flags: EventFlags::empty(),
+        data: EventData::new_u64(0),
+    }; 32];
     let mut listeners_paused = false;
     let mut is_greeting = false;
     loop {
@@ -64,7 +73,12 @@ pub(super) fn run(shared: &Shared) {
 fn watch_listeners(shared: &Shared, state: &State, flags: EventFlags) {
     for (&token, listener) in &state.listeners {
         // A listener that cannot be watched is a bug; new peers would then stay in its backlog.
-        let _ = epoll::modify(&shared.epoll, &listener.socket, EventData::new_u64(token), flags);
+        let _ = epoll::modify(
+            &shared.epoll,
+            &listener.socket,
+            EventData::new_u64(token),
+            flags,
+        );
     }
 }
 
@@ -83,10 +97,17 @@ fn accept_all(shared: &Shared, state: &mut State, listener: u64) -> bool {
             // No descriptors or no memory left: others may free some.
             Err(_) => return false,
         };
-        let Ok(peer) = socket::peer(&socket) else { continue };
+        let Ok(peer) = socket::peer(&socket) else {
+            continue;
+        };
         let token = state.new_token();
-        let phase = Phase::Greeting { deadline_ns: clock::now().saturating_add(GREETING_NS) };
-        if shared.add(state, token, socket, peer, shared.is_same_user(peer), phase).is_err() {
+        let phase = Phase::Greeting {
+            deadline_ns: clock::now().saturating_add(GREETING_NS),
+        };
+        if shared
+            .add(state, token, socket, peer, shared.is_same_user(peer), phase)
+            .is_err()
+        {
             return false;
         }
     }
@@ -97,7 +118,13 @@ fn read_all(shared: &Shared, state: &mut State, token: u64, buffer: &mut [u8]) {
     while let Some(entry) = state.sockets.get(&token) {
         match socket::receive(&entry.socket, buffer) {
             Ok(packet) if packet.size == 0 => return hung_up(shared, state, token),
-            Ok(packet) => packets::handle(shared, state, token, &buffer[..packet.size], packet.descriptors),
+            Ok(packet) => packets::handle(
+                shared,
+                state,
+                token,
+                &buffer[..packet.size],
+                packet.descriptors,
+            ),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 packets::handle(shared, state, token, &[], Vec::new());
@@ -108,7 +135,9 @@ fn read_all(shared: &Shared, state: &mut State, token: u64, buffer: &mut [u8]) {
 }
 
 fn hung_up(shared: &Shared, state: &mut State, token: u64) {
-    let Some(phase) = state.sockets.get(&token).map(|entry| entry.phase) else { return };
+    let Some(phase) = state.sockets.get(&token).map(|entry| entry.phase) else {
+        return;
+    };
     shared.forget(state, token);
     let token = super::Token(token);
     match phase {

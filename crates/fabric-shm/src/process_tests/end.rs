@@ -4,8 +4,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use stonecast_fabric::{
-    Access, CompletionQueue, ConnectionEvent, Device, DisconnectCause, LocalSpan, MemoryRegion, Operation, Park, QueuePair,
-    QueuePairOptions, ReceiveQueue, ReceiveRequest, RemoteAddress, SharedReceiveQueue, WorkCompletion, WorkRequest,
+    Access, CompletionQueue, ConnectionEvent, Device, DisconnectCause, LocalSpan, MemoryRegion,
+    Operation, Park, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, RemoteAddress,
+    SharedReceiveQueue, WorkCompletion, WorkRequest,
 };
 
 use crate::{ShmDevice, ShmOptions};
@@ -25,11 +26,23 @@ pub(super) struct End {
 impl End {
     pub(super) fn new() -> Self {
         let device = ShmDevice::new(ShmOptions::default()).expect("a device");
-        let access = Access::REMOTE_READ.and(Access::REMOTE_WRITE).and(Access::REMOTE_ATOMIC);
+        let access = Access::REMOTE_READ
+            .and(Access::REMOTE_WRITE)
+            .and(Access::REMOTE_ATOMIC);
         let buffer = device.allocate(BUFFER_SIZE, access).expect("memory");
-        let send_cq = device.create_completion_queue(4096).expect("a completion queue");
-        let receive_cq = device.create_completion_queue(4096).expect("a completion queue");
-        Self { device, buffer, send_cq, receive_cq, events: Default::default() }
+        let send_cq = device
+            .create_completion_queue(4096)
+            .expect("a completion queue");
+        let receive_cq = device
+            .create_completion_queue(4096)
+            .expect("a completion queue");
+        Self {
+            device,
+            buffer,
+            send_cq,
+            receive_cq,
+            events: Default::default(),
+        }
     }
 
     pub(super) fn queue_pair(&self, shared_receive_queue: Option<SharedReceiveQueue>) -> QueuePair {
@@ -43,7 +56,9 @@ impl End {
             rnr_retry_count: 1_000_000,
             rnr_retry_delay_ns: 1_000_000,
         };
-        self.device.create_queue_pair(options).expect("a queue pair")
+        self.device
+            .create_queue_pair(options)
+            .expect("a queue pair")
     }
 
     /// Calls until somebody accepts. Returns the queue pair and what the other side said.
@@ -52,7 +67,9 @@ impl End {
         let mut is_out = false;
         let answer = self.wait("an accepting peer", || {
             if !is_out {
-                self.device.connect(qp, address, private_data).expect("connecting starts");
+                self.device
+                    .connect(qp, address, private_data)
+                    .expect("connecting starts");
                 is_out = true;
             }
             match self.next_event()? {
@@ -69,7 +86,11 @@ impl End {
     }
 
     /// Accepts the next who calls.
-    pub(super) fn answer(&self, srq: Option<SharedReceiveQueue>, private_data: &[u8]) -> (QueuePair, Vec<u8>) {
+    pub(super) fn answer(
+        &self,
+        srq: Option<SharedReceiveQueue>,
+        private_data: &[u8],
+    ) -> (QueuePair, Vec<u8>) {
         let qp = self.queue_pair(srq);
         (qp, self.answer_with(qp, private_data))
     }
@@ -77,17 +98,28 @@ impl End {
     /// Accepts the next who calls, with a queue pair that is prepared.
     pub(super) fn answer_with(&self, qp: QueuePair, private_data: &[u8]) -> Vec<u8> {
         let is_request = |event: &ConnectionEvent| matches!(event, ConnectionEvent::Request { .. });
-        let ConnectionEvent::Request { request, private_data: said, .. } = self.event("a request", is_request) else {
+        let ConnectionEvent::Request {
+            request,
+            private_data: said,
+            ..
+        } = self.event("a request", is_request)
+        else {
             unreachable!("just matched")
         };
-        self.device.accept(request, qp, private_data).expect("the request can be accepted");
+        self.device
+            .accept(request, qp, private_data)
+            .expect("the request can be accepted");
         let is_established = |event: &ConnectionEvent| matches!(event, ConnectionEvent::Established { qp: of, .. } if *of == qp);
         self.event("an established connection", is_established);
         said
     }
 
     /// The first event that is `wanted`; others are kept.
-    pub(super) fn event(&self, what: &str, wanted: impl Fn(&ConnectionEvent) -> bool) -> ConnectionEvent {
+    pub(super) fn event(
+        &self,
+        what: &str,
+        wanted: impl Fn(&ConnectionEvent) -> bool,
+    ) -> ConnectionEvent {
         self.wait(what, || {
             let mut events = self.events.borrow_mut();
             events.extend(std::iter::from_fn(|| self.device.poll_connection()));
@@ -103,7 +135,9 @@ impl End {
     /// Waits for the end of a connection.
     pub(super) fn disconnected(&self, qp: QueuePair) -> DisconnectCause {
         let wanted = |event: &ConnectionEvent| matches!(event, ConnectionEvent::Disconnected { qp: of, .. } if *of == qp);
-        let ConnectionEvent::Disconnected { cause, .. } = self.event("the end of a connection", wanted) else {
+        let ConnectionEvent::Disconnected { cause, .. } =
+            self.event("the end of a connection", wanted)
+        else {
             unreachable!("just matched")
         };
         cause
@@ -134,17 +168,33 @@ impl End {
     }
 
     pub(super) fn post(&self, qp: QueuePair, operation: Operation, signalled: bool) {
-        let request = WorkRequest { wr_id: 1, operation, signalled, fence: false };
-        self.device.post_send(qp, &[request]).expect("the batch is accepted");
+        let request = WorkRequest {
+            wr_id: 1,
+            operation,
+            signalled,
+            fence: false,
+        };
+        self.device
+            .post_send(qp, &[request])
+            .expect("the batch is accepted");
     }
 
     pub(super) fn receive(&self, queue: ReceiveQueue, wr_id: u64, offset: u64, size: u32) {
-        let request = ReceiveRequest { wr_id, local: self.local(offset, size) };
-        self.device.post_receive(queue, &[request]).expect("the buffer is accepted");
+        let request = ReceiveRequest {
+            wr_id,
+            local: self.local(offset, size),
+        };
+        self.device
+            .post_receive(queue, &[request])
+            .expect("the buffer is accepted");
     }
 
     pub(super) fn local(&self, offset: u64, size: u32) -> LocalSpan {
-        LocalSpan { region: self.buffer, offset, size }
+        LocalSpan {
+            region: self.buffer,
+            offset,
+            size,
+        }
     }
 
     pub(super) fn word(&self, offset: u64) -> u64 {
@@ -157,7 +207,11 @@ impl End {
 
     /// How a peer learns where the buffer is.
     pub(super) fn invitation(&self) -> Vec<u8> {
-        [self.buffer.address.to_le_bytes().as_slice(), &self.buffer.rkey.0.to_le_bytes()].concat()
+        [
+            self.buffer.address.to_le_bytes().as_slice(),
+            &self.buffer.rkey.0.to_le_bytes(),
+        ]
+        .concat()
     }
 
     /// Waits until `look` finds something; the device makes progress and sleeps meanwhile.
@@ -177,5 +231,8 @@ impl End {
 pub(super) fn place(invitation: &[u8], offset: u64) -> RemoteAddress {
     let address = u64::from_le_bytes(invitation[..8].try_into().expect("8 bytes"));
     let rkey = u32::from_le_bytes(invitation[8..12].try_into().expect("4 bytes"));
-    RemoteAddress { address: address + offset, rkey: stonecast_fabric::Rkey(rkey) }
+    RemoteAddress {
+        address: address + offset,
+        rkey: stonecast_fabric::Rkey(rkey),
+    }
 }

@@ -3,8 +3,8 @@
 use std::task::{Context, Poll, Waker};
 
 use stonecast_fabric::{
-    Device, DisconnectCause, Opcode, Operation, ReceiveQueue, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
-    WorkCompletion,
+    Device, DisconnectCause, Opcode, Operation, ReceiveQueue, SharedReceiveQueue,
+    SharedReceiveQueueOptions, Status, WorkCompletion,
 };
 
 use super::end::{End, place};
@@ -22,16 +22,40 @@ pub(super) fn play(address: &str, step: u64) {
     let (qp, invitation) = end.call(address, b"");
     let at = |offset| place(&invitation, offset);
     // The regions are fetched before, so that only effects on shared memory are counted.
-    end.post(qp, Operation::Write { local: end.local(0, 8), remote: at(0) }, true);
+    end.post(
+        qp,
+        Operation::Write {
+            local: end.local(0, 8),
+            remote: at(0),
+        },
+        true,
+    );
     end.completions(end.send_cq, 1);
     die_at(step);
     for round in 1..=ROUNDS {
         for word in 0..u64::from(MESSAGE_SIZE / 8) {
             end.set_word(word * 8, round);
         }
-        end.post(qp, Operation::Write { local: end.local(0, MESSAGE_SIZE), remote: at(0) }, false);
-        end.post(qp, Operation::Send { local: end.local(0, MESSAGE_SIZE) }, true);
-        let written = Operation::WriteWithImmediate { local: end.local(0, 64), remote: at(4096), immediate: round as u32 };
+        end.post(
+            qp,
+            Operation::Write {
+                local: end.local(0, MESSAGE_SIZE),
+                remote: at(0),
+            },
+            false,
+        );
+        end.post(
+            qp,
+            Operation::Send {
+                local: end.local(0, MESSAGE_SIZE),
+            },
+            true,
+        );
+        let written = Operation::WriteWithImmediate {
+            local: end.local(0, 64),
+            remote: at(4096),
+            immediate: round as u32,
+        };
         end.post(qp, written, true);
         end.completions(end.send_cq, 2);
     }
@@ -41,14 +65,26 @@ pub(super) fn play(address: &str, step: u64) {
 pub(super) fn play_appender(address: &str, step: u64) {
     let end = End::new();
     let (qp, _) = end.call(address, b"");
-    end.post(qp, Operation::Send { local: end.local(0, 8) }, true);
+    end.post(
+        qp,
+        Operation::Send {
+            local: end.local(0, 8),
+        },
+        true,
+    );
     end.completions(end.send_cq, 1);
     die_at(step);
     for round in 1..=ROUNDS {
         for word in 0..25 {
             end.set_word(word * 8, round);
         }
-        end.post(qp, Operation::Send { local: end.local(0, 200) }, true);
+        end.post(
+            qp,
+            Operation::Send {
+                local: end.local(0, 200),
+            },
+            true,
+        );
         end.completions(end.send_cq, 1);
     }
 }
@@ -64,7 +100,9 @@ fn a_requester_may_die_at_any_step() {
     let ours = bystander.queue_pair(None);
     bystander.device.connect(ours, &stage.address, b"").unwrap();
     server.answer_with(theirs, b"");
-    bystander.event("a connection", |event| matches!(event, stonecast_fabric::ConnectionEvent::Established { .. }));
+    bystander.event("a connection", |event| {
+        matches!(event, stonecast_fabric::ConnectionEvent::Established { .. })
+    });
     let before = footprint();
 
     for step in 0.. {
@@ -82,22 +120,57 @@ fn a_requester_may_die_at_any_step() {
         arrived.extend(server.poll(server.receive_cq));
         let killed = peer.was_killed();
         // A process that ends properly says goodbye.
-        assert_eq!(cause, if killed { DisconnectCause::PeerDied } else { DisconnectCause::Requested }, "step {step}");
+        assert_eq!(
+            cause,
+            if killed {
+                DisconnectCause::PeerDied
+            } else {
+                DisconnectCause::Requested
+            },
+            "step {step}"
+        );
         check_messages(&server, &arrived);
         assert_eq!(server.more_events(qp), 0, "the end is told once");
 
         // Nobody is inside the memory any more, wherever the requester died.
-        let window = server.device.bind_window(qp, server.buffer, 0, 64, stonecast_fabric::Access::REMOTE_WRITE).unwrap();
-        let revoked = server.device.poll_invalidate(window, &mut Context::from_waker(Waker::noop()));
-        assert!(matches!(revoked, Poll::Ready(Ok(()))), "step {step}: {revoked:?}");
+        let window = server
+            .device
+            .bind_window(
+                qp,
+                server.buffer,
+                0,
+                64,
+                stonecast_fabric::Access::REMOTE_WRITE,
+            )
+            .unwrap();
+        let revoked = server
+            .device
+            .poll_invalidate(window, &mut Context::from_waker(Waker::noop()));
+        assert!(
+            matches!(revoked, Poll::Ready(Ok(()))),
+            "step {step}: {revoked:?}"
+        );
         server.device.destroy_queue_pair(qp).unwrap();
-        assert_eq!(footprint(), before, "step {step}: the memory of the connection is free");
+        assert_eq!(
+            footprint(),
+            before,
+            "step {step}: the memory of the connection is free"
+        );
 
         // The bystander's connection works as ever.
         server.receive(ReceiveQueue::Own(theirs), 77, 0, 64);
-        bystander.post(ours, Operation::Send { local: bystander.local(0, 8) }, true);
+        bystander.post(
+            ours,
+            Operation::Send {
+                local: bystander.local(0, 8),
+            },
+            true,
+        );
         assert_eq!(server.completions(server.receive_cq, 1)[0].wr_id, 77);
-        assert_eq!(bystander.completions(bystander.send_cq, 1)[0].status, Status::Success);
+        assert_eq!(
+            bystander.completions(bystander.send_cq, 1)[0].status,
+            Status::Success
+        );
         if !killed {
             assert!(step > 20, "the requester has steps to die at: {step}");
             break;
@@ -107,26 +180,50 @@ fn a_requester_may_die_at_any_step() {
 
 /// Messages come in pairs, SEND and WRITE_WITH_IMM; what was received is whole. The rest is flushed.
 fn check_messages(server: &End, arrived: &[WorkCompletion]) {
-    let successful = arrived.iter().take_while(|completion| completion.status == Status::Success).count();
+    let successful = arrived
+        .iter()
+        .take_while(|completion| completion.status == Status::Success)
+        .count();
     for (index, completion) in arrived[..successful].iter().enumerate() {
         let (index, round) = (index as u64, index as u64 / 2 + 1);
         assert_eq!(completion.wr_id, index, "buffers are used in order");
         if index.is_multiple_of(2) {
-            assert_eq!((completion.opcode, completion.placement.size), (Opcode::Receive, MESSAGE_SIZE));
+            assert_eq!(
+                (completion.opcode, completion.placement.size),
+                (Opcode::Receive, MESSAGE_SIZE)
+            );
             for word in 0..u64::from(MESSAGE_SIZE / 8) {
-                assert_eq!(server.word(8192 + index * 1024 + word * 8), round, "the message is whole");
+                assert_eq!(
+                    server.word(8192 + index * 1024 + word * 8),
+                    round,
+                    "the message is whole"
+                );
             }
         } else {
-            assert_eq!((completion.opcode, u64::from(completion.immediate)), (Opcode::ReceiveWriteWithImmediate, round));
-            assert!(server.word(4096) >= round, "the bytes were there before the immediate");
+            assert_eq!(
+                (completion.opcode, u64::from(completion.immediate)),
+                (Opcode::ReceiveWriteWithImmediate, round)
+            );
+            assert!(
+                server.word(4096) >= round,
+                "the bytes were there before the immediate"
+            );
         }
     }
-    let flushed = arrived[successful..].iter().all(|completion| completion.status == Status::WorkRequestFlushed);
-    assert!(flushed && arrived.len() as u64 == 2 * ROUNDS, "every buffer comes back: {arrived:?}");
+    let flushed = arrived[successful..]
+        .iter()
+        .all(|completion| completion.status == Status::WorkRequestFlushed);
+    assert!(
+        flushed && arrived.len() as u64 == 2 * ROUNDS,
+        "every buffer comes back: {arrived:?}"
+    );
 }
 
 fn multi_packet_queue(end: &End) -> SharedReceiveQueue {
-    let options = SharedReceiveQueueOptions { capacity: 16, multi_packet_stride: Some(STRIDE) };
+    let options = SharedReceiveQueueOptions {
+        capacity: 16,
+        multi_packet_stride: Some(STRIDE),
+    };
     end.device.create_shared_receive_queue(options).unwrap()
 }
 
@@ -143,9 +240,18 @@ fn an_appender_may_die_at_any_step() {
     let ours = bystander.queue_pair(None);
     bystander.device.connect(ours, &stage.address, b"").unwrap();
     server.answer_with(theirs, b"");
-    bystander.event("a connection", |event| matches!(event, stonecast_fabric::ConnectionEvent::Established { .. }));
+    bystander.event("a connection", |event| {
+        matches!(event, stonecast_fabric::ConnectionEvent::Established { .. })
+    });
     // Buffers of 12 strides; appends of 4 and 1 fill them in all ways.
-    let post = |wr_id: u64| server.receive(ReceiveQueue::Shared(srq), wr_id, (wr_id % 16) * 1024, 12 * STRIDE);
+    let post = |wr_id: u64| {
+        server.receive(
+            ReceiveQueue::Shared(srq),
+            wr_id,
+            (wr_id % 16) * 1024,
+            12 * STRIDE,
+        )
+    };
     (0..8).for_each(post);
     let mut next_buffer = 8;
     let mut consumed = Vec::new();
@@ -154,7 +260,10 @@ fn an_appender_may_die_at_any_step() {
         let (qp, _) = server.answer(Some(srq), b"");
         let mut from_dead = Vec::new();
         let mut from_living = 0;
-        let take = |from_dead: &mut Vec<u64>, from_living: &mut u64, consumed: &mut Vec<u64>, next: &mut u64| {
+        let take = |from_dead: &mut Vec<u64>,
+                    from_living: &mut u64,
+                    consumed: &mut Vec<u64>,
+                    next: &mut u64| {
             for completion in server.poll(server.receive_cq) {
                 assert_eq!(completion.status, Status::Success);
                 match completion.opcode {
@@ -165,10 +274,15 @@ fn an_appender_may_die_at_any_step() {
                     }
                     Opcode::Receive if completion.qp == theirs => *from_living += 1,
                     Opcode::Receive => {
-                        let start = (completion.wr_id % 16) * 1024 + u64::from(completion.placement.offset);
-                        let words: Vec<u64> = (0..25).map(|word| server.word(start + word * 8)).collect();
+                        let start =
+                            (completion.wr_id % 16) * 1024 + u64::from(completion.placement.offset);
+                        let words: Vec<u64> =
+                            (0..25).map(|word| server.word(start + word * 8)).collect();
                         let is_first = completion.placement.size == 8;
-                        assert!(is_first || words.iter().all(|word| *word == words[0]), "the message is whole: {words:?}");
+                        assert!(
+                            is_first || words.iter().all(|word| *word == words[0]),
+                            "the message is whole: {words:?}"
+                        );
                         from_dead.push(if is_first { 0 } else { words[0] });
                     }
                     other => panic!("not expected: {other:?}"),
@@ -179,31 +293,63 @@ fn an_appender_may_die_at_any_step() {
         let mut sent = 0;
         let mut send = || {
             bystander.poll(bystander.send_cq);
-            bystander.post(ours, Operation::Send { local: bystander.local(0, 8) }, false);
+            bystander.post(
+                ours,
+                Operation::Send {
+                    local: bystander.local(0, 8),
+                },
+                false,
+            );
             sent += 1;
         };
         server.wait("the end of the appender", || {
             if server.more_events(qp) == 0 && from_living < 5 {
                 send();
             }
-            take(&mut from_dead, &mut from_living, &mut consumed, &mut next_buffer);
+            take(
+                &mut from_dead,
+                &mut from_living,
+                &mut consumed,
+                &mut next_buffer,
+            );
             (server.more_events(qp) > 0).then_some(())
         });
         (0..3).for_each(|_| send());
         server.wait("the messages of the living", || {
             bystander.poll(bystander.send_cq);
-            take(&mut from_dead, &mut from_living, &mut consumed, &mut next_buffer);
+            take(
+                &mut from_dead,
+                &mut from_living,
+                &mut consumed,
+                &mut next_buffer,
+            );
             (from_living == sent).then_some(())
         });
-        assert_eq!(from_dead, (0..from_dead.len() as u64).collect::<Vec<_>>(), "in order, none twice");
+        assert_eq!(
+            from_dead,
+            (0..from_dead.len() as u64).collect::<Vec<_>>(),
+            "in order, none twice"
+        );
         let killed = peer.was_killed();
         server.device.destroy_queue_pair(qp).unwrap();
         if !killed {
-            assert_eq!(from_dead.len() as u64, ROUNDS + 1, "who lived has sent everything");
+            assert_eq!(
+                from_dead.len() as u64,
+                ROUNDS + 1,
+                "who lived has sent everything"
+            );
             assert!(step > 15, "the appender has steps to die at: {step}");
             break;
         }
     }
-    assert_eq!(consumed, (0..consumed.len() as u64).collect::<Vec<_>>(), "each buffer comes back once, in order");
-    assert!(consumed.len() > 10, "buffers were used up: {}", consumed.len());
+    assert_eq!(
+        consumed,
+        (0..consumed.len() as u64).collect::<Vec<_>>(),
+        "each buffer comes back once, in order"
+    );
+    assert!(
+        consumed.len() > 10,
+        "buffers were used up: {}",
+        consumed.len()
+    );
 }

@@ -35,11 +35,23 @@ fn a_responder_may_die_at_any_step() {
         let before = footprint();
         let (qp, _) = client.call(&stage.address, b"");
         for _ in 0..MESSAGES {
-            client.post(qp, Operation::Send { local: client.local(0, 1000) }, true);
+            client.post(
+                qp,
+                Operation::Send {
+                    local: client.local(0, 1000),
+                },
+                true,
+            );
         }
         let completions = client.completions(client.send_cq, MESSAGES as usize);
-        let statuses: Vec<_> = completions.iter().map(|completion| completion.status).collect();
-        let acknowledged = statuses.iter().take_while(|status| **status == Status::Success).count();
+        let statuses: Vec<_> = completions
+            .iter()
+            .map(|completion| completion.status)
+            .collect();
+        let acknowledged = statuses
+            .iter()
+            .take_while(|status| **status == Status::Success)
+            .count();
         if acknowledged == MESSAGES as usize && peer.0.try_wait().unwrap().is_none() {
             // It may be about to die at its last steps; saying goodbye lets it end in any case.
             client.device.disconnect(qp).unwrap();
@@ -49,15 +61,35 @@ fn a_responder_may_die_at_any_step() {
         if let Some((first, rest)) = statuses[acknowledged..].split_first() {
             assert!(killed, "a living responder takes everything: {statuses:?}");
             assert_eq!(*first, Status::RetryExceeded, "step {step}");
-            assert!(rest.iter().all(|status| *status == Status::WorkRequestFlushed), "step {step}: {statuses:?}");
+            assert!(
+                rest.iter()
+                    .all(|status| *status == Status::WorkRequestFlushed),
+                "step {step}: {statuses:?}"
+            );
         }
         assert_eq!(client.more_events(qp), 0, "the end is told once");
-        client.post(qp, Operation::Send { local: client.local(0, 8) }, false);
-        assert_eq!(client.completions(client.send_cq, 1)[0].status, Status::WorkRequestFlushed);
+        client.post(
+            qp,
+            Operation::Send {
+                local: client.local(0, 8),
+            },
+            false,
+        );
+        assert_eq!(
+            client.completions(client.send_cq, 1)[0].status,
+            Status::WorkRequestFlushed
+        );
         client.device.destroy_queue_pair(qp).unwrap();
-        assert_eq!(footprint(), before, "step {step}: the memory of the connection is free");
+        assert_eq!(
+            footprint(),
+            before,
+            "step {step}: the memory of the connection is free"
+        );
         if !killed {
-            assert!(step >= MESSAGES, "the responder has steps to die at: {step}");
+            assert!(
+                step >= MESSAGES,
+                "the responder has steps to die at: {step}"
+            );
             break;
         }
     }

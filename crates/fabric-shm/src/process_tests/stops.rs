@@ -4,7 +4,8 @@ use std::task::{Context, Poll, Waker};
 
 use rustix::process::Signal;
 use stonecast_fabric::{
-    Access, Device, DeviceError, DisconnectCause, Opcode, Operation, ReceiveQueue, SharedReceiveQueueOptions, Status,
+    Access, Device, DeviceError, DisconnectCause, Opcode, Operation, ReceiveQueue,
+    SharedReceiveQueueOptions, Status,
 };
 
 use super::end::{End, place};
@@ -17,7 +18,10 @@ pub(super) fn play(address: &str, step: &'static str) {
     let (qp, _) = end.call(address, b"");
     // The window comes as the first message.
     let told = end.completions_of_posted(qp);
-    let write = Operation::Write { local: end.local(4096, 64), remote: place(&told, 0) };
+    let write = Operation::Write {
+        local: end.local(4096, 64),
+        remote: place(&told, 0),
+    };
     end.set_word(4096, 1);
     end.post(qp, write, true);
     end.completions(end.send_cq, 1);
@@ -27,18 +31,40 @@ pub(super) fn play(address: &str, step: &'static str) {
     end.completions(end.send_cq, 1);
     end.set_word(4096, 3);
     end.post(qp, write, true);
-    assert_eq!(end.completions(end.send_cq, 1)[0].status, Status::RemoteAccess, "the window was revoked meanwhile");
+    assert_eq!(
+        end.completions(end.send_cq, 1)[0].status,
+        Status::RemoteAccess,
+        "the window was revoked meanwhile"
+    );
 }
 
 /// Reserves room for a message and stops. Then it appends another.
 pub(super) fn play_appender(address: &str) {
     let end = End::new();
     let (qp, _) = end.call(address, b"");
-    end.post(qp, Operation::Send { local: end.local(0, 8) }, true);
+    end.post(
+        qp,
+        Operation::Send {
+            local: end.local(0, 8),
+        },
+        true,
+    );
     end.completions(end.send_cq, 1);
     plan(Some("append: reserved"), 0, Fate::Stop);
-    end.post(qp, Operation::Send { local: end.local(0, 16) }, true);
-    end.post(qp, Operation::Send { local: end.local(0, 24) }, true);
+    end.post(
+        qp,
+        Operation::Send {
+            local: end.local(0, 16),
+        },
+        true,
+    );
+    end.post(
+        qp,
+        Operation::Send {
+            local: end.local(0, 24),
+        },
+        true,
+    );
     end.completions(end.send_cq, 2);
     assert_eq!(end.disconnected(qp), DisconnectCause::Requested);
 }
@@ -58,7 +84,10 @@ fn invalidate(server: &End, rkey: stonecast_fabric::Rkey) -> Result<(), DeviceEr
     let mut ended = None;
     server.wait("the end of the invalidation", || {
         server.poll(server.receive_cq);
-        match server.device.poll_invalidate(rkey, &mut Context::from_waker(Waker::noop())) {
+        match server
+            .device
+            .poll_invalidate(rkey, &mut Context::from_waker(Waker::noop()))
+        {
             Poll::Ready(result) => {
                 ended = Some(result);
                 Some(())
@@ -85,13 +114,32 @@ fn stopped_writer(part: &str) -> Stopped {
     server.device.listen(&stage.address).unwrap();
     let peer = Peer::start(part, &stage.address, 0);
     let (qp, _) = server.answer(None, b"");
-    let window = server.device.bind_window(qp, server.buffer, 8192, 64, Access::REMOTE_WRITE).unwrap();
-    let invitation = [(server.buffer.address + 8192).to_le_bytes().as_slice(), &window.0.to_le_bytes()].concat();
+    let window = server
+        .device
+        .bind_window(qp, server.buffer, 8192, 64, Access::REMOTE_WRITE)
+        .unwrap();
+    let invitation = [
+        (server.buffer.address + 8192).to_le_bytes().as_slice(),
+        &window.0.to_le_bytes(),
+    ]
+    .concat();
     server.device.memory(server.buffer).write(0, &invitation);
-    server.post(qp, Operation::Send { local: server.local(0, 12) }, true);
+    server.post(
+        qp,
+        Operation::Send {
+            local: server.local(0, 12),
+        },
+        true,
+    );
     server.completions(server.send_cq, 1);
     peer.wait_until_stopped();
-    Stopped { _stage: stage, server, peer, qp, window }
+    Stopped {
+        _stage: stage,
+        server,
+        peer,
+        qp,
+        window,
+    }
 }
 
 /// Needs the announcement: without it the first invalidation would return at once.
@@ -102,14 +150,31 @@ fn memory_is_not_reused_while_a_stopped_peer_is_inside_and_is_when_it_has_left()
 
 /// The first invalidation waits for who plays `part`, and nothing is changed after its end.
 pub(super) fn is_waited_for_until_it_has_left(part: &str) {
-    let Stopped { _stage, server, mut peer, qp, window } = stopped_writer(part);
+    let Stopped {
+        _stage,
+        server,
+        mut peer,
+        qp,
+        window,
+    } = stopped_writer(part);
     let refused = invalidate(&server, window).unwrap_err();
     let name = format!("process {}", peer.0.id());
-    assert!(matches!(&refused, DeviceError::Unquiesced { peer } if peer.contains(&name)), "{refused}");
+    assert!(
+        matches!(&refused, DeviceError::Unquiesced { peer } if peer.contains(&name)),
+        "{refused}"
+    );
     peer.signal(Signal::CONT);
     server.wait("the peer to leave", || invalidate(&server, window).ok());
-    assert_eq!(server.disconnected(qp), DisconnectCause::QueuePairError, "its next write is refused");
-    assert_eq!(server.word(8192), 2, "nothing is written after the invalidation");
+    assert_eq!(
+        server.disconnected(qp),
+        DisconnectCause::QueuePairError,
+        "its next write is refused"
+    );
+    assert_eq!(
+        server.word(8192),
+        2,
+        "nothing is written after the invalidation"
+    );
     assert!(!peer.was_killed());
 }
 
@@ -121,7 +186,13 @@ fn memory_is_reused_when_a_peer_that_was_stopped_inside_dies() {
 
 /// The same where who plays `part` dies.
 pub(super) fn is_waited_for_until_it_dies(part: &str) {
-    let Stopped { _stage, server, mut peer, qp, window } = stopped_writer(part);
+    let Stopped {
+        _stage,
+        server,
+        mut peer,
+        qp,
+        window,
+    } = stopped_writer(part);
     assert!(invalidate(&server, window).is_err());
     peer.kill();
     assert_eq!(server.disconnected(qp), DisconnectCause::PeerDied);
@@ -131,10 +202,25 @@ pub(super) fn is_waited_for_until_it_dies(part: &str) {
 /// Needs the zombies: with the queue pair the connection would be forgotten, and the stopped peer with it.
 #[test]
 fn destroying_the_queue_pair_does_not_make_a_stopped_peer_forgotten() {
-    let Stopped { _stage, server, mut peer, qp, window } = stopped_writer("stops while it writes");
+    let Stopped {
+        _stage,
+        server,
+        mut peer,
+        qp,
+        window,
+    } = stopped_writer("stops while it writes");
     server.device.destroy_queue_pair(qp).unwrap();
-    assert!(matches!(invalidate(&server, window), Err(DeviceError::Unquiesced { .. })));
-    assert!(matches!(invalidate(&server, server.buffer.rkey), Err(DeviceError::Unquiesced { .. })), "it may be in there");
+    assert!(matches!(
+        invalidate(&server, window),
+        Err(DeviceError::Unquiesced { .. })
+    ));
+    assert!(
+        matches!(
+            invalidate(&server, server.buffer.rkey),
+            Err(DeviceError::Unquiesced { .. })
+        ),
+        "it may be in there"
+    );
     peer.kill();
     server.wait("the death of the peer", || {
         server.poll(server.receive_cq);
@@ -150,12 +236,18 @@ fn a_reservation_of_a_stopped_appender_is_waited_for_until_it_dies_or_goes_on() 
         let stage = stage();
         let server = End::new();
         server.device.listen(&stage.address).unwrap();
-        let options = SharedReceiveQueueOptions { capacity: 4, multi_packet_stride: Some(64) };
+        let options = SharedReceiveQueueOptions {
+            capacity: 4,
+            multi_packet_stride: Some(64),
+        };
         let srq = server.device.create_shared_receive_queue(options).unwrap();
         server.receive(ReceiveQueue::Shared(srq), 9, 0, 4096);
         let mut peer = Peer::start("stops while it appends", &stage.address, 0);
         let (qp, _) = server.answer(Some(srq), b"");
-        assert_eq!(server.completions(server.receive_cq, 1)[0].placement.size, 8);
+        assert_eq!(
+            server.completions(server.receive_cq, 1)[0].placement.size,
+            8
+        );
         peer.wait_until_stopped();
 
         let other = End::new();
@@ -163,16 +255,39 @@ fn a_reservation_of_a_stopped_appender_is_waited_for_until_it_dies_or_goes_on() 
         let ours = other.queue_pair(None);
         other.device.connect(ours, &stage.address, b"").unwrap();
         server.answer_with(theirs, b"");
-        other.event("a connection", |event| matches!(event, stonecast_fabric::ConnectionEvent::Established { .. }));
-        other.post(ours, Operation::Send { local: other.local(0, 32) }, true);
-        assert_eq!(other.completions(other.send_cq, 1)[0].status, Status::Success, "nobody blocks the other appender");
+        other.event("a connection", |event| {
+            matches!(event, stonecast_fabric::ConnectionEvent::Established { .. })
+        });
+        other.post(
+            ours,
+            Operation::Send {
+                local: other.local(0, 32),
+            },
+            true,
+        );
+        assert_eq!(
+            other.completions(other.send_cq, 1)[0].status,
+            Status::Success,
+            "nobody blocks the other appender"
+        );
         for _ in 0..50 {
-            assert_eq!(server.poll(server.receive_cq), [], "the receiver waits for who lives");
+            assert_eq!(
+                server.poll(server.receive_cq),
+                [],
+                "the receiver waits for who lives"
+            );
         }
         let sizes = |count| -> Vec<u32> {
             let found = server.completions(server.receive_cq, count);
-            assert!(found.iter().all(|completion| completion.opcode == Opcode::Receive));
-            found.iter().map(|completion| completion.placement.size).collect()
+            assert!(
+                found
+                    .iter()
+                    .all(|completion| completion.opcode == Opcode::Receive)
+            );
+            found
+                .iter()
+                .map(|completion| completion.placement.size)
+                .collect()
         };
         if dies {
             peer.kill();

@@ -11,5 +11,8 @@ mod strangers {
     use crate::world::ShmWorld;
     use stonecast_fabric_shm::ShmOptions;
 
-    stonecast_fabric::contract_tests!(ShmWorld::new(ShmOptions { copying_only: true, ..ShmOptions::default() }));
+    stonecast_fabric::contract_tests!(ShmWorld::new(ShmOptions {
+        copying_only: true,
+        ..ShmOptions::default()
+    }));
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use stonecast_fabric::{ChangeNow, ConnectionEvent, Device, Operation, QueuePair, ReadInto, RemoteAddress, Status};
+use stonecast_fabric::{
+    ChangeNow, ConnectionEvent, Device, Operation, QueuePair, ReadInto, RemoteAddress, Status,
+};
 use stonecast_fabric_shm::ShmOptions;
 
 use crate::node::{Node, place};
@@ -24,23 +26,41 @@ impl Stage {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let address = format!("shm:{}", folder.path().join("socket").display());
-        let (mut requester, mut responder) = (Node::new(ShmOptions::default()), Node::new(ShmOptions::default()));
+        let (mut requester, mut responder) = (
+            Node::new(ShmOptions::default()),
+            Node::new(ShmOptions::default()),
+        );
         responder.device.listen(&address).unwrap();
         let qp = requester.queue_pair(None);
         requester.device.connect(qp, &address, b"").unwrap();
         let theirs = responder.queue_pair(None);
         responder.answer(theirs);
         let event = requester.event(|event| matches!(event, ConnectionEvent::Established { .. }));
-        let ConnectionEvent::Established { private_data, .. } = event else { unreachable!("just matched") };
+        let ConnectionEvent::Established { private_data, .. } = event else {
+            unreachable!("just matched")
+        };
         let remote = place(&private_data, 0);
-        let stage = Self { requester, responder: Some(responder), qp, remote, _folder: folder };
+        let stage = Self {
+            requester,
+            responder: Some(responder),
+            qp,
+            remote,
+            _folder: folder,
+        };
         stage.with_memory()
     }
 
     /// The first READ and the first change ask for the memory.
     fn with_memory(mut self) -> Self {
         let (local, remote) = (self.requester.local(0, 8), self.remote);
-        for first in [Operation::Read { local, remote }, Operation::FetchAndAdd { local, remote, add: 1 }] {
+        for first in [
+            Operation::Read { local, remote },
+            Operation::FetchAndAdd {
+                local,
+                remote,
+                add: 1,
+            },
+        ] {
             self.requester.post(self.qp, first, true);
             assert_eq!(self.requester.completion().status, Status::Success);
         }
@@ -49,13 +69,20 @@ impl Stage {
     }
 
     fn reads(&self) -> bool {
-        let read = ReadInto { remote: self.remote, into: &mut [0; 8] };
+        let read = ReadInto {
+            remote: self.remote,
+            into: &mut [0; 8],
+        };
         self.requester.device.read_now(self.qp, &mut [read]) == Some(Status::Success)
     }
 
     fn changes(&self) -> bool {
         let mut found = 0;
-        let change = ChangeNow::FetchAndAdd { remote: self.remote, add: 1, found: &mut found };
+        let change = ChangeNow::FetchAndAdd {
+            remote: self.remote,
+            add: 1,
+            found: &mut found,
+        };
         self.requester.device.change_now(self.qp, &mut [change])
     }
 
@@ -76,8 +103,19 @@ fn who_does_nothing_but_read_is_told_of_the_end_and_reads_no_more() {
     let mut stage = Stage::new();
     stage.end_while(Stage::reads);
     let local = stage.requester.local(0, 8);
-    stage.requester.post(stage.qp, Operation::Read { local, remote: stage.remote }, true);
-    assert_eq!(stage.requester.completion().status, Status::WorkRequestFlushed, "nor is a READ executed that is posted");
+    stage.requester.post(
+        stage.qp,
+        Operation::Read {
+            local,
+            remote: stage.remote,
+        },
+        true,
+    );
+    assert_eq!(
+        stage.requester.completion().status,
+        Status::WorkRequestFlushed,
+        "nor is a READ executed that is posted"
+    );
 }
 
 /// As above, in the call.

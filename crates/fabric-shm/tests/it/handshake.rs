@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
 };
 use stonecast_fabric::{ConnectionEvent, Device, DeviceError, DisconnectCause};
 use stonecast_fabric_shm::ShmOptions;
@@ -20,7 +21,10 @@ struct Stage {
 impl Stage {
     /// A node that listens, if asked to.
     fn new(listens: bool) -> Self {
-        let stage = Self { folder: tempfile::tempdir().unwrap(), node: Node::new(ShmOptions::default()) };
+        let stage = Self {
+            folder: tempfile::tempdir().unwrap(),
+            node: Node::new(ShmOptions::default()),
+        };
         if listens {
             stage.node.device.listen(&stage.address()).unwrap();
         }
@@ -53,7 +57,13 @@ impl Stage {
 }
 
 fn packet_socket() -> OwnedFd {
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .unwrap()
 }
 
 fn say(socket: &OwnedFd, packet: &[u8], files: &[BorrowedFd<'_>]) {
@@ -62,25 +72,47 @@ fn say(socket: &OwnedFd, packet: &[u8], files: &[BorrowedFd<'_>]) {
     if !files.is_empty() {
         assert!(control.push(SendAncillaryMessage::ScmRights(files)));
     }
-    rustix::net::sendmsg(socket, &[IoSlice::new(packet)], &mut control, SendFlags::NOSIGNAL).unwrap();
+    rustix::net::sendmsg(
+        socket,
+        &[IoSlice::new(packet)],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )
+    .unwrap();
 }
 
 /// The next packet; empty at the end.
 fn hear(socket: &OwnedFd) -> Vec<u8> {
     let mut buffer = [0; 8192];
     let mut slices = [IoSliceMut::new(&mut buffer)];
-    let received = rustix::net::recvmsg(socket, &mut slices, &mut Default::default(), RecvFlags::empty()).unwrap();
+    let received = rustix::net::recvmsg(
+        socket,
+        &mut slices,
+        &mut Default::default(),
+        RecvFlags::empty(),
+    )
+    .unwrap();
     buffer[..received.bytes].to_vec()
 }
 
 /// A packet of `version`, after the magic of the protocol.
 fn packet(version: u32, kind: u32, body: &[u8]) -> Vec<u8> {
-    [b"stncastM".as_slice(), &version.to_le_bytes(), &kind.to_le_bytes(), body].concat()
+    [
+        b"stncastM".as_slice(),
+        &version.to_le_bytes(),
+        &kind.to_le_bytes(),
+        body,
+    ]
+    .concat()
 }
 
 /// What a rejection says.
 fn reason(packet: &[u8]) -> String {
-    assert_eq!((&packet[..8], &packet[12..16]), (b"stncastM".as_slice(), 3u32.to_le_bytes().as_slice()), "it is a rejection");
+    assert_eq!(
+        (&packet[..8], &packet[12..16]),
+        (b"stncastM".as_slice(), 3u32.to_le_bytes().as_slice()),
+        "it is a rejection"
+    );
     String::from_utf8(packet[16..].to_vec()).unwrap()
 }
 
@@ -90,16 +122,24 @@ fn a_caller_of_another_version_is_told_both_versions() {
     let stranger = stage.stranger();
     say(&stranger, &packet(77, 1, &[0; 64]), &[]);
     let reason = reason(&hear(&stranger));
-    assert!(reason.contains("version 77") && reason.contains("version 1"), "{reason}");
+    assert!(
+        reason.contains("version 77") && reason.contains("version 1"),
+        "{reason}"
+    );
     assert_eq!(hear(&stranger), b"", "and hung up");
     stage.assert_serves();
 }
 
 #[test]
 fn a_caller_that_speaks_something_else_is_told_so() {
-    for nonsense in
-        [b"GET / HTTP/1.1\r\n\r\n".to_vec(), vec![0], vec![0xff; 4096], vec![7; 8000], packet(1, 1, b""), packet(1, 99, b"")]
-    {
+    for nonsense in [
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        vec![0],
+        vec![0xff; 4096],
+        vec![7; 8000],
+        packet(1, 1, b""),
+        packet(1, 99, b""),
+    ] {
         let mut stage = Stage::new(true);
         let stranger = stage.stranger();
         say(&stranger, &nonsense, &[]);
@@ -121,16 +161,24 @@ fn a_caller_that_gives_the_wrong_descriptors_is_not_connected() {
     };
     let file = tempfile::tempfile().unwrap();
     file.set_len(16 << 20).unwrap();
-    for (count, reaches_the_program) in [(0, false), (1, false), (2, true), (3, false), (9, false)] {
+    for (count, reaches_the_program) in [(0, false), (1, false), (2, true), (3, false), (9, false)]
+    {
         let mut stage = Stage::new(true);
         let stranger = stage.stranger();
         say(&stranger, &packet(1, 1, &hello), &vec![file.as_fd(); count]);
         if reaches_the_program {
-            let event = stage.node.event(|event| matches!(event, ConnectionEvent::Request { .. }));
-            let ConnectionEvent::Request { request, .. } = event else { unreachable!("just matched") };
+            let event = stage
+                .node
+                .event(|event| matches!(event, ConnectionEvent::Request { .. }));
+            let ConnectionEvent::Request { request, .. } = event else {
+                unreachable!("just matched")
+            };
             let qp = stage.node.queue_pair(None);
             let error = stage.node.device.accept(request, qp, b"").unwrap_err();
-            assert!(matches!(&error, DeviceError::System { source, .. } if source.to_string().contains("cut off")), "{error}");
+            assert!(
+                matches!(&error, DeviceError::System { source, .. } if source.to_string().contains("cut off")),
+                "{error}"
+            );
         }
         let reason = reason(&hear(&stranger));
         assert!(!reason.is_empty(), "{count} descriptors");
@@ -146,7 +194,12 @@ fn a_caller_that_hangs_up_or_says_nothing_disturbs_nobody() {
     stage.assert_serves();
     drop(silent);
     stage.assert_serves();
-    let requests = stage.node.events.iter().filter(|event| matches!(event, ConnectionEvent::Request { .. })).count();
+    let requests = stage
+        .node
+        .events
+        .iter()
+        .filter(|event| matches!(event, ConnectionEvent::Request { .. }))
+        .count();
     assert_eq!(requests, 0, "none of them became a request");
 }
 
@@ -157,32 +210,52 @@ fn called(answers: &[Vec<u8>]) -> String {
     rustix::net::bind(&listener, &stage.socket_address()).unwrap();
     rustix::net::listen(&listener, 8).unwrap();
     let qp = stage.node.queue_pair(None);
-    stage.node.device.connect(qp, &stage.address(), b"").unwrap();
+    stage
+        .node
+        .device
+        .connect(qp, &stage.address(), b"")
+        .unwrap();
     let caller = rustix::net::accept(&listener).unwrap();
     assert!(!hear(&caller).is_empty(), "the request");
     for answer in answers {
         say(&caller, answer, &[]);
     }
     drop(caller);
-    let event = stage.node.event(|event| matches!(event, ConnectionEvent::Rejected { .. }));
-    let ConnectionEvent::Rejected { qp: of, reason } = event else { unreachable!("just matched") };
+    let event = stage
+        .node
+        .event(|event| matches!(event, ConnectionEvent::Rejected { .. }));
+    let ConnectionEvent::Rejected { qp: of, reason } = event else {
+        unreachable!("just matched")
+    };
     assert_eq!(of, qp);
     // The queue pair can try again.
     let mut server = Node::new(ShmOptions::default());
     drop(listener);
     server.device.listen(&stage.address()).unwrap();
     let theirs = server.queue_pair(None);
-    stage.node.device.connect(qp, &stage.address(), b"").unwrap();
+    stage
+        .node
+        .device
+        .connect(qp, &stage.address(), b"")
+        .unwrap();
     server.answer(theirs);
-    stage.node.event(|event| matches!(event, ConnectionEvent::Established { .. }));
+    stage
+        .node
+        .event(|event| matches!(event, ConnectionEvent::Established { .. }));
     reason
 }
 
 #[test]
 fn a_server_of_another_version_is_understood_when_it_rejects_and_named_when_it_does_not() {
-    assert_eq!(called(&[packet(77, 3, b"you are too old")]), "you are too old");
+    assert_eq!(
+        called(&[packet(77, 3, b"you are too old")]),
+        "you are too old"
+    );
     let reason = called(&[packet(77, 2, &[0; 64])]);
-    assert!(reason.contains("version 77") && reason.contains("version 1"), "{reason}");
+    assert!(
+        reason.contains("version 77") && reason.contains("version 1"),
+        "{reason}"
+    );
 }
 
 #[test]
@@ -208,9 +281,16 @@ fn middle() -> Middle {
     rustix::net::listen(&listener, 8).unwrap();
     let mut server = Node::new(ShmOptions::default());
     let real = stage.folder.path().join("real");
-    server.device.listen(&format!("shm:{}", real.display())).unwrap();
+    server
+        .device
+        .listen(&format!("shm:{}", real.display()))
+        .unwrap();
     let qp = stage.node.queue_pair(None);
-    stage.node.device.connect(qp, &stage.address(), b"").unwrap();
+    stage
+        .node
+        .device
+        .connect(qp, &stage.address(), b"")
+        .unwrap();
     let caller = rustix::net::accept(&listener).unwrap();
     let onward = packet_socket();
     rustix::net::connect(&onward, &SocketAddrUnix::new(&real).unwrap()).unwrap();
@@ -218,15 +298,27 @@ fn middle() -> Middle {
     let theirs = server.queue_pair(None);
     server.answer(theirs);
     hand_on(&onward, &caller);
-    Middle { stage, qp, _server: server, caller }
+    Middle {
+        stage,
+        qp,
+        _server: server,
+        caller,
+    }
 }
 
 impl Middle {
     /// How the connection, once established, ends.
     fn cause(&mut self) -> DisconnectCause {
-        self.stage.node.event(|event| matches!(event, ConnectionEvent::Established { .. }));
-        let event = self.stage.node.event(|event| matches!(event, ConnectionEvent::Disconnected { .. }));
-        let ConnectionEvent::Disconnected { qp, cause } = event else { unreachable!("just matched") };
+        self.stage
+            .node
+            .event(|event| matches!(event, ConnectionEvent::Established { .. }));
+        let event = self
+            .stage
+            .node
+            .event(|event| matches!(event, ConnectionEvent::Disconnected { .. }));
+        let ConnectionEvent::Disconnected { qp, cause } = event else {
+            unreachable!("just matched")
+        };
         assert_eq!(qp, self.qp);
         cause
     }
@@ -255,7 +347,8 @@ fn hand_on(from: &OwnedFd, to: &OwnedFd) {
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
     let mut control = rustix::net::RecvAncillaryBuffer::new(&mut space);
     let mut slices = [IoSliceMut::new(&mut buffer)];
-    let received = rustix::net::recvmsg(from, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC).unwrap();
+    let received =
+        rustix::net::recvmsg(from, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC).unwrap();
     let files: Vec<OwnedFd> = control
         .drain()
         .filter_map(|message| match message {

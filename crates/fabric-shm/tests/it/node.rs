@@ -5,8 +5,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use stonecast_fabric::{
-    Access, CompletionQueue, ConnectionEvent, Device, LocalSpan, MemoryRegion, Operation, Park, QueuePair, QueuePairOptions,
-    ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue, WorkCompletion, WorkRequest,
+    Access, CompletionQueue, ConnectionEvent, Device, LocalSpan, MemoryRegion, Operation, Park,
+    QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey,
+    SharedReceiveQueue, WorkCompletion, WorkRequest,
 };
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 
@@ -30,10 +31,20 @@ pub struct Node {
 impl Node {
     pub fn new(options: ShmOptions) -> Self {
         let device = ShmDevice::new(options).expect("a device");
-        let access = Access::REMOTE_READ.and(Access::REMOTE_WRITE).and(Access::REMOTE_ATOMIC);
+        let access = Access::REMOTE_READ
+            .and(Access::REMOTE_WRITE)
+            .and(Access::REMOTE_ATOMIC);
         let buffer = device.allocate(BUFFER_SIZE, access).expect("memory");
-        let cq = device.create_completion_queue(1 << 16).expect("a completion queue");
-        Self { device, buffer, cq, completions: Vec::new(), events: Vec::new() }
+        let cq = device
+            .create_completion_queue(1 << 16)
+            .expect("a completion queue");
+        Self {
+            device,
+            buffer,
+            cq,
+            completions: Vec::new(),
+            events: Vec::new(),
+        }
     }
 
     pub fn queue_pair(&self, shared_receive_queue: Option<SharedReceiveQueue>) -> QueuePair {
@@ -47,20 +58,26 @@ impl Node {
             rnr_retry_count: 1_000_000,
             rnr_retry_delay_ns: 1_000_000,
         };
-        self.device.create_queue_pair(options).expect("a queue pair")
+        self.device
+            .create_queue_pair(options)
+            .expect("a queue pair")
     }
 
     /// Calls until somebody accepts; returns the queue pair and what he said.
     pub fn call(&mut self, address: &str) -> (QueuePair, Vec<u8>) {
         let qp = self.queue_pair(None);
-        self.device.connect(qp, address, b"").expect("connecting starts");
+        self.device
+            .connect(qp, address, b"")
+            .expect("connecting starts");
         loop {
             let event = self.event(|event| !matches!(event, ConnectionEvent::Request { .. }));
             match event {
                 ConnectionEvent::Established { private_data, .. } => return (qp, private_data),
                 ConnectionEvent::Rejected { .. } => {
                     std::thread::sleep(Duration::from_millis(1));
-                    self.device.connect(qp, address, b"").expect("connecting starts again");
+                    self.device
+                        .connect(qp, address, b"")
+                        .expect("connecting starts again");
                 }
                 other => panic!("not expected: {other:?}"),
             }
@@ -70,10 +87,20 @@ impl Node {
     /// Accepts the next who calls with `qp`, and tells where the buffer is.
     pub fn answer(&mut self, qp: QueuePair) {
         let request = self.event(|event| matches!(event, ConnectionEvent::Request { .. }));
-        let ConnectionEvent::Request { request, .. } = request else { unreachable!("just matched") };
-        let place = [self.buffer.address.to_le_bytes().as_slice(), &self.buffer.rkey.0.to_le_bytes()].concat();
-        self.device.accept(request, qp, &place).expect("the request can be accepted");
-        self.event(|event| matches!(event, ConnectionEvent::Established { qp: of, .. } if *of == qp));
+        let ConnectionEvent::Request { request, .. } = request else {
+            unreachable!("just matched")
+        };
+        let place = [
+            self.buffer.address.to_le_bytes().as_slice(),
+            &self.buffer.rkey.0.to_le_bytes(),
+        ]
+        .concat();
+        self.device
+            .accept(request, qp, &place)
+            .expect("the request can be accepted");
+        self.event(
+            |event| matches!(event, ConnectionEvent::Established { qp: of, .. } if *of == qp),
+        );
     }
 
     /// The next event that is `wanted`.
@@ -86,13 +113,16 @@ impl Node {
 
     /// The next completion.
     pub fn completion(&mut self) -> WorkCompletion {
-        self.wait("a completion", |node| (!node.completions.is_empty()).then(|| node.completions.remove(0)))
+        self.wait("a completion", |node| {
+            (!node.completions.is_empty()).then(|| node.completions.remove(0))
+        })
     }
 
     /// Collects what there is.
     pub fn pump(&mut self) {
         self.device.poll(self.cq, usize::MAX, &mut self.completions);
-        self.events.extend(std::iter::from_fn(|| self.device.poll_connection()));
+        self.events
+            .extend(std::iter::from_fn(|| self.device.poll_connection()));
     }
 
     /// Sleeps until `look` finds something.
@@ -109,17 +139,33 @@ impl Node {
     }
 
     pub fn post(&self, qp: QueuePair, operation: Operation, signalled: bool) {
-        let request = WorkRequest { wr_id: 1, operation, signalled, fence: false };
-        self.device.post_send(qp, &[request]).expect("the batch is accepted");
+        let request = WorkRequest {
+            wr_id: 1,
+            operation,
+            signalled,
+            fence: false,
+        };
+        self.device
+            .post_send(qp, &[request])
+            .expect("the batch is accepted");
     }
 
     pub fn receive(&self, queue: ReceiveQueue, wr_id: u64, offset: u64, size: u32) {
-        let request = ReceiveRequest { wr_id, local: self.local(offset, size) };
-        self.device.post_receive(queue, &[request]).expect("the buffer is accepted");
+        let request = ReceiveRequest {
+            wr_id,
+            local: self.local(offset, size),
+        };
+        self.device
+            .post_receive(queue, &[request])
+            .expect("the buffer is accepted");
     }
 
     pub fn local(&self, offset: u64, size: u32) -> LocalSpan {
-        LocalSpan { region: self.buffer, offset, size }
+        LocalSpan {
+            region: self.buffer,
+            offset,
+            size,
+        }
     }
 
     pub fn word(&self, offset: u64) -> u64 {
@@ -135,5 +181,8 @@ impl Node {
 pub fn place(answer: &[u8], offset: u64) -> RemoteAddress {
     let address = u64::from_le_bytes(answer[..8].try_into().expect("8 bytes"));
     let rkey = u32::from_le_bytes(answer[8..12].try_into().expect("4 bytes"));
-    RemoteAddress { address: address + offset, rkey: Rkey(rkey) }
+    RemoteAddress {
+        address: address + offset,
+        rkey: Rkey(rkey),
+    }
 }

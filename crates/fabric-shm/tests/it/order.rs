@@ -4,7 +4,8 @@
 use std::task::{Context, Poll, Waker};
 
 use stonecast_fabric::{
-    Access, ConnectionEvent, Device, Operation, QueuePair, ReadInto, ReceiveQueue, RemoteAddress, Rkey, Status, WorkRequest,
+    Access, ConnectionEvent, Device, Operation, QueuePair, ReadInto, ReceiveQueue, RemoteAddress,
+    Rkey, Status, WorkRequest,
 };
 use stonecast_fabric_shm::ShmOptions;
 
@@ -22,7 +23,10 @@ struct Pair {
 fn pair(connections: usize) -> Pair {
     let folder = tempfile::tempdir().unwrap();
     let address = format!("shm:{}", folder.path().join("socket").display());
-    let (mut server, mut client) = (Node::new(ShmOptions::default()), Node::new(ShmOptions::default()));
+    let (mut server, mut client) = (
+        Node::new(ShmOptions::default()),
+        Node::new(ShmOptions::default()),
+    );
     server.device.listen(&address).unwrap();
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     for _ in 0..connections {
@@ -33,17 +37,29 @@ fn pair(connections: usize) -> Pair {
         theirs.push(server_qp);
         ours.push(client_qp);
     }
-    Pair { _folder: folder, server, client, theirs, ours }
+    Pair {
+        _folder: folder,
+        server,
+        client,
+        theirs,
+        ours,
+    }
 }
 
 impl Pair {
     fn remote(&self, rkey: Rkey, offset: u64) -> RemoteAddress {
-        RemoteAddress { address: self.server.buffer.address + offset, rkey }
+        RemoteAddress {
+            address: self.server.buffer.address + offset,
+            rkey,
+        }
     }
 
     /// How a READ of 8 bytes ends.
     fn read(&mut self, qp: QueuePair, rkey: Rkey) -> Status {
-        let operation = Operation::Read { local: self.client.local(0, 8), remote: self.remote(rkey, 0) };
+        let operation = Operation::Read {
+            local: self.client.local(0, 8),
+            remote: self.remote(rkey, 0),
+        };
         self.client.post(qp, operation, true);
         self.client.completion().status
     }
@@ -51,7 +67,13 @@ impl Pair {
     fn read_now(&self, rkey: Rkey, offset: u64) -> Option<(Status, u64)> {
         let mut into = [0; 8];
         let remote = self.remote(rkey, offset);
-        let status = self.client.device.read_now(self.ours[0], &mut [ReadInto { remote, into: &mut into }])?;
+        let status = self.client.device.read_now(
+            self.ours[0],
+            &mut [ReadInto {
+                remote,
+                into: &mut into,
+            }],
+        )?;
         Some((status, u64::from_le_bytes(into)))
     }
 }
@@ -61,12 +83,27 @@ impl Pair {
 fn a_read_at_once_waits_for_the_payload_of_an_earlier_send() {
     let mut pair = pair(1);
     let rkey = pair.server.buffer.rkey;
-    assert_eq!(pair.read(pair.ours[0], rkey), Status::Success, "from now on the region is mapped");
+    assert_eq!(
+        pair.read(pair.ours[0], rkey),
+        Status::Success,
+        "from now on the region is mapped"
+    );
     for round in 1..=100 {
         pair.client.set_word(0, round);
-        pair.client.post(pair.ours[0], Operation::Send { local: pair.client.local(0, 8) }, false);
-        assert_eq!(pair.read_now(rkey, 512), None, "the payload is not placed yet");
-        pair.server.receive(ReceiveQueue::Own(pair.theirs[0]), round, 512, 8);
+        pair.client.post(
+            pair.ours[0],
+            Operation::Send {
+                local: pair.client.local(0, 8),
+            },
+            false,
+        );
+        assert_eq!(
+            pair.read_now(rkey, 512),
+            None,
+            "the payload is not placed yet"
+        );
+        pair.server
+            .receive(ReceiveQueue::Own(pair.theirs[0]), round, 512, 8);
         assert_eq!(pair.server.completion().wr_id, round);
         assert_eq!(pair.read_now(rkey, 512), Some((Status::Success, round)));
         pair.client.pump();
@@ -82,26 +119,64 @@ fn nothing_behind_a_failing_request_of_a_batch_is_executed() {
         let (rkey, qp) = (pair.server.buffer.rkey, pair.ours[0]);
         let local = pair.client.local(0, 8);
         // From now on the region is mapped, so that everything is executed in the post.
-        pair.client.post(qp, Operation::Write { local, remote: pair.remote(rkey, 0) }, true);
+        pair.client.post(
+            qp,
+            Operation::Write {
+                local,
+                remote: pair.remote(rkey, 0),
+            },
+            true,
+        );
         assert_eq!(pair.client.completion().status, Status::Success);
         pair.client.set_word(0, 7);
-        let immediate = Operation::WriteWithImmediate { local, remote: pair.remote(rkey, 0), immediate: 1 };
-        let failing = Operation::Write { local, remote: pair.remote(Rkey(!0), 0) };
-        let write = Operation::Write { local, remote: pair.remote(rkey, 64) };
-        let operations = if waits { vec![immediate, failing, write] } else { vec![failing, write] };
-        let request = |operation| WorkRequest { wr_id: 1, operation, signalled: true, fence: false };
+        let immediate = Operation::WriteWithImmediate {
+            local,
+            remote: pair.remote(rkey, 0),
+            immediate: 1,
+        };
+        let failing = Operation::Write {
+            local,
+            remote: pair.remote(Rkey(!0), 0),
+        };
+        let write = Operation::Write {
+            local,
+            remote: pair.remote(rkey, 64),
+        };
+        let operations = if waits {
+            vec![immediate, failing, write]
+        } else {
+            vec![failing, write]
+        };
+        let request = |operation| WorkRequest {
+            wr_id: 1,
+            operation,
+            signalled: true,
+            fence: false,
+        };
         let batch: Vec<_> = operations.iter().copied().map(request).collect();
         pair.client.device.post_send(qp, &batch).unwrap();
         pair.client.post(qp, write, true);
         pair.client.pump();
-        assert_eq!(pair.client.completions.is_empty(), waits, "a failure is told in posting order");
+        assert_eq!(
+            pair.client.completions.is_empty(),
+            waits,
+            "a failure is told in posting order"
+        );
         if waits {
-            pair.server.receive(ReceiveQueue::Own(pair.theirs[0]), 0, 1024, 8);
+            pair.server
+                .receive(ReceiveQueue::Own(pair.theirs[0]), 0, 1024, 8);
             pair.server.completion();
             assert_eq!(pair.client.completion().status, Status::Success);
         }
         let statuses: Vec<_> = (0..3).map(|_| pair.client.completion().status).collect();
-        assert_eq!(statuses, [Status::RemoteAccess, Status::WorkRequestFlushed, Status::WorkRequestFlushed]);
+        assert_eq!(
+            statuses,
+            [
+                Status::RemoteAccess,
+                Status::WorkRequestFlushed,
+                Status::WorkRequestFlushed
+            ]
+        );
         assert_eq!(pair.server.word(64), 0);
     }
 }
@@ -111,7 +186,12 @@ fn nothing_behind_a_failing_request_of_a_batch_is_executed() {
 fn a_window_of_another_queue_pair_stays_shut_when_its_region_is_mapped() {
     let mut pair = pair(2);
     let buffer = pair.server.buffer;
-    let window = |qp| pair.server.device.bind_window(qp, buffer, 0, 64, Access::REMOTE_READ).unwrap();
+    let window = |qp| {
+        pair.server
+            .device
+            .bind_window(qp, buffer, 0, 64, Access::REMOTE_READ)
+            .unwrap()
+    };
     let (first, second) = (window(pair.theirs[0]), window(pair.theirs[1]));
     assert_eq!(pair.read(pair.ours[0], first), Status::Success);
     assert_eq!(pair.read(pair.ours[1], second), Status::Success);
@@ -124,14 +204,35 @@ fn a_window_of_another_queue_pair_stays_shut_when_its_region_is_mapped() {
 fn a_read_at_once_keeps_to_the_bytes_of_its_key() {
     let mut pair = pair(1);
     let buffer = pair.server.buffer;
-    let window = pair.server.device.bind_window(pair.theirs[0], buffer, 0, 64, Access::REMOTE_READ).unwrap();
+    let window = pair
+        .server
+        .device
+        .bind_window(pair.theirs[0], buffer, 0, 64, Access::REMOTE_READ)
+        .unwrap();
     assert_eq!(pair.read(pair.ours[0], window), Status::Success);
     assert_eq!(pair.read_now(window, 56), Some((Status::Success, 0)));
-    for offset in [57, 64, 1 << 20, 0u64.wrapping_sub(8), 0u64.wrapping_sub(buffer.address), u64::MAX - buffer.address] {
+    for offset in [
+        57,
+        64,
+        1 << 20,
+        0u64.wrapping_sub(8),
+        0u64.wrapping_sub(buffer.address),
+        u64::MAX - buffer.address,
+    ] {
         let mut into = [0; 8];
-        let remote = RemoteAddress { address: buffer.address.wrapping_add(offset), rkey: window };
-        let read = &mut [ReadInto { remote, into: &mut into }];
-        assert_eq!(pair.client.device.read_now(pair.ours[0], read), None, "offset {offset:#x}");
+        let remote = RemoteAddress {
+            address: buffer.address.wrapping_add(offset),
+            rkey: window,
+        };
+        let read = &mut [ReadInto {
+            remote,
+            into: &mut into,
+        }];
+        assert_eq!(
+            pair.client.device.read_now(pair.ours[0], read),
+            None,
+            "offset {offset:#x}"
+        );
     }
 }
 
@@ -142,7 +243,9 @@ fn windows_go_with_their_queue_pair() {
     let device = &pair.server.device;
     let region = device.allocate(4096, Access::NONE).unwrap();
     for _ in 0..3 {
-        device.bind_window(pair.theirs[0], region, 0, 64, Access::REMOTE_WRITE).unwrap();
+        device
+            .bind_window(pair.theirs[0], region, 0, 64, Access::REMOTE_WRITE)
+            .unwrap();
     }
     device.destroy_queue_pair(pair.theirs[0]).unwrap();
     let revoked = device.poll_invalidate(region.rkey, &mut Context::from_waker(Waker::noop()));

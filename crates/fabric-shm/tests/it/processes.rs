@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use stonecast_base::random_from_seed;
 use stonecast_fabric::{
-    ConnectionEvent, Device, DisconnectCause, Opcode, Operation, QueuePair, ReceiveQueue, SharedReceiveQueueOptions, Status,
+    ConnectionEvent, Device, DisconnectCause, Opcode, Operation, QueuePair, ReceiveQueue,
+    SharedReceiveQueueOptions, Status,
 };
 use stonecast_fabric_shm::ShmOptions;
 
@@ -24,18 +25,42 @@ struct Peer(Child);
 
 impl Peer {
     fn start(part: &str, address: &str) -> Self {
-        let mut command = Command::new(std::env::current_exe().expect("the test binary has a path"));
-        command.args(["--exact", "processes::plays_its_part", "--nocapture", "--test-threads=1"]);
-        command.env(PART, part).env(ADDRESS, address).stdout(Stdio::piped());
+        let mut command =
+            Command::new(std::env::current_exe().expect("the test binary has a path"));
+        command.args([
+            "--exact",
+            "processes::plays_its_part",
+            "--nocapture",
+            "--test-threads=1",
+        ]);
+        command
+            .env(PART, part)
+            .env(ADDRESS, address)
+            .stdout(Stdio::piped());
         Self(command.spawn().expect("the test binary runs again"))
     }
 
     /// What it printed behind `key`, once it has ended by itself.
     fn said(mut self, key: &str) -> u64 {
         let mut output = String::new();
-        self.0.stdout.take().expect("piped").read_to_string(&mut output).expect("text");
-        assert!(self.0.wait().expect("a child").success(), "the peer failed: {output}");
-        let said = output.lines().find_map(|line| line.split_once(key)?.1.split_whitespace().next()?.parse().ok());
+        self.0
+            .stdout
+            .take()
+            .expect("piped")
+            .read_to_string(&mut output)
+            .expect("text");
+        assert!(
+            self.0.wait().expect("a child").success(),
+            "the peer failed: {output}"
+        );
+        let said = output.lines().find_map(|line| {
+            line.split_once(key)?
+                .1
+                .split_whitespace()
+                .next()?
+                .parse()
+                .ok()
+        });
         said.unwrap_or_else(|| panic!("the peer says {key}: {output}"))
     }
 }
@@ -51,12 +76,20 @@ impl Drop for Peer {
 /// Not a test but the peers of the other tests: does nothing unless it was started by one of them.
 #[test]
 fn plays_its_part() {
-    let Ok(part) = std::env::var(PART) else { return };
+    let Ok(part) = std::env::var(PART) else {
+        return;
+    };
     let address = std::env::var(ADDRESS).expect("the test says where it listens");
     match part.as_str() {
         "load" => load(&address),
         "echo" => echo(&address, ShmOptions::default()),
-        "echo as a stranger" => echo(&address, ShmOptions { copying_only: true, ..ShmOptions::default() }),
+        "echo as a stranger" => echo(
+            &address,
+            ShmOptions {
+                copying_only: true,
+                ..ShmOptions::default()
+            },
+        ),
         "idle server" => idle_server(&address),
         "idle clients" => idle_clients(&address),
         "sleeper" => {
@@ -84,18 +117,52 @@ fn load(address: &str) {
         for word in 0..64 {
             node.set_word(word * 8, round);
         }
-        node.post(ordinary, Operation::Write { local: node.local(0, 512), remote: at(0) }, false);
-        let add = Operation::FetchAndAdd { local: node.local(1024, 8), remote: at(512), add: 1 };
+        node.post(
+            ordinary,
+            Operation::Write {
+                local: node.local(0, 512),
+                remote: at(0),
+            },
+            false,
+        );
+        let add = Operation::FetchAndAdd {
+            local: node.local(1024, 8),
+            remote: at(512),
+            add: 1,
+        };
         node.post(ordinary, add, false);
-        node.post(ordinary, Operation::Send { local: node.local(0, 512) }, true);
-        let number = Operation::WriteWithImmediate { local: node.local(0, 8), remote: at(520), immediate: round as u32 };
+        node.post(
+            ordinary,
+            Operation::Send {
+                local: node.local(0, 512),
+            },
+            true,
+        );
+        let number = Operation::WriteWithImmediate {
+            local: node.local(0, 8),
+            remote: at(520),
+            immediate: round as u32,
+        };
         node.post(ordinary, number, true);
-        node.post(appending, Operation::Send { local: node.local(0, 8 * (round % 60) as u32) }, true);
+        node.post(
+            appending,
+            Operation::Send {
+                local: node.local(0, 8 * (round % 60) as u32),
+            },
+            true,
+        );
         for _ in 0..3 {
             let completion = node.completion();
             assert_eq!(completion.status, Status::Success);
         }
-        node.post(ordinary, Operation::Read { local: node.local(2048, 512), remote: at(0) }, true);
+        node.post(
+            ordinary,
+            Operation::Read {
+                local: node.local(2048, 512),
+                remote: at(0),
+            },
+            true,
+        );
         node.completion();
     }
 }
@@ -110,10 +177,18 @@ fn a_server_survives_the_deaths_of_its_clients_at_random_moments() {
     let (_folder, address) = folder();
     let mut server = Node::new(ShmOptions::default());
     server.device.listen(&address).unwrap();
-    let options = SharedReceiveQueueOptions { capacity: 32, multi_packet_stride: Some(64) };
+    let options = SharedReceiveQueueOptions {
+        capacity: 32,
+        multi_packet_stride: Some(64),
+    };
     let srq = server.device.create_shared_receive_queue(options).unwrap();
     for buffer in 0..16 {
-        server.receive(ReceiveQueue::Shared(srq), 1000 + buffer, 32_768 + buffer * 2048, 2048);
+        server.receive(
+            ReceiveQueue::Shared(srq),
+            1000 + buffer,
+            32_768 + buffer * 2048,
+            2048,
+        );
     }
     let mut slowest = Duration::ZERO;
     let mut rounds = 0;
@@ -121,7 +196,12 @@ fn a_server_survives_the_deaths_of_its_clients_at_random_moments() {
         let peer = Peer::start("load", &address);
         let (ordinary, appending) = (server.queue_pair(None), server.queue_pair(Some(srq)));
         for buffer in 0..16 {
-            server.receive(ReceiveQueue::Own(ordinary), buffer, 8192 + buffer * 512, 512);
+            server.receive(
+                ReceiveQueue::Own(ordinary),
+                buffer,
+                8192 + buffer * 512,
+                512,
+            );
         }
         server.answer(ordinary);
         server.answer(appending);
@@ -143,7 +223,10 @@ fn a_server_survives_the_deaths_of_its_clients_at_random_moments() {
             }
             for event in std::mem::take(&mut server.events) {
                 match event {
-                    ConnectionEvent::Disconnected { cause: DisconnectCause::PeerDied, .. } => ends += 1,
+                    ConnectionEvent::Disconnected {
+                        cause: DisconnectCause::PeerDied,
+                        ..
+                    } => ends += 1,
                     other => panic!("seed {seed}, death {death}: not expected: {other:?}"),
                 }
             }
@@ -155,7 +238,10 @@ fn a_server_survives_the_deaths_of_its_clients_at_random_moments() {
         server.device.destroy_queue_pair(appending).unwrap();
     }
     println!("60 deaths after {rounds} rounds, the slowest noticed after {slowest:?}");
-    assert!(rounds > 60, "the clients had work to be killed in: {rounds}");
+    assert!(
+        rounds > 60,
+        "the clients had work to be killed in: {rounds}"
+    );
 }
 
 fn serve(
@@ -166,26 +252,49 @@ fn serve(
     round: &mut u64,
 ) {
     match (completion.status, completion.opcode) {
-        (Status::WorkRequestFlushed, _) => assert_eq!(completion.qp, ordinary, "shared buffers are not flushed"),
+        (Status::WorkRequestFlushed, _) => {
+            assert_eq!(completion.qp, ordinary, "shared buffers are not flushed")
+        }
         (Status::Success, Opcode::BufferConsumed) => {
-            server.receive(ReceiveQueue::Shared(srq), completion.wr_id, 32_768 + (completion.wr_id - 1000) * 2048, 2048);
+            server.receive(
+                ReceiveQueue::Shared(srq),
+                completion.wr_id,
+                32_768 + (completion.wr_id - 1000) * 2048,
+                2048,
+            );
         }
         (Status::Success, Opcode::Receive) if completion.qp == ordinary => {
             *round += 1;
             let start = 8192 + completion.wr_id * 512;
-            assert!((0..64).all(|word| server.word(start + word * 8) == *round), "the message is whole and in order");
+            assert!(
+                (0..64).all(|word| server.word(start + word * 8) == *round),
+                "the message is whole and in order"
+            );
             server.receive(ReceiveQueue::Own(ordinary), completion.wr_id, start, 512);
         }
         (Status::Success, Opcode::ReceiveWriteWithImmediate) => {
             assert_eq!(u64::from(completion.immediate), *round);
-            assert!(server.word(520) >= *round, "the bytes came before the immediate");
-            server.receive(ReceiveQueue::Own(ordinary), completion.wr_id, 8192 + completion.wr_id * 512, 512);
+            assert!(
+                server.word(520) >= *round,
+                "the bytes came before the immediate"
+            );
+            server.receive(
+                ReceiveQueue::Own(ordinary),
+                completion.wr_id,
+                8192 + completion.wr_id * 512,
+                512,
+            );
         }
         (Status::Success, Opcode::Receive) => {
-            let start = 32_768 + (completion.wr_id - 1000) * 2048 + u64::from(completion.placement.offset);
-            let words: Vec<u64> =
-                (0..u64::from(completion.placement.size) / 8).map(|word| server.word(start + word * 8)).collect();
-            assert!(words.windows(2).all(|pair| pair[0] == pair[1]), "the appended message is whole: {words:?}");
+            let start =
+                32_768 + (completion.wr_id - 1000) * 2048 + u64::from(completion.placement.offset);
+            let words: Vec<u64> = (0..u64::from(completion.placement.size) / 8)
+                .map(|word| server.word(start + word * 8))
+                .collect();
+            assert!(
+                words.windows(2).all(|pair| pair[0] == pair[1]),
+                "the appended message is whole: {words:?}"
+            );
         }
         other => panic!("not expected: {other:?}"),
     }
@@ -203,7 +312,13 @@ fn echo(address: &str, options: ShmOptions) {
         }
         if completion.opcode == Opcode::Receive {
             node.receive(ReceiveQueue::Own(qp), 0, 0, 64);
-            node.post(qp, Operation::Send { local: node.local(0, completion.placement.size) }, false);
+            node.post(
+                qp,
+                Operation::Send {
+                    local: node.local(0, completion.placement.size),
+                },
+                false,
+            );
         }
     }
 }
@@ -223,7 +338,13 @@ fn play_ping_pong(part: &str, options: ShmOptions) {
         node.set_word(64, round);
         // Every other message is acknowledged with a completion, which is another reason to be woken.
         let signalled = round.is_multiple_of(2);
-        node.post(qp, Operation::Send { local: node.local(64, 8) }, signalled);
+        node.post(
+            qp,
+            Operation::Send {
+                local: node.local(64, 8),
+            },
+            signalled,
+        );
         for _ in 0..if signalled { 2 } else { 1 } {
             let completion = node.completion();
             assert_eq!(completion.status, Status::Success);
@@ -244,7 +365,13 @@ fn no_wake_up_is_lost_between_two_sleepers() {
 /// Strangers wake each other through their control threads.
 #[test]
 fn no_wake_up_is_lost_between_two_strangers() {
-    play_ping_pong("echo as a stranger", ShmOptions { copying_only: true, ..ShmOptions::default() });
+    play_ping_pong(
+        "echo as a stranger",
+        ShmOptions {
+            copying_only: true,
+            ..ShmOptions::default()
+        },
+    );
 }
 
 /// Sleeping on a bell for a minute, woken by a death. Needs the ring of the control thread.
@@ -261,7 +388,13 @@ fn the_death_of_a_peer_wakes_a_sleeper() {
         peer.0.kill().expect("a child can be killed");
     });
     let event = node.event(|event| matches!(event, ConnectionEvent::Disconnected { .. }));
-    assert_eq!(event, ConnectionEvent::Disconnected { qp, cause: DisconnectCause::PeerDied });
+    assert_eq!(
+        event,
+        ConnectionEvent::Disconnected {
+            qp,
+            cause: DisconnectCause::PeerDied
+        }
+    );
     killer.join().unwrap();
 }
 
@@ -285,17 +418,25 @@ fn idle_server(address: &str) {
         node.pump();
         stonecast_fabric::Park::park(&*node.device, 50_000_000);
     }
-    assert_eq!((node.completions.len(), node.events.len()), (0, 0), "nothing happens");
+    assert_eq!(
+        (node.completions.len(), node.events.len()),
+        (0, 0),
+        "nothing happens"
+    );
     let used = processor_time_ns() - start.1;
     let per_mille = used * 1000 / start.0.elapsed().as_nanos() as u64;
     println!("\nper mille of a core: {per_mille}");
 }
 
 fn idle_clients(address: &str) {
-    let mut nodes: Vec<Node> = (0..IDLE_CLIENTS).map(|_| Node::new(ShmOptions::default())).collect();
+    let mut nodes: Vec<Node> = (0..IDLE_CLIENTS)
+        .map(|_| Node::new(ShmOptions::default()))
+        .collect();
     let connections: Vec<QueuePair> = nodes.iter_mut().map(|node| node.call(address).0).collect();
     for (node, qp) in nodes.iter_mut().zip(connections) {
-        node.event(|event| matches!(event, ConnectionEvent::Disconnected { qp: of, .. } if *of == qp));
+        node.event(
+            |event| matches!(event, ConnectionEvent::Disconnected { qp: of, .. } if *of == qp),
+        );
     }
 }
 
@@ -306,6 +447,8 @@ fn an_idle_server_with_ten_idle_clients_uses_next_to_nothing() {
     let server = Peer::start("idle server", &address);
     let _clients = Peer::start("idle clients", &address);
     let per_mille = server.said("per mille of a core:");
-    println!("an idle server with {IDLE_CLIENTS} idle clients uses {per_mille} per mille of a core");
+    println!(
+        "an idle server with {IDLE_CLIENTS} idle clients uses {per_mille} per mille of a core"
+    );
     assert!(per_mille < 20, "{per_mille} per mille of a core");
 }

@@ -5,7 +5,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Poll, Waker};
 
 use stonecast_fabric::{
-    Access, ConnectionEvent, Device, LocalSpan, MemoryRegion, Operation, QueuePair, ReadInto, RemoteAddress, Status,
+    Access, ConnectionEvent, Device, LocalSpan, MemoryRegion, Operation, QueuePair, ReadInto,
+    RemoteAddress, Status,
 };
 use stonecast_fabric_shm::ShmOptions;
 
@@ -49,23 +50,59 @@ fn peer(kind: Use, address: &str, windows: &Receiver<RemoteAddress>, ready: &Sen
 }
 
 /// Uses the window once. False when it is refused.
-fn use_once(kind: Use, node: &mut Node, qp: QueuePair, source: MemoryRegion, window: RemoteAddress) -> bool {
+fn use_once(
+    kind: Use,
+    node: &mut Node,
+    qp: QueuePair,
+    source: MemoryRegion,
+    window: RemoteAddress,
+) -> bool {
     let mut bytes = [0; SIZE as usize];
-    if kind == Use::ReadNow && node.device.read_now(qp, &mut [ReadInto { remote: window, into: &mut bytes }]).is_some() {
-        assert!(bytes.iter().all(|byte| *byte == OPEN), "what came after the revocation was read");
+    if kind == Use::ReadNow
+        && node
+            .device
+            .read_now(
+                qp,
+                &mut [ReadInto {
+                    remote: window,
+                    into: &mut bytes,
+                }],
+            )
+            .is_some()
+    {
+        assert!(
+            bytes.iter().all(|byte| *byte == OPEN),
+            "what came after the revocation was read"
+        );
         return true;
     }
-    let local = LocalSpan { region: source, offset: 0, size: SIZE as u32 };
+    let local = LocalSpan {
+        region: source,
+        offset: 0,
+        size: SIZE as u32,
+    };
     let operation = match kind {
-        Use::Write => Operation::Write { local, remote: window },
-        Use::Read | Use::ReadNow => Operation::Read { local, remote: window },
+        Use::Write => Operation::Write {
+            local,
+            remote: window,
+        },
+        Use::Read | Use::ReadNow => Operation::Read {
+            local,
+            remote: window,
+        },
     };
     node.post(qp, operation, true);
     let status = node.completion().status;
-    assert!(matches!(status, Status::Success | Status::RemoteAccess), "{status:?}");
+    assert!(
+        matches!(status, Status::Success | Status::RemoteAccess),
+        "{status:?}"
+    );
     if kind != Use::Write && status == Status::Success {
         node.device.memory(source).read(0, &mut bytes);
-        assert!(bytes.iter().all(|byte| *byte == OPEN), "what came after the revocation was read");
+        assert!(
+            bytes.iter().all(|byte| *byte == OPEN),
+            "what came after the revocation was read"
+        );
     }
     status == Status::Success
 }
@@ -74,7 +111,10 @@ fn revoke_while_used(kind: Use) {
     let folder = tempfile::tempdir().unwrap();
     let address = format!("shm:{}", folder.path().join("socket").display());
     // However busy the machine is: a peer that does not run for a while is not one that was stopped.
-    let mut owner = Node::new(ShmOptions { quiesce_timeout_ns: 60_000_000_000, ..ShmOptions::default() });
+    let mut owner = Node::new(ShmOptions {
+        quiesce_timeout_ns: 60_000_000_000,
+        ..ShmOptions::default()
+    });
     owner.device.listen(&address).unwrap();
     let region = owner.device.allocate(SIZE, Access::NONE).unwrap();
     let memory = owner.device.memory(region);
@@ -87,24 +127,40 @@ fn revoke_while_used(kind: Use) {
         is_ready.recv().unwrap();
         memory.write(0, &[OPEN; SIZE as usize]);
         let access = Access::REMOTE_READ.and(Access::REMOTE_WRITE);
-        let rkey = owner.device.bind_window(qp, region, 0, SIZE, access).unwrap();
-        windows.send(RemoteAddress { address: region.address, rkey }).unwrap();
+        let rkey = owner
+            .device
+            .bind_window(qp, region, 0, SIZE, access)
+            .unwrap();
+        windows
+            .send(RemoteAddress {
+                address: region.address,
+                rkey,
+            })
+            .unwrap();
         is_ready.recv().unwrap();
         for _ in 0..round * 7 {
             std::hint::spin_loop();
         }
         let revoked = loop {
-            if let Poll::Ready(result) = owner.device.poll_invalidate(rkey, &mut Context::from_waker(Waker::noop())) {
+            if let Poll::Ready(result) = owner
+                .device
+                .poll_invalidate(rkey, &mut Context::from_waker(Waker::noop()))
+            {
                 break result;
             }
         };
         revoked.expect("nobody is stopped");
         memory.write(0, &[REUSED; SIZE as usize]);
         // The peer ends its connection when it is refused, so it has done all that it will do.
-        owner.event(|event| matches!(event, ConnectionEvent::Disconnected { qp: of, .. } if *of == qp));
+        owner.event(
+            |event| matches!(event, ConnectionEvent::Disconnected { qp: of, .. } if *of == qp),
+        );
         let mut found = [0; SIZE as usize];
         memory.read(0, &mut found);
-        assert!(found.iter().all(|byte| *byte == REUSED), "round {round}: something was written after the revocation");
+        assert!(
+            found.iter().all(|byte| *byte == REUSED),
+            "round {round}: something was written after the revocation"
+        );
         owner.device.destroy_queue_pair(qp).unwrap();
     }
     drop(windows);
@@ -137,17 +193,29 @@ fn nothing_is_written_after_a_revocation() {
 fn nothing_is_written_through_a_connection_whose_other_end_is_destroyed() {
     let folder = tempfile::tempdir().unwrap();
     let address = format!("shm:{}", folder.path().join("socket").display());
-    let (mut owner, mut peer) = (Node::new(ShmOptions::default()), Node::new(ShmOptions::default()));
+    let (mut owner, mut peer) = (
+        Node::new(ShmOptions::default()),
+        Node::new(ShmOptions::default()),
+    );
     owner.device.listen(&address).unwrap();
     let (theirs, ours) = (owner.queue_pair(None), peer.queue_pair(None));
     peer.device.connect(ours, &address, b"").unwrap();
     owner.answer(theirs);
     peer.event(|event| matches!(event, ConnectionEvent::Established { .. }));
-    let remote = RemoteAddress { address: owner.buffer.address, rkey: owner.buffer.rkey };
-    let write = Operation::Write { local: peer.local(0, 8), remote };
+    let remote = RemoteAddress {
+        address: owner.buffer.address,
+        rkey: owner.buffer.rkey,
+    };
+    let write = Operation::Write {
+        local: peer.local(0, 8),
+        remote,
+    };
     peer.set_word(0, 1);
     peer.post(ours, write, true);
-    assert_eq!((peer.completion().status, owner.word(0)), (Status::Success, 1));
+    assert_eq!(
+        (peer.completion().status, owner.word(0)),
+        (Status::Success, 1)
+    );
     owner.device.destroy_queue_pair(theirs).unwrap();
     peer.set_word(0, 2);
     // The peer has not polled since, so it does not know yet.

@@ -35,8 +35,18 @@ impl ShmWorld {
     /// A world whose devices are made with `options`.
     pub fn new(options: ShmOptions) -> Rc<Self> {
         let folder = tempfile::tempdir().expect("a folder for sockets");
-        let executor = BusyPoll::new(Rc::new(Pause { start: Instant::now() }), 20_000);
-        Rc::new(Self { folder, executor, options, devices: RefCell::default() })
+        let executor = BusyPoll::new(
+            Rc::new(Pause {
+                start: Instant::now(),
+            }),
+            20_000,
+        );
+        Rc::new(Self {
+            folder,
+            executor,
+            options,
+            devices: RefCell::default(),
+        })
     }
 }
 
@@ -49,7 +59,10 @@ impl World for ShmWorld {
     }
 
     fn address(&self, index: usize) -> String {
-        format!("shm:{}", self.folder.path().join(format!("node{index}")).display())
+        format!(
+            "shm:{}",
+            self.folder.path().join(format!("node{index}")).display()
+        )
     }
 
     fn runtime(&self) -> Rc<dyn Runtime> {
@@ -65,7 +78,12 @@ impl World for ShmWorld {
     }
 
     fn kill(&self, index: usize) {
-        for (_, device) in self.devices.borrow().iter().filter(|(node, _)| *node == index) {
+        for (_, device) in self
+            .devices
+            .borrow()
+            .iter()
+            .filter(|(node, _)| *node == index)
+        {
             device.abandon();
         }
     }

@@ -19,7 +19,10 @@ impl Net {
         // Of a queue that lost something no later arrival comes: who matches answers by their order would take one for
         // another.
         let broken = self.breaking == Some((context, cq)) || self.overrun.contains(&(context, cq));
-        let arrival = matches!(completion.opcode, Opcode::Receive | Opcode::ReceiveWriteWithImmediate);
+        let arrival = matches!(
+            completion.opcode,
+            Opcode::Receive | Opcode::ReceiveWriteWithImmediate
+        );
         if broken && arrival && completion.status == Status::Success {
             return;
         }
@@ -30,7 +33,14 @@ impl Net {
         let delayed = self.faults.strikes(Fault::CompletionDelayed);
         let until = self.contexts[context as usize].completions[cq as usize].late_until;
         if delayed || until > self.time.now() {
-            return self.complete_later(Late { context, cq, completion }, delayed);
+            return self.complete_later(
+                Late {
+                    context,
+                    cq,
+                    completion,
+                },
+                delayed,
+            );
         }
         self.deliver(context, cq, completion);
     }
@@ -59,7 +69,11 @@ impl Net {
 
     /// A completion that was held up has come.
     pub fn complete_late(&mut self, index: u32) {
-        let Late { context, cq, completion } = self.late[index as usize].take().expect("it comes once");
+        let Late {
+            context,
+            cq,
+            completion,
+        } = self.late[index as usize].take().expect("it comes once");
         self.free_late.push(index);
         // What its queue pair had is gone with it.
         if self.qp(completion.qp.0).is_some() && !self.contexts[context as usize].dead {
@@ -85,10 +99,16 @@ impl Net {
         while let Some((context, cq)) = self.overrun.pop() {
             self.breaking = Some((context, cq));
             for number in 0..self.qps.len() as u32 {
-                let uses =
-                    |qp: &mut super::Qp| qp.context == context && (qp.options.send_cq.0 == cq || qp.options.receive_cq.0 == cq);
+                let uses = |qp: &mut super::Qp| {
+                    qp.context == context
+                        && (qp.options.send_cq.0 == cq || qp.options.receive_cq.0 == cq)
+                };
                 if self.qp(number).is_some_and(uses) {
-                    self.fail(number, stonecast_fabric::DisconnectCause::QueuePairError, Status::WorkRequestFlushed);
+                    self.fail(
+                        number,
+                        stonecast_fabric::DisconnectCause::QueuePairError,
+                        Status::WorkRequestFlushed,
+                    );
                 }
             }
             self.breaking = None;
@@ -96,9 +116,18 @@ impl Net {
     }
 
     /// Appends completions to `into`.
-    pub fn poll(&mut self, context: u32, cq: u32, limit: usize, into: &mut Vec<WorkCompletion>) -> usize {
+    pub fn poll(
+        &mut self,
+        context: u32,
+        cq: u32,
+        limit: usize,
+        into: &mut Vec<WorkCompletion>,
+    ) -> usize {
         let context = self.contexts.get_mut(context as usize);
-        let Some(queue) = context.and_then(|context| context.completions.get_mut(cq as usize)) else { return 0 };
+        let Some(queue) = context.and_then(|context| context.completions.get_mut(cq as usize))
+        else {
+            return 0;
+        };
         let count = queue.entries.len().min(limit);
         into.extend(queue.entries.drain(..count));
         count
@@ -110,7 +139,14 @@ const LATE_NS_MAX: u64 = 100_000;
 
 /// A completion without a message.
 pub(super) fn completion(wr_id: u64, status: Status, opcode: Opcode, qp: u32) -> WorkCompletion {
-    WorkCompletion { wr_id, status, opcode, qp: QueuePair(qp), immediate: 0, placement: Placement { offset: 0, size: 0 } }
+    WorkCompletion {
+        wr_id,
+        status,
+        opcode,
+        qp: QueuePair(qp),
+        immediate: 0,
+        placement: Placement { offset: 0, size: 0 },
+    }
 }
 
 /// What a completed operation is called.

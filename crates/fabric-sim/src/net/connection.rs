@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{
-    ConnectionEvent, ConnectionRequest, DeviceError, DisconnectCause, PeerIdentity, QueuePair, QueuePairOptions, Status,
+    ConnectionEvent, ConnectionRequest, DeviceError, DisconnectCause, PeerIdentity, QueuePair,
+    QueuePairOptions, Status,
 };
 
 use super::{Net, Qp, Stage};
@@ -57,15 +58,28 @@ pub(super) struct Asked {
 
 impl Net {
     /// Makes a queue pair.
-    pub fn create_queue_pair(&mut self, context: u32, options: QueuePairOptions) -> Result<QueuePair, DeviceError> {
+    pub fn create_queue_pair(
+        &mut self,
+        context: u32,
+        options: QueuePairOptions,
+    ) -> Result<QueuePair, DeviceError> {
         let state = &self.contexts[context as usize];
         for cq in [options.send_cq, options.receive_cq] {
             if cq.0 as usize >= state.completions.len() {
-                return Err(DeviceError::NoSuch { what: "completion queue", index: u64::from(cq.0) });
+                return Err(DeviceError::NoSuch {
+                    what: "completion queue",
+                    index: u64::from(cq.0),
+                });
             }
         }
-        if let Some(queue) = options.shared_receive_queue.filter(|queue| queue.0 as usize >= state.shared.len()) {
-            return Err(DeviceError::NoSuch { what: "shared receive queue", index: u64::from(queue.0) });
+        if let Some(queue) = options
+            .shared_receive_queue
+            .filter(|queue| queue.0 as usize >= state.shared.len())
+        {
+            return Err(DeviceError::NoSuch {
+                what: "shared receive queue",
+                index: u64::from(queue.0),
+            });
         }
         self.qps.push(Some(Box::new(Qp {
             context,
@@ -121,23 +135,41 @@ impl Net {
     pub fn listen(&mut self, context: u32, address: &str) -> Result<(), DeviceError> {
         if self.listeners.contains_key(address) {
             let reason = "somebody listens there already".to_owned();
-            return Err(DeviceError::Address { address: address.to_owned(), reason });
+            return Err(DeviceError::Address {
+                address: address.to_owned(),
+                reason,
+            });
         }
         self.listeners.insert(address.to_owned(), context);
         Ok(())
     }
 
     /// Asks whoever listens at `address` for a connection.
-    pub fn connect(&mut self, context: u32, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError> {
+    pub fn connect(
+        &mut self,
+        context: u32,
+        qp: QueuePair,
+        address: &str,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         self.check_private_data(context, private_data)?;
         let state = self.own_qp(context, qp)?;
         if state.stage != Stage::Idle {
-            return Err(DeviceError::Malformed { reason: "the queue pair is in use" });
+            return Err(DeviceError::Malformed {
+                reason: "the queue pair is in use",
+            });
         }
         state.stage = Stage::Connecting;
         let control = match self.listeners.get(address) {
-            Some(&listener) => Control::Ask { from: qp.0, listener, private_data: private_data.to_vec() },
-            None => Control::Reject { to: qp.0, reason: format!("nobody listens at {address}") },
+            Some(&listener) => Control::Ask {
+                from: qp.0,
+                listener,
+                private_data: private_data.to_vec(),
+            },
+            None => Control::Reject {
+                to: qp.0,
+                reason: format!("nobody listens at {address}"),
+            },
         };
         self.send_control(context, control);
         Ok(())
@@ -153,40 +185,87 @@ impl Net {
     ) -> Result<(), DeviceError> {
         self.check_private_data(context, private_data)?;
         if self.own_qp(context, qp)?.stage != Stage::Idle {
-            return Err(DeviceError::Malformed { reason: "the queue pair is in use" });
+            return Err(DeviceError::Malformed {
+                reason: "the queue pair is in use",
+            });
         }
         let from = self.take_request(context, request)?;
         let state = self.own_qp(context, qp).expect("just looked up");
         state.stage = Stage::Accepted;
         state.peer = Some(from);
-        self.send_control(context, Control::Accept { to: from, acceptor: qp.0, private_data: private_data.to_vec() });
+        self.send_control(
+            context,
+            Control::Accept {
+                to: from,
+                acceptor: qp.0,
+                private_data: private_data.to_vec(),
+            },
+        );
         Ok(())
     }
 
     /// Refuses who asked.
-    pub fn reject(&mut self, context: u32, request: ConnectionRequest, reason: &str) -> Result<(), DeviceError> {
+    pub fn reject(
+        &mut self,
+        context: u32,
+        request: ConnectionRequest,
+        reason: &str,
+    ) -> Result<(), DeviceError> {
         let to = self.take_request(context, request)?;
-        self.send_control(context, Control::Reject { to, reason: reason.to_owned() });
+        self.send_control(
+            context,
+            Control::Reject {
+                to,
+                reason: reason.to_owned(),
+            },
+        );
         Ok(())
     }
 
-    fn take_request(&mut self, context: u32, request: ConnectionRequest) -> Result<u32, DeviceError> {
-        let missing = DeviceError::NoSuch { what: "connection request", index: request.0 };
-        if self.requests.get(&request.0).is_none_or(|asked| asked.listener != context) {
+    fn take_request(
+        &mut self,
+        context: u32,
+        request: ConnectionRequest,
+    ) -> Result<u32, DeviceError> {
+        let missing = DeviceError::NoSuch {
+            what: "connection request",
+            index: request.0,
+        };
+        if self
+            .requests
+            .get(&request.0)
+            .is_none_or(|asked| asked.listener != context)
+        {
             return Err(missing);
         }
-        Ok(self.requests.remove(&request.0).expect("just looked up").from)
+        Ok(self
+            .requests
+            .remove(&request.0)
+            .expect("just looked up")
+            .from)
     }
 
     fn check_private_data(&self, context: u32, private_data: &[u8]) -> Result<(), DeviceError> {
-        let limit = self.contexts[context as usize].capabilities.private_data_size_max as u64;
+        let limit = self.contexts[context as usize]
+            .capabilities
+            .private_data_size_max as u64;
         let fits = private_data.len() as u64 <= limit;
-        if fits { Ok(()) } else { Err(DeviceError::Limit { what: "bytes of private data", limit }) }
+        if fits {
+            Ok(())
+        } else {
+            Err(DeviceError::Limit {
+                what: "bytes of private data",
+                limit,
+            })
+        }
     }
 
     fn send_control(&mut self, from: u32, control: Control) {
         let delay = self.profile_of(from).cm_message_ns;
-        let handshake = matches!(control, Control::Ask { .. } | Control::Accept { .. } | Control::Ready { .. });
+        let handshake = matches!(
+            control,
+            Control::Ask { .. } | Control::Accept { .. } | Control::Ready { .. }
+        );
         if !handshake || !self.faults.strikes(Fault::ConnectionTimeout) {
             return self.control_after(delay, control);
         }
@@ -196,11 +275,30 @@ impl Net {
         match control {
             // Half of the time it is only late; what is late meets whatever is there by then.
             late_one if late.is_multiple_of(2) => self.control_after(late, late_one),
-            Control::Ask { from, .. } => self.control_after(CM_TIMEOUT_NS, Control::Reject { to: from, reason: timed_out() }),
+            Control::Ask { from, .. } => self.control_after(
+                CM_TIMEOUT_NS,
+                Control::Reject {
+                    to: from,
+                    reason: timed_out(),
+                },
+            ),
             Control::Accept { to, acceptor, .. } => {
-                self.control_after(CM_TIMEOUT_NS, Control::Reject { to, reason: timed_out() });
+                self.control_after(
+                    CM_TIMEOUT_NS,
+                    Control::Reject {
+                        to,
+                        reason: timed_out(),
+                    },
+                );
                 let cause = DisconnectCause::QueuePairError;
-                self.control_after(CM_TIMEOUT_NS, Control::Part { to: acceptor, peer: to, cause });
+                self.control_after(
+                    CM_TIMEOUT_NS,
+                    Control::Part {
+                        to: acceptor,
+                        peer: to,
+                        cause,
+                    },
+                );
             }
             other => self.control_after(CM_TIMEOUT_NS, other),
         }
@@ -208,11 +306,20 @@ impl Net {
 
     /// Tells the other side of a queue pair that broke without a word, as its software does when it ends the connection.
     pub fn tell_peer(&mut self, number: u32) {
-        let Some(qp) = self.qp(number).filter(|qp| qp.quiet) else { return };
+        let Some(qp) = self.qp(number).filter(|qp| qp.quiet) else {
+            return;
+        };
         qp.quiet = false;
         let (context, peer) = (qp.context, qp.peer);
         if let Some(peer) = peer {
-            self.send_control(context, Control::Part { to: peer, peer: number, cause: DisconnectCause::Requested });
+            self.send_control(
+                context,
+                Control::Part {
+                    to: peer,
+                    peer: number,
+                    cause: DisconnectCause::Requested,
+                },
+            );
         }
     }
 
@@ -221,14 +328,24 @@ impl Net {
         if self.qp(number).is_none_or(|qp| qp.stage == Stage::Failed) {
             return;
         }
-        self.fail(number, DisconnectCause::PeerDied, Status::WorkRequestFlushed);
+        self.fail(
+            number,
+            DisconnectCause::PeerDied,
+            Status::WorkRequestFlushed,
+        );
         self.qp(number).expect("just looked up").quiet = true;
     }
 
     /// The connection of `peer` with `number`, a queue pair of `context`, ends when nobody answers any more.
     pub(super) fn give_up_on(&mut self, peer: u32, number: u32, context: u32) {
         let give_up = self.profile_of(context).nic_give_up_ns;
-        self.control_after(give_up, Control::GiveUp { to: peer, peer: number });
+        self.control_after(
+            give_up,
+            Control::GiveUp {
+                to: peer,
+                peer: number,
+            },
+        );
     }
 
     fn control_after(&mut self, delay: Nanoseconds, control: Control) {
@@ -242,16 +359,27 @@ impl Net {
                 self.controls.len() as u32 - 1
             }
         };
-        self.time.push(self.time.clock() + delay, Event::Control(index));
+        self.time
+            .push(self.time.clock() + delay, Event::Control(index));
     }
 
     /// A message of the connection manager has reached its destination.
     pub fn control(&mut self, index: u32) {
-        let control = self.controls[index as usize].take().expect("it is on its way once");
+        let control = self.controls[index as usize]
+            .take()
+            .expect("it is on its way once");
         self.free_controls.push(index);
         match control {
-            Control::Ask { from, listener, private_data } => self.asked(from, listener, private_data),
-            Control::Accept { to, acceptor, private_data } => self.accepted(to, acceptor, private_data),
+            Control::Ask {
+                from,
+                listener,
+                private_data,
+            } => self.asked(from, listener, private_data),
+            Control::Accept {
+                to,
+                acceptor,
+                private_data,
+            } => self.accepted(to, acceptor, private_data),
             Control::Reject { to, reason } => self.rejected(to, reason),
             Control::Ready { to } => self.ready(to),
             Control::Part { to, peer, cause } => {
@@ -269,26 +397,61 @@ impl Net {
 
     fn asked(&mut self, from: u32, listener: u32, private_data: Vec<u8>) {
         if self.contexts[listener as usize].dead {
-            return self.send_control(listener, Control::Reject { to: from, reason: "nobody listens there any more".to_owned() });
+            return self.send_control(
+                listener,
+                Control::Reject {
+                    to: from,
+                    reason: "nobody listens there any more".to_owned(),
+                },
+            );
         }
         self.next_request += 1;
-        self.requests.insert(self.next_request, Asked { from, listener });
-        let name = self.qp(from).map_or_else(|| "a process that is gone".to_owned(), |qp| format!("process {}", qp.context));
-        let peer = PeerIdentity { name, same_user: true };
+        self.requests
+            .insert(self.next_request, Asked { from, listener });
+        let name = self.qp(from).map_or_else(
+            || "a process that is gone".to_owned(),
+            |qp| format!("process {}", qp.context),
+        );
+        let peer = PeerIdentity {
+            name,
+            same_user: true,
+        };
         let request = ConnectionRequest(self.next_request);
-        self.tell_event(listener, ConnectionEvent::Request { request, peer, private_data });
+        self.tell_event(
+            listener,
+            ConnectionEvent::Request {
+                request,
+                peer,
+                private_data,
+            },
+        );
     }
 
     fn accepted(&mut self, to: u32, acceptor: u32, private_data: Vec<u8>) {
         let Some(qp) = self.qp(to).filter(|qp| qp.stage == Stage::Connecting) else {
             // Who asked is gone; the acceptor must learn it.
-            let Some(context) = self.qp(acceptor).map(|qp| qp.context) else { return };
-            return self.send_control(context, Control::Part { to: acceptor, peer: to, cause: DisconnectCause::Requested });
+            let Some(context) = self.qp(acceptor).map(|qp| qp.context) else {
+                return;
+            };
+            return self.send_control(
+                context,
+                Control::Part {
+                    to: acceptor,
+                    peer: to,
+                    cause: DisconnectCause::Requested,
+                },
+            );
         };
         qp.stage = Stage::Connected;
         qp.peer = Some(acceptor);
         let context = qp.context;
-        self.tell_event(context, ConnectionEvent::Established { qp: QueuePair(to), private_data });
+        self.tell_event(
+            context,
+            ConnectionEvent::Established {
+                qp: QueuePair(to),
+                private_data,
+            },
+        );
         self.send_control(context, Control::Ready { to: acceptor });
         self.transmit(to);
     }
@@ -297,7 +460,13 @@ impl Net {
         if let Some(qp) = self.qp(to).filter(|qp| qp.stage == Stage::Connecting) {
             qp.stage = Stage::Idle;
             let context = qp.context;
-            self.tell_event(context, ConnectionEvent::Rejected { qp: QueuePair(to), reason });
+            self.tell_event(
+                context,
+                ConnectionEvent::Rejected {
+                    qp: QueuePair(to),
+                    reason,
+                },
+            );
         }
     }
 
@@ -305,7 +474,13 @@ impl Net {
         if let Some(qp) = self.qp(to).filter(|qp| qp.stage == Stage::Accepted) {
             qp.stage = Stage::Connected;
             let context = qp.context;
-            self.tell_event(context, ConnectionEvent::Established { qp: QueuePair(to), private_data: Vec::new() });
+            self.tell_event(
+                context,
+                ConnectionEvent::Established {
+                    qp: QueuePair(to),
+                    private_data: Vec::new(),
+                },
+            );
             self.transmit(to);
         }
     }
@@ -321,10 +496,13 @@ impl Net {
     /// Ends the connection of a queue pair: what is outstanding completes, the first send with `first`, and the other side
     /// is told.
     pub fn fail(&mut self, number: u32, cause: DisconnectCause, first: Status) {
-        let Some(qp) = self.qp(number).filter(|qp| qp.stage != Stage::Failed) else { return };
+        let Some(qp) = self.qp(number).filter(|qp| qp.stage != Stage::Failed) else {
+            return;
+        };
         let (context, peer, stage) = (qp.context, qp.peer, qp.stage);
         // What the NIC has acknowledged is placed at once, or takes its time although the queue pair is broken.
-        let late = self.faults.enabled(Fault::LeaseEndInFlight) && self.faults.draw(Fault::LeaseEndInFlight, 100);
+        let late = self.faults.enabled(Fault::LeaseEndInFlight)
+            && self.faults.draw(Fault::LeaseEndInFlight, 100);
         if !late {
             self.settle(number);
         }
@@ -334,10 +512,23 @@ impl Net {
         self.flush_receives(number);
         let Some(peer) = peer else { return };
         if matches!(stage, Stage::Accepted | Stage::Connected) {
-            self.tell_event(context, ConnectionEvent::Disconnected { qp: QueuePair(number), cause });
+            self.tell_event(
+                context,
+                ConnectionEvent::Disconnected {
+                    qp: QueuePair(number),
+                    cause,
+                },
+            );
         }
         if cause != DisconnectCause::PeerDied {
-            self.send_control(context, Control::Part { to: peer, peer: number, cause });
+            self.send_control(
+                context,
+                Control::Part {
+                    to: peer,
+                    peer: number,
+                    cause,
+                },
+            );
         }
     }
 
@@ -349,15 +540,24 @@ impl Net {
         let asked = std::mem::take(&mut self.requests);
         for (number, asked) in asked {
             if asked.listener == context {
-                self.send_control(context, Control::Reject { to: asked.from, reason: "the listener is gone".to_owned() });
+                self.send_control(
+                    context,
+                    Control::Reject {
+                        to: asked.from,
+                        reason: "the listener is gone".to_owned(),
+                    },
+                );
             } else {
                 self.requests.insert(number, asked);
             }
         }
         for number in 0..self.qps.len() as u32 {
-            let Some(qp) = self.qp(number).filter(|qp| qp.context == context) else { continue };
+            let Some(qp) = self.qp(number).filter(|qp| qp.context == context) else {
+                continue;
+            };
             // Who was not told that the connection broke is told now, by who cleans up or by nobody's answers.
-            let untold = std::mem::take(&mut qp.quiet) || matches!(qp.stage, Stage::Accepted | Stage::Connected);
+            let untold = std::mem::take(&mut qp.quiet)
+                || matches!(qp.stage, Stage::Accepted | Stage::Connected);
             let peer = qp.peer;
             if settle {
                 self.settle(number);
@@ -371,6 +571,9 @@ impl Net {
         }
         let state = &mut self.contexts[context as usize];
         state.events.clear();
-        state.completions.iter_mut().for_each(|queue| queue.entries.clear());
+        state
+            .completions
+            .iter_mut()
+            .for_each(|queue| queue.entries.clear());
     }
 }

@@ -23,8 +23,19 @@ const RETRANSMIT_NS: Nanoseconds = 1_000_000;
 
 impl Net {
     /// Lets nothing through from one machine to another in a span of time.
-    pub fn block(&mut self, from: Option<u32>, to: Option<u32>, start: Nanoseconds, until: Nanoseconds) {
-        self.blocks.push(Block { from, to, start, until });
+    pub fn block(
+        &mut self,
+        from: Option<u32>,
+        to: Option<u32>,
+        start: Nanoseconds,
+        until: Nanoseconds,
+    ) {
+        self.blocks.push(Block {
+            from,
+            to,
+            start,
+            until,
+        });
     }
 
     /// Lets the NIC of `machine` take so many times as long for everything.
@@ -52,7 +63,13 @@ impl Net {
     }
 
     /// When a message that is sent at `at` and would arrive at `arrival` does so; `None`: its sender gives up before.
-    pub(super) fn passage(&mut self, from: u32, to: u32, at: Nanoseconds, arrival: Nanoseconds) -> Option<Nanoseconds> {
+    pub(super) fn passage(
+        &mut self,
+        from: u32,
+        to: u32,
+        at: Nanoseconds,
+        arrival: Nanoseconds,
+    ) -> Option<Nanoseconds> {
         if self.blocks.is_empty() {
             return Some(arrival);
         }
@@ -61,7 +78,10 @@ impl Net {
         let [from, to] = [from, to].map(|context| self.contexts[context as usize].machine);
         let meets = |block: &&Block, at: Nanoseconds| {
             let matches = |side: Option<u32>, machine: u32| side.is_none_or(|side| side == machine);
-            from != to && matches(block.from, from) && matches(block.to, to) && (block.start..block.until).contains(&at)
+            from != to
+                && matches(block.from, from)
+                && matches(block.to, to)
+                && (block.start..block.until).contains(&at)
         };
         let mut sent = at;
         while let Some(block) = self.blocks.iter().find(|block| meets(block, sent)) {
@@ -77,7 +97,9 @@ impl Net {
     /// The sender of a message will hear nothing of it, and gives up in the end.
     pub(super) fn give_up_later(&mut self, index: u32) {
         let from = self.messages[index as usize].from;
-        let Some(context) = self.qp(from).map(|qp| qp.context) else { return self.release_message(index) };
+        let Some(context) = self.qp(from).map(|qp| qp.context) else {
+            return self.release_message(index);
+        };
         let at = self.time.now() + self.profile_of(context).nic_give_up_ns;
         self.time.push(at, Event::GiveUp(index));
     }
@@ -87,11 +109,19 @@ impl Net {
         let message = &self.messages[index as usize];
         let (number, sequence) = (message.from, message.sequence);
         let waits = self.qp(number).is_some_and(|qp| {
-            let position = sequence.checked_sub(qp.base).map(|position| position as usize);
-            position.and_then(|position| qp.send.get(position)).is_some_and(|posted| posted.status.is_none())
+            let position = sequence
+                .checked_sub(qp.base)
+                .map(|position| position as usize);
+            position
+                .and_then(|position| qp.send.get(position))
+                .is_some_and(|posted| posted.status.is_none())
         });
         if waits {
-            self.fail(number, DisconnectCause::QueuePairError, Status::RetryExceeded);
+            self.fail(
+                number,
+                DisconnectCause::QueuePairError,
+                Status::RetryExceeded,
+            );
         }
         self.release_message(index);
     }
@@ -100,9 +130,13 @@ impl Net {
     /// notice when nobody answers.
     pub fn reset(&mut self, machine: u32) {
         for number in 0..self.qps.len() as u32 {
-            let Some(context) = self.qp(number).map(|qp| qp.context) else { continue };
+            let Some(context) = self.qp(number).map(|qp| qp.context) else {
+                continue;
+            };
             let state = &self.contexts[context as usize];
-            let stage = self.qps[number as usize].as_ref().map_or(Stage::Failed, |qp| qp.stage);
+            let stage = self.qps[number as usize]
+                .as_ref()
+                .map_or(Stage::Failed, |qp| qp.stage);
             if state.machine != machine || state.dead || stage == Stage::Failed {
                 continue;
             }
@@ -110,7 +144,11 @@ impl Net {
                 self.faults.hit(Fault::NicReset);
             }
             let peer = self.qp(number).and_then(|qp| qp.peer);
-            self.fail(number, DisconnectCause::PeerDied, Status::WorkRequestFlushed);
+            self.fail(
+                number,
+                DisconnectCause::PeerDied,
+                Status::WorkRequestFlushed,
+            );
             if let (Some(peer), Stage::Accepted | Stage::Connected) = (peer, stage) {
                 self.give_up_on(peer, number, context);
             }
@@ -119,7 +157,9 @@ impl Net {
 
     /// Drops what was taken for queue pair `number` and not placed. Whether it was connected at all.
     pub(super) fn forget_placing(&mut self, number: u32) -> bool {
-        let Some(qp) = self.qp(number) else { return false };
+        let Some(qp) = self.qp(number) else {
+            return false;
+        };
         let connected = matches!(qp.stage, Stage::Accepted | Stage::Connected);
         let dropped = std::mem::take(&mut qp.placing);
         for index in dropped {

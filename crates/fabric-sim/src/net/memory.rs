@@ -44,24 +44,49 @@ impl Net {
         persistent: Option<Rc<dyn PersistentRegion>>,
         access: Access,
     ) -> MemoryRegion {
-        let space = persistent.as_ref().and_then(|memory| self.time.space_of(|| memory.prefetch(0, 0)));
+        let space = persistent
+            .as_ref()
+            .and_then(|memory| self.time.space_of(|| memory.prefetch(0, 0)));
         let state = &mut self.contexts[context as usize];
         let (size, address) = (memory.size(), state.next_address);
         state.next_address += (size + 2 * ADDRESS_GRAIN) & !(ADDRESS_GRAIN - 1);
         let region = state.regions.len() as u32;
-        state.regions.push(Some(Registered { memory, persistent, space, address, size, keys: 0 }));
+        state.regions.push(Some(Registered {
+            memory,
+            persistent,
+            space,
+            address,
+            size,
+            keys: 0,
+        }));
         let rkey = self.add_key(context, region, address, 0, size, access, None);
-        MemoryRegion { index: region, address, size, rkey }
+        MemoryRegion {
+            index: region,
+            address,
+            size,
+            rkey,
+        }
     }
 
     /// Ends a registration.
     pub fn deregister(&mut self, context: u32, region: MemoryRegion) -> Result<(), DeviceError> {
-        let missing = DeviceError::NoSuch { what: "memory region", index: u64::from(region.index) };
-        let slot = self.contexts[context as usize].regions.get_mut(region.index as usize).ok_or(missing)?;
+        let missing = DeviceError::NoSuch {
+            what: "memory region",
+            index: u64::from(region.index),
+        };
+        let slot = self.contexts[context as usize]
+            .regions
+            .get_mut(region.index as usize)
+            .ok_or(missing)?;
         if slot.as_ref().is_some_and(|registered| registered.keys > 0) {
-            return Err(DeviceError::Malformed { reason: "a key still opens the region" });
+            return Err(DeviceError::Malformed {
+                reason: "a key still opens the region",
+            });
         }
-        slot.take().map(drop).ok_or(DeviceError::NoSuch { what: "memory region", index: u64::from(region.index) })
+        slot.take().map(drop).ok_or(DeviceError::NoSuch {
+            what: "memory region",
+            index: u64::from(region.index),
+        })
     }
 
     /// Opens a part of a region to the peer of a queue pair.
@@ -73,22 +98,48 @@ impl Net {
         span: Span,
         access: Access,
     ) -> Result<Rkey, DeviceError> {
-        let missing = DeviceError::NoSuch { what: "memory region", index: u64::from(region.index) };
+        let missing = DeviceError::NoSuch {
+            what: "memory region",
+            index: u64::from(region.index),
+        };
         let registered = self.registered(context, region.index).ok_or(missing)?;
         if !span.fits(registered.size) {
-            return Err(DeviceError::Malformed { reason: "the window leaves its region" });
+            return Err(DeviceError::Malformed {
+                reason: "the window leaves its region",
+            });
         }
         let address = registered.address + span.offset;
-        let rkey = self.add_key(context, region.index, address, span.offset, span.size, access, Some(qp));
+        let rkey = self.add_key(
+            context,
+            region.index,
+            address,
+            span.offset,
+            span.size,
+            access,
+            Some(qp),
+        );
         let key = self.key_index(rkey).expect("just made");
-        self.qp(qp).expect("looked up by the caller").windows.push(key);
+        self.qp(qp)
+            .expect("looked up by the caller")
+            .windows
+            .push(key);
         Ok(rkey)
     }
 
     /// Revokes a key; false while messages that passed its check are in flight: `waker` is called when there are none.
-    pub fn invalidate(&mut self, context: u32, rkey: Rkey, waker: &Waker) -> Result<bool, DeviceError> {
-        let index = self.key_index(rkey).filter(|&index| self.keys[index as usize].context == context);
-        let index = index.ok_or(DeviceError::NoSuch { what: "key", index: u64::from(rkey.0) })?;
+    pub fn invalidate(
+        &mut self,
+        context: u32,
+        rkey: Rkey,
+        waker: &Waker,
+    ) -> Result<bool, DeviceError> {
+        let index = self
+            .key_index(rkey)
+            .filter(|&index| self.keys[index as usize].context == context);
+        let index = index.ok_or(DeviceError::NoSuch {
+            what: "key",
+            index: u64::from(rkey.0),
+        })?;
         self.shut(index);
         let key = &mut self.keys[index as usize];
         if key.in_flight > 0 {
@@ -104,7 +155,8 @@ impl Net {
         let key = &mut self.keys[index as usize];
         if std::mem::take(&mut key.valid) {
             let (context, region) = (key.context, key.region);
-            if let Some(registered) = &mut self.contexts[context as usize].regions[region as usize] {
+            if let Some(registered) = &mut self.contexts[context as usize].regions[region as usize]
+            {
                 registered.keys -= 1;
             }
         }
@@ -120,17 +172,30 @@ impl Net {
     }
 
     /// Where `size` bytes at `remote` are, if the peer of queue pair `to` may use them so.
-    pub(super) fn resolve(&self, to: u32, remote: RemoteAddress, size: u64, right: Access) -> Result<Target, Status> {
+    pub(super) fn resolve(
+        &self,
+        to: u32,
+        remote: RemoteAddress,
+        size: u64,
+        right: Access,
+    ) -> Result<Target, Status> {
         let index = self.key_index(remote.rkey).ok_or(Status::RemoteAccess)?;
         let key = &self.keys[index as usize];
         let qp = self.qps[to as usize].as_ref().ok_or(Status::RemoteAccess)?;
-        let opens = key.valid && key.context == qp.context && key.qp.is_none_or(|of| of == to) && key.access.grants(right);
+        let opens = key.valid
+            && key.context == qp.context
+            && key.qp.is_none_or(|of| of == to)
+            && key.access.grants(right);
         if !key.valid && key.context == qp.context {
             self.faults.hit(Fault::RevokedAccess);
         }
         let start = remote.address.checked_sub(key.address);
         match start.filter(|&start| opens && Span::new(start, size).fits(key.size)) {
-            Some(start) => Ok(Target { region: key.region, offset: key.offset + start, key: index }),
+            Some(start) => Ok(Target {
+                region: key.region,
+                offset: key.offset + start,
+                key: index,
+            }),
             None => Err(Status::RemoteAccess),
         }
     }
@@ -144,7 +209,11 @@ impl Net {
             if context.machine != machine || context.dead {
                 continue;
             }
-            for &index in qp.placing.iter().take(if next_only { 1 } else { usize::MAX }) {
+            for &index in qp
+                .placing
+                .iter()
+                .take(if next_only { 1 } else { usize::MAX })
+            {
                 let message = &self.messages[index as usize];
                 let registered = self.registered(qp.context, message.region);
                 let there = registered.is_some_and(|registered| registered.space == Some(space));
@@ -153,7 +222,12 @@ impl Net {
                 }
                 if let Some(lines) = &message.scattered {
                     let parts = lines.iter().map(|&line| line_of(message, line));
-                    found.extend(parts.map(|part| (message.offset + part.start as u64, message.payload[part].to_vec())));
+                    found.extend(parts.map(|part| {
+                        (
+                            message.offset + part.start as u64,
+                            message.payload[part].to_vec(),
+                        )
+                    }));
                     continue;
                 }
                 let rest = &message.payload[message.done as usize..];
@@ -167,13 +241,18 @@ impl Net {
 
     /// A registered region.
     pub fn registered(&self, context: u32, region: u32) -> Option<&Registered> {
-        self.contexts[context as usize].regions.get(region as usize)?.as_ref()
+        self.contexts[context as usize]
+            .regions
+            .get(region as usize)?
+            .as_ref()
     }
 
     /// The region of a local span that lies inside it, whatever size the handle claims.
     pub fn local(&self, context: u32, span: LocalSpan) -> Option<&Registered> {
         let registered = self.registered(context, span.region.index)?;
-        Span::new(span.offset, span.size.into()).fits(registered.size).then_some(registered)
+        Span::new(span.offset, span.size.into())
+            .fits(registered.size)
+            .then_some(registered)
     }
 
     #[expect(clippy::too_many_arguments, reason = "a key is these facts")]
@@ -188,7 +267,18 @@ impl Net {
         qp: Option<u32>,
     ) -> Rkey {
         let index = self.keys.len() as u32;
-        self.keys.push(Key { context, region, address, offset, size, access, qp, valid: true, in_flight: 0, waiting: None });
+        self.keys.push(Key {
+            context,
+            region,
+            address,
+            offset,
+            size,
+            access,
+            qp,
+            valid: true,
+            in_flight: 0,
+            waiting: None,
+        });
         if let Some(registered) = &mut self.contexts[context as usize].regions[region as usize] {
             registered.keys += 1;
         }
@@ -196,7 +286,10 @@ impl Net {
     }
 
     fn key_index(&self, rkey: Rkey) -> Option<u32> {
-        let index = rkey.0.wrapping_sub(self.key_offset).wrapping_mul(KEY_STRIDE_INVERSE);
+        let index = rkey
+            .0
+            .wrapping_sub(self.key_offset)
+            .wrapping_mul(KEY_STRIDE_INVERSE);
         ((index as usize) < self.keys.len()).then_some(index)
     }
 }

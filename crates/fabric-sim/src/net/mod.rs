@@ -40,8 +40,8 @@ use std::task::Waker;
 use rand::RngExt as _;
 use stonecast_base::{Nanoseconds, Random};
 use stonecast_fabric::{
-    Access, Capabilities, ConnectionEvent, LocalSpan, Operation, QueuePairOptions, ReceiveRequest, SharedReceiveQueueOptions,
-    Status, WorkCompletion, WorkRequest,
+    Access, Capabilities, ConnectionEvent, LocalSpan, Operation, QueuePairOptions, ReceiveRequest,
+    SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{PersistentRegion, Region};
 
@@ -296,7 +296,13 @@ impl Net {
 
     /// Makes a machine's NIC.
     pub fn add_machine(&mut self, options: MachineOptions) -> u32 {
-        let MachineOptions { profile, transport, inbound_stall_ns_max, outbound_stall_ns_max, .. } = options;
+        let MachineOptions {
+            profile,
+            transport,
+            inbound_stall_ns_max,
+            outbound_stall_ns_max,
+            ..
+        } = options;
         self.machines.push(Machine {
             profile,
             transport,
@@ -310,7 +316,13 @@ impl Net {
     }
 
     /// Opens the NIC of `machine` for a process.
-    pub fn add_context(&mut self, machine: u32, thread: u32, capabilities: Rc<Capabilities>, root_port: RootPort) -> u32 {
+    pub fn add_context(
+        &mut self,
+        machine: u32,
+        thread: u32,
+        capabilities: Rc<Capabilities>,
+        root_port: RootPort,
+    ) -> u32 {
         self.contexts.push(Context {
             machine,
             root_port,
@@ -362,18 +374,24 @@ impl Net {
 
     /// How long an inbound write of `context` waits inside its machine.
     fn inbound_stall(&mut self, context: u32) -> Nanoseconds {
-        let longest = self.machines[self.contexts[context as usize].machine as usize].inbound_stall_ns_max;
+        let longest =
+            self.machines[self.contexts[context as usize].machine as usize].inbound_stall_ns_max;
         self.draw(longest)
     }
 
     /// How long a message of `context` is held back before it leaves.
     fn outbound_stall(&mut self, context: u32) -> Nanoseconds {
-        let longest = self.machines[self.contexts[context as usize].machine as usize].outbound_stall_ns_max;
+        let longest =
+            self.machines[self.contexts[context as usize].machine as usize].outbound_stall_ns_max;
         self.draw(longest)
     }
 
     fn draw(&mut self, longest: Nanoseconds) -> Nanoseconds {
-        if longest == 0 { 0 } else { self.random.random_range(0..=longest) }
+        if longest == 0 {
+            0
+        } else {
+            self.random.random_range(0..=longest)
+        }
     }
 
     /// When a message of `size` bytes that the NIC of `context` takes up at `at` has left it.
@@ -382,7 +400,10 @@ impl Net {
         let slowness = self.slowness(number);
         let machine = &mut self.machines[number as usize];
         let profile = &machine.profile;
-        let cost = slowness * profile.nic_message_ps.max(size * profile.nic_byte_ps.max(profile.pcie_byte_ps));
+        let cost = slowness
+            * profile
+                .nic_message_ps
+                .max(size * profile.nic_byte_ps.max(profile.pcie_byte_ps));
         machine.send_free_ps = machine.send_free_ps.max(at * 1000) + cost;
         machine.send_free_ps.div_ceil(1000)
     }
@@ -393,7 +414,11 @@ impl Net {
         let number = self.contexts[context as usize].machine;
         let slowness = self.slowness(number);
         let machine = &mut self.machines[number as usize];
-        let cost = slowness * machine.profile.nic_message_ps.max(size * machine.profile.pcie_byte_ps);
+        let cost = slowness
+            * machine
+                .profile
+                .nic_message_ps
+                .max(size * machine.profile.pcie_byte_ps);
         machine.take_free_ps = machine.take_free_ps.max(now * 1000) + cost;
         machine.take_free_ps.div_ceil(1000)
     }
@@ -401,14 +426,28 @@ impl Net {
     /// How long a message is on its way from NIC to NIC.
     fn travel(&self, from: u32, to: u32) -> Nanoseconds {
         let (from, to) = (&self.contexts[from as usize], &self.contexts[to as usize]);
-        let (sender, receiver) = (&self.machines[from.machine as usize].profile, &self.machines[to.machine as usize].profile);
+        let (sender, receiver) = (
+            &self.machines[from.machine as usize].profile,
+            &self.machines[to.machine as usize].profile,
+        );
         // Within a machine the NIC turns messages round by itself.
-        let wire = if from.machine == to.machine { 0 } else { sender.wire_ns.max(receiver.wire_ns) };
+        let wire = if from.machine == to.machine {
+            0
+        } else {
+            sender.wire_ns.max(receiver.wire_ns)
+        };
         let [sending, receiving] = [from.machine, to.machine].map(|machine| self.slowness(machine));
         sending * sender.nic_processing_ns + wire + receiving * receiver.nic_processing_ns
     }
 
-    fn new_message(&mut self, from: u32, to: u32, sequence: u64, turn: u32, operation: Operation) -> u32 {
+    fn new_message(
+        &mut self,
+        from: u32,
+        to: u32,
+        sequence: u64,
+        turn: u32,
+        operation: Operation,
+    ) -> u32 {
         let payload = Vec::new();
         let message = Message {
             from,
@@ -460,7 +499,14 @@ impl Net {
 /// Whether the operation's effect waits for an answer: READ, atomics, FLUSH, ATOMIC_WRITE.
 fn is_non_posted(operation: &Operation) -> bool {
     use Operation::{AtomicWrite, CompareAndSwap, FetchAndAdd, Flush, Read};
-    matches!(operation, Read { .. } | CompareAndSwap { .. } | FetchAndAdd { .. } | Flush { .. } | AtomicWrite { .. })
+    matches!(
+        operation,
+        Read { .. }
+            | CompareAndSwap { .. }
+            | FetchAndAdd { .. }
+            | Flush { .. }
+            | AtomicWrite { .. }
+    )
 }
 
 /// The local bytes that an operation names.

@@ -1,7 +1,8 @@
 //! Receive queues: own, shared, multi-packet.
 
 use stonecast_fabric::{
-    DeviceError, Opcode, Placement, ReceiveQueue, ReceiveRequest, SharedReceiveQueueOptions, Status, WorkCompletion,
+    DeviceError, Opcode, Placement, ReceiveQueue, ReceiveRequest, SharedReceiveQueueOptions,
+    Status, WorkCompletion,
 };
 
 use super::completion::completion;
@@ -43,10 +44,15 @@ impl Net {
         if self.withholds(to) {
             return Buffer::NotReady;
         }
-        if self.shared_queue(to).is_some_and(|queue| queue.options.multi_packet_stride.is_some()) {
+        if self
+            .shared_queue(to)
+            .is_some_and(|queue| queue.options.multi_packet_stride.is_some())
+        {
             return self.append(to, size);
         }
-        let Some(buffer) = self.take_buffer(to) else { return Buffer::NotReady };
+        let Some(buffer) = self.take_buffer(to) else {
+            return Buffer::NotReady;
+        };
         if size > buffer.local.size {
             return Buffer::TooSmall(buffer.wr_id);
         }
@@ -56,12 +62,16 @@ impl Net {
     /// Whether the NIC has no buffer ready for queue pair `to`, although there may be some.
     fn withholds(&mut self, to: u32) -> bool {
         let now = self.time.now();
-        let Some(own) = self.qp(to).map(|qp| qp.not_ready_until) else { return false };
+        let Some(own) = self.qp(to).map(|qp| qp.not_ready_until) else {
+            return false;
+        };
         let shared = self.shared_queue(to).map(|queue| queue.exhausted_until);
         if shared.is_some() && self.faults.strikes(Fault::QueueExhausted) {
             self.faults.hit(Fault::QueueExhausted);
             let pause = self.faults.between(1000, EXHAUSTED_NS_MAX);
-            self.shared_queue(to).expect("just looked up").exhausted_until = now + pause;
+            self.shared_queue(to)
+                .expect("just looked up")
+                .exhausted_until = now + pause;
             if pause.is_multiple_of(4) {
                 // Now and then it is the queue of completions that is too small.
                 let qp = self.qp(to).expect("just looked up");
@@ -74,7 +84,11 @@ impl Net {
             self.faults.hit(Fault::ReceiverNotReady);
             let pause = self.faults.between(0, NOT_READY_NS_MAX);
             // Most are over at the first retry; one in eight outlasts all of them.
-            let until = if pause.is_multiple_of(8) { now + pause } else { now };
+            let until = if pause.is_multiple_of(8) {
+                now + pause
+            } else {
+                now
+            };
             self.qp(to).expect("just looked up").not_ready_until = until;
             return true;
         }
@@ -94,18 +108,24 @@ impl Net {
 
     /// Whether queue pair `to` receives into a multi-packet queue.
     pub(super) fn appends(&mut self, to: u32) -> bool {
-        self.shared_queue(to).is_some_and(|queue| queue.options.multi_packet_stride.is_some())
+        self.shared_queue(to)
+            .is_some_and(|queue| queue.options.multi_packet_stride.is_some())
     }
 
     /// The place of a message in the first buffer of a multi-packet queue that has room.
     fn append(&mut self, to: u32, size: u32) -> Buffer {
         let queue = self.shared_queue(to).expect("the caller looked");
-        let stride = queue.options.multi_packet_stride.expect("the caller looked");
+        let stride = queue
+            .options
+            .multi_packet_stride
+            .expect("the caller looked");
         let needed = size.div_ceil(stride).max(1);
         let mut before = None;
         let mut index = 0;
         loop {
-            let Some(&buffer) = queue.buffers.get(index) else { return Buffer::NotReady };
+            let Some(&buffer) = queue.buffers.get(index) else {
+                return Buffer::NotReady;
+            };
             let strides = buffer.local.size / stride;
             if needed > strides {
                 return Buffer::Invalid(Status::RemoteInvalidRequest);
@@ -139,14 +159,37 @@ impl Net {
     }
 
     /// Tells of an arrival.
-    pub(super) fn tell_arrival(&mut self, to: u32, landing: &Landing, opcode: Opcode, immediate: u32, size: u32) {
+    pub(super) fn tell_arrival(
+        &mut self,
+        to: u32,
+        landing: &Landing,
+        opcode: Opcode,
+        immediate: u32,
+        size: u32,
+    ) {
         if let Some(wr_id) = landing.before {
-            self.tell(to, completion(wr_id, Status::Success, Opcode::BufferConsumed, to));
+            self.tell(
+                to,
+                completion(wr_id, Status::Success, Opcode::BufferConsumed, to),
+            );
         }
-        let placement = Placement { offset: landing.place, size };
-        self.tell(to, WorkCompletion { immediate, placement, ..completion(landing.wr_id, Status::Success, opcode, to) });
+        let placement = Placement {
+            offset: landing.place,
+            size,
+        };
+        self.tell(
+            to,
+            WorkCompletion {
+                immediate,
+                placement,
+                ..completion(landing.wr_id, Status::Success, opcode, to)
+            },
+        );
         if let Some(wr_id) = landing.after {
-            self.tell(to, completion(wr_id, Status::Success, Opcode::BufferConsumed, to));
+            self.tell(
+                to,
+                completion(wr_id, Status::Success, Opcode::BufferConsumed, to),
+            );
         }
     }
 
@@ -158,21 +201,39 @@ impl Net {
     }
 
     /// Posts receive buffers.
-    pub fn post_receive(&mut self, context: u32, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
-        if requests.iter().any(|request| self.local(context, request.local).is_none()) {
-            return Err(DeviceError::Malformed { reason: "a receive buffer leaves its region" });
+    pub fn post_receive(
+        &mut self,
+        context: u32,
+        queue: ReceiveQueue,
+        requests: &[ReceiveRequest],
+    ) -> Result<(), DeviceError> {
+        if requests
+            .iter()
+            .any(|request| self.local(context, request.local).is_none())
+        {
+            return Err(DeviceError::Malformed {
+                reason: "a receive buffer leaves its region",
+            });
         }
         let (buffers, capacity) = match queue {
             ReceiveQueue::Own(qp) => {
                 let qp = self.own_qp(context, qp)?;
                 if qp.options.shared_receive_queue.is_some() {
-                    return Err(DeviceError::Malformed { reason: "the queue pair receives into a shared queue" });
+                    return Err(DeviceError::Malformed {
+                        reason: "the queue pair receives into a shared queue",
+                    });
                 }
                 (&mut qp.receive, qp.options.receive_capacity)
             }
             ReceiveQueue::Shared(shared) => {
-                let missing = DeviceError::NoSuch { what: "shared receive queue", index: u64::from(shared.0) };
-                let shared = self.contexts[context as usize].shared.get_mut(shared.0 as usize).ok_or(missing)?;
+                let missing = DeviceError::NoSuch {
+                    what: "shared receive queue",
+                    index: u64::from(shared.0),
+                };
+                let shared = self.contexts[context as usize]
+                    .shared
+                    .get_mut(shared.0 as usize)
+                    .ok_or(missing)?;
                 (&mut shared.buffers, shared.options.capacity)
             }
         };
@@ -192,7 +253,15 @@ impl Net {
     pub(super) fn flush_receives(&mut self, number: u32) {
         let Some(qp) = self.qp(number) else { return };
         for buffer in std::mem::take(&mut qp.receive) {
-            self.tell(number, completion(buffer.wr_id, Status::WorkRequestFlushed, Opcode::Receive, number));
+            self.tell(
+                number,
+                completion(
+                    buffer.wr_id,
+                    Status::WorkRequestFlushed,
+                    Opcode::Receive,
+                    number,
+                ),
+            );
         }
     }
 
@@ -200,7 +269,9 @@ impl Net {
     pub(super) fn shared_queue(&mut self, number: u32) -> Option<&mut SharedQueue> {
         let qp = self.qp(number)?;
         let (context, queue) = (qp.context, qp.options.shared_receive_queue?);
-        self.contexts[context as usize].shared.get_mut(queue.0 as usize)
+        self.contexts[context as usize]
+            .shared
+            .get_mut(queue.0 as usize)
     }
 
     fn take_buffer(&mut self, to: u32) -> Option<ReceiveRequest> {
@@ -214,11 +285,20 @@ impl Net {
 impl SharedQueue {
     /// An empty queue.
     pub fn new(options: SharedReceiveQueueOptions) -> Self {
-        Self { options, buffers: Default::default(), taken: 0, placed: 0, exhausted_until: 0 }
+        Self {
+            options,
+            buffers: Default::default(),
+            taken: 0,
+            placed: 0,
+            exhausted_until: 0,
+        }
     }
 
     /// Raises the moment until which arrivals are placed to `at`, or returns the later one that it is.
-    pub(super) fn place_after(&mut self, at: stonecast_base::Nanoseconds) -> stonecast_base::Nanoseconds {
+    pub(super) fn place_after(
+        &mut self,
+        at: stonecast_base::Nanoseconds,
+    ) -> stonecast_base::Nanoseconds {
         self.placed = self.placed.max(at);
         self.placed
     }
@@ -226,5 +306,12 @@ impl SharedQueue {
 
 fn whole(buffer: &ReceiveRequest) -> Landing {
     let local = buffer.local;
-    Landing { wr_id: buffer.wr_id, region: local.region.index, offset: local.offset, place: 0, before: None, after: None }
+    Landing {
+        wr_id: buffer.wr_id,
+        region: local.region.index,
+        offset: local.offset,
+        place: 0,
+        before: None,
+        after: None,
+    }
 }

@@ -1,6 +1,8 @@
 //! Send queues: posting, transmission, completion in order.
 
-use stonecast_fabric::{Capabilities, DeviceError, DisconnectCause, Operation, QueuePair, Status, WorkRequest};
+use stonecast_fabric::{
+    Capabilities, DeviceError, DisconnectCause, Operation, QueuePair, Status, WorkRequest,
+};
 
 use super::completion::{completion, opcode};
 use super::{Net, Posted, Qp, Stage, is_non_posted, local_span};
@@ -12,8 +14,13 @@ use crate::queue::Event;
 impl Net {
     /// The queue pair that `context` calls `qp`.
     pub fn own_qp(&mut self, context: u32, qp: QueuePair) -> Result<&mut Qp, DeviceError> {
-        let missing = DeviceError::NoSuch { what: "queue pair", index: u64::from(qp.0) };
-        self.qp(qp.0).filter(|qp| qp.context == context).ok_or(missing)
+        let missing = DeviceError::NoSuch {
+            what: "queue pair",
+            index: u64::from(qp.0),
+        };
+        self.qp(qp.0)
+            .filter(|qp| qp.context == context)
+            .ok_or(missing)
     }
 
     /// Takes a batch, which the NIC learns of at `doorbell`.
@@ -25,28 +32,45 @@ impl Net {
         doorbell: stonecast_base::Nanoseconds,
     ) -> Result<(), DeviceError> {
         let capabilities = self.contexts[context as usize].capabilities.clone();
-        requests.iter().try_for_each(|request| check(&capabilities, &request.operation))?;
+        requests
+            .iter()
+            .try_for_each(|request| check(&capabilities, &request.operation))?;
         let state = self.own_qp(context, qp)?;
         if matches!(state.stage, Stage::Idle | Stage::Connecting) {
-            return Err(DeviceError::Malformed { reason: "the queue pair is not connected" });
+            return Err(DeviceError::Malformed {
+                reason: "the queue pair is not connected",
+            });
         }
         let capacity = state.options.send_capacity;
         if state.send.len() + requests.len() > capacity as usize {
             return Err(DeviceError::QueueFull { capacity });
         }
         // Only where several are under way it is a cascade.
-        let outstanding = state.send.iter().filter(|posted| posted.status.is_none()).count() + requests.len();
+        let outstanding = state
+            .send
+            .iter()
+            .filter(|posted| posted.status.is_none())
+            .count()
+            + requests.len();
         let connected = state.stage == Stage::Connected;
         let breaks = outstanding > 1 && connected && self.faults.strikes(Fault::FlushCascade);
         let state = self.own_qp(context, qp)?;
         let failed = state.stage == Stage::Failed;
         let status = failed.then_some(Status::WorkRequestFlushed);
-        state.send.extend(requests.iter().map(|&request| Posted { request, status, refusals: 0 }));
+        state.send.extend(requests.iter().map(|&request| Posted {
+            request,
+            status,
+            refusals: 0,
+        }));
         if failed {
             self.retire(qp.0);
         } else if breaks {
             self.faults.hit(Fault::FlushCascade);
-            self.fail(qp.0, DisconnectCause::QueuePairError, Status::RemoteOperation);
+            self.fail(
+                qp.0,
+                DisconnectCause::QueuePairError,
+                Status::RemoteOperation,
+            );
         } else {
             self.time.push(doorbell, Event::Doorbell(qp.0));
         }
@@ -69,12 +93,20 @@ impl Net {
         let request = qp.send.get((sequence - qp.base) as usize)?.request;
         let non_posted = is_non_posted(&request.operation);
         // A profile with its sources is large: its numbers are looked up, it is not copied for each message.
-        let &Profile { nic_non_posted_max, nic_inline_bytes, pcie_read_ns, pcie_write_ns, .. } = self.profile_of(context);
+        let &Profile {
+            nic_non_posted_max,
+            nic_inline_bytes,
+            pcie_read_ns,
+            pcie_write_ns,
+            ..
+        } = self.profile_of(context);
         if request.fence && qp.non_posted > 0 || non_posted && qp.non_posted >= nic_non_posted_max {
             return None;
         }
         let peer = qp.peer.expect("a connected queue pair has a peer");
-        let to = self.qps[peer as usize].as_ref().map_or(context, |peer| peer.context);
+        let to = self.qps[peer as usize]
+            .as_ref()
+            .map_or(context, |peer| peer.context);
         let message = self.new_message(number, peer, sequence, turn, request.operation);
         if !self.fetch(context, message) {
             self.release_message(message);
@@ -88,12 +120,20 @@ impl Net {
         qp.next += 1;
         qp.non_posted += u64::from(non_posted);
         let size = self.messages[message as usize].payload.len() as u64;
-        let fetched = if size > nic_inline_bytes { now + pcie_read_ns } else { now };
+        let fetched = if size > nic_inline_bytes {
+            now + pcie_read_ns
+        } else {
+            now
+        };
         let leaves = fetched + self.outbound_stall(context);
         let sent = self.depart(context, leaves, size);
         let arrival = sent + self.travel(context, to);
         let lost = self.faults.strikes(Fault::ErrorNotExecuted);
-        let passage = if lost { None } else { self.passage(context, to, sent, arrival) };
+        let passage = if lost {
+            None
+        } else {
+            self.passage(context, to, sent, arrival)
+        };
         let Some(arrival) = passage else {
             if lost {
                 self.faults.hit(Fault::ErrorNotExecuted);
@@ -109,7 +149,8 @@ impl Net {
         self.time.push(arrival, Event::Arrive(message));
         if !non_posted && self.transport_of(context) == Transport::Iwarp {
             self.messages[message as usize].uses += 1;
-            self.time.push(fetched + pcie_write_ns, Event::Acknowledge(message));
+            self.time
+                .push(fetched + pcie_write_ns, Event::Acknowledge(message));
         }
         Some(())
     }
@@ -117,7 +158,9 @@ impl Net {
     /// Copies the local bytes that a message carries; false where they are not there, or no room for what it brings back.
     fn fetch(&mut self, context: u32, index: u32) -> bool {
         let operation = self.messages[index as usize].operation;
-        let Some(span) = local_span(&operation) else { return true };
+        let Some(span) = local_span(&operation) else {
+            return true;
+        };
         let mut payload = std::mem::take(&mut self.messages[index as usize].payload);
         let local = self.local(context, span);
         if let Some(local) = local
@@ -134,21 +177,32 @@ impl Net {
     /// The answer to a message has come.
     pub fn acknowledge(&mut self, index: u32) {
         let message = &self.messages[index as usize];
-        let (number, sequence, status, not_ready) = (message.from, message.sequence, message.status, message.not_ready);
+        let (number, sequence, status, not_ready) = (
+            message.from,
+            message.sequence,
+            message.status,
+            message.not_ready,
+        );
         let operation = message.operation;
         let now = self.time.now();
         let waits = self.qp(number).and_then(|qp| {
             let position = sequence.checked_sub(qp.base)? as usize;
-            qp.send.get(position).filter(|posted| posted.status.is_none()).map(|_| position)
+            qp.send
+                .get(position)
+                .filter(|posted| posted.status.is_none())
+                .map(|_| position)
         });
         // Where the queue pair failed meanwhile, nobody waits any more.
-        let Some(position) = waits else { return self.release_message(index) };
+        let Some(position) = waits else {
+            return self.release_message(index);
+        };
         if not_ready {
             self.release_message(index);
             return self.retry_later(number, position, sequence, now);
         }
         let mut status = status;
-        if status == Status::Success && is_non_posted(&operation) && !self.bring_back(number, index) {
+        if status == Status::Success && is_non_posted(&operation) && !self.bring_back(number, index)
+        {
             status = Status::LocalProtection;
         }
         let qp = self.qp(number).expect("just looked up");
@@ -163,14 +217,27 @@ impl Net {
     /// Writes what a READ or an atomic fetched; false where its local memory is gone.
     fn bring_back(&mut self, number: u32, index: u32) -> bool {
         let message = &self.messages[index as usize];
-        let Some(span) = local_span(&message.operation) else { return true };
-        let context = self.qps[number as usize].as_ref().expect("just looked up").context;
-        let Some(local) = self.local(context, span) else { return false };
+        let Some(span) = local_span(&message.operation) else {
+            return true;
+        };
+        let context = self.qps[number as usize]
+            .as_ref()
+            .expect("just looked up")
+            .context;
+        let Some(local) = self.local(context, span) else {
+            return false;
+        };
         local.memory.write(span.offset, &message.payload);
         true
     }
 
-    fn retry_later(&mut self, number: u32, position: usize, sequence: u64, now: stonecast_base::Nanoseconds) {
+    fn retry_later(
+        &mut self,
+        number: u32,
+        position: usize,
+        sequence: u64,
+        now: stonecast_base::Nanoseconds,
+    ) {
         let qp = self.qp(number).expect("just looked up");
         let posted = &mut qp.send[position];
         posted.refusals += 1;
@@ -198,7 +265,8 @@ impl Net {
         qp.held = true;
         // The refused one counts until its answer is there.
         let until = sequence.saturating_sub(qp.base) as usize + 1;
-        let waits = |posted: &&Posted| posted.status.is_none() && is_non_posted(&posted.request.operation);
+        let waits =
+            |posted: &&Posted| posted.status.is_none() && is_non_posted(&posted.request.operation);
         qp.non_posted = qp.send.iter().take(until).filter(waits).count() as u64;
     }
 
@@ -206,18 +274,30 @@ impl Net {
     pub(super) fn retire(&mut self, number: u32) {
         loop {
             let Some(qp) = self.qp(number) else { return };
-            let Some(status) = qp.send.front().and_then(|posted| posted.status) else { return };
+            let Some(status) = qp.send.front().and_then(|posted| posted.status) else {
+                return;
+            };
             let posted = qp.send.pop_front().expect("just looked");
             qp.base += 1;
             qp.next = qp.next.max(qp.base);
-            let (context, cq, failed) = (qp.context, qp.options.send_cq.0, status != Status::Success);
+            let (context, cq, failed) =
+                (qp.context, qp.options.send_cq.0, status != Status::Success);
             let stage = qp.stage;
             if failed || posted.request.signalled {
-                let completion = completion(posted.request.wr_id, status, opcode(&posted.request.operation), number);
+                let completion = completion(
+                    posted.request.wr_id,
+                    status,
+                    opcode(&posted.request.operation),
+                    number,
+                );
                 self.complete(context, cq, completion);
             }
             if failed && stage != Stage::Failed {
-                self.fail(number, DisconnectCause::QueuePairError, Status::WorkRequestFlushed);
+                self.fail(
+                    number,
+                    DisconnectCause::QueuePairError,
+                    Status::WorkRequestFlushed,
+                );
             }
         }
     }
@@ -226,7 +306,11 @@ impl Net {
     pub(super) fn flush_sends(&mut self, number: u32, first: Status) {
         let Some(qp) = self.qp(number) else { return };
         let mut status = first;
-        for posted in qp.send.iter_mut().filter(|posted| posted.status != Some(Status::Success)) {
+        for posted in qp
+            .send
+            .iter_mut()
+            .filter(|posted| posted.status != Some(Status::Success))
+        {
             posted.status = Some(status);
             status = Status::WorkRequestFlushed;
         }
@@ -236,18 +320,35 @@ impl Net {
 
 /// What makes no sense whatever the peer holds.
 fn check(has: &Capabilities, operation: &Operation) -> Result<(), DeviceError> {
-    let unsupported = |capability| Err(DeviceError::Unsupported { device: has.name.clone(), capability });
+    let unsupported = |capability| {
+        Err(DeviceError::Unsupported {
+            device: has.name.clone(),
+            capability,
+        })
+    };
     use stonecast_fabric::FlushPlacement::{Global, Persistent};
     match operation {
-        Operation::Send { local } if local.size > has.send_size_max => {
-            Err(DeviceError::Limit { what: "bytes of a SEND", limit: u64::from(has.send_size_max) })
+        Operation::Send { local } if local.size > has.send_size_max => Err(DeviceError::Limit {
+            what: "bytes of a SEND",
+            limit: u64::from(has.send_size_max),
+        }),
+        Operation::CompareAndSwap { local, .. } | Operation::FetchAndAdd { local, .. }
+            if local.size != 8 =>
+        {
+            Err(DeviceError::Malformed {
+                reason: "an atomic brings back 8 bytes",
+            })
         }
-        Operation::CompareAndSwap { local, .. } | Operation::FetchAndAdd { local, .. } if local.size != 8 => {
-            Err(DeviceError::Malformed { reason: "an atomic brings back 8 bytes" })
-        }
-        Operation::Flush { placement: Global, .. } if !has.flush_global => unsupported("FLUSH with global visibility"),
-        Operation::Flush { placement: Persistent, .. } if !has.flush_persistent => unsupported("FLUSH with persistence"),
-        Operation::Flush { size: 0, .. } => Err(DeviceError::Malformed { reason: "a FLUSH of no bytes" }),
+        Operation::Flush {
+            placement: Global, ..
+        } if !has.flush_global => unsupported("FLUSH with global visibility"),
+        Operation::Flush {
+            placement: Persistent,
+            ..
+        } if !has.flush_persistent => unsupported("FLUSH with persistence"),
+        Operation::Flush { size: 0, .. } => Err(DeviceError::Malformed {
+            reason: "a FLUSH of no bytes",
+        }),
         Operation::AtomicWrite { .. } if !has.atomic_write => unsupported("ATOMIC_WRITE"),
         _ => Ok(()),
     }

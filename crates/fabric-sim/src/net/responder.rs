@@ -4,7 +4,9 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use stonecast_base::{Nanoseconds, Span};
-use stonecast_fabric::{Access, DisconnectCause, FlushPlacement, Opcode, Operation, RemoteAddress, Status};
+use stonecast_fabric::{
+    Access, DisconnectCause, FlushPlacement, Opcode, Operation, RemoteAddress, Status,
+};
 
 use super::completion::completion;
 use super::memory::Target;
@@ -31,24 +33,41 @@ impl Net {
     /// A message has reached the responder's NIC.
     pub fn arrive(&mut self, index: u32) {
         let message = &self.messages[index as usize];
-        let (from, to, sequence, turn, operation) = (message.from, message.to, message.sequence, message.turn, message.operation);
+        let (from, to, sequence, turn, operation) = (
+            message.from,
+            message.to,
+            message.sequence,
+            message.turn,
+            message.operation,
+        );
         let current = self.qp(from).is_some_and(|qp| qp.turn == turn);
-        let open = |qp: &mut super::Qp| matches!(qp.stage, Stage::Accepted | Stage::Connected) && qp.peer == Some(from);
+        let open = |qp: &mut super::Qp| {
+            matches!(qp.stage, Stage::Accepted | Stage::Connected) && qp.peer == Some(from)
+        };
         if !current || !self.qp(to).is_some_and(open) {
             // Nobody answers. Who is told earlier that the connection is over stops waiting then.
-            return if current { self.give_up_later(index) } else { self.release_message(index) };
+            return if current {
+                self.give_up_later(index)
+            } else {
+                self.release_message(index)
+            };
         }
         if self.faults.strikes(Fault::HalfOpen) {
             self.faults.hit(Fault::HalfOpen);
             self.fail_quietly(to);
             return self.give_up_later(index);
         }
-        let context = self.qps[to as usize].as_ref().expect("just looked up").context;
+        let context = self.qps[to as usize]
+            .as_ref()
+            .expect("just looked up")
+            .context;
         let size = self.messages[index as usize].payload.len() as u64;
         let at = self.take(context, size);
         match self.accept_message(index, to, &operation) {
             Taken::Accepted if is_non_posted(&operation) => self.execute_later(index, to, at),
-            Taken::Accepted if size > PART_GRAIN && self.faults.strikes(Fault::PartialPlacement) => {
+            Taken::Accepted
+                if size > PART_GRAIN && self.faults.strikes(Fault::PartialPlacement) =>
+            {
                 self.die_in_message(index, to, context);
             }
             Taken::Accepted => {
@@ -73,8 +92,14 @@ impl Net {
             }
             Taken::Refused(status) => self.refuse_later(index, to, status, at),
             Taken::TooLong(wr_id) => {
-                self.messages[index as usize].landing =
-                    Some(super::receive::Landing { wr_id, region: 0, offset: 0, place: 0, before: None, after: None });
+                self.messages[index as usize].landing = Some(super::receive::Landing {
+                    wr_id,
+                    region: 0,
+                    offset: 0,
+                    place: 0,
+                    before: None,
+                    after: None,
+                });
                 self.refuse_later(index, to, Status::RemoteInvalidRequest, at);
             }
         }
@@ -89,9 +114,10 @@ impl Net {
 
     fn try_accept(&mut self, index: u32, to: u32, operation: &Operation) -> Result<Taken, Status> {
         let (target, buffer) = match *operation {
-            Operation::Write { local, remote } => {
-                (Some(self.resolve(to, remote, local.size.into(), Access::REMOTE_WRITE)?), None)
-            }
+            Operation::Write { local, remote } => (
+                Some(self.resolve(to, remote, local.size.into(), Access::REMOTE_WRITE)?),
+                None,
+            ),
             Operation::WriteWithImmediate { local, remote, .. } => {
                 if self.appends(to) {
                     return Err(Status::RemoteInvalidRequest);
@@ -100,15 +126,28 @@ impl Net {
                 (Some(target), Some(self.land_immediate(to)))
             }
             Operation::Send { local } => (None, Some(self.land(to, local.size))),
-            Operation::Read { local, remote } => (Some(self.resolve(to, remote, local.size.into(), Access::REMOTE_READ)?), None),
-            Operation::CompareAndSwap { remote, .. } | Operation::FetchAndAdd { remote, .. } => {
-                (Some(self.resolve_word(to, remote, Access::REMOTE_ATOMIC)?), None)
-            }
-            Operation::AtomicWrite { remote, .. } => (Some(self.resolve_word(to, remote, Access::REMOTE_WRITE)?), None),
-            Operation::Flush { remote, size, placement } => {
+            Operation::Read { local, remote } => (
+                Some(self.resolve(to, remote, local.size.into(), Access::REMOTE_READ)?),
+                None,
+            ),
+            Operation::CompareAndSwap { remote, .. } | Operation::FetchAndAdd { remote, .. } => (
+                Some(self.resolve_word(to, remote, Access::REMOTE_ATOMIC)?),
+                None,
+            ),
+            Operation::AtomicWrite { remote, .. } => (
+                Some(self.resolve_word(to, remote, Access::REMOTE_WRITE)?),
+                None,
+            ),
+            Operation::Flush {
+                remote,
+                size,
+                placement,
+            } => {
                 let target = self.resolve(to, remote, size, Access::REMOTE_FLUSH)?;
                 let context = self.qps[to as usize].as_ref().expect("resolved").context;
-                let persistent = self.registered(context, target.region).is_some_and(|region| region.persistent.is_some());
+                let persistent = self
+                    .registered(context, target.region)
+                    .is_some_and(|region| region.persistent.is_some());
                 if placement == FlushPlacement::Persistent && !persistent {
                     return Err(Status::RemoteAccess);
                 }
@@ -127,14 +166,24 @@ impl Net {
             (message.region, message.offset) = (landing.region, landing.offset);
         }
         message.landing = landing;
-        if let Some(Target { region, offset, key }) = target {
+        if let Some(Target {
+            region,
+            offset,
+            key,
+        }) = target
+        {
             (message.region, message.offset, message.key) = (region, offset, Some(key));
             self.keys[key as usize].in_flight += 1;
         }
         Ok(Taken::Accepted)
     }
 
-    fn resolve_word(&self, to: u32, remote: RemoteAddress, right: Access) -> Result<Target, Status> {
+    fn resolve_word(
+        &self,
+        to: u32,
+        remote: RemoteAddress,
+        right: Access,
+    ) -> Result<Target, Status> {
         if !remote.address.is_multiple_of(8) {
             return Err(Status::RemoteInvalidRequest);
         }
@@ -145,12 +194,24 @@ impl Net {
     fn place_later(&mut self, index: u32, to: u32, at: Nanoseconds) {
         let context = self.qps[to as usize].as_ref().expect("it accepted").context;
         let profile = self.profile_of(context);
-        let (write_ns, part_ns, mtu) = (profile.pcie_write_ns, part_ns(profile), profile.nic_mtu_bytes);
+        let (write_ns, part_ns, mtu) = (
+            profile.pcie_write_ns,
+            part_ns(profile),
+            profile.nic_mtu_bytes,
+        );
         let message = &self.messages[index as usize];
         let takes = more_parts(message.offset, message.payload.len() as u64, mtu) * (part_ns + 1);
         let stall = self.inbound_stall(context);
-        let takes = if self.faults.strikes(Fault::ScatteredPlacement) { self.scatter(index, part_ns) } else { takes };
-        let delay = if self.faults.strikes(Fault::ReadOnOtherQueuePair) { self.delay(index) } else { 0 };
+        let takes = if self.faults.strikes(Fault::ScatteredPlacement) {
+            self.scatter(index, part_ns)
+        } else {
+            takes
+        };
+        let delay = if self.faults.strikes(Fault::ReadOnOtherQueuePair) {
+            self.delay(index)
+        } else {
+            0
+        };
         let lands = self.messages[index as usize].landing.is_some();
         // A completion comes behind the data that it tells of, and all data before it.
         let passes = self.is_relaxed(context) && !lands;
@@ -182,7 +243,11 @@ impl Net {
     fn reads_past_writes(&self, context: u32, index: u32) -> bool {
         use Operation::{CompareAndSwap, FetchAndAdd, Read};
         let operation = &self.messages[index as usize].operation;
-        self.is_relaxed(context) && matches!(operation, Read { .. } | CompareAndSwap { .. } | FetchAndAdd { .. })
+        self.is_relaxed(context)
+            && matches!(
+                operation,
+                Read { .. } | CompareAndSwap { .. } | FetchAndAdd { .. }
+            )
     }
 
     /// Decides when an accepted non-posted message takes effect: after everything that arrived here before it. An
@@ -191,25 +256,46 @@ impl Net {
         let context = self.qps[to as usize].as_ref().expect("it accepted").context;
         let profile = self.profile_of(context);
         let (part_ns, mtu) = (part_ns(profile), profile.nic_mtu_bytes);
-        let writes = matches!(self.messages[index as usize].operation, Operation::AtomicWrite { .. });
-        let bus_ns = if writes { profile.pcie_write_ns } else { profile.pcie_read_ns };
-        let stall = if writes { self.inbound_stall(context) } else { 0 };
+        let writes = matches!(
+            self.messages[index as usize].operation,
+            Operation::AtomicWrite { .. }
+        );
+        let bus_ns = if writes {
+            profile.pcie_write_ns
+        } else {
+            profile.pcie_read_ns
+        };
+        let stall = if writes {
+            self.inbound_stall(context)
+        } else {
+            0
+        };
         let message = &self.messages[index as usize];
         let size = match message.operation {
             Operation::Read { local, .. } => local.size.into(),
             _ => 8,
         };
         let takes = more_parts(message.offset, size, mtu) * (part_ns + 1);
-        let takes = if !writes && self.faults.strikes(Fault::TornRead) { self.tear(index, size) } else { takes };
+        let takes = if !writes && self.faults.strikes(Fault::TornRead) {
+            self.tear(index, size)
+        } else {
+            takes
+        };
         let delayed = !writes && self.faults.strikes(Fault::PostedOvertakes);
-        let delay = if delayed { self.faults.between(1000, DELAY_NS_MAX) } else { 0 };
+        let delay = if delayed {
+            self.faults.between(1000, DELAY_NS_MAX)
+        } else {
+            0
+        };
         let message = &self.messages[index as usize];
         let reads = self.registered(context, message.region).filter(|_| !writes);
         let medium_ns = reads.map_or(0, |region| region.memory.read_cost(size));
         let pushes_nothing = self.reads_past_writes(context, index);
         let qp = self.qp(to).expect("it accepted");
         let placed = if pushes_nothing { 0 } else { qp.placed };
-        let start = (at + bus_ns + stall + medium_ns + delay).max(placed).max(qp.executed);
+        let start = (at + bus_ns + stall + medium_ns + delay)
+            .max(placed)
+            .max(qp.executed);
         qp.executed = start + takes;
         qp.executing.push_back(index);
         self.time.push(start, Event::Place(index));
@@ -219,7 +305,11 @@ impl Net {
     fn next_executing(&mut self, to: u32, done: u32) {
         let Some(qp) = self.qp(to) else { return };
         let first = qp.executing.pop_front();
-        assert_eq!(first, Some(done), "non-posted messages of a queue pair take effect in order");
+        assert_eq!(
+            first,
+            Some(done),
+            "non-posted messages of a queue pair take effect in order"
+        );
         if let Some(&next) = self.qp(to).expect("just looked up").executing.front()
             && std::mem::take(&mut self.messages[next as usize].due)
         {
@@ -242,15 +332,22 @@ impl Net {
         let message = &mut self.messages[index as usize];
         message.uses += 1;
         let (from, to) = (message.from, message.to);
-        let contexts = [from, to].map(|number| self.qps[number as usize].as_ref().map(|qp| qp.context));
-        let [Some(requester), Some(responder)] = contexts else { return self.release_message(index) };
+        let contexts =
+            [from, to].map(|number| self.qps[number as usize].as_ref().map(|qp| qp.context));
+        let [Some(requester), Some(responder)] = contexts else {
+            return self.release_message(index);
+        };
         let back = self.travel(responder, requester) + self.profile_of(requester).pcie_write_ns;
         let lost = self.faults.strikes(Fault::ErrorThoughExecuted);
         let mute = self.qp(to).is_some_and(|qp| {
             qp.mute |= lost;
             qp.mute
         });
-        let passage = if mute { None } else { self.passage(responder, requester, at, at + back) };
+        let passage = if mute {
+            None
+        } else {
+            self.passage(responder, requester, at, at + back)
+        };
         match passage {
             Some(at) => self.time.push(at, Event::Acknowledge(index)),
             None => {
@@ -281,9 +378,16 @@ impl Net {
         let message = &mut self.messages[index as usize];
         let to = message.to;
         if let Some(landing) = message.landing.take() {
-            self.tell(to, completion(landing.wr_id, Status::LocalLength, Opcode::Receive, to));
+            self.tell(
+                to,
+                completion(landing.wr_id, Status::LocalLength, Opcode::Receive, to),
+            );
         }
-        self.fail(to, DisconnectCause::QueuePairError, Status::WorkRequestFlushed);
+        self.fail(
+            to,
+            DisconnectCause::QueuePairError,
+            Status::WorkRequestFlushed,
+        );
         self.release_message(index);
     }
 
@@ -296,12 +400,20 @@ impl Net {
             return self.execute(index);
         }
         let to = self.messages[index as usize].to;
-        let Some(context) = self.qp(to).map(|qp| qp.context) else { return self.release_message(index) };
+        let Some(context) = self.qp(to).map(|qp| qp.context) else {
+            return self.release_message(index);
+        };
         if self.place_part(index, context) {
             let relaxed = self.is_relaxed(context);
             let placing = &mut self.qp(to).expect("just looked up").placing;
-            let place = placing.iter().position(|other| *other == index).expect("it was to be placed");
-            assert!(place == 0 || relaxed, "messages of a queue pair are placed in order");
+            let place = placing
+                .iter()
+                .position(|other| *other == index)
+                .expect("it was to be placed");
+            assert!(
+                place == 0 || relaxed,
+                "messages of a queue pair are placed in order"
+            );
             placing.remove(place);
             self.finish_placing(index);
             self.release_message(index);
@@ -328,9 +440,21 @@ impl Net {
             self.leave_key(key);
         }
         if let Some(landing) = landing {
-            self.tell(to, completion(landing.wr_id, Status::WorkRequestFlushed, Opcode::Receive, to));
+            self.tell(
+                to,
+                completion(
+                    landing.wr_id,
+                    Status::WorkRequestFlushed,
+                    Opcode::Receive,
+                    to,
+                ),
+            );
         }
-        self.fail(to, DisconnectCause::QueuePairError, Status::WorkRequestFlushed);
+        self.fail(
+            to,
+            DisconnectCause::QueuePairError,
+            Status::WorkRequestFlushed,
+        );
         self.release_message(index);
     }
 
@@ -352,13 +476,21 @@ impl Net {
         self.messages[index as usize].delayed = true;
         self.delayed += 1;
         // Now and then for longer than a client takes to connect again.
-        let longest = if self.faults.between(0, 3) == 0 { LONG_DELAY_NS_MAX } else { DELAY_NS_MAX };
+        let longest = if self.faults.between(0, 3) == 0 {
+            LONG_DELAY_NS_MAX
+        } else {
+            DELAY_NS_MAX
+        };
         self.faults.between(1000, longest)
     }
 
     /// Lets a READ fetch in small pieces. How long that takes.
     fn tear(&mut self, index: u32, size: u64) -> Nanoseconds {
-        let grain = if size <= PART_GRAIN { 8 } else { PART_GRAIN as u32 };
+        let grain = if size <= PART_GRAIN {
+            8
+        } else {
+            PART_GRAIN as u32
+        };
         self.messages[index as usize].grain = Some(grain);
         size.div_ceil(grain.into()) * (TORN_PAUSE_NS + 1)
     }
@@ -388,7 +520,11 @@ impl Net {
         if !part.is_empty()
             && let Some(registered) = self.registered(context, message.region)
         {
-            let write = || registered.memory.write(message.offset + u64::from(done), &message.payload[part]);
+            let write = || {
+                registered
+                    .memory
+                    .write(message.offset + u64::from(done), &message.payload[part])
+            };
             let ((), settled) = self.time.as_nic_with(ddio, write);
             let to = message.to;
             let (region, start) = (message.region, message.offset + u64::from(done));
@@ -406,7 +542,9 @@ impl Net {
         let message = &mut self.messages[index as usize];
         let count = lines_of(message);
         let lines = message.scattered.as_mut().expect("the caller looked");
-        let now: Vec<u32> = lines.drain(..lines.len().min(scattered_step(count) as usize)).collect();
+        let now: Vec<u32> = lines
+            .drain(..lines.len().min(scattered_step(count) as usize))
+            .collect();
         let last = lines.is_empty();
         let ddio = self.contexts[context as usize].root_port.ddio;
         let message = &self.messages[index as usize];
@@ -416,7 +554,9 @@ impl Net {
             for line in now {
                 let part = line_of(message, line);
                 let at = message.offset + part.start as u64;
-                let ((), settled) = self.time.as_nic_with(ddio, || registered.memory.write(at, &message.payload[part]));
+                let ((), settled) = self
+                    .time
+                    .as_nic_with(ddio, || registered.memory.write(at, &message.payload[part]));
                 latest = latest.max(settled);
             }
         }
@@ -430,7 +570,12 @@ impl Net {
     fn finish_placing(&mut self, index: u32) {
         let message = &mut self.messages[index as usize];
         message.settled = true;
-        let (to, key, operation, size) = (message.to, message.key.take(), message.operation, message.payload.len() as u32);
+        let (to, key, operation, size) = (
+            message.to,
+            message.key.take(),
+            message.operation,
+            message.payload.len() as u32,
+        );
         let landing = message.landing.take();
         self.undelay(index);
         if let Some(key) = key {
@@ -438,7 +583,9 @@ impl Net {
         }
         if let Some(landing) = landing {
             let (opcode, immediate) = match operation {
-                Operation::WriteWithImmediate { immediate, .. } => (Opcode::ReceiveWriteWithImmediate, immediate),
+                Operation::WriteWithImmediate { immediate, .. } => {
+                    (Opcode::ReceiveWriteWithImmediate, immediate)
+                }
                 _ => (Opcode::Receive, 0),
             };
             self.tell_arrival(to, &landing, opcode, immediate, size);
@@ -464,7 +611,10 @@ impl Net {
         // controller where DDIO is off. It waits once; what is placed meanwhile came later. A write pushes nothing.
         let now = self.time.now();
         let pushes_nothing = self.reads_past_writes(context, index);
-        if !matches!(self.messages[index as usize].operation, Operation::AtomicWrite { .. }) {
+        if !matches!(
+            self.messages[index as usize].operation,
+            Operation::AtomicWrite { .. }
+        ) {
             let qp = self.qp(to).expect("just looked up");
             let settled = if pushes_nothing { 0 } else { qp.settled };
             qp.executed = qp.executed.max(settled);
@@ -476,14 +626,25 @@ impl Net {
         self.note_weak_read(index, to, context);
         if !self.execute_part(index, context) {
             let torn = self.messages[index as usize].grain.is_some();
-            let again = now + if torn { TORN_PAUSE_NS } else { part_ns(self.profile_of(context)) };
+            let again = now
+                + if torn {
+                    TORN_PAUSE_NS
+                } else {
+                    part_ns(self.profile_of(context))
+                };
             return self.time.push(again, Event::Place(index));
         }
-        let key = self.messages[index as usize].key.take().expect("only with a key anything is fetched");
+        let key = self.messages[index as usize]
+            .key
+            .take()
+            .expect("only with a key anything is fetched");
         self.leave_key(key);
         let size = self.messages[index as usize].payload.len() as u64;
         let ready = match self.messages[index as usize].operation {
-            Operation::Flush { placement: FlushPlacement::Persistent, .. } => self.qp(to).expect("just looked up").settled,
+            Operation::Flush {
+                placement: FlushPlacement::Persistent,
+                ..
+            } => self.qp(to).expect("just looked up").settled,
             _ => now,
         };
         let at = self.depart(context, ready.max(now), size);
@@ -503,9 +664,14 @@ impl Net {
         if self.delayed > own as u64 {
             self.faults.hit(Fault::ReadOnOtherQueuePair);
         }
-        let Some((region, offset)) = cached else { return };
-        let space = self.registered(context, region).and_then(|registered| registered.space);
-        let waits = |module: &Rc<Module>| Some(module.space) == space && module.waits_in_cache(offset);
+        let Some((region, offset)) = cached else {
+            return;
+        };
+        let space = self
+            .registered(context, region)
+            .and_then(|registered| registered.space);
+        let waits =
+            |module: &Rc<Module>| Some(module.space) == space && module.waits_in_cache(offset);
         if self.modules.iter().any(waits) {
             self.faults.hit(Fault::ReadFromCache);
         }
@@ -515,7 +681,12 @@ impl Net {
     fn execute_part(&mut self, index: u32, context: u32) -> bool {
         let mtu = self.profile_of(context).nic_mtu_bytes;
         let message = &mut self.messages[index as usize];
-        let (region, offset, operation, done) = (message.region, message.offset, message.operation, message.done);
+        let (region, offset, operation, done) = (
+            message.region,
+            message.offset,
+            message.operation,
+            message.done,
+        );
         let grain = message.grain;
         let to = message.to;
         let mut payload = std::mem::take(&mut message.payload);
@@ -531,7 +702,9 @@ impl Net {
         let ((), settled) = self.time.as_nic_with(ddio, || match operation {
             Operation::Read { local, .. } => {
                 let whole = part_end(offset, u64::from(done), local.size.into(), mtu);
-                let end = grain.map_or(whole, |grain| u64::from(done + grain).min(local.size.into()));
+                let end = grain.map_or(whole, |grain| {
+                    u64::from(done + grain).min(local.size.into())
+                });
                 payload.resize(end as usize, 0);
                 memory.read(offset + u64::from(done), &mut payload[done as usize..]);
                 last = end == u64::from(local.size);
@@ -545,17 +718,32 @@ impl Net {
                 let (Ok(found) | Err(found)) = memory.compare_exchange(offset, expected, swap);
                 payload.extend_from_slice(&found.to_le_bytes());
             }
-            Operation::FetchAndAdd { add, .. } => payload.extend_from_slice(&memory.fetch_add(offset, add).to_le_bytes()),
+            Operation::FetchAndAdd { add, .. } => {
+                payload.extend_from_slice(&memory.fetch_add(offset, add).to_le_bytes())
+            }
             Operation::AtomicWrite { value, .. } => memory.store(offset, value),
-            Operation::Flush { size, placement: FlushPlacement::Persistent, .. } => {
+            Operation::Flush {
+                size,
+                placement: FlushPlacement::Persistent,
+                ..
+            } => {
                 let persistent = persistent.expect("checked when it arrived");
                 let mut context = Context::from_waker(Waker::noop());
-                let flushed = persistent.poll_persist(&[Span::new(offset, size)], &mut None, &mut context);
-                assert!(flushed.is_ready(), "a NIC's flush says when it is done, it does not wait");
+                let flushed =
+                    persistent.poll_persist(&[Span::new(offset, size)], &mut None, &mut context);
+                assert!(
+                    flushed.is_ready(),
+                    "a NIC's flush says when it is done, it does not wait"
+                );
             }
             // Everything before it is visible: it waited for that.
-            Operation::Flush { placement: FlushPlacement::Global, .. } => {}
-            Operation::Write { .. } | Operation::WriteWithImmediate { .. } | Operation::Send { .. } => {
+            Operation::Flush {
+                placement: FlushPlacement::Global,
+                ..
+            } => {}
+            Operation::Write { .. }
+            | Operation::WriteWithImmediate { .. }
+            | Operation::Send { .. } => {
                 unreachable!("posted operations are placed")
             }
         });
@@ -579,7 +767,11 @@ impl Net {
 /// Lines that a posted message touches.
 fn lines_of(message: &Message) -> u32 {
     let span = Span::new(message.offset, message.payload.len() as u64).widen(PART_GRAIN);
-    if message.payload.is_empty() { 0 } else { (span.size / PART_GRAIN) as u32 }
+    if message.payload.is_empty() {
+        0
+    } else {
+        (span.size / PART_GRAIN) as u32
+    }
 }
 
 /// The bytes of a message that lie in the `line`-th line that it touches.
@@ -630,15 +822,31 @@ mod tests {
     /// Needs the shorter first part: counted by size alone, a misaligned message ends later than what follows it expects.
     #[test]
     fn a_message_has_as_many_parts_as_it_is_placed_in() {
-        for (offset, size) in [(0, 0), (0, 4096), (0, 4097), (8, 8192), (1, 12_287), (63, 100_000), (64, 8192)] {
+        for (offset, size) in [
+            (0, 0),
+            (0, 4096),
+            (0, 4097),
+            (8, 8192),
+            (1, 12_287),
+            (63, 100_000),
+            (64, 8192),
+        ] {
             let mut done = part_end(offset, 0, size, 4096);
             let mut parts = 0;
             while done < size {
-                assert_eq!((offset + done) % PART_GRAIN, 0, "a part begins inside a line");
+                assert_eq!(
+                    (offset + done) % PART_GRAIN,
+                    0,
+                    "a part begins inside a line"
+                );
                 done = part_end(offset, done, size, 4096);
                 parts += 1;
             }
-            assert_eq!(parts, more_parts(offset, size, 4096), "{size} bytes at {offset}");
+            assert_eq!(
+                parts,
+                more_parts(offset, size, 4096),
+                "{size} bytes at {offset}"
+            );
         }
     }
 }

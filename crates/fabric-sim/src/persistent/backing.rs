@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use stonecast_base::Span;
 use stonecast_media::{
-    Backing, Blob, Durability, LogOptions, Means, MediaError, Persisted, PersistenceDomain, PersistentRegion, Prepared, Region,
+    Backing, Blob, Durability, LogOptions, Means, MediaError, Persisted, PersistenceDomain,
+    PersistentRegion, Prepared, Region,
 };
 
 use crate::machine::dram;
@@ -33,7 +34,11 @@ pub struct SimBacking {
 impl SimBacking {
     /// The pool on `module`, or the place for one.
     pub fn new(module: &Rc<Module>) -> Self {
-        Self { module: module.clone(), stores_left: Cell::new(None), power_cut: Cell::new(false) }
+        Self {
+            module: module.clone(),
+            stores_left: Cell::new(None),
+            power_cut: Cell::new(false),
+        }
     }
 
     /// Lets the power go in the middle of the store that follows `stores` more: that one is torn, and every call after it
@@ -50,9 +55,10 @@ impl SimBacking {
     fn kind(&self) -> MediumKind {
         match self.module.platform.persistence_domain {
             PersistenceDomain::PageFile => MediumKind::File,
-            PersistenceDomain::Volatile | PersistenceDomain::Dmp | PersistenceDomain::Mhp | PersistenceDomain::Wsp => {
-                MediumKind::Direct
-            }
+            PersistenceDomain::Volatile
+            | PersistenceDomain::Dmp
+            | PersistenceDomain::Mhp
+            | PersistenceDomain::Wsp => MediumKind::Direct,
         }
     }
 
@@ -63,7 +69,11 @@ impl SimBacking {
             let old = self.module.blob(blob);
             let old = old.as_deref().unwrap_or_default();
             // A disk tears between sectors, memory between words: there in the middle of what a header says.
-            let whole = if self.kind() == MediumKind::File { bytes.len() / 2 } else { TORN_AT.min(bytes.len()) };
+            let whole = if self.kind() == MediumKind::File {
+                bytes.len() / 2
+            } else {
+                TORN_AT.min(bytes.len())
+            };
             let mut torn = bytes[..whole].to_vec();
             torn.extend(old.get(torn.len()..).unwrap_or_default());
             self.module.set_blob(blob, &torn);
@@ -77,13 +87,19 @@ const TORN_AT: usize = 64;
 /// What makes bytes durable there, as a directory of files would choose.
 fn choose(kind: MediumKind, options: LogOptions) -> Result<Means, &'static str> {
     use PersistenceDomain::{Dmp, Mhp, PageFile, Volatile, Wsp};
-    match (options.durability, options.platform.persistence_domain, kind) {
+    match (
+        options.durability,
+        options.platform.persistence_domain,
+        kind,
+    ) {
         (Durability::Process, _, _) => Ok(Means::Process),
         (Durability::Power, PageFile, _) => Ok(Means::FileSync),
         (Durability::Power, Dmp, MediumKind::Direct) => Ok(Means::WriteBack),
         (Durability::Power, Mhp | Wsp, MediumKind::Direct) => Ok(Means::Fence),
         (Durability::Power, Volatile, _) => Err("the medium is declared volatile"),
-        (Durability::Power, Dmp | Mhp | Wsp, MediumKind::File) => Err("the medium is a file in a page cache"),
+        (Durability::Power, Dmp | Mhp | Wsp, MediumKind::File) => {
+            Err("the medium is a file in a page cache")
+        }
     }
 }
 
@@ -105,9 +121,12 @@ impl Backing for SimBacking {
     }
 
     fn open_log(&self, options: LogOptions) -> Result<Rc<dyn PersistentRegion>, MediaError> {
-        let means = choose(self.kind(), options)
-            .map_err(|reason| MediaError::CannotPromise { path: self.place(), reason: reason.to_owned() })?;
-        let fresh = self.module.blob(Blob::HeaderFirst).is_none() && self.module.blob(Blob::HeaderSecond).is_none();
+        let means = choose(self.kind(), options).map_err(|reason| MediaError::CannotPromise {
+            path: self.place(),
+            reason: reason.to_owned(),
+        })?;
+        let fresh = self.module.blob(Blob::HeaderFirst).is_none()
+            && self.module.blob(Blob::HeaderSecond).is_none();
         if fresh {
             self.module.log_size.set(options.capacity);
         }
@@ -125,13 +144,24 @@ impl Backing for SimBacking {
             // What a run that was killed left in the page cache is made durable before anything is read.
             self.module.sync_now();
         }
-        Ok(Rc::new(PersistentMemory::new(self.module.clone(), options.capacity, means, self.name())))
+        Ok(Rc::new(PersistentMemory::new(
+            self.module.clone(),
+            options.capacity,
+            means,
+            self.name(),
+        )))
     }
 
     fn prepare(&self, span: Span) -> Result<Prepared, MediaError> {
-        assert!(span.fits(self.module.log_size.get()), "{span:?} is not in the log");
+        assert!(
+            span.fits(self.module.log_size.get()),
+            "{span:?} is not in the log"
+        );
         match self.module.prepare(span) {
-            None => Err(MediaError::NoSpace { path: self.place(), size: span.size }),
+            None => Err(MediaError::NoSpace {
+                path: self.place(),
+                size: span.size,
+            }),
             Some(done) if done > self.module.time.clock() => Ok(Prepared::Pending),
             Some(_) => Ok(Prepared::Ready),
         }
@@ -152,17 +182,27 @@ impl Backing for SimBacking {
         }
         if self.power_cut.get() {
             let source = std::io::Error::other("the power is gone");
-            return Err(MediaError::Io { doing: "storing", path: self.place(), source });
+            return Err(MediaError::Io {
+                doing: "storing",
+                path: self.place(),
+                source,
+            });
         }
         self.stores_left.set(left.map(|left| left - 1));
         let profile = &self.module.profile;
-        self.module.time.charge(profile.file_sync_ns + bytes.len() as u64 * profile.file_sync_byte_ps / 1000);
+        self.module
+            .time
+            .charge(profile.file_sync_ns + bytes.len() as u64 * profile.file_sync_byte_ps / 1000);
         self.module.set_blob(blob, bytes);
         Ok(Persisted::assertion())
     }
 
     fn volatile(&self, _: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
-        Ok(Rc::new(Memory::new(size, self.module.time.clone(), dram(&self.module.profile))))
+        Ok(Rc::new(Memory::new(
+            size,
+            self.module.time.clone(),
+            dram(&self.module.profile),
+        )))
     }
 
     fn power_cycle(&self) -> u128 {

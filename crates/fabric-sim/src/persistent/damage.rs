@@ -42,7 +42,12 @@ impl Survivor {
         let Recent(recent) = std::mem::take(&mut self.recent);
         let mut lost = 0;
         // From the latest on, so that a line that was written twice may lose one or both.
-        for (line, before) in recent.iter().rev().take(QUEUE_LINES).filter(|_| random.random()) {
+        for (line, before) in recent
+            .iter()
+            .rev()
+            .take(QUEUE_LINES)
+            .filter(|_| random.random())
+        {
             self.image.write(line * LINE_SIZE as u64, before);
             lost += 1;
         }
@@ -58,7 +63,11 @@ impl Survivor {
         }
         let line = recent[random.random_range(0..recent.len())].0;
         let mut of_line = recent.iter().filter(|(other, _)| *other == line);
-        let found = if oldest { of_line.next() } else { of_line.next_back() };
+        let found = if oldest {
+            of_line.next()
+        } else {
+            of_line.next_back()
+        };
         let before = found.expect("it was chosen among them").1;
         let mut now = [0; LINE_SIZE];
         self.image.read(line * LINE_SIZE as u64, &mut now);
@@ -68,7 +77,8 @@ impl Survivor {
 
     /// Flips a bit of what anybody wrote to the log. Where.
     pub fn flip_bit(&mut self, random: &mut Random) -> Option<u64> {
-        let at = self.used_line(random)? * LINE_SIZE as u64 + random.random_range(0..LINE_SIZE as u64);
+        let at =
+            self.used_line(random)? * LINE_SIZE as u64 + random.random_range(0..LINE_SIZE as u64);
         let mut byte = [0];
         self.image.read(at, &mut byte);
         byte[0] ^= 1 << random.random_range(0..8);
@@ -78,7 +88,9 @@ impl Survivor {
 
     /// Flips a bit of `blob`, if it is there.
     pub fn flip_bit_of(&mut self, blob: Blob, random: &mut Random) -> bool {
-        let Some(bytes) = self.blobs.get(&blob).filter(|bytes| !bytes.is_empty()) else { return false };
+        let Some(bytes) = self.blobs.get(&blob).filter(|bytes| !bytes.is_empty()) else {
+            return false;
+        };
         let mut bytes = bytes.to_vec();
         let at = random.random_range(0..bytes.len());
         bytes[at] ^= 1 << random.random_range(0..8);
@@ -89,7 +101,9 @@ impl Survivor {
     /// Writes a block of the log to the place of another one.
     pub fn misdirect(&mut self, random: &mut Random) -> bool {
         let size = LINE_SIZE << random.random_range(0..4);
-        let (Some(from), Some(to)) = (self.used_line(random), self.used_line(random)) else { return false };
+        let (Some(from), Some(to)) = (self.used_line(random), self.used_line(random)) else {
+            return false;
+        };
         let mut block = vec![0; size];
         let [from, to] = [from, to].map(|line| line * LINE_SIZE as u64 / size as u64 * size as u64);
         self.image.read(from, &mut block);
@@ -112,7 +126,10 @@ impl Survivor {
     /// The parts of the log that anybody wrote to.
     pub fn touched(&self) -> Vec<Span> {
         let page = crate::image::PAGE_SIZE as u64;
-        self.image.touched().map(|index| Span::new(index as u64 * page, page)).collect()
+        self.image
+            .touched()
+            .map(|index| Span::new(index as u64 * page, page))
+            .collect()
     }
 
     /// A line that is not all zeros, mostly: lines next to others that were written.

@@ -28,7 +28,9 @@ impl Evictions {
 
     /// Empties the caches: every line that they had, in order of place.
     pub fn drain(&mut self) -> impl Iterator<Item = u64> + use<> {
-        std::mem::take(&mut self.lines).into_iter().filter(|line| *line != NONE)
+        std::mem::take(&mut self.lines)
+            .into_iter()
+            .filter(|line| *line != NONE)
     }
 }
 

@@ -63,7 +63,11 @@ pub(crate) struct Lines {
     live: usize,
 }
 
-const EMPTY: Line = Line { oldest: NONE, newest: NONE, count: 0 };
+const EMPTY: Line = Line {
+    oldest: NONE,
+    newest: NONE,
+    count: 0,
+};
 
 impl Lines {
     /// Stores that were ever noted.
@@ -82,12 +86,22 @@ impl Lines {
         if self.pages.len() <= page {
             self.pages.resize_with(page + 1, || None);
         }
-        let state = self.pages[page].get_or_insert_with(|| Box::new(Page { lines: [EMPTY; PAGE_LINES], used: 0 }));
+        let state = self.pages[page].get_or_insert_with(|| {
+            Box::new(Page {
+                lines: [EMPTY; PAGE_LINES],
+                used: 0,
+            })
+        });
         if state.used == 0 {
             self.touched.push(page as u32);
         }
         self.serial += 1;
-        let mut store = Store { serial: self.serial, certain_at, bytes: mask(start, content.len()), content: [0; LINE_SIZE] };
+        let mut store = Store {
+            serial: self.serial,
+            certain_at,
+            bytes: mask(start, content.len()),
+            content: [0; LINE_SIZE],
+        };
         store.content[start..start + content.len()].copy_from_slice(content);
         let node = Node { next: NONE, store };
         let index = match self.free.pop() {
@@ -117,7 +131,10 @@ impl Lines {
 
     /// Makes one store of the two oldest of a line, unless one is certain to survive before the other.
     fn merge_oldest(&mut self, page: usize, slot: usize) {
-        let of = &mut self.pages[page].as_deref_mut().expect("a store was just noted there").lines[slot];
+        let of = &mut self.pages[page]
+            .as_deref_mut()
+            .expect("a store was just noted there")
+            .lines[slot];
         let oldest = of.oldest;
         let second = self.nodes[oldest as usize].next;
         let mut merged = self.nodes[oldest as usize].store;
@@ -186,8 +203,16 @@ impl Lines {
         }
     }
 
-    fn settle_line(&mut self, page: usize, slot: usize, now: Nanoseconds, keep: &mut impl FnMut(u64, &Store)) {
-        let Some(state) = self.pages[page].as_deref_mut() else { return };
+    fn settle_line(
+        &mut self,
+        page: usize,
+        slot: usize,
+        now: Nanoseconds,
+        keep: &mut impl FnMut(u64, &Store),
+    ) {
+        let Some(state) = self.pages[page].as_deref_mut() else {
+            return;
+        };
         let line = state.lines[slot];
         if line.count == 0 {
             return;
@@ -212,7 +237,15 @@ impl Lines {
         }
         self.live -= certain as usize;
         let left = line.count - certain;
-        state.lines[slot] = if left == 0 { EMPTY } else { Line { oldest, newest: line.newest, count: left } };
+        state.lines[slot] = if left == 0 {
+            EMPTY
+        } else {
+            Line {
+                oldest,
+                newest: line.newest,
+                count: left,
+            }
+        };
         state.used -= u32::from(left == 0);
     }
 
@@ -222,9 +255,16 @@ impl Lines {
         pages.sort_unstable();
         pages.dedup();
         let used = |page: u32| {
-            let lines = self.pages[page as usize].as_deref().map(|page| page.lines).unwrap_or([EMPTY; PAGE_LINES]);
-            let with = lines.into_iter().enumerate().filter(|(_, line)| line.count > 0);
-            with.map(move |(slot, _)| u64::from(page) * PAGE_LINES as u64 + slot as u64).collect::<Vec<_>>()
+            let lines = self.pages[page as usize]
+                .as_deref()
+                .map(|page| page.lines)
+                .unwrap_or([EMPTY; PAGE_LINES]);
+            let with = lines
+                .into_iter()
+                .enumerate()
+                .filter(|(_, line)| line.count > 0);
+            with.map(move |(slot, _)| u64::from(page) * PAGE_LINES as u64 + slot as u64)
+                .collect::<Vec<_>>()
         };
         pages.into_iter().flat_map(used).collect()
     }
@@ -259,7 +299,9 @@ impl Store {
 
     /// The aligned words that it wrote to, one bit each.
     pub fn words_written(&self) -> u8 {
-        (0..8).filter(|word| self.bytes >> (8 * word) & 0xff != 0).fold(0, |mask, word| mask | 1 << word)
+        (0..8)
+            .filter(|word| self.bytes >> (8 * word) & 0xff != 0)
+            .fold(0, |mask, word| mask | 1 << word)
     }
 
     /// Runs of bytes that it wrote, each with its place in the line.
@@ -280,7 +322,11 @@ impl Store {
 
 /// One bit for each of `size` bytes from `start`.
 fn mask(start: usize, size: usize) -> u64 {
-    if size == 0 { 0 } else { (u64::MAX >> (LINE_SIZE - size)) << start }
+    if size == 0 {
+        0
+    } else {
+        (u64::MAX >> (LINE_SIZE - size)) << start
+    }
 }
 
 #[cfg(test)]
@@ -306,7 +352,13 @@ mod tests {
         assert_eq!(settled(&mut lines, 49), []);
         assert_eq!(settled(&mut lines, 50), [(7, 1), (7, 2)]);
         assert_eq!(lines.lines(), [7, 9]);
-        assert_eq!(lines.stores(7).map(|store| store.serial).collect::<Vec<_>>(), [4]);
+        assert_eq!(
+            lines
+                .stores(7)
+                .map(|store| store.serial)
+                .collect::<Vec<_>>(),
+            [4]
+        );
         lines.send(7, 70);
         lines.send(9, 70);
         assert_eq!(settled(&mut lines, 100), [(7, 4), (9, 3)]);
@@ -323,8 +375,16 @@ mod tests {
         let mut all = *lines.stores(3).next().unwrap();
         lines.stores(3).skip(1).for_each(|store| all.apply(store));
         assert_eq!(all.bytes, u64::MAX);
-        let newest: Vec<u8> = (0..8u8).map(|word| if word < 4 { 96 + word } else { 88 + word }).collect();
-        assert_eq!(all.content.chunks(8).map(|word| word[0]).collect::<Vec<_>>(), newest);
+        let newest: Vec<u8> = (0..8u8)
+            .map(|word| if word < 4 { 96 + word } else { 88 + word })
+            .collect();
+        assert_eq!(
+            all.content
+                .chunks(8)
+                .map(|word| word[0])
+                .collect::<Vec<_>>(),
+            newest
+        );
     }
 
     #[test]
@@ -333,9 +393,15 @@ mod tests {
         lines.note(0, 6, &[9; 12], NEVER);
         let store = *lines.stores(0).next().unwrap();
         assert_eq!(store.words_written(), 0b111);
-        assert_eq!(store.pieces().collect::<Vec<_>>(), [(6, [9; 12].as_slice())]);
+        assert_eq!(
+            store.pieces().collect::<Vec<_>>(),
+            [(6, [9; 12].as_slice())]
+        );
         let torn = store.words(0b101);
-        assert_eq!(torn.pieces().collect::<Vec<_>>(), [(6, [9; 2].as_slice()), (16, [9; 2].as_slice())]);
+        assert_eq!(
+            torn.pieces().collect::<Vec<_>>(),
+            [(6, [9; 2].as_slice()), (16, [9; 2].as_slice())]
+        );
         assert_eq!(mask(0, 64), u64::MAX);
         assert_eq!(mask(63, 1), 1 << 63);
     }

@@ -99,7 +99,9 @@ impl Medium {
         let block = profile.media_block_bytes.max(LINE_SIZE as u64);
         Self {
             block_bits: (block / LINE_SIZE as u64).trailing_zeros(),
-            capacity: usize::try_from(profile.media_buffer_bytes / block).expect("a buffer fits memory").max(1),
+            capacity: usize::try_from(profile.media_buffer_bytes / block)
+                .expect("a buffer fits memory")
+                .max(1),
             order: VecDeque::new(),
             blocks: Default::default(),
             writes: 0,
@@ -119,7 +121,10 @@ impl Medium {
         self.blocks.insert(block, self.writes);
         let block_bytes = (LINE_SIZE as u64) << self.block_bits;
         while self.blocks.len() > self.capacity {
-            let (oldest, written) = self.order.pop_front().expect("every block in the buffer has a place");
+            let (oldest, written) = self
+                .order
+                .pop_front()
+                .expect("every block in the buffer has a place");
             if self.blocks.get(&oldest) == Some(&written) {
                 self.blocks.remove(&oldest);
                 self.counts.bytes_written += block_bytes;
@@ -136,13 +141,15 @@ impl Medium {
     fn forget_old_places(&mut self) {
         if self.order.len() > 4 * self.capacity + 64 {
             let blocks = &self.blocks;
-            self.order.retain(|(block, written)| blocks.get(block) == Some(written));
+            self.order
+                .retain(|(block, written)| blocks.get(block) == Some(written));
         }
     }
 
     /// Counts what is still in the buffer as written, as a shutdown writes it.
     pub fn drain(&mut self) {
-        self.counts.bytes_written += self.blocks.len() as u64 * ((LINE_SIZE as u64) << self.block_bits);
+        self.counts.bytes_written +=
+            self.blocks.len() as u64 * ((LINE_SIZE as u64) << self.block_bits);
         self.blocks.clear();
         self.order.clear();
     }
@@ -174,7 +181,13 @@ mod tests {
     /// one stream. Needs the combining: without the buffer 64 bytes are amplified four times, with three times its size 1.2 times.
     #[test]
     fn many_streams_of_small_appends_are_amplified_as_published() {
-        for (streams, size, published) in [(144, 64, 2.48), (144, 128, 1.58), (1, 64, 1.0), (1, 128, 1.0), (144, 256, 1.0)] {
+        for (streams, size, published) in [
+            (144, 64, 2.48),
+            (144, 128, 1.58),
+            (1, 64, 1.0),
+            (1, 128, 1.0),
+            (144, 256, 1.0),
+        ] {
             let found = amplification(streams, size);
             assert!(
                 (found / published - 1.0).abs() < 0.1,
@@ -188,10 +201,20 @@ mod tests {
         let profile = Profile::by_name("connectx5-rowan").unwrap();
         let mut medium = Medium::new(&profile);
         let lines = 100_000;
-        let last = (0..lines).map(|line| medium.accept(line, 0)).last().unwrap();
+        let last = (0..lines)
+            .map(|line| medium.accept(line, 0))
+            .last()
+            .unwrap();
         let written = lines * 64 * profile.media_write_byte_ps / 1000;
-        assert!(last > written * 9 / 10 && last < written * 11 / 10, "{last} ns for what takes {written} ns");
-        assert_eq!(Medium::new(&profile).accept(0, 1000), 1000 + profile.media_write_ns, "an idle medium takes it at once");
+        assert!(
+            last > written * 9 / 10 && last < written * 11 / 10,
+            "{last} ns for what takes {written} ns"
+        );
+        assert_eq!(
+            Medium::new(&profile).accept(0, 1000),
+            1000 + profile.media_write_ns,
+            "an idle medium takes it at once"
+        );
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::task::{Context, Poll};
 use std::cell::Cell;
 
 use stonecast_base::{LINE_SIZE, Nanoseconds, Span, mutant};
-use stonecast_media::{Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region};
+use stonecast_media::{
+    Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region,
+};
 
 use crate::cache::Latencies;
 use crate::persistent::module::Module;
@@ -27,9 +29,18 @@ impl PersistentMemory {
         let latencies = Latencies {
             hit_ps: profile.cpu_hit_ps,
             miss_ps: profile.media_read_ns * 1000,
-            stream_ps: profile.cpu_stream_ps.max(LINE_SIZE as u64 * profile.media_read_byte_ps),
+            stream_ps: profile
+                .cpu_stream_ps
+                .max(LINE_SIZE as u64 * profile.media_read_byte_ps),
         };
-        Self { module, size, means, poisoned: Cell::new(false), latencies, name }
+        Self {
+            module,
+            size,
+            means,
+            poisoned: Cell::new(false),
+            latencies,
+            name,
+        }
     }
 
     #[inline]
@@ -41,7 +52,9 @@ impl PersistentMemory {
 
     #[inline]
     fn charge(&self, offset: u64, size: usize) {
-        self.module.time.charge_access(self.module.space, offset, size, &self.latencies);
+        self.module
+            .time
+            .charge_access(self.module.space, offset, size, &self.latencies);
     }
 
     /// Begins to make `spans` durable; when it is done.
@@ -60,10 +73,17 @@ impl PersistentMemory {
             }
             Means::WriteBack => {
                 let before = self.module.counts().write_backs;
-                let spans = if mutant!(WriteBackMissing) { &[] } else { spans };
+                let spans = if mutant!(WriteBackMissing) {
+                    &[]
+                } else {
+                    spans
+                };
                 let done = self.module.write_back(spans, now);
                 let lines = self.module.counts().write_backs - before;
-                time.charge(self.module.profile.cpu_write_back_ns * lines + self.module.profile.cpu_fence_ns);
+                time.charge(
+                    self.module.profile.cpu_write_back_ns * lines
+                        + self.module.profile.cpu_fence_ns,
+                );
                 self.module.count_fence();
                 // The fence holds the core until the last line is accepted.
                 time.charge(done.saturating_sub(time.clock()));
@@ -75,7 +95,10 @@ impl PersistentMemory {
                     return Ok(now);
                 }
                 self.poisoned.set(true);
-                Err(PersistError::Sync { file: self.name.clone().into(), source: std::io::Error::from_raw_os_error(5) })
+                Err(PersistError::Sync {
+                    file: self.name.clone().into(),
+                    source: std::io::Error::from_raw_os_error(5),
+                })
             }
             Means::FileSync => Ok(self.module.sync(now)),
         }
@@ -94,7 +117,11 @@ impl PersistentRegion for PersistentMemory {
 
     fn persist_counts(&self) -> PersistCounts {
         let counts = self.module.counts();
-        PersistCounts { write_backs: counts.write_backs, fences: counts.fences, syncs: counts.syncs }
+        PersistCounts {
+            write_backs: counts.write_backs,
+            fences: counts.fences,
+            syncs: counts.syncs,
+        }
     }
 
     fn poll_persist(
@@ -105,7 +132,9 @@ impl PersistentRegion for PersistentMemory {
     ) -> Poll<Result<Persisted, PersistError>> {
         if self.module.time.is_nic() {
             // A FLUSH needs nobody's means.
-            self.module.time.note_settled(self.module.write_back(spans, self.module.time.now()));
+            self.module
+                .time
+                .note_settled(self.module.write_back(spans, self.module.time.now()));
             return Poll::Ready(Ok(Persisted::assertion()));
         }
         if self.poisoned.get() {
@@ -114,7 +143,13 @@ impl PersistentRegion for PersistentMemory {
         let done = match *state {
             Some(done) => done,
             None => {
-                spans.iter().for_each(|span| assert!(span.fits(self.size), "{span:?} is not in {} bytes", self.size));
+                spans.iter().for_each(|span| {
+                    assert!(
+                        span.fits(self.size),
+                        "{span:?} is not in {} bytes",
+                        self.size
+                    )
+                });
                 match self.begin(spans) {
                     Ok(done) => *state.insert(done),
                     Err(error) => return Poll::Ready(Err(error)),
@@ -148,7 +183,10 @@ impl Region for PersistentMemory {
     fn write(&self, offset: u64, from: &[u8]) {
         self.check(offset, from.len());
         if self.module.time.is_nic() {
-            return self.module.time.note_settled(self.module.store_from_nic(offset, from));
+            return self
+                .module
+                .time
+                .note_settled(self.module.store_from_nic(offset, from));
         }
         self.charge(offset, from.len());
         self.module.store_from_core(offset, from);
@@ -156,7 +194,10 @@ impl Region for PersistentMemory {
 
     fn load(&self, offset: u64) -> u64 {
         self.check(offset, 8);
-        assert!(offset.is_multiple_of(8), "a word at {offset} is not aligned");
+        assert!(
+            offset.is_multiple_of(8),
+            "a word at {offset} is not aligned"
+        );
         self.charge(offset, 8);
         if self.module.meets_poison(offset, 8) {
             self.module.time.note_poison();
@@ -165,7 +206,10 @@ impl Region for PersistentMemory {
     }
 
     fn store(&self, offset: u64, value: u64) {
-        assert!(offset.is_multiple_of(8), "a word at {offset} is not aligned");
+        assert!(
+            offset.is_multiple_of(8),
+            "a word at {offset} is not aligned"
+        );
         self.write(offset, &value.to_le_bytes());
     }
 
@@ -190,14 +234,21 @@ impl Region for PersistentMemory {
         }
         if Span::new(offset, size).fits(self.size) {
             let hit_ps = self.latencies.hit_ps;
-            let free = Latencies { hit_ps: 0, miss_ps: hit_ps, stream_ps: hit_ps };
-            self.module.time.charge_access(self.module.space, offset, size as usize, &free);
+            let free = Latencies {
+                hit_ps: 0,
+                miss_ps: hit_ps,
+                stream_ps: hit_ps,
+            };
+            self.module
+                .time
+                .charge_access(self.module.space, offset, size as usize, &free);
         }
     }
 
     fn read_cost(&self, size: u64) -> Nanoseconds {
         let profile = &self.module.profile;
         // A NIC's fetch from DRAM is part of the PCIe round trip.
-        profile.media_read_ns.saturating_sub(profile.dram_read_ns) + size * profile.media_read_byte_ps / 1000
+        profile.media_read_ns.saturating_sub(profile.dram_read_ns)
+            + size * profile.media_read_byte_ps / 1000
     }
 }

@@ -75,7 +75,8 @@ impl Content {
     /// Lines were stored to that nobody needs to write back: others leave the caches for them.
     fn note_dirty(&mut self, offset: u64, size: usize, now: Nanoseconds) {
         let lines = Span::new(offset, size as u64).widen(LINE_SIZE as u64);
-        for line in lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64 {
+        for line in lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64
+        {
             if let Some(leaving) = self.evictions.store(line) {
                 self.medium.accept(leaving, now);
             }
@@ -92,7 +93,15 @@ impl Module {
         content: Survivor,
     ) -> Self {
         let space = time.new_space();
-        let Survivor { image, blobs, prepared, log_size, power_cycle, poisoned, .. } = content;
+        let Survivor {
+            image,
+            blobs,
+            prepared,
+            log_size,
+            power_cycle,
+            poisoned,
+            ..
+        } = content;
         let medium = Medium::new(&profile);
         Self {
             time,
@@ -131,7 +140,11 @@ impl Module {
     /// The units that were read since [`Self::watch`], in the order of their first reads. Ends the watch.
     pub fn take_units_read(&self) -> Vec<u32> {
         self.is_watched.set(false);
-        self.watch.borrow_mut().take().map(Watch::into_order).unwrap_or_default()
+        self.watch
+            .borrow_mut()
+            .take()
+            .map(Watch::into_order)
+            .unwrap_or_default()
     }
 
     #[inline]
@@ -175,7 +188,8 @@ impl Module {
     /// Makes the lines that hold `size` bytes at `offset` unreadable.
     pub fn poison(&self, offset: u64, size: u64) {
         let lines = Span::new(offset, size).widen(LINE_SIZE as u64);
-        let numbers = lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64;
+        let numbers =
+            lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64;
         self.poisoned.borrow_mut().extend(numbers);
         self.any_poisoned.set(true);
     }
@@ -242,7 +256,10 @@ impl Module {
 
     /// Whether lines stay in the caches until others need their place.
     fn caches_are_saved(&self) -> bool {
-        matches!(self.platform.persistence_domain, PersistenceDomain::Mhp | PersistenceDomain::Wsp)
+        matches!(
+            self.platform.persistence_domain,
+            PersistenceDomain::Mhp | PersistenceDomain::Wsp
+        )
     }
 
     /// A core stores.
@@ -257,7 +274,9 @@ impl Module {
             // Nothing survives, or everything that is visible does: there is nothing to decide.
             PersistenceDomain::Volatile | PersistenceDomain::Wsp => {}
             PersistenceDomain::PageFile | PersistenceDomain::Dmp | PersistenceDomain::Mhp => {
-                each_line(offset, bytes, |line, start, part| content.lines.note(line, start, part, NEVER));
+                each_line(offset, bytes, |line, start, part| {
+                    content.lines.note(line, start, part, NEVER)
+                });
                 self.settle_if_many(content);
             }
         }
@@ -277,14 +296,18 @@ impl Module {
         let mut latest = now;
         match self.platform.persistence_domain {
             PersistenceDomain::Volatile | PersistenceDomain::Wsp => {}
-            PersistenceDomain::Mhp => each_line(offset, bytes, |line, start, part| content.lines.note(line, start, part, now)),
+            PersistenceDomain::Mhp => each_line(offset, bytes, |line, start, part| {
+                content.lines.note(line, start, part, now)
+            }),
             PersistenceDomain::Dmp if !ddio => each_line(offset, bytes, |line, start, part| {
                 let at = content.medium.accept(line, now);
                 content.lines.note(line, start, part, at);
                 latest = latest.max(at);
             }),
             PersistenceDomain::Dmp | PersistenceDomain::PageFile => {
-                each_line(offset, bytes, |line, start, part| content.lines.note(line, start, part, NEVER));
+                each_line(offset, bytes, |line, start, part| {
+                    content.lines.note(line, start, part, NEVER)
+                });
             }
         }
         self.settle_if_many(content);
@@ -298,7 +321,9 @@ impl Module {
         let mut last = None;
         for span in spans.iter().filter(|span| span.size > 0) {
             let lines = span.widen(LINE_SIZE as u64);
-            for line in lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64 {
+            for line in
+                lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64
+            {
                 if last.replace(line) == Some(line) {
                     continue;
                 }
@@ -307,7 +332,11 @@ impl Module {
                 if !content.lines.page_is_used(line) {
                     continue;
                 }
-                let accepted = if content.lines.waits(line) { content.medium.accept(line, at) } else { at };
+                let accepted = if content.lines.waits(line) {
+                    content.medium.accept(line, at)
+                } else {
+                    at
+                };
                 done = done.max(content.lines.send(line, accepted).unwrap_or(at));
             }
         }
@@ -325,7 +354,9 @@ impl Module {
             let content = &mut *self.content.borrow_mut();
             for span in spans.iter().filter(|span| span.size > 0) {
                 let lines = span.widen(LINE_SIZE as u64);
-                for line in lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64 {
+                for line in
+                    lines.offset / LINE_SIZE as u64..(lines.offset + lines.size) / LINE_SIZE as u64
+                {
                     content.lines.send(line, self.time.now());
                 }
             }
@@ -373,16 +404,28 @@ impl Module {
         let image = match self.platform.persistence_domain {
             PersistenceDomain::Volatile => Image::default(),
             PersistenceDomain::Wsp => content.visible.clone(),
-            PersistenceDomain::PageFile | PersistenceDomain::Dmp | PersistenceDomain::Mhp => content.durable.clone(),
+            PersistenceDomain::PageFile | PersistenceDomain::Dmp | PersistenceDomain::Mhp => {
+                content.durable.clone()
+            }
         };
         let lines = content.lines.lines();
-        let stores = lines.iter().flat_map(|&line| content.lines.stores(line).map(move |store| (line, *store)));
+        let stores = lines
+            .iter()
+            .flat_map(|&line| content.lines.stores(line).map(move |store| (line, *store)));
         (image, stores.collect())
     }
 
     /// Goes on with what survived a power cut.
     pub fn restart(&self, survivor: Survivor) {
-        let Survivor { image, blobs, prepared, log_size, power_cycle, poisoned, .. } = survivor;
+        let Survivor {
+            image,
+            blobs,
+            prepared,
+            log_size,
+            power_cycle,
+            poisoned,
+            ..
+        } = survivor;
         self.any_poisoned.set(!poisoned.is_empty());
         *self.poisoned.borrow_mut() = poisoned;
         let content = &mut *self.content.borrow_mut();
@@ -448,7 +491,10 @@ impl Module {
         let mut spans: Vec<Span> = Vec::new();
         for index in self.content.borrow().visible.touched() {
             let offset = index as u64 * page;
-            match spans.last_mut().filter(|span| span.offset + span.size == offset) {
+            match spans
+                .last_mut()
+                .filter(|span| span.offset + span.size == offset)
+            {
                 Some(span) => span.size += page,
                 None => spans.push(Span::new(offset, page)),
             }
@@ -480,7 +526,12 @@ impl Survivor {
 }
 
 fn settle(content: &mut Content, now: Nanoseconds) {
-    let Content { durable, lines, recent, .. } = content;
+    let Content {
+        durable,
+        lines,
+        recent,
+        ..
+    } = content;
     lines.settle(now, |line, store| {
         if let Some(recent) = recent {
             recent.note(line, durable);

@@ -33,17 +33,32 @@ impl Watch {
     pub fn new(wreck: &Wreck) -> Self {
         let place = |unit: usize| {
             let (lines, page_is_certain) = (wreck.lines(unit), wreck.page_is_certain(unit));
-            Place { first: lines.start, end: lines.end, unit: unit as u32, page_is_certain }
+            Place {
+                first: lines.start,
+                end: lines.end,
+                unit: unit as u32,
+                page_is_certain,
+            }
         };
         let places: Vec<Place> = (0..wreck.undecided()).map(place).collect();
-        assert!(places.is_sorted_by(|one, next| one.end <= next.first), "units lie in the order of their lines");
-        Self { read: vec![false; places.len()], places, order: Vec::new() }
+        assert!(
+            places.is_sorted_by(|one, next| one.end <= next.first),
+            "units lie in the order of their lines"
+        );
+        Self {
+            read: vec![false; places.len()],
+            places,
+            order: Vec::new(),
+        }
     }
 
     /// `size` bytes at `offset` are read.
     pub fn read(&mut self, offset: u64, size: u64) {
         let lines = Span::new(offset, size).widen(LINE_SIZE as u64);
-        let (first, end) = (lines.offset / LINE_SIZE as u64, (lines.offset + lines.size) / LINE_SIZE as u64);
+        let (first, end) = (
+            lines.offset / LINE_SIZE as u64,
+            (lines.offset + lines.size) / LINE_SIZE as u64,
+        );
         let from = self.places.partition_point(|place| place.end <= first);
         for at in from..self.places.len() {
             if self.places[at].first >= end {

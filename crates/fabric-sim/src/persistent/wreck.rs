@@ -42,17 +42,25 @@ pub struct Fate {
 
 /// Bytes that a disk writes as a whole.
 const SECTOR_SIZE: usize = 512;
-const _: () = assert!(PAGE_SIZE == 8 * SECTOR_SIZE, "a page's sectors are the bits of a byte");
+const _: () = assert!(
+    PAGE_SIZE == 8 * SECTOR_SIZE,
+    "a page's sectors are the bits of a byte"
+);
 
 impl Wreck {
     /// The state of `module` now, with `in_flight` (offset, bytes) that its NIC had taken and not yet placed.
     pub(crate) fn new(module: &Module, in_flight: &[(u64, Vec<u8>)]) -> Self {
         let (image, mut stores) = module.split();
-        let mut base = Survivor { image, ..module.beside() };
+        let mut base = Survivor {
+            image,
+            ..module.beside()
+        };
         match module.platform.persistence_domain {
             PersistenceDomain::Volatile => stores.clear(),
             // The battery keeps the NIC going until everything is in memory.
-            PersistenceDomain::Wsp => in_flight.iter().for_each(|(offset, bytes)| base.image.write(*offset, bytes)),
+            PersistenceDomain::Wsp => in_flight
+                .iter()
+                .for_each(|(offset, bytes)| base.image.write(*offset, bytes)),
             PersistenceDomain::PageFile | PersistenceDomain::Dmp | PersistenceDomain::Mhp => {
                 let mut more = crate::persistent::lines::Lines::default();
                 for (offset, bytes) in in_flight {
@@ -60,24 +68,47 @@ impl Wreck {
                         more.note(line, start, part, crate::persistent::lines::NEVER);
                     });
                 }
-                let last = stores.iter().map(|(_, store)| store.serial).max().unwrap_or(0);
+                let last = stores
+                    .iter()
+                    .map(|(_, store)| store.serial)
+                    .max()
+                    .unwrap_or(0);
                 for line in more.lines() {
-                    stores.extend(more.stores(line).map(|store| (line, Store { serial: store.serial + last, ..*store })));
+                    stores.extend(more.stores(line).map(|store| {
+                        (
+                            line,
+                            Store {
+                                serial: store.serial + last,
+                                ..*store
+                            },
+                        )
+                    }));
                 }
             }
         }
         let page = module.platform.persistence_domain == PersistenceDomain::PageFile;
-        let grain = if page { (PAGE_SIZE / LINE_SIZE) as u64 } else { 1 };
+        let grain = if page {
+            (PAGE_SIZE / LINE_SIZE) as u64
+        } else {
+            1
+        };
         stores.sort_by_key(|(line, store)| (line / grain, store.serial));
         let mut units: Vec<Unit> = Vec::new();
         for (line, store) in stores {
             let first = line / grain * grain;
             match units.last_mut().filter(|unit| unit.line == first) {
                 Some(unit) => unit.stores.push((line, store)),
-                None => units.push(Unit { page, line: first, stores: vec![(line, store)] }),
+                None => units.push(Unit {
+                    page,
+                    line: first,
+                    stores: vec![(line, store)],
+                }),
             }
         }
-        Self { base, units: units.into() }
+        Self {
+            base,
+            units: units.into(),
+        }
     }
 
     /// How many lines or pages are undecided.
@@ -93,12 +124,20 @@ impl Wreck {
     /// The lines of undecided unit `index`, by number. Units lie in the order of their lines.
     pub(crate) fn lines(&self, index: usize) -> std::ops::Range<u64> {
         let unit = &self.units[index];
-        unit.line..unit.line + if unit.page { (PAGE_SIZE / LINE_SIZE) as u64 } else { 1 }
+        unit.line
+            ..unit.line
+                + if unit.page {
+                    (PAGE_SIZE / LINE_SIZE) as u64
+                } else {
+                    1
+                }
     }
 
     /// Whether the page in which undecided unit `index` lies was written to, whatever becomes of the unit.
     pub(crate) fn page_is_certain(&self, index: usize) -> bool {
-        self.base.image.has_page((self.units[index].line * LINE_SIZE as u64) as usize / PAGE_SIZE)
+        self.base
+            .image
+            .has_page((self.units[index].line * LINE_SIZE as u64) as usize / PAGE_SIZE)
     }
 
     /// How many stores of undecided unit `index` may have survived.
@@ -108,7 +147,10 @@ impl Wreck {
 
     /// The serial numbers of the stores of unit `index`: they count all stores of the memory in program order.
     pub fn serials(&self, index: usize) -> impl Iterator<Item = u64> {
-        self.units[index].stores.iter().map(|(_, store)| store.serial)
+        self.units[index]
+            .stores
+            .iter()
+            .map(|(_, store)| store.serial)
     }
 
     /// Fates of unit `index` with its next store, after `stores` whole ones, torn: which bits of [`Fate::torn`] matter.
@@ -116,7 +158,8 @@ impl Wreck {
         let unit = &self.units[index];
         let rest = &unit.stores[stores as usize..];
         if unit.page {
-            rest.iter().fold(0, |mask, (line, _)| mask | 1 << unit.sector(*line))
+            rest.iter()
+                .fold(0, |mask, (line, _)| mask | 1 << unit.sector(*line))
         } else {
             rest.first().map_or(0, |(_, store)| store.words_written())
         }
@@ -132,20 +175,36 @@ impl Wreck {
             .filter(|(unit, fate)| (fate.stores as usize) < unit.stores.len())
             .map(|(unit, fate)| {
                 let what = if unit.page { "page" } else { "line" };
-                let torn = if fate.torn == 0 { String::new() } else { format!(" and parts {:#010b} of the next", fate.torn) };
-                format!("{what} {:#x} keeps {} of {} stores{torn}", unit.line * LINE_SIZE as u64, fate.stores, unit.stores.len())
+                let torn = if fate.torn == 0 {
+                    String::new()
+                } else {
+                    format!(" and parts {:#010b} of the next", fate.torn)
+                };
+                format!(
+                    "{what} {:#x} keeps {} of {} stores{torn}",
+                    unit.line * LINE_SIZE as u64,
+                    fate.stores,
+                    unit.stores.len()
+                )
             })
             .collect();
         match lost.len() {
             0 => "everything survives".to_owned(),
-            count if count > SHOWN => format!("{}; and {} more", lost[..SHOWN].join(", "), count - SHOWN),
+            count if count > SHOWN => {
+                format!("{}; and {} more", lost[..SHOWN].join(", "), count - SHOWN)
+            }
             _ => lost.join(", "),
         }
     }
 
     /// What is left when everything survived.
     pub fn everything(&self) -> Survivor {
-        let all: Vec<Fate> = (0..self.undecided()).map(|unit| Fate { stores: self.stores(unit), torn: 0 }).collect();
+        let all: Vec<Fate> = (0..self.undecided())
+            .map(|unit| Fate {
+                stores: self.stores(unit),
+                torn: 0,
+            })
+            .collect();
         self.survivor(&all)
     }
 
@@ -174,7 +233,10 @@ impl Unit {
             return;
         }
         if self.page {
-            for (line, store) in self.stores[whole..].iter().filter(|(line, _)| fate.torn >> self.sector(*line) & 1 == 1) {
+            for (line, store) in self.stores[whole..]
+                .iter()
+                .filter(|(line, _)| fate.torn >> self.sector(*line) & 1 == 1)
+            {
                 write(image, *line, store);
             }
         } else if let Some((line, store)) = self.stores.get(whole) {

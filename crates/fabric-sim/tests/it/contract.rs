@@ -6,9 +6,12 @@ use std::rc::Rc;
 
 use stonecast_fabric::contract::{Story, World as ContractWorld};
 use stonecast_fabric::{Port, Runtime};
-use stonecast_fabric_sim::{Features, Machine, MachineOptions, Process, Profile, SimBacking, Survivor, World};
+use stonecast_fabric_sim::{
+    Features, Machine, MachineOptions, Process, Profile, SimBacking, Survivor, World,
+};
 use stonecast_media::{
-    Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain, PersistentRegion, ReceiveBuffers,
+    Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain,
+    PersistentRegion, ReceiveBuffers,
 };
 
 /// Each node is a process on a machine of its own; the story watches from outside.
@@ -18,11 +21,28 @@ struct SimWorld {
     nodes: RefCell<Vec<Option<(Machine, Process)>>>,
 }
 
-fn world(profile: &str, features: Features, domain: PersistenceDomain, ddio: Ddio) -> Rc<dyn ContractWorld> {
+fn world(
+    profile: &str,
+    features: Features,
+    domain: PersistenceDomain,
+    ddio: Ddio,
+) -> Rc<dyn ContractWorld> {
     let profile = Profile::by_name(profile).expect("there is such a profile");
-    let platform = DeclaredPlatform { persistence_domain: domain, ddio, receive_buffers: ReceiveBuffers::Dram };
-    let options = MachineOptions { features, platform, ..MachineOptions::new(profile) };
-    Rc::new(SimWorld { world: World::new(1), options, nodes: RefCell::default() })
+    let platform = DeclaredPlatform {
+        persistence_domain: domain,
+        ddio,
+        receive_buffers: ReceiveBuffers::Dram,
+    };
+    let options = MachineOptions {
+        features,
+        platform,
+        ..MachineOptions::new(profile)
+    };
+    Rc::new(SimWorld {
+        world: World::new(1),
+        options,
+        nodes: RefCell::default(),
+    })
 }
 
 impl ContractWorld for SimWorld {
@@ -51,8 +71,14 @@ impl ContractWorld for SimWorld {
     fn persistent_region(&self, index: usize, size: u64) -> Option<Rc<dyn PersistentRegion>> {
         let machine = self.nodes.borrow()[index].as_ref().expect("it was made").0;
         let module = self.world.module(machine, Survivor::default());
-        let options = LogOptions { capacity: size, platform: self.options.platform, durability: Durability::Power };
-        let log = SimBacking::new(&module).open_log(options).expect("what the machine has is declared");
+        let options = LogOptions {
+            capacity: size,
+            platform: self.options.platform,
+            durability: Durability::Power,
+        };
+        let log = SimBacking::new(&module)
+            .open_log(options)
+            .expect("what the machine has is declared");
         self.options.features.flush_persistent.then_some(log)
     }
 
@@ -61,21 +87,40 @@ impl ContractWorld for SimWorld {
     }
 
     fn kill(&self, index: usize) {
-        self.nodes.borrow()[index].as_ref().expect("it was made").1.kill();
+        self.nodes.borrow()[index]
+            .as_ref()
+            .expect("it was made")
+            .1
+            .kill();
     }
 }
 
 mod modern_with_every_feature {
     use super::{Ddio, Features, PersistenceDomain};
-    stonecast_fabric::contract_tests!(super::world("modern", Features::ALL, PersistenceDomain::Dmp, Ddio::On));
+    stonecast_fabric::contract_tests!(super::world(
+        "modern",
+        Features::ALL,
+        PersistenceDomain::Dmp,
+        Ddio::On
+    ));
 }
 
 mod slow_with_every_feature {
     use super::{Ddio, Features, PersistenceDomain};
-    stonecast_fabric::contract_tests!(super::world("connectx3-erda", Features::ALL, PersistenceDomain::Dmp, Ddio::Off));
+    stonecast_fabric::contract_tests!(super::world(
+        "connectx3-erda",
+        Features::ALL,
+        PersistenceDomain::Dmp,
+        Ddio::Off
+    ));
 }
 
 mod optane_with_common_features {
     use super::{Ddio, Features, PersistenceDomain};
-    stonecast_fabric::contract_tests!(super::world("connectx5-rowan", Features::COMMON, PersistenceDomain::Mhp, Ddio::On));
+    stonecast_fabric::contract_tests!(super::world(
+        "connectx5-rowan",
+        Features::COMMON,
+        PersistenceDomain::Mhp,
+        Ddio::On
+    ));
 }

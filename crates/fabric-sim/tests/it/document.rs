@@ -11,10 +11,20 @@ const UPDATE: &str = "STONECAST_WRITE_TABLES";
 
 /// The page with the printed part called `name` replaced by `printed`, and that part as it was.
 fn replaced(page: &str, name: &str, printed: &str) -> (String, String) {
-    let (start, end) = (format!("<!-- printed: {name} -->\n"), format!("<!-- end: {name} -->"));
-    let (before, rest) = page.split_once(&start).expect("the page has the mark of its beginning");
-    let (found, after) = rest.split_once(&end).expect("the page has the mark of its end");
-    (format!("{before}{start}{printed}{end}{after}"), found.to_owned())
+    let (start, end) = (
+        format!("<!-- printed: {name} -->\n"),
+        format!("<!-- end: {name} -->"),
+    );
+    let (before, rest) = page
+        .split_once(&start)
+        .expect("the page has the mark of its beginning");
+    let (found, after) = rest
+        .split_once(&end)
+        .expect("the page has the mark of its end");
+    (
+        format!("{before}{start}{printed}{end}{after}"),
+        found.to_owned(),
+    )
 }
 
 #[test]
@@ -28,9 +38,15 @@ fn the_tables_of_the_document_are_those_of_the_data() {
             page = new;
         } else {
             for (found, printed) in found.lines().zip(printed.lines()) {
-                assert_eq!(found, printed, "\nwrite docs/simulator.md anew with {UPDATE}=1");
+                assert_eq!(
+                    found, printed,
+                    "\nwrite docs/simulator.md anew with {UPDATE}=1"
+                );
             }
-            assert_eq!(found, printed, "\nwrite docs/simulator.md anew with {UPDATE}=1");
+            assert_eq!(
+                found, printed,
+                "\nwrite docs/simulator.md anew with {UPDATE}=1"
+            );
         }
     }
     if write {

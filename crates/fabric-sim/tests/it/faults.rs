@@ -24,7 +24,10 @@ fn lines(stage: &Stage) -> Vec<bool> {
     let mut bytes = vec![0; SIZE as usize];
     stage.module.look(0, &mut bytes);
     let line = |line: &[u8]| {
-        assert!(line.iter().all(|byte| *byte == line[0]), "lines are placed whole");
+        assert!(
+            line.iter().all(|byte| *byte == line[0]),
+            "lines are placed whole"
+        );
         line[0] == 7
     };
     bytes.chunks(64).map(line).collect()
@@ -33,17 +36,38 @@ fn lines(stage: &Stage) -> Vec<bool> {
 /// Needs the silence after the lost answer: where later ones arrive, they vouch for this one.
 #[test]
 fn an_error_may_come_although_the_write_was_executed_and_because_it_was_not() {
-    let executed = stage(Faults { error_though_executed_per_million: ALWAYS, ..Faults::default() });
-    assert_eq!(executed.submit(&[executed.write(0, SIZE, 7)]), Status::RetryExceeded);
-    assert_eq!((lines(&executed), hits(&executed, "error_though_executed")), (vec![true; 16], 1));
-    let lost = stage(Faults { error_not_executed_per_million: ALWAYS, ..Faults::default() });
-    assert_eq!(lost.submit(&[lost.write(0, SIZE, 7)]), Status::RetryExceeded);
-    assert_eq!((lines(&lost), hits(&lost, "error_not_executed")), (vec![false; 16], 1));
+    let executed = stage(Faults {
+        error_though_executed_per_million: ALWAYS,
+        ..Faults::default()
+    });
+    assert_eq!(
+        executed.submit(&[executed.write(0, SIZE, 7)]),
+        Status::RetryExceeded
+    );
+    assert_eq!(
+        (lines(&executed), hits(&executed, "error_though_executed")),
+        (vec![true; 16], 1)
+    );
+    let lost = stage(Faults {
+        error_not_executed_per_million: ALWAYS,
+        ..Faults::default()
+    });
+    assert_eq!(
+        lost.submit(&[lost.write(0, SIZE, 7)]),
+        Status::RetryExceeded
+    );
+    assert_eq!(
+        (lines(&lost), hits(&lost, "error_not_executed")),
+        (vec![false; 16], 1)
+    );
 }
 
 #[test]
 fn a_queue_pair_that_dies_in_a_message_leaves_any_of_its_lines() {
-    let stage = stage(Faults { partial_placement_per_million: ALWAYS, ..Faults::default() });
+    let stage = stage(Faults {
+        partial_placement_per_million: ALWAYS,
+        ..Faults::default()
+    });
     assert_ne!(stage.submit(&[stage.write(0, SIZE, 7)]), Status::Success);
     let placed = lines(&stage);
     assert!(placed.contains(&false), "{placed:?}");
@@ -53,7 +77,10 @@ fn a_queue_pair_that_dies_in_a_message_leaves_any_of_its_lines() {
 /// Needs the time that a scattered message takes in `Qp::placed`: a READ behind it would fetch what is not there yet.
 #[test]
 fn lines_are_placed_in_any_order_and_a_read_behind_them_waits_for_all() {
-    let stage = stage(Faults { scattered_placement_per_million: ALWAYS, ..Faults::default() });
+    let stage = stage(Faults {
+        scattered_placement_per_million: ALWAYS,
+        ..Faults::default()
+    });
     let batch = [stage.write(0, SIZE, 7), stage.read(SIZE as u64 - 8)];
     stage.port.post(stage.qp, batch).unwrap();
     let mut out_of_order = false;
@@ -63,7 +90,11 @@ fn lines_are_placed_in_any_order_and_a_read_behind_them_waits_for_all() {
     }
     assert!(out_of_order);
     let mut fetched = [0; 8];
-    stage.port.device().memory(stage.buffer).read(1 << 15, &mut fetched);
+    stage
+        .port
+        .device()
+        .memory(stage.buffer)
+        .read(1 << 15, &mut fetched);
     assert_eq!((fetched, hits(&stage, "scattered_placement")), ([7; 8], 1));
 }
 
@@ -74,8 +105,13 @@ fn a_short_partition_is_a_delay_and_a_long_one_ends_the_connection() {
     stage.world.block(None, Some(stage.machine), 0, 5_000_000);
     assert_eq!(stage.submit(&[stage.write(0, 64, 7)]), Status::Success);
     assert!(stage.world.now() - start >= 5_000_000 && hits(&stage, "partition") > 0);
-    stage.world.block(Some(stage.machine), None, 0, 10_000_000_000);
-    assert_eq!(stage.submit(&[stage.write(64, 64, 7)]), Status::RetryExceeded);
+    stage
+        .world
+        .block(Some(stage.machine), None, 0, 10_000_000_000);
+    assert_eq!(
+        stage.submit(&[stage.write(64, 64, 7)]),
+        Status::RetryExceeded
+    );
     let mut bytes = [0; 64];
     stage.module.look(64, &mut bytes);
     assert_eq!(bytes, [7; 64], "only the answer was lost");
@@ -84,14 +120,23 @@ fn a_short_partition_is_a_delay_and_a_long_one_ends_the_connection() {
 /// Needs the forgetting in `Net::reset`: placed later, nothing would be lost.
 #[test]
 fn what_a_nic_had_acknowledged_is_gone_with_a_reset() {
-    let stage = stage(Faults { placement_delayed_per_million: ALWAYS, ..Faults::default() });
-    stage.port.post(stage.qp, [stage.write(0, SIZE, 7)]).unwrap();
+    let stage = stage(Faults {
+        placement_delayed_per_million: ALWAYS,
+        ..Faults::default()
+    });
+    stage
+        .port
+        .post(stage.qp, [stage.write(0, SIZE, 7)])
+        .unwrap();
     for _ in 0..2 {
         assert!(stage.world.step());
     }
     stage.world.reset_nic(stage.machine);
     while stage.world.step() {}
-    assert_eq!((lines(&stage), hits(&stage, "nic_reset")), (vec![false; 16], 1));
+    assert_eq!(
+        (lines(&stage), hits(&stage, "nic_reset")),
+        (vec![false; 16], 1)
+    );
 }
 
 #[test]
@@ -116,7 +161,10 @@ fn a_line_that_cannot_be_read_is_an_error_to_a_peer_and_the_end_of_a_process() {
     stage.log.write(0, &[7; 128]);
     stage.module.poison(64, 1);
     assert_eq!(stage.submit(&[stage.read(0)]), Status::Success);
-    let (log, done) = (stage.log.clone(), std::rc::Rc::new(std::cell::Cell::new(false)));
+    let (log, done) = (
+        stage.log.clone(),
+        std::rc::Rc::new(std::cell::Cell::new(false)),
+    );
     let told = done.clone();
     let runtime = stage.server.runtime();
     stage.server.runtime().spawn(Box::pin(async move {
@@ -134,8 +182,14 @@ fn a_line_that_cannot_be_read_is_an_error_to_a_peer_and_the_end_of_a_process() {
 /// A READ that is fetched in pieces counts as torn when somebody wrote between them.
 #[test]
 fn a_torn_read_brings_a_mixture_and_an_undisturbed_one_does_not_count() {
-    let stage = stage(Faults { torn_read_per_million: ALWAYS, ..Faults::default() });
-    let read = Operation::Read { local: stage.local(SIZE), remote: stage.at(0) };
+    let stage = stage(Faults {
+        torn_read_per_million: ALWAYS,
+        ..Faults::default()
+    });
+    let read = Operation::Read {
+        local: stage.local(SIZE),
+        remote: stage.at(0),
+    };
     assert_eq!(stage.submit(&[read]), Status::Success);
     assert_eq!(hits(&stage, "torn_read"), 0);
     stage.port.post(stage.qp, [read]).unwrap();
@@ -148,7 +202,10 @@ fn a_torn_read_brings_a_mixture_and_an_undisturbed_one_does_not_count() {
     }
     let mut bytes = vec![0; SIZE as usize];
     stage.port.device().memory(stage.buffer).read(0, &mut bytes);
-    assert!(bytes.contains(&0) && bytes.contains(&7), "the first lines are old, the last ones new");
+    assert!(
+        bytes.contains(&0) && bytes.contains(&7),
+        "the first lines are old, the last ones new"
+    );
     assert_eq!(hits(&stage, "torn_read"), 1);
 }
 
@@ -157,13 +214,18 @@ fn a_torn_read_brings_a_mixture_and_an_undisturbed_one_does_not_count() {
 fn a_world_without_faults_runs_as_if_there_were_none() {
     let hash = |faults: Option<Faults>| {
         let stage = Stage::on(PersistenceDomain::Dmp, Ddio::On);
-        faults.into_iter().for_each(|faults| stage.world.set_faults(faults));
+        faults
+            .into_iter()
+            .for_each(|faults| stage.world.set_faults(faults));
         for _ in 0..20 {
             stage.submit(&[stage.write(0, SIZE, 7), stage.read(0)]);
         }
         (stage.world.hash(), stage.world.fault_hits())
     };
-    let unreachable = Faults { atomic_torn_per_million: 1, ..Faults::default() };
+    let unreachable = Faults {
+        atomic_torn_per_million: 1,
+        ..Faults::default()
+    };
     assert_eq!(hash(None), hash(Some(Faults::default())));
     assert_eq!(hash(None), hash(Some(unreachable)));
 }

@@ -11,7 +11,11 @@ use crate::support::{LOG_SIZE, Stage, platform};
 const SIZE: usize = 256;
 
 /// What of a WRITE survives a power cut when `operations` behind it have completed: certainly, and perhaps.
-fn after(domain: PersistenceDomain, ddio: Ddio, then: fn(&Stage) -> Option<Operation>) -> (bool, bool) {
+fn after(
+    domain: PersistenceDomain,
+    ddio: Ddio,
+    then: fn(&Stage) -> Option<Operation>,
+) -> (bool, bool) {
     let stage = Stage::on(domain, ddio);
     let mut batch = vec![stage.write(4096, SIZE as u32, 7)];
     batch.extend(then(&stage));
@@ -29,7 +33,11 @@ fn reading(stage: &Stage) -> Option<Operation> {
 }
 
 fn flushing(stage: &Stage) -> Option<Operation> {
-    Some(Operation::Flush { remote: stage.at(4096), size: SIZE as u64, placement: FlushPlacement::Persistent })
+    Some(Operation::Flush {
+        remote: stage.at(4096),
+        size: SIZE as u64,
+        placement: FlushPlacement::Persistent,
+    })
 }
 
 /// Where a cache or a NIC takes the bytes and loses them. On the other machines they are usually safe by the time that the
@@ -58,7 +66,11 @@ fn a_read_behind_a_write_proves_persistence_unless_the_write_went_into_a_cache_t
         (PageFile, Ddio::On, false),
         (PageFile, Ddio::Off, false),
     ] {
-        assert_eq!(after(domain, ddio, reading), (certain, true), "{domain:?} {ddio:?}");
+        assert_eq!(
+            after(domain, ddio, reading),
+            (certain, true),
+            "{domain:?} {ddio:?}"
+        );
     }
 }
 
@@ -67,7 +79,11 @@ fn a_persistent_flush_proves_persistence_whatever_ddio_does() {
     use PersistenceDomain::{Dmp, Mhp, Wsp};
     for domain in [Dmp, Mhp, Wsp] {
         for ddio in [Ddio::On, Ddio::Off] {
-            assert_eq!(after(domain, ddio, flushing), (true, true), "{domain:?} {ddio:?}");
+            assert_eq!(
+                after(domain, ddio, flushing),
+                (true, true),
+                "{domain:?} {ddio:?}"
+            );
         }
     }
 }
@@ -79,12 +95,22 @@ fn persisting_makes_certain_what_was_named_and_nothing_else() {
         stage.log.write(0, &[1; 64]);
         stage.log.write(128, &[2; 64]);
         let before = stage.module.counts();
-        let _persisted = stage.world.block_on(persist(&*stage.log, &[Span::new(0, 64)])).unwrap();
+        let _persisted = stage
+            .world
+            .block_on(persist(&*stage.log, &[Span::new(0, 64)]))
+            .unwrap();
         let [least, most] = stage.after_power_cut(0, 192);
-        assert_eq!((&least[..64], &least[128..]), ([1; 64].as_slice(), [0; 64].as_slice()), "{domain:?}");
+        assert_eq!(
+            (&least[..64], &least[128..]),
+            ([1; 64].as_slice(), [0; 64].as_slice()),
+            "{domain:?}"
+        );
         assert_eq!(&most[128..], [2; 64]);
         let counts = stage.module.counts() - before;
-        assert_eq!((counts.write_backs, counts.fences), (u64::from(domain == PersistenceDomain::Dmp), 1));
+        assert_eq!(
+            (counts.write_backs, counts.fences),
+            (u64::from(domain == PersistenceDomain::Dmp), 1)
+        );
     }
 }
 
@@ -104,7 +130,10 @@ fn a_write_back_is_certain_only_when_it_is_done() {
             certain_at = Some(stage.world.now() - start);
         }
     }
-    assert!(certain_at.unwrap() >= Profile::MODERN.media_write_ns, "{certain_at:?}");
+    assert!(
+        certain_at.unwrap() >= Profile::MODERN.media_write_ns,
+        "{certain_at:?}"
+    );
 }
 
 #[test]
@@ -112,11 +141,20 @@ fn a_sync_of_a_file_covers_everything_that_was_written_before_it() {
     let stage = Stage::on(PersistenceDomain::PageFile, Ddio::On);
     stage.log.write(100, &[1; 100]);
     stage.log.write(LOG_SIZE - 5000, &[2; 5000]);
-    let _persisted = stage.world.block_on(persist(&*stage.log, &[Span::new(100, 1)])).unwrap();
+    let _persisted = stage
+        .world
+        .block_on(persist(&*stage.log, &[Span::new(100, 1)]))
+        .unwrap();
     stage.log.write(200, &[3; 8]);
     let [least, most] = stage.after_power_cut(0, LOG_SIZE as usize);
-    assert_eq!((&least[100..200], &least[LOG_SIZE as usize - 5000..]), ([1; 100].as_slice(), [2; 5000].as_slice()));
-    assert_eq!((&least[200..208], &most[200..208]), ([0; 8].as_slice(), [3; 8].as_slice()));
+    assert_eq!(
+        (&least[100..200], &least[LOG_SIZE as usize - 5000..]),
+        ([1; 100].as_slice(), [2; 5000].as_slice())
+    );
+    assert_eq!(
+        (&least[200..208], &most[200..208]),
+        ([0; 8].as_slice(), [3; 8].as_slice())
+    );
 }
 
 #[test]
@@ -125,14 +163,23 @@ fn a_failed_sync_poisons_what_was_opened() {
     stage.log.write(0, &[1; 8]);
     stage.module.fail_next_sync();
     for _ in 0..2 {
-        assert!(stage.world.block_on(persist(&*stage.log, &[Span::new(0, 8)])).is_err());
+        assert!(
+            stage
+                .world
+                .block_on(persist(&*stage.log, &[Span::new(0, 8)]))
+                .is_err()
+        );
     }
     assert_eq!(stage.after_power_cut(0, 8)[0], [0; 8]);
 }
 
 fn port_stage(root_port: RootPort, ddio: Ddio, seed: u64) -> Stage {
     let platform = platform(PersistenceDomain::Dmp, ddio);
-    let options = MachineOptions { platform, features: Features::ALL, ..MachineOptions::new(Profile::MODERN) };
+    let options = MachineOptions {
+        platform,
+        features: Features::ALL,
+        ..MachineOptions::new(Profile::MODERN)
+    };
     Stage::behind(root_port, seed, options)
 }
 
@@ -140,9 +187,23 @@ fn port_stage(root_port: RootPort, ddio: Ddio, seed: u64) -> Stage {
 #[test]
 fn ddio_is_a_matter_of_the_root_port() {
     for (machine, port, certain) in [(Ddio::On, Ddio::Off, true), (Ddio::Off, Ddio::On, false)] {
-        let stage = port_stage(RootPort { ddio: Some(port), ..RootPort::default() }, machine, 3);
-        assert_eq!(stage.submit(&[stage.write(0, 64, 7), stage.read(512)]), Status::Success);
-        assert_eq!(stage.after_power_cut(0, 64)[0] == [7; 64], certain, "machine {machine:?}, port {port:?}");
+        let stage = port_stage(
+            RootPort {
+                ddio: Some(port),
+                ..RootPort::default()
+            },
+            machine,
+            3,
+        );
+        assert_eq!(
+            stage.submit(&[stage.write(0, 64, 7), stage.read(512)]),
+            Status::Success
+        );
+        assert_eq!(
+            stage.after_power_cut(0, 64)[0] == [7; 64],
+            certain,
+            "machine {machine:?}, port {port:?}"
+        );
     }
 }
 
@@ -153,24 +214,53 @@ fn relaxed_ordering_lets_writes_pass_each_other_and_reads_prove_nothing() {
     let (mut passed, mut unproven) = (0, 0);
     for relaxed_ordering in [false, true] {
         for seed in 0..20 {
-            let stage = port_stage(RootPort { relaxed_ordering, ..RootPort::default() }, Ddio::Off, seed);
-            stage.port.post(stage.qp, [stage.write(0, 64, 1), stage.write(64, 64, 1)]).unwrap();
+            let stage = port_stage(
+                RootPort {
+                    relaxed_ordering,
+                    ..RootPort::default()
+                },
+                Ddio::Off,
+                seed,
+            );
+            stage
+                .port
+                .post(stage.qp, [stage.write(0, 64, 1), stage.write(64, 64, 1)])
+                .unwrap();
             let mut overtaken = false;
             while stage.world.step() {
                 overtaken |= stage.log.load(64) != 0 && stage.log.load(0) == 0;
             }
-            assert_eq!((stage.log.load(0), stage.log.load(64)), (0x0101_0101_0101_0101, 0x0101_0101_0101_0101));
-            assert_eq!(stage.submit(&[stage.write(128, 64, 7), stage.read(512)]), Status::Success);
+            assert_eq!(
+                (stage.log.load(0), stage.log.load(64)),
+                (0x0101_0101_0101_0101, 0x0101_0101_0101_0101)
+            );
+            assert_eq!(
+                stage.submit(&[stage.write(128, 64, 7), stage.read(512)]),
+                Status::Success
+            );
             let proven = stage.after_power_cut(128, 64)[0] == [7; 64];
-            assert!(relaxed_ordering || proven && !overtaken, "strictly ordered: seed {seed}");
+            assert!(
+                relaxed_ordering || proven && !overtaken,
+                "strictly ordered: seed {seed}"
+            );
             passed += u64::from(overtaken);
             unproven += u64::from(!proven);
-            let flush = Operation::Flush { remote: stage.at(192), size: 64, placement: FlushPlacement::Persistent };
-            assert_eq!(stage.submit(&[stage.write(192, 64, 7), flush]), Status::Success);
+            let flush = Operation::Flush {
+                remote: stage.at(192),
+                size: 64,
+                placement: FlushPlacement::Persistent,
+            };
+            assert_eq!(
+                stage.submit(&[stage.write(192, 64, 7), flush]),
+                Status::Success
+            );
             assert_eq!(stage.after_power_cut(192, 64)[0], [7; 64]);
         }
     }
-    assert!(passed > 2 && unproven > 2, "{passed} of 20 overtaken, {unproven} unproven");
+    assert!(
+        passed > 2 && unproven > 2,
+        "{passed} of 20 overtaken, {unproven} unproven"
+    );
 }
 
 /// Each line by itself gets as far as it gets, and its last store may be torn between words, not inside one.
@@ -181,17 +271,35 @@ fn lines_survive_apart_and_tear_between_words() {
     stage.log.write(16, &[2; 16]);
     stage.log.write(64, &[3; 20]);
     let wreck = stage.world.wreck(stage.machine, &stage.module);
-    assert_eq!((wreck.undecided(), wreck.stores(0), wreck.stores(1)), (2, 2, 1));
-    assert_eq!((wreck.offset(1), wreck.parts(0, 1), wreck.parts(1, 0)), (64, 0b1100, 0b111));
+    assert_eq!(
+        (wreck.undecided(), wreck.stores(0), wreck.stores(1)),
+        (2, 2, 1)
+    );
+    assert_eq!(
+        (wreck.offset(1), wreck.parts(0, 1), wreck.parts(1, 0)),
+        (64, 0b1100, 0b111)
+    );
     let left = |fates: [Fate; 2]| {
         let mut bytes = vec![0; 88];
         wreck.survivor(&fates).read(0, &mut bytes);
         bytes
     };
-    let torn = left([Fate { stores: 1, torn: 0b1000 }, Fate { stores: 0, torn: 0b100 }]);
+    let torn = left([
+        Fate {
+            stores: 1,
+            torn: 0b1000,
+        },
+        Fate {
+            stores: 0,
+            torn: 0b100,
+        },
+    ]);
     assert_eq!(torn[..24], [1; 24]);
     assert_eq!(torn[24..32], [2; 8], "the second word of the second store");
-    assert_eq!((&torn[64..80], &torn[80..84]), ([0; 16].as_slice(), [3; 4].as_slice()));
+    assert_eq!(
+        (&torn[64..80], &torn[80..84]),
+        ([0; 16].as_slice(), [3; 4].as_slice())
+    );
 }
 
 /// The NIC has acknowledged what is still in its buffers; only a machine that saves those keeps it for certain.
@@ -213,18 +321,31 @@ fn what_is_inside_the_nic_is_lost_kept_or_perhaps_kept() {
             if !visible && most[0] == most_expected && least[0] == least_expected {
                 seen = true;
             }
-            assert!(visible || least[0] == 0 || domain == PersistenceDomain::Wsp, "{domain:?}");
+            assert!(
+                visible || least[0] == 0 || domain == PersistenceDomain::Wsp,
+                "{domain:?}"
+            );
         }
-        assert!(seen, "{domain:?}: there is a moment when the NIC alone has it");
+        assert!(
+            seen,
+            "{domain:?}: there is a moment when the NIC alone has it"
+        );
     }
 }
 
 fn capable(domain: PersistenceDomain, ddio: Ddio) -> MachineOptions {
-    MachineOptions { platform: platform(domain, ddio), features: Features::ALL, ..MachineOptions::new(Profile::MODERN) }
+    MachineOptions {
+        platform: platform(domain, ddio),
+        features: Features::ALL,
+        ..MachineOptions::new(Profile::MODERN)
+    }
 }
 
 /// Whether somewhere on the way of `operations` the power may go and leave the 64 bytes at 4096 and not all of those at 0.
-fn second_may_survive_alone(options: MachineOptions, operations: impl Fn(&Stage) -> Vec<Operation>) -> bool {
+fn second_may_survive_alone(
+    options: MachineOptions,
+    operations: impl Fn(&Stage) -> Vec<Operation>,
+) -> bool {
     (0..16).any(|seed| {
         let stage = Stage::of(seed, options);
         let batch = operations(&stage);
@@ -234,8 +355,16 @@ fn second_may_survive_alone(options: MachineOptions, operations: impl Fn(&Stage)
             let wreck = stage.world.wreck(stage.machine, &stage.module);
             // Every subset of the undecided lines.
             alone |= (0..1u32 << wreck.undecided()).any(|kept| {
-                let fate = |unit| Fate { stores: if kept >> unit & 1 == 1 { wreck.stores(unit) } else { 0 }, torn: 0 };
-                let survivor = wreck.survivor(&(0..wreck.undecided()).map(fate).collect::<Vec<_>>());
+                let fate = |unit| Fate {
+                    stores: if kept >> unit & 1 == 1 {
+                        wreck.stores(unit)
+                    } else {
+                        0
+                    },
+                    torn: 0,
+                };
+                let survivor =
+                    wreck.survivor(&(0..wreck.undecided()).map(fate).collect::<Vec<_>>());
                 let (mut first, mut second) = ([0; 64], [0; 8]);
                 survivor.read(0, &mut first);
                 survivor.read(4096, &mut second);
@@ -248,15 +377,27 @@ fn second_may_survive_alone(options: MachineOptions, operations: impl Fn(&Stage)
 
 /// Needs `next_only` in `World::wreck`: a cache that is saved holds what was placed, and that is in order.
 #[test]
-fn writes_of_a_queue_pair_survive_in_order_where_caches_are_saved_and_in_any_order_where_they_are_not() {
+fn writes_of_a_queue_pair_survive_in_order_where_caches_are_saved_and_in_any_order_where_they_are_not()
+ {
     use PersistenceDomain::{Dmp, Mhp, Wsp};
-    for (domain, ddio, alone) in
-        [(Dmp, Ddio::On, true), (Dmp, Ddio::Off, true), (Mhp, Ddio::On, false), (Mhp, Ddio::Off, false), (Wsp, Ddio::On, false)]
-    {
+    for (domain, ddio, alone) in [
+        (Dmp, Ddio::On, true),
+        (Dmp, Ddio::Off, true),
+        (Mhp, Ddio::On, false),
+        (Mhp, Ddio::Off, false),
+        (Wsp, Ddio::On, false),
+    ] {
         for stall in [0, 3_000] {
-            let options = MachineOptions { inbound_stall_ns_max: stall, ..capable(domain, ddio) };
+            let options = MachineOptions {
+                inbound_stall_ns_max: stall,
+                ..capable(domain, ddio)
+            };
             let pair = |stage: &Stage| vec![stage.write(0, 64, 7), stage.write(4096, 64, 7)];
-            assert_eq!(second_may_survive_alone(options, pair), alone, "{domain:?} {ddio:?} {stall}");
+            assert_eq!(
+                second_may_survive_alone(options, pair),
+                alone,
+                "{domain:?} {ddio:?} {stall}"
+            );
         }
     }
 }
@@ -266,11 +407,24 @@ fn writes_of_a_queue_pair_survive_in_order_where_caches_are_saved_and_in_any_ord
 /// controller longer than it seemed when the ATOMIC_WRITE behind it arrived.
 #[test]
 fn an_atomic_write_needs_a_flush_before_it_to_survive_second() {
-    let word = |stage: &Stage| Operation::AtomicWrite { remote: stage.at(4096), value: u64::from_le_bytes([7; 8]) };
+    let word = |stage: &Stage| Operation::AtomicWrite {
+        remote: stage.at(4096),
+        value: u64::from_le_bytes([7; 8]),
+    };
     for stall in [0, 3_000] {
-        let options = MachineOptions { inbound_stall_ns_max: stall, ..capable(PersistenceDomain::Dmp, Ddio::Off) };
-        assert!(second_may_survive_alone(options, |stage| vec![stage.write(0, 64, 7), word(stage)]));
-        assert!(!second_may_survive_alone(options, |stage| vec![stage.write(0, 64, 7), stage.read(0), word(stage)]));
+        let options = MachineOptions {
+            inbound_stall_ns_max: stall,
+            ..capable(PersistenceDomain::Dmp, Ddio::Off)
+        };
+        assert!(second_may_survive_alone(options, |stage| vec![
+            stage.write(0, 64, 7),
+            word(stage)
+        ]));
+        assert!(!second_may_survive_alone(options, |stage| vec![
+            stage.write(0, 64, 7),
+            stage.read(0),
+            word(stage)
+        ]));
     }
 }
 
@@ -281,7 +435,13 @@ fn a_completion_may_come_before_the_bytes_leave_the_nic() {
     let lost = |stall| {
         (0..16).any(|seed| {
             let options = capable(PersistenceDomain::Mhp, Ddio::On);
-            let stage = Stage::of(seed, MachineOptions { inbound_stall_ns_max: stall, ..options });
+            let stage = Stage::of(
+                seed,
+                MachineOptions {
+                    inbound_stall_ns_max: stall,
+                    ..options
+                },
+            );
             assert_eq!(stage.submit(&[stage.write(4096, 64, 7)]), Status::Success);
             stage.after_power_cut(4096, 64)[0] != [7; 64]
         })
@@ -296,7 +456,14 @@ fn over_iwarp_a_completion_says_nothing_of_the_responder_and_a_read_does() {
     let certain = |transport, reading: bool| {
         (0..16).all(|seed| {
             let options = capable(PersistenceDomain::Wsp, Ddio::On);
-            let stage = Stage::of(seed, MachineOptions { transport, outbound_stall_ns_max: 5_000, ..options });
+            let stage = Stage::of(
+                seed,
+                MachineOptions {
+                    transport,
+                    outbound_stall_ns_max: 5_000,
+                    ..options
+                },
+            );
             let mut batch = vec![stage.write(4096, SIZE as u32, 7)];
             batch.extend(reading.then(|| stage.read(0)));
             assert_eq!(stage.submit(&batch), Status::Success);
@@ -311,7 +478,19 @@ fn over_iwarp_a_completion_says_nothing_of_the_responder_and_a_read_does() {
 /// Needs the refusal instead of a retry for iWARP in `Net::arrive`.
 #[test]
 fn over_iwarp_a_send_that_finds_no_receive_buffer_ends_the_connection() {
-    let stage = Stage::of(3, MachineOptions { transport: Transport::Iwarp, ..capable(PersistenceDomain::Wsp, Ddio::On) });
-    assert_eq!(stage.submit(&[Operation::Send { local: stage.local(8) }]), Status::Success, "its own transport has it");
+    let stage = Stage::of(
+        3,
+        MachineOptions {
+            transport: Transport::Iwarp,
+            ..capable(PersistenceDomain::Wsp, Ddio::On)
+        },
+    );
+    assert_eq!(
+        stage.submit(&[Operation::Send {
+            local: stage.local(8)
+        }]),
+        Status::Success,
+        "its own transport has it"
+    );
     assert_eq!(stage.submit(&[stage.read(0)]), Status::WorkRequestFlushed);
 }

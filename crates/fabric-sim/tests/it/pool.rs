@@ -5,7 +5,8 @@ use std::rc::Rc;
 use stonecast_base::Span;
 use stonecast_fabric_sim::{Fate, MachineOptions, Module, Profile, SimBacking, Survivor, World};
 use stonecast_media::{
-    Backing, Blob, Ddio, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions, Prepared, persist,
+    Backing, Blob, Ddio, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions,
+    Prepared, persist,
 };
 
 use crate::support::platform;
@@ -14,7 +15,10 @@ const SEGMENT_SIZE: u64 = 1 << 18;
 
 fn module(domain: PersistenceDomain) -> (World, stonecast_fabric_sim::Machine, Rc<Module>) {
     let world = World::new(1);
-    let options = MachineOptions { platform: platform(domain, Ddio::On), ..MachineOptions::new(Profile::MODERN) };
+    let options = MachineOptions {
+        platform: platform(domain, Ddio::On),
+        ..MachineOptions::new(Profile::MODERN)
+    };
     let machine = world.machine(options);
     let module = world.module(machine, Survivor::default());
     (world, machine, module)
@@ -22,7 +26,13 @@ fn module(domain: PersistenceDomain) -> (World, stonecast_fabric_sim::Machine, R
 
 fn options(domain: PersistenceDomain, durability: Durability) -> PoolOptions {
     let platform = platform(domain, Ddio::On);
-    PoolOptions { capacity: 4 * SEGMENT_SIZE, segment_size: SEGMENT_SIZE, platform, durability, entropy: [5; 64] }
+    PoolOptions {
+        capacity: 4 * SEGMENT_SIZE,
+        segment_size: SEGMENT_SIZE,
+        platform,
+        durability,
+        entropy: [5; 64],
+    }
 }
 
 fn open(module: &Rc<Module>) -> Result<Pool, MediaError> {
@@ -33,7 +43,11 @@ fn open(module: &Rc<Module>) -> Result<Pool, MediaError> {
 fn a_pool_opens_closes_and_opens_again() {
     let (_world, _, module) = module(PersistenceDomain::Dmp);
     assert!(matches!(open(&module), Err(MediaError::NotFound { .. })));
-    let pool = Pool::create(Rc::new(SimBacking::new(&module)), options(PersistenceDomain::Dmp, Durability::Power)).unwrap();
+    let pool = Pool::create(
+        Rc::new(SimBacking::new(&module)),
+        options(PersistenceDomain::Dmp, Durability::Power),
+    )
+    .unwrap();
     pool.close().unwrap();
     let pool = open(&module).unwrap();
     assert!(pool.was_clean() && pool.same_power_cycle());
@@ -48,8 +62,14 @@ fn a_medium_refuses_what_it_cannot_promise() {
         (PersistenceDomain::Dmp, PersistenceDomain::Volatile),
     ] {
         let (_world, _, module) = module(truth);
-        let refused = Pool::create(Rc::new(SimBacking::new(&module)), options(declared, Durability::Power));
-        assert!(matches!(refused, Err(MediaError::CannotPromise { .. })), "{truth:?} declared {declared:?}");
+        let refused = Pool::create(
+            Rc::new(SimBacking::new(&module)),
+            options(declared, Durability::Power),
+        );
+        assert!(
+            matches!(refused, Err(MediaError::CannotPromise { .. })),
+            "{truth:?} declared {declared:?}"
+        );
     }
 }
 
@@ -58,7 +78,10 @@ fn a_power_cut_in_any_store_of_a_header_leaves_a_pool_that_opens() {
     for stores in 0..2 {
         let (world, machine, module) = module(PersistenceDomain::Dmp);
         let options = options(PersistenceDomain::Dmp, Durability::Power);
-        Pool::create(Rc::new(SimBacking::new(&module)), options).unwrap().close().unwrap();
+        Pool::create(Rc::new(SimBacking::new(&module)), options)
+            .unwrap()
+            .close()
+            .unwrap();
         let backing = Rc::new(SimBacking::new(&module));
         backing.cut_power_after(stores);
         assert!(Pool::open(backing.clone(), OpenMode::Serve).is_err());
@@ -75,27 +98,47 @@ fn a_power_cut_in_any_store_of_a_header_leaves_a_pool_that_opens() {
 fn space_is_prepared_in_its_time_and_runs_out() {
     let (world, _, module) = module(PersistenceDomain::Dmp);
     let backing = SimBacking::new(&module);
-    let _pool = Pool::create(Rc::new(SimBacking::new(&module)), options(PersistenceDomain::Dmp, Durability::Power)).unwrap();
+    let _pool = Pool::create(
+        Rc::new(SimBacking::new(&module)),
+        options(PersistenceDomain::Dmp, Durability::Power),
+    )
+    .unwrap();
     module.limit_space(SEGMENT_SIZE);
     let first = Span::new(0, SEGMENT_SIZE);
     assert_eq!(backing.prepare(first).unwrap(), Prepared::Pending);
     world.block_on(world.observer().sleep(1_000_000));
     assert_eq!(backing.prepare(first).unwrap(), Prepared::Ready);
-    assert!(matches!(backing.prepare(Span::new(SEGMENT_SIZE, SEGMENT_SIZE)), Err(MediaError::NoSpace { .. })));
-    assert_eq!(backing.prepare(first).unwrap(), Prepared::Ready, "what is prepared stays so");
+    assert!(matches!(
+        backing.prepare(Span::new(SEGMENT_SIZE, SEGMENT_SIZE)),
+        Err(MediaError::NoSpace { .. })
+    ));
+    assert_eq!(
+        backing.prepare(first).unwrap(),
+        Prepared::Ready,
+        "what is prepared stays so"
+    );
 }
 
 #[test]
 fn a_log_shows_which_pages_hold_anything() {
     let (world, _, module) = module(PersistenceDomain::Dmp);
     let backing: Rc<dyn Backing> = Rc::new(SimBacking::new(&module));
-    let pool = Pool::create(backing.clone(), options(PersistenceDomain::Dmp, Durability::Power)).unwrap();
+    let pool = Pool::create(
+        backing.clone(),
+        options(PersistenceDomain::Dmp, Durability::Power),
+    )
+    .unwrap();
     assert_eq!(backing.occupied().unwrap(), []);
     let log = pool.log();
     log.write(5000, &[1]);
     log.write(8191, &[1, 1]);
     log.write(SEGMENT_SIZE, &[1]);
-    let _persisted = world.block_on(persist(&*log, &[Span::new(5000, 1)])).unwrap();
-    assert_eq!(backing.occupied().unwrap(), [Span::new(4096, 8192), Span::new(SEGMENT_SIZE, 4096)]);
+    let _persisted = world
+        .block_on(persist(&*log, &[Span::new(5000, 1)]))
+        .unwrap();
+    assert_eq!(
+        backing.occupied().unwrap(),
+        [Span::new(4096, 8192), Span::new(SEGMENT_SIZE, 4096)]
+    );
     assert_eq!(backing.load(Blob::Checkpoint).unwrap(), None);
 }

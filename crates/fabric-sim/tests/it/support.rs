@@ -3,13 +3,16 @@
 use std::rc::Rc;
 
 use stonecast_fabric::{
-    Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions, RemoteAddress, Status,
+    Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions,
+    RemoteAddress, Status,
 };
 use stonecast_fabric_sim::{
-    Fate, Features, Machine, MachineOptions, Module, Process, Profile, RootPort, SimBacking, Survivor, World,
+    Fate, Features, Machine, MachineOptions, Module, Process, Profile, RootPort, SimBacking,
+    Survivor, World,
 };
 use stonecast_media::{
-    Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain, PersistentRegion, ReceiveBuffers,
+    Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, PersistenceDomain,
+    PersistentRegion, ReceiveBuffers,
 };
 
 /// Bytes of the log.
@@ -30,12 +33,23 @@ pub struct Stage {
 }
 
 pub fn platform(persistence_domain: PersistenceDomain, ddio: Ddio) -> DeclaredPlatform {
-    DeclaredPlatform { persistence_domain, ddio, receive_buffers: ReceiveBuffers::Dram }
+    DeclaredPlatform {
+        persistence_domain,
+        ddio,
+        receive_buffers: ReceiveBuffers::Dram,
+    }
 }
 
 impl Stage {
     pub fn new(profile: Profile, platform: DeclaredPlatform) -> Self {
-        Self::of(3, MachineOptions { platform, features: Features::ALL, ..MachineOptions::new(profile) })
+        Self::of(
+            3,
+            MachineOptions {
+                platform,
+                features: Features::ALL,
+                ..MachineOptions::new(profile)
+            },
+        )
     }
 
     pub fn of(seed: u64, options: MachineOptions) -> Self {
@@ -53,10 +67,21 @@ impl Stage {
             PersistenceDomain::Volatile => Durability::Process,
             _ => Durability::Power,
         };
-        let log = SimBacking::new(&module).open_log(LogOptions { capacity: LOG_SIZE, platform, durability }).unwrap();
-        let access = Access::REMOTE_READ.and(Access::REMOTE_WRITE).and(Access::REMOTE_ATOMIC).and(Access::REMOTE_FLUSH);
+        let log = SimBacking::new(&module)
+            .open_log(LogOptions {
+                capacity: LOG_SIZE,
+                platform,
+                durability,
+            })
+            .unwrap();
+        let access = Access::REMOTE_READ
+            .and(Access::REMOTE_WRITE)
+            .and(Access::REMOTE_ATOMIC)
+            .and(Access::REMOTE_FLUSH);
         let port = client.port(256).unwrap();
-        let server_port = server.port_on(server.open_device_at(root_port), 256).unwrap();
+        let server_port = server
+            .port_on(server.open_device_at(root_port), 256)
+            .unwrap();
         let (client, serving) = (port.device().clone(), server_port.device().clone());
         let remote = serving.register_persistent(log.clone(), access).unwrap();
         serving.listen("sim:server").unwrap();
@@ -75,13 +100,29 @@ impl Stage {
         client.connect(qp, "sim:server", b"").unwrap();
         world.block_on(async {
             server_port.activity().await;
-            let Some(ConnectionEvent::Request { request, .. }) = server_port.take_event() else { panic!("a request") };
+            let Some(ConnectionEvent::Request { request, .. }) = server_port.take_event() else {
+                panic!("a request")
+            };
             serving.accept(request, server_qp, b"").unwrap();
             port.activity().await;
-            assert!(matches!(port.take_event(), Some(ConnectionEvent::Established { .. })));
+            assert!(matches!(
+                port.take_event(),
+                Some(ConnectionEvent::Established { .. })
+            ));
         });
         let buffer = client.allocate(1 << 16, Access::NONE).unwrap();
-        Self { world, machine, server, module, log, remote, port, qp, buffer, _server_port: server_port }
+        Self {
+            world,
+            machine,
+            server,
+            module,
+            log,
+            remote,
+            port,
+            qp,
+            buffer,
+            _server_port: server_port,
+        }
     }
 
     pub fn on(domain: PersistenceDomain, ddio: Ddio) -> Self {
@@ -89,26 +130,48 @@ impl Stage {
     }
 
     pub fn local(&self, size: u32) -> LocalSpan {
-        LocalSpan { region: self.buffer, offset: 0, size }
+        LocalSpan {
+            region: self.buffer,
+            offset: 0,
+            size,
+        }
     }
 
     pub fn at(&self, offset: u64) -> RemoteAddress {
-        RemoteAddress { address: self.remote.address + offset, rkey: self.remote.rkey }
+        RemoteAddress {
+            address: self.remote.address + offset,
+            rkey: self.remote.rkey,
+        }
     }
 
     /// A WRITE of `size` bytes of `value`.
     pub fn write(&self, offset: u64, size: u32, value: u8) -> Operation {
-        self.port.device().memory(self.buffer).write(0, &vec![value; size as usize]);
-        Operation::Write { local: self.local(size), remote: self.at(offset) }
+        self.port
+            .device()
+            .memory(self.buffer)
+            .write(0, &vec![value; size as usize]);
+        Operation::Write {
+            local: self.local(size),
+            remote: self.at(offset),
+        }
     }
 
     pub fn read(&self, offset: u64) -> Operation {
-        Operation::Read { local: LocalSpan { region: self.buffer, offset: 1 << 15, size: 8 }, remote: self.at(offset) }
+        Operation::Read {
+            local: LocalSpan {
+                region: self.buffer,
+                offset: 1 << 15,
+                size: 8,
+            },
+            remote: self.at(offset),
+        }
     }
 
     /// Posts a batch and waits for its end.
     pub fn submit(&self, operations: &[Operation]) -> Status {
-        self.world.block_on(self.port.submit(self.qp, operations)).expect("the batch is accepted")
+        self.world
+            .block_on(self.port.submit(self.qp, operations))
+            .expect("the batch is accepted")
     }
 
     /// The bytes that `size` bytes at `offset` may have after a power cut now, whatever happens to each line: the least that
@@ -116,7 +179,12 @@ impl Stage {
     pub fn after_power_cut(&self, offset: u64, size: usize) -> [Vec<u8>; 2] {
         let wreck = self.world.wreck(self.machine, &self.module);
         let least = vec![Fate::default(); wreck.undecided()];
-        let most: Vec<Fate> = (0..wreck.undecided()).map(|unit| Fate { stores: wreck.stores(unit), torn: 0 }).collect();
+        let most: Vec<Fate> = (0..wreck.undecided())
+            .map(|unit| Fate {
+                stores: wreck.stores(unit),
+                torn: 0,
+            })
+            .collect();
         [least, most].map(|fates| {
             let mut bytes = vec![0; size];
             wreck.survivor(&fates).read(offset, &mut bytes);

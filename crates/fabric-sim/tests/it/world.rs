@@ -16,7 +16,10 @@ fn history(seed_of_work: u64) -> (u64, u64, u64) {
     let mut random = stonecast_base::random_from_seed(seed_of_work);
     for _ in 0..100 {
         let size = random.random_range(1..5000);
-        let batch = [stage.write(random.random_range(0..100_000), size, 1), stage.read(0)];
+        let batch = [
+            stage.write(random.random_range(0..100_000), size, 1),
+            stage.read(0),
+        ];
         assert_eq!(stage.submit(&batch), Status::Success);
     }
     (stage.world.hash(), stage.world.events(), stage.world.now())
@@ -33,7 +36,10 @@ fn the_same_work_gives_the_same_events_and_other_work_others() {
 fn tasks_of_one_core_take_turns_and_those_of_two_run_side_by_side() {
     let elapsed = |cores: usize| {
         let world = World::new(1);
-        let machine = world.machine(MachineOptions { cores, ..MachineOptions::new(Profile::MODERN) });
+        let machine = world.machine(MachineOptions {
+            cores,
+            ..MachineOptions::new(Profile::MODERN)
+        });
         let ends = Rc::new(RefCell::new(Vec::new()));
         for _ in 0..2 {
             let process = world.process(machine);
@@ -41,7 +47,9 @@ fn tasks_of_one_core_take_turns_and_those_of_two_run_side_by_side() {
             let device = process.open_device();
             process.runtime().spawn(Box::pin(async move {
                 use stonecast_fabric::Device as _;
-                let region = device.allocate(1 << 20, stonecast_fabric::Access::NONE).unwrap();
+                let region = device
+                    .allocate(1 << 20, stonecast_fabric::Access::NONE)
+                    .unwrap();
                 for _ in 0..10 {
                     device.memory(region).write(0, &[1; 1 << 20]);
                     runtime.sleep(0).await;
@@ -53,14 +61,20 @@ fn tasks_of_one_core_take_turns_and_those_of_two_run_side_by_side() {
         *ends.borrow().iter().max().unwrap()
     };
     let (one, two) = (elapsed(1), elapsed(2));
-    assert!(one > two * 19 / 10 && one < two * 21 / 10, "{one} ns on one core, {two} ns on two");
+    assert!(
+        one > two * 19 / 10 && one < two * 21 / 10,
+        "{one} ns on one core, {two} ns on two"
+    );
 }
 
 #[test]
 fn a_process_sees_its_own_clock_and_wakes_by_it() {
     let world = World::new(1);
     let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
-    process.set_clock(LocalClock { ahead_ns: 5_000_000, drift_ppm: 100_000 });
+    process.set_clock(LocalClock {
+        ahead_ns: 5_000_000,
+        drift_ppm: 100_000,
+    });
     let runtime = process.runtime();
     let start = runtime.now();
     assert_eq!(start, 5_000_000);
@@ -76,7 +90,11 @@ fn a_process_sees_its_own_clock_and_wakes_by_it() {
             observer.sleep(100_000).await;
         }
     });
-    assert!((10_000_000..10_300_000).contains(&world.now()), "eleven of its milliseconds are ten: {}", world.now());
+    assert!(
+        (10_000_000..10_300_000).contains(&world.now()),
+        "eleven of its milliseconds are ten: {}",
+        world.now()
+    );
 }
 
 #[test]
@@ -104,14 +122,25 @@ fn a_killed_process_does_nothing_more() {
 #[test]
 fn a_round_trip_takes_as_long_as_its_parts() {
     for profile in Profile::ALL {
-        let stage = Stage::new(profile, crate::support::platform(PersistenceDomain::Dmp, Ddio::On));
+        let stage = Stage::new(
+            profile,
+            crate::support::platform(PersistenceDomain::Dmp, Ddio::On),
+        );
         stage.submit(&[stage.read(0)]);
         let start = stage.world.now();
         stage.submit(&[stage.read(0)]);
         let elapsed = stage.world.now() - start;
         let p = &profile;
-        let parts = p.nic_doorbell_ns + 4 * p.nic_processing_ns + 2 * p.wire_ns + p.pcie_read_ns + p.pcie_write_ns;
+        let parts = p.nic_doorbell_ns
+            + 4 * p.nic_processing_ns
+            + 2 * p.wire_ns
+            + p.pcie_read_ns
+            + p.pcie_write_ns;
         let more = 2 * p.nic_message_ps / 1000 + p.media_read_ns + 10 + p.cpu_notice_ns;
-        assert!((parts..parts + more + 200).contains(&elapsed), "{}: {elapsed} ns, its parts {parts} ns", profile.name);
+        assert!(
+            (parts..parts + more + 200).contains(&elapsed),
+            "{}: {elapsed} ns, its parts {parts} ns",
+            profile.name
+        );
     }
 }

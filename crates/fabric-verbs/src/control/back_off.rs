@@ -17,7 +17,11 @@ pub struct BackOff {
 
 impl Default for BackOff {
     fn default() -> Self {
-        Self { first: Duration::from_millis(20), longest: Duration::from_secs(2), patience: Duration::from_secs(3) }
+        Self {
+            first: Duration::from_millis(20),
+            longest: Duration::from_secs(2),
+            patience: Duration::from_secs(3),
+        }
     }
 }
 
@@ -25,7 +29,10 @@ impl BackOff {
     /// The pause after `failures` failures in a row: it doubles from [`BackOff::first`] up to [`BackOff::longest`], and a
     /// random part of up to a half is left out, so that many clients that lost the same server do not come back at once.
     pub(super) fn pause(&self, failures: u32) -> Duration {
-        let doubled = self.first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(self.longest);
+        let doubled = self
+            .first
+            .saturating_mul(1 << failures.saturating_sub(1).min(20))
+            .min(self.longest);
         let draw = u16::from_le_bytes(random_bytes());
         doubled - doubled.mul_f64(f64::from(draw) / f64::from(u16::MAX) / 2.0)
     }
@@ -37,12 +44,19 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest_and_are_never_shorter_than_half() {
-        let back_off = BackOff { first: Duration::from_millis(10), longest: Duration::from_millis(300), ..BackOff::default() };
+        let back_off = BackOff {
+            first: Duration::from_millis(10),
+            longest: Duration::from_millis(300),
+            ..BackOff::default()
+        };
         for (failures, whole) in [(1, 10), (2, 20), (3, 40), (6, 300), (100, 300)] {
             for _ in 0..50 {
                 let pause = back_off.pause(failures);
                 let whole = Duration::from_millis(whole);
-                assert!(pause <= whole && pause >= whole / 2, "{failures} failures: {pause:?}");
+                assert!(
+                    pause <= whole && pause >= whole / 2,
+                    "{failures} failures: {pause:?}"
+                );
             }
         }
     }

@@ -34,9 +34,26 @@ enum State {
 }
 
 impl Dial {
-    pub fn new(address: ControlAddress, places: Vec<SocketAddr>, offer: Offer, back_off: BackOff, now: Instant) -> Self {
-        assert!(!places.is_empty(), "a name that stands for nothing was refused before");
-        Self { address, places, offer, back_off, begun: now, failures: 0, state: State::Pausing(now) }
+    pub fn new(
+        address: ControlAddress,
+        places: Vec<SocketAddr>,
+        offer: Offer,
+        back_off: BackOff,
+        now: Instant,
+    ) -> Self {
+        assert!(
+            !places.is_empty(),
+            "a name that stands for nothing was refused before"
+        );
+        Self {
+            address,
+            places,
+            offer,
+            back_off,
+            begun: now,
+            failures: 0,
+            state: State::Pausing(now),
+        }
     }
 
     pub fn into_parts(self) -> (ControlAddress, Offer) {
@@ -72,7 +89,9 @@ impl Dial {
             },
             State::Connecting(socket, since) => match sockopt::socket_error(socket) {
                 Ok(Ok(())) if is_connected(socket) => {
-                    let State::Connecting(socket, _) = std::mem::replace(&mut self.state, State::Pausing(now)) else {
+                    let State::Connecting(socket, _) =
+                        std::mem::replace(&mut self.state, State::Pausing(now))
+                    else {
                         unreachable!("just matched")
                     };
                     return Ok(Some(TcpStream::from(socket)));
@@ -85,9 +104,16 @@ impl Dial {
         self.failures += 1;
         // Every address is tried before the first pause; then each failure is followed by one.
         let round = self.failures / self.places.len() as u32;
-        let pause = if round == 0 { Duration::ZERO } else { self.back_off.pause(round) };
+        let pause = if round == 0 {
+            Duration::ZERO
+        } else {
+            self.back_off.pause(round)
+        };
         if now + pause > self.begun + self.back_off.patience && round > 0 {
-            return Err(ControlError::Unreachable { address: self.address.to_string(), source: failure });
+            return Err(ControlError::Unreachable {
+                address: self.address.to_string(),
+                source: failure,
+            });
         }
         self.state = State::Pausing(now + pause);
         Ok(None)
@@ -95,8 +121,17 @@ impl Dial {
 
     fn begin(&self) -> io::Result<OwnedFd> {
         let place = self.places[self.failures as usize % self.places.len()];
-        let family = if place.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+        let family = if place.is_ipv4() {
+            AddressFamily::INET
+        } else {
+            AddressFamily::INET6
+        };
+        let socket = socket_with(
+            family,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )?;
         match connect(&socket, &place) {
             Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(socket),
             Err(error) => Err(error.into()),

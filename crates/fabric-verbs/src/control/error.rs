@@ -7,13 +7,17 @@ use std::io;
 #[non_exhaustive]
 pub enum ControlError {
     /// The first bytes are not those of this protocol.
-    #[error("it speaks another protocol: its first bytes are {found:02x?}, not those of a Stonecast control plane")]
+    #[error(
+        "it speaks another protocol: its first bytes are {found:02x?}, not those of a Stonecast control plane"
+    )]
     ForeignProtocol {
         /// The first bytes, as many as there were, at most 8.
         found: Vec<u8>,
     },
     /// Another version of the protocol.
-    #[error("it speaks version {found} of the protocol, this side speaks {supported}; use the same release on both sides")]
+    #[error(
+        "it speaks version {found} of the protocol, this side speaks {supported}; use the same release on both sides"
+    )]
     Version {
         /// Its version.
         found: u16,
@@ -24,19 +28,25 @@ pub enum ControlError {
     #[error("it gives a name that no key can have")]
     Name,
     /// The peer does not hold the key.
-    #[error("it does not hold the key of {name}; both sides must have the same line in their key files")]
+    #[error(
+        "it does not hold the key of {name}; both sides must have the same line in their key files"
+    )]
     Key {
         /// Whose key.
         name: String,
     },
     /// The other side says that this one does not hold the key.
-    #[error("the server does not accept the key of {name}; its key file must have the same line as the one here")]
+    #[error(
+        "the server does not accept the key of {name}; its key file must have the same line as the one here"
+    )]
     KeyRefused {
         /// Whose key.
         name: String,
     },
     /// A sealed message does not open.
-    #[error("a message does not open with the keys of this session: it was altered, or replayed from another session")]
+    #[error(
+        "a message does not open with the keys of this session: it was altered, or replayed from another session"
+    )]
     Sealed,
     /// A message that makes no sense.
     #[error("it sent a malformed message: {reason}")]
@@ -51,7 +61,9 @@ pub enum ControlError {
         message: &'static str,
     },
     /// The ticket expired.
-    #[error("its ticket expired {late_ms} ms ago; it must connect again and use the new one within {lifetime_ms} ms")]
+    #[error(
+        "its ticket expired {late_ms} ms ago; it must connect again and use the new one within {lifetime_ms} ms"
+    )]
     TicketExpired {
         /// How long ago.
         late_ms: u64,

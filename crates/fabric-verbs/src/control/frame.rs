@@ -24,7 +24,12 @@ impl Wire {
     pub fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, inbox: Vec::new(), outbox: Vec::new(), ended: false })
+        Ok(Self {
+            stream,
+            inbox: Vec::new(),
+            outbox: Vec::new(),
+            ended: false,
+        })
     }
 
     pub fn stream(&self) -> &TcpStream {
@@ -68,10 +73,14 @@ impl Wire {
 
     /// Takes the next frame, once it has arrived whole.
     pub fn take_frame(&mut self) -> Result<Option<Vec<u8>>, ControlError> {
-        let Some(length) = self.inbox.first_chunk::<2>() else { return Ok(None) };
+        let Some(length) = self.inbox.first_chunk::<2>() else {
+            return Ok(None);
+        };
         let length = usize::from(u16::from_le_bytes(*length));
         if length > FRAME_SIZE_MAX {
-            return Err(ControlError::Malformed { reason: "a frame is longer than any message" });
+            return Err(ControlError::Malformed {
+                reason: "a frame is longer than any message",
+            });
         }
         if self.inbox.len() < 2 + length {
             return Ok(None);
@@ -83,7 +92,9 @@ impl Wire {
     /// Queues bytes as they are.
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), ControlError> {
         if self.outbox.len() + bytes.len() > OUTBOX_SIZE_MAX {
-            return Err(ControlError::Connection { source: io::Error::from(ErrorKind::WriteZero) });
+            return Err(ControlError::Connection {
+                source: io::Error::from(ErrorKind::WriteZero),
+            });
         }
         self.outbox.extend_from_slice(bytes);
         Ok(())

@@ -52,26 +52,44 @@ pub(super) const VERDICT_KEY: u8 = 2;
 
 impl Reply {
     pub fn new(verdict: u8) -> Self {
-        Self { magic: MAGIC, version: U16::new(VERSION), verdict, reserved: 0 }
+        Self {
+            magic: MAGIC,
+            version: U16::new(VERSION),
+            verdict,
+            reserved: 0,
+        }
     }
 }
 
 /// The bytes with which the client `name` begins.
 pub(super) fn greeting(name: &str) -> Vec<u8> {
     let name_size = u8::try_from(name.len()).expect("names are short");
-    let head = Greeting { magic: MAGIC, version: U16::new(VERSION), name_size, reserved: 0 };
+    let head = Greeting {
+        magic: MAGIC,
+        version: U16::new(VERSION),
+        name_size,
+        reserved: 0,
+    };
     [head.as_bytes(), name.as_bytes()].concat()
 }
 
 /// How many of `arrived` differ from the beginning of this protocol: `Err` as soon as one does.
 pub(super) fn check_magic(arrived: &[u8]) -> Result<(), ControlError> {
     let seen = &arrived[..arrived.len().min(MAGIC.len())];
-    if MAGIC.starts_with(seen) { Ok(()) } else { Err(ControlError::ForeignProtocol { found: seen.to_vec() }) }
+    if MAGIC.starts_with(seen) {
+        Ok(())
+    } else {
+        Err(ControlError::ForeignProtocol {
+            found: seen.to_vec(),
+        })
+    }
 }
 
 /// The client's name, from the whole greeting. The magic was checked.
 pub(super) fn name_of(greeting: &[u8]) -> Result<&str, ControlError> {
-    let name = greeting.get(GREETING_SIZE..).and_then(|name| std::str::from_utf8(name).ok());
+    let name = greeting
+        .get(GREETING_SIZE..)
+        .and_then(|name| std::str::from_utf8(name).ok());
     name.filter(|name| is_name(name)).ok_or(ControlError::Name)
 }
 
@@ -82,7 +100,10 @@ impl Seal {
     /// Seals a message.
     pub fn close(&mut self, message: &[u8]) -> Vec<u8> {
         let mut sealed = vec![0; message.len() + SEAL_SIZE];
-        let size = self.0.write_message(message, &mut sealed).expect("a message fits, and the numbers do not run out");
+        let size = self
+            .0
+            .write_message(message, &mut sealed)
+            .expect("a message fits, and the numbers do not run out");
         sealed.truncate(size);
         sealed
     }
@@ -90,7 +111,10 @@ impl Seal {
     /// Opens the next message of the peer.
     pub fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, ControlError> {
         let mut message = vec![0; sealed.len()];
-        let size = self.0.read_message(sealed, &mut message).map_err(|_| ControlError::Sealed)?;
+        let size = self
+            .0
+            .read_message(sealed, &mut message)
+            .map_err(|_| ControlError::Sealed)?;
         message.truncate(size);
         Ok(message)
     }
@@ -98,8 +122,12 @@ impl Seal {
 
 fn builder<'a>(prologue: &'a [u8], key: &'a Key) -> Builder<'a> {
     let parameters = NOISE.parse().expect("the name of a pattern that exists");
-    let builder = Builder::new(parameters).prologue(prologue).expect("one prologue");
-    builder.psk(0, key.bytes()).expect("one key, of the length that the pattern wants")
+    let builder = Builder::new(parameters)
+        .prologue(prologue)
+        .expect("one prologue");
+    builder
+        .psk(0, key.bytes())
+        .expect("one key, of the length that the pattern wants")
 }
 
 /// The client's side of a handshake on its way.
@@ -108,9 +136,13 @@ pub(super) struct Initiator(HandshakeState);
 impl Initiator {
     /// Begins: the state, and the first message. `greeting` is what was sent in clear text before.
     pub fn begin(greeting: &[u8], key: &Key) -> (Self, Vec<u8>) {
-        let mut state = builder(greeting, key).build_initiator().expect("all that the pattern needs is there");
+        let mut state = builder(greeting, key)
+            .build_initiator()
+            .expect("all that the pattern needs is there");
         let mut message = vec![0; FRAME_SIZE_MAX];
-        let size = state.write_message(&[], &mut message).expect("a first message fits into a frame");
+        let size = state
+            .write_message(&[], &mut message)
+            .expect("a first message fits into a frame");
         message.truncate(size);
         (Self(state), message)
     }
@@ -118,9 +150,15 @@ impl Initiator {
     /// Ends with the server's message: the session, and what it carried.
     pub fn finish(mut self, message: &[u8]) -> Result<(Seal, Vec<u8>), ControlError> {
         let mut payload = vec![0; FRAME_SIZE_MAX];
-        let size = self.0.read_message(message, &mut payload).map_err(|_| ControlError::Sealed)?;
+        let size = self
+            .0
+            .read_message(message, &mut payload)
+            .map_err(|_| ControlError::Sealed)?;
         payload.truncate(size);
-        Ok((Seal(self.0.into_transport_mode().expect("the handshake is over")), payload))
+        Ok((
+            Seal(self.0.into_transport_mode().expect("the handshake is over")),
+            payload,
+        ))
     }
 }
 
@@ -138,12 +176,21 @@ pub(super) fn respond(
     let refused = || ControlError::Key { name: name.into() };
     let nobodys = Key::new(random_bytes());
     let known = keys.get(name);
-    let mut state = builder(greeting, known.unwrap_or(&nobodys)).build_responder().expect("all that the pattern needs is there");
-    state.read_message(message, &mut [0; FRAME_SIZE_MAX]).map_err(|_| refused())?;
+    let mut state = builder(greeting, known.unwrap_or(&nobodys))
+        .build_responder()
+        .expect("all that the pattern needs is there");
+    state
+        .read_message(message, &mut [0; FRAME_SIZE_MAX])
+        .map_err(|_| refused())?;
     let mut answer = vec![0; FRAME_SIZE_MAX];
-    let size = state.write_message(welcome, &mut answer).expect("a welcome fits into a frame");
+    let size = state
+        .write_message(welcome, &mut answer)
+        .expect("a welcome fits into a frame");
     answer.truncate(size);
-    Ok((Seal(state.into_transport_mode().expect("the handshake is over")), answer))
+    Ok((
+        Seal(state.into_transport_mode().expect("the handshake is over")),
+        answer,
+    ))
 }
 
 /// Bytes that nobody can predict.
@@ -171,7 +218,13 @@ mod tests {
     fn session(server_key: u8) -> Result<(Seal, Seal, Vec<u8>), ControlError> {
         let hello = greeting("a");
         let (client, first) = Initiator::begin(&hello, &key(1));
-        let (server, second) = respond(&hello, "a", &KeyRing::single("a", key(server_key)), &first, b"welcome")?;
+        let (server, second) = respond(
+            &hello,
+            "a",
+            &KeyRing::single("a", key(server_key)),
+            &first,
+            b"welcome",
+        )?;
         let (client, welcome) = client.finish(&second)?;
         Ok((client, server, welcome))
     }
@@ -180,8 +233,14 @@ mod tests {
     fn who_holds_the_key_can_talk_both_ways() {
         let (mut client, mut server, welcome) = session(1).expect("the same key");
         assert_eq!(welcome, b"welcome");
-        assert_eq!(server.open(&client.close(b"there")).expect("it opens"), b"there");
-        assert_eq!(client.open(&server.close(b"back")).expect("it opens"), b"back");
+        assert_eq!(
+            server.open(&client.close(b"there")).expect("it opens"),
+            b"there"
+        );
+        assert_eq!(
+            client.open(&server.close(b"back")).expect("it opens"),
+            b"back"
+        );
     }
 
     #[test]
@@ -190,7 +249,10 @@ mod tests {
         let (_, first) = Initiator::begin(&hello, &key(1));
         for ring in [KeyRing::single("a", key(2)), KeyRing::single("b", key(1))] {
             let refused = respond(&hello, "a", &ring, &first, b"").err();
-            assert!(matches!(refused, Some(ControlError::Key { .. })), "{refused:?}");
+            assert!(
+                matches!(refused, Some(ControlError::Key { .. })),
+                "{refused:?}"
+            );
         }
     }
 
@@ -208,8 +270,14 @@ mod tests {
         let (mut client, mut server, _) = session(1).expect("the same key");
         let (mut other, _, _) = session(1).expect("the same key");
         let (first, second) = (client.close(b"1"), client.close(b"2"));
-        assert!(server.open(&second).is_err(), "not before the one before it");
-        assert!(server.open(&other.close(b"1")).is_err(), "not in another session");
+        assert!(
+            server.open(&second).is_err(),
+            "not before the one before it"
+        );
+        assert!(
+            server.open(&other.close(b"1")).is_err(),
+            "not in another session"
+        );
         let mut altered = first.clone();
         altered[0] ^= 1;
         assert!(server.open(&altered).is_err(), "not altered");
@@ -225,7 +293,8 @@ mod tests {
         let (_, second) = respond(&hello, "a", &ring, &first, b"").expect("the same key");
         let (mut seal, _) = client.finish(&second).expect("the same key");
         let recorded = seal.close(b"connect");
-        let (mut again, _) = respond(&hello, "a", &ring, &first, b"").expect("the message alone is sound");
+        let (mut again, _) =
+            respond(&hello, "a", &ring, &first, b"").expect("the message alone is sound");
         assert!(matches!(again.open(&recorded), Err(ControlError::Sealed)));
     }
 
@@ -233,7 +302,10 @@ mod tests {
     fn foreign_first_bytes_are_told_at_the_first_difference() {
         assert!(check_magic(b"STON").is_ok());
         let refused = check_magic(b"GET / HTTP/1.1").expect_err("it is HTTP");
-        assert!(refused.to_string().contains("another protocol"), "{refused}");
+        assert!(
+            refused.to_string().contains("another protocol"),
+            "{refused}"
+        );
         assert!(check_magic(b"STOP").is_err());
     }
 
@@ -241,7 +313,10 @@ mod tests {
     fn a_name_that_no_key_has_is_refused() {
         for name in [b"".as_slice(), b"a/b", b"\xff"] {
             let bytes = [greeting("").as_slice(), name].concat();
-            assert!(matches!(name_of(&bytes), Err(ControlError::Name)), "{name:?}");
+            assert!(
+                matches!(name_of(&bytes), Err(ControlError::Name)),
+                "{name:?}"
+            );
         }
         assert_eq!(name_of(&greeting("cache-1")).expect("a name"), "cache-1");
     }

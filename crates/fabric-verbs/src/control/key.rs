@@ -109,14 +109,22 @@ impl KeyRing {
 
     /// Reads a key file.
     pub fn load(path: &Path) -> Result<Self, KeyFileError> {
-        let unreadable = |source| KeyFileError::Unreadable { path: path.into(), source };
+        let unreadable = |source| KeyFileError::Unreadable {
+            path: path.into(),
+            source,
+        };
         let file = File::open(path).map_err(unreadable)?;
         let mode = file.metadata().map_err(unreadable)?.mode() & 0o777;
         if mode & OTHERS != 0 {
-            return Err(KeyFileError::Open { path: path.into(), mode });
+            return Err(KeyFileError::Open {
+                path: path.into(),
+                mode,
+            });
         }
         let mut text = String::new();
-        file.take(FILE_SIZE_MAX).read_to_string(&mut text).map_err(unreadable)?;
+        file.take(FILE_SIZE_MAX)
+            .read_to_string(&mut text)
+            .map_err(unreadable)?;
         Self::parse(&text, path)
     }
 
@@ -129,15 +137,26 @@ impl KeyRing {
             }
             let mut words = line.split_ascii_whitespace();
             let (name, key, rest) = (words.next(), words.next().and_then(parse_key), words.next());
-            let (Some(name), Some(key), None) = (name.filter(|name| is_name(name)), key, rest) else {
-                return Err(KeyFileError::Line { path: path.into(), line: index + 1 });
+            let (Some(name), Some(key), None) = (name.filter(|name| is_name(name)), key, rest)
+            else {
+                return Err(KeyFileError::Line {
+                    path: path.into(),
+                    line: index + 1,
+                });
             };
             if ring.keys.contains_key(name) {
-                return Err(KeyFileError::Twice { path: path.into(), name: name.into() });
+                return Err(KeyFileError::Twice {
+                    path: path.into(),
+                    name: name.into(),
+                });
             }
             ring.insert(name.into(), key);
         }
-        if ring.keys.is_empty() { Err(KeyFileError::Empty { path: path.into() }) } else { Ok(ring) }
+        if ring.keys.is_empty() {
+            Err(KeyFileError::Empty { path: path.into() })
+        } else {
+            Ok(ring)
+        }
     }
 
     fn insert(&mut self, name: String, key: Key) {
@@ -191,11 +210,18 @@ mod tests {
 
     #[test]
     fn the_first_line_is_the_owner_and_every_line_can_be_found() {
-        let ring = parse(&format!("# clients\n\nb {ONE}\n a\t{}\n", ONE.to_uppercase())).expect("two keys");
+        let ring = parse(&format!(
+            "# clients\n\nb {ONE}\n a\t{}\n",
+            ONE.to_uppercase()
+        ))
+        .expect("two keys");
         assert_eq!(ring.own().expect("an owner").0, "b");
         assert_eq!(ring.get("a"), ring.get("b"));
         assert_eq!(ring.get("c"), None);
-        assert_eq!(ring.get("a").expect("it is there").bytes()[..2], [0x9f, 0x86]);
+        assert_eq!(
+            ring.get("a").expect("it is there").bytes()[..2],
+            [0x9f, 0x86]
+        );
     }
 
     #[test]
@@ -208,10 +234,19 @@ mod tests {
             (format!("a/b {ONE}"), 1),
             (format!("{} {ONE}", "n".repeat(65)), 1),
         ] {
-            assert!(matches!(parse(&text), Err(KeyFileError::Line { line: found, .. }) if found == line), "{text}");
+            assert!(
+                matches!(parse(&text), Err(KeyFileError::Line { line: found, .. }) if found == line),
+                "{text}"
+            );
         }
-        assert!(matches!(parse(&format!("a {ONE}\na {ONE}")), Err(KeyFileError::Twice { .. })));
-        assert!(matches!(parse("# nothing\n"), Err(KeyFileError::Empty { .. })));
+        assert!(matches!(
+            parse(&format!("a {ONE}\na {ONE}")),
+            Err(KeyFileError::Twice { .. })
+        ));
+        assert!(matches!(
+            parse("# nothing\n"),
+            Err(KeyFileError::Empty { .. })
+        ));
     }
 
     #[test]
@@ -219,9 +254,15 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
         writeln!(file, "a {ONE}").expect("it can be written");
         for (mode, refused) in [(0o600, false), (0o400, false), (0o640, true), (0o604, true)] {
-            file.as_file().set_permissions(std::fs::Permissions::from_mode(mode)).expect("it is ours");
+            file.as_file()
+                .set_permissions(std::fs::Permissions::from_mode(mode))
+                .expect("it is ours");
             let loaded = KeyRing::load(file.path());
-            assert_eq!(matches!(loaded, Err(KeyFileError::Open { .. })), refused, "{mode:o}: {loaded:?}");
+            assert_eq!(
+                matches!(loaded, Err(KeyFileError::Open { .. })),
+                refused,
+                "{mode:o}: {loaded:?}"
+            );
         }
     }
 

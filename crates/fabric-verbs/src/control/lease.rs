@@ -43,12 +43,31 @@ impl LeaseTerms {
     /// Whether `asked` keeps to the lease, by a client that has `connections` others.
     pub(super) fn check(&self, asked: &Endpoint, connections: u32) -> Result<(), ControlError> {
         let granted = [
-            ("connections", u64::from(connections) + 1, u64::from(self.connections_max)),
-            ("outstanding work requests", asked.send_capacity.into(), self.send_capacity_max.into()),
-            ("READs and atomics under way", asked.reads_out.into(), self.reads_max.into()),
+            (
+                "connections",
+                u64::from(connections) + 1,
+                u64::from(self.connections_max),
+            ),
+            (
+                "outstanding work requests",
+                asked.send_capacity.into(),
+                self.send_capacity_max.into(),
+            ),
+            (
+                "READs and atomics under way",
+                asked.reads_out.into(),
+                self.reads_max.into(),
+            ),
         ];
-        match granted.into_iter().find(|(_, asked, granted)| asked > granted) {
-            Some((what, asked, granted)) => Err(ControlError::BeyondLease { what, asked, granted }),
+        match granted
+            .into_iter()
+            .find(|(_, asked, granted)| asked > granted)
+        {
+            Some((what, asked, granted)) => Err(ControlError::BeyondLease {
+                what,
+                asked,
+                granted,
+            }),
             None => Ok(()),
         }
     }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use super::frame::Wire;
 use super::handshake::{
-    GREETING_SIZE, Greeting, Initiator, REPLY_SIZE, Reply, Seal, VERDICT_KEY, VERDICT_VERSION, VERDICT_WELCOME, VERSION,
-    check_magic, greeting, name_of, respond,
+    GREETING_SIZE, Greeting, Initiator, REPLY_SIZE, Reply, Seal, VERDICT_KEY, VERDICT_VERSION,
+    VERDICT_WELCOME, VERSION, check_magic, greeting, name_of, respond,
 };
 use super::message::{EndCause, Message, Welcome};
 use super::plane::{ControlOptions, Offer};
@@ -57,9 +57,17 @@ enum Stage {
 /// Something that concerns the program.
 pub(super) enum Heard {
     /// A client asks to connect.
-    Asked { endpoint: Endpoint, profile: PeerProfile, private_data: Vec<u8> },
+    Asked {
+        endpoint: Endpoint,
+        profile: PeerProfile,
+        private_data: Vec<u8>,
+    },
     /// The server accepts.
-    Accepted { endpoint: Endpoint, profile: PeerProfile, private_data: Vec<u8> },
+    Accepted {
+        endpoint: Endpoint,
+        profile: PeerProfile,
+        private_data: Vec<u8>,
+    },
     /// The client is connected.
     Ready,
     /// The peer says goodbye.
@@ -70,8 +78,20 @@ pub(super) enum Heard {
 
 impl Link {
     /// A client that has just come.
-    pub fn incoming(stream: TcpStream, address: String, options: &ControlOptions, now: Instant) -> Result<Self, ControlError> {
-        Self::new(stream, Stage::Greeting, String::new(), address, options.terms, now)
+    pub fn incoming(
+        stream: TcpStream,
+        address: String,
+        options: &ControlOptions,
+        now: Instant,
+    ) -> Result<Self, ControlError> {
+        Self::new(
+            stream,
+            Stage::Greeting,
+            String::new(),
+            address,
+            options.terms,
+            now,
+        )
     }
 
     /// A call to a server that has just been reached.
@@ -85,7 +105,14 @@ impl Link {
         let (name, key) = options.keys.own().ok_or(ControlError::NoKey)?;
         let hello = greeting(name);
         let (initiator, first) = Initiator::begin(&hello, key);
-        let mut link = Self::new(stream, Stage::Calling(Box::new((initiator, offer))), name.into(), address, options.terms, now)?;
+        let mut link = Self::new(
+            stream,
+            Stage::Calling(Box::new((initiator, offer))),
+            name.into(),
+            address,
+            options.terms,
+            now,
+        )?;
         link.wire.put(&hello)?;
         link.wire.put_frame(&first)?;
         link.wire.flush()?;
@@ -101,7 +128,17 @@ impl Link {
         now: Instant,
     ) -> Result<Self, ControlError> {
         let wire = Wire::new(stream).map_err(|source| ControlError::Connection { source })?;
-        Ok(Self { wire, stage, seal: None, terms, name, address, since: now, heard: now, said: now })
+        Ok(Self {
+            wire,
+            stage,
+            seal: None,
+            terms,
+            name,
+            address,
+            since: now,
+            heard: now,
+            said: now,
+        })
     }
 
     pub fn stream(&self) -> &TcpStream {
@@ -119,7 +156,10 @@ impl Link {
 
     /// Whether the program of this side knows of it.
     pub fn is_known(&self) -> bool {
-        matches!(self.stage, Stage::Asked | Stage::Answered | Stage::Calling(_) | Stage::Waiting { .. } | Stage::Up)
+        matches!(
+            self.stage,
+            Stage::Asked | Stage::Answered | Stage::Calling(_) | Stage::Waiting { .. } | Stage::Up
+        )
     }
 
     /// Whether a client of this name holds a place by it.
@@ -133,7 +173,11 @@ impl Link {
 
     /// Who it is, for messages.
     pub fn who(&self) -> String {
-        if self.name.is_empty() { self.address.clone() } else { format!("{} at {}", self.name, self.address) }
+        if self.name.is_empty() {
+            self.address.clone()
+        } else {
+            format!("{} at {}", self.name, self.address)
+        }
     }
 
     fn enter(&mut self, stage: Stage, now: Instant) {
@@ -158,7 +202,12 @@ impl Link {
     }
 
     /// Takes one step with what has arrived; `None` when it needs more bytes.
-    pub fn advance(&mut self, options: &ControlOptions, epoch: u64, now: Instant) -> Result<Option<Heard>, ControlError> {
+    pub fn advance(
+        &mut self,
+        options: &ControlOptions,
+        epoch: u64,
+        now: Instant,
+    ) -> Result<Option<Heard>, ControlError> {
         loop {
             let moved = match &self.stage {
                 Stage::Leaving => {
@@ -176,15 +225,24 @@ impl Link {
                 },
             };
             if !moved {
-                return if self.wire.is_exhausted() { Err(ControlError::Closed) } else { Ok(None) };
+                return if self.wire.is_exhausted() {
+                    Err(ControlError::Closed)
+                } else {
+                    Ok(None)
+                };
             }
         }
     }
 
     /// The next sealed message, once it has arrived.
     fn take_message(&mut self, now: Instant) -> Result<Option<Message>, ControlError> {
-        let Some(frame) = self.wire.take_frame()? else { return Ok(None) };
-        let seal = self.seal.as_mut().expect("stages after the handshake have a seal");
+        let Some(frame) = self.wire.take_frame()? else {
+            return Ok(None);
+        };
+        let seal = self
+            .seal
+            .as_mut()
+            .expect("stages after the handshake have a seal");
         let message = Message::decode(&seal.open(&frame)?)?;
         self.heard = now;
         Ok(Some(message))
@@ -192,44 +250,87 @@ impl Link {
 
     fn hear(&mut self, message: Message, epoch: u64, now: Instant) -> Result<Heard, ControlError> {
         match (&mut self.stage, message) {
-            (Stage::Invited { ticket }, Message::Connect { ticket: shown, epoch: of, profile, endpoint, private_data }) => {
+            (
+                Stage::Invited { ticket },
+                Message::Connect {
+                    ticket: shown,
+                    epoch: of,
+                    profile,
+                    endpoint,
+                    private_data,
+                },
+            ) => {
                 if of != epoch {
                     return Err(ControlError::TicketUnknown);
                 }
                 ticket.redeem(&shown, now)?;
                 self.enter(Stage::Asked, now);
-                Ok(Heard::Asked { endpoint, profile, private_data })
+                Ok(Heard::Asked {
+                    endpoint,
+                    profile,
+                    private_data,
+                })
             }
-            (Stage::Waiting { profile }, Message::Accepted { endpoint, private_data }) => {
+            (
+                Stage::Waiting { profile },
+                Message::Accepted {
+                    endpoint,
+                    private_data,
+                },
+            ) => {
                 let profile = *profile;
                 self.enter(Stage::Up, now);
-                Ok(Heard::Accepted { endpoint, profile, private_data })
+                Ok(Heard::Accepted {
+                    endpoint,
+                    profile,
+                    private_data,
+                })
             }
-            (Stage::Waiting { .. }, Message::Rejected { reason }) => Err(ControlError::Rejected { reason }),
+            (Stage::Waiting { .. }, Message::Rejected { reason }) => {
+                Err(ControlError::Rejected { reason })
+            }
             (Stage::Answered, Message::Ready) => {
                 self.enter(Stage::Up, now);
                 Ok(Heard::Ready)
             }
-            (Stage::Asked | Stage::Answered | Stage::Waiting { .. } | Stage::Up, Message::Goodbye { cause }) => {
-                Ok(Heard::Goodbye(cause))
-            }
-            (_, message) => Err(ControlError::OutOfPlace { message: message.name() }),
+            (
+                Stage::Asked | Stage::Answered | Stage::Waiting { .. } | Stage::Up,
+                Message::Goodbye { cause },
+            ) => Ok(Heard::Goodbye(cause)),
+            (_, message) => Err(ControlError::OutOfPlace {
+                message: message.name(),
+            }),
         }
     }
 
     /// The server's part of the handshake. Whether it went on.
-    fn take_greeting(&mut self, options: &ControlOptions, epoch: u64, now: Instant) -> Result<bool, ControlError> {
+    fn take_greeting(
+        &mut self,
+        options: &ControlOptions,
+        epoch: u64,
+        now: Instant,
+    ) -> Result<bool, ControlError> {
         let arrived = self.wire.arrived();
         check_magic(arrived)?;
-        let Ok((head, rest)) = Greeting::read_from_prefix(arrived) else { return Ok(false) };
+        let Ok((head, rest)) = Greeting::read_from_prefix(arrived) else {
+            return Ok(false);
+        };
         if head.version.get() != VERSION {
             self.wire.put(Reply::new(VERDICT_VERSION).as_bytes())?;
-            return Err(ControlError::Version { found: head.version.get(), supported: VERSION });
+            return Err(ControlError::Version {
+                found: head.version.get(),
+                supported: VERSION,
+            });
         }
         let size = GREETING_SIZE + usize::from(head.name_size);
         // The first message of the handshake comes right behind; nothing is answered before it is there.
-        let Some(frame) = rest.get(usize::from(head.name_size)..) else { return Ok(false) };
-        let Some(length) = frame.first_chunk::<2>().map(|length| usize::from(u16::from_le_bytes(*length))) else {
+        let Some(frame) = rest.get(usize::from(head.name_size)..) else {
+            return Ok(false);
+        };
+        let Some(length) = frame
+            .first_chunk::<2>()
+            .map(|length| usize::from(u16::from_le_bytes(*length)))
+        else {
             return Ok(false);
         };
         if length <= super::frame::FRAME_SIZE_MAX && frame.len() < 2 + length {
@@ -239,8 +340,14 @@ impl Link {
         let frame = self.wire.take_frame()?.expect("it has arrived");
         let name = name_of(&hello)?.to_owned();
         let ticket = Ticket::new(now, self.terms.ticket_lifetime);
-        let welcome = Welcome { epoch, ticket: ticket.bytes(), terms: self.terms, profile: options.profile };
-        let (seal, answer) = match respond(&hello, &name, &options.keys, &frame, &welcome.encode()) {
+        let welcome = Welcome {
+            epoch,
+            ticket: ticket.bytes(),
+            terms: self.terms,
+            profile: options.profile,
+        };
+        let (seal, answer) = match respond(&hello, &name, &options.keys, &frame, &welcome.encode())
+        {
             Ok(session) => session,
             Err(error) => {
                 self.wire.put(Reply::new(VERDICT_KEY).as_bytes())?;
@@ -256,19 +363,39 @@ impl Link {
     }
 
     /// The client's part of the handshake. Whether it went on.
-    fn take_welcome(&mut self, options: &ControlOptions, now: Instant) -> Result<bool, ControlError> {
+    fn take_welcome(
+        &mut self,
+        options: &ControlOptions,
+        now: Instant,
+    ) -> Result<bool, ControlError> {
         let arrived = self.wire.arrived();
         check_magic(arrived)?;
-        let Ok((reply, rest)) = Reply::read_from_prefix(arrived) else { return Ok(false) };
+        let Ok((reply, rest)) = Reply::read_from_prefix(arrived) else {
+            return Ok(false);
+        };
         match reply.verdict {
             _ if reply.version.get() != VERSION => {
-                return Err(ControlError::Version { found: reply.version.get(), supported: VERSION });
+                return Err(ControlError::Version {
+                    found: reply.version.get(),
+                    supported: VERSION,
+                });
             }
             VERDICT_WELCOME => {}
-            VERDICT_KEY => return Err(ControlError::KeyRefused { name: self.name.clone() }),
-            _ => return Err(ControlError::Malformed { reason: "a verdict that does not exist" }),
+            VERDICT_KEY => {
+                return Err(ControlError::KeyRefused {
+                    name: self.name.clone(),
+                });
+            }
+            _ => {
+                return Err(ControlError::Malformed {
+                    reason: "a verdict that does not exist",
+                });
+            }
         }
-        let Some(length) = rest.first_chunk::<2>().map(|length| usize::from(u16::from_le_bytes(*length))) else {
+        let Some(length) = rest
+            .first_chunk::<2>()
+            .map(|length| usize::from(u16::from_le_bytes(*length)))
+        else {
             return Ok(false);
         };
         if length <= super::frame::FRAME_SIZE_MAX && rest.len() < 2 + length {
@@ -277,15 +404,27 @@ impl Link {
         self.wire.take(REPLY_SIZE);
         let frame = self.wire.take_frame()?.expect("it has arrived");
         // A call stays one until it has an answer, so that whoever asked for it hears how it ended.
-        let waiting = Stage::Waiting { profile: options.profile };
-        let Stage::Calling(call) = std::mem::replace(&mut self.stage, waiting) else { unreachable!("the caller looked") };
+        let waiting = Stage::Waiting {
+            profile: options.profile,
+        };
+        let Stage::Calling(call) = std::mem::replace(&mut self.stage, waiting) else {
+            unreachable!("the caller looked")
+        };
         let (initiator, offer) = *call;
         let (seal, welcome) = initiator.finish(&frame)?;
         let welcome = Welcome::decode(&welcome)?;
         self.seal = Some(seal);
-        self.terms = LeaseTerms { duration: self.terms.duration.min(welcome.terms.duration), ..welcome.terms };
+        self.terms = LeaseTerms {
+            duration: self.terms.duration.min(welcome.terms.duration),
+            ..welcome.terms
+        };
         self.heard = now;
-        self.enter(Stage::Waiting { profile: welcome.profile }, now);
+        self.enter(
+            Stage::Waiting {
+                profile: welcome.profile,
+            },
+            now,
+        );
         // Its own place is told only now, to who has proven that it holds the key.
         self.say(
             &Message::Connect {
@@ -302,7 +441,10 @@ impl Link {
 
     /// Seals and queues a message.
     fn say(&mut self, message: &Message, now: Instant) -> Result<(), ControlError> {
-        let seal = self.seal.as_mut().expect("only who has a seal has anything to say");
+        let seal = self
+            .seal
+            .as_mut()
+            .expect("only who has a seal has anything to say");
         let sealed = seal.close(&message.encode());
         self.wire.put_frame(&sealed)?;
         self.said = now;
@@ -311,9 +453,18 @@ impl Link {
 
     /// The program accepts.
     pub fn accept(&mut self, offer: Offer, now: Instant) -> Result<(), ControlError> {
-        assert!(matches!(self.stage, Stage::Asked), "a request is answered once");
+        assert!(
+            matches!(self.stage, Stage::Asked),
+            "a request is answered once"
+        );
         self.enter(Stage::Answered, now);
-        self.say(&Message::Accepted { endpoint: offer.endpoint, private_data: offer.private_data }, now)
+        self.say(
+            &Message::Accepted {
+                endpoint: offer.endpoint,
+                private_data: offer.private_data,
+            },
+            now,
+        )
     }
 
     /// The client's queue pair is connected.
@@ -349,7 +500,9 @@ impl Link {
     pub fn deadline(&self, options: &ControlOptions) -> Instant {
         match &self.stage {
             Stage::Greeting | Stage::Calling(_) => self.since + options.handshake_patience,
-            Stage::Invited { .. } => self.since + self.terms.ticket_lifetime + options.handshake_patience,
+            Stage::Invited { .. } => {
+                self.since + self.terms.ticket_lifetime + options.handshake_patience
+            }
             Stage::Leaving => self.since + LEAVE_PATIENCE,
             _ => (self.heard + self.terms.duration).min(self.said + self.terms.heartbeat()),
         }
@@ -359,14 +512,18 @@ impl Link {
     pub fn tick(&mut self, options: &ControlOptions, now: Instant) -> Result<(), ControlError> {
         match &self.stage {
             Stage::Leaving if now >= self.since + LEAVE_PATIENCE => Err(ControlError::Closed),
-            Stage::Greeting | Stage::Calling(_) | Stage::Invited { .. } if now >= self.deadline(options) => {
+            Stage::Greeting | Stage::Calling(_) | Stage::Invited { .. }
+                if now >= self.deadline(options) =>
+            {
                 let limit = self.deadline(options) - self.since;
-                Err(ControlError::Late { limit_ms: limit.as_millis() as u64 })
+                Err(ControlError::Late {
+                    limit_ms: limit.as_millis() as u64,
+                })
             }
             Stage::Greeting | Stage::Calling(_) | Stage::Invited { .. } | Stage::Leaving => Ok(()),
-            _ if now >= self.heard + self.terms.duration => {
-                Err(ControlError::LeaseExpired { lease_ms: self.terms.duration.as_millis() as u64 })
-            }
+            _ if now >= self.heard + self.terms.duration => Err(ControlError::LeaseExpired {
+                lease_ms: self.terms.duration.as_millis() as u64,
+            }),
             _ if now >= self.said + self.terms.heartbeat() => self.say(&Message::Heartbeat, now),
             _ => Ok(()),
         }

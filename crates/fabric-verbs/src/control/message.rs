@@ -112,17 +112,31 @@ pub(super) struct Welcome {
 /// See the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    Connect { ticket: [u8; TICKET_SIZE], epoch: u64, profile: PeerProfile, endpoint: Endpoint, private_data: Vec<u8> },
-    Accepted { endpoint: Endpoint, private_data: Vec<u8> },
-    Rejected { reason: String },
+    Connect {
+        ticket: [u8; TICKET_SIZE],
+        epoch: u64,
+        profile: PeerProfile,
+        endpoint: Endpoint,
+        private_data: Vec<u8>,
+    },
+    Accepted {
+        endpoint: Endpoint,
+        private_data: Vec<u8>,
+    },
+    Rejected {
+        reason: String,
+    },
     Ready,
     Heartbeat,
-    Goodbye { cause: EndCause },
+    Goodbye {
+        cause: EndCause,
+    },
 }
 
 impl Welcome {
     pub fn encode(&self) -> Vec<u8> {
-        let milliseconds = |duration: Duration| U32::new(u32::try_from(duration.as_millis()).unwrap_or(u32::MAX));
+        let milliseconds =
+            |duration: Duration| U32::new(u32::try_from(duration.as_millis()).unwrap_or(u32::MAX));
         let bytes = WelcomeBytes {
             epoch: U64::new(self.epoch),
             ticket: self.ticket,
@@ -138,7 +152,8 @@ impl Welcome {
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, ControlError> {
-        let found = WelcomeBytes::read_from_bytes(bytes).map_err(|_| malformed("a welcome of another length"))?;
+        let found = WelcomeBytes::read_from_bytes(bytes)
+            .map_err(|_| malformed("a welcome of another length"))?;
         if found.reserved != [0; 7] {
             return Err(malformed("a welcome with unknown bits"));
         }
@@ -175,21 +190,42 @@ impl Message {
 
     pub fn encode(&self) -> Vec<u8> {
         match self {
-            Message::Connect { ticket, epoch, profile, endpoint, private_data } => {
-                let head =
-                    ConnectBytes { ticket: *ticket, epoch: U64::new(*epoch), profile: profile.into(), endpoint: endpoint.into() };
+            Message::Connect {
+                ticket,
+                epoch,
+                profile,
+                endpoint,
+                private_data,
+            } => {
+                let head = ConnectBytes {
+                    ticket: *ticket,
+                    epoch: U64::new(*epoch),
+                    profile: profile.into(),
+                    endpoint: endpoint.into(),
+                };
                 [&[CONNECT], head.as_bytes(), private_data].concat()
             }
-            Message::Accepted { endpoint, private_data } => {
-                [&[ACCEPTED], EndpointBytes::from(endpoint).as_bytes(), private_data].concat()
-            }
+            Message::Accepted {
+                endpoint,
+                private_data,
+            } => [
+                &[ACCEPTED],
+                EndpointBytes::from(endpoint).as_bytes(),
+                private_data,
+            ]
+            .concat(),
             Message::Rejected { reason } => {
-                let end = (0..=reason.len().min(REASON_SIZE_MAX)).rev().find(|&end| reason.is_char_boundary(end)).unwrap_or(0);
+                let end = (0..=reason.len().min(REASON_SIZE_MAX))
+                    .rev()
+                    .find(|&end| reason.is_char_boundary(end))
+                    .unwrap_or(0);
                 [&[REJECTED], &reason.as_bytes()[..end]].concat()
             }
             Message::Ready => vec![READY],
             Message::Heartbeat => vec![HEARTBEAT],
-            Message::Goodbye { cause } => vec![GOODBYE, u8::from(*cause == EndCause::QueuePairError)],
+            Message::Goodbye { cause } => {
+                vec![GOODBYE, u8::from(*cause == EndCause::QueuePairError)]
+            }
         }
     }
 
@@ -197,7 +233,8 @@ impl Message {
         let (&kind, rest) = bytes.split_first().ok_or(malformed("an empty message"))?;
         match (kind, rest) {
             (CONNECT, _) => {
-                let (head, data) = ConnectBytes::read_from_prefix(rest).map_err(|_| malformed("a connect that is cut off"))?;
+                let (head, data) = ConnectBytes::read_from_prefix(rest)
+                    .map_err(|_| malformed("a connect that is cut off"))?;
                 Ok(Message::Connect {
                     ticket: head.ticket,
                     epoch: head.epoch.get(),
@@ -207,19 +244,30 @@ impl Message {
                 })
             }
             (ACCEPTED, _) => {
-                let (head, data) =
-                    EndpointBytes::read_from_prefix(rest).map_err(|_| malformed("an acceptance that is cut off"))?;
-                Ok(Message::Accepted { endpoint: Endpoint::try_from(&head)?, private_data: private(data)? })
+                let (head, data) = EndpointBytes::read_from_prefix(rest)
+                    .map_err(|_| malformed("an acceptance that is cut off"))?;
+                Ok(Message::Accepted {
+                    endpoint: Endpoint::try_from(&head)?,
+                    private_data: private(data)?,
+                })
             }
             (REJECTED, _) if rest.len() <= REASON_SIZE_MAX => {
                 let clean = |letter: char| if letter.is_control() { ' ' } else { letter };
-                Ok(Message::Rejected { reason: String::from_utf8_lossy(rest).chars().map(clean).collect() })
+                Ok(Message::Rejected {
+                    reason: String::from_utf8_lossy(rest).chars().map(clean).collect(),
+                })
             }
             (READY, []) => Ok(Message::Ready),
             (HEARTBEAT, []) => Ok(Message::Heartbeat),
-            (GOODBYE, [0]) => Ok(Message::Goodbye { cause: EndCause::Requested }),
-            (GOODBYE, [1]) => Ok(Message::Goodbye { cause: EndCause::QueuePairError }),
-            _ => Err(malformed("it is none of the protocol, or has another length")),
+            (GOODBYE, [0]) => Ok(Message::Goodbye {
+                cause: EndCause::Requested,
+            }),
+            (GOODBYE, [1]) => Ok(Message::Goodbye {
+                cause: EndCause::QueuePairError,
+            }),
+            _ => Err(malformed(
+                "it is none of the protocol, or has another length",
+            )),
         }
     }
 }
@@ -229,7 +277,11 @@ fn malformed(reason: &'static str) -> ControlError {
 }
 
 fn private(data: &[u8]) -> Result<Vec<u8>, ControlError> {
-    if data.len() > PRIVATE_DATA_SIZE_MAX { Err(malformed("too much private data")) } else { Ok(data.to_vec()) }
+    if data.len() > PRIVATE_DATA_SIZE_MAX {
+        Err(malformed("too much private data"))
+    } else {
+        Ok(data.to_vec())
+    }
 }
 
 impl From<&Endpoint> for EndpointBytes {
@@ -255,11 +307,20 @@ impl TryFrom<&EndpointBytes> for Endpoint {
 
     fn try_from(bytes: &EndpointBytes) -> Result<Self, ControlError> {
         let wrong = [
-            (bytes.queue_pair.get() >= 1 << 24, "a queue pair number of more than 24 bits"),
-            (bytes.first_packet.get() >= 1 << 24, "a packet number of more than 24 bits"),
+            (
+                bytes.queue_pair.get() >= 1 << 24,
+                "a queue pair number of more than 24 bits",
+            ),
+            (
+                bytes.first_packet.get() >= 1 << 24,
+                "a packet number of more than 24 bits",
+            ),
             (!(1..=5).contains(&bytes.mtu), "an MTU that does not exist"),
             // A responder without resources for READs lets some kernels crash on a FLUSH.
-            (bytes.reads_in == 0 || bytes.reads_out == 0, "no resources for READs"),
+            (
+                bytes.reads_in == 0 || bytes.reads_out == 0,
+                "no resources for READs",
+            ),
             (bytes.reserved != [0; 3], "an endpoint with unknown bits"),
         ];
         if let Some((_, reason)) = wrong.into_iter().find(|(wrong, _)| *wrong) {
@@ -327,12 +388,21 @@ mod tests {
                 endpoint: endpoint(),
                 private_data: vec![1; PRIVATE_DATA_SIZE_MAX],
             },
-            Message::Accepted { endpoint: endpoint(), private_data: Vec::new() },
-            Message::Rejected { reason: "the house is full".into() },
+            Message::Accepted {
+                endpoint: endpoint(),
+                private_data: Vec::new(),
+            },
+            Message::Rejected {
+                reason: "the house is full".into(),
+            },
             Message::Ready,
             Message::Heartbeat,
-            Message::Goodbye { cause: EndCause::Requested },
-            Message::Goodbye { cause: EndCause::QueuePairError },
+            Message::Goodbye {
+                cause: EndCause::Requested,
+            },
+            Message::Goodbye {
+                cause: EndCause::QueuePairError,
+            },
         ]
     }
 
@@ -343,28 +413,61 @@ mod tests {
             assert!(bytes.len() <= MESSAGE_SIZE_MAX, "{}", message.name());
             assert_eq!(Message::decode(&bytes).expect("it is sound"), message);
         }
-        let welcome = Welcome { epoch: 5, ticket: [1; TICKET_SIZE], terms: LeaseTerms::default(), profile: profile() };
-        assert_eq!(Welcome::decode(&welcome.encode()).expect("it is sound"), welcome);
+        let welcome = Welcome {
+            epoch: 5,
+            ticket: [1; TICKET_SIZE],
+            terms: LeaseTerms::default(),
+            profile: profile(),
+        };
+        assert_eq!(
+            Welcome::decode(&welcome.encode()).expect("it is sound"),
+            welcome
+        );
     }
 
     #[test]
     fn a_reason_is_cut_at_a_letter_and_carries_no_control_characters() {
         let long = "ö".repeat(400);
-        let Ok(Message::Rejected { reason }) = Message::decode(&Message::Rejected { reason: long.clone() }.encode()) else {
+        let Ok(Message::Rejected { reason }) = Message::decode(
+            &Message::Rejected {
+                reason: long.clone(),
+            }
+            .encode(),
+        ) else {
             panic!("a rejection stays one");
         };
         assert!(long.starts_with(&reason) && reason.len() <= REASON_SIZE_MAX);
-        let Ok(Message::Rejected { reason }) = Message::decode(b"\x03a\x1b[31m\n") else { panic!("it is a rejection") };
+        let Ok(Message::Rejected { reason }) = Message::decode(b"\x03a\x1b[31m\n") else {
+            panic!("it is a rejection")
+        };
         assert_eq!(reason, "a [31m ");
     }
 
     #[test]
     fn an_endpoint_without_resources_for_reads_is_refused() {
-        for wrong in
-            [Endpoint { reads_in: 0, ..endpoint() }, Endpoint { reads_out: 0, ..endpoint() }, Endpoint { mtu: 6, ..endpoint() }]
-        {
-            let bytes = Message::Accepted { endpoint: wrong, private_data: Vec::new() }.encode();
-            assert!(matches!(Message::decode(&bytes), Err(ControlError::Malformed { .. })), "{wrong:?}");
+        for wrong in [
+            Endpoint {
+                reads_in: 0,
+                ..endpoint()
+            },
+            Endpoint {
+                reads_out: 0,
+                ..endpoint()
+            },
+            Endpoint {
+                mtu: 6,
+                ..endpoint()
+            },
+        ] {
+            let bytes = Message::Accepted {
+                endpoint: wrong,
+                private_data: Vec::new(),
+            }
+            .encode();
+            assert!(
+                matches!(Message::decode(&bytes), Err(ControlError::Malformed { .. })),
+                "{wrong:?}"
+            );
         }
     }
 

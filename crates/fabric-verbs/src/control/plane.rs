@@ -190,12 +190,22 @@ impl ControlPlane {
             bell: eventfd(0, flags)?,
         });
         let engine = Engine::new(options, shared.clone());
-        let thread = thread::Builder::new().name("verbs-control".into()).spawn(move || engine.run())?;
-        Ok(Self { shared, thread: Some(thread), next_link: CALL })
+        let thread = thread::Builder::new()
+            .name("verbs-control".into())
+            .spawn(move || engine.run())?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+            next_link: CALL,
+        })
     }
 
     fn command(&self, command: Command) {
-        self.shared.commands.lock().expect("no holder panics").push(command);
+        self.shared
+            .commands
+            .lock()
+            .expect("no holder panics")
+            .push(command);
         ring(&self.shared.wake);
     }
 
@@ -204,9 +214,15 @@ impl ControlPlane {
         let places = address.resolve()?;
         let cannot = |error: io::Error| {
             let cure = match error.kind() {
-                io::ErrorKind::AddrInUse => "another process listens there; stop it or choose another port",
-                io::ErrorKind::AddrNotAvailable => "this machine does not have that address; ip addr shows those it has",
-                io::ErrorKind::PermissionDenied => "ports below 1024 are for root; choose another one",
+                io::ErrorKind::AddrInUse => {
+                    "another process listens there; stop it or choose another port"
+                }
+                io::ErrorKind::AddrNotAvailable => {
+                    "this machine does not have that address; ip addr shows those it has"
+                }
+                io::ErrorKind::PermissionDenied => {
+                    "ports below 1024 are for root; choose another one"
+                }
                 _ => "it cannot be listened at",
             };
             address.refuse(format!("{error}; {cure}"))
@@ -223,7 +239,12 @@ impl ControlPlane {
         let places = address.resolve()?;
         let link = LinkId(self.next_link);
         self.next_link += 2;
-        self.command(Command::Call { link, address: address.clone(), places, offer });
+        self.command(Command::Call {
+            link,
+            address: address.clone(),
+            places,
+            offer,
+        });
         Ok(link)
     }
 
@@ -265,7 +286,9 @@ impl ControlPlane {
         }
         let mut events = self.shared.events.lock().expect("no holder panics");
         let event = events.pop_front();
-        self.shared.any_events.store(!events.is_empty(), Ordering::Release);
+        self.shared
+            .any_events
+            .store(!events.is_empty(), Ordering::Release);
         event
     }
 
@@ -359,7 +382,9 @@ impl Engine {
                 }
             }
             self.tick(now);
-            if self.stopping.is_some_and(|until| now >= until || self.links.values().all(|link| !link.is_leaving())) {
+            if self.stopping.is_some_and(|until| {
+                now >= until || self.links.values().all(|link| !link.is_leaving())
+            }) {
                 return;
             }
         }
@@ -368,15 +393,25 @@ impl Engine {
     /// Sleeps until a descriptor is ready or a clock runs out.
     fn wait(&self) -> Vec<Source> {
         let mut sources = vec![Source::Wake];
-        let mut descriptors = vec![PollFd::from_borrowed_fd(self.shared.wake.as_fd(), PollFlags::IN)];
+        let mut descriptors = vec![PollFd::from_borrowed_fd(
+            self.shared.wake.as_fd(),
+            PollFlags::IN,
+        )];
         for (index, listener) in self.listeners.iter().enumerate() {
             sources.push(Source::Listener(index));
             descriptors.push(PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN));
         }
         for (&number, link) in &self.links {
-            let output = if link.has_output() { PollFlags::OUT } else { PollFlags::empty() };
+            let output = if link.has_output() {
+                PollFlags::OUT
+            } else {
+                PollFlags::empty()
+            };
             sources.push(Source::Link(number));
-            descriptors.push(PollFd::from_borrowed_fd(link.stream().as_fd(), PollFlags::IN | output));
+            descriptors.push(PollFd::from_borrowed_fd(
+                link.stream().as_fd(),
+                PollFlags::IN | output,
+            ));
         }
         for (&number, dial) in &self.dials {
             if let Some(socket) = dial.socket() {
@@ -385,13 +420,19 @@ impl Engine {
             }
         }
         let now = Instant::now();
-        let clocks =
-            self.links.values().map(|link| link.deadline(&self.options)).chain(self.dials.values().filter_map(Dial::deadline));
+        let clocks = self
+            .links
+            .values()
+            .map(|link| link.deadline(&self.options))
+            .chain(self.dials.values().filter_map(Dial::deadline));
         let next = clocks.chain(self.stopping).min().unwrap_or(now + SLEEP_MAX);
         let sleep = next.saturating_duration_since(now).min(SLEEP_MAX);
         // Rounded up, lest the last part of a millisecond is spun away.
         let sleep = sleep + Duration::from_micros(100);
-        let timeout = Timespec { tv_sec: sleep.as_secs() as i64, tv_nsec: sleep.subsec_nanos().into() };
+        let timeout = Timespec {
+            tv_sec: sleep.as_secs() as i64,
+            tv_nsec: sleep.subsec_nanos().into(),
+        };
         if poll(&mut descriptors, Some(&timeout)).is_err() {
             return Vec::new();
         }
@@ -409,11 +450,21 @@ impl Engine {
         for command in commands {
             match command {
                 Command::Listen(listener) => self.listeners.push(listener),
-                Command::Call { link, address, places, offer } => {
-                    self.dials.insert(link.0, Dial::new(address, places, offer, self.options.back_off, now));
+                Command::Call {
+                    link,
+                    address,
+                    places,
+                    offer,
+                } => {
+                    self.dials.insert(
+                        link.0,
+                        Dial::new(address, places, offer, self.options.back_off, now),
+                    );
                     self.dial(link.0, now);
                 }
-                Command::Accept { link, offer } => self.with_link(link, |link| link.accept(offer, now), now),
+                Command::Accept { link, offer } => {
+                    self.with_link(link, |link| link.accept(offer, now), now)
+                }
                 Command::Ready { link } => self.with_link(link, |link| link.ready(now), now),
                 Command::Reject { link, reason } => {
                     if let Some(link) = self.links.get_mut(&link.0) {
@@ -432,7 +483,9 @@ impl Engine {
                     self.listeners.clear();
                     self.dials.clear();
                     self.links.retain(|_, link| !link.is_stranger());
-                    self.links.values_mut().for_each(|link| link.say_goodbye(EndCause::Requested, now));
+                    self.links
+                        .values_mut()
+                        .for_each(|link| link.say_goodbye(EndCause::Requested, now));
                 }
             }
         }
@@ -440,10 +493,20 @@ impl Engine {
     }
 
     /// Lets `work` work on a link of the program; one that is gone by now is told to the program.
-    fn with_link(&mut self, link: LinkId, work: impl FnOnce(&mut Link) -> Result<(), ControlError>, now: Instant) {
+    fn with_link(
+        &mut self,
+        link: LinkId,
+        work: impl FnOnce(&mut Link) -> Result<(), ControlError>,
+        now: Instant,
+    ) {
         let worked = match self.links.get_mut(&link.0) {
             Some(link) if !link.is_leaving() => work(link),
-            _ => return self.tell(ControlEvent::Ended { link, cause: EndCause::Died }),
+            _ => {
+                return self.tell(ControlEvent::Ended {
+                    link,
+                    cause: EndCause::Died,
+                });
+            }
         };
         if let Err(error) = worked {
             self.lose(link.0, error, now);
@@ -451,7 +514,11 @@ impl Engine {
     }
 
     fn tell(&self, event: ControlEvent) {
-        self.shared.events.lock().expect("no holder panics").push_back(event);
+        self.shared
+            .events
+            .lock()
+            .expect("no holder panics")
+            .push_back(event);
         self.shared.any_events.store(true, Ordering::Release);
         ring(&self.shared.bell);
     }
@@ -459,12 +526,23 @@ impl Engine {
     /// Takes everybody who waits at a listener, as far as there is room.
     fn welcome_strangers(&mut self, index: usize, now: Instant) {
         while let Some(Ok((stream, address))) = self.listeners.get(index).map(TcpListener::accept) {
-            let strangers = self.links.values().filter(|link| link.is_stranger()).count();
+            let strangers = self
+                .links
+                .values()
+                .filter(|link| link.is_stranger())
+                .count();
             if strangers >= self.options.strangers_max {
                 // The oldest goes: it had the most time, and who only takes up room cannot keep others out.
-                let oldest = self.links.iter().filter(|(_, link)| link.is_stranger()).min_by_key(|(number, _)| **number);
+                let oldest = self
+                    .links
+                    .iter()
+                    .filter(|(_, link)| link.is_stranger())
+                    .min_by_key(|(number, _)| **number);
                 if let Some((&oldest, link)) = oldest {
-                    (self.options.log)(&format!("dropped {}: too many peers that have not proven who they are", link.who()));
+                    (self.options.log)(&format!(
+                        "dropped {}: too many peers that have not proven who they are",
+                        link.who()
+                    ));
                     self.links.remove(&oldest);
                 }
             }
@@ -479,32 +557,46 @@ impl Engine {
 
     /// Goes on with a call that is not yet connected.
     fn dial(&mut self, number: u64, now: Instant) {
-        let Some(dial) = self.dials.get_mut(&number) else { return };
+        let Some(dial) = self.dials.get_mut(&number) else {
+            return;
+        };
         match dial.advance(now) {
             Ok(None) => {}
             Ok(Some(stream)) => {
-                let Some(dial) = self.dials.remove(&number) else { return };
+                let Some(dial) = self.dials.remove(&number) else {
+                    return;
+                };
                 let (address, offer) = dial.into_parts();
                 match Link::outgoing(stream, address.to_string(), &self.options, offer, now) {
                     Ok(link) => drop(self.links.insert(number, link)),
-                    Err(error) => self.tell(ControlEvent::Refused { link: LinkId(number), error }),
+                    Err(error) => self.tell(ControlEvent::Refused {
+                        link: LinkId(number),
+                        error,
+                    }),
                 }
             }
             Err(error) => {
                 self.dials.remove(&number);
-                self.tell(ControlEvent::Refused { link: LinkId(number), error });
+                self.tell(ControlEvent::Refused {
+                    link: LinkId(number),
+                    error,
+                });
             }
         }
     }
 
     /// Reads and writes one link.
     fn serve(&mut self, number: u64, now: Instant) {
-        let Some(link) = self.links.get_mut(&number) else { return };
+        let Some(link) = self.links.get_mut(&number) else {
+            return;
+        };
         if let Err(error) = link.fill(now).and_then(|()| link.flush()) {
             return self.lose(number, error, now);
         }
         loop {
-            let Some(link) = self.links.get_mut(&number) else { return };
+            let Some(link) = self.links.get_mut(&number) else {
+                return;
+            };
             match link.advance(&self.options, self.epoch, now) {
                 Ok(None) => break,
                 Ok(Some(heard)) => self.heard(number, heard, now),
@@ -521,17 +613,42 @@ impl Engine {
     fn heard(&mut self, number: u64, heard: Heard, now: Instant) {
         let link = LinkId(number);
         match heard {
-            Heard::Asked { endpoint, profile, private_data } => {
-                let Some(asking) = self.links.get(&number) else { return };
+            Heard::Asked {
+                endpoint,
+                profile,
+                private_data,
+            } => {
+                let Some(asking) = self.links.get(&number) else {
+                    return;
+                };
                 let (name, peer) = (asking.name.clone(), asking.who());
-                let others = self.links.iter().filter(|(other, link)| **other != number && link.counts_for(&name)).count();
+                let others = self
+                    .links
+                    .iter()
+                    .filter(|(other, link)| **other != number && link.counts_for(&name))
+                    .count();
                 match self.options.terms.check(&endpoint, others as u32) {
-                    Ok(()) => self.tell(ControlEvent::Request { link, peer, endpoint, profile, private_data }),
+                    Ok(()) => self.tell(ControlEvent::Request {
+                        link,
+                        peer,
+                        endpoint,
+                        profile,
+                        private_data,
+                    }),
                     Err(error) => self.refuse(number, &error, now),
                 }
             }
-            Heard::Accepted { endpoint, profile, private_data } => {
-                self.tell(ControlEvent::Accepted { link, endpoint, profile, private_data });
+            Heard::Accepted {
+                endpoint,
+                profile,
+                private_data,
+            } => {
+                self.tell(ControlEvent::Accepted {
+                    link,
+                    endpoint,
+                    profile,
+                    private_data,
+                });
             }
             Heard::Ready => self.tell(ControlEvent::Ready { link }),
             Heard::Goodbye(cause) => {
@@ -552,7 +669,9 @@ impl Engine {
 
     /// Ends a link after trouble.
     fn lose(&mut self, number: u64, error: ControlError, now: Instant) {
-        let Some(link) = self.links.get_mut(&number) else { return };
+        let Some(link) = self.links.get_mut(&number) else {
+            return;
+        };
         if link.is_leaving() {
             self.links.remove(&number);
             return;
@@ -566,7 +685,10 @@ impl Engine {
         if known {
             (self.options.log)(&format!("lost {}: {error}", link.who()));
             self.links.remove(&number);
-            self.tell(ControlEvent::Ended { link: id, cause: EndCause::Died });
+            self.tell(ControlEvent::Ended {
+                link: id,
+                cause: EndCause::Died,
+            });
         } else {
             self.refuse(number, &error, now);
         }
@@ -574,10 +696,16 @@ impl Engine {
 
     /// Does what is due by the clocks.
     fn tick(&mut self, now: Instant) {
-        let due: Vec<u64> =
-            self.links.iter().filter(|(_, link)| now >= link.deadline(&self.options)).map(|(&number, _)| number).collect();
+        let due: Vec<u64> = self
+            .links
+            .iter()
+            .filter(|(_, link)| now >= link.deadline(&self.options))
+            .map(|(&number, _)| number)
+            .collect();
         for number in due {
-            let Some(link) = self.links.get_mut(&number) else { continue };
+            let Some(link) = self.links.get_mut(&number) else {
+                continue;
+            };
             if let Err(error) = link.tick(&self.options, now) {
                 self.lose(number, error, now);
             }

@@ -40,7 +40,10 @@ const ATOMIC_WRITE: u8 = 4;
 const TRANSPORTS: [Transport; 2] = [Transport::InfiniBand, Transport::Roce];
 
 fn code_of<T: PartialEq>(choices: &[T], choice: &T) -> u8 {
-    choices.iter().position(|known| known == choice).expect("every choice is in the table") as u8
+    choices
+        .iter()
+        .position(|known| known == choice)
+        .expect("every choice is in the table") as u8
 }
 
 impl From<&PeerProfile> for ProfileBytes {
@@ -51,11 +54,17 @@ impl From<&PeerProfile> for ProfileBytes {
             (profile.atomic_write, ATOMIC_WRITE),
         ];
         Self {
-            persistence_domain: code_of(PersistenceDomain::ALL, &profile.platform.persistence_domain),
+            persistence_domain: code_of(
+                PersistenceDomain::ALL,
+                &profile.platform.persistence_domain,
+            ),
             ddio: code_of(Ddio::ALL, &profile.platform.ddio),
             receive_buffers: code_of(ReceiveBuffers::ALL, &profile.platform.receive_buffers),
             transport: code_of(&TRANSPORTS, &profile.transport),
-            operations: bits.iter().filter(|(set, _)| *set).fold(0, |bits, (_, bit)| bits | bit),
+            operations: bits
+                .iter()
+                .filter(|(set, _)| *set)
+                .fold(0, |bits, (_, bit)| bits | bit),
             reserved: [0; 3],
         }
     }
@@ -66,10 +75,19 @@ impl TryFrom<&ProfileBytes> for PeerProfile {
 
     fn try_from(bytes: &ProfileBytes) -> Result<Self, ControlError> {
         fn choice<T: Copy>(choices: &[T], code: u8) -> Result<T, ControlError> {
-            choices.get(usize::from(code)).copied().ok_or(ControlError::Malformed { reason: "a platform that does not exist" })
+            choices
+                .get(usize::from(code))
+                .copied()
+                .ok_or(ControlError::Malformed {
+                    reason: "a platform that does not exist",
+                })
         }
-        if bytes.operations & !(FLUSH_GLOBAL | FLUSH_PERSISTENT | ATOMIC_WRITE) != 0 || bytes.reserved != [0; 3] {
-            return Err(ControlError::Malformed { reason: "a profile with unknown bits" });
+        if bytes.operations & !(FLUSH_GLOBAL | FLUSH_PERSISTENT | ATOMIC_WRITE) != 0
+            || bytes.reserved != [0; 3]
+        {
+            return Err(ControlError::Malformed {
+                reason: "a profile with unknown bits",
+            });
         }
         Ok(Self {
             platform: DeclaredPlatform {
@@ -94,7 +112,11 @@ mod tests {
         for &persistence_domain in PersistenceDomain::ALL {
             for bits in 0..8u8 {
                 let profile = PeerProfile {
-                    platform: DeclaredPlatform { persistence_domain, ddio: Ddio::Off, receive_buffers: ReceiveBuffers::Pm },
+                    platform: DeclaredPlatform {
+                        persistence_domain,
+                        ddio: Ddio::Off,
+                        receive_buffers: ReceiveBuffers::Pm,
+                    },
                     transport: TRANSPORTS[usize::from(bits % 2)],
                     flush_global: bits & 1 != 0,
                     flush_persistent: bits & 2 != 0,
@@ -103,10 +125,22 @@ mod tests {
                 let bytes = ProfileBytes::from(&profile);
                 assert_eq!(PeerProfile::try_from(&bytes).expect("it is sound"), profile);
                 for damaged in [
-                    ProfileBytes { persistence_domain: 9, ..bytes },
-                    ProfileBytes { transport: 9, ..bytes },
-                    ProfileBytes { operations: 8, ..bytes },
-                    ProfileBytes { reserved: [0, 1, 0], ..bytes },
+                    ProfileBytes {
+                        persistence_domain: 9,
+                        ..bytes
+                    },
+                    ProfileBytes {
+                        transport: 9,
+                        ..bytes
+                    },
+                    ProfileBytes {
+                        operations: 8,
+                        ..bytes
+                    },
+                    ProfileBytes {
+                        reserved: [0, 1, 0],
+                        ..bytes
+                    },
                 ] {
                     assert!(PeerProfile::try_from(&damaged).is_err());
                 }

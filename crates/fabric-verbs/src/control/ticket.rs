@@ -22,7 +22,12 @@ pub(super) struct Ticket {
 impl Ticket {
     /// A fresh one, which nobody can guess.
     pub fn new(now: Instant, lifetime: Duration) -> Self {
-        Self { bytes: random_bytes(), given: now, lifetime, used: false }
+        Self {
+            bytes: random_bytes(),
+            given: now,
+            lifetime,
+            used: false,
+        }
     }
 
     /// What the client is told.
@@ -38,7 +43,10 @@ impl Ticket {
         let age = now.saturating_duration_since(self.given);
         if age > self.lifetime {
             let late_ms = (age - self.lifetime).as_millis() as u64;
-            return Err(ControlError::TicketExpired { late_ms, lifetime_ms: self.lifetime.as_millis() as u64 });
+            return Err(ControlError::TicketExpired {
+                late_ms,
+                lifetime_ms: self.lifetime.as_millis() as u64,
+            });
         }
         self.used = true;
         Ok(())
@@ -56,10 +64,25 @@ mod tests {
         let mut ticket = Ticket::new(now, lifetime);
         let bytes = ticket.bytes();
         let late = ticket.redeem(&bytes, now + Duration::from_millis(700));
-        assert!(matches!(late, Err(ControlError::TicketExpired { late_ms: 200, lifetime_ms: 500 })), "{late:?}");
-        assert!(matches!(ticket.redeem(&[0; TICKET_SIZE], now), Err(ControlError::TicketUnknown)));
+        assert!(
+            matches!(
+                late,
+                Err(ControlError::TicketExpired {
+                    late_ms: 200,
+                    lifetime_ms: 500
+                })
+            ),
+            "{late:?}"
+        );
+        assert!(matches!(
+            ticket.redeem(&[0; TICKET_SIZE], now),
+            Err(ControlError::TicketUnknown)
+        ));
         ticket.redeem(&bytes, now + lifetime).expect("in time");
-        assert!(matches!(ticket.redeem(&bytes, now), Err(ControlError::TicketUnknown)), "not twice");
+        assert!(
+            matches!(ticket.redeem(&bytes, now), Err(ControlError::TicketUnknown)),
+            "not twice"
+        );
         assert_ne!(Ticket::new(now, lifetime).bytes(), bytes);
     }
 }

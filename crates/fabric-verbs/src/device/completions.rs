@@ -60,7 +60,9 @@ impl Ticket {
         match self {
             Ticket::Send(position) => position & POSITION,
             Ticket::Receive(position) => 1 << KIND_SHIFT | position & POSITION,
-            Ticket::Shared(queue, slot) => 2 << KIND_SHIFT | u64::from(queue) << SLOT_BITS | u64::from(slot),
+            Ticket::Shared(queue, slot) => {
+                2 << KIND_SHIFT | u64::from(queue) << SLOT_BITS | u64::from(slot)
+            }
             Ticket::Binding => 3 << KIND_SHIFT,
         }
     }
@@ -70,7 +72,10 @@ impl Ticket {
         match wr_id >> KIND_SHIFT {
             0 => Ticket::Send(rest),
             1 => Ticket::Receive(rest),
-            2 => Ticket::Shared((rest >> SLOT_BITS) as u32, (rest as u32) & (Self::SLOTS_MAX - 1)),
+            2 => Ticket::Shared(
+                (rest >> SLOT_BITS) as u32,
+                (rest as u32) & (Self::SLOTS_MAX - 1),
+            ),
             _ => Ticket::Binding,
         }
     }
@@ -87,7 +92,9 @@ pub(super) fn status_of(code: u32) -> Status {
         | status::IBV_WC_LOC_QP_OP_ERR
         | status::IBV_WC_MW_BIND_ERR => Status::LocalProtection,
         status::IBV_WC_WR_FLUSH_ERR => Status::WorkRequestFlushed,
-        status::IBV_WC_REM_INV_REQ_ERR | status::IBV_WC_REM_INV_RD_REQ_ERR => Status::RemoteInvalidRequest,
+        status::IBV_WC_REM_INV_REQ_ERR | status::IBV_WC_REM_INV_RD_REQ_ERR => {
+            Status::RemoteInvalidRequest
+        }
         status::IBV_WC_REM_ACCESS_ERR => Status::RemoteAccess,
         status::IBV_WC_RETRY_EXC_ERR | status::IBV_WC_RESP_TIMEOUT_ERR => Status::RetryExceeded,
         status::IBV_WC_RNR_RETRY_EXC_ERR => Status::RnrRetryExceeded,

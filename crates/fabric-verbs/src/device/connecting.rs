@@ -3,12 +3,16 @@
 use std::io;
 use std::rc::Rc;
 
-use stonecast_fabric::{ConnectionEvent, ConnectionRequest, DeviceError, DisconnectCause, PeerIdentity, QueuePair};
+use stonecast_fabric::{
+    ConnectionEvent, ConnectionRequest, DeviceError, DisconnectCause, PeerIdentity, QueuePair,
+};
 
 use super::State;
 use super::queue_pair::Phase;
 use crate::address::ControlAddress;
-use crate::control::{ControlEvent, EndCause, LinkId, Offer, PRIVATE_DATA_SIZE_MAX, PeerProfile, random_bytes};
+use crate::control::{
+    ControlEvent, EndCause, LinkId, Offer, PRIVATE_DATA_SIZE_MAX, PeerProfile, random_bytes,
+};
 use crate::path::Endpoint;
 use crate::retries::ReceiverNotReady;
 use crate::verbs::cause;
@@ -22,7 +26,12 @@ pub(super) struct PendingRequest {
 }
 
 impl State {
-    pub(super) fn connect(&mut self, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError> {
+    pub(super) fn connect(
+        &mut self,
+        qp: QueuePair,
+        address: &str,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         check_size(private_data)?;
         let address: ControlAddress = address.parse()?;
         self.expect_fresh(qp)?;
@@ -33,7 +42,12 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn accept(&mut self, request: ConnectionRequest, qp: QueuePair, private_data: &[u8]) -> Result<(), DeviceError> {
+    pub(super) fn accept(
+        &mut self,
+        request: ConnectionRequest,
+        qp: QueuePair,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         check_size(private_data)?;
         let link = LinkId(request.0);
         let pending = *self.requests.get(&link).ok_or(no_such(request))?;
@@ -45,7 +59,8 @@ impl State {
         self.by_link.insert(link, qp.0);
         // The peer learns the keys of windows with the acceptance, so they must be bound before.
         if let Err(error) = self.bind_waiting(qp.0) {
-            self.control.reject(link, "the server cannot open its memory".into());
+            self.control
+                .reject(link, "the server cannot open its memory".into());
             self.fail(qp.0, DisconnectCause::QueuePairError, false);
             return Err(error);
         }
@@ -53,7 +68,11 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn reject(&mut self, request: ConnectionRequest, reason: &str) -> Result<(), DeviceError> {
+    pub(super) fn reject(
+        &mut self,
+        request: ConnectionRequest,
+        reason: &str,
+    ) -> Result<(), DeviceError> {
         let link = LinkId(request.0);
         self.requests.remove(&link).ok_or(no_such(request))?;
         self.control.reject(link, reason.into());
@@ -69,15 +88,24 @@ impl State {
     pub(super) fn destroy_queue_pair(&mut self, qp: QueuePair) -> Result<(), DeviceError> {
         let options = self.qps.get(qp.0)?.options;
         self.fail(qp.0, DisconnectCause::Requested, true);
-        let windows: Vec<u32> = self.windows.iter().filter(|(_, window)| window.qp == qp.0).map(|(handle, _)| handle).collect();
-        windows.into_iter().try_for_each(|handle| self.end_window(handle))?;
+        let windows: Vec<u32> = self
+            .windows
+            .iter()
+            .filter(|(_, window)| window.qp == qp.0)
+            .map(|(handle, _)| handle)
+            .collect();
+        windows
+            .into_iter()
+            .try_for_each(|handle| self.end_window(handle))?;
         let state = self.qps.remove(qp.0)?;
         self.by_number.remove(&state.hardware.number());
         let domain = state.domain.clone();
         drop(state);
         if !Rc::ptr_eq(&domain, &self.domain) {
             // Nobody but this queue pair used them.
-            self.regions.iter_mut().for_each(|region| region.leave(&domain));
+            self.regions
+                .iter_mut()
+                .for_each(|region| region.leave(&domain));
         }
         // The NIC is done with it; what it left in the queues is taken now, before its number belongs to another one.
         for cq in [options.send_cq, options.receive_cq] {
@@ -111,7 +139,9 @@ impl State {
     fn expect_fresh(&self, qp: QueuePair) -> Result<(), DeviceError> {
         match self.qps.get(qp.0)?.phase {
             Phase::Fresh => Ok(()),
-            _ => Err(DeviceError::Malformed { reason: "a queue pair that is connected, or was" }),
+            _ => Err(DeviceError::Malformed {
+                reason: "a queue pair that is connected, or was",
+            }),
         }
     }
 
@@ -132,19 +162,31 @@ impl State {
             rnr_retry_count: qp.options.rnr_retry_count,
             rnr_retry_delay_ns: qp.options.rnr_retry_delay_ns,
         };
-        Ok(Offer { endpoint, private_data: private_data.to_vec() })
+        Ok(Offer {
+            endpoint,
+            private_data: private_data.to_vec(),
+        })
     }
 
     /// Connects the queue pair to the peer's: packets flow from here on.
-    fn join(&mut self, handle: u32, peer: Endpoint, profile: PeerProfile) -> Result<(), DeviceError> {
+    fn join(
+        &mut self,
+        handle: u32,
+        peer: Endpoint,
+        profile: PeerProfile,
+    ) -> Result<(), DeviceError> {
         let (port, facts, retransmission) = (self.port, self.facts, self.retransmission);
         let unreachable = |source: io::Error| DeviceError::Address {
             address: format!("{:?}", peer.gid),
             reason: cause::connection(&source, port.gid_index, &format!("{:?}", port.gid)),
         };
         if profile.transport != port.transport {
-            let reason = "the peer's link is of another kind (InfiniBand or Ethernet) than this one".into();
-            return Err(DeviceError::Address { address: format!("{:?}", peer.gid), reason });
+            let reason =
+                "the peer's link is of another kind (InfiniBand or Ethernet) than this one".into();
+            return Err(DeviceError::Address {
+                address: format!("{:?}", peer.gid),
+                reason,
+            });
         }
         let qp = self.qps.get_mut(handle)?;
         let route = Route {
@@ -152,12 +194,18 @@ impl State {
             peer,
             first_packet: qp.first_packet,
             peer_terms: ReceiverNotReady::new(peer.rnr_retry_count, peer.rnr_retry_delay_ns),
-            own_terms: ReceiverNotReady::new(qp.options.rnr_retry_count, qp.options.rnr_retry_delay_ns),
+            own_terms: ReceiverNotReady::new(
+                qp.options.rnr_retry_count,
+                qp.options.rnr_retry_delay_ns,
+            ),
             reads_out: facts.reads_out_max.min(peer.reads_in),
             reads_in: facts.reads_in_max.min(peer.reads_out).max(1),
             retransmission,
         };
-        let joined = qp.hardware.receive_from(&route).and_then(|()| qp.hardware.send_to(&route));
+        let joined = qp
+            .hardware
+            .receive_from(&route)
+            .and_then(|()| qp.hardware.send_to(&route));
         if let Err(error) = joined {
             self.make_fresh(handle)?;
             return Err(unreachable(error));
@@ -171,10 +219,16 @@ impl State {
         let (port, flush) = (self.port, self.has_flush_persistent);
         let qp = self.qps.get_mut(handle)?;
         let buffers: Vec<_> = qp.receives.entries().map(|buffer| buffer.raw).collect();
-        let again = qp.hardware.reset().and_then(|()| qp.hardware.initialize(&port, flush));
+        let again = qp
+            .hardware
+            .reset()
+            .and_then(|()| qp.hardware.initialize(&port, flush));
         again
             .and_then(|()| qp.hardware.post_receives(&buffers))
-            .map_err(|source| DeviceError::System { doing: "preparing a queue pair for another attempt", source })?;
+            .map_err(|source| DeviceError::System {
+                doing: "preparing a queue pair for another attempt",
+                source,
+            })?;
         qp.phase = Phase::Fresh;
         Ok(())
     }
@@ -183,13 +237,32 @@ impl State {
     pub(super) fn hear_control(&mut self) {
         while let Some(event) = self.control.poll_event() {
             match event {
-                ControlEvent::Request { link, peer, endpoint, profile, private_data } => {
-                    self.requests.insert(link, PendingRequest { endpoint, profile });
+                ControlEvent::Request {
+                    link,
+                    peer,
+                    endpoint,
+                    profile,
+                    private_data,
+                } => {
+                    self.requests
+                        .insert(link, PendingRequest { endpoint, profile });
                     // Nobody can tell from here with which rights a process on another machine runs.
-                    let peer = PeerIdentity { name: peer, same_user: false };
-                    self.events.push_back(ConnectionEvent::Request { request: ConnectionRequest(link.0), peer, private_data });
+                    let peer = PeerIdentity {
+                        name: peer,
+                        same_user: false,
+                    };
+                    self.events.push_back(ConnectionEvent::Request {
+                        request: ConnectionRequest(link.0),
+                        peer,
+                        private_data,
+                    });
                 }
-                ControlEvent::Accepted { link, endpoint, profile, private_data } => {
+                ControlEvent::Accepted {
+                    link,
+                    endpoint,
+                    profile,
+                    private_data,
+                } => {
                     self.accepted(link, endpoint, profile, private_data);
                 }
                 ControlEvent::Refused { link, error } => self.refused(link, error.to_string()),
@@ -198,7 +271,10 @@ impl State {
                         && let Ok(qp) = self.qps.get_mut(handle)
                     {
                         qp.phase = Phase::Connected(link);
-                        self.events.push_back(ConnectionEvent::Established { qp: QueuePair(handle), private_data: Vec::new() });
+                        self.events.push_back(ConnectionEvent::Established {
+                            qp: QueuePair(handle),
+                            private_data: Vec::new(),
+                        });
                         if self.post_early(handle).is_err() {
                             self.fail(handle, DisconnectCause::QueuePairError, true);
                         }
@@ -215,16 +291,30 @@ impl State {
     }
 
     /// The server accepted the call of a queue pair.
-    fn accepted(&mut self, link: LinkId, endpoint: Endpoint, profile: PeerProfile, private_data: Vec<u8>) {
+    fn accepted(
+        &mut self,
+        link: LinkId,
+        endpoint: Endpoint,
+        profile: PeerProfile,
+        private_data: Vec<u8>,
+    ) {
         // The program may have destroyed the queue pair meanwhile; then the server was told so already.
-        let Some(&handle) = self.by_link.get(&link) else { return };
-        match self.join(handle, endpoint, profile).and_then(|()| self.bind_waiting(handle)) {
+        let Some(&handle) = self.by_link.get(&link) else {
+            return;
+        };
+        match self
+            .join(handle, endpoint, profile)
+            .and_then(|()| self.bind_waiting(handle))
+        {
             Ok(()) => {
                 self.control.ready(link);
                 if let Ok(qp) = self.qps.get_mut(handle) {
                     qp.phase = Phase::Connected(link);
                 }
-                self.events.push_back(ConnectionEvent::Established { qp: QueuePair(handle), private_data });
+                self.events.push_back(ConnectionEvent::Established {
+                    qp: QueuePair(handle),
+                    private_data,
+                });
             }
             Err(error) => {
                 self.control.hang_up(link, EndCause::QueuePairError);
@@ -235,23 +325,34 @@ impl State {
 
     /// The call of a queue pair came to nothing; it can try again.
     fn refused(&mut self, link: LinkId, reason: String) {
-        let Some(handle) = self.by_link.remove(&link) else { return };
+        let Some(handle) = self.by_link.remove(&link) else {
+            return;
+        };
         if let Ok(qp) = self.qps.get_mut(handle) {
             qp.phase = Phase::Fresh;
-            self.events.push_back(ConnectionEvent::Rejected { qp: QueuePair(handle), reason });
+            self.events.push_back(ConnectionEvent::Rejected {
+                qp: QueuePair(handle),
+                reason,
+            });
         }
     }
 }
 
 fn check_size(private_data: &[u8]) -> Result<(), DeviceError> {
     if private_data.len() > PRIVATE_DATA_SIZE_MAX {
-        return Err(DeviceError::Limit { what: "bytes of private data", limit: PRIVATE_DATA_SIZE_MAX as u64 });
+        return Err(DeviceError::Limit {
+            what: "bytes of private data",
+            limit: PRIVATE_DATA_SIZE_MAX as u64,
+        });
     }
     Ok(())
 }
 
 fn no_such(request: ConnectionRequest) -> DeviceError {
-    DeviceError::NoSuch { what: "connection request", index: request.0 }
+    DeviceError::NoSuch {
+        what: "connection request",
+        index: request.0,
+    }
 }
 
 fn concerns(event: &ConnectionEvent, queue_pair: QueuePair) -> bool {

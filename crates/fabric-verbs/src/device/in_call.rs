@@ -29,33 +29,56 @@ impl State {
         wr_id: u64,
         looks: u32,
     ) -> Result<bool, DeviceError> {
-        let Some(last) = reads.len().checked_sub(1) else { return Ok(true) };
+        let Some(last) = reads.len().checked_sub(1) else {
+            return Ok(true);
+        };
         if !self.is_ordinary(qp, reads)? {
-            return self.post_send(qp, &WorkRequest::reads(reads, wr_id)).map(|()| false);
+            return self
+                .post_send(qp, &WorkRequest::reads(reads, wr_id))
+                .map(|()| false);
         }
         let (state, regions) = (self.qps.get_mut(qp.0)?, &mut self.regions);
         let first = state.sends.next();
         let end = Ticket::Send(first + last as u64).encode();
         let mut posting = Posting::begin(&state.hardware);
         for (index, &(local, remote)) in reads.iter().enumerate() {
-            let stamp = Stamp { wr_id: Ticket::Send(first + index as u64).encode(), signalled: index == last, fence: false };
+            let stamp = Stamp {
+                wr_id: Ticket::Send(first + index as u64).encode(),
+                signalled: index == last,
+                fence: false,
+            };
             posting.read(
                 stamp,
-                regions.get_mut(local.region.index)?.raw(local, &state.domain)?,
+                regions
+                    .get_mut(local.region.index)?
+                    .raw(local, &state.domain)?,
                 place(remote, local.size.into()),
             );
         }
-        posting.commit().map_err(|source| DeviceError::System { doing: "posting READs", source })?;
+        posting.commit().map_err(|source| DeviceError::System {
+            doing: "posting READs",
+            source,
+        })?;
         for index in 0..reads.len() {
-            state.sends.give(Posted { wr_id, opcode: Opcode::Read, signalled: index == last, outside: false });
+            state.sends.give(Posted {
+                wr_id,
+                opcode: Opcode::Read,
+                signalled: index == last,
+                outside: false,
+            });
         }
         let (cq, number) = (state.options.send_cq.0, state.hardware.number());
         let queue = self.cqs.get(cq)?.hardware.clone();
         for _ in 0..looks {
             // An error of the call itself means that the device is gone, which its event tells.
-            let Ok(found) = queue.poll_one() else { return Ok(false) };
+            let Ok(found) = queue.poll_one() else {
+                return Ok(false);
+            };
             let Some(raw) = found else { continue };
-            if raw.wr_id == end && raw.qp_number == number && raw.status == rdma_mummy_sys::ibv_wc_status::IBV_WC_SUCCESS {
+            if raw.wr_id == end
+                && raw.qp_number == number
+                && raw.status == rdma_mummy_sys::ibv_wc_status::IBV_WC_SUCCESS
+            {
                 self.qps.get_mut(qp.0)?.sends.finish(first + last as u64);
                 return Ok(true);
             }
@@ -68,14 +91,22 @@ impl State {
     }
 
     /// Whether READs can be given to the NIC without another look: connected, with room, of bytes that are there.
-    fn is_ordinary(&self, qp: QueuePair, reads: &[(LocalSpan, RemoteAddress)]) -> Result<bool, DeviceError> {
+    fn is_ordinary(
+        &self,
+        qp: QueuePair,
+        reads: &[(LocalSpan, RemoteAddress)],
+    ) -> Result<bool, DeviceError> {
         let state = self.qps.get(qp.0)?;
-        if !matches!(state.phase, Phase::Connected(_)) || state.sends.len() + reads.len() > state.options.send_capacity as usize {
+        if !matches!(state.phase, Phase::Connected(_))
+            || state.sends.len() + reads.len() > state.options.send_capacity as usize
+        {
             return Ok(false);
         }
         for (local, _) in reads {
             let region = self.regions.get(local.region.index)?;
-            if !region.holds(Span::new(local.offset, local.size.into())) || local.size > self.port.message_size_max {
+            if !region.holds(Span::new(local.offset, local.size.into()))
+                || local.size > self.port.message_size_max
+            {
                 return Ok(false);
             }
         }

@@ -59,8 +59,13 @@ fn system(doing: &'static str) -> impl Fn(io::Error) -> DeviceError {
 }
 
 impl State {
-    pub(super) fn allocate(&mut self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError> {
-        let memory = MappedRegion::create_memory("stonecast-verbs", size, Sealing::None).map_err(system("allocating memory"))?;
+    pub(super) fn allocate(
+        &mut self,
+        size: u64,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError> {
+        let memory = MappedRegion::create_memory("stonecast-verbs", size, Sealing::None)
+            .map_err(system("allocating memory"))?;
         self.add_region(Rc::new(memory), access, false)
     }
 
@@ -76,17 +81,35 @@ impl State {
             flush_global: self.extra.flush && self.facts.flush_global,
             flush_persistent: self.has_flush_persistent,
         };
-        let make = || RegionState::new(&self.domain, memory.clone(), address, access, persistent, grants);
+        let make = || {
+            RegionState::new(
+                &self.domain,
+                memory.clone(),
+                address,
+                access,
+                persistent,
+                grants,
+            )
+        };
         let region = self.with_fresh_key(make, RegionState::rkey)?;
         let (rkey, size) = (region.rkey(), region.size);
         self.next_address = address + size;
         let index = self.regions.insert(region);
         self.keys.insert(rkey, KeyUse::Region(index));
-        Ok(MemoryRegion { index, address, size, rkey: Rkey(rkey) })
+        Ok(MemoryRegion {
+            index,
+            address,
+            size,
+            rkey: Rkey(rkey),
+        })
     }
 
     /// Makes something with a key until the key is one that did not end before.
-    fn with_fresh_key<T>(&self, make: impl Fn() -> Result<T, DeviceError>, key_of: impl Fn(&T) -> u32) -> Result<T, DeviceError> {
+    fn with_fresh_key<T>(
+        &self,
+        make: impl Fn() -> Result<T, DeviceError>,
+        key_of: impl Fn(&T) -> u32,
+    ) -> Result<T, DeviceError> {
         // Held until the end, so that the device does not give the same key again.
         let mut unsuitable = Vec::new();
         while unsuitable.len() < KEY_ATTEMPTS {
@@ -96,16 +119,23 @@ impl State {
             }
             unsuitable.push(made);
         }
-        Err(DeviceError::Limit { what: "keys that were never used", limit: ENDED_KEYS_MAX as u64 })
+        Err(DeviceError::Limit {
+            what: "keys that were never used",
+            limit: ENDED_KEYS_MAX as u64,
+        })
     }
 
     pub(super) fn deregister(&mut self, region: MemoryRegion) -> Result<(), DeviceError> {
         let state = self.regions.get_mut(region.index)?;
         if state.is_open() {
-            return Err(DeviceError::Malformed { reason: "a region whose key still opens it" });
+            return Err(DeviceError::Malformed {
+                reason: "a region whose key still opens it",
+            });
         }
         if state.window_count > 0 {
-            return Err(DeviceError::Malformed { reason: "a region with windows" });
+            return Err(DeviceError::Malformed {
+                reason: "a region with windows",
+            });
         }
         state.end().map_err(system("ending a registration"))?;
         self.regions.remove(region.index)?;
@@ -126,7 +156,9 @@ impl State {
             Some(&KeyUse::Region(index)) => {
                 let region = self.regions.get_mut(index)?;
                 if region.is_open() {
-                    region.close().map_err(system("ending the registration for peers"))?;
+                    region
+                        .close()
+                        .map_err(system("ending the registration for peers"))?;
                     self.end_key(rkey.0);
                 }
                 Ok(())
@@ -137,7 +169,10 @@ impl State {
     /// Ends a window. When this has returned `Ok`, its key opens nothing any more.
     pub(super) fn end_window(&mut self, handle: u32) -> Result<(), DeviceError> {
         let window = self.windows.get_mut(handle)?;
-        window.opening.end().map_err(system("ending a memory window"))?;
+        window
+            .opening
+            .end()
+            .map_err(system("ending a memory window"))?;
         let window = self.windows.remove(handle)?;
         if let Ok(region) = self.regions.get_mut(window.region) {
             region.window_count -= 1;
@@ -164,14 +199,22 @@ impl State {
             return Err(DeviceError::Malformed { reason });
         }
         if !self.regions.get(region.index)?.holds(span) || span.size == 0 {
-            return Err(DeviceError::Malformed { reason: "a window that is empty or leaves its region" });
+            return Err(DeviceError::Malformed {
+                reason: "a window that is empty or leaves its region",
+            });
         }
         let opening = match is_apart {
             true => self.registered(&domain, region.index, span, access)?,
             false => self.opening(region.index, span, access)?,
         };
         let rkey = opening.rkey();
-        let handle = self.windows.insert(WindowState { opening, region: region.index, qp: qp.0, span, access });
+        let handle = self.windows.insert(WindowState {
+            opening,
+            region: region.index,
+            qp: qp.0,
+            span,
+            access,
+        });
         self.regions.get_mut(region.index)?.window_count += 1;
         self.keys.insert(rkey, KeyUse::Window(handle));
         let bound = match phase {
@@ -181,7 +224,9 @@ impl State {
                 self.qps.get_mut(qp.0)?.unbound.push(handle);
                 Ok(())
             }
-            Phase::Failed => Err(DeviceError::Malformed { reason: "a window for a queue pair that has failed" }),
+            Phase::Failed => Err(DeviceError::Malformed {
+                reason: "a window for a queue pair that has failed",
+            }),
         };
         if let Err(error) = bound {
             self.end_window(handle)?;
@@ -192,19 +237,33 @@ impl State {
 
     fn opening(&mut self, region: u32, span: Span, access: Access) -> Result<Opening, DeviceError> {
         let exact = quirks::windows_need_own_registration(&self.facts);
-        let exact = match self.regions.get_mut(region)?.for_window(span, access, exact)? {
+        let exact = match self
+            .regions
+            .get_mut(region)?
+            .for_window(span, access, exact)?
+        {
             Ground::Local => None,
             Ground::Exact(registration) => Some(registration),
             Ground::Reading => return self.registered(&self.domain, region, span, access),
         };
         let make = || Window::new(&self.domain).map_err(system("making a memory window"));
-        Ok(Opening::Bound(self.with_fresh_key(make, Window::rkey)?, exact))
+        Ok(Opening::Bound(
+            self.with_fresh_key(make, Window::rkey)?,
+            exact,
+        ))
     }
 
     /// Opens bytes of a region by a registration, to every queue pair of `domain`.
-    fn registered(&self, domain: &Rc<ProtectionDomain>, region: u32, span: Span, access: Access) -> Result<Opening, DeviceError> {
+    fn registered(
+        &self,
+        domain: &Rc<ProtectionDomain>,
+        region: u32,
+        span: Span,
+        access: Access,
+    ) -> Result<Opening, DeviceError> {
         let make = || self.regions.get(region)?.open(domain, span, access);
-        self.with_fresh_key(make, Registration::rkey).map(Opening::Registered)
+        self.with_fresh_key(make, Registration::rkey)
+            .map(Opening::Registered)
     }
 
     /// Binds the windows that waited for the connection of `qp`.
@@ -227,18 +286,31 @@ impl State {
         };
         let state = self.qps.get(qp)?;
         let mut posting = Posting::begin(&state.hardware);
-        let stamp = Stamp { wr_id: Ticket::Binding.encode(), signalled: true, fence: false };
+        let stamp = Stamp {
+            wr_id: Ticket::Binding.encode(),
+            signalled: true,
+            fence: false,
+        };
         posting.bind(stamp, opened, registration, bound, access);
-        posting.commit().map_err(system("binding a memory window"))?;
+        posting
+            .commit()
+            .map_err(system("binding a memory window"))?;
         let cq = state.options.send_cq.0;
         let deadline = Instant::now() + BINDING_PATIENCE;
         loop {
             match self.collect(cq, usize::MAX) {
                 Some(true) => return Ok(()),
-                Some(false) => return Err(DeviceError::Malformed { reason: "a window that the device does not bind" }),
+                Some(false) => {
+                    return Err(DeviceError::Malformed {
+                        reason: "a window that the device does not bind",
+                    });
+                }
                 None if Instant::now() > deadline => {
                     let source = io::Error::from(io::ErrorKind::TimedOut);
-                    return Err(DeviceError::System { doing: "waiting until a memory window is bound", source });
+                    return Err(DeviceError::System {
+                        doing: "waiting until a memory window is bound",
+                        source,
+                    });
                 }
                 None => std::hint::spin_loop(),
             }

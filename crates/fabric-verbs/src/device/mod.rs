@@ -35,9 +35,10 @@ use std::time::Instant;
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, LocalSpan, MemoryRegion,
-    QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
-    SharedReceiveQueueOptions, WorkCompletion, WorkRequest,
+    Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError,
+    LocalSpan, MemoryRegion, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest,
+    RemoteAddress, Rkey, SharedReceiveQueue, SharedReceiveQueueOptions, WorkCompletion,
+    WorkRequest,
 };
 use stonecast_media::{PersistentRegion, Region};
 
@@ -109,7 +110,11 @@ impl VerbsDevice {
     /// Opens a device and starts its control plane.
     pub fn open(options: VerbsOptions) -> Result<Rc<Self>, DeviceError> {
         let (capabilities, state) = State::open(options)?;
-        Ok(Rc::new(Self { capabilities, start: Instant::now(), state: RefCell::new(state) }))
+        Ok(Rc::new(Self {
+            capabilities,
+            start: Instant::now(),
+            state: RefCell::new(state),
+        }))
     }
 
     /// The names of this machine's devices; an error where libibverbs or the kernel's side of it is missing.
@@ -119,7 +124,13 @@ impl VerbsDevice {
 
     /// What the peer of a connected queue pair declared of its platform.
     pub fn peer_profile(&self, qp: QueuePair) -> Option<PeerProfile> {
-        self.state.borrow().qps.get(qp.0).ok()?.peer.map(|(_, profile)| profile)
+        self.state
+            .borrow()
+            .qps
+            .get(qp.0)
+            .ok()?
+            .peer
+            .map(|(_, profile)| profile)
     }
 
     /// Ends everything as the death of this process would, without a goodbye. For tests of what runs above: no peer can
@@ -138,11 +149,19 @@ impl Device for VerbsDevice {
         self.state.borrow_mut().allocate(size, access)
     }
 
-    fn register(&self, memory: Rc<dyn Region>, access: Access) -> Result<MemoryRegion, DeviceError> {
+    fn register(
+        &self,
+        memory: Rc<dyn Region>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError> {
         self.state.borrow_mut().add_region(memory, access, false)
     }
 
-    fn register_persistent(&self, memory: Rc<dyn PersistentRegion>, access: Access) -> Result<MemoryRegion, DeviceError> {
+    fn register_persistent(
+        &self,
+        memory: Rc<dyn PersistentRegion>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError> {
         self.state.borrow_mut().add_region(memory, access, true)
     }
 
@@ -151,7 +170,13 @@ impl Device for VerbsDevice {
     }
 
     fn memory(&self, region: MemoryRegion) -> Rc<dyn Region> {
-        self.state.borrow().regions.get(region.index).expect("the region is registered here").memory.clone()
+        self.state
+            .borrow()
+            .regions
+            .get(region.index)
+            .expect("the region is registered here")
+            .memory
+            .clone()
     }
 
     fn bind_window(
@@ -162,10 +187,16 @@ impl Device for VerbsDevice {
         size: u64,
         access: Access,
     ) -> Result<Rkey, DeviceError> {
-        self.state.borrow_mut().bind_window(qp, region, Span::new(offset, size), access)
+        self.state
+            .borrow_mut()
+            .bind_window(qp, region, Span::new(offset, size), access)
     }
 
-    fn poll_invalidate(&self, rkey: Rkey, _context: &mut TaskContext<'_>) -> Poll<Result<(), DeviceError>> {
+    fn poll_invalidate(
+        &self,
+        rkey: Rkey,
+        _context: &mut TaskContext<'_>,
+    ) -> Poll<Result<(), DeviceError>> {
         // The system's call returns when the NIC has forgotten the key, so there is nothing to wait for afterwards.
         Poll::Ready(self.state.borrow_mut().invalidate(rkey))
     }
@@ -174,7 +205,10 @@ impl Device for VerbsDevice {
         self.state.borrow_mut().create_completion_queue(capacity)
     }
 
-    fn create_shared_receive_queue(&self, options: SharedReceiveQueueOptions) -> Result<SharedReceiveQueue, DeviceError> {
+    fn create_shared_receive_queue(
+        &self,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<SharedReceiveQueue, DeviceError> {
         self.state.borrow_mut().create_shared_receive_queue(options)
     }
 
@@ -191,11 +225,21 @@ impl Device for VerbsDevice {
         self.state.borrow().control.listen(&address).map(drop)
     }
 
-    fn connect(&self, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError> {
+    fn connect(
+        &self,
+        qp: QueuePair,
+        address: &str,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         self.state.borrow_mut().connect(qp, address, private_data)
     }
 
-    fn accept(&self, request: ConnectionRequest, qp: QueuePair, private_data: &[u8]) -> Result<(), DeviceError> {
+    fn accept(
+        &self,
+        request: ConnectionRequest,
+        qp: QueuePair,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         self.state.borrow_mut().accept(request, qp, private_data)
     }
 
@@ -217,7 +261,11 @@ impl Device for VerbsDevice {
         self.state.borrow_mut().post_send(qp, requests)
     }
 
-    fn post_receive(&self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+    fn post_receive(
+        &self,
+        queue: ReceiveQueue,
+        requests: &[ReceiveRequest],
+    ) -> Result<(), DeviceError> {
         self.state.borrow_mut().post_receive(queue, requests)
     }
 

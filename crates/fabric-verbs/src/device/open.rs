@@ -42,8 +42,10 @@ impl Abilities {
         let system = |doing| move |source| DeviceError::System { doing, source };
         let context = Context::open(Some(device))?;
         let facts = context.facts()?;
-        let domain = ProtectionDomain::new(&context).map_err(system("making a protection domain"))?;
-        let channel = CompletionChannel::new(&context).map_err(system("making a completion channel"))?;
+        let domain =
+            ProtectionDomain::new(&context).map_err(system("making a protection domain"))?;
+        let channel =
+            CompletionChannel::new(&context).map_err(system("making a completion channel"))?;
         let extra = find_operations(&domain, &channel, facts).map_err(system(TRYING))?;
         Ok(Self::from(facts, extra))
     }
@@ -63,21 +65,32 @@ const TRYING: &str = "making a queue pair to see what it can do";
 impl State {
     pub(super) fn open(options: VerbsOptions) -> Result<(Capabilities, Self), DeviceError> {
         if options.retransmission_timeout > 31 || !(1..=6).contains(&options.retransmission_count) {
-            return Err(DeviceError::Malformed { reason: "a retransmission timeout above 31, or retries that are not 1 to 6" });
+            return Err(DeviceError::Malformed {
+                reason: "a retransmission timeout above 31, or retries that are not 1 to 6",
+            });
         }
         let context = Context::open(options.device.as_deref())?;
         let mut facts = context.facts()?;
         facts.windows &= !options.without_windows;
         if facts.reads_in_max == 0 || facts.reads_out_max == 0 {
-            return Err(DeviceError::Unsupported { device: context.name().into(), capability: "RDMA READ" });
+            return Err(DeviceError::Unsupported {
+                device: context.name().into(),
+                capability: "RDMA READ",
+            });
         }
         let port = Port::of(&context, options.port, options.gid_index)?;
         let system = |doing| move |source| DeviceError::System { doing, source };
-        let domain = ProtectionDomain::new(&context).map_err(system("making a protection domain"))?;
-        let channel = CompletionChannel::new(&context).map_err(system("making a completion channel"))?;
+        let domain =
+            ProtectionDomain::new(&context).map_err(system("making a protection domain"))?;
+        let channel =
+            CompletionChannel::new(&context).map_err(system("making a completion channel"))?;
         let extra = find_operations(&domain, &channel, facts).map_err(system(TRYING))?;
         let abilities = Abilities::from(facts, extra);
-        let pretence = if options.without_windows { " without windows" } else { "" };
+        let pretence = if options.without_windows {
+            " without windows"
+        } else {
+            ""
+        };
         let name = format!("verbs:{}{pretence}", context.name());
         let capabilities = Capabilities {
             name: name.clone(),
@@ -149,16 +162,46 @@ impl State {
 
 /// Makes queue pairs that can do less and less until one can be made: a device's claim is not enough, the library must be
 /// able to post the operation.
-fn find_operations(domain: &Rc<ProtectionDomain>, channel: &Rc<CompletionChannel>, facts: Facts) -> io::Result<ExtraOperations> {
+fn find_operations(
+    domain: &Rc<ProtectionDomain>,
+    channel: &Rc<CompletionChannel>,
+    facts: Facts,
+) -> io::Result<ExtraOperations> {
     let cq = CompletionQueue::new(channel, 16, 0)?;
     let flush = facts.flush_global || facts.flush_persistent;
-    let all = ExtraOperations { windows: facts.windows, flush, atomic_write: facts.atomic_write };
-    let none = ExtraOperations { windows: false, flush: false, atomic_write: false };
-    let candidates =
-        [all, ExtraOperations { atomic_write: false, ..all }, ExtraOperations { windows: all.windows, ..none }, none];
+    let all = ExtraOperations {
+        windows: facts.windows,
+        flush,
+        atomic_write: facts.atomic_write,
+    };
+    let none = ExtraOperations {
+        windows: false,
+        flush: false,
+        atomic_write: false,
+    };
+    let candidates = [
+        all,
+        ExtraOperations {
+            atomic_write: false,
+            ..all
+        },
+        ExtraOperations {
+            windows: all.windows,
+            ..none
+        },
+        none,
+    ];
     let mut last = None;
     for extra in candidates {
-        let wanted = Wanted { domain, send_cq: &cq, receive_cq: &cq, shared: None, send_capacity: 4, receive_capacity: 4, extra };
+        let wanted = Wanted {
+            domain,
+            send_cq: &cq,
+            receive_cq: &cq,
+            shared: None,
+            send_capacity: 4,
+            receive_capacity: 4,
+            extra,
+        };
         match QueuePair::new(&wanted) {
             Ok(_made) => return Ok(extra),
             Err(error) => last = Some(error),

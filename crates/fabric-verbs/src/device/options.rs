@@ -69,6 +69,10 @@ impl Default for VerbsOptions {
 
 impl fmt::Debug for VerbsOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("VerbsOptions").field("device", &self.device).field("port", &self.port).finish_non_exhaustive()
+        formatter
+            .debug_struct("VerbsOptions")
+            .field("device", &self.device)
+            .field("port", &self.port)
+            .finish_non_exhaustive()
     }
 }

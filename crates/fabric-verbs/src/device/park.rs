@@ -20,7 +20,10 @@ impl Park for VerbsDevice {
             return;
         }
         let state = self.state.borrow();
-        let timeout = Timespec { tv_sec: (timeout / 1_000_000_000) as i64, tv_nsec: (timeout % 1_000_000_000) as i64 };
+        let timeout = Timespec {
+            tv_sec: (timeout / 1_000_000_000) as i64,
+            tv_nsec: (timeout % 1_000_000_000) as i64,
+        };
         let mut sources = [
             PollFd::from_borrowed_fd(state.channel.descriptor(), PollFlags::IN),
             PollFd::from_borrowed_fd(state.control.bell(), PollFlags::IN),

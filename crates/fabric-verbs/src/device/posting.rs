@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    DeviceError, FlushPlacement, LocalSpan, Operation, QueuePair, QueuePairOptions, RemoteAddress, WorkRequest,
+    DeviceError, FlushPlacement, LocalSpan, Operation, QueuePair, QueuePairOptions, RemoteAddress,
+    WorkRequest,
 };
 
 use super::State;
@@ -18,10 +19,21 @@ use crate::verbs::queue_pair::{QueuePair as HardwareQueuePair, Wanted};
 const OWN_REQUESTS: u32 = 4;
 
 impl State {
-    pub(super) fn create_queue_pair(&mut self, options: QueuePairOptions) -> Result<QueuePair, DeviceError> {
+    pub(super) fn create_queue_pair(
+        &mut self,
+        options: QueuePairOptions,
+    ) -> Result<QueuePair, DeviceError> {
         let limit = self.facts.queue_depth_max;
-        if options.send_capacity.saturating_add(OWN_REQUESTS).max(options.receive_capacity) > limit {
-            return Err(DeviceError::Limit { what: "entries of a send or receive queue", limit: limit.into() });
+        if options
+            .send_capacity
+            .saturating_add(OWN_REQUESTS)
+            .max(options.receive_capacity)
+            > limit
+        {
+            return Err(DeviceError::Limit {
+                what: "entries of a send or receive queue",
+                limit: limit.into(),
+            });
         }
         self.promise_completions(&options)?;
         match self.make_queue_pair(options) {
@@ -50,7 +62,9 @@ impl State {
         };
         let system = |doing| move |source| DeviceError::System { doing, source };
         let hardware = HardwareQueuePair::new(&wanted).map_err(system("making a queue pair"))?;
-        hardware.initialize(&self.port, self.has_flush_persistent).map_err(system("preparing a queue pair for its port"))?;
+        hardware
+            .initialize(&self.port, self.has_flush_persistent)
+            .map_err(system("preparing a queue pair for its port"))?;
         let number = hardware.number();
         let handle = self.qps.insert(QueuePairState {
             hardware,
@@ -80,13 +94,22 @@ impl State {
                              queue",
             });
         }
-        ProtectionDomain::new(&self.context).map_err(|source| DeviceError::System { doing: "making a protection domain", source })
+        ProtectionDomain::new(&self.context).map_err(|source| DeviceError::System {
+            doing: "making a protection domain",
+            source,
+        })
     }
 
     /// Counts the completions that a queue pair may cause.
     fn promise_completions(&mut self, options: &QueuePairOptions) -> Result<(), DeviceError> {
-        let full = |left: u32| DeviceError::Limit { what: "entries of a completion queue that are free", limit: left.into() };
-        self.cqs.get_mut(options.send_cq.0)?.promise(options.send_capacity).map_err(full)?;
+        let full = |left: u32| DeviceError::Limit {
+            what: "entries of a completion queue that are free",
+            limit: left.into(),
+        };
+        self.cqs
+            .get_mut(options.send_cq.0)?
+            .promise(options.send_capacity)
+            .map_err(full)?;
         let receives = match options.shared_receive_queue {
             None => options.receive_capacity,
             // Its buffers are there once, however many queue pairs take from it.
@@ -103,8 +126,14 @@ impl State {
         let promised = self.cqs.get_mut(options.receive_cq.0)?.promise(receives);
         if let Err(left) = promised {
             let queue = self.cqs.get_mut(options.receive_cq.0)?;
-            queue.promised_shared.retain(|shared| options.shared_receive_queue.is_none_or(|srq| srq.0 != *shared));
-            self.cqs.get_mut(options.send_cq.0)?.take_back(options.send_capacity);
+            queue.promised_shared.retain(|shared| {
+                options
+                    .shared_receive_queue
+                    .is_none_or(|srq| srq.0 != *shared)
+            });
+            self.cqs
+                .get_mut(options.send_cq.0)?
+                .take_back(options.send_capacity);
             return Err(full(left));
         }
         Ok(())
@@ -122,13 +151,23 @@ impl State {
         }
     }
 
-    pub(super) fn post_send(&mut self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError> {
-        requests.iter().try_for_each(|request| self.check(&request.operation))?;
+    pub(super) fn post_send(
+        &mut self,
+        qp: QueuePair,
+        requests: &[WorkRequest],
+    ) -> Result<(), DeviceError> {
+        requests
+            .iter()
+            .try_for_each(|request| self.check(&request.operation))?;
         let state = self.qps.get(qp.0)?;
         let capacity = state.options.send_capacity;
         match state.phase {
             Phase::Accepted(_) | Phase::Connected(_) | Phase::Failed => {}
-            _ => return Err(DeviceError::Malformed { reason: "a send on a queue pair that was never connected" }),
+            _ => {
+                return Err(DeviceError::Malformed {
+                    reason: "a send on a queue pair that was never connected",
+                });
+            }
         }
         if state.sends.len() + state.early.len() + requests.len() > capacity as usize {
             return Err(DeviceError::QueueFull { capacity });
@@ -138,14 +177,22 @@ impl State {
             self.qps.get_mut(qp.0)?.early.extend_from_slice(requests);
             return Ok(());
         }
-        let Some(last) = requests.len().checked_sub(1) else { return Ok(()) };
-        let outside = requests.iter().map(|request| self.is_outside(&request.operation)).collect::<Result<Vec<_>, _>>()?;
-        let posted = requests.iter().zip(outside).map(|(request, outside)| Posted {
-            wr_id: request.wr_id,
-            opcode: opcode_of(&request.operation),
-            signalled: request.signalled,
-            outside,
-        });
+        let Some(last) = requests.len().checked_sub(1) else {
+            return Ok(());
+        };
+        let outside = requests
+            .iter()
+            .map(|request| self.is_outside(&request.operation))
+            .collect::<Result<Vec<_>, _>>()?;
+        let posted = requests
+            .iter()
+            .zip(outside)
+            .map(|(request, outside)| Posted {
+                wr_id: request.wr_id,
+                opcode: opcode_of(&request.operation),
+                signalled: request.signalled,
+                outside,
+            });
         if state.phase == Phase::Failed {
             let state = self.qps.get_mut(qp.0)?;
             posted.for_each(|posted| state.sends.keep(posted));
@@ -155,17 +202,26 @@ impl State {
         let first = state.sends.next();
         // All spans before the batch is begun: one that cannot be had refuses the batch whole.
         let domain = state.domain.clone();
-        let locals = requests.iter().map(|request| self.raw_local(&domain, &request.operation));
+        let locals = requests
+            .iter()
+            .map(|request| self.raw_local(&domain, &request.operation));
         let locals = locals.collect::<Result<Vec<_>, _>>()?;
         let state = self.qps.get_mut(qp.0)?;
         let mut posting = Posting::begin(&state.hardware);
         for (index, (request, local)) in requests.iter().zip(locals).enumerate() {
             let wr_id = Ticket::Send(first + index as u64).encode();
             // The last one is always signalled, so that the unsignalled ones before it leave the queue with it.
-            let stamp = Stamp { wr_id, signalled: request.signalled || index == last, fence: request.fence };
+            let stamp = Stamp {
+                wr_id,
+                signalled: request.signalled || index == last,
+                fence: request.fence,
+            };
             post(&mut posting, stamp, &request.operation, local);
         }
-        posting.commit().map_err(|source| DeviceError::System { doing: "posting sends", source })?;
+        posting.commit().map_err(|source| DeviceError::System {
+            doing: "posting sends",
+            source,
+        })?;
         posted.for_each(|posted| state.sends.give(posted));
         Ok(())
     }
@@ -178,29 +234,55 @@ impl State {
 
     /// What is wrong with an operation whatever the peer holds.
     fn check(&self, operation: &Operation) -> Result<(), DeviceError> {
-        let lacks = |capability| Err(DeviceError::Unsupported { device: self.name.clone(), capability });
+        let lacks = |capability| {
+            Err(DeviceError::Unsupported {
+                device: self.name.clone(),
+                capability,
+            })
+        };
         match *operation {
             Operation::Send { local } if local.size > self.send_size_max => {
-                Err(DeviceError::Limit { what: "bytes of a SEND", limit: self.send_size_max.into() })
+                Err(DeviceError::Limit {
+                    what: "bytes of a SEND",
+                    limit: self.send_size_max.into(),
+                })
             }
-            Operation::Write { local, .. } | Operation::WriteWithImmediate { local, .. } | Operation::Read { local, .. }
+            Operation::Write { local, .. }
+            | Operation::WriteWithImmediate { local, .. }
+            | Operation::Read { local, .. }
                 if local.size > self.port.message_size_max =>
             {
-                Err(DeviceError::Limit { what: "bytes of a WRITE or READ", limit: self.port.message_size_max.into() })
+                Err(DeviceError::Limit {
+                    what: "bytes of a WRITE or READ",
+                    limit: self.port.message_size_max.into(),
+                })
             }
-            Operation::CompareAndSwap { local, .. } | Operation::FetchAndAdd { local, .. } if local.size != 8 => {
-                Err(DeviceError::Malformed { reason: "the local span of an atomic is not 8 bytes" })
+            Operation::CompareAndSwap { local, .. } | Operation::FetchAndAdd { local, .. }
+                if local.size != 8 =>
+            {
+                Err(DeviceError::Malformed {
+                    reason: "the local span of an atomic is not 8 bytes",
+                })
             }
-            Operation::Flush { size: 0, .. } => Err(DeviceError::Malformed { reason: "a FLUSH of no bytes" }),
-            Operation::Flush { placement: FlushPlacement::Global, .. } if !(self.extra.flush && self.facts.flush_global) => {
+            Operation::Flush { size: 0, .. } => Err(DeviceError::Malformed {
+                reason: "a FLUSH of no bytes",
+            }),
+            Operation::Flush {
+                placement: FlushPlacement::Global,
+                ..
+            } if !(self.extra.flush && self.facts.flush_global) => {
                 lacks("FLUSH with global visibility")
             }
-            Operation::Flush { placement: FlushPlacement::Persistent, .. } if !self.has_flush_persistent => {
-                lacks("FLUSH with persistence")
-            }
+            Operation::Flush {
+                placement: FlushPlacement::Persistent,
+                ..
+            } if !self.has_flush_persistent => lacks("FLUSH with persistence"),
             // The length goes through 32 bits in some kernels: more would be written back in part, without a word.
             Operation::Flush { size, .. } if size > u64::from(u32::MAX) => {
-                Err(DeviceError::Limit { what: "bytes of a FLUSH", limit: u32::MAX.into() })
+                Err(DeviceError::Limit {
+                    what: "bytes of a FLUSH",
+                    limit: u32::MAX.into(),
+                })
             }
             Operation::AtomicWrite { .. } if !self.extra.atomic_write => lacks("ATOMIC_WRITE"),
             _ => Ok(()),
@@ -208,14 +290,25 @@ impl State {
     }
 
     /// The bytes of this side that an operation names, in the terms of the NIC.
-    fn raw_local(&mut self, domain: &Rc<ProtectionDomain>, operation: &Operation) -> Result<Option<RawSpan>, DeviceError> {
-        local_of(operation).map(|local| self.regions.get_mut(local.region.index)?.raw(local, domain)).transpose()
+    fn raw_local(
+        &mut self,
+        domain: &Rc<ProtectionDomain>,
+        operation: &Operation,
+    ) -> Result<Option<RawSpan>, DeviceError> {
+        local_of(operation)
+            .map(|local| self.regions.get_mut(local.region.index)?.raw(local, domain))
+            .transpose()
     }
 
     /// Whether an operation names bytes of this side that are not in their region.
     fn is_outside(&self, operation: &Operation) -> Result<bool, DeviceError> {
-        let Some(local) = local_of(operation) else { return Ok(false) };
-        Ok(!self.regions.get(local.region.index)?.holds(Span::new(local.offset, local.size.into())))
+        let Some(local) = local_of(operation) else {
+            return Ok(false);
+        };
+        Ok(!self
+            .regions
+            .get(local.region.index)?
+            .holds(Span::new(local.offset, local.size.into())))
     }
 }
 
@@ -235,8 +328,15 @@ fn local_of(operation: &Operation) -> Option<LocalSpan> {
 /// A place of the peer. A range that wraps around the end of all addresses names no memory, and some responders compute
 /// its end wrongly; it becomes one at address 0, where no region lies.
 pub(super) fn place(remote: RemoteAddress, size: u64) -> RawPlace {
-    let address = if remote.address.checked_add(size).is_some() { remote.address } else { 0 };
-    RawPlace { address, rkey: remote.rkey.0 }
+    let address = if remote.address.checked_add(size).is_some() {
+        remote.address
+    } else {
+        0
+    };
+    RawPlace {
+        address,
+        rkey: remote.rkey.0,
+    }
 }
 
 fn post(posting: &mut Posting<'_>, stamp: Stamp, operation: &Operation, local: Option<RawSpan>) {
@@ -244,17 +344,32 @@ fn post(posting: &mut Posting<'_>, stamp: Stamp, operation: &Operation, local: O
     let size = local.map_or(8, |local| u64::from(local.size));
     match *operation {
         Operation::Write { remote, .. } => posting.write(stamp, span(), place(remote, size)),
-        Operation::WriteWithImmediate { remote, immediate, .. } => {
+        Operation::WriteWithImmediate {
+            remote, immediate, ..
+        } => {
             posting.write_with_immediate(stamp, span(), place(remote, size), immediate);
         }
         Operation::Send { .. } => posting.send(stamp, span()),
         Operation::Read { remote, .. } => posting.read(stamp, span(), place(remote, size)),
-        Operation::CompareAndSwap { remote, expected, swap, .. } => {
+        Operation::CompareAndSwap {
+            remote,
+            expected,
+            swap,
+            ..
+        } => {
             posting.compare_and_swap(stamp, span(), place(remote, size), expected, swap);
         }
-        Operation::FetchAndAdd { remote, add, .. } => posting.fetch_and_add(stamp, span(), place(remote, size), add),
-        Operation::Flush { remote, size, placement } => posting.flush(stamp, place(remote, size), size, placement),
-        Operation::AtomicWrite { remote, value } => posting.atomic_write(stamp, place(remote, size), value),
+        Operation::FetchAndAdd { remote, add, .. } => {
+            posting.fetch_and_add(stamp, span(), place(remote, size), add)
+        }
+        Operation::Flush {
+            remote,
+            size,
+            placement,
+        } => posting.flush(stamp, place(remote, size), size, placement),
+        Operation::AtomicWrite { remote, value } => {
+            posting.atomic_write(stamp, place(remote, size), value)
+        }
     }
 }
 
@@ -266,7 +381,10 @@ mod tests {
 
     #[test]
     fn a_range_that_wraps_around_is_sent_where_nothing_is() {
-        let remote = |address| RemoteAddress { address, rkey: Rkey(1) };
+        let remote = |address| RemoteAddress {
+            address,
+            rkey: Rkey(1),
+        };
         assert_eq!(place(remote(u64::MAX - 7), 4096).address, 0);
         assert_eq!(place(remote(u64::MAX - 8), 8).address, u64::MAX - 8);
     }

@@ -34,7 +34,8 @@ impl State {
             match event {
                 DeviceEvent::CompletionQueueOverrun(cq) => self.fail_all(|state, handle| {
                     let options = state.qps.get(handle).map(|qp| qp.options);
-                    options.is_ok_and(|options| options.send_cq.0 == cq || options.receive_cq.0 == cq)
+                    options
+                        .is_ok_and(|options| options.send_cq.0 == cq || options.receive_cq.0 == cq)
                 }),
                 DeviceEvent::QueuePairFailed(number) => {
                     if let Some(&handle) = self.by_number.get(&number) {
@@ -58,31 +59,48 @@ impl State {
 
     /// Ends the connection of a queue pair, once. `tell`: the peer does not know yet.
     pub(super) fn fail(&mut self, handle: u32, cause: DisconnectCause, tell: bool) {
-        let Ok(qp) = self.qps.get_mut(handle) else { return };
+        let Ok(qp) = self.qps.get_mut(handle) else {
+            return;
+        };
         let Some(link) = qp.link() else { return };
         let was_known = matches!(qp.phase, Phase::Accepted(_) | Phase::Connected(_));
         qp.phase = Phase::Failed;
         for request in std::mem::take(&mut qp.early) {
             let (wr_id, opcode) = (request.wr_id, opcode_of(&request.operation));
-            qp.sends.keep(Posted { wr_id, opcode, signalled: request.signalled, outside: false });
+            qp.sends.keep(Posted {
+                wr_id,
+                opcode,
+                signalled: request.signalled,
+                outside: false,
+            });
         }
         // What is outstanding completes with an error, and nothing of the peer is executed any more. A queue pair that is in
         // the error state already is brought there again, which makes its queues notice what came later.
         let _ = qp.hardware.fail();
         self.by_link.remove(&link);
         if tell {
-            let cause = if cause == DisconnectCause::QueuePairError { EndCause::QueuePairError } else { EndCause::Requested };
+            let cause = if cause == DisconnectCause::QueuePairError {
+                EndCause::QueuePairError
+            } else {
+                EndCause::Requested
+            };
             self.control.hang_up(link, cause);
         }
         if was_known {
-            self.events.push_back(stonecast_fabric::ConnectionEvent::Disconnected { qp: QueuePair(handle), cause });
+            self.events
+                .push_back(stonecast_fabric::ConnectionEvent::Disconnected {
+                    qp: QueuePair(handle),
+                    cause,
+                });
         }
         self.flush_kept(handle);
     }
 
     /// Hands the program what it posted after the failure, when it is its turn.
     pub(super) fn flush_kept(&mut self, handle: u32) {
-        let Ok(qp) = self.qps.get_mut(handle) else { return };
+        let Ok(qp) = self.qps.get_mut(handle) else {
+            return;
+        };
         let (sends, receives) = qp.flush_kept(handle);
         let options = qp.options;
         if let Ok(cq) = self.cqs.get_mut(options.send_cq.0) {
@@ -94,9 +112,16 @@ impl State {
     }
 
     /// Completions for the program, at most `limit`.
-    pub(super) fn take_completions(&mut self, cq: u32, limit: usize, into: &mut Vec<WorkCompletion>) -> usize {
+    pub(super) fn take_completions(
+        &mut self,
+        cq: u32,
+        limit: usize,
+        into: &mut Vec<WorkCompletion>,
+    ) -> usize {
         self.collect(cq, limit.min(TAKE_AHEAD));
-        let Ok(queue) = self.cqs.get_mut(cq) else { return 0 };
+        let Ok(queue) = self.cqs.get_mut(cq) else {
+            return 0;
+        };
         let count = queue.taken.len().min(limit);
         into.extend(queue.taken.drain(..count));
         count
@@ -107,7 +132,9 @@ impl State {
     pub(super) fn collect(&mut self, cq: u32, enough: usize) -> Option<bool> {
         let mut bound = None;
         loop {
-            let Ok(queue) = self.cqs.get(cq) else { return bound };
+            let Ok(queue) = self.cqs.get(cq) else {
+                return bound;
+            };
             let missing = enough.saturating_sub(queue.taken.len()).min(TAKE_AHEAD);
             if missing == 0 {
                 return bound;
@@ -140,29 +167,46 @@ impl State {
 
     /// A send completed, and with it the unsignalled ones before it.
     fn sent(&mut self, cq: u32, position: u64, raw: RawCompletion) {
-        let Some(&handle) = self.by_number.get(&raw.qp_number) else { return };
-        let Ok(qp) = self.qps.get_mut(handle) else { return };
+        let Some(&handle) = self.by_number.get(&raw.qp_number) else {
+            return;
+        };
+        let Ok(qp) = self.qps.get_mut(handle) else {
+            return;
+        };
         let (_, done) = qp.sends.complete(position);
         let Some(posted) = done else { return };
-        let status = quirks::status_of_send(status_of(raw.status), &posted, qp.phase == Phase::Failed, &self.facts);
+        let status = quirks::status_of_send(
+            status_of(raw.status),
+            &posted,
+            qp.phase == Phase::Failed,
+            &self.facts,
+        );
         if (status != Status::Success || posted.signalled)
             && let Ok(queue) = self.cqs.get_mut(cq)
         {
-            queue.taken.push_back(completion(handle, posted.wr_id, status, posted.opcode));
+            queue
+                .taken
+                .push_back(completion(handle, posted.wr_id, status, posted.opcode));
         }
         self.after(handle, status);
     }
 
     fn received(&mut self, cq: u32, position: u64, raw: RawCompletion) {
-        let Some(&handle) = self.by_number.get(&raw.qp_number) else { return };
-        let Ok(qp) = self.qps.get_mut(handle) else { return };
+        let Some(&handle) = self.by_number.get(&raw.qp_number) else {
+            return;
+        };
+        let Ok(qp) = self.qps.get_mut(handle) else {
+            return;
+        };
         let (_, done) = qp.receives.complete(position);
         let Some(buffer) = done else { return };
         self.arrived(cq, handle, buffer.wr_id, raw);
     }
 
     fn received_shared(&mut self, cq: u32, queue: u32, slot: u32, raw: RawCompletion) {
-        let Ok(srq) = self.srqs.get_mut(queue) else { return };
+        let Ok(srq) = self.srqs.get_mut(queue) else {
+            return;
+        };
         let handle = self.by_number.get(&raw.qp_number).copied();
         if quirks::takes_no_buffer(status_of(raw.status)) {
             srq.post_again(slot);
@@ -181,9 +225,20 @@ impl State {
         let status = quirks::status_of_receive(raw.status, &self.facts);
         let found = if status == Status::Success {
             let opcode = arrival_of(raw.opcode);
-            let immediate = if opcode == Opcode::ReceiveWriteWithImmediate { raw.immediate } else { 0 };
-            let placement = Placement { offset: 0, size: raw.byte_count };
-            WorkCompletion { immediate, placement, ..completion(handle, wr_id, status, opcode) }
+            let immediate = if opcode == Opcode::ReceiveWriteWithImmediate {
+                raw.immediate
+            } else {
+                0
+            };
+            let placement = Placement {
+                offset: 0,
+                size: raw.byte_count,
+            };
+            WorkCompletion {
+                immediate,
+                placement,
+                ..completion(handle, wr_id, status, opcode)
+            }
         } else {
             completion(handle, wr_id, status, Opcode::Receive)
         };

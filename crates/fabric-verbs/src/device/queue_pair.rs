@@ -14,7 +14,9 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use stonecast_fabric::{Opcode, Operation, Placement, QueuePair, QueuePairOptions, Status, WorkCompletion, WorkRequest};
+use stonecast_fabric::{
+    Opcode, Operation, Placement, QueuePair, QueuePairOptions, Status, WorkCompletion, WorkRequest,
+};
 
 use crate::control::{LinkId, PeerProfile};
 use crate::path::Endpoint;
@@ -60,7 +62,11 @@ pub(super) struct Lane<T> {
 
 impl<T> Default for Lane<T> {
     fn default() -> Self {
-        Self { entries: VecDeque::new(), first: 0, given: 0 }
+        Self {
+            entries: VecDeque::new(),
+            first: 0,
+            given: 0,
+        }
     }
 }
 
@@ -76,7 +82,10 @@ impl<T> Lane<T> {
 
     /// Adds an entry that the NIC has.
     pub fn give(&mut self, entry: T) {
-        assert!(self.given == self.entries.len(), "nothing goes to the NIC behind what does not");
+        assert!(
+            self.given == self.entries.len(),
+            "nothing goes to the NIC behind what does not"
+        );
         self.entries.push_back(entry);
         self.given += 1;
     }
@@ -92,13 +101,19 @@ impl<T> Lane<T> {
         let passed: Vec<T> = self.entries.drain(..before).collect();
         self.first += before as u64;
         self.given -= before;
-        let done = if self.given > 0 && self.first == position { self.pop() } else { None };
+        let done = if self.given > 0 && self.first == position {
+            self.pop()
+        } else {
+            None
+        };
         (passed, done)
     }
 
     /// Ends the entries up to `position`, which the NIC has completed.
     pub fn finish(&mut self, position: u64) {
-        let count = (position + 1).saturating_sub(self.first).min(self.given as u64) as usize;
+        let count = (position + 1)
+            .saturating_sub(self.first)
+            .min(self.given as u64) as usize;
         self.entries.drain(..count);
         self.first += count as u64;
         self.given -= count;
@@ -158,15 +173,32 @@ pub(super) fn opcode_of(operation: &Operation) -> Opcode {
 
 /// A completion that carries no message.
 pub(super) fn completion(qp: u32, wr_id: u64, status: Status, opcode: Opcode) -> WorkCompletion {
-    WorkCompletion { wr_id, status, opcode, qp: QueuePair(qp), immediate: 0, placement: Placement { offset: 0, size: 0 } }
+    WorkCompletion {
+        wr_id,
+        status,
+        opcode,
+        qp: QueuePair(qp),
+        immediate: 0,
+        placement: Placement { offset: 0, size: 0 },
+    }
 }
 
 impl QueuePairState {
     /// Completions of what was posted after the failure, as soon as the NIC has given back what was posted before.
     pub fn flush_kept(&mut self, handle: u32) -> (Vec<WorkCompletion>, Vec<WorkCompletion>) {
         let flushed = |wr_id, opcode| completion(handle, wr_id, Status::WorkRequestFlushed, opcode);
-        let sends = self.sends.take_kept().into_iter().map(|posted| flushed(posted.wr_id, posted.opcode)).collect();
-        let receives = self.receives.take_kept().into_iter().map(|buffer| flushed(buffer.wr_id, Opcode::Receive)).collect();
+        let sends = self
+            .sends
+            .take_kept()
+            .into_iter()
+            .map(|posted| flushed(posted.wr_id, posted.opcode))
+            .collect();
+        let receives = self
+            .receives
+            .take_kept()
+            .into_iter()
+            .map(|buffer| flushed(buffer.wr_id, Opcode::Receive))
+            .collect();
         (sends, receives)
     }
 
@@ -188,7 +220,11 @@ mod tests {
         let mut lane = Lane::default();
         (0..5).for_each(|number| lane.give(number));
         assert_eq!(lane.complete(2), (vec![0, 1], Some(2)));
-        assert_eq!(lane.complete(2), (vec![], None), "what has ended does not end again");
+        assert_eq!(
+            lane.complete(2),
+            (vec![], None),
+            "what has ended does not end again"
+        );
         assert_eq!(lane.complete(4), (vec![3], Some(4)));
         assert_eq!((lane.len(), lane.next()), (0, 5));
     }
@@ -202,7 +238,11 @@ mod tests {
         lane.finish(0);
         assert_eq!((lane.len(), lane.complete(2)), (3, (vec![], Some(2))));
         lane.finish(4);
-        assert_eq!((lane.len(), lane.take_kept()), (1, vec![4]), "what the NIC never got does not end with what it had");
+        assert_eq!(
+            (lane.len(), lane.take_kept()),
+            (1, vec![4]),
+            "what the NIC never got does not end with what it had"
+        );
     }
 
     #[test]

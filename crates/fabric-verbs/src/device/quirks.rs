@@ -20,10 +20,17 @@ pub(super) fn windows_need_own_registration(facts: &Facts) -> bool {
 }
 
 /// How a send really ended. `failed`: something before it had failed already.
-pub(super) fn status_of_send(reported: Status, posted: &Posted, failed: bool, facts: &Facts) -> Status {
+pub(super) fn status_of_send(
+    reported: Status,
+    posted: &Posted,
+    failed: bool,
+    facts: &Facts,
+) -> Status {
     match reported {
         Status::WorkRequestFlushed if posted.outside && !failed => Status::LocalProtection,
-        Status::RemoteOperation if facts.is_soft_roce && posted.opcode == Opcode::Send => Status::RemoteInvalidRequest,
+        Status::RemoteOperation if facts.is_soft_roce && posted.opcode == Opcode::Send => {
+            Status::RemoteInvalidRequest
+        }
         other => other,
     }
 }
@@ -31,7 +38,9 @@ pub(super) fn status_of_send(reported: Status, posted: &Posted, failed: bool, fa
 /// How a receive really ended: with a message, for want of room, or because its queue pair failed.
 pub(super) fn status_of_receive(code: u32, facts: &Facts) -> Status {
     match status_of(code) {
-        _ if facts.is_soft_roce && code == rdma_mummy_sys::ibv_wc_status::IBV_WC_LOC_QP_OP_ERR => Status::LocalLength,
+        _ if facts.is_soft_roce && code == rdma_mummy_sys::ibv_wc_status::IBV_WC_LOC_QP_OP_ERR => {
+            Status::LocalLength
+        }
         status if takes_no_buffer(status) => Status::WorkRequestFlushed,
         status => status,
     }
@@ -39,5 +48,8 @@ pub(super) fn status_of_receive(code: u32, facts: &Facts) -> Status {
 
 /// Whether a receive that ended so carries no message and no blame: the request that it was fetched for was refused.
 pub(super) fn takes_no_buffer(status: Status) -> bool {
-    matches!(status, Status::RemoteAccess | Status::RemoteInvalidRequest | Status::RemoteOperation)
+    matches!(
+        status,
+        Status::RemoteAccess | Status::RemoteInvalidRequest | Status::RemoteOperation
+    )
 }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    CompletionQueue as CompletionQueueHandle, DeviceError, ReceiveQueue, ReceiveRequest, SharedReceiveQueue,
-    SharedReceiveQueueOptions,
+    CompletionQueue as CompletionQueueHandle, DeviceError, ReceiveQueue, ReceiveRequest,
+    SharedReceiveQueue, SharedReceiveQueueOptions,
 };
 
 use super::State;
@@ -46,14 +46,29 @@ impl SharedQueueState {
 const OWN_COMPLETIONS: u32 = 16;
 
 impl State {
-    pub(super) fn create_completion_queue(&mut self, capacity: u32) -> Result<CompletionQueueHandle, DeviceError> {
+    pub(super) fn create_completion_queue(
+        &mut self,
+        capacity: u32,
+    ) -> Result<CompletionQueueHandle, DeviceError> {
         let limit = self.facts.completion_queue_depth_max;
         let wanted = capacity.saturating_add(OWN_COMPLETIONS);
-        let hardware = CompletionQueue::new(&self.channel, wanted.min(limit).max(1), self.cqs.next_handle())
-            .map_err(|source| DeviceError::System { doing: "making a completion queue", source })?;
+        let hardware = CompletionQueue::new(
+            &self.channel,
+            wanted.min(limit).max(1),
+            self.cqs.next_handle(),
+        )
+        .map_err(|source| DeviceError::System {
+            doing: "making a completion queue",
+            source,
+        })?;
         // A shorter queue than was wanted must not overrun either, so the queue pairs that fit are counted.
         let unpromised = (wanted > limit).then(|| limit.saturating_sub(OWN_COMPLETIONS));
-        let state = CompletionQueueState { hardware, taken: Default::default(), unpromised, promised_shared: Vec::new() };
+        let state = CompletionQueueState {
+            hardware,
+            taken: Default::default(),
+            unpromised,
+            promised_shared: Vec::new(),
+        };
         Ok(CompletionQueueHandle(self.cqs.insert(state)))
     }
 
@@ -70,16 +85,33 @@ impl State {
         }
         let limit = self.facts.shared_receive_depth_max.min(Ticket::SLOTS_MAX);
         if options.capacity > limit {
-            return Err(DeviceError::Limit { what: "buffers of a shared receive queue", limit: limit.into() });
+            return Err(DeviceError::Limit {
+                what: "buffers of a shared receive queue",
+                limit: limit.into(),
+            });
         }
-        let hardware = HardwareQueue::new(&self.domain, options.capacity.max(1))
-            .map_err(|source| DeviceError::System { doing: "making a shared receive queue", source })?;
+        let hardware =
+            HardwareQueue::new(&self.domain, options.capacity.max(1)).map_err(|source| {
+                DeviceError::System {
+                    doing: "making a shared receive queue",
+                    source,
+                }
+            })?;
         let slots = vec![None; options.capacity as usize];
         let free = (0..options.capacity).rev().collect();
-        Ok(SharedReceiveQueue(self.srqs.insert(SharedQueueState { hardware, capacity: options.capacity, slots, free })))
+        Ok(SharedReceiveQueue(self.srqs.insert(SharedQueueState {
+            hardware,
+            capacity: options.capacity,
+            slots,
+            free,
+        })))
     }
 
-    pub(super) fn post_receive(&mut self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+    pub(super) fn post_receive(
+        &mut self,
+        queue: ReceiveQueue,
+        requests: &[ReceiveRequest],
+    ) -> Result<(), DeviceError> {
         match queue {
             ReceiveQueue::Own(qp) => self.post_own(qp.0, requests),
             ReceiveQueue::Shared(srq) => self.post_shared(srq.0, requests),
@@ -89,16 +121,28 @@ impl State {
     fn post_own(&mut self, handle: u32, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
         let qp = self.qps.get(handle)?;
         if qp.options.shared_receive_queue.is_some() {
-            return Err(DeviceError::Malformed { reason: "own buffers for a queue pair that takes from a shared queue" });
+            return Err(DeviceError::Malformed {
+                reason: "own buffers for a queue pair that takes from a shared queue",
+            });
         }
         let capacity = qp.options.receive_capacity;
         if qp.receives.len() + requests.len() > capacity as usize {
             return Err(DeviceError::QueueFull { capacity });
         }
         let (first, domain) = (qp.receives.next(), qp.domain.clone());
-        let raws = self.raw_receives(&domain, requests, (first..).map(|position| Ticket::Receive(position).encode()))?;
+        let raws = self.raw_receives(
+            &domain,
+            requests,
+            (first..).map(|position| Ticket::Receive(position).encode()),
+        )?;
         let qp = self.qps.get_mut(handle)?;
-        let buffers = requests.iter().zip(raws.iter()).map(|(request, &raw)| Buffer { wr_id: request.wr_id, raw });
+        let buffers = requests
+            .iter()
+            .zip(raws.iter())
+            .map(|(request, &raw)| Buffer {
+                wr_id: request.wr_id,
+                raw,
+            });
         if qp.phase == Phase::Failed {
             buffers.for_each(|buffer| qp.receives.keep(buffer));
             self.flush_kept(handle);
@@ -112,16 +156,32 @@ impl State {
     fn post_shared(&mut self, handle: u32, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
         let srq = self.srqs.get(handle)?;
         if srq.free.len() < requests.len() {
-            return Err(DeviceError::QueueFull { capacity: srq.capacity });
+            return Err(DeviceError::QueueFull {
+                capacity: srq.capacity,
+            });
         }
-        let slots: Vec<u32> = srq.free.iter().rev().take(requests.len()).copied().collect();
-        let raws =
-            self.raw_receives(&self.domain.clone(), requests, slots.iter().map(|&slot| Ticket::Shared(handle, slot).encode()))?;
+        let slots: Vec<u32> = srq
+            .free
+            .iter()
+            .rev()
+            .take(requests.len())
+            .copied()
+            .collect();
+        let raws = self.raw_receives(
+            &self.domain.clone(),
+            requests,
+            slots
+                .iter()
+                .map(|&slot| Ticket::Shared(handle, slot).encode()),
+        )?;
         let srq = self.srqs.get_mut(handle)?;
         srq.hardware.post(&raws).map_err(refused)?;
         srq.free.truncate(srq.free.len() - slots.len());
         for ((request, raw), slot) in requests.iter().zip(raws).zip(slots) {
-            srq.slots[slot as usize] = Some(Buffer { wr_id: request.wr_id, raw });
+            srq.slots[slot as usize] = Some(Buffer {
+                wr_id: request.wr_id,
+                raw,
+            });
         }
         Ok(())
     }
@@ -140,15 +200,25 @@ impl State {
             .map(|(request, wr_id)| {
                 let region = self.regions.get_mut(request.local.region.index)?;
                 if !region.holds(Span::new(request.local.offset, request.local.size.into())) {
-                    return Err(DeviceError::Malformed { reason: "a receive buffer outside its region" });
+                    return Err(DeviceError::Malformed {
+                        reason: "a receive buffer outside its region",
+                    });
                 }
                 let raw = region.raw(request.local, domain)?;
-                Ok(RawReceive { wr_id, address: raw.address, size: raw.size, lkey: raw.lkey })
+                Ok(RawReceive {
+                    wr_id,
+                    address: raw.address,
+                    size: raw.size,
+                    lkey: raw.lkey,
+                })
             })
             .collect()
     }
 }
 
 fn refused(source: io::Error) -> DeviceError {
-    DeviceError::System { doing: "posting receive buffers", source }
+    DeviceError::System {
+        doing: "posting receive buffers",
+        source,
+    }
 }

@@ -111,9 +111,12 @@ const ADDRESS_GRAIN: u64 = 1 << 30;
 
 /// The first multiple of the grain from `next` on, at the place in it that `memory` has.
 pub(super) fn address_for(next: u64, memory: &dyn Region) -> Result<u64, DeviceError> {
-    let place = memory.mapped_at().ok_or_else(|| DeviceError::Registration {
-        reason: "this memory is no mapping of this process, so no RDMA device can reach it".into(),
-    })?;
+    let place = memory
+        .mapped_at()
+        .ok_or_else(|| DeviceError::Registration {
+            reason: "this memory is no mapping of this process, so no RDMA device can reach it"
+                .into(),
+        })?;
     Ok(next.next_multiple_of(ADDRESS_GRAIN) + place.address().addr().get() as u64 % ADDRESS_GRAIN)
 }
 
@@ -155,20 +158,37 @@ impl RegionState {
     }
 
     fn register(&self, rights: Rights) -> Result<Registration, DeviceError> {
-        self.register_span(&self.domain, Span::new(0, self.size), rights).map_err(|error| self.refusal(&error, rights))
+        self.register_span(&self.domain, Span::new(0, self.size), rights)
+            .map_err(|error| self.refusal(&error, rights))
     }
 
-    fn register_span(&self, domain: &Rc<ProtectionDomain>, span: Span, rights: Rights) -> io::Result<Registration> {
+    fn register_span(
+        &self,
+        domain: &Rc<ProtectionDomain>,
+        span: Span,
+        rights: Rights,
+    ) -> io::Result<Registration> {
         Registration::new(domain, self.memory.clone(), self.address, span, rights)
     }
 
     fn refusal(&self, error: &io::Error, rights: Rights) -> DeviceError {
-        let wanted = Wanted { size: self.size, writable: rights.write(), flush_persistent: rights.flushes_persistently() };
-        DeviceError::Registration { reason: cause::registration(error, wanted) }
+        let wanted = Wanted {
+            size: self.size,
+            writable: rights.write(),
+            flush_persistent: rights.flushes_persistently(),
+        };
+        DeviceError::Registration {
+            reason: cause::registration(error, wanted),
+        }
     }
 
     /// What a window with `access` to `span` is made of. `exact`: its registration must be of the span alone.
-    pub fn for_window(&mut self, span: Span, access: Access, exact: bool) -> Result<Ground, DeviceError> {
+    pub fn for_window(
+        &mut self,
+        span: Span,
+        access: Access,
+        exact: bool,
+    ) -> Result<Ground, DeviceError> {
         self.local()?;
         if self.is_read_only && access != Access::REMOTE_READ {
             return Err(self.refusal(&rustix::io::Errno::FAULT.into(), Rights::local(true, true)));
@@ -178,15 +198,26 @@ impl RegionState {
             (false, false) => Ok(Ground::Local),
             (false, true) => {
                 let rights = Rights::local(true, true);
-                self.register_span(&self.domain, span, rights).map(Ground::Exact).map_err(|error| self.refusal(&error, rights))
+                self.register_span(&self.domain, span, rights)
+                    .map(Ground::Exact)
+                    .map_err(|error| self.refusal(&error, rights))
             }
         }
     }
 
     /// Opens `span` to the queue pairs of `domain`, with the rights that a window would give.
-    pub fn open(&self, domain: &Rc<ProtectionDomain>, span: Span, access: Access) -> Result<Registration, DeviceError> {
-        let rights = Rights { remote: access, ..Rights::local(false, false) };
-        self.register_span(domain, span, rights).map_err(|error| self.refusal(&error, rights))
+    pub fn open(
+        &self,
+        domain: &Rc<ProtectionDomain>,
+        span: Span,
+        access: Access,
+    ) -> Result<Registration, DeviceError> {
+        let rights = Rights {
+            remote: access,
+            ..Rights::local(false, false)
+        };
+        self.register_span(domain, span, rights)
+            .map_err(|error| self.refusal(&error, rights))
     }
 
     /// The registration for the own NIC.
@@ -199,7 +230,10 @@ impl RegionState {
 
     /// Makes a registration for the own NIC.
     fn local_in(&mut self, domain: &Rc<ProtectionDomain>) -> Result<Registration, DeviceError> {
-        let writable = self.memory.mapped_at().is_some_and(|place| place.writable() == Writable::Yes);
+        let writable = self
+            .memory
+            .mapped_at()
+            .is_some_and(|place| place.writable() == Writable::Yes);
         let rights = Rights::local(writable, writable && self.windows_possible);
         let whole = Span::new(0, self.size);
         match self.register_span(domain, whole, rights) {
@@ -207,7 +241,8 @@ impl RegionState {
             Err(error) if writable && cause::is_file(&error) => {
                 self.is_read_only = true;
                 let rights = Rights::local(false, false);
-                self.register_span(domain, whole, rights).map_err(|error| self.refusal(&error, rights))
+                self.register_span(domain, whole, rights)
+                    .map_err(|error| self.refusal(&error, rights))
             }
             made => made.map_err(|error| self.refusal(&error, rights)),
         }
@@ -235,7 +270,9 @@ impl RegionState {
     /// The key by which peers name the region. Of a region for local use alone it opens nothing.
     pub fn rkey(&self) -> u32 {
         let registration = self.remote.as_ref().or(self.local.as_ref());
-        registration.expect("a region is registered in one way at least").rkey()
+        registration
+            .expect("a region is registered in one way at least")
+            .rkey()
     }
 
     /// Whether the own key opens the region to peers.
@@ -254,7 +291,9 @@ impl RegionState {
 
     /// Ends the registrations for the own NIC.
     pub fn end(&mut self) -> io::Result<()> {
-        self.elsewhere.iter_mut().try_for_each(|(_, made)| made.end())?;
+        self.elsewhere
+            .iter_mut()
+            .try_for_each(|(_, made)| made.end())?;
         self.local.as_mut().map_or(Ok(()), Registration::end)
     }
 
@@ -265,10 +304,18 @@ impl RegionState {
 
     /// `local` in the terms of the NIC, for a queue pair of `domain`. Bytes outside the region become the first ones behind it,
     /// so that the NIC itself refuses them, in the order in which they were posted.
-    pub fn raw(&mut self, local: LocalSpan, domain: &Rc<ProtectionDomain>) -> Result<RawSpan, DeviceError> {
+    pub fn raw(
+        &mut self,
+        local: LocalSpan,
+        domain: &Rc<ProtectionDomain>,
+    ) -> Result<RawSpan, DeviceError> {
         let inside = self.holds(Span::new(local.offset, local.size.into()));
         let offset = if inside { local.offset } else { self.size };
         let address = self.address + offset;
-        Ok(RawSpan { address, size: local.size, lkey: self.lkey(domain)? })
+        Ok(RawSpan {
+            address,
+            size: local.size,
+            lkey: self.lkey(domain)?,
+        })
     }
 }

@@ -10,7 +10,10 @@ pub(super) struct Table<T> {
 
 impl<T> Table<T> {
     pub fn new(what: &'static str) -> Self {
-        Self { what, slots: Vec::new() }
+        Self {
+            what,
+            slots: Vec::new(),
+        }
     }
 
     pub fn insert(&mut self, object: T) -> u32 {
@@ -24,21 +27,33 @@ impl<T> Table<T> {
     }
 
     pub fn get(&self, handle: u32) -> Result<&T, DeviceError> {
-        self.slots.get(handle as usize).and_then(Option::as_deref).ok_or(self.no_such(handle))
+        self.slots
+            .get(handle as usize)
+            .and_then(Option::as_deref)
+            .ok_or(self.no_such(handle))
     }
 
     pub fn get_mut(&mut self, handle: u32) -> Result<&mut T, DeviceError> {
         let missing = self.no_such(handle);
-        self.slots.get_mut(handle as usize).and_then(Option::as_deref_mut).ok_or(missing)
+        self.slots
+            .get_mut(handle as usize)
+            .and_then(Option::as_deref_mut)
+            .ok_or(missing)
     }
 
     pub fn remove(&mut self, handle: u32) -> Result<T, DeviceError> {
         let missing = self.no_such(handle);
-        self.slots.get_mut(handle as usize).and_then(Option::take).map(|object| *object).ok_or(missing)
+        self.slots
+            .get_mut(handle as usize)
+            .and_then(Option::take)
+            .map(|object| *object)
+            .ok_or(missing)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        (0..).zip(&self.slots).filter_map(|(handle, slot)| Some((handle, slot.as_deref()?)))
+        (0..)
+            .zip(&self.slots)
+            .filter_map(|(handle, slot)| Some((handle, slot.as_deref()?)))
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
@@ -46,6 +61,9 @@ impl<T> Table<T> {
     }
 
     fn no_such(&self, handle: u32) -> DeviceError {
-        DeviceError::NoSuch { what: self.what, index: handle.into() }
+        DeviceError::NoSuch {
+            what: self.what,
+            index: handle.into(),
+        }
     }
 }

@@ -20,14 +20,21 @@ pub(crate) const NO_DEVICE: &str = "this machine has no RDMA device: load the dr
 
 /// Why the device that was asked for is not there.
 pub(crate) fn no_such_device(wanted: &str, present: &[String]) -> String {
-    format!("there is no RDMA device {wanted}; there are: {}", present.join(", "))
+    format!(
+        "there is no RDMA device {wanted}; there are: {}",
+        present.join(", ")
+    )
 }
 
 /// Why a device that is there cannot be opened.
 pub(crate) fn cannot_open(name: &str, error: &io::Error) -> String {
     let cure = match Errno::from_io_error(error) {
-        Some(Errno::ACCESS | Errno::PERM) => ": /dev/infiniband/uverbs* must be readable and writable for this user",
-        Some(Errno::NOENT | Errno::NOSYS | Errno::NODEV) => ": the kernel has no ib_uverbs (modprobe ib_uverbs)",
+        Some(Errno::ACCESS | Errno::PERM) => {
+            ": /dev/infiniband/uverbs* must be readable and writable for this user"
+        }
+        Some(Errno::NOENT | Errno::NOSYS | Errno::NODEV) => {
+            ": the kernel has no ib_uverbs (modprobe ib_uverbs)"
+        }
         _ => "",
     };
     format!("cannot open RDMA device {name} ({error}){cure}")
@@ -67,7 +74,11 @@ pub(crate) fn is_file(error: &io::Error) -> bool {
 
 /// Why memory cannot be registered.
 pub(crate) fn registration(error: &io::Error, wanted: Wanted) -> String {
-    let Wanted { size, writable, flush_persistent } = wanted;
+    let Wanted {
+        size,
+        writable,
+        flush_persistent,
+    } = wanted;
     match Errno::from_io_error(error) {
         Some(Errno::OPNOTSUPP) => format!(
             "{size} bytes cannot be pinned: they lie on a file system that maps persistent memory directly (fsdax), whose \
@@ -77,7 +88,9 @@ pub(crate) fn registration(error: &io::Error, wanted: Wanted) -> String {
             "{size} bytes cannot be pinned for writing: they are a shared mapping of an ordinary file, whose pages the \
              kernel writes back behind the NIC; use devdax, hugetlbfs, tmpfs or memfd memory for what peers write"
         ),
-        Some(Errno::FAULT) => format!("{size} bytes cannot be pinned: the mapping is not readable to its end"),
+        Some(Errno::FAULT) => {
+            format!("{size} bytes cannot be pinned: the mapping is not readable to its end")
+        }
         Some(Errno::NOMEM | Errno::AGAIN | Errno::PERM) => format!(
             "{size} bytes cannot be pinned ({error}): the limit of locked memory is {}; raise it (ulimit -l unlimited, or \
              LimitMEMLOCK=infinity in the service), or free memory",
@@ -94,20 +107,26 @@ pub(crate) fn registration(error: &io::Error, wanted: Wanted) -> String {
 /// Why a queue pair cannot be connected to its peer.
 pub(crate) fn connection(error: &io::Error, gid_index: u8, gid: &str) -> String {
     match Errno::from_io_error(error) {
-        Some(Errno::TIMEDOUT | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ADDRNOTAVAIL) => format!(
-            "it cannot be reached from GID index {gid_index} ({gid}): {error}; both sides need addresses of the same kind in \
+        Some(Errno::TIMEDOUT | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::ADDRNOTAVAIL) => {
+            format!(
+                "it cannot be reached from GID index {gid_index} ({gid}): {error}; both sides need addresses of the same kind in \
              networks that reach each other (ip route get), or choose another GID index"
-        ),
+            )
+        }
         Some(Errno::INVAL) => format!(
             "the device does not take it together with GID index {gid_index} ({gid}): both sides need GIDs of the same kind \
              (RoCE v2, both IPv4 or both IPv6); choose another GID index"
         ),
-        _ => format!("the queue pair cannot be connected from GID index {gid_index} ({gid}): {error}"),
+        _ => format!(
+            "the queue pair cannot be connected from GID index {gid_index} ({gid}): {error}"
+        ),
     }
 }
 
 fn locked_memory_limit() -> String {
-    getrlimit(Resource::Memlock).current.map_or_else(|| "not set".into(), |bytes| format!("{bytes} bytes"))
+    getrlimit(Resource::Memlock)
+        .current
+        .map_or_else(|| "not set".into(), |bytes| format!("{bytes} bytes"))
 }
 
 #[cfg(test)]
@@ -116,15 +135,29 @@ mod tests {
 
     #[test]
     fn each_refusal_of_memory_names_its_cause_and_its_cure() {
-        let wanted = Wanted { size: 4096, writable: true, flush_persistent: false };
+        let wanted = Wanted {
+            size: 4096,
+            writable: true,
+            flush_persistent: false,
+        };
         for (errno, wanted, words) in [
             (Errno::OPNOTSUPP, wanted, ["fsdax", "devdax"]),
             (Errno::FAULT, wanted, ["ordinary file", "hugetlbfs"]),
             (Errno::NOMEM, wanted, ["locked memory", "ulimit -l"]),
-            (Errno::INVAL, Wanted { flush_persistent: true, ..wanted }, ["not persistent memory", "ndctl"]),
+            (
+                Errno::INVAL,
+                Wanted {
+                    flush_persistent: true,
+                    ..wanted
+                },
+                ["not persistent memory", "ndctl"],
+            ),
         ] {
             let text = registration(&errno.into(), wanted);
-            assert!(words.iter().all(|word| text.contains(word)), "{errno:?}: {text}");
+            assert!(
+                words.iter().all(|word| text.contains(word)),
+                "{errno:?}: {text}"
+            );
         }
     }
 

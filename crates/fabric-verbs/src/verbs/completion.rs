@@ -43,7 +43,14 @@ impl CompletionChannel {
     pub fn new(context: &Context) -> io::Result<Rc<Self>> {
         // SAFETY: the context is open.
         let raw = unsafe { ibv::ibv_create_comp_channel(context.raw()) };
-        if raw.is_null() { Err(io::Error::last_os_error()) } else { Ok(Rc::new(Self { raw, context: context.clone() })) }
+        if raw.is_null() {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(Rc::new(Self {
+                raw,
+                context: context.clone(),
+            }))
+        }
     }
 
     /// Readable when an armed queue has a completion.
@@ -56,8 +63,15 @@ impl CompletionChannel {
 
     /// Takes every announcement that is there, without blocking.
     pub fn drain(&self) {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        while poll(&mut [PollFd::from_borrowed_fd(self.descriptor(), PollFlags::IN)], Some(&now)) == Ok(1) {
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        while poll(
+            &mut [PollFd::from_borrowed_fd(self.descriptor(), PollFlags::IN)],
+            Some(&now),
+        ) == Ok(1)
+        {
             let (mut cq, mut context) = (ptr::null_mut(), ptr::null_mut());
             // SAFETY: the channel is alive and has an announcement, so this does not block; both places are writable.
             if unsafe { ibv::ibv_get_cq_event(self.raw, &mut cq, &mut context) } != 0 {
@@ -87,16 +101,25 @@ pub(crate) struct CompletionQueue {
 
 impl CompletionQueue {
     /// A queue of at least `capacity` entries. `number` comes back in events of the device.
-    pub fn new(channel: &Rc<CompletionChannel>, capacity: u32, number: u32) -> io::Result<Rc<Self>> {
+    pub fn new(
+        channel: &Rc<CompletionChannel>,
+        capacity: u32,
+        number: u32,
+    ) -> io::Result<Rc<Self>> {
         let capacity = i32::try_from(capacity).map_err(|_| io::ErrorKind::InvalidInput)?;
         let number = ptr::without_provenance_mut(number as usize);
         let batch = Box::new(std::array::from_fn(|_| ibv::ibv_wc::zeroed()));
         // SAFETY: context and channel are alive; the number is never used as a pointer; vector 0 always exists.
-        let raw = unsafe { ibv::ibv_create_cq(channel.context.raw(), capacity, number, channel.raw, 0) };
+        let raw =
+            unsafe { ibv::ibv_create_cq(channel.context.raw(), capacity, number, channel.raw, 0) };
         if raw.is_null() {
             Err(io::Error::last_os_error())
         } else {
-            Ok(Rc::new(Self { raw, channel: channel.clone(), batch: RefCell::new(batch) }))
+            Ok(Rc::new(Self {
+                raw,
+                channel: channel.clone(),
+                batch: RefCell::new(batch),
+            }))
         }
     }
 
@@ -108,7 +131,9 @@ impl CompletionQueue {
             let asked = (limit - found).min(BATCH) as i32;
             // SAFETY: the queue is alive; `batch` has room for `asked` entries.
             let count = unsafe { ibv::ibv_poll_cq(self.raw, asked, batch.as_mut_ptr()) };
-            let Ok(count) = usize::try_from(count) else { return Err(io::Error::last_os_error()) };
+            let Ok(count) = usize::try_from(count) else {
+                return Err(io::Error::last_os_error());
+            };
             batch[..count].iter().map(decode).for_each(&mut take);
             found += count;
             if count < asked as usize {

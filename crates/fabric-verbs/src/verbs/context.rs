@@ -79,14 +79,19 @@ impl DeviceList {
         if list.is_null() {
             Err(io::Error::last_os_error())
         } else {
-            Ok(Self { list, count: usize::try_from(count).unwrap_or(0) })
+            Ok(Self {
+                list,
+                count: usize::try_from(count).unwrap_or(0),
+            })
         }
     }
 
     fn iter(&self) -> impl Iterator<Item = *mut ibv::ibv_device> + '_ {
         // SAFETY: not null (checked by `new`); the library says that `count` pointers stand there, which nobody changes while
         // the list lives, and that is as long as `self`.
-        unsafe { std::slice::from_raw_parts(self.list, self.count) }.iter().copied()
+        unsafe { std::slice::from_raw_parts(self.list, self.count) }
+            .iter()
+            .copied()
     }
 }
 
@@ -104,7 +109,9 @@ fn name_of(device: *mut ibv::ibv_device) -> String {
         return String::new();
     }
     // SAFETY: not null (checked), and a string of the device, which the list keeps alive; copied at once.
-    unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+    unsafe { CStr::from_ptr(name) }
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// The names of the devices of this machine; an error where the library or the kernel's side is missing.
@@ -114,7 +121,10 @@ pub(crate) fn device_names() -> Result<Vec<String>, DeviceError> {
 }
 
 fn unusable(reason: String) -> DeviceError {
-    DeviceError::System { doing: "opening an RDMA device", source: io::Error::other(reason) }
+    DeviceError::System {
+        doing: "opening an RDMA device",
+        source: io::Error::other(reason),
+    }
 }
 
 impl Context {
@@ -124,17 +134,28 @@ impl Context {
         if list.count == 0 {
             return Err(unusable(cause::NO_DEVICE.into()));
         }
-        let Some(device) = list.iter().find(|&device| wanted.is_none_or(|wanted| name_of(device) == wanted)) else {
+        let Some(device) = list
+            .iter()
+            .find(|&device| wanted.is_none_or(|wanted| name_of(device) == wanted))
+        else {
             let present: Vec<_> = list.iter().map(name_of).collect();
-            return Err(unusable(cause::no_such_device(wanted.unwrap_or_default(), &present)));
+            return Err(unusable(cause::no_such_device(
+                wanted.unwrap_or_default(),
+                &present,
+            )));
         };
         let name = name_of(device);
         // SAFETY: `device` is of a list that is alive.
         let context = unsafe { ibv::ibv_open_device(device) };
         if context.is_null() {
-            return Err(unusable(cause::cannot_open(&name, &io::Error::last_os_error())));
+            return Err(unusable(cause::cannot_open(
+                &name,
+                &io::Error::last_os_error(),
+            )));
         }
-        Ok(Self { handle: Arc::new(Handle { context, name }) })
+        Ok(Self {
+            handle: Arc::new(Handle { context, name }),
+        })
     }
 
     /// The name of the device.
@@ -161,12 +182,16 @@ impl Context {
         let mut found = ibv::ibv_device_attr_ex::zeroed();
         // SAFETY: the context is open; no input is allowed to be null; `found` is writable and large enough.
         let code = unsafe { ibv::ibv_query_device_ex(self.raw(), ptr::null(), &mut found) };
-        outcome(code).map_err(|source| DeviceError::System { doing: "asking the RDMA device for its limits", source })?;
+        outcome(code).map_err(|source| DeviceError::System {
+            doing: "asking the RDMA device for its limits",
+            source,
+        })?;
         let base = &found.orig_attr;
         let count = |number: i32| u32::try_from(number).unwrap_or(0);
         let depth = |number: i32| u8::try_from(number.clamp(0, 16)).unwrap_or(0);
         let extended = found.device_cap_flags_ex;
-        let window_flag = MEMORY_WINDOW_TYPE_2B & (u64::from(base.device_cap_flags) | extended) != 0;
+        let window_flag =
+            MEMORY_WINDOW_TYPE_2B & (u64::from(base.device_cap_flags) | extended) != 0;
         Ok(Facts {
             queue_depth_max: count(base.max_qp_wr),
             completion_queue_depth_max: count(base.max_cqe),

@@ -32,11 +32,24 @@ const DEVICE_FATAL: u32 = ibv::ibv_event_type::IBV_EVENT_DEVICE_FATAL as u32;
 
 /// Takes one event, if there is one. Never blocks.
 pub(crate) fn next_event(context: &Context) -> Option<DeviceEvent> {
-    let mut ready = [PollFd::from_borrowed_fd(context.event_descriptor(), PollFlags::IN)];
-    if poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) != Ok(1) {
+    let mut ready = [PollFd::from_borrowed_fd(
+        context.event_descriptor(),
+        PollFlags::IN,
+    )];
+    if poll(
+        &mut ready,
+        Some(&Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        }),
+    ) != Ok(1)
+    {
         return None;
     }
-    let mut event = RawEvent { element: ptr::null_mut(), kind: u32::MAX };
+    let mut event = RawEvent {
+        element: ptr::null_mut(),
+        kind: u32::MAX,
+    };
     let place = (&raw mut event).cast::<ibv::ibv_async_event>();
     // SAFETY: the context is open, and `event` has the layout of the library's structure (asserted). One thread alone
     // takes events, so one that is announced is there.
@@ -45,7 +58,9 @@ pub(crate) fn next_event(context: &Context) -> Option<DeviceEvent> {
     }
     let found = match event.kind {
         CQ_ERR => DeviceEvent::CompletionQueueOverrun(completion_queue_number(&event)),
-        QP_FATAL | QP_REQ_ERR | QP_ACCESS_ERR => DeviceEvent::QueuePairFailed(queue_pair_number(&event)),
+        QP_FATAL | QP_REQ_ERR | QP_ACCESS_ERR => {
+            DeviceEvent::QueuePairFailed(queue_pair_number(&event))
+        }
         DEVICE_FATAL => DeviceEvent::DeviceGone,
         _ => DeviceEvent::Other,
     };

@@ -25,7 +25,14 @@ impl ProtectionDomain {
     pub fn new(context: &Context) -> io::Result<Rc<Self>> {
         // SAFETY: the context is open.
         let raw = unsafe { ibv::ibv_alloc_pd(context.raw()) };
-        if raw.is_null() { Err(io::Error::last_os_error()) } else { Ok(Rc::new(Self { raw, context: context.clone() })) }
+        if raw.is_null() {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(Rc::new(Self {
+                raw,
+                context: context.clone(),
+            }))
+        }
     }
 
     /// The device that it is of.
@@ -64,12 +71,21 @@ pub(crate) struct Rights {
 impl Rights {
     /// Those of a registration that peers cannot use.
     pub fn local(local_write: bool, bind: bool) -> Self {
-        Self { local_write, bind, remote: Access::NONE, flush_global: false, flush_persistent: false }
+        Self {
+            local_write,
+            bind,
+            remote: Access::NONE,
+            flush_global: false,
+            flush_persistent: false,
+        }
     }
 
     /// Whether the kernel must let the NIC write the memory.
     pub fn write(self) -> bool {
-        self.local_write || self.bind || self.remote.grants(Access::REMOTE_WRITE) || self.remote.grants(Access::REMOTE_ATOMIC)
+        self.local_write
+            || self.bind
+            || self.remote.grants(Access::REMOTE_WRITE)
+            || self.remote.grants(Access::REMOTE_ATOMIC)
     }
 
     /// Whether FLUSH with persistence is asked for.
@@ -85,9 +101,15 @@ impl Rights {
             (self.write(), flag::IBV_ACCESS_LOCAL_WRITE),
             (self.bind, flag::IBV_ACCESS_MW_BIND),
             (flush && self.flush_global, flag::IBV_ACCESS_FLUSH_GLOBAL),
-            (flush && self.flush_persistent, flag::IBV_ACCESS_FLUSH_PERSISTENT),
+            (
+                flush && self.flush_persistent,
+                flag::IBV_ACCESS_FLUSH_PERSISTENT,
+            ),
         ];
-        named.iter().filter(|(granted, _)| *granted).fold(remote_flags(self.remote), |flags, (_, bit)| flags | bit.0)
+        named
+            .iter()
+            .filter(|(granted, _)| *granted)
+            .fold(remote_flags(self.remote), |flags, (_, bit)| flags | bit.0)
     }
 }
 
@@ -99,7 +121,10 @@ pub(super) fn remote_flags(access: Access) -> u32 {
         (Access::REMOTE_WRITE, flag::IBV_ACCESS_REMOTE_WRITE),
         (Access::REMOTE_ATOMIC, flag::IBV_ACCESS_REMOTE_ATOMIC),
     ];
-    named.iter().filter(|(right, _)| access.grants(*right)).fold(0, |flags, (_, bit)| flags | bit.0)
+    named
+        .iter()
+        .filter(|(right, _)| access.grants(*right))
+        .fold(0, |flags, (_, bit)| flags | bit.0)
 }
 
 /// Memory that is registered, and so pinned.
@@ -123,7 +148,9 @@ impl Registration {
         span: Span,
         rights: Rights,
     ) -> io::Result<Self> {
-        let place = memory.mapped_at().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+        let place = memory
+            .mapped_at()
+            .ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
         if !span.fits(place.size()) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -134,7 +161,9 @@ impl Registration {
         // SAFETY: the protection domain is alive. A place names the bytes of a mapping and no other memory of this
         // program, and the span lies in it; the kernel checks the rights of the pages and pins them. The region keeps its mapping, and this value the region.
         // Others than this process change the bytes from now on, which a region allows.
-        let raw = unsafe { ibv::ibv_reg_mr_iova2(domain.raw(), start, size, first_address, rights.flags()) };
+        let raw = unsafe {
+            ibv::ibv_reg_mr_iova2(domain.raw(), start, size, first_address, rights.flags())
+        };
         if raw.is_null() {
             return Err(io::Error::last_os_error());
         }
@@ -142,7 +171,13 @@ impl Registration {
         let lkey = unsafe { (*raw).lkey };
         // SAFETY: as above.
         let rkey = unsafe { (*raw).rkey };
-        Ok(Self { raw, lkey, rkey, _domain: domain.clone(), _memory: memory })
+        Ok(Self {
+            raw,
+            lkey,
+            rkey,
+            _domain: domain.clone(),
+            _memory: memory,
+        })
     }
 
     /// By which the own NIC finds it.
@@ -200,7 +235,11 @@ impl Window {
         let fresh = unsafe { (*raw).rkey };
         // SAFETY: computes with a number.
         let rkey = unsafe { ibv::ibv_inc_rkey(fresh) };
-        Ok(Self { raw, rkey, _domain: domain.clone() })
+        Ok(Self {
+            raw,
+            rkey,
+            _domain: domain.clone(),
+        })
     }
 
     /// The key that it is to be bound with.
@@ -238,7 +277,10 @@ mod tests {
     const FLUSHING: Rights = Rights {
         local_write: false,
         bind: false,
-        remote: Access::REMOTE_READ.and(Access::REMOTE_WRITE).and(Access::REMOTE_ATOMIC).and(Access::REMOTE_FLUSH),
+        remote: Access::REMOTE_READ
+            .and(Access::REMOTE_WRITE)
+            .and(Access::REMOTE_ATOMIC)
+            .and(Access::REMOTE_FLUSH),
         flush_global: true,
         flush_persistent: true,
     };
@@ -247,12 +289,19 @@ mod tests {
     #[test]
     fn no_set_of_rights_asks_for_relaxed_ordering_or_paging_on_demand() {
         use ibv::ibv_access_flags as flag;
-        let forbidden = flag::IBV_ACCESS_RELAXED_ORDERING.0 | flag::IBV_ACCESS_ON_DEMAND.0 | flag::IBV_ACCESS_ZERO_BASED.0;
+        let forbidden = flag::IBV_ACCESS_RELAXED_ORDERING.0
+            | flag::IBV_ACCESS_ON_DEMAND.0
+            | flag::IBV_ACCESS_ZERO_BASED.0;
         for bits in 0..16 {
             let remote = Access::from_bits(bits).expect("four rights");
             for local_write in [false, true] {
                 for bind in [false, true] {
-                    let rights = Rights { remote, local_write, bind, ..FLUSHING };
+                    let rights = Rights {
+                        remote,
+                        local_write,
+                        bind,
+                        ..FLUSHING
+                    };
                     assert_eq!(rights.flags() & forbidden, 0, "{rights:?}");
                 }
             }
@@ -261,17 +310,36 @@ mod tests {
 
     #[test]
     fn memory_that_peers_only_read_is_not_pinned_for_writing() {
-        let rights = Rights { remote: Access::REMOTE_READ, ..Rights::local(false, false) };
+        let rights = Rights {
+            remote: Access::REMOTE_READ,
+            ..Rights::local(false, false)
+        };
         assert!(!rights.write());
-        assert_eq!(rights.flags(), ibv::ibv_access_flags::IBV_ACCESS_REMOTE_READ.0);
+        assert_eq!(
+            rights.flags(),
+            ibv::ibv_access_flags::IBV_ACCESS_REMOTE_READ.0
+        );
     }
 
     #[test]
     fn flush_with_persistence_is_granted_only_where_it_was_asked_for() {
         use ibv::ibv_access_flags as flag;
         assert_ne!(FLUSHING.flags() & flag::IBV_ACCESS_FLUSH_PERSISTENT.0, 0);
-        for rights in [Rights { flush_persistent: false, ..FLUSHING }, Rights { remote: Access::REMOTE_WRITE, ..FLUSHING }] {
-            assert_eq!(rights.flags() & flag::IBV_ACCESS_FLUSH_PERSISTENT.0, 0, "{rights:?}");
+        for rights in [
+            Rights {
+                flush_persistent: false,
+                ..FLUSHING
+            },
+            Rights {
+                remote: Access::REMOTE_WRITE,
+                ..FLUSHING
+            },
+        ] {
+            assert_eq!(
+                rights.flags() & flag::IBV_ACCESS_FLUSH_PERSISTENT.0,
+                0,
+                "{rights:?}"
+            );
         }
     }
 }

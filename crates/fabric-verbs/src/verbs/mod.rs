@@ -32,5 +32,9 @@ mod zeroed;
 
 /// What a call of the library that reports by its return value (0, or an `errno`) said.
 pub(crate) fn outcome(code: i32) -> std::io::Result<()> {
-    if code == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(code.abs())) }
+    if code == 0 {
+        Ok(())
+    } else {
+        Err(std::io::Error::from_raw_os_error(code.abs()))
+    }
 }

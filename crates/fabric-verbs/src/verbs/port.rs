@@ -44,8 +44,14 @@ impl Port {
         let deadline = Instant::now() + ADDRESS_PATIENCE;
         loop {
             let attributes = query(context, number)?;
-            let transport = if attributes.link_layer == LINK_ETHERNET { Transport::Roce } else { Transport::InfiniBand };
-            let count = u8::try_from(attributes.gid_tbl_len).unwrap_or(u8::MAX).min(GIDS_MAX);
+            let transport = if attributes.link_layer == LINK_ETHERNET {
+                Transport::Roce
+            } else {
+                Transport::InfiniBand
+            };
+            let count = u8::try_from(attributes.gid_tbl_len)
+                .unwrap_or(u8::MAX)
+                .min(GIDS_MAX);
             let found = match index {
                 Some(index) => gid_at(context, number, index).map(|gid| (index, gid)),
                 None => best_gid(context, number, count, transport),
@@ -66,7 +72,10 @@ impl Port {
                     Some(index) => cause::no_such_address(context.name(), number, index),
                     None => cause::no_address(context.name(), number),
                 };
-                return Err(DeviceError::Address { address: format!("{}/{number}", context.name()), reason });
+                return Err(DeviceError::Address {
+                    address: format!("{}/{number}", context.name()),
+                    reason,
+                });
             }
             thread::sleep(Duration::from_millis(50));
         }
@@ -77,7 +86,10 @@ fn query(context: &Context, number: u8) -> Result<ibv::ibv_port_attr, DeviceErro
     let mut attributes = ibv::ibv_port_attr::zeroed();
     // SAFETY: the context is open; `attributes` is writable and of the size that the call assumes.
     let code = unsafe { ibv::ibv_query_port(context.raw(), number, &mut attributes) };
-    outcome(code).map_err(|source| DeviceError::System { doing: "asking a port of the RDMA device for its state", source })?;
+    outcome(code).map_err(|source| DeviceError::System {
+        doing: "asking a port of the RDMA device for its state",
+        source,
+    })?;
     Ok(attributes)
 }
 
@@ -97,7 +109,13 @@ fn best_gid(context: &Context, number: u8, count: u8, transport: Transport) -> O
     if transport == Transport::InfiniBand {
         return gids.into_iter().next();
     }
-    let rated = gids.map(|(index, gid)| (rate(gid, is_routable_type(context, number, index)), index, gid));
+    let rated = gids.map(|(index, gid)| {
+        (
+            rate(gid, is_routable_type(context, number, index)),
+            index,
+            gid,
+        )
+    });
     rated
         .max_by_key(|(rating, index, _)| (*rating, u8::MAX - index))
         .filter(|(rating, ..)| *rating > 0)
@@ -106,7 +124,10 @@ fn best_gid(context: &Context, number: u8, count: u8, transport: Transport) -> O
 
 /// Whether the entry speaks RoCE v2; 1 crosses no router, and many switches drop it.
 fn is_routable_type(context: &Context, number: u8, index: u8) -> bool {
-    let path = format!("/sys/class/infiniband/{}/ports/{number}/gid_attrs/types/{index}", context.name());
+    let path = format!(
+        "/sys/class/infiniband/{}/ports/{number}/gid_attrs/types/{index}",
+        context.name()
+    );
     fs::read_to_string(path).is_ok_and(|text| text.contains("v2"))
 }
 
@@ -129,8 +150,13 @@ mod tests {
     #[test]
     fn an_ipv4_address_is_preferred_and_the_old_encapsulation_is_never_used() {
         let of = |text: &str| Gid(text.parse::<std::net::Ipv6Addr>().expect(text).octets());
-        let ratings: Vec<_> = ["fe80::1", "2001:db8::1", "::ffff:192.0.2.7"].map(|text| rate(of(text), true)).into();
-        assert!(ratings.is_sorted_by(|worse, better| worse < better), "{ratings:?}");
+        let ratings: Vec<_> = ["fe80::1", "2001:db8::1", "::ffff:192.0.2.7"]
+            .map(|text| rate(of(text), true))
+            .into();
+        assert!(
+            ratings.is_sorted_by(|worse, better| worse < better),
+            "{ratings:?}"
+        );
         assert_eq!(rate(of("::ffff:192.0.2.7"), false), 0);
     }
 }

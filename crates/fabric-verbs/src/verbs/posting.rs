@@ -48,13 +48,23 @@ impl<'a> Posting<'a> {
         // SAFETY: the queue pair is alive and was made with the extended interface. One thread posts to it, and the
         // previous batch was ended by `commit` or `drop`.
         unsafe { ibv::ibv_wr_start(raw) };
-        Self { qp, raw, committed: false }
+        Self {
+            qp,
+            raw,
+            committed: false,
+        }
     }
 
     fn stamp(&mut self, stamp: Stamp) {
         use ibv::ibv_send_flags as flag;
-        let named = [(stamp.signalled, flag::IBV_SEND_SIGNALED), (stamp.fence, flag::IBV_SEND_FENCE)];
-        let flags = named.iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit.0);
+        let named = [
+            (stamp.signalled, flag::IBV_SEND_SIGNALED),
+            (stamp.fence, flag::IBV_SEND_FENCE),
+        ];
+        let flags = named
+            .iter()
+            .filter(|(set, _)| *set)
+            .fold(0, |flags, (_, bit)| flags | bit.0);
         // SAFETY: the queue pair is alive, and the field is the caller's between start and complete.
         unsafe { (*self.raw).wr_id = stamp.wr_id };
         // SAFETY: as above.
@@ -75,10 +85,18 @@ impl<'a> Posting<'a> {
     }
 
     /// WRITE_WITH_IMM.
-    pub fn write_with_immediate(&mut self, stamp: Stamp, local: RawSpan, place: RawPlace, immediate: u32) {
+    pub fn write_with_immediate(
+        &mut self,
+        stamp: Stamp,
+        local: RawSpan,
+        place: RawPlace,
+        immediate: u32,
+    ) {
         self.stamp(stamp);
         // SAFETY: a batch is begun on a queue pair that was made with this operation.
-        unsafe { ibv::ibv_wr_rdma_write_imm(self.raw, place.rkey, place.address, immediate.to_be()) };
+        unsafe {
+            ibv::ibv_wr_rdma_write_imm(self.raw, place.rkey, place.address, immediate.to_be())
+        };
         self.local(local);
     }
 
@@ -99,7 +117,14 @@ impl<'a> Posting<'a> {
     }
 
     /// CAS.
-    pub fn compare_and_swap(&mut self, stamp: Stamp, found: RawSpan, place: RawPlace, expected: u64, swap: u64) {
+    pub fn compare_and_swap(
+        &mut self,
+        stamp: Stamp,
+        found: RawSpan,
+        place: RawPlace,
+        expected: u64,
+        swap: u64,
+    ) {
         self.stamp(stamp);
         // SAFETY: a batch is begun on a queue pair that was made with this operation.
         unsafe { ibv::ibv_wr_atomic_cmp_swp(self.raw, place.rkey, place.address, expected, swap) };
@@ -126,24 +151,55 @@ impl<'a> Posting<'a> {
         };
         let size = usize::try_from(size).expect("addresses have 64 bits");
         // SAFETY: the queue pair was made with this operation (asserted), so the library is new enough to have the field.
-        let post = unsafe { (*self.raw).wr_flush }.expect("the library made a queue pair with FLUSH");
+        let post =
+            unsafe { (*self.raw).wr_flush }.expect("the library made a queue pair with FLUSH");
         // SAFETY: a batch is begun on this queue pair.
-        unsafe { post(self.raw, place.rkey, place.address, size, kind as u8, ibv::IBV_FLUSH_RANGE as u8) };
+        unsafe {
+            post(
+                self.raw,
+                place.rkey,
+                place.address,
+                size,
+                kind as u8,
+                ibv::IBV_FLUSH_RANGE as u8,
+            )
+        };
     }
 
     /// ATOMIC_WRITE.
     pub fn atomic_write(&mut self, stamp: Stamp, place: RawPlace, value: u64) {
-        assert!(self.qp.extra.atomic_write, "the queue pair was made with ATOMIC_WRITE");
+        assert!(
+            self.qp.extra.atomic_write,
+            "the queue pair was made with ATOMIC_WRITE"
+        );
         self.stamp(stamp);
         // SAFETY: the queue pair was made with this operation (asserted), so the library is new enough to have the field.
-        let post = unsafe { (*self.raw).wr_atomic_write }.expect("the library made a queue pair with ATOMIC_WRITE");
+        let post = unsafe { (*self.raw).wr_atomic_write }
+            .expect("the library made a queue pair with ATOMIC_WRITE");
         // SAFETY: a batch is begun on this queue pair; eight bytes are copied from `value` before the call returns.
-        unsafe { post(self.raw, place.rkey, place.address, (&raw const value).cast()) };
+        unsafe {
+            post(
+                self.raw,
+                place.rkey,
+                place.address,
+                (&raw const value).cast(),
+            )
+        };
     }
 
     /// Binds `window` to `span` (addresses as peers name them) of `registration`, for the peer of this queue pair alone.
-    pub fn bind(&mut self, stamp: Stamp, window: &Window, registration: &Registration, span: Span, access: Access) {
-        assert!(self.qp.extra.windows, "the queue pair was made with windows");
+    pub fn bind(
+        &mut self,
+        stamp: Stamp,
+        window: &Window,
+        registration: &Registration,
+        span: Span,
+        access: Access,
+    ) {
+        assert!(
+            self.qp.extra.windows,
+            "the queue pair was made with windows"
+        );
         self.stamp(stamp);
         let bound = ibv::ibv_mw_bind_info {
             mr: registration.raw(),

@@ -73,7 +73,12 @@ pub(crate) struct QueuePair {
     number: u32,
     /// What it may post beyond the rest.
     pub extra: ExtraOperations,
-    _parents: (Rc<ProtectionDomain>, Rc<CompletionQueue>, Rc<CompletionQueue>, Option<Rc<SharedReceiveQueue>>),
+    _parents: (
+        Rc<ProtectionDomain>,
+        Rc<CompletionQueue>,
+        Rc<CompletionQueue>,
+        Option<Rc<SharedReceiveQueue>>,
+    ),
 }
 
 impl QueuePair {
@@ -98,13 +103,20 @@ impl QueuePair {
         attributes.recv_cq = wanted.receive_cq.raw();
         attributes.srq = wanted.shared.map_or(ptr::null_mut(), |shared| shared.raw());
         attributes.cap.max_send_wr = wanted.send_capacity;
-        attributes.cap.max_recv_wr = if wanted.shared.is_some() { 0 } else { wanted.receive_capacity };
+        attributes.cap.max_recv_wr = if wanted.shared.is_some() {
+            0
+        } else {
+            wanted.receive_capacity
+        };
         attributes.cap.max_send_sge = 1;
         attributes.cap.max_recv_sge = u32::from(wanted.shared.is_none());
         attributes.pd = wanted.domain.raw();
-        attributes.comp_mask =
-            ibv::ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_PD.0 | ibv::ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
-        let flags = named.iter().filter(|(wanted, _)| *wanted).fold(0, |flags, (_, bit)| flags | bit.0);
+        attributes.comp_mask = ibv::ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_PD.0
+            | ibv::ibv_qp_init_attr_mask::IBV_QP_INIT_ATTR_SEND_OPS_FLAGS.0;
+        let flags = named
+            .iter()
+            .filter(|(wanted, _)| *wanted)
+            .fold(0, |flags, (_, bit)| flags | bit.0);
         attributes.send_ops_flags = flags.into();
         // SAFETY: context, protection domain and queues are alive, and kept by the value that is made here; `attributes`
         // is whole.
@@ -116,9 +128,24 @@ impl QueuePair {
         let number = unsafe { (*raw).qp_num };
         // SAFETY: it was made with operations of the extended interface, which is what the call asks for.
         let extended = unsafe { ibv::ibv_qp_to_qp_ex(raw) };
-        let parents = (wanted.domain.clone(), wanted.send_cq.clone(), wanted.receive_cq.clone(), wanted.shared.cloned());
-        let made = Self { raw, extended, number, extra, _parents: parents };
-        if extended.is_null() { Err(io::ErrorKind::Unsupported.into()) } else { Ok(made) }
+        let parents = (
+            wanted.domain.clone(),
+            wanted.send_cq.clone(),
+            wanted.receive_cq.clone(),
+            wanted.shared.cloned(),
+        );
+        let made = Self {
+            raw,
+            extended,
+            number,
+            extra,
+            _parents: parents,
+        };
+        if extended.is_null() {
+            Err(io::ErrorKind::Unsupported.into())
+        } else {
+            Ok(made)
+        }
     }
 
     /// By which peers find it.
@@ -142,17 +169,32 @@ impl QueuePair {
             (true, flag::IBV_ACCESS_REMOTE_WRITE),
             (true, flag::IBV_ACCESS_REMOTE_ATOMIC),
             (self.extra.flush, flag::IBV_ACCESS_FLUSH_GLOBAL),
-            (self.extra.flush && flush_persistent, flag::IBV_ACCESS_FLUSH_PERSISTENT),
+            (
+                self.extra.flush && flush_persistent,
+                flag::IBV_ACCESS_FLUSH_PERSISTENT,
+            ),
         ];
-        attributes.qp_access_flags = named.iter().filter(|(set, _)| *set).fold(0, |flags, (_, bit)| flags | bit.0);
-        self.modify(&mut attributes, mask::IBV_QP_STATE | mask::IBV_QP_PKEY_INDEX | mask::IBV_QP_PORT | mask::IBV_QP_ACCESS_FLAGS)
+        attributes.qp_access_flags = named
+            .iter()
+            .filter(|(set, _)| *set)
+            .fold(0, |flags, (_, bit)| flags | bit.0);
+        self.modify(
+            &mut attributes,
+            mask::IBV_QP_STATE
+                | mask::IBV_QP_PKEY_INDEX
+                | mask::IBV_QP_PORT
+                | mask::IBV_QP_ACCESS_FLAGS,
+        )
     }
 
     /// INIT to RTR: packets of the peer are taken.
     pub fn receive_from(&self, route: &Route) -> io::Result<()> {
         use ibv::ibv_qp_attr_mask as mask;
         // A FLUSH to a queue pair without resources for READs makes some kernels write through a null pointer.
-        assert!(route.reads_in >= 1, "a responder has resources for at least one READ");
+        assert!(
+            route.reads_in >= 1,
+            "a responder has resources for at least one READ"
+        );
         let mut attributes = ibv::ibv_qp_attr::zeroed();
         attributes.qp_state = ibv::ibv_qp_state::IBV_QPS_RTR;
         attributes.path_mtu = route.port.mtu.min(route.peer.mtu).into();
@@ -164,7 +206,9 @@ impl QueuePair {
         attributes.ah_attr.dlid = route.peer.lid;
         if route.port.transport == Transport::Roce {
             attributes.ah_attr.is_global = 1;
-            attributes.ah_attr.grh.dgid = ibv::ibv_gid { raw: route.peer.gid.0 };
+            attributes.ah_attr.grh.dgid = ibv::ibv_gid {
+                raw: route.peer.gid.0,
+            };
             attributes.ah_attr.grh.sgid_index = route.port.gid_index;
             attributes.ah_attr.grh.hop_limit = 64;
         }
@@ -183,7 +227,10 @@ impl QueuePair {
     /// RTR to RTS: requests are sent.
     pub fn send_to(&self, route: &Route) -> io::Result<()> {
         use ibv::ibv_qp_attr_mask as mask;
-        assert!((1..=6).contains(&route.retransmission.retry_count), "retries are counted, and there are some");
+        assert!(
+            (1..=6).contains(&route.retransmission.retry_count),
+            "retries are counted, and there are some"
+        );
         let mut attributes = ibv::ibv_qp_attr::zeroed();
         attributes.qp_state = ibv::ibv_qp_state::IBV_QPS_RTS;
         attributes.sq_psn = route.first_packet;
@@ -217,7 +264,11 @@ impl QueuePair {
         self.modify(&mut attributes, ibv::ibv_qp_attr_mask::IBV_QP_STATE)
     }
 
-    fn modify(&self, attributes: &mut ibv::ibv_qp_attr, mask: ibv::ibv_qp_attr_mask) -> io::Result<()> {
+    fn modify(
+        &self,
+        attributes: &mut ibv::ibv_qp_attr,
+        mask: ibv::ibv_qp_attr_mask,
+    ) -> io::Result<()> {
         let mask = i32::try_from(mask.0).expect("the bits of the mask are few");
         // SAFETY: the queue pair is alive; `attributes` is whole, and `mask` says which fields are looked at.
         outcome(unsafe { ibv::ibv_modify_qp(self.raw, attributes, mask) })
@@ -225,7 +276,9 @@ impl QueuePair {
 
     /// Posts receive buffers to the own queue, in order.
     pub fn post_receives(&self, receives: &[RawReceive]) -> io::Result<()> {
-        let Some(mut chain) = Chain::of(receives) else { return Ok(()) };
+        let Some(mut chain) = Chain::of(receives) else {
+            return Ok(());
+        };
         let mut bad = ptr::null_mut();
         // SAFETY: the queue pair is alive; the chain is whole, ends with null and lives until the call has copied it. The
         // NIC checks address and key of each buffer itself.

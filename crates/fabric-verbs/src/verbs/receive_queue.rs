@@ -31,7 +31,11 @@ impl Chain {
     pub fn of(receives: &[RawReceive]) -> Option<Self> {
         let mut entries: Vec<_> = receives
             .iter()
-            .map(|receive| ibv::ibv_sge { addr: receive.address, length: receive.size, lkey: receive.lkey })
+            .map(|receive| ibv::ibv_sge {
+                addr: receive.address,
+                length: receive.size,
+                lkey: receive.lkey,
+            })
             .collect();
         let mut requests: Vec<_> = receives
             .iter()
@@ -49,7 +53,10 @@ impl Chain {
         for (index, request) in requests.iter_mut().enumerate().rev().skip(1) {
             request.next = base.wrapping_add(index + 1);
         }
-        (!requests.is_empty()).then_some(Self { requests, _entries: entries })
+        (!requests.is_empty()).then_some(Self {
+            requests,
+            _entries: entries,
+        })
     }
 
     /// The first of the chain.
@@ -72,12 +79,21 @@ impl SharedReceiveQueue {
         attributes.attr.max_sge = 1;
         // SAFETY: the protection domain is alive; `attributes` is whole and outlives the call.
         let raw = unsafe { ibv::ibv_create_srq(domain.raw(), &mut attributes) };
-        if raw.is_null() { Err(io::Error::last_os_error()) } else { Ok(Rc::new(Self { raw, _domain: domain.clone() })) }
+        if raw.is_null() {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(Rc::new(Self {
+                raw,
+                _domain: domain.clone(),
+            }))
+        }
     }
 
     /// Posts buffers, in order.
     pub fn post(&self, receives: &[RawReceive]) -> io::Result<()> {
-        let Some(mut chain) = Chain::of(receives) else { return Ok(()) };
+        let Some(mut chain) = Chain::of(receives) else {
+            return Ok(());
+        };
         let mut bad = ptr::null_mut();
         // SAFETY: the queue is alive; the chain is whole, ends with null and lives until the call has copied it. The NIC
         // checks address and key of each buffer itself.

@@ -7,5 +7,8 @@ stonecast_fabric::contract_tests_if_available!("verbs", VerbsWorld::available);
 mod without_windows {
     use crate::world::VerbsWorld;
 
-    stonecast_fabric::contract_tests_if_available!("verbs without windows", VerbsWorld::without_windows);
+    stonecast_fabric::contract_tests_if_available!(
+        "verbs without windows",
+        VerbsWorld::without_windows
+    );
 }

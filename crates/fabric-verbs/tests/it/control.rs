@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use stonecast_fabric_verbs::control::{
-    BackOff, ControlError, ControlEvent, ControlOptions, ControlPlane, EndCause, Key, KeyRing, LeaseTerms, LinkId, Offer,
-    PeerProfile,
+    BackOff, ControlError, ControlEvent, ControlOptions, ControlPlane, EndCause, Key, KeyRing,
+    LeaseTerms, LinkId, Offer, PeerProfile,
 };
 use stonecast_fabric_verbs::{ControlAddress, Endpoint, Gid, Transport};
 use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
@@ -39,12 +39,19 @@ fn endpoint(queue_pair: u32) -> Endpoint {
 }
 
 fn offer(queue_pair: u32, private_data: &[u8]) -> Offer {
-    Offer { endpoint: endpoint(queue_pair), private_data: private_data.to_vec() }
+    Offer {
+        endpoint: endpoint(queue_pair),
+        private_data: private_data.to_vec(),
+    }
 }
 
 fn profile(persistence_domain: PersistenceDomain) -> PeerProfile {
     PeerProfile {
-        platform: DeclaredPlatform { persistence_domain, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram },
+        platform: DeclaredPlatform {
+            persistence_domain,
+            ddio: Ddio::On,
+            receive_buffers: ReceiveBuffers::Dram,
+        },
         transport: Transport::Roce,
         flush_global: true,
         flush_persistent: false,
@@ -65,15 +72,26 @@ impl Side {
         let log = lines.clone();
         let mut options = ControlOptions {
             keys: ring,
-            terms: LeaseTerms { duration: Duration::from_secs(10), ..LeaseTerms::default() },
+            terms: LeaseTerms {
+                duration: Duration::from_secs(10),
+                ..LeaseTerms::default()
+            },
             profile: profile(PersistenceDomain::Dmp),
-            back_off: BackOff { first: Duration::from_millis(5), patience: Duration::from_millis(200), ..BackOff::default() },
+            back_off: BackOff {
+                first: Duration::from_millis(5),
+                patience: Duration::from_millis(200),
+                ..BackOff::default()
+            },
             handshake_patience: Duration::from_secs(10),
             strangers_max: 8,
             log: Arc::new(move |line| log.lock().expect("no holder panics").push(line.to_owned())),
         };
         change(&mut options);
-        Self { plane: ControlPlane::start(options).expect("a control plane"), lines, events: Vec::new() }
+        Self {
+            plane: ControlPlane::start(options).expect("a control plane"),
+            lines,
+            events: Vec::new(),
+        }
     }
 
     fn server() -> (Self, SocketAddr) {
@@ -82,7 +100,10 @@ impl Side {
 
     fn server_with(change: impl FnOnce(&mut ControlOptions)) -> (Self, SocketAddr) {
         let server = Self::new(KeyRing::single("a", key(1)), change);
-        let place = server.plane.listen(&"verbs:127.0.0.1:0".parse().expect("an address")).expect("a free port");
+        let place = server
+            .plane
+            .listen(&"verbs:127.0.0.1:0".parse().expect("an address"))
+            .expect("a free port");
         (server, place)
     }
 
@@ -94,20 +115,28 @@ impl Side {
     fn wait<T>(&mut self, what: &str, mut wanted: impl FnMut(&ControlEvent) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            self.events.extend(std::iter::from_fn(|| self.plane.poll_event()));
+            self.events
+                .extend(std::iter::from_fn(|| self.plane.poll_event()));
             if let Some(position) = self.events.iter().position(|event| wanted(event).is_some()) {
                 return wanted(&self.events.remove(position)).expect("just wanted");
             }
-            assert!(Instant::now() < deadline, "waited in vain for {what}; there are {:?}", self.events);
+            assert!(
+                Instant::now() < deadline,
+                "waited in vain for {what}; there are {:?}",
+                self.events
+            );
             thread::sleep(Duration::from_millis(2));
         }
     }
 
     fn request(&mut self) -> (LinkId, u32, Vec<u8>) {
         self.wait("a request", |event| match event {
-            ControlEvent::Request { link, endpoint, private_data, .. } => {
-                Some((*link, endpoint.queue_pair, private_data.clone()))
-            }
+            ControlEvent::Request {
+                link,
+                endpoint,
+                private_data,
+                ..
+            } => Some((*link, endpoint.queue_pair, private_data.clone())),
             _ => None,
         })
     }
@@ -131,16 +160,24 @@ impl Side {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let lines = self.lines.lock().expect("no holder panics").clone();
-            if lines.iter().any(|line| words.iter().all(|word| line.contains(word))) {
+            if lines
+                .iter()
+                .any(|line| words.iter().all(|word| line.contains(word)))
+            {
                 return;
             }
-            assert!(Instant::now() < deadline, "no line with {words:?}: {lines:?}");
+            assert!(
+                Instant::now() < deadline,
+                "no line with {words:?}: {lines:?}"
+            );
             thread::sleep(Duration::from_millis(2));
         }
     }
 
     fn call(&mut self, place: SocketAddr, what: Offer) -> LinkId {
-        self.plane.call(&address(place), what).expect("a call begins")
+        self.plane
+            .call(&address(place), what)
+            .expect("a call begins")
     }
 }
 
@@ -186,25 +223,48 @@ fn others_are_served(server: &mut Side, place: SocketAddr) {
 #[test]
 fn both_sides_learn_of_each_other_what_they_need_to_connect() {
     let (mut server, place) = Side::server();
-    let mut client = Side::new(KeyRing::single("a", key(1)), |options| options.profile = profile(PersistenceDomain::Wsp));
+    let mut client = Side::new(KeyRing::single("a", key(1)), |options| {
+        options.profile = profile(PersistenceDomain::Wsp)
+    });
     let call = client.call(place, offer(7, b"hello"));
     let (link, peer, asked) = server.wait("a request", |event| match event {
-        ControlEvent::Request { link, peer, endpoint, profile, private_data } => {
-            Some((*link, (peer.clone(), *endpoint, *profile), private_data.clone()))
-        }
+        ControlEvent::Request {
+            link,
+            peer,
+            endpoint,
+            profile,
+            private_data,
+        } => Some((
+            *link,
+            (peer.clone(), *endpoint, *profile),
+            private_data.clone(),
+        )),
         _ => None,
     });
     assert_eq!(asked, b"hello");
     assert!(peer.0.starts_with("a at 127.0.0.1"), "{}", peer.0);
-    assert_eq!((peer.1, peer.2), (endpoint(7), profile(PersistenceDomain::Wsp)));
+    assert_eq!(
+        (peer.1, peer.2),
+        (endpoint(7), profile(PersistenceDomain::Wsp))
+    );
     server.plane.accept(link, offer(8, b"welcome"));
     let found = client.wait("an acceptance", |event| match event {
-        ControlEvent::Accepted { link, endpoint, profile, private_data } if *link == call => {
-            Some((*endpoint, *profile, private_data.clone()))
-        }
+        ControlEvent::Accepted {
+            link,
+            endpoint,
+            profile,
+            private_data,
+        } if *link == call => Some((*endpoint, *profile, private_data.clone())),
         _ => None,
     });
-    assert_eq!(found, (endpoint(8), profile(PersistenceDomain::Dmp), b"welcome".to_vec()));
+    assert_eq!(
+        found,
+        (
+            endpoint(8),
+            profile(PersistenceDomain::Dmp),
+            b"welcome".to_vec()
+        )
+    );
 }
 
 #[test]
@@ -246,12 +306,18 @@ fn dropping_a_plane_says_goodbye_to_everybody() {
 #[test]
 fn another_protocol_is_refused_at_once_and_told_nothing() {
     let (mut server, place) = Side::server();
-    for (bytes, words) in
-        [(&b"GET / HTTP/1.1\r\n\r\n"[..], "47, 45"), (b"*1\r\n$4\r\nPING\r\n", "2a, 31"), (&[0xff; 64], "ff, ff")]
-    {
+    for (bytes, words) in [
+        (&b"GET / HTTP/1.1\r\n\r\n"[..], "47, 45"),
+        (b"*1\r\n$4\r\nPING\r\n", "2a, 31"),
+        (&[0xff; 64], "ff, ff"),
+    ] {
         let mut stranger = TcpStream::connect(place).expect("the server listens");
         stranger.write_all(bytes).expect("it takes bytes");
-        assert_eq!(read_to_the_end(&mut stranger), b"", "nothing is said to who speaks another protocol");
+        assert_eq!(
+            read_to_the_end(&mut stranger),
+            b"",
+            "nothing is said to who speaks another protocol"
+        );
         server.logged(&["refused 127.0.0.1", "another protocol", words]);
     }
     others_are_served(&mut server, place);
@@ -261,9 +327,14 @@ fn another_protocol_is_refused_at_once_and_told_nothing() {
 fn garbage_behind_a_good_greeting_is_refused() {
     let (mut server, place) = Side::server();
     // Frame of 48 bytes that no key made; a frame longer than any message.
-    for tail in [[&48u16.to_le_bytes()[..], &[7; 48]].concat(), [&u16::MAX.to_le_bytes()[..], &[7; 64]].concat()] {
+    for tail in [
+        [&48u16.to_le_bytes()[..], &[7; 48]].concat(),
+        [&u16::MAX.to_le_bytes()[..], &[7; 64]].concat(),
+    ] {
         let mut stranger = TcpStream::connect(place).expect("the server listens");
-        stranger.write_all(&[b"STONEVRB\x01\x00\x01\x00a".as_slice(), &tail].concat()).expect("it takes bytes");
+        stranger
+            .write_all(&[b"STONEVRB\x01\x00\x01\x00a".as_slice(), &tail].concat())
+            .expect("it takes bytes");
         let told = read_to_the_end(&mut stranger);
         assert!(told.len() <= 12, "at most a verdict, no endpoint: {told:?}");
     }
@@ -276,7 +347,9 @@ fn garbage_behind_a_good_greeting_is_refused() {
 fn another_version_is_refused_and_named_on_both_sides() {
     let (mut server, place) = Side::server();
     let mut stranger = TcpStream::connect(place).expect("the server listens");
-    stranger.write_all(b"STONEVRB\x09\x00\x01\x00a").expect("it takes bytes");
+    stranger
+        .write_all(b"STONEVRB\x09\x00\x01\x00a")
+        .expect("it takes bytes");
     assert_eq!(read_to_the_end(&mut stranger), b"STONEVRB\x01\x00\x01\x00");
     server.logged(&["refused 127.0.0.1", "version 9", "this side speaks 1"]);
     others_are_served(&mut server, place);
@@ -284,9 +357,14 @@ fn another_version_is_refused_and_named_on_both_sides() {
     // And a client that finds a newer server.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut client = Side::client("a", 1);
-    client.call(listener.local_addr().expect("it is bound"), offer(SECRET, b""));
+    client.call(
+        listener.local_addr().expect("it is bound"),
+        offer(SECRET, b""),
+    );
     let (mut found, _) = listener.accept().expect("the client comes");
-    found.write_all(b"STONEVRB\x02\x00\x01\x00").expect("it takes bytes");
+    found
+        .write_all(b"STONEVRB\x02\x00\x01\x00")
+        .expect("it takes bytes");
     assert!(client.refusal().contains("version 2"));
 }
 
@@ -298,10 +376,19 @@ fn a_wrong_key_and_an_unknown_name_are_refused_alike_and_learn_nothing() {
         let mut client = Side::client(name, byte);
         client.call(place, offer(SECRET, b""));
         let refusal = client.refusal();
-        assert!(refusal.contains(&format!("does not accept the key of {name}")), "{refusal}");
-        server.logged(&["refused 127.0.0.1", &format!("does not hold the key of {name}")]);
+        assert!(
+            refusal.contains(&format!("does not accept the key of {name}")),
+            "{refusal}"
+        );
+        server.logged(&[
+            "refused 127.0.0.1",
+            &format!("does not hold the key of {name}"),
+        ]);
     }
-    assert!(server.plane.poll_event().is_none(), "the program hears nothing of them");
+    assert!(
+        server.plane.poll_event().is_none(),
+        "the program hears nothing of them"
+    );
     others_are_served(&mut server, place);
 }
 
@@ -309,14 +396,26 @@ fn a_wrong_key_and_an_unknown_name_are_refused_alike_and_learn_nothing() {
 fn a_client_tells_a_server_without_its_key_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut client = Side::client("a", 1);
-    client.call(listener.local_addr().expect("it is bound"), offer(SECRET, b"a secret"));
+    client.call(
+        listener.local_addr().expect("it is bound"),
+        offer(SECRET, b"a secret"),
+    );
     let (mut stream, _) = listener.accept().expect("the client comes");
     // A welcome that no key made.
-    let forged = [b"STONEVRB\x01\x00\x00\x00".as_slice(), &112u16.to_le_bytes(), &[7; 112]].concat();
+    let forged = [
+        b"STONEVRB\x01\x00\x00\x00".as_slice(),
+        &112u16.to_le_bytes(),
+        &[7; 112],
+    ]
+    .concat();
     stream.write_all(&forged).expect("it takes bytes");
     assert!(client.refusal().contains("does not open"));
     let said = read_to_the_end(&mut stream);
-    assert_eq!(said.len(), b"STONEVRB\x01\x00\x01\x00a".len() + 2 + 48, "greeting and first message, nothing else");
+    assert_eq!(
+        said.len(),
+        b"STONEVRB\x01\x00\x01\x00a".len() + 2 + 48,
+        "greeting and first message, nothing else"
+    );
     assert!(!said.windows(4).any(|window| window == SECRET.to_le_bytes()));
 }
 
@@ -327,7 +426,10 @@ fn record(place: SocketAddr) -> (SocketAddr, thread::JoinHandle<Vec<u8>>) {
     let recorder = thread::spawn(move || {
         let (mut client, _) = listener.accept().expect("the client comes");
         let mut server = TcpStream::connect(place).expect("the server listens");
-        let (mut back, mut to_client) = (server.try_clone().expect("a copy"), client.try_clone().expect("a copy"));
+        let (mut back, mut to_client) = (
+            server.try_clone().expect("a copy"),
+            client.try_clone().expect("a copy"),
+        );
         thread::spawn(move || std::io::copy(&mut back, &mut to_client));
         let mut said = Vec::new();
         let mut buffer = [0; 4096];
@@ -352,26 +454,43 @@ fn a_recorded_connection_that_is_played_again_is_refused() {
     let (request, _) = connected(&mut server, between, &mut client);
     drop(client);
     server.end(request);
-    let said = recorder.join().expect("the recorder ends with the connection");
+    let said = recorder
+        .join()
+        .expect("the recorder ends with the connection");
     let mut replayer = TcpStream::connect(place).expect("the server listens");
     replayer.write_all(&said).expect("it takes bytes");
     let answer = read_to_the_end(&mut replayer);
     server.logged(&["refused a at 127.0.0.1", "replayed"]);
-    assert!(!answer.windows(4).any(|window| window == (SECRET + 1).to_le_bytes()), "no endpoint in clear text");
-    assert!(server.plane.poll_event().is_none(), "the program hears nothing of it");
+    assert!(
+        !answer
+            .windows(4)
+            .any(|window| window == (SECRET + 1).to_le_bytes()),
+        "no endpoint in clear text"
+    );
+    assert!(
+        server.plane.poll_event().is_none(),
+        "the program hears nothing of it"
+    );
     others_are_served(&mut server, place);
 }
 
 /// Guard: the lifetime in `Ticket::redeem`. The one between holds back what the client says after the handshake.
 #[test]
 fn a_ticket_that_is_used_too_late_is_refused_with_the_time_it_had() {
-    let (mut server, place) = Side::server_with(|options| options.terms.ticket_lifetime = Duration::from_secs(1));
+    let (mut server, place) =
+        Side::server_with(|options| options.terms.ticket_lifetime = Duration::from_secs(1));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let mut client = Side::client("a", 1);
-    client.call(listener.local_addr().expect("it is bound"), offer(SECRET, b""));
+    client.call(
+        listener.local_addr().expect("it is bound"),
+        offer(SECRET, b""),
+    );
     let (mut from_client, _) = listener.accept().expect("the client comes");
     let mut to_server = TcpStream::connect(place).expect("the server listens");
-    let (mut back, mut to_client) = (to_server.try_clone().expect("a copy"), from_client.try_clone().expect("a copy"));
+    let (mut back, mut to_client) = (
+        to_server.try_clone().expect("a copy"),
+        from_client.try_clone().expect("a copy"),
+    );
     let slow = thread::spawn(move || {
         let mut hello = vec![0; 13 + 2 + 48];
         from_client.read_exact(&mut hello).expect("a greeting");
@@ -380,14 +499,22 @@ fn a_ticket_that_is_used_too_late_is_refused_with_the_time_it_had() {
         let mut buffer = [0; 4096];
         let count = from_client.read(&mut buffer).expect("a connect");
         thread::sleep(Duration::from_millis(1500));
-        to_server.write_all(&buffer[..count]).expect("it takes bytes");
+        to_server
+            .write_all(&buffer[..count])
+            .expect("it takes bytes");
         from_client
     });
     thread::spawn(move || std::io::copy(&mut back, &mut to_client));
     let refusal = client.refusal();
-    assert!(refusal.contains("ticket expired") && refusal.contains("1000 ms"), "{refusal}");
+    assert!(
+        refusal.contains("ticket expired") && refusal.contains("1000 ms"),
+        "{refusal}"
+    );
     server.logged(&["refused a at 127.0.0.1", "ticket expired"]);
-    assert!(server.plane.poll_event().is_none(), "the program hears nothing of it");
+    assert!(
+        server.plane.poll_event().is_none(),
+        "the program hears nothing of it"
+    );
     drop(slow.join());
     let mut other = Side::client("a", 1);
     other.call(place, offer(SECRET, b""));
@@ -398,15 +525,35 @@ fn a_ticket_that_is_used_too_late_is_refused_with_the_time_it_had() {
 #[test]
 fn who_asks_for_more_than_the_lease_grants_is_refused_with_what_it_grants() {
     let (mut server, place) = Side::server_with(|options| {
-        options.terms = LeaseTerms { connections_max: 2, send_capacity_max: 64, reads_max: 16, ..options.terms };
+        options.terms = LeaseTerms {
+            connections_max: 2,
+            send_capacity_max: 64,
+            reads_max: 16,
+            ..options.terms
+        };
     });
     let mut client = Side::client("a", 1);
-    let greedy = Offer { endpoint: Endpoint { send_capacity: 65, ..endpoint(7) }, private_data: Vec::new() };
+    let greedy = Offer {
+        endpoint: Endpoint {
+            send_capacity: 65,
+            ..endpoint(7)
+        },
+        private_data: Vec::new(),
+    };
     client.call(place, greedy);
     let refusal = client.refusal();
-    assert!(refusal.contains("65 outstanding work requests") && refusal.contains("grants 64"), "{refusal}");
+    assert!(
+        refusal.contains("65 outstanding work requests") && refusal.contains("grants 64"),
+        "{refusal}"
+    );
     server.logged(&["refused a at 127.0.0.1", "grants 64"]);
-    let greedy = Offer { endpoint: Endpoint { reads_out: 17, ..endpoint(7) }, private_data: Vec::new() };
+    let greedy = Offer {
+        endpoint: Endpoint {
+            reads_out: 17,
+            ..endpoint(7)
+        },
+        private_data: Vec::new(),
+    };
     client.call(place, greedy);
     assert!(client.refusal().contains("17 READs"));
     let first = connected(&mut server, place, &mut client);
@@ -429,14 +576,22 @@ fn silent_middle(place: SocketAddr) -> (SocketAddr, Arc<Mutex<bool>>) {
         let (client, _) = listener.accept().expect("the client comes");
         let server = TcpStream::connect(place).expect("the server listens");
         for (mut from, mut to) in [
-            (client.try_clone().expect("a copy"), server.try_clone().expect("a copy")),
-            (server.try_clone().expect("a copy"), client.try_clone().expect("a copy")),
+            (
+                client.try_clone().expect("a copy"),
+                server.try_clone().expect("a copy"),
+            ),
+            (
+                server.try_clone().expect("a copy"),
+                client.try_clone().expect("a copy"),
+            ),
         ] {
             let cut = shared.clone();
             thread::spawn(move || {
                 let mut buffer = [0; 4096];
                 while let Ok(count @ 1..) = from.read(&mut buffer) {
-                    if !*cut.lock().expect("no holder panics") && to.write_all(&buffer[..count]).is_err() {
+                    if !*cut.lock().expect("no holder panics")
+                        && to.write_all(&buffer[..count]).is_err()
+                    {
                         break;
                     }
                 }
@@ -451,14 +606,20 @@ fn silent_middle(place: SocketAddr) -> (SocketAddr, Arc<Mutex<bool>>) {
 /// Guard: the lease in `Link::tick`. Without it a silent peer counts as alive for ever.
 #[test]
 fn a_peer_that_falls_silent_is_dead_when_its_lease_has_expired_and_not_before() {
-    let terms = LeaseTerms { duration: Duration::from_millis(500), ..LeaseTerms::default() };
+    let terms = LeaseTerms {
+        duration: Duration::from_millis(500),
+        ..LeaseTerms::default()
+    };
     let (mut server, place) = Side::server_with(|options| options.terms = terms);
     let (between, cut) = silent_middle(place);
     let mut client = Side::client("a", 1);
     let (request, call) = connected(&mut server, between, &mut client);
     // Several leases pass in which only heartbeats are sent.
     thread::sleep(4 * terms.duration);
-    assert!(server.plane.poll_event().is_none() && client.plane.poll_event().is_none(), "heartbeats keep a lease");
+    assert!(
+        server.plane.poll_event().is_none() && client.plane.poll_event().is_none(),
+        "heartbeats keep a lease"
+    );
     *cut.lock().expect("no holder panics") = true;
     assert_eq!(server.end(request), EndCause::Died);
     assert_eq!(client.end(call), EndCause::Died);
@@ -469,7 +630,8 @@ fn a_peer_that_falls_silent_is_dead_when_its_lease_has_expired_and_not_before() 
 /// Guard: the deadline of strangers in `Link::tick`.
 #[test]
 fn who_does_not_prove_who_it_is_in_time_is_dropped() {
-    let (server, place) = Side::server_with(|options| options.handshake_patience = Duration::from_millis(50));
+    let (server, place) =
+        Side::server_with(|options| options.handshake_patience = Duration::from_millis(50));
     let mut stranger = TcpStream::connect(place).expect("the server listens");
     stranger.write_all(b"STONE").expect("it takes bytes");
     assert_eq!(read_to_the_end(&mut stranger), b"");
@@ -480,7 +642,9 @@ fn who_does_not_prove_who_it_is_in_time_is_dropped() {
 #[test]
 fn peers_that_only_hold_connections_do_not_keep_others_out() {
     let (mut server, place) = Side::server();
-    let idle: Vec<_> = (0..40).map(|_| TcpStream::connect(place).expect("the server listens")).collect();
+    let idle: Vec<_> = (0..40)
+        .map(|_| TcpStream::connect(place).expect("the server listens"))
+        .collect();
     server.logged(&["dropped 127.0.0.1", "too many"]);
     others_are_served(&mut server, place);
     drop(idle);
@@ -492,12 +656,18 @@ fn a_server_that_starts_late_is_found_by_trying_again() {
     let place = listener.local_addr().expect("it is bound");
     drop(listener);
     let mut client = Side::new(KeyRing::single("a", key(1)), |options| {
-        options.back_off = BackOff { patience: PATIENCE, ..options.back_off };
+        options.back_off = BackOff {
+            patience: PATIENCE,
+            ..options.back_off
+        };
     });
     client.call(place, offer(7, b""));
     thread::sleep(Duration::from_millis(100));
     let mut server = Side::new(KeyRing::single("a", key(1)), |_| {});
-    server.plane.listen(&address(place)).expect("the port is free");
+    server
+        .plane
+        .listen(&address(place))
+        .expect("the port is free");
     assert_eq!(server.request().1, 7);
 }
 
@@ -509,7 +679,10 @@ fn a_server_that_is_not_there_is_told_with_its_address() {
     let mut client = Side::client("a", 1);
     client.call(place, offer(7, b""));
     let refusal = client.refusal();
-    assert!(refusal.contains("nobody answers") && refusal.contains(&place.to_string()), "{refusal}");
+    assert!(
+        refusal.contains("nobody answers") && refusal.contains(&place.to_string()),
+        "{refusal}"
+    );
 }
 
 #[test]
@@ -527,8 +700,15 @@ fn without_a_key_nobody_is_called() {
 #[test]
 fn an_address_in_use_is_refused_with_what_to_do() {
     let (server, place) = Side::server();
-    let refused = server.plane.listen(&address(place)).expect_err("it is in use").to_string();
-    assert!(refused.contains("another process listens there"), "{refused}");
+    let refused = server
+        .plane
+        .listen(&address(place))
+        .expect_err("it is in use")
+        .to_string();
+    assert!(
+        refused.contains("another process listens there"),
+        "{refused}"
+    );
 }
 
 /// Bytes of every kind at every stage end that connection and nothing else.
@@ -539,7 +719,11 @@ fn random_bytes_at_any_stage_disturb_nobody_else() {
     let (request, _) = connected(&mut server, place, &mut client);
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     for round in 0..60usize {
-        let mut bytes = if round % 2 == 0 { b"STONEVRB\x01\x00\x01\x00a".to_vec() } else { Vec::new() };
+        let mut bytes = if round % 2 == 0 {
+            b"STONEVRB\x01\x00\x01\x00a".to_vec()
+        } else {
+            Vec::new()
+        };
         for _ in 0..round * 7 {
             state ^= state << 13;
             state ^= state >> 7;
@@ -551,7 +735,10 @@ fn random_bytes_at_any_stage_disturb_nobody_else() {
         let _ = stranger.shutdown(std::net::Shutdown::Write);
         assert!(read_to_the_end(&mut stranger).len() <= 12, "round {round}");
     }
-    assert!(server.plane.poll_event().is_none(), "the connection that stood before stands, and nobody was asked in");
+    assert!(
+        server.plane.poll_event().is_none(),
+        "the connection that stood before stands, and nobody was asked in"
+    );
     server.plane.hang_up(request, EndCause::Requested);
     others_are_served(&mut server, place);
 }

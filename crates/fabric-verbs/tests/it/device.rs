@@ -19,52 +19,98 @@ pub fn devices_or_note(test: &str) -> Option<Vec<String>> {
 /// Writes down that a test could not run, for `cargo xtask ci`.
 pub fn note(test: &str, reason: &str) {
     println!("not run: {test} ({reason})");
-    let Some(path) = std::env::var_os("STONECAST_NOT_RUN") else { return };
-    let mut file = OpenOptions::new().append(true).create(true).open(&path).expect("the list of tests not run can be opened");
-    file.write_all(format!("verbs: {test}\t{reason}\n").as_bytes()).expect("the list of tests not run can be appended to");
+    let Some(path) = std::env::var_os("STONECAST_NOT_RUN") else {
+        return;
+    };
+    let mut file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(&path)
+        .expect("the list of tests not run can be opened");
+    file.write_all(format!("verbs: {test}\t{reason}\n").as_bytes())
+        .expect("the list of tests not run can be appended to");
 }
 
 #[test]
 fn a_device_that_is_not_there_is_refused_with_what_to_do() {
-    let wanted = VerbsOptions { device: Some("no-such-device".into()), ..VerbsOptions::default() };
+    let wanted = VerbsOptions {
+        device: Some("no-such-device".into()),
+        ..VerbsOptions::default()
+    };
     let refused = VerbsDevice::open(wanted).err().expect("it is not there");
-    let DeviceError::System { source, .. } = refused else { panic!("{refused}") };
+    let DeviceError::System { source, .. } = refused else {
+        panic!("{refused}")
+    };
     let text = source.to_string();
-    assert!(["libibverbs", "no RDMA device", "there is no"].iter().any(|words| text.contains(words)), "{text}");
+    assert!(
+        ["libibverbs", "no RDMA device", "there is no"]
+            .iter()
+            .any(|words| text.contains(words)),
+        "{text}"
+    );
 }
 
 #[test]
 fn multi_packet_queues_are_refused_with_the_reason() {
-    let Some(names) = devices_or_note("multi_packet_queues_are_refused_with_the_reason") else { return };
+    let Some(names) = devices_or_note("multi_packet_queues_are_refused_with_the_reason") else {
+        return;
+    };
     let device = VerbsDevice::open(options(&names[0])).expect("the device can be opened");
-    let wanted = SharedReceiveQueueOptions { capacity: 4, multi_packet_stride: Some(64) };
-    let refused = device.create_shared_receive_queue(wanted).expect_err("no device has them").to_string();
-    assert!(refused.contains("multi-packet") && refused.contains("different sizes"), "{refused}");
+    let wanted = SharedReceiveQueueOptions {
+        capacity: 4,
+        multi_packet_stride: Some(64),
+    };
+    let refused = device
+        .create_shared_receive_queue(wanted)
+        .expect_err("no device has them")
+        .to_string();
+    assert!(
+        refused.contains("multi-packet") && refused.contains("different sizes"),
+        "{refused}"
+    );
 }
 
 #[test]
 fn persistent_memory_of_a_device_is_registered_and_ordinary_memory_is_not_pretended_to_be_any() {
     let test = "persistent_memory_of_a_device_is_registered_and_ordinary_memory_is_not_pretended_to_be_any";
-    let Some(names) = devices_or_note(test) else { return };
-    let Ok(path) = dax().map_err(|reason| note(test, &reason)) else { return };
+    let Some(names) = devices_or_note(test) else {
+        return;
+    };
+    let Ok(path) = dax().map_err(|reason| note(test, &reason)) else {
+        return;
+    };
     let device = VerbsDevice::open(options(&names[0])).expect("the device can be opened");
     let access = Access::REMOTE_WRITE.and(Access::REMOTE_FLUSH);
-    device.register_persistent(Rc::new(Dax::map(&path, 8192)), access).expect("devdax memory can be registered");
+    device
+        .register_persistent(Rc::new(Dax::map(&path, 8192)), access)
+        .expect("devdax memory can be registered");
     if device.capabilities().flush_persistent {
         let file = tempfile::tempfile().expect("a file");
         file.set_len(8192).expect("room");
-        let ordinary = Dax::of(MappedRegion::map(file.into(), 0, 8192, Writable::Yes).expect("it can be mapped"));
-        let refused = device.register_persistent(Rc::new(ordinary), access).expect_err("it is not persistent").to_string();
-        assert!(refused.contains("not persistent memory") || refused.contains("ordinary file"), "{refused}");
+        let ordinary = Dax::of(
+            MappedRegion::map(file.into(), 0, 8192, Writable::Yes).expect("it can be mapped"),
+        );
+        let refused = device
+            .register_persistent(Rc::new(ordinary), access)
+            .expect_err("it is not persistent")
+            .to_string();
+        assert!(
+            refused.contains("not persistent memory") || refused.contains("ordinary file"),
+            "{refused}"
+        );
     }
 }
 
 /// The sleep ends with the time that it was given, and not much earlier: nothing wakes an idle device.
 #[test]
 fn an_idle_device_sleeps() {
-    let Some(names) = devices_or_note("an_idle_device_sleeps") else { return };
+    let Some(names) = devices_or_note("an_idle_device_sleeps") else {
+        return;
+    };
     let device = VerbsDevice::open(options(&names[0])).expect("the device can be opened");
-    device.create_completion_queue(16).expect("a completion queue");
+    device
+        .create_completion_queue(16)
+        .expect("a completion queue");
     // The first sleeps may end early for what happened while the device was opened.
     let slept = (0..5).any(|_| {
         let start = Instant::now();

@@ -26,28 +26,63 @@ fn huge_pages(count: u64) -> io::Result<MappedRegion> {
 #[test]
 fn huge_pages_are_registered_and_reached_by_peers() {
     let test = "huge_pages_are_registered_and_reached_by_peers";
-    let Some(names) = devices_or_note(test) else { return };
+    let Some(names) = devices_or_note(test) else {
+        return;
+    };
     let memory = match huge_pages(2) {
         Ok(memory) => Rc::new(memory),
         Err(error) => return note(test, &format!("no huge pages are to be had: {error}")),
     };
-    let device = |name: &str| -> Rc<dyn Device> { VerbsDevice::open(options(name)).expect("the device that is named") };
+    let device = |name: &str| -> Rc<dyn Device> {
+        VerbsDevice::open(options(name)).expect("the device that is named")
+    };
     let server = device(names.last().expect("there is one"));
-    let region = server.register(memory.clone(), Access::NONE).expect("huge pages can be registered");
-    let (cq, address) = (server.create_completion_queue(64).expect("a completion queue"), free_address());
+    let region = server
+        .register(memory.clone(), Access::NONE)
+        .expect("huge pages can be registered");
+    let (cq, address) = (
+        server
+            .create_completion_queue(64)
+            .expect("a completion queue"),
+        free_address(),
+    );
     server.listen(&address).expect("a free address");
     let client = connect(device(&names[0]), &*server, made_for_windows(cq), &address);
     let access = Access::REMOTE_READ.and(Access::REMOTE_WRITE);
-    let rkey = server.bind_window(client.there, region, 0, region.size, access).expect("a window");
-    let remote = RemoteAddress { address: region.address + HUGE_PAGE - 32, rkey };
+    let rkey = server
+        .bind_window(client.there, region, 0, region.size, access)
+        .expect("a window");
+    let remote = RemoteAddress {
+        address: region.address + HUGE_PAGE - 32,
+        rkey,
+    };
     client.device.memory(client.memory).write(0, &[9; 64]);
-    let local = LocalSpan { region: client.memory, offset: 0, size: 64 };
-    let write = WorkRequest { wr_id: 1, operation: Operation::Write { local, remote }, signalled: true, fence: false };
-    client.device.post_send(client.qp, &[write]).expect("room in the send queue");
-    assert_eq!(wait("a WRITE", || one(&*client.device, client.cq)).status, Status::Success);
+    let local = LocalSpan {
+        region: client.memory,
+        offset: 0,
+        size: 64,
+    };
+    let write = WorkRequest {
+        wr_id: 1,
+        operation: Operation::Write { local, remote },
+        signalled: true,
+        fence: false,
+    };
+    client
+        .device
+        .post_send(client.qp, &[write])
+        .expect("room in the send queue");
+    assert_eq!(
+        wait("a WRITE", || one(&*client.device, client.cq)).status,
+        Status::Success
+    );
     let mut found = [0; 66];
     memory.read(HUGE_PAGE - 33, &mut found);
-    assert_eq!((found[0], &found[1..65], found[65]), (0, [9; 64].as_slice(), 0), "these bytes and no others");
+    assert_eq!(
+        (found[0], &found[1..65], found[65]),
+        (0, [9; 64].as_slice(), 0),
+        "these bytes and no others"
+    );
     memory.write(HUGE_PAGE - 32, &[5; 64]);
     assert_eq!(read(&client, remote), (Status::Success, vec![5; 64]));
 }

@@ -12,7 +12,8 @@ use stonecast_fabric::{BusyPoll, Device, Park, Port, Runtime};
 use stonecast_fabric_verbs::control::{BackOff, Key, KeyRing};
 use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 use stonecast_media::{
-    MappedPlace, MappedRegion, Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region, Writable,
+    MappedPlace, MappedRegion, Means, PersistCounts, PersistError, PersistState, Persisted,
+    PersistentRegion, Region, Writable,
 };
 
 /// Names the devices to test on.
@@ -23,13 +24,23 @@ const DAX_VARIABLE: &str = "STONECAST_DAX";
 /// The devices to test on, or why there are none.
 pub fn devices() -> Result<Vec<String>, String> {
     let named = std::env::var(DEVICES_VARIABLE).unwrap_or_default();
-    let named: Vec<String> = named.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
-    if named.is_empty() { Err(format!("no RDMA device is named in {DEVICES_VARIABLE}")) } else { Ok(named) }
+    let named: Vec<String> = named
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    if named.is_empty() {
+        Err(format!("no RDMA device is named in {DEVICES_VARIABLE}"))
+    } else {
+        Ok(named)
+    }
 }
 
 /// The devdax device, or why there is none.
 pub fn dax() -> Result<String, String> {
-    std::env::var(DAX_VARIABLE).map_err(|_| format!("no persistent memory is named in {DAX_VARIABLE}"))
+    std::env::var(DAX_VARIABLE)
+        .map_err(|_| format!("no persistent memory is named in {DAX_VARIABLE}"))
 }
 
 /// How the devices of tests are opened.
@@ -37,7 +48,10 @@ pub fn options(device: &str) -> VerbsOptions {
     VerbsOptions {
         device: Some(device.into()),
         keys: KeyRing::single("tests", Key::new([7; 32])),
-        back_off: BackOff { patience: Duration::from_millis(300), ..BackOff::default() },
+        back_off: BackOff {
+            patience: Duration::from_millis(300),
+            ..BackOff::default()
+        },
         log: std::sync::Arc::new(|line| eprintln!("{line}")),
         ..VerbsOptions::default()
     }
@@ -65,7 +79,9 @@ pub struct Pause {
 
 impl Pause {
     pub fn new() -> Rc<Self> {
-        Rc::new(Self { start: Instant::now() })
+        Rc::new(Self {
+            start: Instant::now(),
+        })
     }
 }
 
@@ -95,15 +111,23 @@ impl VerbsWorld {
             dax()?;
         }
         let executor = BusyPoll::new(Pause::new(), 20_000);
-        Ok(Rc::new(Self { devices, without_windows, executor, opened: RefCell::default() }))
+        Ok(Rc::new(Self {
+            devices,
+            without_windows,
+            executor,
+            opened: RefCell::default(),
+        }))
     }
 }
 
 impl World for VerbsWorld {
     fn node(&self, index: usize) -> Rc<Port> {
         let name = &self.devices[index % self.devices.len()];
-        let device = VerbsDevice::open(VerbsOptions { without_windows: self.without_windows, ..options(name) })
-            .expect("the device that is named can be opened");
+        let device = VerbsDevice::open(VerbsOptions {
+            without_windows: self.without_windows,
+            ..options(name)
+        })
+        .expect("the device that is named can be opened");
         self.opened.borrow_mut().push((index, device.clone()));
         let device: Rc<dyn Device> = device;
         Rc::new(Port::new(device, 1024).expect("a port"))
@@ -130,7 +154,12 @@ impl World for VerbsWorld {
     }
 
     fn kill(&self, index: usize) {
-        for (_, device) in self.opened.borrow().iter().filter(|(node, _)| *node == index) {
+        for (_, device) in self
+            .opened
+            .borrow()
+            .iter()
+            .filter(|(node, _)| *node == index)
+        {
             device.abandon();
         }
     }
@@ -142,8 +171,15 @@ pub struct Dax(MappedRegion);
 impl Dax {
     /// Maps `size` bytes of the device at `path`.
     pub fn map(path: &str, size: u64) -> Self {
-        let file = OpenOptions::new().read(true).write(true).open(path).expect("the persistent memory can be opened");
-        Self(MappedRegion::map(file.into(), 0, size, Writable::Yes).expect("the persistent memory can be mapped"))
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .expect("the persistent memory can be opened");
+        Self(
+            MappedRegion::map(file.into(), 0, size, Writable::Yes)
+                .expect("the persistent memory can be mapped"),
+        )
     }
 }
 
@@ -190,7 +226,12 @@ impl PersistentRegion for Dax {
         PersistCounts::default()
     }
 
-    fn poll_persist(&self, _: &[Span], _: &mut PersistState, _: &mut Context<'_>) -> Poll<Result<Persisted, PersistError>> {
+    fn poll_persist(
+        &self,
+        _: &[Span],
+        _: &mut PersistState,
+        _: &mut Context<'_>,
+    ) -> Poll<Result<Persisted, PersistError>> {
         unreachable!("the tests of the fabric let the NIC make bytes durable")
     }
 }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use super::Scene;
 use crate::{
-    CompletionQueue, Device, LocalSpan, MemoryRegion, Operation, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest,
-    RemoteAddress, Status, WorkCompletion, WorkRequest,
+    CompletionQueue, Device, LocalSpan, MemoryRegion, Operation, QueuePair, QueuePairOptions,
+    ReceiveQueue, ReceiveRequest, RemoteAddress, Status, WorkCompletion, WorkRequest,
 };
 
 /// A queue pair with a buffer of 64 KiB, and completion queues that the story polls itself.
@@ -25,23 +25,52 @@ pub struct End {
 
 /// A signalled request.
 pub fn signalled(wr_id: u64, operation: Operation) -> WorkRequest {
-    WorkRequest { wr_id, operation, signalled: true, fence: false }
+    WorkRequest {
+        wr_id,
+        operation,
+        signalled: true,
+        fence: false,
+    }
 }
 
 /// A request whose success makes no completion.
 pub fn unsignalled(wr_id: u64, operation: Operation) -> WorkRequest {
-    WorkRequest { wr_id, operation, signalled: false, fence: false }
+    WorkRequest {
+        wr_id,
+        operation,
+        signalled: false,
+        fence: false,
+    }
 }
 
 /// A signalled request that waits for earlier non-posted ones.
 pub fn fenced(wr_id: u64, operation: Operation) -> WorkRequest {
-    WorkRequest { wr_id, operation, signalled: true, fence: true }
+    WorkRequest {
+        wr_id,
+        operation,
+        signalled: true,
+        fence: true,
+    }
 }
 
 impl End {
-    pub(super) fn new(scene: Rc<Scene>, node: usize, qp: QueuePair, options: QueuePairOptions, buffer: MemoryRegion) -> Self {
+    pub(super) fn new(
+        scene: Rc<Scene>,
+        node: usize,
+        qp: QueuePair,
+        options: QueuePairOptions,
+        buffer: MemoryRegion,
+    ) -> Self {
         let device = scene.node(node).device().clone();
-        Self { qp, node, buffer, options, scene, device, next_wr_id: Cell::new(1 << 32) }
+        Self {
+            qp,
+            node,
+            buffer,
+            options,
+            scene,
+            device,
+            next_wr_id: Cell::new(1 << 32),
+        }
     }
 
     /// The device.
@@ -61,12 +90,19 @@ impl End {
 
     /// `size` bytes of the own buffer from `offset`.
     pub fn local(&self, offset: u64, size: u32) -> LocalSpan {
-        LocalSpan { region: self.buffer, offset, size }
+        LocalSpan {
+            region: self.buffer,
+            offset,
+            size,
+        }
     }
 
     /// The place in this buffer as the peer names it.
     pub fn remote(&self, offset: u64) -> RemoteAddress {
-        RemoteAddress { address: self.buffer.address + offset, rkey: self.buffer.rkey }
+        RemoteAddress {
+            address: self.buffer.address + offset,
+            rkey: self.buffer.rkey,
+        }
     }
 
     /// Copies `bytes` into the own buffer.
@@ -93,13 +129,20 @@ impl End {
 
     /// Posts one batch, which must be accepted.
     pub fn post(&self, requests: &[WorkRequest]) {
-        self.device.post_send(self.qp, requests).expect("the batch is accepted");
+        self.device
+            .post_send(self.qp, requests)
+            .expect("the batch is accepted");
     }
 
     /// Posts one receive buffer: a piece of the own buffer, to the own queue.
     pub fn receive(&self, wr_id: u64, offset: u64, size: u32) {
-        let request = ReceiveRequest { wr_id, local: self.local(offset, size) };
-        self.device.post_receive(ReceiveQueue::Own(self.qp), &[request]).expect("the receive buffer is accepted");
+        let request = ReceiveRequest {
+            wr_id,
+            local: self.local(offset, size),
+        };
+        self.device
+            .post_receive(ReceiveQueue::Own(self.qp), &[request])
+            .expect("the receive buffer is accepted");
     }
 
     /// Executes one operation and returns how it ended.
@@ -107,7 +150,10 @@ impl End {
         let wr_id = self.next_wr_id.replace(self.next_wr_id.get() + 1);
         self.post(&[signalled(wr_id, operation)]);
         let completion = self.sent().await;
-        assert_eq!(completion.wr_id, wr_id, "the completion belongs to what was just posted: {completion:?}");
+        assert_eq!(
+            completion.wr_id, wr_id,
+            "the completion belongs to what was just posted: {completion:?}"
+        );
         completion.status
     }
 
@@ -127,7 +173,12 @@ impl End {
     pub async fn expect_sent(&self, expected: &[(u64, Status)]) {
         for (position, expected) in expected.iter().enumerate() {
             let found = self.sent().await;
-            assert_eq!((found.wr_id, found.status), *expected, "completion {position} of node {}: {found:?}", self.node);
+            assert_eq!(
+                (found.wr_id, found.status),
+                *expected,
+                "completion {position} of node {}: {found:?}",
+                self.node
+            );
             assert_eq!(found.qp, self.qp, "the completion names its queue pair");
         }
     }
@@ -136,7 +187,12 @@ impl End {
     pub async fn expect_received(&self, expected: &[(u64, Status)]) {
         for (position, expected) in expected.iter().enumerate() {
             let found = self.received().await;
-            assert_eq!((found.wr_id, found.status), *expected, "arrival {position} at node {}: {found:?}", self.node);
+            assert_eq!(
+                (found.wr_id, found.status),
+                *expected,
+                "arrival {position} at node {}: {found:?}",
+                self.node
+            );
             assert_eq!(found.qp, self.qp, "the arrival names its queue pair");
         }
     }
@@ -154,7 +210,11 @@ impl End {
     fn poll(&self, cq: CompletionQueue) -> Option<WorkCompletion> {
         let mut fresh = Vec::new();
         let count = self.device.poll(cq, 1, &mut fresh);
-        assert_eq!(count, fresh.len(), "poll says how many completions it appended");
+        assert_eq!(
+            count,
+            fresh.len(),
+            "poll says how many completions it appended"
+        );
         assert!(count <= 1, "poll keeps to its limit");
         fresh.pop()
     }

@@ -118,12 +118,22 @@ pub enum Need {
 impl Need {
     /// What is missing when the need is not met, after "device has no" or the like; `None` when it is met.
     pub fn missing(self, capabilities: &Capabilities, can_kill: bool) -> Option<&'static str> {
-        let complete = capabilities.flush_global && capabilities.flush_persistent && capabilities.atomic_write;
+        let complete =
+            capabilities.flush_global && capabilities.flush_persistent && capabilities.atomic_write;
         let (met, missing) = match self {
             Need::MemoryWindows => (capabilities.memory_windows, "device has no memory windows"),
-            Need::MultiPacket => (capabilities.multi_packet, "device has no multi-packet receive queues"),
-            Need::FlushGlobal => (capabilities.flush_global, "device has no FLUSH with global visibility"),
-            Need::FlushPersistent => (capabilities.flush_persistent, "device has no FLUSH with persistence"),
+            Need::MultiPacket => (
+                capabilities.multi_packet,
+                "device has no multi-packet receive queues",
+            ),
+            Need::FlushGlobal => (
+                capabilities.flush_global,
+                "device has no FLUSH with global visibility",
+            ),
+            Need::FlushPersistent => (
+                capabilities.flush_persistent,
+                "device has no FLUSH with persistence",
+            ),
             Need::AtomicWrite => (capabilities.atomic_write, "device has no ATOMIC_WRITE"),
             Need::SomethingMissing => (!complete, "device has all operations"),
             Need::Killing => (can_kill, "world cannot kill a node"),
@@ -147,7 +157,9 @@ pub struct Case {
 impl Case {
     /// What is missing for it; see [`Need::missing`].
     pub fn missing(&self, capabilities: &Capabilities, can_kill: bool) -> Option<&'static str> {
-        self.needs.iter().find_map(|need| need.missing(capabilities, can_kill))
+        self.needs
+            .iter()
+            .find_map(|need| need.missing(capabilities, can_kill))
     }
 
     /// The promise as a sentence.
@@ -176,11 +188,17 @@ pub enum Outcome {
 
 /// Checks the promise called `name` on `world`.
 pub fn check(name: &str, world: Rc<dyn World>) -> Outcome {
-    let case = cases().iter().find(|case| case.name == name).expect("the list makes the tests, so each test has a case");
+    let case = cases()
+        .iter()
+        .find(|case| case.name == name)
+        .expect("the list makes the tests, so each test has a case");
     let scene = Scene::new(world.clone());
     let capabilities = scene.node(0).device().capabilities().clone();
     if let Some(reason) = case.missing(&capabilities, world.can_kill()) {
-        return Outcome::NotRun { device: capabilities.name, reason };
+        return Outcome::NotRun {
+            device: capabilities.name,
+            reason,
+        };
     }
     world.run((case.run)(scene));
     Outcome::Kept

@@ -5,7 +5,10 @@ use std::rc::Rc;
 use super::end::{End, signalled, unsignalled};
 use super::operations::{read, send, write_immediate};
 use super::{Pair, Scene, Setup};
-use crate::{Opcode, ReceiveQueue, ReceiveRequest, SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion};
+use crate::{
+    Opcode, ReceiveQueue, ReceiveRequest, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+    WorkCompletion,
+};
 
 const STRIDE: u32 = 64;
 /// Bytes of a buffer: 16 strides.
@@ -21,7 +24,14 @@ pub(super) async fn messages_lie_side_by_side_at_multiples_of_the_stride(scene: 
         client.fill(0, &vec![index as u8 + 1; size as usize]);
         assert_eq!(client.execute(send(client, 0, size)).await, Status::Success);
         let arrival = stage.message().await;
-        assert_eq!((arrival.wr_id, arrival.placement.offset, arrival.placement.size), (0, expected, size));
+        assert_eq!(
+            (
+                arrival.wr_id,
+                arrival.placement.offset,
+                arrival.placement.size
+            ),
+            (0, expected, size)
+        );
         assert_eq!(stage.bytes(&arrival), vec![index as u8 + 1; size as usize]);
         expected += size.next_multiple_of(STRIDE);
     }
@@ -32,7 +42,9 @@ pub(super) async fn messages_of_one_sender_lie_in_the_order_of_their_arrival(sce
     stage.post(0);
     let client = &stage.first.client;
     (0..16).for_each(|index| client.set_word(index * 8, 100 + index));
-    client.post(&std::array::from_fn::<_, 16, _>(|index| unsignalled(0, send(client, index as u64 * 8, 8))));
+    client.post(&std::array::from_fn::<_, 16, _>(|index| {
+        unsignalled(0, send(client, index as u64 * 8, 8))
+    }));
     for index in 0..16u64 {
         let arrival = stage.message().await;
         assert_eq!(arrival.placement.offset, index as u32 * STRIDE);
@@ -44,7 +56,10 @@ pub(super) async fn an_empty_message_takes_one_stride(scene: Rc<Scene>) {
     let stage = Appends::new(&scene, 3).await;
     stage.post(0);
     let client = &stage.first.client;
-    client.post(&[unsignalled(0, send(client, 0, 0)), unsignalled(0, send(client, 0, 8))]);
+    client.post(&[
+        unsignalled(0, send(client, 0, 0)),
+        unsignalled(0, send(client, 0, 8)),
+    ]);
     let (empty, next) = (stage.message().await, stage.message().await);
     assert_eq!((empty.placement.offset, empty.placement.size), (0, 0));
     assert_eq!((next.placement.offset, next.placement.size), (STRIDE, 8));
@@ -60,10 +75,16 @@ pub(super) async fn a_full_buffer_is_given_back_once_after_its_last_message(scen
         assert_eq!(stage.message().await.wr_id, 5);
     }
     let consumed = stage.end().received().await;
-    assert_eq!((consumed.wr_id, consumed.status, consumed.opcode), (5, Status::Success, Opcode::BufferConsumed));
+    assert_eq!(
+        (consumed.wr_id, consumed.status, consumed.opcode),
+        (5, Status::Success, Opcode::BufferConsumed)
+    );
     client.post(&[unsignalled(0, send(client, 0, STRIDE))]);
     let next = stage.end().received().await;
-    assert_eq!((next.wr_id, next.opcode, next.placement.offset), (6, Opcode::Receive, 0));
+    assert_eq!(
+        (next.wr_id, next.opcode, next.placement.offset),
+        (6, Opcode::Receive, 0)
+    );
 }
 
 pub(super) async fn a_message_that_does_not_fit_the_rest_goes_to_the_next_buffer(scene: Rc<Scene>) {
@@ -71,14 +92,23 @@ pub(super) async fn a_message_that_does_not_fit_the_rest_goes_to_the_next_buffer
     stage.post(5);
     stage.post(6);
     let client = &stage.first.client;
-    client.post(&[unsignalled(0, send(client, 0, 15 * STRIDE)), unsignalled(0, send(client, 0, STRIDE + 1))]);
+    client.post(&[
+        unsignalled(0, send(client, 0, 15 * STRIDE)),
+        unsignalled(0, send(client, 0, STRIDE + 1)),
+    ]);
     assert_eq!(stage.message().await.wr_id, 5);
     let (mut consumed, mut message) = (stage.end().received().await, stage.end().received().await);
     if consumed.opcode == Opcode::Receive {
         std::mem::swap(&mut consumed, &mut message);
     }
-    assert_eq!((consumed.wr_id, consumed.opcode), (5, Opcode::BufferConsumed));
-    assert_eq!((message.wr_id, message.opcode, message.placement.offset), (6, Opcode::Receive, 0));
+    assert_eq!(
+        (consumed.wr_id, consumed.opcode),
+        (5, Opcode::BufferConsumed)
+    );
+    assert_eq!(
+        (message.wr_id, message.opcode, message.placement.offset),
+        (6, Opcode::Receive, 0)
+    );
 }
 
 pub(super) async fn buffers_are_filled_in_posted_order_and_can_be_posted_again(scene: Rc<Scene>) {
@@ -87,16 +117,24 @@ pub(super) async fn buffers_are_filled_in_posted_order_and_can_be_posted_again(s
     let client = &stage.first.client;
     for buffer in (0..12).map(|round| round % 3) {
         for _ in 0..4 {
-            assert_eq!(client.execute(send(client, 0, 4 * STRIDE)).await, Status::Success);
+            assert_eq!(
+                client.execute(send(client, 0, 4 * STRIDE)).await,
+                Status::Success
+            );
             assert_eq!(stage.message().await.wr_id, buffer);
         }
         let consumed = stage.end().received().await;
-        assert_eq!((consumed.wr_id, consumed.opcode), (buffer, Opcode::BufferConsumed));
+        assert_eq!(
+            (consumed.wr_id, consumed.opcode),
+            (buffer, Opcode::BufferConsumed)
+        );
         stage.post(buffer);
     }
 }
 
-pub(super) async fn an_exhausted_multi_packet_queue_stops_senders_until_it_is_filled(scene: Rc<Scene>) {
+pub(super) async fn an_exhausted_multi_packet_queue_stops_senders_until_it_is_filled(
+    scene: Rc<Scene>,
+) {
     let stage = Appends::new(&scene, 3).await;
     stage.post(0);
     let client = &stage.first.client;
@@ -112,12 +150,24 @@ pub(super) async fn an_exhausted_multi_packet_queue_stops_senders_until_it_is_fi
     client.expect_sent(&[(1, Status::Success)]).await;
     assert_eq!(stage.end().received().await.opcode, Opcode::BufferConsumed);
     let arrival = stage.message().await;
-    assert_eq!((arrival.wr_id, stage.bytes(&arrival)), (1, 7u64.to_ne_bytes().to_vec()));
+    assert_eq!(
+        (arrival.wr_id, stage.bytes(&arrival)),
+        (1, 7u64.to_ne_bytes().to_vec())
+    );
 }
 
-pub(super) async fn a_multi_packet_queue_that_stays_exhausted_is_receiver_not_ready(scene: Rc<Scene>) {
+pub(super) async fn a_multi_packet_queue_that_stays_exhausted_is_receiver_not_ready(
+    scene: Rc<Scene>,
+) {
     let stage = Appends::new(&scene, 3).await;
-    assert_eq!(stage.first.client.execute(send(&stage.first.client, 0, 8)).await, Status::RnrRetryExceeded);
+    assert_eq!(
+        stage
+            .first
+            .client
+            .execute(send(&stage.first.client, 0, 8))
+            .await,
+        Status::RnrRetryExceeded
+    );
 }
 
 pub(super) async fn messages_of_two_senders_interleave_without_overlap(scene: Rc<Scene>) {
@@ -128,8 +178,12 @@ pub(super) async fn messages_of_two_senders_interleave_without_overlap(scene: Rc
     for index in 0..EACH {
         for (sender, pair) in [&stage.first, &stage.second].into_iter().enumerate() {
             let slot = index * 256;
-            pair.client.fill(slot, &vec![(sender as u8) << 7 | index as u8; size(index) as usize]);
-            pair.client.post(&[unsignalled(0, send(&pair.client, slot, size(index)))]);
+            pair.client.fill(
+                slot,
+                &vec![(sender as u8) << 7 | index as u8; size(index) as usize],
+            );
+            pair.client
+                .post(&[unsignalled(0, send(&pair.client, slot, size(index)))]);
         }
     }
     let mut arrivals: Vec<WorkCompletion> = Vec::new();
@@ -140,11 +194,22 @@ pub(super) async fn messages_of_two_senders_interleave_without_overlap(scene: Rc
         }
     }
     for (sender, pair) in [&stage.first, &stage.second].into_iter().enumerate() {
-        let own: Vec<_> = arrivals.iter().filter(|arrival| arrival.qp == pair.server.qp).collect();
-        assert_eq!(own.len() as u64, EACH, "each message of sender {sender} arrives once");
+        let own: Vec<_> = arrivals
+            .iter()
+            .filter(|arrival| arrival.qp == pair.server.qp)
+            .collect();
+        assert_eq!(
+            own.len() as u64,
+            EACH,
+            "each message of sender {sender} arrives once"
+        );
         for (index, arrival) in (0..).zip(own) {
             let expected = vec![(sender as u8) << 7 | index as u8; size(index) as usize];
-            assert_eq!(stage.bytes(arrival), expected, "message {index} of sender {sender}, in its order and whole");
+            assert_eq!(
+                stage.bytes(arrival),
+                expected,
+                "message {index} of sender {sender}, in its order and whole"
+            );
         }
     }
 }
@@ -155,8 +220,13 @@ pub(super) async fn an_append_and_a_read_of_it_need_nothing_of_the_receiver(scen
     let (client, server) = (&stage.first.client, &stage.first.server);
     client.set_word(0, 7);
     scene.hold(1);
-    client.post(&[signalled(0, send(client, 0, 8)), signalled(1, read(client, 8, 8, server, 0))]);
-    client.expect_sent(&[(0, Status::Success), (1, Status::Success)]).await;
+    client.post(&[
+        signalled(0, send(client, 0, 8)),
+        signalled(1, read(client, 8, 8, server, 0)),
+    ]);
+    client
+        .expect_sent(&[(0, Status::Success), (1, Status::Success)])
+        .await;
     assert_eq!(client.word(8), 7);
 }
 
@@ -166,7 +236,10 @@ pub(super) async fn a_message_longer_than_a_multi_packet_buffer_is_invalid(scene
     stage.post(1);
     let client = &stage.first.client;
     client.fill(0, &[7; 2048]);
-    assert_eq!(client.execute(send(client, 0, BUFFER + 1)).await, Status::RemoteInvalidRequest);
+    assert_eq!(
+        client.execute(send(client, 0, BUFFER + 1)).await,
+        Status::RemoteInvalidRequest
+    );
     assert_eq!(stage.end().bytes(0, 2048), [0; 2048]);
 }
 
@@ -175,8 +248,13 @@ pub(super) async fn a_write_with_immediate_to_a_multi_packet_queue_is_invalid(sc
     stage.post(0);
     let (client, server) = (&stage.first.client, &stage.first.server);
     client.set_word(0, 7);
-    let status = client.execute(write_immediate(client, 0, 8, server, 8192, 1)).await;
-    assert_eq!((status, server.word(8192)), (Status::RemoteInvalidRequest, 0));
+    let status = client
+        .execute(write_immediate(client, 0, 8, server, 8192, 1))
+        .await;
+    assert_eq!(
+        (status, server.word(8192)),
+        (Status::RemoteInvalidRequest, 0)
+    );
 }
 
 /// Two clients that append to one multi-packet queue of a server.
@@ -189,15 +267,33 @@ struct Appends {
 impl Appends {
     async fn new(scene: &Rc<Scene>, capacity: u32) -> Self {
         let device = scene.node(1).device();
-        let options = SharedReceiveQueueOptions { capacity, multi_packet_stride: Some(STRIDE) };
-        let queue = device.create_shared_receive_queue(options).expect("a shared queue");
-        let cq = device.create_completion_queue(256).expect("a completion queue");
+        let options = SharedReceiveQueueOptions {
+            capacity,
+            multi_packet_stride: Some(STRIDE),
+        };
+        let queue = device
+            .create_shared_receive_queue(options)
+            .expect("a shared queue");
+        let cq = device
+            .create_completion_queue(256)
+            .expect("a completion queue");
         // Few retries, so that the story of the queue that stays empty is short.
-        let retries = Setup { rnr_retry_count: 200, ..Setup::default() };
-        let setup = Setup { server_queue: Some(queue), server_receive_cq: Some(cq), ..retries };
+        let retries = Setup {
+            rnr_retry_count: 200,
+            ..Setup::default()
+        };
+        let setup = Setup {
+            server_queue: Some(queue),
+            server_receive_cq: Some(cq),
+            ..retries
+        };
         let first = scene.connect(setup).await;
         let second = scene.connect(Setup { client: 2, ..setup }).await;
-        Self { first, second, queue }
+        Self {
+            first,
+            second,
+            queue,
+        }
     }
 
     /// The end whose buffer holds the receive buffers, and which sees all arrivals.
@@ -206,19 +302,32 @@ impl Appends {
     }
 
     fn post(&self, wr_id: u64) {
-        let buffer = ReceiveRequest { wr_id, local: self.end().local(wr_id % 8 * u64::from(BUFFER), BUFFER) };
-        self.end().device().post_receive(ReceiveQueue::Shared(self.queue), &[buffer]).expect("room in the shared queue");
+        let buffer = ReceiveRequest {
+            wr_id,
+            local: self.end().local(wr_id % 8 * u64::from(BUFFER), BUFFER),
+        };
+        self.end()
+            .device()
+            .post_receive(ReceiveQueue::Shared(self.queue), &[buffer])
+            .expect("room in the shared queue");
     }
 
     async fn message(&self) -> WorkCompletion {
         let arrival = self.end().received().await;
-        assert_eq!((arrival.status, arrival.opcode), (Status::Success, Opcode::Receive), "{arrival:?}");
+        assert_eq!(
+            (arrival.status, arrival.opcode),
+            (Status::Success, Opcode::Receive),
+            "{arrival:?}"
+        );
         arrival
     }
 
     /// The bytes of a message.
     fn bytes(&self, arrival: &WorkCompletion) -> Vec<u8> {
         let buffer = arrival.wr_id % 8 * u64::from(BUFFER);
-        self.end().bytes(buffer + u64::from(arrival.placement.offset), arrival.placement.size as usize)
+        self.end().bytes(
+            buffer + u64::from(arrival.placement.offset),
+            arrival.placement.size as usize,
+        )
     }
 }

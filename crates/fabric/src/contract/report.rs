@@ -27,11 +27,18 @@ pub fn test_if_available(provider: &str, name: &str, world: Result<Rc<dyn World>
 /// Writes down that a promise could not be checked.
 fn note(device: &str, name: &str, reason: &str) {
     println!("not run: {name} ({reason})");
-    let Some(path) = std::env::var_os(NOT_RUN_VARIABLE) else { return };
-    let mut file = OpenOptions::new().append(true).create(true).open(&path).expect("the list of tests not run can be opened");
+    let Some(path) = std::env::var_os(NOT_RUN_VARIABLE) else {
+        return;
+    };
+    let mut file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(&path)
+        .expect("the list of tests not run can be opened");
     let line = format!("contract of {device}: {name}\t{reason}\n");
     // One write, so that lines of several tests do not mix.
-    file.write_all(line.as_bytes()).expect("the list of tests not run can be appended to");
+    file.write_all(line.as_bytes())
+        .expect("the list of tests not run can be appended to");
 }
 
 /// The same as [`summarize`] for a provider that this machine may lack.
@@ -39,7 +46,10 @@ pub fn summarize_if_available(provider: &str, world: Result<Rc<dyn World>, Strin
     match world {
         Ok(world) => summarize(world),
         Err(reason) => {
-            let text = format!("contract of {provider}: none of {} promises checked ({reason})\n", cases().len());
+            let text = format!(
+                "contract of {provider}: none of {} promises checked ({reason})\n",
+                cases().len()
+            );
             // A closed stderr must not turn into a broken promise.
             let _ = std::io::stderr().write_all(text.as_bytes());
         }
@@ -51,10 +61,17 @@ pub fn summarize(world: Rc<dyn World>) {
     let capabilities = world.node(0).device().capabilities().clone();
     let not_run: Vec<_> = cases()
         .iter()
-        .filter_map(|case| case.missing(&capabilities, world.can_kill()).map(|reason| (case.name, reason)))
+        .filter_map(|case| {
+            case.missing(&capabilities, world.can_kill())
+                .map(|reason| (case.name, reason))
+        })
         .collect();
     let (all, name) = (cases().len(), &capabilities.name);
-    let mut text = format!("contract of {name}: {} of {all} promises checked, {} not run\n", all - not_run.len(), not_run.len());
+    let mut text = format!(
+        "contract of {name}: {} of {all} promises checked, {} not run\n",
+        all - not_run.len(),
+        not_run.len()
+    );
     for (case, reason) in not_run {
         text += &format!("contract of {name}: not run: {case} ({reason})\n");
     }

@@ -12,7 +12,8 @@ use stonecast_base::Nanoseconds;
 
 use super::{End, PATIENCE_NS, World};
 use crate::{
-    Access, CompletionQueue, ConnectionEvent, DisconnectCause, Port, QueuePair, QueuePairOptions, Runtime, SharedReceiveQueue,
+    Access, CompletionQueue, ConnectionEvent, DisconnectCause, Port, QueuePair, QueuePairOptions,
+    Runtime, SharedReceiveQueue,
 };
 
 /// Nodes that a story may use.
@@ -20,7 +21,9 @@ const NODE_COUNT: usize = 3;
 /// Bytes of the buffer of each [`End`].
 pub(super) const BUFFER_SIZE: u64 = 1 << 16;
 /// What peers may do unless a story says otherwise. Not FLUSH, which some devices cannot grant.
-pub(super) const ALL_ACCESS: Access = Access::REMOTE_READ.and(Access::REMOTE_WRITE).and(Access::REMOTE_ATOMIC);
+pub(super) const ALL_ACCESS: Access = Access::REMOTE_READ
+    .and(Access::REMOTE_WRITE)
+    .and(Access::REMOTE_ATOMIC);
 /// How long a story waits to see that nothing (more) happens.
 const QUIET_NS: Nanoseconds = 5_000_000;
 
@@ -109,7 +112,11 @@ impl Scene {
     /// The stage of `world`; nodes are made when they are first used.
     pub(super) fn new(world: Rc<dyn World>) -> Rc<Self> {
         let runtime = world.runtime();
-        Rc::new(Self { world, runtime, nodes: Default::default() })
+        Rc::new(Self {
+            world,
+            runtime,
+            nodes: Default::default(),
+        })
     }
 
     /// The port of node `index`.
@@ -121,14 +128,20 @@ impl Scene {
     pub fn address(&self, index: usize) -> &str {
         self.made(index).address.get_or_init(|| {
             let address = self.world.address(index);
-            self.node(index).device().listen(&address).expect("the world's address can be listened at");
+            self.node(index)
+                .device()
+                .listen(&address)
+                .expect("the world's address can be listened at");
             address
         })
     }
 
     /// An address at which nobody listens.
     pub fn address_of_nobody(&self, index: usize) -> String {
-        assert!(self.made(index).address.get().is_none(), "the story made node {index} listen");
+        assert!(
+            self.made(index).address.get().is_none(),
+            "the story made node {index} listen"
+        );
         self.world.address(index)
     }
 
@@ -158,10 +171,22 @@ impl Scene {
     pub async fn connect(self: &Rc<Self>, setup: Setup) -> Pair {
         let address = self.address(setup.server);
         let client = self.end(setup.client, setup, None, None, setup.client_send_cq);
-        client.device().connect(client.qp, address, b"").expect("connecting starts");
+        client
+            .device()
+            .connect(client.qp, address, b"")
+            .expect("connecting starts");
         let request = self.request(setup.server).await;
-        let server = self.end(setup.server, setup, setup.server_queue, setup.server_receive_cq, None);
-        server.device().accept(request, server.qp, b"").expect("the request can be accepted");
+        let server = self.end(
+            setup.server,
+            setup,
+            setup.server_queue,
+            setup.server_receive_cq,
+            None,
+        );
+        server
+            .device()
+            .accept(request, server.qp, b"")
+            .expect("the request can be accepted");
         self.established(setup.server, server.qp).await;
         self.established(setup.client, client.qp).await;
         Pair { client, server }
@@ -182,7 +207,11 @@ impl Scene {
         send_cq: Option<CompletionQueue>,
     ) -> End {
         let device = self.node(node).device().clone();
-        let new_cq = || device.create_completion_queue(setup.completion_capacity).expect("a completion queue");
+        let new_cq = || {
+            device
+                .create_completion_queue(setup.completion_capacity)
+                .expect("a completion queue")
+        };
         let options = QueuePairOptions {
             send_cq: send_cq.unwrap_or_else(new_cq),
             receive_cq: receive_cq.unwrap_or_else(new_cq),
@@ -200,8 +229,14 @@ impl Scene {
 
     /// Waits until somebody asks node `node` for a connection.
     pub async fn request(&self, node: usize) -> crate::ConnectionRequest {
-        let event = self.event(node, "a connection request", |event| matches!(event, ConnectionEvent::Request { .. })).await;
-        let ConnectionEvent::Request { request, .. } = event else { unreachable!("just matched") };
+        let event = self
+            .event(node, "a connection request", |event| {
+                matches!(event, ConnectionEvent::Request { .. })
+            })
+            .await;
+        let ConnectionEvent::Request { request, .. } = event else {
+            unreachable!("just matched")
+        };
         request
     }
 
@@ -209,7 +244,9 @@ impl Scene {
     pub async fn established(&self, node: usize, qp: QueuePair) -> Vec<u8> {
         let wanted = |event: &ConnectionEvent| matches!(event, ConnectionEvent::Established { qp: of, .. } if *of == qp);
         let event = self.event(node, "an established connection", wanted).await;
-        let ConnectionEvent::Established { private_data, .. } = event else { unreachable!("just matched") };
+        let ConnectionEvent::Established { private_data, .. } = event else {
+            unreachable!("just matched")
+        };
         private_data
     }
 
@@ -217,15 +254,25 @@ impl Scene {
     pub async fn disconnected(&self, node: usize, qp: QueuePair) -> DisconnectCause {
         let wanted = |event: &ConnectionEvent| matches!(event, ConnectionEvent::Disconnected { qp: of, .. } if *of == qp);
         let event = self.event(node, "the end of a connection", wanted).await;
-        let ConnectionEvent::Disconnected { cause, .. } = event else { unreachable!("just matched") };
+        let ConnectionEvent::Disconnected { cause, .. } = event else {
+            unreachable!("just matched")
+        };
         cause
     }
 
     /// Waits for the first event of node `node` that is `wanted`, leaving others for later.
-    pub async fn event(&self, node: usize, what: &str, wanted: impl Fn(&ConnectionEvent) -> bool) -> ConnectionEvent {
+    pub async fn event(
+        &self,
+        node: usize,
+        what: &str,
+        wanted: impl Fn(&ConnectionEvent) -> bool,
+    ) -> ConnectionEvent {
         self.wait_for(&format!("{what} at node {node}"), || {
             let events = &mut *self.made(node).events.borrow_mut();
-            events.iter().position(&wanted).map(|position| events.remove(position))
+            events
+                .iter()
+                .position(&wanted)
+                .map(|position| events.remove(position))
         })
         .await
     }
@@ -245,7 +292,11 @@ impl Scene {
             if let Some(found) = look() {
                 return found;
             }
-            assert!(self.runtime.now() < deadline, "waited {} s in vain for {what}", PATIENCE_NS / 1_000_000_000);
+            assert!(
+                self.runtime.now() < deadline,
+                "waited {} s in vain for {what}",
+                PATIENCE_NS / 1_000_000_000
+            );
             self.runtime.sleep(pause).await;
             pause = (pause * 2).min(1_000_000);
         }
@@ -285,9 +336,16 @@ impl Scene {
 
     /// Makes progress for every node that is alive and not held, and collects its connection events.
     pub fn pump(&self) {
-        for node in self.nodes.iter().filter_map(OnceCell::get).filter(|node| node.polled.get()) {
+        for node in self
+            .nodes
+            .iter()
+            .filter_map(OnceCell::get)
+            .filter(|node| node.polled.get())
+        {
             node.port.pump();
-            node.events.borrow_mut().extend(std::iter::from_fn(|| node.port.take_event()));
+            node.events
+                .borrow_mut()
+                .extend(std::iter::from_fn(|| node.port.take_event()));
         }
     }
 

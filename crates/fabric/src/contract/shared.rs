@@ -5,7 +5,10 @@ use std::rc::Rc;
 use super::end::{End, signalled, unsignalled};
 use super::operations::{send, write_immediate};
 use super::{Pair, Scene, Setup};
-use crate::{DeviceError, Opcode, ReceiveQueue, ReceiveRequest, SharedReceiveQueue, SharedReceiveQueueOptions, Status};
+use crate::{
+    DeviceError, Opcode, ReceiveQueue, ReceiveRequest, SharedReceiveQueue,
+    SharedReceiveQueueOptions, Status,
+};
 
 pub(super) async fn shared_buffers_are_used_in_posted_order_by_whoever_sends(scene: Rc<Scene>) {
     let stage = Shared::new(&scene, 32).await;
@@ -13,24 +16,45 @@ pub(super) async fn shared_buffers_are_used_in_posted_order_by_whoever_sends(sce
     for index in 0..24u64 {
         let pair = [&stage.first, &stage.second][(index / 3 % 2) as usize];
         pair.client.set_word(0, index);
-        assert_eq!(pair.client.execute(send(&pair.client, 0, 8)).await, Status::Success);
+        assert_eq!(
+            pair.client.execute(send(&pair.client, 0, 8)).await,
+            Status::Success
+        );
         let arrival = stage.end().received().await;
         assert_eq!((arrival.wr_id, arrival.status), (index, Status::Success));
-        assert_eq!(arrival.qp, pair.server.qp, "the arrival tells on which queue pair it came");
-        assert_eq!(stage.end().word(index * 64), index, "the message lies in its buffer");
+        assert_eq!(
+            arrival.qp, pair.server.qp,
+            "the arrival tells on which queue pair it came"
+        );
+        assert_eq!(
+            stage.end().word(index * 64),
+            index,
+            "the message lies in its buffer"
+        );
     }
 }
 
 pub(super) async fn an_empty_shared_queue_stops_every_sender_until_it_is_filled(scene: Rc<Scene>) {
     let stage = Shared::new(&scene, 32).await;
     for pair in [&stage.first, &stage.second] {
-        pair.client.post(&[signalled(1, send(&pair.client, 0, 8)), signalled(2, send(&pair.client, 0, 8))]);
+        pair.client.post(&[
+            signalled(1, send(&pair.client, 0, 8)),
+            signalled(2, send(&pair.client, 0, 8)),
+        ]);
     }
     scene.quiet().await;
-    assert_eq!((stage.first.client.poll_sent(), stage.second.client.poll_sent()), (None, None));
+    assert_eq!(
+        (
+            stage.first.client.poll_sent(),
+            stage.second.client.poll_sent()
+        ),
+        (None, None)
+    );
     stage.post(0..4);
     for pair in [&stage.first, &stage.second] {
-        pair.client.expect_sent(&[(1, Status::Success), (2, Status::Success)]).await;
+        pair.client
+            .expect_sent(&[(1, Status::Success), (2, Status::Success)])
+            .await;
     }
     // What comes over two connections at once may be reported in either order.
     let mut filled = Vec::new();
@@ -47,9 +71,15 @@ pub(super) async fn a_write_with_immediate_takes_a_shared_buffer(scene: Rc<Scene
     let stage = Shared::new(&scene, 32).await;
     stage.post(0..2);
     let (client, server) = (&stage.second.client, &stage.second.server);
-    client.post(&[unsignalled(0, write_immediate(client, 0, 8, server, 8192, 9)), unsignalled(0, send(client, 0, 8))]);
+    client.post(&[
+        unsignalled(0, write_immediate(client, 0, 8, server, 8192, 9)),
+        unsignalled(0, send(client, 0, 8)),
+    ]);
     let arrival = stage.end().received().await;
-    assert_eq!((arrival.wr_id, arrival.opcode, arrival.immediate), (0, Opcode::ReceiveWriteWithImmediate, 9));
+    assert_eq!(
+        (arrival.wr_id, arrival.opcode, arrival.immediate),
+        (0, Opcode::ReceiveWriteWithImmediate, 9)
+    );
     let arrival = stage.end().received().await;
     assert_eq!((arrival.wr_id, arrival.opcode), (1, Opcode::Receive));
 }
@@ -58,13 +88,23 @@ pub(super) async fn a_full_shared_queue_refuses_buffers_whole(scene: Rc<Scene>) 
     let stage = Shared::new(&scene, 4).await;
     stage.post(0..3);
     let buffers = [stage.buffer(7), stage.buffer(8)];
-    let refused = stage.end().device().post_receive(ReceiveQueue::Shared(stage.queue), &buffers);
-    assert!(matches!(refused, Err(DeviceError::QueueFull { .. })), "{refused:?}");
+    let refused = stage
+        .end()
+        .device()
+        .post_receive(ReceiveQueue::Shared(stage.queue), &buffers);
+    assert!(
+        matches!(refused, Err(DeviceError::QueueFull { .. })),
+        "{refused:?}"
+    );
     stage.post(3..4);
     let client = &stage.first.client;
     client.post(&[0; 4].map(|_| unsignalled(0, send(client, 0, 8))));
     for wr_id in 0..4 {
-        assert_eq!(stage.end().received().await.wr_id, wr_id, "nothing of the refused batch is in the queue");
+        assert_eq!(
+            stage.end().received().await.wr_id,
+            wr_id,
+            "nothing of the refused batch is in the queue"
+        );
     }
 }
 
@@ -72,7 +112,10 @@ pub(super) async fn a_queue_pair_that_shares_a_queue_has_no_buffers_of_its_own(s
     let stage = Shared::new(&scene, 4).await;
     let own = ReceiveQueue::Own(stage.end().qp);
     let refused = stage.end().device().post_receive(own, &[stage.buffer(0)]);
-    assert!(matches!(refused, Err(DeviceError::Malformed { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(DeviceError::Malformed { .. })),
+        "{refused:?}"
+    );
 }
 
 /// Two clients whose messages go to one shared queue of a server; both report to one completion queue.
@@ -85,13 +128,28 @@ struct Shared {
 impl Shared {
     async fn new(scene: &Rc<Scene>, capacity: u32) -> Self {
         let device = scene.node(1).device();
-        let options = SharedReceiveQueueOptions { capacity, multi_packet_stride: None };
-        let queue = device.create_shared_receive_queue(options).expect("a shared queue");
-        let cq = device.create_completion_queue(256).expect("a completion queue");
-        let setup = Setup { server_queue: Some(queue), server_receive_cq: Some(cq), ..Setup::default() };
+        let options = SharedReceiveQueueOptions {
+            capacity,
+            multi_packet_stride: None,
+        };
+        let queue = device
+            .create_shared_receive_queue(options)
+            .expect("a shared queue");
+        let cq = device
+            .create_completion_queue(256)
+            .expect("a completion queue");
+        let setup = Setup {
+            server_queue: Some(queue),
+            server_receive_cq: Some(cq),
+            ..Setup::default()
+        };
         let first = scene.connect(setup).await;
         let second = scene.connect(Setup { client: 2, ..setup }).await;
-        Self { first, second, queue }
+        Self {
+            first,
+            second,
+            queue,
+        }
     }
 
     /// The end whose buffer holds the shared receive buffers, and which sees all arrivals.
@@ -100,11 +158,17 @@ impl Shared {
     }
 
     fn buffer(&self, wr_id: u64) -> ReceiveRequest {
-        ReceiveRequest { wr_id, local: self.end().local(wr_id * 64, 64) }
+        ReceiveRequest {
+            wr_id,
+            local: self.end().local(wr_id * 64, 64),
+        }
     }
 
     fn post(&self, wr_ids: std::ops::Range<u64>) {
         let buffers: Vec<_> = wr_ids.map(|wr_id| self.buffer(wr_id)).collect();
-        self.end().device().post_receive(ReceiveQueue::Shared(self.queue), &buffers).expect("room in the shared queue");
+        self.end()
+            .device()
+            .post_receive(ReceiveQueue::Shared(self.queue), &buffers)
+            .expect("room in the shared queue");
     }
 }

@@ -7,8 +7,9 @@ use stonecast_base::hash::xxh3_64;
 
 use super::Observer;
 use crate::{
-    ChangeNow, CompletionQueue, ConnectionEvent, DisconnectCause, FlushPlacement, LocalSpan, Operation, QueuePair, ReadInto,
-    ReceiveQueue, ReceiveRequest, RemoteAddress, Status, WorkCompletion, WorkRequest,
+    ChangeNow, CompletionQueue, ConnectionEvent, DisconnectCause, FlushPlacement, LocalSpan,
+    Operation, QueuePair, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Status,
+    WorkCompletion, WorkRequest,
 };
 
 /// Hashes every post, completion and connection event, in order. Numbers only, no payload: payload that differs shows in
@@ -61,10 +62,21 @@ impl Observer for Audit {
 
     fn completed(&self, cq: CompletionQueue, completions: &[WorkCompletion]) {
         for completion in completions {
-            let place = u64::from(completion.placement.offset) << 32 | u64::from(completion.placement.size);
+            let place =
+                u64::from(completion.placement.offset) << 32 | u64::from(completion.placement.size);
             let kinds = (completion.status as u64) << 32 | completion.opcode as u64;
             let immediate = u64::from(completion.immediate);
-            self.note(6, &[u64::from(cq.0), completion.wr_id, kinds, u64::from(completion.qp.0), immediate, place]);
+            self.note(
+                6,
+                &[
+                    u64::from(cq.0),
+                    completion.wr_id,
+                    kinds,
+                    u64::from(completion.qp.0),
+                    immediate,
+                    place,
+                ],
+            );
         }
     }
 
@@ -77,7 +89,10 @@ impl Observer for Audit {
     }
 
     fn read_soon(&self, qp: QueuePair, reads: &[(LocalSpan, RemoteAddress)], succeeded: bool) {
-        self.note(13, &[u64::from(qp.0), reads.len() as u64, u64::from(succeeded)]);
+        self.note(
+            13,
+            &[u64::from(qp.0), reads.len() as u64, u64::from(succeeded)],
+        );
         for &(local, remote) in reads {
             self.note_transfer(24, local, remote);
         }
@@ -87,7 +102,12 @@ impl Observer for Audit {
         for change in changes {
             let (remote, words) = match change {
                 ChangeNow::Write { remote, from } => (*remote, [14, from.len() as u64, 0]),
-                ChangeNow::CompareAndSwap { remote, expected, found, .. } => (*remote, [15, *expected, **found]),
+                ChangeNow::CompareAndSwap {
+                    remote,
+                    expected,
+                    found,
+                    ..
+                } => (*remote, [15, *expected, **found]),
                 ChangeNow::FetchAndAdd { remote, add, found } => (*remote, [16, *add, **found]),
             };
             let ([address, rkey], [kind, first, second]) = (remote_words(remote), words);
@@ -97,7 +117,11 @@ impl Observer for Audit {
 
     fn happened(&self, event: &ConnectionEvent) {
         match event {
-            ConnectionEvent::Request { request, private_data, .. } => {
+            ConnectionEvent::Request {
+                request,
+                private_data,
+                ..
+            } => {
                 self.note(9, &[request.0]);
                 self.note_bytes(private_data);
             }
@@ -125,13 +149,22 @@ impl Audit {
     fn note_operation(&self, operation: &Operation) {
         match *operation {
             Operation::Write { local, remote } => self.note_transfer(20, local, remote),
-            Operation::WriteWithImmediate { local, remote, immediate } => {
+            Operation::WriteWithImmediate {
+                local,
+                remote,
+                immediate,
+            } => {
                 self.note_transfer(21, local, remote);
                 self.note(22, &[u64::from(immediate)]);
             }
             Operation::Send { local } => self.note(23, &local_words(local)),
             Operation::Read { local, remote } => self.note_transfer(24, local, remote),
-            Operation::CompareAndSwap { local, remote, expected, swap } => {
+            Operation::CompareAndSwap {
+                local,
+                remote,
+                expected,
+                swap,
+            } => {
                 self.note_transfer(25, local, remote);
                 self.note(26, &[expected, swap]);
             }
@@ -139,7 +172,11 @@ impl Audit {
                 self.note_transfer(27, local, remote);
                 self.note(28, &[add]);
             }
-            Operation::Flush { remote, size, placement } => {
+            Operation::Flush {
+                remote,
+                size,
+                placement,
+            } => {
                 let [address, rkey] = remote_words(remote);
                 let persistent = u64::from(placement == FlushPlacement::Persistent);
                 self.note(29, &[address, rkey, size, persistent]);
@@ -158,7 +195,11 @@ impl Audit {
 }
 
 fn local_words(local: LocalSpan) -> [u64; 3] {
-    [u64::from(local.region.index), local.offset, u64::from(local.size)]
+    [
+        u64::from(local.region.index),
+        local.offset,
+        u64::from(local.size),
+    ]
 }
 
 fn remote_words(remote: RemoteAddress) -> [u64; 2] {
@@ -178,38 +219,127 @@ mod tests {
 
     #[test]
     fn every_number_of_a_post_and_of_a_completion_changes_the_hash() {
-        let region = MemoryRegion { index: 1, address: 2, size: 3, rkey: Rkey(4) };
-        let local = LocalSpan { region, offset: 5, size: 6 };
-        let remote = RemoteAddress { address: 7, rkey: Rkey(8) };
+        let region = MemoryRegion {
+            index: 1,
+            address: 2,
+            size: 3,
+            rkey: Rkey(4),
+        };
+        let local = LocalSpan {
+            region,
+            offset: 5,
+            size: 6,
+        };
+        let remote = RemoteAddress {
+            address: 7,
+            rkey: Rkey(8),
+        };
         let place = FlushPlacement::Global;
-        let mut operations = vec![Operation::Send { local }, Operation::Send { local: LocalSpan { offset: 9, ..local } }];
-        for local in [local, LocalSpan { offset: 9, ..local }, LocalSpan { size: 9, ..local }] {
+        let mut operations = vec![
+            Operation::Send { local },
+            Operation::Send {
+                local: LocalSpan { offset: 9, ..local },
+            },
+        ];
+        for local in [
+            local,
+            LocalSpan { offset: 9, ..local },
+            LocalSpan { size: 9, ..local },
+        ] {
             operations.push(Operation::Write { local, remote });
             operations.push(Operation::Read { local, remote });
         }
-        for remote in [remote, RemoteAddress { address: 9, ..remote }, RemoteAddress { rkey: Rkey(9), ..remote }] {
-            operations.push(Operation::WriteWithImmediate { local, remote, immediate: 1 });
-            operations.push(Operation::WriteWithImmediate { local, remote, immediate: 2 });
-            operations.push(Operation::CompareAndSwap { local, remote, expected: 1, swap: 2 });
-            operations.push(Operation::CompareAndSwap { local, remote, expected: 2, swap: 1 });
-            operations.push(Operation::FetchAndAdd { local, remote, add: 1 });
-            operations.push(Operation::FetchAndAdd { local, remote, add: 2 });
-            operations.push(Operation::Flush { remote, size: 1, placement: place });
-            operations.push(Operation::Flush { remote, size: 2, placement: place });
-            operations.push(Operation::Flush { remote, size: 1, placement: FlushPlacement::Persistent });
+        for remote in [
+            remote,
+            RemoteAddress {
+                address: 9,
+                ..remote
+            },
+            RemoteAddress {
+                rkey: Rkey(9),
+                ..remote
+            },
+        ] {
+            operations.push(Operation::WriteWithImmediate {
+                local,
+                remote,
+                immediate: 1,
+            });
+            operations.push(Operation::WriteWithImmediate {
+                local,
+                remote,
+                immediate: 2,
+            });
+            operations.push(Operation::CompareAndSwap {
+                local,
+                remote,
+                expected: 1,
+                swap: 2,
+            });
+            operations.push(Operation::CompareAndSwap {
+                local,
+                remote,
+                expected: 2,
+                swap: 1,
+            });
+            operations.push(Operation::FetchAndAdd {
+                local,
+                remote,
+                add: 1,
+            });
+            operations.push(Operation::FetchAndAdd {
+                local,
+                remote,
+                add: 2,
+            });
+            operations.push(Operation::Flush {
+                remote,
+                size: 1,
+                placement: place,
+            });
+            operations.push(Operation::Flush {
+                remote,
+                size: 2,
+                placement: place,
+            });
+            operations.push(Operation::Flush {
+                remote,
+                size: 1,
+                placement: FlushPlacement::Persistent,
+            });
             operations.push(Operation::AtomicWrite { remote, value: 1 });
             operations.push(Operation::AtomicWrite { remote, value: 2 });
         }
-        let plain = |operation| WorkRequest { wr_id: 1, operation, signalled: true, fence: false };
+        let plain = |operation| WorkRequest {
+            wr_id: 1,
+            operation,
+            signalled: true,
+            fence: false,
+        };
         let mut requests: Vec<WorkRequest> = operations.into_iter().map(plain).collect();
         let first = requests[0];
         requests.push(WorkRequest { wr_id: 2, ..first });
-        requests.push(WorkRequest { signalled: false, ..first });
-        requests.push(WorkRequest { fence: true, ..first });
-        let mut hashes: Vec<u64> = requests.iter().map(|request| hash(|audit| audit.sent(QueuePair(1), &[*request]))).collect();
+        requests.push(WorkRequest {
+            signalled: false,
+            ..first
+        });
+        requests.push(WorkRequest {
+            fence: true,
+            ..first
+        });
+        let mut hashes: Vec<u64> = requests
+            .iter()
+            .map(|request| hash(|audit| audit.sent(QueuePair(1), &[*request])))
+            .collect();
         hashes.push(hash(|audit| audit.sent(QueuePair(2), &[first])));
         hashes.push(hash(|audit| audit.sent(QueuePair(1), &[first, first])));
-        hashes.push(hash(|audit| (audit.sent(QueuePair(1), &[first]), audit.sent(QueuePair(1), &[first])).0));
+        hashes.push(hash(|audit| {
+            (
+                audit.sent(QueuePair(1), &[first]),
+                audit.sent(QueuePair(1), &[first]),
+            )
+                .0
+        }));
 
         let done = WorkCompletion {
             wr_id: 1,
@@ -222,13 +352,32 @@ mod tests {
         let completions = [
             done,
             WorkCompletion { wr_id: 2, ..done },
-            WorkCompletion { status: Status::LocalLength, ..done },
-            WorkCompletion { opcode: Opcode::BufferConsumed, ..done },
-            WorkCompletion { qp: QueuePair(2), ..done },
-            WorkCompletion { immediate: 1, ..done },
-            WorkCompletion { placement: Placement { offset: 8, size: 0 }, ..done },
+            WorkCompletion {
+                status: Status::LocalLength,
+                ..done
+            },
+            WorkCompletion {
+                opcode: Opcode::BufferConsumed,
+                ..done
+            },
+            WorkCompletion {
+                qp: QueuePair(2),
+                ..done
+            },
+            WorkCompletion {
+                immediate: 1,
+                ..done
+            },
+            WorkCompletion {
+                placement: Placement { offset: 8, size: 0 },
+                ..done
+            },
         ];
-        hashes.extend(completions.iter().map(|done| hash(|audit| audit.completed(CompletionQueue(1), &[*done]))));
+        hashes.extend(
+            completions
+                .iter()
+                .map(|done| hash(|audit| audit.completed(CompletionQueue(1), &[*done]))),
+        );
         let count = hashes.len();
         hashes.sort_unstable();
         hashes.dedup();
@@ -238,8 +387,14 @@ mod tests {
     #[test]
     fn the_order_of_events_changes_the_hash() {
         let qp = QueuePair(1);
-        let one = ConnectionEvent::Established { qp, private_data: vec![1] };
-        let other = ConnectionEvent::Disconnected { qp, cause: DisconnectCause::Requested };
+        let one = ConnectionEvent::Established {
+            qp,
+            private_data: vec![1],
+        };
+        let other = ConnectionEvent::Disconnected {
+            qp,
+            cause: DisconnectCause::Requested,
+        };
         let in_order = hash(|audit| (audit.happened(&one), audit.happened(&other)).0);
         let swapped = hash(|audit| (audit.happened(&other), audit.happened(&one)).0);
         assert_ne!(in_order, swapped);

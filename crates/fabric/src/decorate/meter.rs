@@ -5,8 +5,8 @@ use std::ops::Sub;
 
 use super::Observer;
 use crate::{
-    ChangeNow, CompletionQueue, LocalSpan, Opcode, Operation, QueuePair, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress,
-    Status, WorkCompletion, WorkRequest,
+    ChangeNow, CompletionQueue, LocalSpan, Opcode, Operation, QueuePair, ReadInto, ReceiveQueue,
+    ReceiveRequest, RemoteAddress, Status, WorkCompletion, WorkRequest,
 };
 
 /// What passed through a device since it was made. Subtract an earlier one to see what a piece of work cost.
@@ -127,8 +127,10 @@ impl Observer for Meter {
     fn completed(&self, _: CompletionQueue, completions: &[WorkCompletion]) {
         let counts = &mut *self.counts.borrow_mut();
         for completion in completions {
-            let arrival =
-                matches!(completion.opcode, Opcode::Receive | Opcode::ReceiveWriteWithImmediate | Opcode::BufferConsumed);
+            let arrival = matches!(
+                completion.opcode,
+                Opcode::Receive | Opcode::ReceiveWriteWithImmediate | Opcode::BufferConsumed
+            );
             counts.arrivals += u64::from(arrival);
             counts.completions += u64::from(!arrival);
             counts.failures += u64::from(completion.status != Status::Success);
@@ -163,7 +165,10 @@ impl Observer for Meter {
         counts.doorbells += 1;
         counts.reads += reads.len() as u64;
         counts.signalled += 1;
-        counts.bytes_in += reads.iter().map(|(local, _)| u64::from(local.size)).sum::<u64>();
+        counts.bytes_in += reads
+            .iter()
+            .map(|(local, _)| u64::from(local.size))
+            .sum::<u64>();
         // What did not end in the call completes like what was posted.
         counts.completions += u64::from(succeeded);
     }

@@ -15,9 +15,10 @@ use std::task::{Context, Poll};
 use stonecast_media::{PersistentRegion, Region};
 
 use crate::{
-    Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, LocalSpan,
-    MemoryRegion, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
-    SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
+    Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device,
+    DeviceError, LocalSpan, MemoryRegion, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue,
+    ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+    WorkCompletion, WorkRequest,
 };
 
 mod audit;
@@ -90,11 +91,19 @@ impl<O: Observer> Device for Observed<O> {
         self.device.allocate(size, access)
     }
 
-    fn register(&self, memory: Rc<dyn Region>, access: Access) -> Result<MemoryRegion, DeviceError> {
+    fn register(
+        &self,
+        memory: Rc<dyn Region>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError> {
         self.device.register(memory, access)
     }
 
-    fn register_persistent(&self, memory: Rc<dyn PersistentRegion>, access: Access) -> Result<MemoryRegion, DeviceError> {
+    fn register_persistent(
+        &self,
+        memory: Rc<dyn PersistentRegion>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError> {
         self.device.register_persistent(memory, access)
     }
 
@@ -117,7 +126,11 @@ impl<O: Observer> Device for Observed<O> {
         self.device.bind_window(qp, region, offset, size, access)
     }
 
-    fn poll_invalidate(&self, rkey: Rkey, context: &mut Context<'_>) -> Poll<Result<(), DeviceError>> {
+    fn poll_invalidate(
+        &self,
+        rkey: Rkey,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), DeviceError>> {
         self.device.poll_invalidate(rkey, context)
     }
 
@@ -125,7 +138,10 @@ impl<O: Observer> Device for Observed<O> {
         self.device.create_completion_queue(capacity)
     }
 
-    fn create_shared_receive_queue(&self, options: SharedReceiveQueueOptions) -> Result<SharedReceiveQueue, DeviceError> {
+    fn create_shared_receive_queue(
+        &self,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<SharedReceiveQueue, DeviceError> {
         self.device.create_shared_receive_queue(options)
     }
 
@@ -141,11 +157,21 @@ impl<O: Observer> Device for Observed<O> {
         self.device.listen(address)
     }
 
-    fn connect(&self, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError> {
+    fn connect(
+        &self,
+        qp: QueuePair,
+        address: &str,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         self.device.connect(qp, address, private_data)
     }
 
-    fn accept(&self, request: ConnectionRequest, qp: QueuePair, private_data: &[u8]) -> Result<(), DeviceError> {
+    fn accept(
+        &self,
+        request: ConnectionRequest,
+        qp: QueuePair,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         self.device.accept(request, qp, private_data)
     }
 
@@ -169,7 +195,11 @@ impl<O: Observer> Device for Observed<O> {
         Ok(())
     }
 
-    fn post_receive(&self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+    fn post_receive(
+        &self,
+        queue: ReceiveQueue,
+        requests: &[ReceiveRequest],
+    ) -> Result<(), DeviceError> {
         self.device.post_receive(queue, requests)?;
         self.observer.posted_receive(queue, requests);
         Ok(())

@@ -22,7 +22,11 @@ impl Park for Idle {
 }
 
 fn executor() -> (Rc<Idle>, BusyPoll) {
-    let idle = Rc::new(Idle { now: Cell::new(0), parked: Cell::new(0), looks: Cell::new(0) });
+    let idle = Rc::new(Idle {
+        now: Cell::new(0),
+        parked: Cell::new(0),
+        looks: Cell::new(0),
+    });
     (idle.clone(), BusyPoll::new(idle, 50_000))
 }
 
@@ -31,8 +35,15 @@ fn an_idle_executor_parks_instead_of_spinning() {
     let (idle, executor) = executor();
     let runtime = executor.runtime();
     executor.block_on(runtime.sleep(1_000_000_000));
-    assert!(idle.parked.get() >= 1, "one second of idleness passes in parks");
-    assert!(idle.parked.get() <= 30, "each park lasts as long as it may: {}", idle.parked.get());
+    assert!(
+        idle.parked.get() >= 1,
+        "one second of idleness passes in parks"
+    );
+    assert!(
+        idle.parked.get() <= 30,
+        "each park lasts as long as it may: {}",
+        idle.parked.get()
+    );
 }
 
 /// Needs `idle_since` to outlive what timers start.
@@ -46,7 +57,11 @@ fn a_task_that_looks_around_now_and_then_does_not_make_the_executor_spin() {
         }
     });
     // 50 looks at the clock are one spin of 50 us.
-    assert!(idle.looks.get() < 1_000, "a hundred sleeps took {} looks at the clock", idle.looks.get());
+    assert!(
+        idle.looks.get() < 1_000,
+        "a hundred sleeps took {} looks at the clock",
+        idle.looks.get()
+    );
 }
 
 #[test]
@@ -96,7 +111,12 @@ fn a_sleep_has_one_timer_however_often_it_is_polled_and_none_when_it_is_dropped(
     {
         let mut sleep = pin!(runtime.sleep(1 << 40));
         for _ in 0..100 {
-            assert!(sleep.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+            assert!(
+                sleep
+                    .as_mut()
+                    .poll(&mut Context::from_waker(waker))
+                    .is_pending()
+            );
         }
         assert_eq!(timers(), 1);
         let other = Waker::from(Arc::new(Handle {
@@ -104,7 +124,12 @@ fn a_sleep_has_one_timer_however_often_it_is_polled_and_none_when_it_is_dropped(
             queued: AtomicBool::new(false),
             ready: executor.owner.shared.ready.clone(),
         }));
-        assert!(sleep.as_mut().poll(&mut Context::from_waker(&other)).is_pending());
+        assert!(
+            sleep
+                .as_mut()
+                .poll(&mut Context::from_waker(&other))
+                .is_pending()
+        );
         assert_eq!(timers(), 1, "another waker replaces the first");
     }
     assert_eq!(timers(), 0);
@@ -186,8 +211,16 @@ impl Park for WokenWhileParking {
 /// Needs the look at `parked` in the waker.
 #[test]
 fn a_wake_up_from_outside_ends_the_park() {
-    let clock = Idle { now: Cell::new(0), parked: Cell::new(0), looks: Cell::new(0) };
-    let park = Rc::new(WokenWhileParking { clock, task: RefCell::default(), unparked: Arc::default() });
+    let clock = Idle {
+        now: Cell::new(0),
+        parked: Cell::new(0),
+        looks: Cell::new(0),
+    };
+    let park = Rc::new(WokenWhileParking {
+        clock,
+        task: RefCell::default(),
+        unparked: Arc::default(),
+    });
     let executor = BusyPoll::new(park.clone(), 1_000);
     let mut polls = 0;
     executor.block_on(std::future::poll_fn(|context| {

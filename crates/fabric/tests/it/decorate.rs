@@ -19,7 +19,10 @@ struct Watched {
 impl World for Watched {
     fn node(&self, index: usize) -> Rc<Port> {
         let device: Rc<dyn Device> = self.world.node(index).device().clone();
-        let device = Rc::new(Metered::new(Rc::new(Audited::new(device, self.audit.clone())), self.meter.clone()));
+        let device = Rc::new(Metered::new(
+            Rc::new(Audited::new(device, self.audit.clone())),
+            self.meter.clone(),
+        ));
         let port = Rc::new(Port::new(device, 256).expect("completion queues"));
         self.world.executor().add_port(&port);
         port
@@ -50,7 +53,14 @@ impl World for Watched {
 fn watch(flavour: Flavour, name: &str) -> (Counts, u64) {
     let (meter, audit) = (Rc::new(Meter::default()), Rc::new(Audit::default()));
     let world = LoopbackWorld::new(flavour, Fault::Nothing);
-    check(name, Rc::new(Watched { world, meter: meter.clone(), audit: audit.clone() }));
+    check(
+        name,
+        Rc::new(Watched {
+            world,
+            meter: meter.clone(),
+            audit: audit.clone(),
+        }),
+    );
     (meter.counts(), audit.hash())
 }
 
@@ -89,14 +99,34 @@ fn the_meter_counts_what_a_story_costs() {
 fn the_meter_counts_reads_at_once_like_a_posted_batch() {
     let story = "several_places_are_read_into_their_own_destinations";
     let (posted, at_once) = (watch(PLAIN, story).0, watch(LIBERAL, story).0);
-    assert_eq!((posted.doorbells, posted.reads, posted.bytes_in), (1, 4, 70));
-    assert_eq!((at_once.doorbells, at_once.reads, at_once.bytes_in), (1, 4, 70));
+    assert_eq!(
+        (posted.doorbells, posted.reads, posted.bytes_in),
+        (1, 4, 70)
+    );
+    assert_eq!(
+        (at_once.doorbells, at_once.reads, at_once.bytes_in),
+        (1, 4, 70)
+    );
 }
 
 #[test]
 fn the_meter_counts_failures_immediates_and_arrivals() {
-    let (counts, _) = watch(PLAIN, "a_write_with_immediate_takes_a_buffer_and_carries_its_number_and_length");
-    assert_eq!((counts.writes_with_immediate, counts.bytes_out, counts.arrivals, counts.failures), (1, 200, 1, 0));
-    let (counts, _) = watch(PLAIN, "requests_after_a_failed_one_are_flushed_in_posting_order");
+    let (counts, _) = watch(
+        PLAIN,
+        "a_write_with_immediate_takes_a_buffer_and_carries_its_number_and_length",
+    );
+    assert_eq!(
+        (
+            counts.writes_with_immediate,
+            counts.bytes_out,
+            counts.arrivals,
+            counts.failures
+        ),
+        (1, 200, 1, 0)
+    );
+    let (counts, _) = watch(
+        PLAIN,
+        "requests_after_a_failed_one_are_flushed_in_posting_order",
+    );
     assert_eq!((counts.completions, counts.failures), (5, 5));
 }

@@ -10,10 +10,17 @@ const END: &str = "<!-- end -->";
 
 #[test]
 fn the_page_lists_the_promises_that_are_checked() {
-    let (_, rest) = PAGE.split_once(START).expect("the page has the first marker");
-    let (shown, _) = rest.split_once(END).expect("the page has the second marker");
+    let (_, rest) = PAGE
+        .split_once(START)
+        .expect("the page has the first marker");
+    let (shown, _) = rest
+        .split_once(END)
+        .expect("the page has the second marker");
     let expected = printed();
-    assert!(shown == expected, "put this between the markers of docs/contract.md:\n{expected}");
+    assert!(
+        shown == expected,
+        "put this between the markers of docs/contract.md:\n{expected}"
+    );
 }
 
 #[test]
@@ -35,7 +42,11 @@ fn printed() -> String {
             write!(text, "\n### {title}\n\n").expect("a string takes what is written");
         }
         let needs: Vec<&str> = case.needs.iter().map(|need| in_words(*need)).collect();
-        let needs = if needs.is_empty() { String::new() } else { format!(" *(needs {})*", needs.join(", ")) };
+        let needs = if needs.is_empty() {
+            String::new()
+        } else {
+            format!(" *(needs {})*", needs.join(", "))
+        };
         writeln!(text, "- {}{needs}", case.sentence()).expect("a string takes what is written");
     }
     text

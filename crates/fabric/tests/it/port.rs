@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use stonecast_fabric::contract::World as _;
 use stonecast_fabric::decorate::{Observed, Observer};
 use stonecast_fabric::{
-    Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue,
-    ReceiveRequest, RemoteAddress, Status, WorkRequest,
+    Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions,
+    ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Status, WorkRequest,
 };
 
 use crate::loopback::{Fault, Flavour, LIBERAL, LoopbackWorld, PLAIN};
@@ -45,32 +45,75 @@ fn connected(flavour: Flavour) -> Connected {
             rnr_retry_count: 1_000_000,
             rnr_retry_delay_ns: 1_000_000,
         };
-        port.device().create_queue_pair(options).expect("a queue pair")
+        port.device()
+            .create_queue_pair(options)
+            .expect("a queue pair")
     };
     let access = Access::REMOTE_READ.and(Access::REMOTE_WRITE);
-    let local = client.device().allocate(4096, Access::NONE).expect("memory");
+    let local = client
+        .device()
+        .allocate(4096, Access::NONE)
+        .expect("memory");
     let remote = server.device().allocate(4096, access).expect("memory");
     let qp = new_qp(&client);
     server.device().listen("here").expect("a free address");
-    client.device().connect(qp, "here", b"").expect("connecting starts");
+    client
+        .device()
+        .connect(qp, "here", b"")
+        .expect("connecting starts");
     server.pump();
-    let Some(ConnectionEvent::Request { request, .. }) = server.take_event() else { panic!("a request") };
-    server.device().accept(request, new_qp(&server), b"").expect("accepted");
+    let Some(ConnectionEvent::Request { request, .. }) = server.take_event() else {
+        panic!("a request")
+    };
+    server
+        .device()
+        .accept(request, new_qp(&server), b"")
+        .expect("accepted");
     server.pump();
     client.pump();
-    assert!(matches!(client.take_event(), Some(ConnectionEvent::Established { .. })));
-    assert!(matches!(server.take_event(), Some(ConnectionEvent::Established { .. })));
-    Connected { world, client, server, qp, local, remote, numbers }
+    assert!(matches!(
+        client.take_event(),
+        Some(ConnectionEvent::Established { .. })
+    ));
+    assert!(matches!(
+        server.take_event(),
+        Some(ConnectionEvent::Established { .. })
+    ));
+    Connected {
+        world,
+        client,
+        server,
+        qp,
+        local,
+        remote,
+        numbers,
+    }
 }
 
 impl Connected {
     fn write(&self) -> Operation {
-        let remote = RemoteAddress { address: self.remote.address, rkey: self.remote.rkey };
-        Operation::Write { local: LocalSpan { region: self.local, offset: 0, size: 8 }, remote }
+        let remote = RemoteAddress {
+            address: self.remote.address,
+            rkey: self.remote.rkey,
+        };
+        Operation::Write {
+            local: LocalSpan {
+                region: self.local,
+                offset: 0,
+                size: 8,
+            },
+            remote,
+        }
     }
 
     fn send(&self) -> Operation {
-        Operation::Send { local: LocalSpan { region: self.local, offset: 0, size: 8 } }
+        Operation::Send {
+            local: LocalSpan {
+                region: self.local,
+                offset: 0,
+                size: 8,
+            },
+        }
     }
 }
 
@@ -116,11 +159,26 @@ fn a_waker_may_use_the_port_that_calls_or_drops_it() {
     PORT.set(Some(stage.client.clone()));
     let fresh = || Waker::from(Arc::new(Reentrant));
     // Long enough for several polls; each replaces the waker of the one before.
-    let remote = RemoteAddress { address: stage.remote.address, rkey: stage.remote.rkey };
-    let long = [Operation::Write { local: LocalSpan { region: stage.local, offset: 0, size: 4096 }, remote }];
+    let remote = RemoteAddress {
+        address: stage.remote.address,
+        rkey: stage.remote.rkey,
+    };
+    let long = [Operation::Write {
+        local: LocalSpan {
+            region: stage.local,
+            offset: 0,
+            size: 4096,
+        },
+        remote,
+    }];
     let mut called = pin!(stage.client.submit(stage.qp, &long));
     for _ in 0..2 {
-        assert!(called.as_mut().poll(&mut Context::from_waker(&fresh())).is_pending());
+        assert!(
+            called
+                .as_mut()
+                .poll(&mut Context::from_waker(&fresh()))
+                .is_pending()
+        );
     }
     assert!(CALLED.get() >= 1, "the first waker was dropped by the port");
     let before = CALLED.get();
@@ -131,14 +189,39 @@ fn a_waker_may_use_the_port_that_calls_or_drops_it() {
     let sends = [stage.send()];
     {
         let mut dropped = pin!(stage.client.submit(stage.qp, &sends));
-        assert!(dropped.as_mut().poll(&mut Context::from_waker(&fresh())).is_pending(), "there is no receive buffer");
+        assert!(
+            dropped
+                .as_mut()
+                .poll(&mut Context::from_waker(&fresh()))
+                .is_pending(),
+            "there is no receive buffer"
+        );
         let mut waiting = pin!(stage.client.activity());
-        assert!(waiting.as_mut().poll(&mut Context::from_waker(&fresh())).is_pending());
-        assert!(waiting.as_mut().poll(&mut Context::from_waker(&fresh())).is_pending());
+        assert!(
+            waiting
+                .as_mut()
+                .poll(&mut Context::from_waker(&fresh()))
+                .is_pending()
+        );
+        assert!(
+            waiting
+                .as_mut()
+                .poll(&mut Context::from_waker(&fresh()))
+                .is_pending()
+        );
     }
     let mut waiting = pin!(stage.client.activity());
-    assert!(waiting.as_mut().poll(&mut Context::from_waker(&fresh())).is_pending());
-    stage.server.device().disconnect(QueuePair(7)).expect("the server's first queue pair");
+    assert!(
+        waiting
+            .as_mut()
+            .poll(&mut Context::from_waker(&fresh()))
+            .is_pending()
+    );
+    stage
+        .server
+        .device()
+        .disconnect(QueuePair(7))
+        .expect("the server's first queue pair");
     while !stage.client.has_activity() {
         stage.client.pump();
     }
@@ -160,9 +243,18 @@ fn waiting_for_activity_leaves_nothing_behind() {
     for _ in 0..100 {
         let mut waiting = pin!(stage.client.activity());
         for _ in 0..10 {
-            assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            assert!(
+                waiting
+                    .as_mut()
+                    .poll(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
         }
-        assert_eq!(Arc::strong_count(&counted), 3, "the test, its waker, and one registration");
+        assert_eq!(
+            Arc::strong_count(&counted),
+            3,
+            "the test, its waker, and one registration"
+        );
     }
     assert_eq!(Arc::strong_count(&counted), 2);
 }
@@ -173,16 +265,37 @@ fn a_loop_of_reads_that_are_ready_at_once_lets_other_tasks_run() {
     let stage = connected(LIBERAL);
     let others_ran = Rc::new(Cell::new(false));
     let flag = others_ran.clone();
-    stage.world.runtime().spawn(Box::pin(async move { flag.set(true) }));
-    let scratch = LocalSpan { region: stage.local, offset: 0, size: 8 };
+    stage
+        .world
+        .runtime()
+        .spawn(Box::pin(async move { flag.set(true) }));
+    let scratch = LocalSpan {
+        region: stage.local,
+        offset: 0,
+        size: 8,
+    };
     stage.world.run(Box::pin(async move {
         let mut count = 0;
         while !others_ran.get() {
             count += 1;
             assert!(count < 10_000, "the other task never had its turn");
-            let remote = RemoteAddress { address: stage.remote.address, rkey: stage.remote.rkey };
+            let remote = RemoteAddress {
+                address: stage.remote.address,
+                rkey: stage.remote.rkey,
+            };
             let mut bytes = [0; 8];
-            let status = stage.client.read(stage.qp, &mut [ReadInto { remote, into: &mut bytes }], scratch, None).await;
+            let status = stage
+                .client
+                .read(
+                    stage.qp,
+                    &mut [ReadInto {
+                        remote,
+                        into: &mut bytes,
+                    }],
+                    scratch,
+                    None,
+                )
+                .await;
             assert_eq!(status.expect("connected"), Status::Success);
         }
     }));
@@ -195,7 +308,9 @@ struct Numbers {
 
 impl Observer for Numbers {
     fn sent(&self, _: QueuePair, requests: &[WorkRequest]) {
-        self.seen.borrow_mut().extend(requests.iter().map(|request| request.wr_id));
+        self.seen
+            .borrow_mut()
+            .extend(requests.iter().map(|request| request.wr_id));
     }
 }
 
@@ -208,14 +323,44 @@ fn slots_are_used_again_when_their_completion_has_come_and_not_before() {
     let abandon_four = || {
         for _ in 0..4 {
             let mut abandoned = pin!(stage.client.submit(stage.qp, &operations));
-            assert!(abandoned.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert!(
+                abandoned
+                    .as_mut()
+                    .poll(&mut Context::from_waker(Waker::noop()))
+                    .is_pending()
+            );
         }
-        stage.numbers.seen.take().into_iter().map(|wr_id| wr_id >> 1).collect::<Vec<_>>()
+        stage
+            .numbers
+            .seen
+            .take()
+            .into_iter()
+            .map(|wr_id| wr_id >> 1)
+            .collect::<Vec<_>>()
     };
-    assert_eq!(abandon_four(), [0, 1, 2, 3], "none is used again before its completion");
-    let region = stage.server.device().allocate(64, Access::NONE).expect("memory");
-    let buffers = [0; 4].map(|wr_id| ReceiveRequest { wr_id, local: LocalSpan { region, offset: 0, size: 64 } });
-    stage.server.device().post_receive(ReceiveQueue::Own(QueuePair(7)), &buffers).expect("the server's first queue pair");
+    assert_eq!(
+        abandon_four(),
+        [0, 1, 2, 3],
+        "none is used again before its completion"
+    );
+    let region = stage
+        .server
+        .device()
+        .allocate(64, Access::NONE)
+        .expect("memory");
+    let buffers = [0; 4].map(|wr_id| ReceiveRequest {
+        wr_id,
+        local: LocalSpan {
+            region,
+            offset: 0,
+            size: 64,
+        },
+    });
+    stage
+        .server
+        .device()
+        .post_receive(ReceiveQueue::Own(QueuePair(7)), &buffers)
+        .expect("the server's first queue pair");
     for _ in 0..4 {
         while stage.server.take_received().is_none() {
             stage.server.pump();
@@ -232,23 +377,61 @@ fn slots_are_used_again_when_their_completion_has_come_and_not_before() {
 #[test]
 fn what_reads_hold_is_let_go_when_they_have_ended_and_not_before() {
     let stage = connected(PLAIN);
-    let scratch = LocalSpan { region: stage.local, offset: 0, size: 8 };
-    let remote = RemoteAddress { address: stage.remote.address, rkey: stage.remote.rkey };
+    let scratch = LocalSpan {
+        region: stage.local,
+        offset: 0,
+        size: 8,
+    };
+    let remote = RemoteAddress {
+        address: stage.remote.address,
+        rkey: stage.remote.rkey,
+    };
     let held = Rc::new(());
     let give_up = || {
         let mut bytes = [0; 8];
-        let mut reads = [ReadInto { remote, into: &mut bytes }];
-        let mut read = pin!(stage.client.read(stage.qp, &mut reads, scratch, Some(held.clone())));
-        assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let mut reads = [ReadInto {
+            remote,
+            into: &mut bytes,
+        }];
+        let mut read = pin!(
+            stage
+                .client
+                .read(stage.qp, &mut reads, scratch, Some(held.clone()))
+        );
+        assert!(
+            read.as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
     };
     // What comes behind a message that nobody has a buffer for stays on its way.
-    let send = || stage.client.post(stage.qp, [stage.send()]).expect("room in the send queue");
+    let send = || {
+        stage
+            .client
+            .post(stage.qp, [stage.send()])
+            .expect("room in the send queue")
+    };
     send();
     give_up();
     assert_eq!(Rc::strong_count(&held), 2, "the READ is on its way");
-    let region = stage.server.device().allocate(64, Access::NONE).expect("memory");
-    let buffer = ReceiveRequest { wr_id: 0, local: LocalSpan { region, offset: 0, size: 64 } };
-    stage.server.device().post_receive(ReceiveQueue::Own(QueuePair(7)), &[buffer]).expect("the server's first queue pair");
+    let region = stage
+        .server
+        .device()
+        .allocate(64, Access::NONE)
+        .expect("memory");
+    let buffer = ReceiveRequest {
+        wr_id: 0,
+        local: LocalSpan {
+            region,
+            offset: 0,
+            size: 64,
+        },
+    };
+    stage
+        .server
+        .device()
+        .post_receive(ReceiveQueue::Own(QueuePair(7)), &[buffer])
+        .expect("the server's first queue pair");
     while stage.server.take_received().is_none() {
         stage.server.pump();
         stage.client.pump();
@@ -259,7 +442,10 @@ fn what_reads_hold_is_let_go_when_they_have_ended_and_not_before() {
     assert_eq!(Rc::strong_count(&held), 1, "it has completed");
     send();
     give_up();
-    stage.client.destroy_queue_pair(stage.qp).expect("there is one");
+    stage
+        .client
+        .destroy_queue_pair(stage.qp)
+        .expect("there is one");
     assert_eq!(Rc::strong_count(&held), 1, "nothing of it comes any more");
 }
 
@@ -267,10 +453,20 @@ fn what_reads_hold_is_let_go_when_they_have_ended_and_not_before() {
 #[test]
 fn nothing_of_a_destroyed_queue_pair_is_taken_from_the_port() {
     let stage = connected(PLAIN);
-    stage.client.device().disconnect(stage.qp).expect("connected");
+    stage
+        .client
+        .device()
+        .disconnect(stage.qp)
+        .expect("connected");
     stage.client.pump();
-    assert!(stage.client.has_activity(), "the port holds the end of the connection");
-    stage.client.destroy_queue_pair(stage.qp).expect("it exists");
+    assert!(
+        stage.client.has_activity(),
+        "the port holds the end of the connection"
+    );
+    stage
+        .client
+        .destroy_queue_pair(stage.qp)
+        .expect("it exists");
     assert_eq!(stage.client.take_event(), None);
 }
 

@@ -41,7 +41,11 @@ impl Observer {
     /// Of a gateway.
     pub fn new(shared: Arc<Shared>) -> Self {
         let rounds = shared.threads.iter().map(|_| (0, Instant::now())).collect();
-        Self { shared, link: RefCell::new(None), rounds: RefCell::new(rounds) }
+        Self {
+            shared,
+            link: RefCell::new(None),
+            rounds: RefCell::new(rounds),
+        }
     }
 
     /// The store's report of everything that it counts, asked for now.
@@ -66,7 +70,10 @@ impl Observer {
                 (*count, *since) = (now, Instant::now());
             }
         }
-        !self.shared.is_ready() || rounds.iter().all(|(_, since)| since.elapsed() < SILENCE_MAX)
+        !self.shared.is_ready()
+            || rounds
+                .iter()
+                .all(|(_, since)| since.elapsed() < SILENCE_MAX)
     }
 }
 
@@ -76,7 +83,10 @@ impl Link {
         let executor = BusyPoll::new(device.clone(), SPIN_NS);
         let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
         executor.add_port(&port);
-        let client = within(&executor, Client::connect_as(ClientPath::Gateway, port, executor.runtime(), store))??;
+        let client = within(
+            &executor,
+            Client::connect_as(ClientPath::Gateway, port, executor.runtime(), store),
+        )??;
         Ok(Self { executor, client })
     }
 
@@ -93,7 +103,10 @@ fn within<T>(executor: &BusyPoll, work: impl Future<Output = T>) -> Result<T, Ga
         let mut late = pin!(runtime.sleep(ANSWER_NS_MAX));
         std::future::poll_fn(|context| match work.as_mut().poll(context) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => late.as_mut().poll(context).map(|()| Err(StoreError::Disconnected { unknown: false }.into())),
+            Poll::Pending => late
+                .as_mut()
+                .poll(context)
+                .map(|()| Err(StoreError::Disconnected { unknown: false }.into())),
         })
         .await
     })

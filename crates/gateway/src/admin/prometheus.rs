@@ -11,7 +11,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use stonecast_store_direct::{ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound};
+use stonecast_store_direct::{
+    ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound,
+};
 
 use super::observer::Observer;
 use crate::commands::COMMANDS;
@@ -50,16 +52,32 @@ struct Sheet<'e>(DescriptorEncoder<'e>);
 
 impl Sheet<'_> {
     fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
-        ConstCounter::new(value).encode(self.0.encode_descriptor(name, help, None, MetricType::Counter)?)
+        ConstCounter::new(value).encode(self.0.encode_descriptor(
+            name,
+            help,
+            None,
+            MetricType::Counter,
+        )?)
     }
 
     fn gauge(&mut self, name: &str, help: &str, unit: Option<&Unit>, value: u64) -> fmt::Result {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
-        ConstGauge::new(value).encode(self.0.encode_descriptor(name, help, unit, MetricType::Gauge)?)
+        ConstGauge::new(value).encode(self.0.encode_descriptor(
+            name,
+            help,
+            unit,
+            MetricType::Gauge,
+        )?)
     }
 
     /// One metric with several sets of labels.
-    fn family(&mut self, name: &str, help: &str, kind: MetricType, rows: &[(&Labels<'_>, u64)]) -> fmt::Result {
+    fn family(
+        &mut self,
+        name: &str,
+        help: &str,
+        kind: MetricType,
+        rows: &[(&Labels<'_>, u64)],
+    ) -> fmt::Result {
         let mut family = self.0.encode_descriptor(name, help, None, kind)?;
         for (labels, value) in rows {
             let row = family.encode_family(labels)?;
@@ -74,13 +92,26 @@ impl Sheet<'_> {
 
 impl Sheet<'_> {
     /// One metric of times with several sets of labels.
-    fn histograms(&mut self, name: &str, help: &str, rows: &[(&Labels<'_>, &Latencies)]) -> fmt::Result {
-        let mut family = self.0.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
-        let bound = |bucket| latency_bound(bucket).map_or(f64::INFINITY, |bound| bound as f64 / 1e9);
+    fn histograms(
+        &mut self,
+        name: &str,
+        help: &str,
+        rows: &[(&Labels<'_>, &Latencies)],
+    ) -> fmt::Result {
+        let mut family =
+            self.0
+                .encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Histogram)?;
+        let bound =
+            |bucket| latency_bound(bucket).map_or(f64::INFINITY, |bound| bound as f64 / 1e9);
         for (labels, latencies) in rows {
-            let buckets: Vec<(f64, u64)> = (0..LATENCY_BUCKETS).map(bound).zip(latencies.buckets).collect();
+            let buckets: Vec<(f64, u64)> = (0..LATENCY_BUCKETS)
+                .map(bound)
+                .zip(latencies.buckets)
+                .collect();
             let sum = latencies.sum_ns as f64 / 1e9;
-            family.encode_family(labels)?.encode_histogram::<NoLabelSet>(sum, latencies.count(), &buckets, None)?;
+            family
+                .encode_family(labels)?
+                .encode_histogram::<NoLabelSet>(sum, latencies.count(), &buckets, None)?;
         }
         Ok(())
     }
@@ -105,25 +136,77 @@ impl Snapshot {
     }
 
     fn write_gateway(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        sheet.gauge("ready", "Whether every thread serves and the store answers.", None, self.is_ready.into())?;
-        sheet.gauge("gateway_uptime", "Since the gateway began.", Some(&Unit::Seconds), self.uptime_seconds as u64)?;
-        sheet.gauge("gateway_connections", "Connections of clients now.", None, self.connections)?;
-        sheet.gauge("gateway_buffer", "Requests and replies held in memory.", Some(&Unit::Bytes), self.buffer_bytes)?;
+        sheet.gauge(
+            "ready",
+            "Whether every thread serves and the store answers.",
+            None,
+            self.is_ready.into(),
+        )?;
+        sheet.gauge(
+            "gateway_uptime",
+            "Since the gateway began.",
+            Some(&Unit::Seconds),
+            self.uptime_seconds as u64,
+        )?;
+        sheet.gauge(
+            "gateway_connections",
+            "Connections of clients now.",
+            None,
+            self.connections,
+        )?;
+        sheet.gauge(
+            "gateway_buffer",
+            "Requests and replies held in memory.",
+            Some(&Unit::Bytes),
+            self.buffer_bytes,
+        )?;
         let count = |count: fn(&Counters) -> u64| self.sum(count);
         for (name, help, value) in [
-            ("gateway_connections_accepted", "Connections taken in.", count(|thread| thread.connections.get())),
-            ("gateway_connections_refused", "Connections beyond the limit.", count(|thread| thread.connections_refused.get())),
+            (
+                "gateway_connections_accepted",
+                "Connections taken in.",
+                count(|thread| thread.connections.get()),
+            ),
+            (
+                "gateway_connections_refused",
+                "Connections beyond the limit.",
+                count(|thread| thread.connections_refused.get()),
+            ),
             (
                 "gateway_connections_cut",
                 "Connections that took no replies or finished no request.",
                 count(|thread| thread.connections_cut.get()),
             ),
-            ("gateway_protocol_errors", "Connections that broke the protocol.", count(|thread| thread.protocol_errors.get())),
-            ("gateway_wrong_passwords", "Wrong passwords.", count(|thread| thread.wrong_passwords.get())),
-            ("gateway_error_replies", "Commands answered with an error.", count(|thread| thread.failures.get())),
-            ("gateway_batches", "Pipelines, or what was done of them at once.", count(|thread| thread.batches.get())),
-            ("gateway_received_bytes", "Bytes of requests.", count(|thread| thread.received_bytes.get())),
-            ("gateway_sent_bytes", "Bytes of replies.", count(|thread| thread.sent_bytes.get())),
+            (
+                "gateway_protocol_errors",
+                "Connections that broke the protocol.",
+                count(|thread| thread.protocol_errors.get()),
+            ),
+            (
+                "gateway_wrong_passwords",
+                "Wrong passwords.",
+                count(|thread| thread.wrong_passwords.get()),
+            ),
+            (
+                "gateway_error_replies",
+                "Commands answered with an error.",
+                count(|thread| thread.failures.get()),
+            ),
+            (
+                "gateway_batches",
+                "Pipelines, or what was done of them at once.",
+                count(|thread| thread.batches.get()),
+            ),
+            (
+                "gateway_received_bytes",
+                "Bytes of requests.",
+                count(|thread| thread.received_bytes.get()),
+            ),
+            (
+                "gateway_sent_bytes",
+                "Bytes of replies.",
+                count(|thread| thread.sent_bytes.get()),
+            ),
             (
                 "gateway_conflicts",
                 "Compare-and-writes that another client was faster than.",
@@ -132,38 +215,72 @@ impl Snapshot {
         ] {
             sheet.counter(name, help, value)?;
         }
-        let labels: Vec<[(&str, &str); 1]> = COMMANDS.iter().map(|spec| [("command", spec.name)]).collect();
-        let counts = |index: usize| self.threads.iter().map(|thread| thread.commands[index].get()).sum();
-        let rows: Vec<(&Labels<'_>, u64)> =
-            labels.iter().enumerate().map(|(index, labels)| (&labels[..], counts(index))).collect();
-        sheet.family("gateway_commands", "Commands done.", MetricType::Counter, &rows)?;
+        let labels: Vec<[(&str, &str); 1]> = COMMANDS
+            .iter()
+            .map(|spec| [("command", spec.name)])
+            .collect();
+        let counts = |index: usize| {
+            self.threads
+                .iter()
+                .map(|thread| thread.commands[index].get())
+                .sum()
+        };
+        let rows: Vec<(&Labels<'_>, u64)> = labels
+            .iter()
+            .enumerate()
+            .map(|(index, labels)| (&labels[..], counts(index)))
+            .collect();
+        sheet.family(
+            "gateway_commands",
+            "Commands done.",
+            MetricType::Counter,
+            &rows,
+        )?;
         self.write_latencies(sheet)
     }
 
     fn write_latencies(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let help = "From the arrival of a command to its reply, by what the command does to the store.";
+        let help =
+            "From the arrival of a command to its reply, by what the command does to the store.";
         let all = Kind::ALL.map(|kind| {
             let mut sum = Latencies::default();
-            self.threads.iter().for_each(|thread| sum.add(&thread.latencies[kind as usize].latencies()));
+            self.threads
+                .iter()
+                .for_each(|thread| sum.add(&thread.latencies[kind as usize].latencies()));
             ([("path", "gateway"), ("kind", kind.name())], sum)
         });
-        sheet.histograms("gateway_latency", help, &all.each_ref().map(|(labels, latencies)| (&labels[..], latencies)))
+        sheet.histograms(
+            "gateway_latency",
+            help,
+            &all.each_ref()
+                .map(|(labels, latencies)| (&labels[..], latencies)),
+        )
     }
 
     fn write_paths(&self, sheet: &mut Sheet<'_>, store: &Metrics) -> fmt::Result {
-        let paths = [(ClientPath::OneSided, &store.one_sided), (ClientPath::Gateway, &store.gateway)];
-        let by_operation = |name, help, operations: &[(&'static str, PathCount)], sheet: &mut Sheet<'_>| {
-            let rows: Vec<([(&str, &str); 2], u64)> = paths
-                .iter()
-                .flat_map(|(path, counts)| {
-                    operations
-                        .iter()
-                        .map(|(operation, count)| ([("path", path.name()), ("operation", *operation)], count(counts)))
-                })
-                .collect();
-            let rows: Vec<(&Labels<'_>, u64)> = rows.iter().map(|(labels, value)| (&labels[..], *value)).collect();
-            sheet.family(name, help, MetricType::Counter, &rows)
-        };
+        let paths = [
+            (ClientPath::OneSided, &store.one_sided),
+            (ClientPath::Gateway, &store.gateway),
+        ];
+        let by_operation =
+            |name, help, operations: &[(&'static str, PathCount)], sheet: &mut Sheet<'_>| {
+                let rows: Vec<([(&str, &str); 2], u64)> = paths
+                    .iter()
+                    .flat_map(|(path, counts)| {
+                        operations.iter().map(|(operation, count)| {
+                            (
+                                [("path", path.name()), ("operation", *operation)],
+                                count(counts),
+                            )
+                        })
+                    })
+                    .collect();
+                let rows: Vec<(&Labels<'_>, u64)> = rows
+                    .iter()
+                    .map(|(labels, value)| (&labels[..], *value))
+                    .collect();
+                sheet.family(name, help, MetricType::Counter, &rows)
+            };
         by_operation(
             "operations",
             "Keys read, put and deleted, and writes refused (conflict, absent, no space, invalid).",
@@ -178,26 +295,46 @@ impl Snapshot {
         by_operation(
             "operation_bytes",
             "Bytes that READs brought, index included, and bytes of records written.",
-            &[("read", |path| path.read_bytes), ("write", |path| path.written_bytes)],
+            &[
+                ("read", |path| path.read_bytes),
+                ("write", |path| path.written_bytes),
+            ],
             sheet,
         )?;
         let labels = paths.map(|(path, _)| [("path", path.name())]);
         let rows = [0, 1].map(|index| (&labels[index][..], paths[index].1.location_hits));
-        sheet.family("location_hits", "Keys read by their remembered places.", MetricType::Counter, &rows)?;
+        sheet.family(
+            "location_hits",
+            "Keys read by their remembered places.",
+            MetricType::Counter,
+            &rows,
+        )?;
         let rows = [0, 1].map(|index| (&labels[index][..], paths[index].1.round_trips));
-        sheet.family("round_trips", "Round trips of the fabric.", MetricType::Counter, &rows)?;
+        sheet.family(
+            "round_trips",
+            "Round trips of the fabric.",
+            MetricType::Counter,
+            &rows,
+        )?;
         let rows = [0, 1].map(|index| (&labels[index][..], paths[index].1.clients));
         let help = "Connected clients; each thread of a gateway and its admin port are one.";
         sheet.family("clients", help, MetricType::Gauge, &rows)?;
-        let help = format!("Time of calls of the store, as its clients take it: one call in {SAMPLE}.");
+        let help =
+            format!("Time of calls of the store, as its clients take it: one call in {SAMPLE}.");
         let rows: Vec<([(&str, &str); 2], &Latencies)> = paths
             .iter()
             .flat_map(|(path, counts)| {
                 let labels = |operation| [("path", path.name()), ("operation", operation)];
-                [(labels("read"), &counts.read_latencies), (labels("write"), &counts.write_latencies)]
+                [
+                    (labels("read"), &counts.read_latencies),
+                    (labels("write"), &counts.write_latencies),
+                ]
             })
             .collect();
-        let rows: Vec<(&Labels<'_>, &Latencies)> = rows.iter().map(|(labels, latencies)| (&labels[..], *latencies)).collect();
+        let rows: Vec<(&Labels<'_>, &Latencies)> = rows
+            .iter()
+            .map(|(labels, latencies)| (&labels[..], *latencies))
+            .collect();
         sheet.histograms("latency", &help, &rows)
     }
 
@@ -205,32 +342,112 @@ impl Snapshot {
         self.write_paths(sheet, store)?;
         let stat = &store.stat;
         for (name, help, value) in [
-            ("store_batches", "Batches that the store committed.", stat.batches),
-            ("store_persists", "Times that a batch was made durable.", stat.persists),
-            ("store_write_backs", "Cache lines written back to persistent memory.", store.write_backs),
+            (
+                "store_batches",
+                "Batches that the store committed.",
+                stat.batches,
+            ),
+            (
+                "store_persists",
+                "Times that a batch was made durable.",
+                stat.persists,
+            ),
+            (
+                "store_write_backs",
+                "Cache lines written back to persistent memory.",
+                store.write_backs,
+            ),
             ("store_fences", "Fences after write-backs.", store.fences),
             ("store_syncs", "Syncs of files.", store.syncs),
-            ("store_sequence", "Sequence number of the latest write.", stat.sequence),
-            ("store_cleaned_segments", "Segments that were cleaned and made free.", store.cleaning.segments),
-            ("store_moved_records", "Records moved by cleaning.", store.cleaning.moved_records),
-            ("store_moved_bytes", "Bytes of records moved by cleaning.", store.cleaning.moved_bytes),
-            ("store_written_bytes", "Bytes of records written by clients.", store.cleaning.written_bytes),
-            ("store_abandoned_segments", "Segments not cleaned because of damage.", store.cleaning.abandoned),
-            ("store_reclaimed_leases", "Unused leases taken back for want of space.", store.cleaning.reclaimed_leases),
+            (
+                "store_sequence",
+                "Sequence number of the latest write.",
+                stat.sequence,
+            ),
+            (
+                "store_cleaned_segments",
+                "Segments that were cleaned and made free.",
+                store.cleaning.segments,
+            ),
+            (
+                "store_moved_records",
+                "Records moved by cleaning.",
+                store.cleaning.moved_records,
+            ),
+            (
+                "store_moved_bytes",
+                "Bytes of records moved by cleaning.",
+                store.cleaning.moved_bytes,
+            ),
+            (
+                "store_written_bytes",
+                "Bytes of records written by clients.",
+                store.cleaning.written_bytes,
+            ),
+            (
+                "store_abandoned_segments",
+                "Segments not cleaned because of damage.",
+                store.cleaning.abandoned,
+            ),
+            (
+                "store_reclaimed_leases",
+                "Unused leases taken back for want of space.",
+                store.cleaning.reclaimed_leases,
+            ),
         ] {
             sheet.counter(name, help, value)?;
         }
         for (name, help, unit, value) in [
             ("store_keys", "Keys present.", None, stat.keys),
-            ("store_keys_max", "Keys that the index takes.", None, stat.keys_max),
-            ("store_live", "Records of present keys.", Some(&Unit::Bytes), stat.live_bytes),
-            ("store_used", "Log in use.", Some(&Unit::Bytes), stat.used_bytes),
-            ("store_capacity", "The whole log.", Some(&Unit::Bytes), stat.capacity_bytes),
-            ("store_tombstones", "Records of deletes.", Some(&Unit::Bytes), store.cleaning.tombstone_bytes),
-            ("store_segment", "One segment.", Some(&Unit::Bytes), stat.segment_size),
-            ("store_leases", "Extents of the log that clients may append to.", None, store.leases),
+            (
+                "store_keys_max",
+                "Keys that the index takes.",
+                None,
+                stat.keys_max,
+            ),
+            (
+                "store_live",
+                "Records of present keys.",
+                Some(&Unit::Bytes),
+                stat.live_bytes,
+            ),
+            (
+                "store_used",
+                "Log in use.",
+                Some(&Unit::Bytes),
+                stat.used_bytes,
+            ),
+            (
+                "store_capacity",
+                "The whole log.",
+                Some(&Unit::Bytes),
+                stat.capacity_bytes,
+            ),
+            (
+                "store_tombstones",
+                "Records of deletes.",
+                Some(&Unit::Bytes),
+                store.cleaning.tombstone_bytes,
+            ),
+            (
+                "store_segment",
+                "One segment.",
+                Some(&Unit::Bytes),
+                stat.segment_size,
+            ),
+            (
+                "store_leases",
+                "Extents of the log that clients may append to.",
+                None,
+                store.leases,
+            ),
             ("store_epoch", "Openings of the pool.", None, stat.epoch),
-            ("store_power_durable", "Whether acknowledged writes survive power loss.", None, stat.power.into()),
+            (
+                "store_power_durable",
+                "Whether acknowledged writes survive power loss.",
+                None,
+                stat.power.into(),
+            ),
         ] {
             sheet.gauge(name, help, unit, value)?;
         }

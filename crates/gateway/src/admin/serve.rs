@@ -40,21 +40,42 @@ const LOOK: Duration = Duration::from_millis(100);
 const HEAD_SIZE_MAX: usize = 16 << 10;
 
 /// Serves the admin port until the gateway is stopped.
-pub fn run(listener: TcpListener, shared: Arc<Shared>, tls: Option<Arc<ServerConfig>>) -> Result<(), GatewayError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+pub fn run(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    tls: Option<Arc<ServerConfig>>,
+) -> Result<(), GatewayError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build();
     let runtime = runtime.map_err(system("starting the admin port"))?;
     let tasks = tokio::task::LocalSet::new();
     tasks.block_on(&runtime, async {
-        let listener = tokio::net::TcpListener::from_std(listener).map_err(system("watching the admin port"))?;
+        let listener = tokio::net::TcpListener::from_std(listener)
+            .map_err(system("watching the admin port"))?;
         // Who can reach the port from elsewhere must say the password.
-        let is_open = listener.local_addr().map_err(system("asking for the address of the admin port"))?.ip().is_loopback();
+        let is_open = listener
+            .local_addr()
+            .map_err(system("asking for the address of the admin port"))?
+            .ip()
+            .is_loopback();
         let password = shared.options.password.clone().filter(|_| !is_open);
-        let admin = Rc::new(Admin { observer: Observer::new(shared), password, places: Places::default() });
+        let admin = Rc::new(Admin {
+            observer: Observer::new(shared),
+            password,
+            places: Places::default(),
+        });
         while !admin.observer.shared.is_stopping() {
             match timeout(LOOK, listener.accept()).await {
                 Ok(Ok((socket, _))) => match admin.places.take() {
                     Some(place) => {
-                        let work = connection(admin.clone(), socket, tls.clone().map(TlsAcceptor::from), place);
+                        let work = connection(
+                            admin.clone(),
+                            socket,
+                            tls.clone().map(TlsAcceptor::from),
+                            place,
+                        );
                         tokio::task::spawn_local(work);
                     }
                     // Fits the empty buffer of a new socket; where it does not, the end says enough.
@@ -100,7 +121,12 @@ impl Drop for Place {
     }
 }
 
-async fn connection(admin: Rc<Admin>, socket: tokio::net::TcpStream, tls: Option<TlsAcceptor>, place: Place) {
+async fn connection(
+    admin: Rc<Admin>,
+    socket: tokio::net::TcpStream,
+    tls: Option<TlsAcceptor>,
+    place: Place,
+) {
     // One that takes too long, or fails, is of no further interest.
     let _ = timeout(CONNECTION_TIME_MAX, async {
         match tls {
@@ -117,9 +143,15 @@ async fn connection(admin: Rc<Admin>, socket: tokio::net::TcpStream, tls: Option
 }
 
 async fn talk(admin: &Rc<Admin>, stream: impl AsyncRead + AsyncWrite + Unpin) {
-    let service = service_fn(|request: Request<Incoming>| async move { Ok::<_, Infallible>(admin.answer(&request)) });
+    let service = service_fn(|request: Request<Incoming>| async move {
+        Ok::<_, Infallible>(admin.answer(&request))
+    });
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(CONNECTION_TIME_MAX).max_buf_size(HEAD_SIZE_MAX).keep_alive(false);
+    server
+        .timer(TokioTimer::new())
+        .header_read_timeout(CONNECTION_TIME_MAX)
+        .max_buf_size(HEAD_SIZE_MAX)
+        .keep_alive(false);
     // The other side's mistakes are its own.
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
@@ -128,39 +160,74 @@ impl Admin {
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         let path = request.uri().path();
         if !matches!(path, "/metrics" | "/healthz" | "/readyz" | "/status") {
-            return text(StatusCode::NOT_FOUND, "/metrics, /healthz, /readyz and /status are here\n");
+            return text(
+                StatusCode::NOT_FOUND,
+                "/metrics, /healthz, /readyz and /status are here\n",
+            );
         }
         if request.method() != Method::GET && request.method() != Method::HEAD {
-            let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "there is nothing to change here\n");
-            refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            let mut refusal = text(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "there is nothing to change here\n",
+            );
+            refusal
+                .headers_mut()
+                .insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return refusal;
         }
         // Health says nothing that is not for everybody.
-        if !matches!(path, "/healthz" | "/readyz") && !self.is_allowed(request.headers().get(AUTHORIZATION)) {
+        if !matches!(path, "/healthz" | "/readyz")
+            && !self.is_allowed(request.headers().get(AUTHORIZATION))
+        {
             let mut refusal = text(StatusCode::UNAUTHORIZED, "say the password\n");
-            refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"stonecast\""));
+            refusal.headers_mut().insert(
+                WWW_AUTHENTICATE,
+                HeaderValue::from_static("Basic realm=\"stonecast\""),
+            );
             return refusal;
         }
         match path {
-            "/metrics" => typed(prometheus::CONTENT_TYPE, prometheus::metrics(&self.observer)),
-            "/status" => typed("application/json", format!("{}\n", status::json(&self.observer))),
+            "/metrics" => typed(
+                prometheus::CONTENT_TYPE,
+                prometheus::metrics(&self.observer),
+            ),
+            "/status" => typed(
+                "application/json",
+                format!("{}\n", status::json(&self.observer)),
+            ),
             "/healthz" if self.observer.is_alive() => text(StatusCode::OK, "alive\n"),
-            "/healthz" => text(StatusCode::SERVICE_UNAVAILABLE, "a thread of the gateway hangs\n"),
+            "/healthz" => text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "a thread of the gateway hangs\n",
+            ),
             _ => match self.observer.metrics() {
                 Ok(_) if self.observer.shared.is_ready() => text(StatusCode::OK, "ready\n"),
-                Ok(_) => text(StatusCode::SERVICE_UNAVAILABLE, "the gateway is not connected to the store\n"),
-                Err(_) => text(StatusCode::SERVICE_UNAVAILABLE, "the store does not answer\n"),
+                Ok(_) => text(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the gateway is not connected to the store\n",
+                ),
+                Err(_) => text(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the store does not answer\n",
+                ),
             },
         }
     }
 
     /// Whether the head of a request says the password, if there is one. Any user name will do.
     fn is_allowed(&self, authorization: Option<&HeaderValue>) -> bool {
-        let Some(password) = &self.password else { return true };
-        let credentials = authorization.and_then(|value| value.to_str().ok()).and_then(|value| value.strip_prefix("Basic "));
+        let Some(password) = &self.password else {
+            return true;
+        };
+        let credentials = authorization
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.strip_prefix("Basic "));
         let decoded = credentials.and_then(|credentials| BASE64_STANDARD.decode(credentials).ok());
         decoded.is_some_and(|decoded| {
-            let said = decoded.iter().position(|byte| *byte == b':').map(|colon| &decoded[colon + 1..]);
+            let said = decoded
+                .iter()
+                .position(|byte| *byte == b':')
+                .map(|colon| &decoded[colon + 1..]);
             said.is_some_and(|said| password.is(said))
         })
     }
@@ -174,7 +241,9 @@ fn text(status: StatusCode, body: &'static str) -> Response<Full<Bytes>> {
 
 fn typed(content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
@@ -192,16 +261,24 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         // All of them wait in the listener's queue when the port begins to accept, and are accepted in their order.
-        let mut burst: Vec<TcpStream> = (0..CONNECTIONS_MAX + 36).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let mut burst: Vec<TcpStream> = (0..CONNECTIONS_MAX + 36)
+            .map(|_| TcpStream::connect(address).unwrap())
+            .collect();
         listener.set_nonblocking(true).unwrap();
-        let options = GatewayOptions { resp: None, admin: Some(address), ..GatewayOptions::new(address, "shm:/nowhere") };
+        let options = GatewayOptions {
+            resp: None,
+            admin: Some(address),
+            ..GatewayOptions::new(address, "shm:/nowhere")
+        };
         let shared = Arc::new(Shared::new(options, None));
         let port = std::thread::spawn({
             let shared = shared.clone();
             move || run(listener, shared, None)
         });
         for refused in &mut burst[CONNECTIONS_MAX..] {
-            refused.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            refused
+                .set_read_timeout(Some(Duration::from_secs(60)))
+                .unwrap();
             let mut answer = String::new();
             // Whoever was taken in is answered nothing, and ended after a while.
             refused.read_to_string(&mut answer).unwrap();

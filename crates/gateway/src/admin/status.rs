@@ -27,15 +27,28 @@ pub fn json(observer: &Observer) -> Value {
 
 fn gateway_json(observer: &Observer) -> Value {
     let shared = &observer.shared;
-    let sum = |count: fn(&Counters) -> u64| shared.threads.iter().map(|thread| count(thread)).sum::<u64>();
+    let sum = |count: fn(&Counters) -> u64| {
+        shared
+            .threads
+            .iter()
+            .map(|thread| count(thread))
+            .sum::<u64>()
+    };
     let commands = COMMANDS.iter().enumerate().filter_map(|(index, spec)| {
-        let count: u64 = shared.threads.iter().map(|thread| thread.commands[index].get()).sum();
+        let count: u64 = shared
+            .threads
+            .iter()
+            .map(|thread| thread.commands[index].get())
+            .sum();
         (count > 0).then(|| (spec.name.to_owned(), json!(count)))
     });
     // From the arrival of a command to its reply.
     let latencies = Kind::ALL.map(|kind| {
         let mut all = Latencies::default();
-        shared.threads.iter().for_each(|thread| all.add(&thread.latencies[kind as usize].latencies()));
+        shared
+            .threads
+            .iter()
+            .for_each(|thread| all.add(&thread.latencies[kind as usize].latencies()));
         (kind.name().to_owned(), latency_json(&all))
     });
     json!({

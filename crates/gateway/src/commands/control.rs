@@ -11,7 +11,10 @@ use crate::connection::End;
 use crate::resp::Protocol;
 
 /// Does one. The inner error is what the client is told.
-pub async fn run(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<Result<(), CommandError>, End> {
+pub async fn run(
+    run: &mut Run<'_, '_>,
+    control: &Control<'_>,
+) -> Result<Result<(), CommandError>, End> {
     let outcome = match control {
         Control::Keys { pattern } => match keyspace::keys(run.context, pattern).await {
             Ok(keys) => return list(run, &keys).await.map(Ok),
@@ -48,7 +51,8 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
         }
         Control::ClientReport(ClientReport::Name) => {
             let name = run.session.name.clone();
-            run.writer().optional(Some(name.as_slice()).filter(|name| !name.is_empty()));
+            run.writer()
+                .optional(Some(name.as_slice()).filter(|name| !name.is_empty()));
         }
         Control::ClientReport(ClientReport::Info) => {
             let line = run.session.describe(context.runtime.now());
@@ -75,7 +79,8 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
         }
         Control::Info(sections) => {
             let stat = context.store.stat().await?;
-            run.writer().text(&info::text(&context.shared, &stat, sections));
+            run.writer()
+                .text(&info::text(&context.shared, &stat, sections));
         }
         Control::Count => {
             let keys = context.store.stat().await?.keys;
@@ -85,7 +90,11 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             let key = keyspace::random_key(context).await?;
             run.writer().optional(key.as_deref());
         }
-        Control::Scan(Scan { cursor, pattern, count }) => {
+        Control::Scan(Scan {
+            cursor,
+            pattern,
+            count,
+        }) => {
             let (next, keys) = keyspace::scan(context, cursor, pattern, count).await?;
             let mut writer = run.writer();
             writer.array(2);
@@ -120,8 +129,14 @@ async fn list(run: &mut Run<'_, '_>, keys: &[Vec<u8>]) -> Result<(), End> {
     Ok(())
 }
 
-fn count_wrong_password(context: &Context, result: Result<(), CommandError>) -> Result<(), CommandError> {
-    context.counters.wrong_passwords.add(u64::from(matches!(result, Err(CommandError::PasswordWrong))));
+fn count_wrong_password(
+    context: &Context,
+    result: Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    context.counters.wrong_passwords.add(u64::from(matches!(
+        result,
+        Err(CommandError::PasswordWrong)
+    )));
     result
 }
 

@@ -22,16 +22,22 @@ pub fn write(describe: Describe<'_>, writer: &mut ReplyWriter<'_>) {
         }
         Describe::Documents(names) if names.is_empty() => {
             writer.map(COMMANDS.len());
-            COMMANDS.iter().for_each(|spec| write_document(spec, writer));
+            COMMANDS
+                .iter()
+                .for_each(|spec| write_document(spec, writer));
         }
         Describe::Documents(names) => {
             let known: Vec<&Spec> = names.iter().filter_map(find).collect();
             writer.map(known.len());
-            known.into_iter().for_each(|spec| write_document(spec, writer));
+            known
+                .into_iter()
+                .for_each(|spec| write_document(spec, writer));
         }
         Describe::Names => {
             writer.array(COMMANDS.len());
-            COMMANDS.iter().for_each(|spec| writer.bulk(spec.name.as_bytes()));
+            COMMANDS
+                .iter()
+                .for_each(|spec| writer.bulk(spec.name.as_bytes()));
         }
     }
 }
@@ -44,10 +50,14 @@ fn write_facts(spec: &Spec, writer: &mut ReplyWriter<'_>) {
     writer.set(spec.flags.len());
     spec.flags.iter().for_each(|flag| writer.simple(flag));
     let (first, last, step) = spec.keys;
-    [first, last, step].into_iter().for_each(|number| writer.integer(number.into()));
+    [first, last, step]
+        .into_iter()
+        .for_each(|number| writer.integer(number.into()));
     let categories = categories(spec);
     writer.set(categories.len());
-    categories.iter().for_each(|category| writer.simple(category));
+    categories
+        .iter()
+        .for_each(|category| writer.simple(category));
     // Tips and subcommands are optional.
     writer.array(0);
     write_key_specifications(spec, writer);
@@ -57,7 +67,15 @@ fn write_facts(spec: &Spec, writer: &mut ReplyWriter<'_>) {
 fn categories(spec: &Spec) -> Vec<&'static str> {
     let of = |flag: &str, category| spec.has(flag).then_some(category);
     let speed = if spec.has("fast") { "@fast" } else { "@slow" };
-    [of("readonly", "@read"), of("write", "@write"), Some(spec.group.category()), Some(speed)].into_iter().flatten().collect()
+    [
+        of("readonly", "@read"),
+        of("write", "@write"),
+        Some(spec.group.category()),
+        Some(speed),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn write_key_specifications(spec: &Spec, writer: &mut ReplyWriter<'_>) {
@@ -68,7 +86,11 @@ fn write_key_specifications(spec: &Spec, writer: &mut ReplyWriter<'_>) {
     writer.array(1);
     writer.map(3);
     writer.bulk(b"flags");
-    let flags: &[&str] = if spec.has("readonly") { &["RO", "access"] } else { &["RW", "access", "update"] };
+    let flags: &[&str] = if spec.has("readonly") {
+        &["RO", "access"]
+    } else {
+        &["RW", "access", "update"]
+    };
     writer.set(flags.len());
     flags.iter().for_each(|flag| writer.simple(flag));
     writer.bulk(b"begin_search");
@@ -84,7 +106,10 @@ fn write_key_specifications(spec: &Spec, writer: &mut ReplyWriter<'_>) {
     writer.bulk(b"spec");
     // The last key counts from the first one, or from the end.
     let last = if last < 0 { last } else { last - first };
-    write_numbers(&[("lastkey", last), ("keystep", step), ("limit", 0)], writer);
+    write_numbers(
+        &[("lastkey", last), ("keystep", step), ("limit", 0)],
+        writer,
+    );
 }
 
 fn write_numbers(pairs: &[(&str, i32)], writer: &mut ReplyWriter<'_>) {
@@ -97,7 +122,12 @@ fn write_numbers(pairs: &[(&str, i32)], writer: &mut ReplyWriter<'_>) {
 
 fn write_document(spec: &Spec, writer: &mut ReplyWriter<'_>) {
     writer.bulk(spec.name.as_bytes());
-    let facts = [("summary", spec.summary), ("since", spec.since), ("group", spec.group.name()), ("complexity", spec.complexity)];
+    let facts = [
+        ("summary", spec.summary),
+        ("since", spec.since),
+        ("group", spec.group.name()),
+        ("complexity", spec.complexity),
+    ];
     writer.map(facts.len());
     for (name, fact) in facts {
         writer.bulk(name.as_bytes());
@@ -113,7 +143,13 @@ mod tests {
 
     fn written(describe: Describe<'_>, protocol: Protocol) -> String {
         let mut output = Vec::new();
-        write(describe, &mut ReplyWriter { output: &mut output, protocol });
+        write(
+            describe,
+            &mut ReplyWriter {
+                output: &mut output,
+                protocol,
+            },
+        );
         String::from_utf8(output).unwrap()
     }
 
@@ -121,18 +157,35 @@ mod tests {
     fn facts_about_get_read_as_redis_writes_them() {
         let input = b"getnone";
         let places = [0..3, 3..7];
-        let text = written(Describe::Named(Arguments::new(input, &places)), Protocol::Resp3);
+        let text = written(
+            Describe::Named(Arguments::new(input, &places)),
+            Protocol::Resp3,
+        );
         let head = "*2\r\n*10\r\n$3\r\nget\r\n:2\r\n~2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n~3\r\n+@read\r\n+@string\r\n+@fast\r\n*0\r\n*1\r\n%3\r\n";
         assert!(text.starts_with(head), "{text}");
-        assert!(text.ends_with("$7\r\nlastkey\r\n:0\r\n$7\r\nkeystep\r\n:1\r\n$5\r\nlimit\r\n:0\r\n*0\r\n_\r\n"), "{text}");
+        assert!(
+            text.ends_with(
+                "$7\r\nlastkey\r\n:0\r\n$7\r\nkeystep\r\n:1\r\n$5\r\nlimit\r\n:0\r\n*0\r\n_\r\n"
+            ),
+            "{text}"
+        );
     }
 
     #[test]
     fn documents_are_a_map_of_maps() {
         let places = std::slice::from_ref(&(0..3));
-        let text = written(Describe::Documents(Arguments::new(b"get", places)), Protocol::Resp3);
-        assert!(text.starts_with("%1\r\n$3\r\nget\r\n%4\r\n$7\r\nsummary\r\n"), "{text}");
-        let flat = written(Describe::Documents(Arguments::new(b"get", places)), Protocol::Resp2);
+        let text = written(
+            Describe::Documents(Arguments::new(b"get", places)),
+            Protocol::Resp3,
+        );
+        assert!(
+            text.starts_with("%1\r\n$3\r\nget\r\n%4\r\n$7\r\nsummary\r\n"),
+            "{text}"
+        );
+        let flat = written(
+            Describe::Documents(Arguments::new(b"get", places)),
+            Protocol::Resp2,
+        );
         assert!(flat.starts_with("*2\r\n$3\r\nget\r\n*8\r\n"), "{flat}");
     }
 
@@ -141,7 +194,10 @@ mod tests {
         let count = COMMANDS.len();
         assert!(written(Describe::All, Protocol::Resp2).starts_with(&format!("*{count}\r\n")));
         assert!(written(Describe::Names, Protocol::Resp2).starts_with(&format!("*{count}\r\n")));
-        let documents = written(Describe::Documents(Arguments::new(b"", &[])), Protocol::Resp3);
+        let documents = written(
+            Describe::Documents(Arguments::new(b"", &[])),
+            Protocol::Resp3,
+        );
         assert!(documents.starts_with(&format!("%{count}\r\n")));
     }
 }

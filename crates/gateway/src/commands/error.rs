@@ -99,8 +99,15 @@ impl From<StoreError> for Failure {
             (_, Effect::Unknown) => "UNKNOWN",
             _ => "ERR",
         };
-        let is_final = matches!(error, StoreError::Disconnected { .. } | StoreError::Protocol { .. });
-        Self { code, words: error.to_string(), is_final }
+        let is_final = matches!(
+            error,
+            StoreError::Disconnected { .. } | StoreError::Protocol { .. }
+        );
+        Self {
+            code,
+            words: error.to_string(),
+            is_final,
+        }
     }
 }
 
@@ -108,9 +115,15 @@ impl CommandError {
     /// Of a command on `all` keys of which `done` were written.
     pub fn in_part(self, done: usize, all: usize) -> Self {
         match self {
-            Self::Store(Failure { code, words, is_final }) => {
-                Self::Store(Failure { code, words: format!("{done} of {all} keys were written; for another: {words}"), is_final })
-            }
+            Self::Store(Failure {
+                code,
+                words,
+                is_final,
+            }) => Self::Store(Failure {
+                code,
+                words: format!("{done} of {all} keys were written; for another: {words}"),
+                is_final,
+            }),
             other => other,
         }
     }
@@ -120,7 +133,9 @@ impl CommandError {
 const SHOWN_SIZE_MAX: usize = 128;
 
 fn shown(bytes: &[u8]) -> String {
-    bytes[..bytes.len().min(SHOWN_SIZE_MAX)].escape_ascii().to_string()
+    bytes[..bytes.len().min(SHOWN_SIZE_MAX)]
+        .escape_ascii()
+        .to_string()
 }
 
 fn arguments_shown(arguments: &[Vec<u8>]) -> String {
@@ -140,16 +155,36 @@ mod tests {
 
     #[test]
     fn errors_read_as_redis_writes_them() {
-        let unknown = CommandError::Unknown { name: b"foo\r\n".to_vec(), arguments: vec![b"a".to_vec(), vec![b'b'; 500]] };
-        assert!(unknown.to_string().starts_with(r"ERR unknown command 'foo\r\n', with args beginning with: 'a' 'bbb"));
+        let unknown = CommandError::Unknown {
+            name: b"foo\r\n".to_vec(),
+            arguments: vec![b"a".to_vec(), vec![b'b'; 500]],
+        };
+        assert!(
+            unknown
+                .to_string()
+                .starts_with(r"ERR unknown command 'foo\r\n', with args beginning with: 'a' 'bbb")
+        );
         assert!(unknown.to_string().len() < 400, "an error repeats little");
-        let option = CommandError::Option { command: "SET", option: b"EX".to_vec() };
-        assert_eq!(option.to_string(), "ERR SET option EX is not supported by this store");
+        let option = CommandError::Option {
+            command: "SET",
+            option: b"EX".to_vec(),
+        };
+        assert_eq!(
+            option.to_string(),
+            "ERR SET option EX is not supported by this store"
+        );
     }
 
     #[test]
     fn an_outcome_that_is_unknown_has_a_code_of_its_own() {
-        let code = |error: StoreError| CommandError::from(error).to_string().split(' ').next().unwrap().to_owned();
+        let code = |error: StoreError| {
+            CommandError::from(error)
+                .to_string()
+                .split(' ')
+                .next()
+                .unwrap()
+                .to_owned()
+        };
         assert_eq!(code(StoreError::NotPersisted), "UNKNOWN");
         assert_eq!(code(StoreError::Disconnected { unknown: true }), "UNKNOWN");
         assert_eq!(code(StoreError::Disconnected { unknown: false }), "ERR");

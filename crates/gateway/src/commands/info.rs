@@ -16,10 +16,21 @@ pub fn settings(shared: &Shared, power: bool) -> Vec<(&'static str, String)> {
     let options = &shared.options;
     let yes = |condition: bool| if condition { "yes" } else { "no" }.to_owned();
     vec![
-        ("appendfsync", if power { "always" } else { "no" }.to_owned()),
+        (
+            "appendfsync",
+            if power { "always" } else { "no" }.to_owned(),
+        ),
         ("appendonly", yes(power)),
-        ("bind", shared.resp.map_or_else(String::new, |resp| resp.ip().to_string())),
-        ("client-output-buffer-limit", format!("normal {} 0 0", options.limits.output_size)),
+        (
+            "bind",
+            shared
+                .resp
+                .map_or_else(String::new, |resp| resp.ip().to_string()),
+        ),
+        (
+            "client-output-buffer-limit",
+            format!("normal {} 0 0", options.limits.output_size),
+        ),
         ("databases", "1".to_owned()),
         ("maxclients", options.limits.connections.to_string()),
         ("maxmemory", "0".to_owned()),
@@ -32,10 +43,20 @@ pub fn settings(shared: &Shared, power: bool) -> Vec<(&'static str, String)> {
 }
 
 /// Settings that match one of the patterns.
-pub fn matching<'s>(settings: &'s [(&'static str, String)], patterns: Arguments<'_>) -> Vec<&'s (&'static str, String)> {
+pub fn matching<'s>(
+    settings: &'s [(&'static str, String)],
+    patterns: Arguments<'_>,
+) -> Vec<&'s (&'static str, String)> {
     let patterns: Vec<Vec<u8>> = patterns.iter().map(<[u8]>::to_ascii_lowercase).collect();
-    let is_wanted = |name: &str| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes()));
-    settings.iter().filter(|(name, _)| is_wanted(name)).collect()
+    let is_wanted = |name: &str| {
+        patterns
+            .iter()
+            .any(|pattern| glob::matches(pattern, name.as_bytes()))
+    };
+    settings
+        .iter()
+        .filter(|(name, _)| is_wanted(name))
+        .collect()
 }
 
 /// The report, or the sections of it that are asked for.
@@ -43,7 +64,9 @@ pub fn text(shared: &Shared, stat: &Stat, wanted: Arguments<'_>) -> String {
     let is_wanted = |section: &str| {
         wanted.is_empty()
             || wanted.iter().any(|name| {
-                ["all", "default", "everything", section].iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+                ["all", "default", "everything", section]
+                    .iter()
+                    .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
             })
     };
     let mut text = String::new();
@@ -70,7 +93,13 @@ fn port(shared: &Shared) -> String {
 type Lines = Vec<(&'static str, String)>;
 
 fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
-    let sum = |count: fn(&crate::counters::Counters) -> u64| shared.threads.iter().map(|thread| count(thread)).sum::<u64>();
+    let sum = |count: fn(&crate::counters::Counters) -> u64| {
+        shared
+            .threads
+            .iter()
+            .map(|thread| count(thread))
+            .sum::<u64>()
+    };
     let commands = sum(|thread| thread.commands.iter().map(|count| count.get()).sum());
     let uptime = shared.uptime();
     let server = vec![
@@ -101,7 +130,10 @@ fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
     ];
     let persistence = vec![
         ("loading", "0".to_owned()),
-        ("durability", if stat.power { "power" } else { "process" }.to_owned()),
+        (
+            "durability",
+            if stat.power { "power" } else { "process" }.to_owned(),
+        ),
         ("aof_enabled", u8::from(stat.power).to_string()),
         ("store_epoch", stat.epoch.to_string()),
         ("store_sequence", stat.sequence.to_string()),
@@ -109,18 +141,40 @@ fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
         ("store_persists", stat.persists.to_string()),
     ];
     let statistics = vec![
-        ("total_connections_received", sum(|thread| thread.connections.get()).to_string()),
+        (
+            "total_connections_received",
+            sum(|thread| thread.connections.get()).to_string(),
+        ),
         ("total_commands_processed", commands.to_string()),
-        ("total_error_replies", sum(|thread| thread.failures.get()).to_string()),
-        ("total_net_input_bytes", sum(|thread| thread.received_bytes.get()).to_string()),
-        ("total_net_output_bytes", sum(|thread| thread.sent_bytes.get()).to_string()),
-        ("rejected_connections", sum(|thread| thread.connections_refused.get()).to_string()),
+        (
+            "total_error_replies",
+            sum(|thread| thread.failures.get()).to_string(),
+        ),
+        (
+            "total_net_input_bytes",
+            sum(|thread| thread.received_bytes.get()).to_string(),
+        ),
+        (
+            "total_net_output_bytes",
+            sum(|thread| thread.sent_bytes.get()).to_string(),
+        ),
+        (
+            "rejected_connections",
+            sum(|thread| thread.connections_refused.get()).to_string(),
+        ),
         ("expired_keys", "0".to_owned()),
         ("evicted_keys", "0".to_owned()),
     ];
-    let replication = vec![("role", "master".to_owned()), ("connected_slaves", "0".to_owned())];
+    let replication = vec![
+        ("role", "master".to_owned()),
+        ("connected_slaves", "0".to_owned()),
+    ];
     let keys = format!("keys={},expires=0,avg_ttl=0", stat.keys);
-    let keyspace = if stat.keys == 0 { Vec::new() } else { vec![("db0", keys)] };
+    let keyspace = if stat.keys == 0 {
+        Vec::new()
+    } else {
+        vec![("db0", keys)]
+    };
     [
         ("Server", server),
         ("Clients", clients),

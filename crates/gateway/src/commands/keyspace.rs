@@ -42,7 +42,10 @@ pub async fn scan(
     };
     let (mut looked_at, mut last, mut keys, mut page) = (0, cursor, Vec::new(), Vec::new());
     while looked_at < count {
-        context.store.next_entries(&mut iteration, &mut page).await?;
+        context
+            .store
+            .next_entries(&mut iteration, &mut page)
+            .await?;
         if page.is_empty() {
             return Ok((0, keys));
         }
@@ -63,14 +66,22 @@ pub async fn keys(context: &Context, pattern: &[u8]) -> Result<Vec<Vec<u8>>, Com
     let mut iteration = context.store.entries().await?;
     let (mut keys, mut size, mut page) = (Vec::new(), 0, Vec::new());
     loop {
-        context.store.next_entries(&mut iteration, &mut page).await?;
+        context
+            .store
+            .next_entries(&mut iteration, &mut page)
+            .await?;
         if page.is_empty() {
             return Ok(keys);
         }
-        let matching = page.drain(..).map(|entry| entry.key).filter(|key| glob::matches(pattern, key));
+        let matching = page
+            .drain(..)
+            .map(|entry| entry.key)
+            .filter(|key| glob::matches(pattern, key));
         keys.extend(matching.inspect(|key| size += key.len()));
         if size > KEYS_SIZE_MAX {
-            return Err(CommandError::Refused("these are too many keys for one reply; use SCAN"));
+            return Err(CommandError::Refused(
+                "these are too many keys for one reply; use SCAN",
+            ));
         }
         context.reactor.turn().await;
     }
@@ -85,8 +96,13 @@ pub async fn random_key(context: &Context) -> Result<Option<Vec<u8>>, CommandErr
     let wanted = random_from_seed(context.runtime.now()).random_range(0..iteration.len());
     let (mut seen, mut page, mut found) = (0, Vec::new(), None);
     while seen <= wanted {
-        context.store.next_entries(&mut iteration, &mut page).await?;
-        let Some(last) = page.len().checked_sub(1) else { break };
+        context
+            .store
+            .next_entries(&mut iteration, &mut page)
+            .await?;
+        let Some(last) = page.len().checked_sub(1) else {
+            break;
+        };
         // Some may have gone since they were counted: then it is the last one that is left.
         found = Some(page.swap_remove((wanted - seen).min(last)).key);
         seen += last + 1;
@@ -100,12 +116,17 @@ pub async fn flush(context: &Context) -> Result<(), CommandError> {
     let mut iteration = context.store.entries().await?;
     let mut page = Vec::new();
     loop {
-        context.store.next_entries(&mut iteration, &mut page).await?;
+        context
+            .store
+            .next_entries(&mut iteration, &mut page)
+            .await?;
         if page.is_empty() {
             return Ok(());
         }
         let mut failure = None;
-        let deletes = page.iter().map(|entry| context.store.delete(&entry.key, Condition::None));
+        let deletes = page
+            .iter()
+            .map(|entry| context.store.delete(&entry.key, Condition::None));
         in_order(deletes, |deleted| {
             if let Err(error) = deleted {
                 failure.get_or_insert(error);
@@ -120,7 +141,10 @@ pub async fn flush(context: &Context) -> Result<(), CommandError> {
 
 impl Scans {
     fn take(&mut self, cursor: u64) -> Option<Entries> {
-        let index = self.under_way.iter().position(|(at, _)| *at == cursor && cursor != 0)?;
+        let index = self
+            .under_way
+            .iter()
+            .position(|(at, _)| *at == cursor && cursor != 0)?;
         self.under_way.remove(index).map(|(_, entries)| entries)
     }
 

@@ -175,13 +175,18 @@ impl<'a> Arguments<'a> {
 
     /// Those from number `start` on.
     pub fn from(&self, start: usize) -> Self {
-        Self { input: self.input, places: &self.places[start.min(self.len())..] }
+        Self {
+            input: self.input,
+            places: &self.places[start.min(self.len())..],
+        }
     }
 
     /// Each of them.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let input = self.input;
-        self.places.iter().map(move |place| &input[place.start as usize..place.end as usize])
+        self.places
+            .iter()
+            .map(move |place| &input[place.start as usize..place.end as usize])
     }
 }
 
@@ -202,22 +207,40 @@ impl<'a> Operation<'a> {
             return (None, Self::Answer(unknown.into()));
         };
         if !spec.accepts(arguments.len()) {
-            return (Some(spec), Self::Answer(CommandError::ArgumentCount(spec.name.to_owned()).into()));
+            return (
+                Some(spec),
+                Self::Answer(CommandError::ArgumentCount(spec.name.to_owned()).into()),
+            );
         }
-        let operation = Self::of(spec, arguments).unwrap_or_else(|error| Self::Answer(error.into()));
+        let operation =
+            Self::of(spec, arguments).unwrap_or_else(|error| Self::Answer(error.into()));
         (Some(spec), operation)
     }
 
     fn of(spec: &Spec, arguments: Arguments<'a>) -> Result<Self, CommandError> {
-        let value = |command| Ok(Self::Value { key: arguments.at(1), command });
-        let set = |condition, answer| value(ValueCommand::Set { value: arguments.at(2), condition, answer });
+        let value = |command| {
+            Ok(Self::Value {
+                key: arguments.at(1),
+                command,
+            })
+        };
+        let set = |condition, answer| {
+            value(ValueCommand::Set {
+                value: arguments.at(2),
+                condition,
+                answer,
+            })
+        };
         let rest = arguments.from(1);
         let control = |control| Ok(Self::Control(control));
         match spec.id {
             Id::Get => value(ValueCommand::Get),
             Id::StrLen => value(ValueCommand::Length),
             Id::Type => value(ValueCommand::Type),
-            Id::GetRange => value(ValueCommand::Range { start: integer(arguments.at(2))?, end: integer(arguments.at(3))? }),
+            Id::GetRange => value(ValueCommand::Range {
+                start: integer(arguments.at(2))?,
+                end: integer(arguments.at(3))?,
+            }),
             Id::Set => value(options::set(arguments)?),
             Id::SetNx => set(SetCondition::IfAbsent, SetAnswer::Count),
             Id::GetSet => set(SetCondition::Always, SetAnswer::Before),
@@ -228,7 +251,11 @@ impl<'a> Operation<'a> {
             Id::IncrBy => value(ValueCommand::Add(integer(arguments.at(2))?)),
             Id::DecrBy => {
                 let delta = integer(arguments.at(2))?;
-                value(ValueCommand::Add(delta.checked_neg().ok_or(CommandError::Refused("decrement would overflow"))?))
+                value(ValueCommand::Add(
+                    delta
+                        .checked_neg()
+                        .ok_or(CommandError::Refused("decrement would overflow"))?,
+                ))
             }
             Id::Del | Id::Unlink if rest.len() == 1 => value(ValueCommand::Delete),
             Id::Del | Id::Unlink => Ok(Self::DeleteMany(rest)),
@@ -238,14 +265,20 @@ impl<'a> Operation<'a> {
             Id::MSet if rest.len().is_multiple_of(2) => Ok(Self::SetMany(rest)),
             Id::MSet => Err(CommandError::ArgumentCount(spec.name.to_owned())),
             Id::Ping if rest.len() > 1 => Err(CommandError::ArgumentCount(spec.name.to_owned())),
-            Id::Ping => Ok(Self::Answer(rest.get(0).map_or(Reply::Simple("PONG"), |text| Reply::Bulk(text.into())))),
+            Id::Ping => Ok(Self::Answer(
+                rest.get(0)
+                    .map_or(Reply::Simple("PONG"), |text| Reply::Bulk(text.into())),
+            )),
             Id::Echo => Ok(Self::Answer(Reply::Bulk(rest.at(0).into()))),
             Id::Select if integer(rest.at(0))? == 0 => Ok(Self::Answer(Reply::Ok)),
             Id::Select => Err(CommandError::Database),
-            Id::Debug => Err(CommandError::Refused("DEBUG is not supported by this store")),
+            Id::Debug => Err(CommandError::Refused(
+                "DEBUG is not supported by this store",
+            )),
             Id::Wait => {
                 // There are no replicas, so there is nothing to wait for, however long.
-                rest.iter().try_for_each(|number| positive(number).map(drop))?;
+                rest.iter()
+                    .try_for_each(|number| positive(number).map(drop))?;
                 Ok(Self::Answer(Reply::Integer(0)))
             }
             Id::WaitAof => {
@@ -261,7 +294,9 @@ impl<'a> Operation<'a> {
             Id::Config => control(options::config(rest)?),
             Id::Info => control(Control::Info(rest)),
             Id::DbSize => control(Control::Count),
-            Id::Keys => control(Control::Keys { pattern: rest.at(0) }),
+            Id::Keys => control(Control::Keys {
+                pattern: rest.at(0),
+            }),
             Id::Scan => control(Control::Scan(options::scan(rest)?)),
             Id::RandomKey => control(Control::RandomKey),
             Id::FlushDb | Id::FlushAll => {
@@ -279,5 +314,11 @@ pub fn integer(text: &[u8]) -> Result<i64, CommandError> {
 
 /// A whole number that is not negative.
 pub fn positive(text: &[u8]) -> Result<i64, CommandError> {
-    integer(text).and_then(|number| if number < 0 { Err(CommandError::NotAnInteger) } else { Ok(number) })
+    integer(text).and_then(|number| {
+        if number < 0 {
+            Err(CommandError::NotAnInteger)
+        } else {
+            Ok(number)
+        }
+    })
 }

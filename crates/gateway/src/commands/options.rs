@@ -2,7 +2,10 @@
 //! believe that it has one.
 
 use super::error::CommandError;
-use super::operation::{Arguments, ClientReport, Control, Credentials, Describe, Hello, Operation, Scan, integer, positive};
+use super::operation::{
+    Arguments, ClientReport, Control, Credentials, Describe, Hello, Operation, Scan, integer,
+    positive,
+};
 use super::reply::Reply;
 use super::table::{COMMAND_COUNT, Spec};
 use super::value::{SetAnswer, SetCondition, ValueCommand};
@@ -34,8 +37,16 @@ pub fn set<'a>(arguments: Arguments<'a>) -> Result<ValueCommand<'a>, CommandErro
         } else if is(option, "GET") {
             answer = SetAnswer::Before;
             continue;
-        } else if ["EX", "PX", "EXAT", "PXAT", "KEEPTTL", "IFNE", "IFDEQ", "IFDNE"].iter().any(|known| is(option, known)) {
-            return Err(CommandError::Option { command: "SET", option: option.to_vec() });
+        } else if [
+            "EX", "PX", "EXAT", "PXAT", "KEEPTTL", "IFNE", "IFDEQ", "IFDNE",
+        ]
+        .iter()
+        .any(|known| is(option, known))
+        {
+            return Err(CommandError::Option {
+                command: "SET",
+                option: option.to_vec(),
+            });
         } else {
             return Err(CommandError::Syntax);
         };
@@ -44,14 +55,24 @@ pub fn set<'a>(arguments: Arguments<'a>) -> Result<ValueCommand<'a>, CommandErro
         }
         condition = asked;
     }
-    Ok(ValueCommand::Set { value: arguments.at(2), condition, answer })
+    Ok(ValueCommand::Set {
+        value: arguments.at(2),
+        condition,
+        answer,
+    })
 }
 
 /// `AUTH [user] password`.
 pub fn credentials<'a>(arguments: Arguments<'a>) -> Result<Credentials<'a>, CommandError> {
     match arguments.len() {
-        1 => Ok(Credentials { user: b"default", password: arguments.at(0) }),
-        2 => Ok(Credentials { user: arguments.at(0), password: arguments.at(1) }),
+        1 => Ok(Credentials {
+            user: b"default",
+            password: arguments.at(0),
+        }),
+        2 => Ok(Credentials {
+            user: arguments.at(0),
+            password: arguments.at(1),
+        }),
         _ => Err(CommandError::Syntax),
     }
 }
@@ -59,8 +80,12 @@ pub fn credentials<'a>(arguments: Arguments<'a>) -> Result<Credentials<'a>, Comm
 /// `HELLO [version [AUTH user password] [SETNAME name]]`.
 pub fn hello<'a>(arguments: Arguments<'a>) -> Result<Hello<'a>, CommandError> {
     let mut hello = Hello::default();
-    let Some(version) = arguments.get(0) else { return Ok(hello) };
-    let version = decimal(version).ok_or(CommandError::Refused("Protocol version is not an integer or out of range"))?;
+    let Some(version) = arguments.get(0) else {
+        return Ok(hello);
+    };
+    let version = decimal(version).ok_or(CommandError::Refused(
+        "Protocol version is not an integer or out of range",
+    ))?;
     if version != 2 && version != 3 {
         return Err(CommandError::Protocol);
     }
@@ -68,7 +93,10 @@ pub fn hello<'a>(arguments: Arguments<'a>) -> Result<Hello<'a>, CommandError> {
     let mut index = 1;
     while let Some(option) = arguments.get(index) {
         if is(option, "AUTH") && index + 2 < arguments.len() {
-            hello.credentials = Some(Credentials { user: arguments.at(index + 1), password: arguments.at(index + 2) });
+            hello.credentials = Some(Credentials {
+                user: arguments.at(index + 1),
+                password: arguments.at(index + 2),
+            });
             index += 3;
         } else if is(option, "SETNAME") && index + 1 < arguments.len() {
             hello.name = Some(client_name(arguments.at(index + 1))?);
@@ -105,12 +133,18 @@ pub fn client<'a>(arguments: Arguments<'a>) -> Result<Control<'a>, CommandError>
         count(2)?;
         let is_name = is(arguments.at(1), "LIB-NAME");
         if !is_name && !is(arguments.at(1), "LIB-VER") {
-            return Err(CommandError::Option { command: "CLIENT SETINFO", option: arguments.at(1).to_vec() });
+            return Err(CommandError::Option {
+                command: "CLIENT SETINFO",
+                option: arguments.at(1).to_vec(),
+            });
         }
         let value = client_name(arguments.at(2))?;
         Ok(Control::ClientSetLibrary { is_name, value })
     } else {
-        Err(CommandError::Subcommand { command: "CLIENT", subcommand: subcommand.to_vec() })
+        Err(CommandError::Subcommand {
+            command: "CLIENT",
+            subcommand: subcommand.to_vec(),
+        })
     }
 }
 
@@ -119,28 +153,45 @@ const CLIENT_NAME_SIZE_MAX: usize = 1024;
 
 /// A name that can stand in a line of `CLIENT INFO`.
 fn client_name(name: &[u8]) -> Result<&[u8], CommandError> {
-    let is_plain = name.iter().all(|byte| (b'!'..=b'~').contains(byte)) && name.len() <= CLIENT_NAME_SIZE_MAX;
-    if is_plain { Ok(name) } else { Err(CommandError::ClientName) }
+    let is_plain =
+        name.iter().all(|byte| (b'!'..=b'~').contains(byte)) && name.len() <= CLIENT_NAME_SIZE_MAX;
+    if is_plain {
+        Ok(name)
+    } else {
+        Err(CommandError::ClientName)
+    }
 }
 
 /// `COMMAND [COUNT | DOCS name... | INFO name... | LIST]`.
 pub fn describe<'a>(arguments: Arguments<'a>) -> Result<Operation<'a>, CommandError> {
     let describe = |what| Ok(Operation::Control(Control::Describe(what)));
-    let Some(subcommand) = arguments.get(0) else { return describe(Describe::All) };
+    let Some(subcommand) = arguments.get(0) else {
+        return describe(Describe::All);
+    };
     let rest = arguments.from(1);
     if is(subcommand, "COUNT") && rest.is_empty() {
         Ok(Operation::Answer(Reply::Integer(COMMAND_COUNT as i64)))
     } else if is(subcommand, "DOCS") {
         describe(Describe::Documents(rest))
     } else if is(subcommand, "INFO") {
-        describe(if rest.is_empty() { Describe::All } else { Describe::Named(rest) })
+        describe(if rest.is_empty() {
+            Describe::All
+        } else {
+            Describe::Named(rest)
+        })
     } else if is(subcommand, "LIST") {
         match rest.get(0) {
             None => describe(Describe::Names),
-            Some(option) => Err(CommandError::Option { command: "COMMAND LIST", option: option.to_vec() }),
+            Some(option) => Err(CommandError::Option {
+                command: "COMMAND LIST",
+                option: option.to_vec(),
+            }),
         }
     } else {
-        Err(CommandError::Subcommand { command: "COMMAND", subcommand: subcommand.to_vec() })
+        Err(CommandError::Subcommand {
+            command: "COMMAND",
+            subcommand: subcommand.to_vec(),
+        })
     }
 }
 
@@ -149,14 +200,24 @@ pub fn config<'a>(arguments: Arguments<'a>) -> Result<Control<'a>, CommandError>
     match arguments.at(0) {
         get if is(get, "GET") && arguments.len() > 1 => Ok(Control::ConfigGet(arguments.from(1))),
         get if is(get, "GET") => Err(CommandError::ArgumentCount("config|get".to_owned())),
-        other => Err(CommandError::Subcommand { command: "CONFIG", subcommand: other.to_vec() }),
+        other => Err(CommandError::Subcommand {
+            command: "CONFIG",
+            subcommand: other.to_vec(),
+        }),
     }
 }
 
 /// `SCAN cursor [MATCH pattern] [COUNT count]`.
 pub fn scan<'a>(arguments: Arguments<'a>) -> Result<Scan<'a>, CommandError> {
-    let cursor = std::str::from_utf8(arguments.at(0)).ok().and_then(|text| text.parse().ok()).ok_or(CommandError::Cursor)?;
-    let mut scan = Scan { cursor, pattern: None, count: SCAN_COUNT };
+    let cursor = std::str::from_utf8(arguments.at(0))
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or(CommandError::Cursor)?;
+    let mut scan = Scan {
+        cursor,
+        pattern: None,
+        count: SCAN_COUNT,
+    };
     let mut index = 1;
     while let Some(option) = arguments.get(index) {
         let value = arguments.get(index + 1);
@@ -168,9 +229,13 @@ pub fn scan<'a>(arguments: Arguments<'a>) -> Result<Scan<'a>, CommandError> {
             if count < 1 {
                 return Err(CommandError::Syntax);
             }
-            scan.count = usize::try_from(count).map_or(SCAN_COUNT_MAX, |count| count.min(SCAN_COUNT_MAX));
+            scan.count =
+                usize::try_from(count).map_or(SCAN_COUNT_MAX, |count| count.min(SCAN_COUNT_MAX));
         } else if is(option, "TYPE") {
-            return Err(CommandError::Option { command: "SCAN", option: option.to_vec() });
+            return Err(CommandError::Option {
+                command: "SCAN",
+                option: option.to_vec(),
+            });
         } else {
             return Err(CommandError::Syntax);
         }
@@ -193,7 +258,9 @@ pub fn flush(spec: &Spec, arguments: Arguments<'_>) -> Result<(), CommandError> 
 pub fn wait_persisted(arguments: Arguments<'_>) -> Result<(), CommandError> {
     let local = integer(arguments.at(0))?;
     if !(0..=1).contains(&local) {
-        return Err(CommandError::Refused("value is out of range, must be between 0 and 1"));
+        return Err(CommandError::Refused(
+            "value is out of range, must be between 0 and 1",
+        ));
     }
     positive(arguments.at(1))?;
     if integer(arguments.at(2))? < 0 {
@@ -227,58 +294,119 @@ mod tests {
     #[test]
     fn an_option_that_is_not_supported_is_refused_by_name() {
         for option in ["EX", "px", "EXAT", "PXAT", "KEEPTTL", "IFNE"] {
-            assert_eq!(read(&format!("SET k v {option} 10")), format!("ERR SET option {option} is not supported by this store"));
+            assert_eq!(
+                read(&format!("SET k v {option} 10")),
+                format!("ERR SET option {option} is not supported by this store")
+            );
         }
-        assert_eq!(read("SCAN 0 TYPE string"), "ERR SCAN option TYPE is not supported by this store");
-        assert_eq!(read("CONFIG SET a b"), "ERR CONFIG SET is not supported by this store");
-        assert_eq!(read("CLIENT KILL a"), "ERR CLIENT KILL is not supported by this store");
-        assert_eq!(read("CLIENT SETINFO lib-color red"), "ERR CLIENT SETINFO option lib-color is not supported by this store");
-        assert_eq!(read("DEBUG SLEEP 10"), "ERR DEBUG is not supported by this store");
+        assert_eq!(
+            read("SCAN 0 TYPE string"),
+            "ERR SCAN option TYPE is not supported by this store"
+        );
+        assert_eq!(
+            read("CONFIG SET a b"),
+            "ERR CONFIG SET is not supported by this store"
+        );
+        assert_eq!(
+            read("CLIENT KILL a"),
+            "ERR CLIENT KILL is not supported by this store"
+        );
+        assert_eq!(
+            read("CLIENT SETINFO lib-color red"),
+            "ERR CLIENT SETINFO option lib-color is not supported by this store"
+        );
+        assert_eq!(
+            read("DEBUG SLEEP 10"),
+            "ERR DEBUG is not supported by this store"
+        );
         assert_eq!(read("SELECT 1"), "ERR DB index is out of range");
         assert!(read("MULTI").starts_with("ERR unknown command 'MULTI'"));
     }
 
     #[test]
     fn contradictions_are_syntax_errors() {
-        for line in ["SET k v NX XX", "SET k v IFEQ", "SET k v XX IFEQ a", "SET k v bogus", "SCAN 0 COUNT 0", "SCAN 0 MATCH"] {
+        for line in [
+            "SET k v NX XX",
+            "SET k v IFEQ",
+            "SET k v XX IFEQ a",
+            "SET k v bogus",
+            "SCAN 0 COUNT 0",
+            "SCAN 0 MATCH",
+        ] {
             assert_eq!(read(line), "ERR syntax error", "{line}");
         }
     }
 
     #[test]
     fn options_in_any_order_and_letter_are_understood() {
-        let set = |condition: &str, answer: &str| format!("k Set {{ value: [118], condition: {condition}, answer: {answer} }}");
+        let set = |condition: &str, answer: &str| {
+            format!("k Set {{ value: [118], condition: {condition}, answer: {answer} }}")
+        };
         assert_eq!(read("set k v"), set("Always", "Done"));
         assert_eq!(read("set k v get nx"), set("IfAbsent", "Before"));
         assert_eq!(read("SET k v XX GET"), set("IfPresent", "Before"));
         assert_eq!(read("SET k v IFEQ a"), set("IfEqual([97])", "Done"));
         assert_eq!(read("SETNX k v"), set("IfAbsent", "Count"));
         assert_eq!(read("GETSET k v"), set("Always", "Before"));
-        assert_eq!(read("SCAN 17 COUNT 99999999 MATCH a*"), "Scan(Scan { cursor: 17, pattern: Some([97, 42]), count: 10000 })");
+        assert_eq!(
+            read("SCAN 17 COUNT 99999999 MATCH a*"),
+            "Scan(Scan { cursor: 17, pattern: Some([97, 42]), count: 10000 })"
+        );
     }
 
     #[test]
     fn numbers_are_checked_before_anything_is_done() {
-        for line in ["INCRBY k 1.5", "GETRANGE k a 1", "WAIT -1 0", "WAIT a 0", "WAITAOF x 0 0", "SELECT a"] {
-            assert_eq!(read(line), "ERR value is not an integer or out of range", "{line}");
+        for line in [
+            "INCRBY k 1.5",
+            "GETRANGE k a 1",
+            "WAIT -1 0",
+            "WAIT a 0",
+            "WAITAOF x 0 0",
+            "SELECT a",
+        ] {
+            assert_eq!(
+                read(line),
+                "ERR value is not an integer or out of range",
+                "{line}"
+            );
         }
-        assert_eq!(read("WAITAOF 2 0 0"), "ERR value is out of range, must be between 0 and 1");
-        assert_eq!(read("DECRBY k -9223372036854775808"), "ERR decrement would overflow");
+        assert_eq!(
+            read("WAITAOF 2 0 0"),
+            "ERR value is out of range, must be between 0 and 1"
+        );
+        assert_eq!(
+            read("DECRBY k -9223372036854775808"),
+            "ERR decrement would overflow"
+        );
         assert_eq!(read("SCAN -1"), "ERR invalid cursor");
         assert_eq!(read("HELLO 4"), "NOPROTO unsupported protocol version");
     }
 
     #[test]
     fn the_count_of_arguments_is_checked() {
-        for (line, name) in [("GET", "get"), ("MSET a 1 b", "mset"), ("PING a b", "ping"), ("CLIENT SETNAME", "client|setname")] {
-            assert_eq!(read(line), format!("ERR wrong number of arguments for '{name}' command"));
+        for (line, name) in [
+            ("GET", "get"),
+            ("MSET a 1 b", "mset"),
+            ("PING a b", "ping"),
+            ("CLIENT SETNAME", "client|setname"),
+        ] {
+            assert_eq!(
+                read(line),
+                format!("ERR wrong number of arguments for '{name}' command")
+            );
         }
     }
 
     #[test]
     fn names_of_connections_are_words() {
-        assert_eq!(read("CLIENT SETNAME a\nb"), CommandError::ClientName.to_string());
-        assert_eq!(read(&format!("CLIENT SETNAME {}", "x".repeat(1025))), CommandError::ClientName.to_string());
+        assert_eq!(
+            read("CLIENT SETNAME a\nb"),
+            CommandError::ClientName.to_string()
+        );
+        assert_eq!(
+            read(&format!("CLIENT SETNAME {}", "x".repeat(1025))),
+            CommandError::ClientName.to_string()
+        );
         assert_eq!(read("CLIENT SETNAME a"), "ClientSetName([97])");
     }
 

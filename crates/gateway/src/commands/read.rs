@@ -33,7 +33,11 @@ impl<'a> Run<'_, 'a> {
                     keys += key_count(operation);
                     keys <= KEYS_MAX
                 };
-                let end = start + self.operations[start..range.end].iter().take_while(fits).count();
+                let end = start
+                    + self.operations[start..range.end]
+                        .iter()
+                        .take_while(fits)
+                        .count();
                 self.read_group(start..end).await;
                 start = end;
             }
@@ -47,7 +51,11 @@ impl<'a> Run<'_, 'a> {
         let operations = &self.operations[range];
         let keys: KeyList<'a> = operations.iter().flat_map(keys_of).collect();
         let mut values = self.context.take_values();
-        let result = if keys.is_empty() { Ok(()) } else { self.context.store.get_many(&keys, &mut values).await };
+        let result = if keys.is_empty() {
+            Ok(())
+        } else {
+            self.context.store.get_many(&keys, &mut values).await
+        };
         match result {
             Ok(()) => {
                 let mut next = 0;
@@ -64,14 +72,20 @@ impl<'a> Run<'_, 'a> {
                     self.read_alone(operation, &mut values).await;
                 }
             }
-            Err(error) => operations.iter().for_each(|_| self.reply(&Reply::Error(error.clone()))),
+            Err(error) => operations
+                .iter()
+                .for_each(|_| self.reply(&Reply::Error(error.clone()))),
         }
         self.context.give_values(values);
     }
 
     async fn read_alone(&mut self, operation: &Operation<'a>, values: &mut Values) {
         let keys: KeyList<'a> = keys_of(operation).collect();
-        let result = if keys.is_empty() { Ok(()) } else { self.context.store.get_many(&keys, values).await };
+        let result = if keys.is_empty() {
+            Ok(())
+        } else {
+            self.context.store.get_many(&keys, values).await
+        };
         match result {
             Ok(()) => self.answer_read(operation, values, 0),
             Err(error) => self.reply(&Reply::Error(error)),
@@ -82,7 +96,10 @@ impl<'a> Run<'_, 'a> {
     fn answer_read(&mut self, operation: &Operation<'a>, values: &Values, first: usize) {
         let value = |index: usize| values.get(first + index).map(|(bytes, _)| bytes);
         match operation {
-            Operation::Value { command: ValueCommand::Get, .. } => self.writer().optional(value(0)),
+            Operation::Value {
+                command: ValueCommand::Get,
+                ..
+            } => self.writer().optional(value(0)),
             Operation::Value { command, .. } => {
                 let reply = command.apply(&mut value(0).map(Into::into), &mut false);
                 self.reply(&reply);
@@ -92,7 +109,9 @@ impl<'a> Run<'_, 'a> {
                 (0..keys.len()).for_each(|index| self.writer().optional(value(index)));
             }
             Operation::CountMany(keys) => {
-                let count = (0..keys.len()).filter(|&index| value(index).is_some()).count();
+                let count = (0..keys.len())
+                    .filter(|&index| value(index).is_some())
+                    .count();
                 self.writer().integer(count as i64);
             }
             Operation::Answer(reply) => self.reply(reply),
@@ -118,7 +137,11 @@ impl<'a> Run<'_, 'a> {
         }
     }
 
-    async fn wide_read_with(&mut self, operation: &Operation<'a>, values: &mut Values) -> Result<Result<(), CommandError>, End> {
+    async fn wide_read_with(
+        &mut self,
+        operation: &Operation<'a>,
+        values: &mut Values,
+    ) -> Result<Result<(), CommandError>, End> {
         let (keys, returns_values): (Arguments<'a>, bool) = match operation {
             Operation::GetMany(keys) => (*keys, true),
             Operation::CountMany(keys) => (*keys, false),

@@ -34,10 +34,17 @@ pub struct Run<'r, 'a> {
 }
 
 /// Does a batch. `specs` has the table's entry of each operation, none for unknown commands.
-pub async fn run_batch<'a>(run: &mut Run<'_, 'a>, specs: &[Option<&'static Spec>], keys: &mut Keys) -> Result<(), End> {
+pub async fn run_batch<'a>(
+    run: &mut Run<'_, 'a>,
+    specs: &[Option<&'static Spec>],
+    keys: &mut Keys,
+) -> Result<(), End> {
     let counters = run.context.counters.clone();
     counters.batches.add(1);
-    specs.iter().flatten().for_each(|spec| counters.commands[spec.id as usize].add(1));
+    specs
+        .iter()
+        .flatten()
+        .for_each(|spec| counters.commands[spec.id as usize].add(1));
     let mut start = 0;
     while start < run.operations.len() {
         if !run.session.is_authenticated && !may_come_before_the_password(specs[start]) {
@@ -61,7 +68,9 @@ pub async fn run_batch<'a>(run: &mut Run<'_, 'a>, specs: &[Option<&'static Spec>
                 (Kind::Write, end)
             }
             Step::Alone(index) => {
-                let Operation::Control(control) = &run.operations[index] else { unreachable!("only these stand alone") };
+                let Operation::Control(control) = &run.operations[index] else {
+                    unreachable!("only these stand alone")
+                };
                 run.control(control).await?;
                 (Kind::Other, index + 1)
             }
@@ -95,12 +104,18 @@ fn may_come_before_the_password(spec: Option<&Spec>) -> bool {
 impl<'a> Run<'_, 'a> {
     /// Where replies are written.
     pub(super) fn writer(&mut self) -> ReplyWriter<'_> {
-        ReplyWriter { output: self.outlet.output(), protocol: self.session.protocol }
+        ReplyWriter {
+            output: self.outlet.output(),
+            protocol: self.session.protocol,
+        }
     }
 
     /// Writes a reply.
     pub(super) fn reply(&mut self, reply: &Reply<'_>) {
-        self.context.counters.failures.add(u64::from(matches!(reply, Reply::Error(_))));
+        self.context
+            .counters
+            .failures
+            .add(u64::from(matches!(reply, Reply::Error(_))));
         reply.write(&mut self.writer());
     }
 
@@ -132,7 +147,10 @@ impl<'a> Run<'_, 'a> {
             match unit {
                 [Operation::Answer(_)] => Overwritten::default(),
                 _ if next.is_some() => write::overwrite(store, unit).await,
-                _ => Overwritten { replies: write::write_unit(store, unit).await, is_left_to_next: false },
+                _ => Overwritten {
+                    replies: write::write_unit(store, unit).await,
+                    is_left_to_next: false,
+                },
             }
         });
         let mut outcomes = Vec::with_capacity(units.len());

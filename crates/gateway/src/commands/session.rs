@@ -36,7 +36,13 @@ pub struct Session {
 
 impl Session {
     /// One that begins. `needs_password`: it must say the password first.
-    pub fn new(id: u64, peer: SocketAddr, local: SocketAddr, began_at: Nanoseconds, needs_password: bool) -> Self {
+    pub fn new(
+        id: u64,
+        peer: SocketAddr,
+        local: SocketAddr,
+        began_at: Nanoseconds,
+        needs_password: bool,
+    ) -> Self {
         Self {
             id,
             protocol: Protocol::Resp2,
@@ -54,11 +60,18 @@ impl Session {
     /// Back to how it began.
     pub fn reset(&mut self, now: Nanoseconds, needs_password: bool) {
         let began_at = self.began_at;
-        *self = Self { began_at, ..Self::new(self.id, self.peer, self.local, now, needs_password) };
+        *self = Self {
+            began_at,
+            ..Self::new(self.id, self.peer, self.local, now, needs_password)
+        };
     }
 
     /// Checks a password.
-    pub fn authenticate(&mut self, said: Credentials<'_>, password: Option<&Password>) -> Result<(), CommandError> {
+    pub fn authenticate(
+        &mut self,
+        said: Credentials<'_>,
+        password: Option<&Password>,
+    ) -> Result<(), CommandError> {
         let password = password.ok_or(CommandError::PasswordUnused)?;
         if !password.is(said.password) || said.user != b"default" {
             return Err(CommandError::PasswordWrong);
@@ -68,7 +81,11 @@ impl Session {
     }
 
     /// Does what `HELLO` asks for; nothing of it, if some of it is refused.
-    pub fn greet(&mut self, hello: Hello<'_>, password: Option<&Password>) -> Result<(), CommandError> {
+    pub fn greet(
+        &mut self,
+        hello: Hello<'_>,
+        password: Option<&Password>,
+    ) -> Result<(), CommandError> {
         if let Some(credentials) = hello.credentials {
             self.authenticate(credentials, password)?;
         }
@@ -92,7 +109,11 @@ impl Session {
     pub fn describe(&self, now: Nanoseconds) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let age = now.saturating_sub(self.began_at) / 1_000_000_000;
-        let protocol = if self.protocol == Protocol::Resp3 { 3 } else { 2 };
+        let protocol = if self.protocol == Protocol::Resp3 {
+            3
+        } else {
+            2
+        };
         format!(
             "id={} addr={} laddr={} name={} age={age} db=0 user=default resp={protocol} lib-name={} lib-ver={}\n",
             self.id,
@@ -119,14 +140,34 @@ mod tests {
         let password = Password::new("secret");
         let mut session = session(true);
         for said in [
-            Credentials { user: b"default", password: b"wrong" },
-            Credentials { user: b"root", password: b"secret" },
-            Credentials { user: b"default", password: b"" },
+            Credentials {
+                user: b"default",
+                password: b"wrong",
+            },
+            Credentials {
+                user: b"root",
+                password: b"secret",
+            },
+            Credentials {
+                user: b"default",
+                password: b"",
+            },
         ] {
-            assert!(matches!(session.authenticate(said, Some(&password)), Err(CommandError::PasswordWrong)));
+            assert!(matches!(
+                session.authenticate(said, Some(&password)),
+                Err(CommandError::PasswordWrong)
+            ));
             assert!(!session.is_authenticated);
         }
-        session.authenticate(Credentials { user: b"default", password: b"secret" }, Some(&password)).unwrap();
+        session
+            .authenticate(
+                Credentials {
+                    user: b"default",
+                    password: b"secret",
+                },
+                Some(&password),
+            )
+            .unwrap();
         assert!(session.is_authenticated);
         session.reset(5, true);
         assert_eq!((session.began_at, session.locked_at), (0, 5));
@@ -137,16 +178,45 @@ mod tests {
     fn hello_does_all_or_nothing() {
         let password = Password::new("secret");
         let mut session = session(true);
-        let wrong = Credentials { user: b"default", password: b"wrong" };
+        let wrong = Credentials {
+            user: b"default",
+            password: b"wrong",
+        };
         for credentials in [None, Some(wrong)] {
-            let hello = Hello { version: Some(3), credentials, name: Some(b"me") };
+            let hello = Hello {
+                version: Some(3),
+                credentials,
+                name: Some(b"me"),
+            };
             assert!(session.greet(hello, Some(&password)).is_err());
-            assert_eq!((session.protocol, session.name.as_slice()), (Protocol::Resp2, &b""[..]));
+            assert_eq!(
+                (session.protocol, session.name.as_slice()),
+                (Protocol::Resp2, &b""[..])
+            );
         }
-        let right = Credentials { user: b"default", password: b"secret" };
-        session.greet(Hello { version: Some(3), credentials: Some(right), name: Some(b"me") }, Some(&password)).unwrap();
-        assert_eq!((session.protocol, session.name.as_slice()), (Protocol::Resp3, &b"me"[..]));
+        let right = Credentials {
+            user: b"default",
+            password: b"secret",
+        };
+        session
+            .greet(
+                Hello {
+                    version: Some(3),
+                    credentials: Some(right),
+                    name: Some(b"me"),
+                },
+                Some(&password),
+            )
+            .unwrap();
+        assert_eq!(
+            (session.protocol, session.name.as_slice()),
+            (Protocol::Resp3, &b"me"[..])
+        );
         session.greet(Hello::default(), Some(&password)).unwrap();
-        assert_eq!(session.protocol, Protocol::Resp3, "HELLO without a version changes nothing");
+        assert_eq!(
+            session.protocol,
+            Protocol::Resp3,
+            "HELLO without a version changes nothing"
+        );
     }
 }

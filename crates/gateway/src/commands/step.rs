@@ -98,8 +98,12 @@ impl Keys {
 
 /// The step that begins with operation number `start`, which is there.
 pub fn next_step(operations: &[Operation<'_>], start: usize, keys: &mut Keys) -> Step {
-    let answers =
-        |from: usize| operations[from..].iter().take_while(|operation| matches!(operation, Operation::Answer(_))).count();
+    let answers = |from: usize| {
+        operations[from..]
+            .iter()
+            .take_while(|operation| matches!(operation, Operation::Answer(_)))
+            .count()
+    };
     let first = start + answers(start);
     let ends = |end: usize| start..end + answers(end);
     match operations.get(first) {
@@ -120,7 +124,9 @@ pub fn next_step(operations: &[Operation<'_>], start: usize, keys: &mut Keys) ->
             Step::Writes(ends(end))
         }
         Some(_) => {
-            let is_read = |operation: &&Operation<'_>| !writes(operation) && !matches!(operation, Operation::Control(_));
+            let is_read = |operation: &&Operation<'_>| {
+                !writes(operation) && !matches!(operation, Operation::Control(_))
+            };
             Step::Reads(start..first + operations[first..].iter().take_while(is_read).count())
         }
     }
@@ -128,21 +134,33 @@ pub fn next_step(operations: &[Operation<'_>], start: usize, keys: &mut Keys) ->
 
 /// If a unit of writes on one key begins with operation number `start`: the key, and where the unit ends.
 pub fn write_unit<'a>(operations: &[Operation<'a>], start: usize) -> Option<(&'a [u8], usize)> {
-    let Operation::Value { key, command } = operations.get(start)? else { return None };
+    let Operation::Value { key, command } = operations.get(start)? else {
+        return None;
+    };
     let is_same = |operation: &&Operation<'_>| matches!(operation, Operation::Value { key: other, .. } if other == key);
-    command.writes().then(|| (*key, start + operations[start..].iter().take_while(is_same).count()))
+    command.writes().then(|| {
+        (
+            *key,
+            start + operations[start..].iter().take_while(is_same).count(),
+        )
+    })
 }
 
 /// Whether a unit leaves a value that does not depend on what was there, and answers nothing of it.
 fn overwrites(unit: &[Operation<'_>]) -> bool {
-    unit.iter().all(|operation| matches!(operation, Operation::Value { command, .. } if command.is_blind()))
+    unit.iter().all(
+        |operation| matches!(operation, Operation::Value { command, .. } if command.is_blind()),
+    )
 }
 
 fn writes(operation: &Operation<'_>) -> bool {
     match operation {
         Operation::Value { command, .. } => command.writes(),
         Operation::DeleteMany(_) | Operation::SetMany(_) => true,
-        Operation::GetMany(_) | Operation::CountMany(_) | Operation::Answer(_) | Operation::Control(_) => false,
+        Operation::GetMany(_)
+        | Operation::CountMany(_)
+        | Operation::Answer(_)
+        | Operation::Control(_) => false,
     }
 }
 
@@ -164,8 +182,10 @@ mod tests {
             }
             commands.push(places);
         }
-        let operations: Vec<Operation<'_>> =
-            commands.iter().map(|places| Operation::read(Arguments::new(&input, places)).1).collect();
+        let operations: Vec<Operation<'_>> = commands
+            .iter()
+            .map(|places| Operation::read(Arguments::new(&input, places)).1)
+            .collect();
         let (mut start, mut steps, mut keys) = (0, Vec::new(), Keys::default());
         while start < operations.len() {
             let step = next_step(&operations, start, &mut keys);
@@ -191,31 +211,55 @@ mod tests {
     #[test]
     fn a_read_waits_for_every_write_before_it_unless_it_is_of_the_key_just_written() {
         assert_eq!(steps("SET a 1, GET b"), ["writes 1", "reads 1"]);
-        assert_eq!(steps("SET a 1, GET a, SET b 1, GET b, GET c"), ["writes 4", "reads 1"]);
+        assert_eq!(
+            steps("SET a 1, GET a, SET b 1, GET b, GET c"),
+            ["writes 4", "reads 1"]
+        );
         assert_eq!(steps("SET a 1, SET b 1, GET a"), ["writes 2", "reads 1"]);
     }
 
     #[test]
     fn a_key_that_is_only_overwritten_may_come_again_in_the_same_step() {
-        assert_eq!(steps("SET a 1, SET b 1, SET a 2, SET c 1, SET a 3, SET a 4"), ["writes 6"]);
+        assert_eq!(
+            steps("SET a 1, SET b 1, SET a 2, SET c 1, SET a 3, SET a 4"),
+            ["writes 6"]
+        );
         assert_eq!(steps("INCR a, INCR a, INCR a"), ["writes 3"]);
     }
 
     /// Needs the bit of each key: without it what reads a value would do so before an earlier write of it is done.
     #[test]
     fn a_key_that_comes_again_for_more_than_overwriting_begins_a_new_step() {
-        assert_eq!(steps("SET a 1, SET b 1, INCR a, SET c 1"), ["writes 2", "writes 2"]);
-        assert_eq!(steps("INCR a, SET b 1, SET a 2, SET b 2"), ["writes 2", "writes 2"]);
-        assert_eq!(steps("SET a 1, SET b 1, SET a 2 NX"), ["writes 2", "writes 1"]);
-        assert_eq!(steps("SET a 1, SET b 1, SET a 2, GET a"), ["writes 2", "writes 2"]);
+        assert_eq!(
+            steps("SET a 1, SET b 1, INCR a, SET c 1"),
+            ["writes 2", "writes 2"]
+        );
+        assert_eq!(
+            steps("INCR a, SET b 1, SET a 2, SET b 2"),
+            ["writes 2", "writes 2"]
+        );
+        assert_eq!(
+            steps("SET a 1, SET b 1, SET a 2 NX"),
+            ["writes 2", "writes 1"]
+        );
+        assert_eq!(
+            steps("SET a 1, SET b 1, SET a 2, GET a"),
+            ["writes 2", "writes 2"]
+        );
         assert_eq!(steps("SET a 1, SET b 1, DEL a"), ["writes 2", "writes 1"]);
     }
 
     #[test]
     fn answers_stand_anywhere_and_controls_stand_alone() {
-        assert_eq!(steps("PING, SET a 1, PING, NONSENSE, SET b 1, PING"), ["writes 6"]);
+        assert_eq!(
+            steps("PING, SET a 1, PING, NONSENSE, SET b 1, PING"),
+            ["writes 6"]
+        );
         assert_eq!(steps("PING, GET a, PING"), ["reads 3"]);
-        assert_eq!(steps("PING, INFO, INFO, PING"), ["reads 1", "alone 1", "alone 1", "reads 1"]);
+        assert_eq!(
+            steps("PING, INFO, INFO, PING"),
+            ["reads 1", "alone 1", "alone 1", "reads 1"]
+        );
     }
 
     #[test]
@@ -228,7 +272,9 @@ mod tests {
 
     #[test]
     fn many_keys_are_told_apart() {
-        let pipeline: Vec<String> = (0..1000).map(|number| format!("SET key{number} v")).collect();
+        let pipeline: Vec<String> = (0..1000)
+            .map(|number| format!("SET key{number} v"))
+            .collect();
         assert_eq!(steps(&pipeline.join(", ")), ["writes 1000"]);
     }
 }

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use stonecast_base::hash::xxh3_64;
-use stonecast_store_direct::{Client, Condition, Entries, Entry, Stat, StoreError, Values, Written, limits};
+use stonecast_store_direct::{
+    Client, Condition, Entries, Entry, Stat, StoreError, Values, Written, limits,
+};
 
 use super::error::CommandError;
 use crate::counters::Counters;
@@ -34,7 +36,14 @@ impl Store {
     /// A connection with its counters.
     pub fn new(client: Client, counters: Arc<Counters>, in_flight: Rc<Cell<usize>>) -> Self {
         let budget = Budget::new(WRITES_MAX, WRITE_BYTES_MAX);
-        Self { client, counters, budget, turns: Turns::default(), in_flight, is_lost: Cell::new(false) }
+        Self {
+            client,
+            counters,
+            budget,
+            turns: Turns::default(),
+            in_flight,
+            is_lost: Cell::new(false),
+        }
     }
 
     /// Finds all keys.
@@ -44,7 +53,11 @@ impl Store {
     }
 
     /// Reads the next entries, replacing what `page` holds. Empty at the end.
-    pub async fn next_entries(&self, entries: &mut Entries, page: &mut Vec<Entry>) -> Result<(), CommandError> {
+    pub async fn next_entries(
+        &self,
+        entries: &mut Entries,
+        page: &mut Vec<Entry>,
+    ) -> Result<(), CommandError> {
         let _under_way = UnderWay::begin(&self.in_flight);
         self.checked(entries.next(&self.client, page).await)
     }
@@ -76,11 +89,18 @@ impl Store {
     }
 
     /// Stores a value if `condition` holds. When it returns, that is durable as the store has declared.
-    pub async fn put(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Written, CommandError> {
+    pub async fn put(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition,
+    ) -> Result<Written, CommandError> {
         let _share = self.budget.take(share(key, value)).await;
         let _under_way = UnderWay::begin(&self.in_flight);
         let result = self.client.put_if(key, value, condition).await;
-        self.counters.conflicts.add(u64::from(matches!(result, Ok(Written::Conflict(_)))));
+        self.counters
+            .conflicts
+            .add(u64::from(matches!(result, Ok(Written::Conflict(_)))));
         self.checked(result)
     }
 
@@ -93,11 +113,17 @@ impl Store {
     }
 
     /// Deletes a key if `condition` holds. None: it was not there.
-    pub async fn delete(&self, key: &[u8], condition: Condition) -> Result<Option<Written>, CommandError> {
+    pub async fn delete(
+        &self,
+        key: &[u8],
+        condition: Condition,
+    ) -> Result<Option<Written>, CommandError> {
         let _share = self.budget.take(key.len() + RECORD_OVERHEAD).await;
         let _under_way = UnderWay::begin(&self.in_flight);
         let result = self.client.delete_if(key, condition).await;
-        self.counters.conflicts.add(u64::from(matches!(result, Ok(Some(Written::Conflict(_))))));
+        self.counters
+            .conflicts
+            .add(u64::from(matches!(result, Ok(Some(Written::Conflict(_))))));
         self.checked(result)
     }
 

@@ -105,7 +105,11 @@ impl Spec {
     /// Whether it takes so many arguments, its name included.
     pub fn accepts(&self, arguments: usize) -> bool {
         let wanted = self.arity.unsigned_abs() as usize;
-        if self.arity < 0 { arguments >= wanted } else { arguments == wanted }
+        if self.arity < 0 {
+            arguments >= wanted
+        } else {
+            arguments == wanted
+        }
     }
 
     /// Whether `COMMAND` lists it with this flag.
@@ -202,7 +206,12 @@ const fn name_number(name: &[u8]) -> u128 {
     let mut number = 0;
     let mut index = 0;
     while index < NAME_SIZE_MAX {
-        number = number << 8 | if index < name.len() { name[index].to_ascii_lowercase() as u128 } else { 0 };
+        number = number << 8
+            | if index < name.len() {
+                name[index].to_ascii_lowercase() as u128
+            } else {
+                0
+            };
         index += 1;
     }
     number
@@ -213,7 +222,10 @@ pub fn find(name: &[u8]) -> Option<&'static Spec> {
     if name.len() > NAME_SIZE_MAX || name.contains(&0) {
         return None;
     }
-    NAMES.binary_search(&name_number(name)).ok().map(|index| &COMMANDS[index])
+    NAMES
+        .binary_search(&name_number(name))
+        .ok()
+        .map(|index| &COMMANDS[index])
 }
 
 #[cfg(test)]
@@ -225,7 +237,10 @@ mod tests {
         assert!(NAMES.is_sorted_by(|before, after| before < after));
         for spec in COMMANDS {
             assert!(spec.name.len() <= NAME_SIZE_MAX && spec.name == spec.name.to_lowercase());
-            assert_eq!(find(spec.name.to_uppercase().as_bytes()).unwrap().id, spec.id);
+            assert_eq!(
+                find(spec.name.to_uppercase().as_bytes()).unwrap().id,
+                spec.id
+            );
             assert_eq!(format!("{:?}", spec.id).to_lowercase(), spec.name);
         }
         for name in [&b""[..], b"ge", b"gett", b"get\0", b"averyveryverylongname"] {
@@ -235,24 +250,46 @@ mod tests {
 
     #[test]
     fn the_number_of_a_command_is_its_place_in_the_table() {
-        assert!(COMMANDS.iter().enumerate().all(|(index, spec)| spec.id as usize == index));
+        assert!(
+            COMMANDS
+                .iter()
+                .enumerate()
+                .all(|(index, spec)| spec.id as usize == index)
+        );
     }
 
     /// The table in `docs/gateway.md` is this one.
     #[test]
     fn the_documentation_has_every_command() {
         let page = include_str!("../../../../docs/gateway.md");
-        let (start, end) = ("<!-- printed from the table of commands -->\n", "<!-- end of the printed table -->");
-        let table = page.split_once(start).and_then(|(_, rest)| rest.split_once(end)).expect("the page has a table").0;
+        let (start, end) = (
+            "<!-- printed from the table of commands -->\n",
+            "<!-- end of the printed table -->",
+        );
+        let table = page
+            .split_once(start)
+            .and_then(|(_, rest)| rest.split_once(end))
+            .expect("the page has a table")
+            .0;
         let row = |spec: &Spec| {
             let count = spec.arity.unsigned_abs() - 1;
             let more = if spec.arity < 0 { " or more" } else { "" };
             let name = spec.name.to_uppercase();
-            format!("| `{name}` | {count}{more} | {} | {} |\n", spec.group.name(), spec.summary)
+            format!(
+                "| `{name}` | {count}{more} | {} | {} |\n",
+                spec.group.name(),
+                spec.summary
+            )
         };
         let head = "| command | arguments | about | what it does |\n| --- | --- | --- | --- |\n";
-        let printed: String = head.chars().chain(COMMANDS.iter().map(row).collect::<String>().chars()).collect();
-        assert!(table == printed, "the table in docs/gateway.md is to be:\n{printed}");
+        let printed: String = head
+            .chars()
+            .chain(COMMANDS.iter().map(row).collect::<String>().chars())
+            .collect();
+        assert!(
+            table == printed,
+            "the table in docs/gateway.md is to be:\n{printed}"
+        );
     }
 
     #[test]

@@ -76,12 +76,22 @@ pub type Value<'a> = Option<Cow<'a, [u8]>>;
 impl<'a> ValueCommand<'a> {
     /// Whether it may change the value.
     pub fn writes(&self) -> bool {
-        matches!(self, Self::Set { .. } | Self::Append(_) | Self::Add(_) | Self::Delete | Self::Take)
+        matches!(
+            self,
+            Self::Set { .. } | Self::Append(_) | Self::Add(_) | Self::Delete | Self::Take
+        )
     }
 
     /// Whether reply and outcome are the same whatever the value was.
     pub fn is_blind(&self) -> bool {
-        matches!(self, Self::Set { condition: SetCondition::Always, answer: SetAnswer::Done, .. })
+        matches!(
+            self,
+            Self::Set {
+                condition: SetCondition::Always,
+                answer: SetAnswer::Done,
+                ..
+            }
+        )
     }
 
     /// Applies it and returns the reply. `changed` becomes true if the value has to be written.
@@ -95,14 +105,22 @@ impl<'a> ValueCommand<'a> {
                 Some(Cow::Borrowed(bytes)) => Cow::Borrowed(range(bytes, start, end)),
                 other => Cow::Owned(range(bytes_of(other), start, end).to_vec()),
             }),
-            Self::Set { value: new, condition, answer } => {
+            Self::Set {
+                value: new,
+                condition,
+                answer,
+            } => {
                 let stored = match condition {
                     SetCondition::Always => true,
                     SetCondition::IfAbsent => value.is_none(),
                     SetCondition::IfPresent => value.is_some(),
                     SetCondition::IfEqual(wanted) => value.as_deref() == Some(wanted),
                 };
-                let before = if answer == SetAnswer::Before { bulk_of(value) } else { Reply::Null };
+                let before = if answer == SetAnswer::Before {
+                    bulk_of(value)
+                } else {
+                    Reply::Null
+                };
                 if stored {
                     *value = Some(Cow::Borrowed(new));
                     *changed = true;
@@ -162,24 +180,49 @@ pub fn range(bytes: &[u8], start: i64, end: i64) -> &[u8] {
     if start < 0 && end < 0 && start > end {
         return &[];
     }
-    let from_front = |at: i64| if at < 0 { at.saturating_add(size).max(0) } else { at };
+    let from_front = |at: i64| {
+        if at < 0 {
+            at.saturating_add(size).max(0)
+        } else {
+            at
+        }
+    };
     let (start, end) = (from_front(start), from_front(end).min(size - 1));
-    if start > end { &[] } else { &bytes[start as usize..=end as usize] }
+    if start > end {
+        &[]
+    } else {
+        &bytes[start as usize..=end as usize]
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn apply<'a>(before: Option<&'a str>, command: ValueCommand<'a>) -> (Option<String>, bool, String) {
+    fn apply<'a>(
+        before: Option<&'a str>,
+        command: ValueCommand<'a>,
+    ) -> (Option<String>, bool, String) {
         let mut value = before.map(|text| Cow::Borrowed(text.as_bytes()));
         let mut changed = false;
         let reply = command.apply(&mut value, &mut changed);
-        (value.map(|bytes| String::from_utf8(bytes.into_owned()).unwrap()), changed, reply.to_string())
+        (
+            value.map(|bytes| String::from_utf8(bytes.into_owned()).unwrap()),
+            changed,
+            reply.to_string(),
+        )
     }
 
-    fn set(value: &'static str, condition: SetCondition<'static>, answer: SetAnswer) -> ValueCommand<'static> {
-        ValueCommand::Set { value: value.as_bytes(), condition, answer }
+    fn set(
+        value: &'static str,
+        condition: SetCondition<'static>,
+        answer: SetAnswer,
+    ) -> ValueCommand<'static> {
+        ValueCommand::Set {
+            value: value.as_bytes(),
+            condition,
+            answer,
+        }
     }
 
     #[test]
@@ -197,16 +240,46 @@ mod tests {
             (None, Length, None, false, "0"),
             (Some("abc"), Length, Some("abc"), false, "3"),
             (Some("a"), set("b", Always, Done), Some("b"), true, "OK"),
-            (Some("a"), set("b", IfAbsent, Done), Some("a"), false, "null"),
+            (
+                Some("a"),
+                set("b", IfAbsent, Done),
+                Some("a"),
+                false,
+                "null",
+            ),
             (None, set("b", IfAbsent, Done), Some("b"), true, "OK"),
             (None, set("b", IfPresent, Done), None, false, "null"),
             (Some("a"), set("b", IfPresent, Done), Some("b"), true, "OK"),
-            (Some("a"), set("b", IfEqual(b"a"), Done), Some("b"), true, "OK"),
-            (Some("a"), set("b", IfEqual(b"x"), Done), Some("a"), false, "null"),
+            (
+                Some("a"),
+                set("b", IfEqual(b"a"), Done),
+                Some("b"),
+                true,
+                "OK",
+            ),
+            (
+                Some("a"),
+                set("b", IfEqual(b"x"), Done),
+                Some("a"),
+                false,
+                "null",
+            ),
             (None, set("b", IfEqual(b""), Done), None, false, "null"),
-            (Some("a"), set("b", Always, Before), Some("b"), true, "\"a\""),
+            (
+                Some("a"),
+                set("b", Always, Before),
+                Some("b"),
+                true,
+                "\"a\"",
+            ),
             (None, set("b", Always, Before), Some("b"), true, "null"),
-            (Some("a"), set("b", IfAbsent, Before), Some("a"), false, "\"a\""),
+            (
+                Some("a"),
+                set("b", IfAbsent, Before),
+                Some("a"),
+                false,
+                "\"a\"",
+            ),
             (None, set("b", IfPresent, Before), None, false, "null"),
             (None, set("b", IfAbsent, Count), Some("b"), true, "1"),
             (Some("a"), set("b", IfAbsent, Count), Some("a"), false, "0"),
@@ -223,8 +296,20 @@ mod tests {
                 false,
                 "ERR increment or decrement would overflow",
             ),
-            (Some(" 1"), Add(1), Some(" 1"), false, "ERR value is not an integer or out of range"),
-            (Some(""), Add(1), Some(""), false, "ERR value is not an integer or out of range"),
+            (
+                Some(" 1"),
+                Add(1),
+                Some(" 1"),
+                false,
+                "ERR value is not an integer or out of range",
+            ),
+            (
+                Some(""),
+                Add(1),
+                Some(""),
+                false,
+                "ERR value is not an integer or out of range",
+            ),
             (Some("a"), Delete, None, true, "1"),
             (None, Delete, None, false, "0"),
             (Some("a"), Take, None, true, "\"a\""),
@@ -250,7 +335,11 @@ mod tests {
             (0, i64::MIN, "T"),
             (-1, -3, ""),
         ] {
-            assert_eq!(range(b"This is a string", start, end), expected.as_bytes(), "{start} {end}");
+            assert_eq!(
+                range(b"This is a string", start, end),
+                expected.as_bytes(),
+                "{start} {end}"
+            );
         }
         assert_eq!(range(b"", 0, -1), b"");
     }

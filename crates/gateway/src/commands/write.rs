@@ -51,17 +51,29 @@ pub fn next_of_same_key(units: &[&[Operation<'_>]]) -> Vec<Option<usize>> {
 
 /// Does a unit that only overwrites its key, and that another one of the same step follows.
 pub async fn overwrite<'a>(store: &Store, unit: &[Operation<'a>]) -> Overwritten<'a> {
-    let [Operation::Value { key, .. }, ..] = *unit else { unreachable!("a unit that overwrites is on one key") };
+    let [Operation::Value { key, .. }, ..] = *unit else {
+        unreachable!("a unit that overwrites is on one key")
+    };
     let (replies, value, _) = apply(unit, None);
     let bytes = value.expect("a unit that overwrites leaves a value");
     match store.put_at_once(key, &bytes).await {
-        Ok(is_done) => Overwritten { replies, is_left_to_next: !is_done },
-        Err(error) => Overwritten { replies: failed(unit, &error), is_left_to_next: false },
+        Ok(is_done) => Overwritten {
+            replies,
+            is_left_to_next: !is_done,
+        },
+        Err(error) => Overwritten {
+            replies: failed(unit, &error),
+            is_left_to_next: false,
+        },
     }
 }
 
 /// Lets the units that were left to the next one of their key fare as that one did.
-pub fn settle<'a>(units: &[&[Operation<'a>]], next: &[Option<usize>], outcomes: &mut [Overwritten<'a>]) {
+pub fn settle<'a>(
+    units: &[&[Operation<'a>]],
+    next: &[Option<usize>],
+    outcomes: &mut [Overwritten<'a>],
+) {
     for index in (0..outcomes.len()).rev() {
         if let Some(next) = next[index]
             && outcomes[index].is_left_to_next
@@ -79,11 +91,22 @@ fn failed<'a>(unit: &[Operation<'a>], error: &CommandError) -> Replies<'a> {
 /// Does the operations of one unit: several on one key, or one on many keys.
 pub async fn write_unit<'a>(store: &Store, unit: &[Operation<'a>]) -> Replies<'a> {
     match unit {
-        [Operation::SetMany(pairs)] => smallvec![set_many(store, *pairs).await.unwrap_or_else(Reply::Error)],
-        [Operation::DeleteMany(keys)] => smallvec![delete_many(store, *keys).await.unwrap_or_else(Reply::Error)],
-        [Operation::Value { key, command: ValueCommand::Delete }] => {
+        [Operation::SetMany(pairs)] => {
+            smallvec![set_many(store, *pairs).await.unwrap_or_else(Reply::Error)]
+        }
+        [Operation::DeleteMany(keys)] => {
+            smallvec![delete_many(store, *keys).await.unwrap_or_else(Reply::Error)]
+        }
+        [
+            Operation::Value {
+                key,
+                command: ValueCommand::Delete,
+            },
+        ] => {
             let deleted = store.delete(key, Condition::None).await;
-            smallvec![deleted.map_or_else(Reply::Error, |written| Reply::Integer(written.is_some().into()))]
+            smallvec![deleted.map_or_else(Reply::Error, |written| Reply::Integer(
+                written.is_some().into()
+            ))]
         }
         _ => {
             let result = write_value(store, unit).await;
@@ -92,8 +115,18 @@ pub async fn write_unit<'a>(store: &Store, unit: &[Operation<'a>]) -> Replies<'a
     }
 }
 
-async fn write_value<'a>(store: &Store, unit: &[Operation<'a>]) -> Result<Replies<'a>, CommandError> {
-    let [Operation::Value { key, command: first }, ..] = *unit else {
+async fn write_value<'a>(
+    store: &Store,
+    unit: &[Operation<'a>],
+) -> Result<Replies<'a>, CommandError> {
+    let [
+        Operation::Value {
+            key,
+            command: first,
+        },
+        ..,
+    ] = *unit
+    else {
         unreachable!("a unit of several operations is on one key")
     };
     if first.is_blind() {
@@ -115,7 +148,10 @@ async fn write_value<'a>(store: &Store, unit: &[Operation<'a>]) -> Result<Replie
                 let condition = version.map_or(Condition::Absent, Condition::Version);
                 matches!(store.put(key, &bytes, condition).await?, Written::Done(_))
             }
-            (None, Some(version)) => matches!(store.delete(key, Condition::Version(version)).await?, Some(Written::Done(_))),
+            (None, Some(version)) => matches!(
+                store.delete(key, Condition::Version(version)).await?,
+                Some(Written::Done(_))
+            ),
             // Made and deleted again: nobody has seen it.
             (None, None) => true,
         };
@@ -129,7 +165,9 @@ async fn write_value<'a>(store: &Store, unit: &[Operation<'a>]) -> Result<Replie
 fn apply<'a>(unit: &[Operation<'a>], mut value: Value<'a>) -> (Replies<'a>, Value<'a>, bool) {
     let mut changed = false;
     let replies = unit.iter().map(|operation| {
-        let Operation::Value { command, .. } = operation else { unreachable!("a unit of several operations is on one key") };
+        let Operation::Value { command, .. } = operation else {
+            unreachable!("a unit of several operations is on one key")
+        };
         command.apply(&mut value, &mut changed)
     });
     let replies = replies.collect();
@@ -140,9 +178,18 @@ async fn set_many<'a>(store: &Store, pairs: Arguments<'a>) -> Result<Reply<'a>, 
     let pair_count = pairs.len() / 2;
     let mut seen = HashSet::with_capacity(pair_count);
     // Of a key that is named twice the last value counts.
-    let mut wanted: Vec<usize> = (0..pair_count).rev().filter(|&index| seen.insert(pairs.at(2 * index))).collect();
+    let mut wanted: Vec<usize> = (0..pair_count)
+        .rev()
+        .filter(|&index| seen.insert(pairs.at(2 * index)))
+        .collect();
     wanted.reverse();
-    let puts = wanted.iter().map(|&index| store.put(pairs.at(2 * index), pairs.at(2 * index + 1), Condition::None));
+    let puts = wanted.iter().map(|&index| {
+        store.put(
+            pairs.at(2 * index),
+            pairs.at(2 * index + 1),
+            Condition::None,
+        )
+    });
     let (done, failure) = count(puts, |_| true).await;
     match failure {
         None => Ok(Reply::Ok),
@@ -181,7 +228,10 @@ mod tests {
 
     /// The units of SETs on these keys, each a unit.
     fn with_sets(keys: &[&'static [u8]], check: impl FnOnce(&[&[Operation<'static>]])) {
-        let input: Vec<u8> = keys.iter().flat_map(|key| [b"SET", *key, b"1"].concat()).collect();
+        let input: Vec<u8> = keys
+            .iter()
+            .flat_map(|key| [b"SET", *key, b"1"].concat())
+            .collect();
         let input: &'static [u8] = input.leak();
         let mut start = 0;
         let places = keys.iter().map(|key| {
@@ -190,7 +240,11 @@ mod tests {
             vec![ends[0]..ends[1], ends[1]..ends[2], ends[2]..ends[3]]
         });
         let places: Vec<_> = places.collect();
-        let operations: Vec<_> = places.leak().iter().map(|places| Operation::read(Arguments::new(input, places)).1).collect();
+        let operations: Vec<_> = places
+            .leak()
+            .iter()
+            .map(|places| Operation::read(Arguments::new(input, places)).1)
+            .collect();
         let units: Vec<&[Operation<'static>]> = operations.chunks(1).collect();
         check(&units);
     }
@@ -198,7 +252,10 @@ mod tests {
     #[test]
     fn each_unit_knows_the_next_one_of_its_key() {
         with_sets(&[b"a", b"b", b"a", b"c", b"a"], |units| {
-            assert_eq!(next_of_same_key(units), [Some(2), None, Some(4), None, None]);
+            assert_eq!(
+                next_of_same_key(units),
+                [Some(2), None, Some(4), None, None]
+            );
         });
     }
 
@@ -224,7 +281,10 @@ mod tests {
             };
             assert_eq!(settled(None), ["OK"; 5]);
             let refused = "ERR no room";
-            assert_eq!(settled(Some(CommandError::Refused("no room"))), [refused, "OK", refused, refused, "OK"]);
+            assert_eq!(
+                settled(Some(CommandError::Refused("no room"))),
+                [refused, "OK", refused, refused, "OK"]
+            );
         });
     }
 }

@@ -64,15 +64,26 @@ impl Connection {
     /// One that begins.
     pub fn new(context: Rc<Context>, session: Session, transport: Transport) -> Self {
         let outlet = Outlet::new(context.clone(), transport);
-        Self { context, session, outlet, parser: RequestParser::default(), input: Vec::new(), request_began_at: 0 }
+        Self {
+            context,
+            session,
+            outlet,
+            parser: RequestParser::default(),
+            input: Vec::new(),
+            request_began_at: 0,
+        }
     }
 
     /// Serves it to its end.
     pub async fn serve(mut self) {
         let end = self.requests().await;
-        self.context.counters.connections_cut.add(u64::from(matches!(end, End::Cut)));
+        self.context
+            .counters
+            .connections_cut
+            .add(u64::from(matches!(end, End::Cut)));
         if matches!(end, End::Answered | End::Stopping | End::Store) {
-            self.outlet.set_last_deadline(self.context.runtime.now().saturating_add(LINGER_NS_MAX));
+            self.outlet
+                .set_last_deadline(self.context.runtime.now().saturating_add(LINGER_NS_MAX));
             // Whoever does not take its last replies does without.
             if self.outlet.drain().await.is_ok() && matches!(end, End::Answered) {
                 self.linger().await;
@@ -121,7 +132,9 @@ impl Connection {
                 Poll::Ready(Err(End::Cut))
             } else if outlet.is_stopping() {
                 Poll::Ready(Err(End::Stopping))
-            } else if reads && readiness.is_readable() || outlet.has_pending() && readiness.is_writable() {
+            } else if reads && readiness.is_readable()
+                || outlet.has_pending() && readiness.is_writable()
+            {
                 Poll::Ready(Ok(()))
             } else {
                 readiness.register(context);
@@ -137,7 +150,13 @@ impl Connection {
 
     /// Until when the password must be said, or the request that has begun be complete.
     fn request_deadline(&self) -> Option<Nanoseconds> {
-        let timeout = self.context.shared.options.limits.request_timeout.as_nanos() as Nanoseconds;
+        let timeout = self
+            .context
+            .shared
+            .options
+            .limits
+            .request_timeout
+            .as_nanos() as Nanoseconds;
         match (self.session.is_authenticated, self.input.is_empty()) {
             (false, _) => Some(self.session.locked_at.saturating_add(timeout)),
             (true, false) => Some(self.request_began_at.saturating_add(timeout)),
@@ -159,13 +178,18 @@ impl Connection {
         }
         let goes_on = result?;
         if goes_on && self.input.len() > SMALL_REQUEST && context.shared.memory.is_exhausted() {
-            self.writer().error("OOM the gateway's memory for requests is used up; try again later");
+            self.writer()
+                .error("OOM the gateway's memory for requests is used up; try again later");
             return Ok(false);
         }
         Ok(goes_on)
     }
 
-    async fn batches(&mut self, scratch: &mut Scratch, arrived_at: Nanoseconds) -> Result<bool, End> {
+    async fn batches(
+        &mut self,
+        scratch: &mut Scratch,
+        arrived_at: Nanoseconds,
+    ) -> Result<bool, End> {
         let limits = self.context.shared.options.limits;
         loop {
             // Before the password one command at a time: what is allowed after it depends on it.
@@ -174,7 +198,12 @@ impl Connection {
                 false => (RequestLimits::UNAUTHENTICATED, 1),
             };
             scratch.commands.clear();
-            let parsed = self.parser.parse(&mut self.input, &request_limits, count_max, &mut scratch.commands);
+            let parsed = self.parser.parse(
+                &mut self.input,
+                &request_limits,
+                count_max,
+                &mut scratch.commands,
+            );
             let count = scratch.commands.len();
             if count > 0 {
                 let input = std::mem::take(&mut self.input);
@@ -196,8 +225,17 @@ impl Connection {
         }
     }
 
-    async fn batch(&mut self, input: &[u8], scratch: &mut Scratch, arrived_at: Nanoseconds) -> Result<(), End> {
-        let Scratch { commands, specs, keys } = scratch;
+    async fn batch(
+        &mut self,
+        input: &[u8],
+        scratch: &mut Scratch,
+        arrived_at: Nanoseconds,
+    ) -> Result<(), End> {
+        let Scratch {
+            commands,
+            specs,
+            keys,
+        } = scratch;
         specs.clear();
         let mut operations = Vec::with_capacity(commands.len());
         for index in 0..commands.len() {
@@ -231,7 +269,10 @@ impl Connection {
     }
 
     fn writer(&mut self) -> ReplyWriter<'_> {
-        ReplyWriter { protocol: self.session.protocol, output: self.outlet.output() }
+        ReplyWriter {
+            protocol: self.session.protocol,
+            output: self.outlet.output(),
+        }
     }
 
     /// Says that no more comes, and takes what the other side was still sending: closing before that would take the last

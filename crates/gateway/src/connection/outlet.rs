@@ -38,7 +38,17 @@ impl Outlet {
     pub fn new(context: Rc<Context>, transport: Transport) -> Self {
         let guard = context.guards.watch(transport.source().readiness().clone());
         let account = context.shared.memory.account();
-        Self { context, transport, guard, account, output: Vec::new(), sent: 0, gone: 0, stuck_at: None, input_size: 0 }
+        Self {
+            context,
+            transport,
+            guard,
+            account,
+            output: Vec::new(),
+            sent: 0,
+            gone: 0,
+            stuck_at: None,
+            input_size: 0,
+        }
     }
 
     /// Where replies are appended.
@@ -79,7 +89,11 @@ impl Outlet {
     pub fn send(&mut self) -> Result<(), End> {
         let mut progress = false;
         while self.has_pending() && self.readiness().is_writable() {
-            match self.transport.write(&self.output[self.sent..]).map_err(|_| End::Peer)? {
+            match self
+                .transport
+                .write(&self.output[self.sent..])
+                .map_err(|_| End::Peer)?
+            {
                 Moved::Bytes(size) => {
                     self.context.counters.sent_bytes.add(size as u64);
                     self.sent += size;
@@ -182,8 +196,11 @@ impl Outlet {
     /// Sets the deadline: `request` says until when a request must be complete; replies that wait have one of their own.
     pub fn set_deadline(&self, request: Option<Nanoseconds>) {
         let timeout = self.context.shared.options.limits.output_timeout.as_nanos() as Nanoseconds;
-        let replies = self.stuck_at.map(|stuck_at| stuck_at.saturating_add(timeout));
-        self.guard.set_deadline([request, replies].into_iter().flatten().min());
+        let replies = self
+            .stuck_at
+            .map(|stuck_at| stuck_at.saturating_add(timeout));
+        self.guard
+            .set_deadline([request, replies].into_iter().flatten().min());
     }
 
     /// Sets the deadline of everything that is left to do.

@@ -11,7 +11,11 @@ use stonecast_base::{Random, random_from_seed};
 
 use super::{Commands, ProtocolError, RequestLimits, RequestParser};
 
-const LIMITS: RequestLimits = RequestLimits { arguments: 1 << 20, argument_size: 1 << 20, size: 2 << 20 };
+const LIMITS: RequestLimits = RequestLimits {
+    arguments: 1 << 20,
+    argument_size: 1 << 20,
+    size: 2 << 20,
+};
 
 type Outcome = (Vec<Vec<Vec<u8>>>, Result<(), ProtocolError>);
 
@@ -24,9 +28,18 @@ fn parse(pieces: &[&[u8]], limits: &RequestLimits) -> Outcome {
         loop {
             commands.clear();
             let result = parser.parse(&mut input, limits, 7, &mut commands);
-            let text = |place: &Range<u32>| input[place.start as usize..place.end as usize].to_vec();
-            found.extend((0..commands.len()).map(|index| commands.places(index).iter().map(text).collect::<Vec<_>>()));
-            assert!(parser.memory() <= 64 * input.len() + 4096, "{} bytes for {} of input", parser.memory(), input.len());
+            let text =
+                |place: &Range<u32>| input[place.start as usize..place.end as usize].to_vec();
+            found.extend(
+                (0..commands.len())
+                    .map(|index| commands.places(index).iter().map(text).collect::<Vec<_>>()),
+            );
+            assert!(
+                parser.memory() <= 64 * input.len() + 4096,
+                "{} bytes for {} of input",
+                parser.memory(),
+                input.len()
+            );
             if result.is_err() {
                 return (found, result);
             }
@@ -35,13 +48,18 @@ fn parse(pieces: &[&[u8]], limits: &RequestLimits) -> Outcome {
             }
         }
         input.drain(..parser.take_consumed());
-        assert!(input.len() as u64 <= limits.size + piece.len() as u64, "what is kept has a bound");
+        assert!(
+            input.len() as u64 <= limits.size + piece.len() as u64,
+            "what is kept has a bound"
+        );
     }
     (found, Ok(()))
 }
 
 fn draw_bytes(random: &mut Random, most: usize) -> Vec<u8> {
-    (0..random.random_range(0..=most)).map(|_| random.random()).collect()
+    (0..random.random_range(0..=most))
+        .map(|_| random.random())
+        .collect()
 }
 
 /// Some requests, mostly right.
@@ -53,7 +71,16 @@ fn draw_stream(random: &mut Random) -> Vec<u8> {
             1 => stream.extend(b"set k \"a\\x00b c\" 'd'\n"),
             2 => stream.extend(b"*1\r\n".repeat(random.random_range(1..50))),
             3 => {
-                const NUMBERS: [i64; 8] = [i64::MAX, i64::MIN, -1, 0, 1 << 31, 1 << 32, 1 << 20, (1 << 20) + 1];
+                const NUMBERS: [i64; 8] = [
+                    i64::MAX,
+                    i64::MIN,
+                    -1,
+                    0,
+                    1 << 31,
+                    1 << 32,
+                    1 << 20,
+                    (1 << 20) + 1,
+                ];
                 let number = NUMBERS[random.random_range(0..NUMBERS.len())];
                 let kind = if random.random() { "*" } else { "*1\r\n$" };
                 stream.extend(format!("{kind}{number}\r\n").bytes());
@@ -98,32 +125,52 @@ fn cut<'s>(random: &mut Random, stream: &'s [u8]) -> Vec<&'s [u8]> {
 
 /// The named seed; else, in a run that is told how long it takes, one that no run had before; else 0.
 fn first_seed() -> u64 {
-    let named = std::env::var("STONECAST_FUZZ_SEED").ok().and_then(|text| text.parse().ok());
+    let named = std::env::var("STONECAST_FUZZ_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let is_long = std::env::var_os("STONECAST_FUZZ_SECONDS").is_some();
-    let clock = || std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() << 20);
+    let clock = || {
+        std::time::UNIX_EPOCH
+            .elapsed()
+            .map_or(0, |time| time.as_secs() << 20)
+    };
     named.unwrap_or_else(|| if is_long { clock() } else { 0 })
 }
 
 fn fuzz(seed: u64) {
     let mut random = random_from_seed(seed);
     let stream = draw_stream(&mut random);
-    let limits = if random.random_bool(0.2) { RequestLimits::UNAUTHENTICATED } else { LIMITS };
+    let limits = if random.random_bool(0.2) {
+        RequestLimits::UNAUTHENTICATED
+    } else {
+        LIMITS
+    };
     let whole = parse(&[&stream], &limits);
     for _ in 0..3 {
         let pieces = cut(&mut random, &stream);
-        assert_eq!(parse(&pieces, &limits), whole, "seed {seed}: the pieces must not matter");
+        assert_eq!(
+            parse(&pieces, &limits),
+            whole,
+            "seed {seed}: the pieces must not matter"
+        );
     }
 }
 
 #[test]
 fn hostile_streams_cost_bounded_memory_and_mean_the_same_in_any_pieces() {
-    let seconds = std::env::var("STONECAST_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2.0);
+    let seconds = std::env::var("STONECAST_FUZZ_SECONDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(2.0);
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     let first = first_seed();
     let mut seed = first;
     while Instant::now() < end {
         let outcome = std::panic::catch_unwind(|| fuzz(seed));
-        assert!(outcome.is_ok(), "seed {seed}: STONECAST_FUZZ_SEED={seed} shows it again");
+        assert!(
+            outcome.is_ok(),
+            "seed {seed}: STONECAST_FUZZ_SEED={seed} shows it again"
+        );
         seed += 1;
     }
     let streams = seed - first;
@@ -133,10 +180,16 @@ fn hostile_streams_cost_bounded_memory_and_mean_the_same_in_any_pieces() {
 
 #[test]
 fn a_promise_costs_nothing_until_it_is_kept() {
-    for stream in [&b"*1048576\r\n"[..], b"*2\r\n$3\r\nGET\r\n$1048576\r\n", b"*1\r\n$1048576\r\nx"] {
+    for stream in [
+        &b"*1048576\r\n"[..],
+        b"*2\r\n$3\r\nGET\r\n$1048576\r\n",
+        b"*1\r\n$1048576\r\nx",
+    ] {
         let mut parser = RequestParser::default();
         let mut commands = Commands::default();
-        parser.parse(&mut stream.to_vec(), &LIMITS, 7, &mut commands).unwrap();
+        parser
+            .parse(&mut stream.to_vec(), &LIMITS, 7, &mut commands)
+            .unwrap();
         assert!(parser.memory() < 4096, "{}", stream.escape_ascii());
     }
 }

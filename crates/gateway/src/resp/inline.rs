@@ -38,7 +38,12 @@ pub fn split(line: &mut [u8], words: &mut Vec<(u32, u32)>) -> Result<(), Unbalan
 }
 
 /// Copies the inside of quotes and returns where reading and writing go on.
-fn unquote(line: &mut [u8], mut read: usize, mut write: usize, quote: u8) -> Result<(usize, usize), Unbalanced> {
+fn unquote(
+    line: &mut [u8],
+    mut read: usize,
+    mut write: usize,
+    quote: u8,
+) -> Result<(usize, usize), Unbalanced> {
     loop {
         let byte = *line.get(read).ok_or(Unbalanced)?;
         read += 1;
@@ -89,22 +94,45 @@ mod tests {
         let mut line = line.to_vec();
         let mut places = Vec::new();
         split(&mut line, &mut places)?;
-        Ok(places.iter().map(|&(start, end)| line[start as usize..end as usize].to_vec()).collect())
+        Ok(places
+            .iter()
+            .map(|&(start, end)| line[start as usize..end as usize].to_vec())
+            .collect())
     }
 
     #[test]
     fn blanks_separate_words_and_quotes_keep_them() {
-        assert_eq!(words(b"  set\tkey  a b ").unwrap(), [&b"set"[..], b"key", b"a", b"b"]);
-        assert_eq!(words(br#"set "a b" 'c d'"#).unwrap(), [&b"set"[..], b"a b", b"c d"]);
-        assert_eq!(words(br#"set "\x00\xfF\n\"\q" 'it\'s \n'"#).unwrap(), [&b"set"[..], b"\x00\xff\n\"q", br"it's \n"]);
+        assert_eq!(
+            words(b"  set\tkey  a b ").unwrap(),
+            [&b"set"[..], b"key", b"a", b"b"]
+        );
+        assert_eq!(
+            words(br#"set "a b" 'c d'"#).unwrap(),
+            [&b"set"[..], b"a b", b"c d"]
+        );
+        assert_eq!(
+            words(br#"set "\x00\xfF\n\"\q" 'it\'s \n'"#).unwrap(),
+            [&b"set"[..], b"\x00\xff\n\"q", br"it's \n"]
+        );
         assert_eq!(words(br#"get """#).unwrap(), [&b"get"[..], b""]);
         assert_eq!(words(b"   ").unwrap(), Vec::<Vec<u8>>::new());
     }
 
     #[test]
     fn quotes_that_do_not_end_or_end_in_a_word_are_refused() {
-        for line in [&br#"set "a"#[..], br#"set 'a"#, br#"set "a"b"#, br#"set "a\"#, br#"""""#] {
-            assert_eq!(words(line), Err(Unbalanced), "{}", String::from_utf8_lossy(line));
+        for line in [
+            &br#"set "a"#[..],
+            br#"set 'a"#,
+            br#"set "a"b"#,
+            br#"set "a\"#,
+            br#"""""#,
+        ] {
+            assert_eq!(
+                words(line),
+                Err(Unbalanced),
+                "{}",
+                String::from_utf8_lossy(line)
+            );
         }
     }
 }

@@ -18,5 +18,9 @@ pub(super) const NUMBER_LINE_SIZE_MAX: usize = 32;
 
 impl RequestLimits {
     /// For connections that have not said the password: enough to say it.
-    pub const UNAUTHENTICATED: Self = Self { arguments: 10, argument_size: 16_384, size: 64 << 10 };
+    pub const UNAUTHENTICATED: Self = Self {
+        arguments: 10,
+        argument_size: 16_384,
+        size: 64 << 10,
+    };
 }

@@ -36,7 +36,13 @@ impl ReplyWriter<'_> {
     /// An error: a code in capitals, then words for people. Line ends become blanks.
     pub fn error(&mut self, text: &str) {
         self.output.push(b'-');
-        self.output.extend(text.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+        self.output.extend(text.bytes().map(|byte| {
+            if matches!(byte, b'\r' | b'\n') {
+                b' '
+            } else {
+                byte
+            }
+        }));
         self.output.extend_from_slice(b"\r\n");
     }
 
@@ -75,7 +81,11 @@ impl ReplyWriter<'_> {
 
     /// The head of a set of `count` replies that follow.
     pub fn set(&mut self, count: usize) {
-        let kind = if self.protocol == Protocol::Resp3 { b'~' } else { b'*' };
+        let kind = if self.protocol == Protocol::Resp3 {
+            b'~'
+        } else {
+            b'*'
+        };
         self.number(kind, count as i64);
     }
 
@@ -115,7 +125,10 @@ mod tests {
 
     fn written(protocol: Protocol, write: impl Fn(&mut ReplyWriter<'_>)) -> String {
         let mut output = Vec::new();
-        write(&mut ReplyWriter { output: &mut output, protocol });
+        write(&mut ReplyWriter {
+            output: &mut output,
+            protocol,
+        });
         String::from_utf8(output).unwrap()
     }
 
@@ -125,10 +138,22 @@ mod tests {
         let cases: [Case; 10] = [
             (|reply| reply.ok(), "+OK\r\n", "+OK\r\n"),
             (|reply| reply.simple("PONG"), "+PONG\r\n", "+PONG\r\n"),
-            (|reply| reply.integer(i64::MIN), ":-9223372036854775808\r\n", ":-9223372036854775808\r\n"),
-            (|reply| reply.bulk(b"a\r\n"), "$3\r\na\r\n\r\n", "$3\r\na\r\n\r\n"),
+            (
+                |reply| reply.integer(i64::MIN),
+                ":-9223372036854775808\r\n",
+                ":-9223372036854775808\r\n",
+            ),
+            (
+                |reply| reply.bulk(b"a\r\n"),
+                "$3\r\na\r\n\r\n",
+                "$3\r\na\r\n\r\n",
+            ),
             (|reply| reply.null(), "$-1\r\n", "_\r\n"),
-            (|reply| reply.optional(Some(b"")), "$0\r\n\r\n", "$0\r\n\r\n"),
+            (
+                |reply| reply.optional(Some(b"")),
+                "$0\r\n\r\n",
+                "$0\r\n\r\n",
+            ),
             (|reply| reply.array(2), "*2\r\n", "*2\r\n"),
             (|reply| reply.set(2), "*2\r\n", "~2\r\n"),
             (|reply| reply.map(2), "*4\r\n", "%2\r\n"),
@@ -144,7 +169,8 @@ mod tests {
     #[test]
     fn an_error_is_one_line_whatever_a_client_put_into_it() {
         assert_eq!(
-            written(Protocol::Resp2, |reply| reply.error("ERR unknown command 'a\r\n+OK'")),
+            written(Protocol::Resp2, |reply| reply
+                .error("ERR unknown command 'a\r\n+OK'")),
             "-ERR unknown command 'a  +OK'\r\n"
         );
     }

@@ -93,7 +93,11 @@ impl Commands {
 
     /// Places of the arguments of command number `index`, its name first. Never empty.
     pub fn places(&self, index: usize) -> &[Range<u32>] {
-        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        let start = if index == 0 {
+            0
+        } else {
+            self.ends[index - 1] as usize
+        };
         &self.arguments[start..self.ends[index] as usize]
     }
 }
@@ -127,11 +131,18 @@ impl RequestParser {
     }
 
     /// Reads one item: a line or an argument. False: more input is needed.
-    fn step(&mut self, input: &mut [u8], limits: &RequestLimits, commands: &mut Commands) -> Result<bool, ProtocolError> {
+    fn step(
+        &mut self,
+        input: &mut [u8],
+        limits: &RequestLimits,
+        commands: &mut Commands,
+    ) -> Result<bool, ProtocolError> {
         if let Some(size) = self.announced {
             return self.take_argument(input, size, limits, commands);
         }
-        let Some(&kind) = input.get(self.line_start()) else { return Ok(false) };
+        let Some(&kind) = input.get(self.line_start()) else {
+            return Ok(false);
+        };
         if self.missing > 0 {
             if kind != b'$' {
                 return Err(ProtocolError::NotAnArgument(kind));
@@ -141,7 +152,12 @@ impl RequestParser {
             } else {
                 ProtocolError::ArgumentSize
             };
-            let Some(size) = self.number_line(input).map_err(|()| ProtocolError::ArgumentSize)? else { return Ok(false) };
+            let Some(size) = self
+                .number_line(input)
+                .map_err(|()| ProtocolError::ArgumentSize)?
+            else {
+                return Ok(false);
+            };
             let size = u64::try_from(size).map_err(|_| ProtocolError::ArgumentSize)?;
             if size > limits.argument_size {
                 return Err(size_error);
@@ -153,7 +169,12 @@ impl RequestParser {
             return Ok(true);
         }
         if kind == b'*' {
-            let Some(count) = self.number_line(input).map_err(|()| ProtocolError::ArgumentCount)? else { return Ok(false) };
+            let Some(count) = self
+                .number_line(input)
+                .map_err(|()| ProtocolError::ArgumentCount)?
+            else {
+                return Ok(false);
+            };
             if count > i64::from(limits.arguments) {
                 return Err(match *limits == RequestLimits::UNAUTHENTICATED {
                     true => ProtocolError::UnauthenticatedArgumentCount,
@@ -178,7 +199,9 @@ impl RequestParser {
         commands: &mut Commands,
     ) -> Result<bool, ProtocolError> {
         let end = self.at + size as usize;
-        let Some(line_end) = input.get(end..end + 2) else { return Ok(false) };
+        let Some(line_end) = input.get(end..end + 2) else {
+            return Ok(false);
+        };
         if line_end != b"\r\n" {
             return Err(ProtocolError::ArgumentEnd);
         }
@@ -196,11 +219,19 @@ impl RequestParser {
         Ok(true)
     }
 
-    fn take_inline(&mut self, input: &mut [u8], commands: &mut Commands) -> Result<bool, ProtocolError> {
+    fn take_inline(
+        &mut self,
+        input: &mut [u8],
+        commands: &mut Commands,
+    ) -> Result<bool, ProtocolError> {
         let Some(length) = memchr(b'\n', &input[self.at..]) else {
             self.at = input.len();
             let too_long = self.at - self.start > INLINE_SIZE_MAX;
-            return if too_long { Err(ProtocolError::InlineSize) } else { Ok(false) };
+            return if too_long {
+                Err(ProtocolError::InlineSize)
+            } else {
+                Ok(false)
+            };
         };
         let end = self.at + length;
         if end - self.start > INLINE_SIZE_MAX {
@@ -208,7 +239,8 @@ impl RequestParser {
         }
         self.arguments.clear();
         // A carriage return at the end is a blank.
-        inline::split(&mut input[self.start..end], &mut self.arguments).map_err(|inline::Unbalanced| ProtocolError::Quotes)?;
+        inline::split(&mut input[self.start..end], &mut self.arguments)
+            .map_err(|inline::Unbalanced| ProtocolError::Quotes)?;
         self.at = end + 1;
         if self.arguments.is_empty() {
             self.start = self.at;
@@ -220,7 +252,11 @@ impl RequestParser {
 
     fn finish(&mut self, commands: &mut Commands) {
         let start = self.start as u32;
-        commands.arguments.extend(self.arguments.drain(..).map(|(from, to)| start + from..start + to));
+        commands.arguments.extend(
+            self.arguments
+                .drain(..)
+                .map(|(from, to)| start + from..start + to),
+        );
         commands.ends.push(commands.arguments.len() as u32);
         self.start = self.at;
         // A command of a million arguments must not be paid for by an idle connection.
@@ -231,7 +267,11 @@ impl RequestParser {
 
     /// Where the line begins that is read next: the first byte of an inline command may lie before `at`.
     fn line_start(&self) -> usize {
-        if self.missing == 0 { self.start } else { self.at }
+        if self.missing == 0 {
+            self.start
+        } else {
+            self.at
+        }
     }
 
     /// Reads a line `KIND NUMBER CR LF`. `None`: it is not all there yet.
@@ -239,7 +279,11 @@ impl RequestParser {
         let start = self.line_start();
         let line = &input[start..input.len().min(start + NUMBER_LINE_SIZE_MAX)];
         let Some(end) = memchr(b'\n', line) else {
-            return if line.len() == NUMBER_LINE_SIZE_MAX { Err(()) } else { Ok(None) };
+            return if line.len() == NUMBER_LINE_SIZE_MAX {
+                Err(())
+            } else {
+                Ok(None)
+            };
         };
         let number = line[1..end].strip_suffix(b"\r").ok_or(())?;
         self.at = start + end + 1;
@@ -263,7 +307,11 @@ pub fn decimal(text: &[u8]) -> Option<i64> {
             return None;
         }
         number = number.checked_mul(10)?;
-        number = if negative { number.checked_sub(value)? } else { number.checked_add(value)? };
+        number = if negative {
+            number.checked_sub(value)?
+        } else {
+            number.checked_add(value)?
+        };
     }
     Some(number)
 }
@@ -272,7 +320,11 @@ pub fn decimal(text: &[u8]) -> Option<i64> {
 mod tests {
     use super::*;
 
-    const LIMITS: RequestLimits = RequestLimits { arguments: 1 << 20, argument_size: 8 << 20, size: 16 << 20 };
+    const LIMITS: RequestLimits = RequestLimits {
+        arguments: 1 << 20,
+        argument_size: 8 << 20,
+        size: 16 << 20,
+    };
 
     fn cut(input: &[u8]) -> (Vec<Vec<Vec<u8>>>, Result<(), ProtocolError>, usize) {
         let mut input = input.to_vec();
@@ -284,15 +336,22 @@ mod tests {
 
     fn texts(commands: &Commands, input: &[u8]) -> Vec<Vec<Vec<u8>>> {
         let text = |place: &Range<u32>| input[place.start as usize..place.end as usize].to_vec();
-        (0..commands.len()).map(|index| commands.places(index).iter().map(text).collect()).collect()
+        (0..commands.len())
+            .map(|index| commands.places(index).iter().map(text).collect())
+            .collect()
     }
 
     #[test]
     fn arrays_and_lines_are_commands() {
-        let (commands, result, consumed) = cut(b"*2\r\n$3\r\nGET\r\n$1\r\n\0\r\nPING a\r\n\r\n*0\r\n*-1\r\nping\n*1\r\n$4\r\nQU");
+        let (commands, result, consumed) =
+            cut(b"*2\r\n$3\r\nGET\r\n$1\r\n\0\r\nPING a\r\n\r\n*0\r\n*-1\r\nping\n*1\r\n$4\r\nQU");
         assert_eq!(
             commands,
-            [vec![b"GET".to_vec(), b"\0".to_vec()], vec![b"PING".to_vec(), b"a".to_vec()], vec![b"ping".to_vec()]]
+            [
+                vec![b"GET".to_vec(), b"\0".to_vec()],
+                vec![b"PING".to_vec(), b"a".to_vec()],
+                vec![b"ping".to_vec()]
+            ]
         );
         assert_eq!((result, consumed), (Ok(()), 20 + 8 + 2 + 4 + 5 + 5));
     }
@@ -306,7 +365,9 @@ mod tests {
         for byte in whole {
             input.push(byte);
             let mut commands = Commands::default();
-            parser.parse(&mut input, &LIMITS, usize::MAX, &mut commands).unwrap();
+            parser
+                .parse(&mut input, &LIMITS, usize::MAX, &mut commands)
+                .unwrap();
             found.extend(texts(&commands, &input));
             input.drain(..parser.take_consumed());
         }
@@ -321,11 +382,17 @@ mod tests {
             (b"*9999999999\r\n", ProtocolError::ArgumentCount),
             (b"*99999999999999999999\r\n", ProtocolError::ArgumentCount),
             (b"*1\n", ProtocolError::ArgumentCount),
-            (b"*0000000000000000000000000000000000000001", ProtocolError::ArgumentCount),
+            (
+                b"*0000000000000000000000000000000000000001",
+                ProtocolError::ArgumentCount,
+            ),
             (b"*1\r\n:1\r\n", ProtocolError::NotAnArgument(b':')),
             (b"*1\r\n*1\r\n", ProtocolError::NotAnArgument(b'*')),
             (b"*1\r\n$-1\r\n", ProtocolError::ArgumentSize),
-            (b"*1\r\n$9223372036854775807\r\n", ProtocolError::ArgumentSize),
+            (
+                b"*1\r\n$9223372036854775807\r\n",
+                ProtocolError::ArgumentSize,
+            ),
             (b"*1\r\n$1073741824\r\n", ProtocolError::ArgumentSize),
             (b"*1\r\n$1\r\nabc", ProtocolError::ArgumentEnd),
             (b"set \"a\r\n", ProtocolError::Quotes),
@@ -334,7 +401,11 @@ mod tests {
             assert_eq!(result, Err(error), "{}", input.escape_ascii());
             assert!(commands.is_empty());
         }
-        assert_eq!(ProtocolError::NotAnArgument(b'\n').to_string(), r"expected '$', got '\n'", "an error is one line");
+        assert_eq!(
+            ProtocolError::NotAnArgument(b'\n').to_string(),
+            r"expected '$', got '\n'",
+            "an error is one line"
+        );
     }
 
     #[test]
@@ -347,7 +418,10 @@ mod tests {
     #[test]
     fn a_line_that_does_not_end_is_cut_off() {
         assert_eq!(cut(&[b'a'; INLINE_SIZE_MAX]).1, Ok(()));
-        assert_eq!(cut(&[b'a'; INLINE_SIZE_MAX + 1]).1, Err(ProtocolError::InlineSize));
+        assert_eq!(
+            cut(&[b'a'; INLINE_SIZE_MAX + 1]).1,
+            Err(ProtocolError::InlineSize)
+        );
     }
 
     #[test]
@@ -364,11 +438,19 @@ mod tests {
     fn before_the_password_little_is_taken() {
         for (input, error) in [
             (&b"*11\r\n"[..], ProtocolError::UnauthenticatedArgumentCount),
-            (b"*1\r\n$16385\r\n", ProtocolError::UnauthenticatedArgumentSize),
+            (
+                b"*1\r\n$16385\r\n",
+                ProtocolError::UnauthenticatedArgumentSize,
+            ),
         ] {
             let mut parser = RequestParser::default();
             let mut commands = Commands::default();
-            let result = parser.parse(&mut input.to_vec(), &RequestLimits::UNAUTHENTICATED, 1, &mut commands);
+            let result = parser.parse(
+                &mut input.to_vec(),
+                &RequestLimits::UNAUTHENTICATED,
+                1,
+                &mut commands,
+            );
             assert_eq!(result, Err(error));
         }
     }
@@ -391,7 +473,18 @@ mod tests {
         assert_eq!(decimal(b"-9223372036854775808"), Some(i64::MIN));
         assert_eq!(decimal(b"9223372036854775807"), Some(i64::MAX));
         assert_eq!(decimal(b"0"), Some(0));
-        for text in [&b""[..], b"-", b"-0", b"007", b"+1", b" 1", b"1 ", b"1.0", b"9223372036854775808", b"0x1"] {
+        for text in [
+            &b""[..],
+            b"-",
+            b"-0",
+            b"007",
+            b"+1",
+            b" 1",
+            b"1 ",
+            b"1.0",
+            b"9223372036854775808",
+            b"0x1",
+        ] {
             assert_eq!(decimal(text), None, "{}", text.escape_ascii());
         }
     }

@@ -12,16 +12,24 @@ use crate::support::{World, options};
 /// Status and body of the answer to a request.
 fn ask(address: SocketAddr, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    (
+        head.split(' ').nth(1).unwrap().parse().unwrap(),
+        body.to_owned(),
+    )
 }
 
 fn get(address: SocketAddr, path: &str) -> (u16, String) {
-    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    ask(
+        address,
+        &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+    )
 }
 
 fn world_with_admin() -> (World, SocketAddr) {
@@ -34,15 +42,21 @@ fn world_with_admin() -> (World, SocketAddr) {
 
 /// The value of a line of `/metrics`.
 fn metric(metrics: &str, name: &str) -> f64 {
-    let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("{name} in {metrics}")).parse().unwrap()
+    let line = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} in {metrics}"))
+        .parse()
+        .unwrap()
 }
 
 #[test]
 fn metrics_count_what_was_done_and_tell_the_paths_apart() {
     let (world, admin) = world_with_admin();
     let mut client = world.client();
-    client.pipeline(["SET a 1", "SET b 2", "GET a", "GET b", "GET c", "DEL a", "NONSENSE"]);
+    client.pipeline([
+        "SET a 1", "SET b 2", "GET a", "GET b", "GET c", "DEL a", "NONSENSE",
+    ]);
     world.with_store_client(async |store| {
         store.put(b"c", b"3").await.unwrap();
         for _ in 0..130 {
@@ -64,37 +78,85 @@ fn metrics_count_what_was_done_and_tell_the_paths_apart() {
         ("stonecast_gateway_commands_total{command=\"get\"}", 3.0),
         ("stonecast_gateway_commands_total{command=\"set\"}", 2.0),
         ("stonecast_gateway_error_replies_total", 1.0),
-        ("stonecast_operations_total{path=\"gateway\",operation=\"read\"}", 3.0),
-        ("stonecast_operations_total{path=\"gateway\",operation=\"put\"}", 2.0),
-        ("stonecast_operations_total{path=\"gateway\",operation=\"delete\"}", 1.0),
-        ("stonecast_operations_total{path=\"one-sided\",operation=\"put\"}", 1.0),
-        ("stonecast_operations_total{path=\"one-sided\",operation=\"read\"}", 130.0),
-        ("stonecast_operation_bytes_total{path=\"one-sided\",operation=\"write\"}", 64.0),
-        ("stonecast_operation_bytes_total{path=\"one-sided\",operation=\"read\"}", 130.0 * 128.0),
-        ("stonecast_operation_bytes_total{path=\"gateway\",operation=\"write\"}", 3.0 * 64.0),
-        ("stonecast_latency_seconds_count{path=\"one-sided\",operation=\"read\"}", 2.0),
+        (
+            "stonecast_operations_total{path=\"gateway\",operation=\"read\"}",
+            3.0,
+        ),
+        (
+            "stonecast_operations_total{path=\"gateway\",operation=\"put\"}",
+            2.0,
+        ),
+        (
+            "stonecast_operations_total{path=\"gateway\",operation=\"delete\"}",
+            1.0,
+        ),
+        (
+            "stonecast_operations_total{path=\"one-sided\",operation=\"put\"}",
+            1.0,
+        ),
+        (
+            "stonecast_operations_total{path=\"one-sided\",operation=\"read\"}",
+            130.0,
+        ),
+        (
+            "stonecast_operation_bytes_total{path=\"one-sided\",operation=\"write\"}",
+            64.0,
+        ),
+        (
+            "stonecast_operation_bytes_total{path=\"one-sided\",operation=\"read\"}",
+            130.0 * 128.0,
+        ),
+        (
+            "stonecast_operation_bytes_total{path=\"gateway\",operation=\"write\"}",
+            3.0 * 64.0,
+        ),
+        (
+            "stonecast_latency_seconds_count{path=\"one-sided\",operation=\"read\"}",
+            2.0,
+        ),
         ("stonecast_clients{path=\"one-sided\"}", 0.0),
         ("stonecast_clients{path=\"gateway\"}", 2.0),
         ("stonecast_store_syncs_total", 0.0),
         ("stonecast_store_keys", 2.0),
-        ("stonecast_gateway_latency_seconds_count{path=\"gateway\",kind=\"read\"}", 3.0),
-        ("stonecast_gateway_latency_seconds_bucket{le=\"+Inf\",path=\"gateway\",kind=\"write\"}", 4.0),
+        (
+            "stonecast_gateway_latency_seconds_count{path=\"gateway\",kind=\"read\"}",
+            3.0,
+        ),
+        (
+            "stonecast_gateway_latency_seconds_bucket{le=\"+Inf\",path=\"gateway\",kind=\"write\"}",
+            4.0,
+        ),
     ] {
         assert_eq!(metric(&metrics, name), value, "{name}");
     }
-    for name in ["stonecast_round_trips_total{path=\"one-sided\"}", "stonecast_round_trips_total{path=\"gateway\"}"] {
+    for name in [
+        "stonecast_round_trips_total{path=\"one-sided\"}",
+        "stonecast_round_trips_total{path=\"gateway\"}",
+    ] {
         assert!(metric(&metrics, name) >= 5.0, "{name}");
     }
     assert!(metric(&metrics, "stonecast_store_leases") >= 1.0);
     assert!(metric(&metrics, "stonecast_store_persists_total") >= 1.0);
     assert!(metric(&metrics, "stonecast_store_capacity_bytes") >= 1e6);
     let page = include_str!("../../../../docs/gateway.md");
-    for name in metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()) {
-        assert!(page.contains(&format!("`{name}`")), "{name} is in docs/gateway.md");
+    for name in metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+    {
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "{name} is in docs/gateway.md"
+        );
     }
     for line in metrics.lines() {
         let is_comment = line.starts_with("# ");
-        assert!(is_comment || line.rsplit_once(' ').is_some_and(|(_, value)| value.parse::<f64>().is_ok()), "{line}");
+        assert!(
+            is_comment
+                || line
+                    .rsplit_once(' ')
+                    .is_some_and(|(_, value)| value.parse::<f64>().is_ok()),
+            "{line}"
+        );
     }
 }
 
@@ -106,24 +168,47 @@ fn health_readiness_and_status_are_told() {
     assert_eq!(get(admin, "/readyz"), (200, "ready\n".to_owned()));
     let (status, body) = get(admin, "/status");
     let body: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!((status, &body["ready"], &body["alive"]), (200, &Value::Bool(true), &Value::Bool(true)));
+    assert_eq!(
+        (status, &body["ready"], &body["alive"]),
+        (200, &Value::Bool(true), &Value::Bool(true))
+    );
     assert_eq!(body["store"]["keys"], 1);
     assert_eq!(body["store"]["durability"], "process");
     assert_eq!(body["gateway"]["commands"]["set"], 1);
-    assert_eq!((&body["paths"]["gateway"]["puts"], &body["paths"]["one-sided"]["puts"]), (&Value::from(1), &Value::from(0)));
+    assert_eq!(
+        (
+            &body["paths"]["gateway"]["puts"],
+            &body["paths"]["one-sided"]["puts"]
+        ),
+        (&Value::from(1), &Value::from(0))
+    );
     assert_eq!(body["paths"]["gateway"]["bytes_per_write"], 64.0);
     assert_eq!(get(admin, "/").0, 404);
-    assert_eq!(ask(admin, "POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").0, 405);
+    assert_eq!(
+        ask(
+            admin,
+            "POST /status HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+        )
+        .0,
+        405
+    );
     world.stop_store();
     // The gateway ends when it finds out; until then it is not ready.
-    let mut answers = std::iter::from_fn(|| TcpStream::connect(admin).ok()).take(1000).map(|_| get_quietly(admin));
-    assert!(answers.all(|answer| answer.is_none_or(|status| status == 503)), "not ready without a store");
+    let mut answers = std::iter::from_fn(|| TcpStream::connect(admin).ok())
+        .take(1000)
+        .map(|_| get_quietly(admin));
+    assert!(
+        answers.all(|answer| answer.is_none_or(|status| status == 503)),
+        "not ready without a store"
+    );
 }
 
 /// The status of `/readyz`; none if the port is closed meanwhile.
 fn get_quietly(address: SocketAddr) -> Option<u16> {
     let mut stream = TcpStream::connect(address).ok()?;
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
+    stream
+        .write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     answer.split(' ').nth(1)?.parse().ok()
@@ -136,7 +221,10 @@ fn an_admin_port_that_others_reach_asks_for_the_password() {
     options.admin = Some("0.0.0.0:0".parse().unwrap());
     options.password = Some(Password::new("open sesame"));
     let world = World::with(options);
-    let admin = SocketAddr::new("127.0.0.1".parse().unwrap(), world.gateway().admin_address().unwrap().port());
+    let admin = SocketAddr::new(
+        "127.0.0.1".parse().unwrap(),
+        world.gateway().admin_address().unwrap().port(),
+    );
     let with = |credentials: &str| {
         ask(admin, &format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {credentials}\r\n\r\n")).0
     };
@@ -152,7 +240,9 @@ fn an_admin_port_that_others_reach_asks_for_the_password() {
 #[test]
 fn silent_connections_to_the_admin_port_keep_nobody_out() {
     let (_world, admin) = world_with_admin();
-    let silent: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(admin).unwrap()).collect();
+    let silent: Vec<TcpStream> = (0..64)
+        .map(|_| TcpStream::connect(admin).unwrap())
+        .collect();
     let deadline = Instant::now() + Duration::from_secs(60);
     while get_quietly(admin) != Some(200) {
         assert!(Instant::now() < deadline, "the port is free again");

@@ -29,10 +29,18 @@ fn no_increment_is_lost_between_gateway_connections_and_one_sided_clients() {
                     for _ in 0..rounds {
                         loop {
                             let version = client.get(b"counter", &mut value).await.unwrap();
-                            let number: i64 = version.map_or(0, |_| std::str::from_utf8(&value).unwrap().parse().unwrap());
+                            let number: i64 = version.map_or(0, |_| {
+                                std::str::from_utf8(&value).unwrap().parse().unwrap()
+                            });
                             let condition = version.map_or(Condition::Absent, Condition::Version);
                             let sum = (number + 1000).to_string();
-                            if matches!(client.put_if(b"counter", sum.as_bytes(), condition).await.unwrap(), Written::Done(_)) {
+                            if matches!(
+                                client
+                                    .put_if(b"counter", sum.as_bytes(), condition)
+                                    .await
+                                    .unwrap(),
+                                Written::Done(_)
+                            ) {
                                 break;
                             }
                         }
@@ -42,7 +50,10 @@ fn no_increment_is_lost_between_gateway_connections_and_one_sided_clients() {
         }
     });
     let expected = connections * rounds * 11 + 2 * rounds * 1000;
-    assert_eq!(world.client().words("GET counter"), Reply::bulk(expected.to_string()));
+    assert_eq!(
+        world.client().words("GET counter"),
+        Reply::bulk(expected.to_string())
+    );
 }
 
 #[test]
@@ -54,12 +65,21 @@ fn of_many_that_want_a_key_to_be_new_one_gets_it() {
                 .map(|index| {
                     let mut client = world.client();
                     scope.spawn(move || match index % 2 {
-                        0 => client.words(&format!("SETNX lock:{round} {index}")) == Reply::Integer(1),
-                        _ => client.words(&format!("SET lock:{round} {index} NX")) == Reply::simple("OK"),
+                        0 => {
+                            client.words(&format!("SETNX lock:{round} {index}"))
+                                == Reply::Integer(1)
+                        }
+                        _ => {
+                            client.words(&format!("SET lock:{round} {index} NX"))
+                                == Reply::simple("OK")
+                        }
                     })
                 })
                 .collect();
-            tries.into_iter().map(|outcome| usize::from(outcome.join().unwrap())).sum()
+            tries
+                .into_iter()
+                .map(|outcome| usize::from(outcome.join().unwrap()))
+                .sum()
         });
         assert_eq!(won, 1);
     }
@@ -78,7 +98,10 @@ fn what_was_taken_is_taken_once() {
                     scope.spawn(move || usize::from(client.words("GETDEL item") != Reply::NoBulk))
                 })
                 .collect();
-            tries.into_iter().map(|outcome| outcome.join().unwrap()).sum()
+            tries
+                .into_iter()
+                .map(|outcome| outcome.join().unwrap())
+                .sum()
         });
         assert_eq!(taken, 1);
     }
@@ -97,11 +120,15 @@ fn what_is_taken_is_what_was_there_when_it_went() {
                 let (mut value, mut done) = (Vec::new(), 0);
                 while done < rounds {
                     let version = client.get(b"counter", &mut value).await.unwrap();
-                    let number: i64 = version.map_or(0, |_| std::str::from_utf8(&value).unwrap().parse().unwrap());
+                    let number: i64 = version
+                        .map_or(0, |_| std::str::from_utf8(&value).unwrap().parse().unwrap());
                     let condition = version.map_or(Condition::Absent, Condition::Version);
                     let next = (number + 1).to_string();
                     done += i64::from(matches!(
-                        client.put_if(b"counter", next.as_bytes(), condition).await.unwrap(),
+                        client
+                            .put_if(b"counter", next.as_bytes(), condition)
+                            .await
+                            .unwrap(),
                         Written::Done(_)
                     ));
                 }
@@ -135,17 +162,24 @@ fn of_a_gateway_and_a_one_sided_client_that_want_a_key_to_be_new_one_gets_it() {
                 let mut won = Vec::new();
                 for round in 0..rounds {
                     let key = format!("lock:{round}");
-                    let written = client.put_if(key.as_bytes(), b"one-sided", Condition::Absent).await.unwrap();
+                    let written = client
+                        .put_if(key.as_bytes(), b"one-sided", Condition::Absent)
+                        .await
+                        .unwrap();
                     won.push(matches!(written, Written::Done(_)));
                 }
                 won
             })
         });
         let mut client = world.client();
-        let won: Vec<bool> =
-            (0..rounds).map(|round| client.words(&format!("SETNX lock:{round} gateway")) == Reply::Integer(1)).collect();
+        let won: Vec<bool> = (0..rounds)
+            .map(|round| client.words(&format!("SETNX lock:{round} gateway")) == Reply::Integer(1))
+            .collect();
         let theirs = one_sided.join().unwrap();
-        assert!(won.iter().zip(&theirs).all(|(ours, theirs)| ours != theirs), "each key has one winner");
+        assert!(
+            won.iter().zip(&theirs).all(|(ours, theirs)| ours != theirs),
+            "each key has one winner"
+        );
     });
 }
 
@@ -159,7 +193,14 @@ fn swapped_values_form_one_chain() {
             .map(|thread| {
                 let mut client = world.client();
                 scope.spawn(move || {
-                    (0..rounds).map(|round| client.words(&format!("GETSET chain {thread}:{round}")).text().to_owned()).collect()
+                    (0..rounds)
+                        .map(|round| {
+                            client
+                                .words(&format!("GETSET chain {thread}:{round}"))
+                                .text()
+                                .to_owned()
+                        })
+                        .collect()
                 })
             })
             .collect();
@@ -167,7 +208,11 @@ fn swapped_values_form_one_chain() {
     });
     let all: Vec<String> = seen.into_iter().flatten().collect();
     let different: BTreeSet<&String> = all.iter().collect();
-    assert_eq!(different.len(), threads * rounds, "no value is replaced twice");
+    assert_eq!(
+        different.len(),
+        threads * rounds,
+        "no value is replaced twice"
+    );
 }
 
 #[test]

@@ -14,7 +14,10 @@ fn values_are_stored_read_and_deleted() {
     assert_eq!(client.words("SET a one"), Reply::simple(OK));
     assert_eq!(client.words("GET a"), Reply::bulk("one"));
     assert_eq!(client.words("MSET a 1 b 2 a 3"), Reply::simple(OK));
-    assert_eq!(client.words("MGET a x b"), Reply::Array(vec![Reply::bulk("3"), Reply::NoBulk, Reply::bulk("2")]));
+    assert_eq!(
+        client.words("MGET a x b"),
+        Reply::Array(vec![Reply::bulk("3"), Reply::NoBulk, Reply::bulk("2")])
+    );
     assert_eq!(client.words("EXISTS a b x a"), Reply::Integer(3));
     assert_eq!(client.words("DEL a a x"), Reply::Integer(1));
     assert_eq!(client.words("UNLINK b"), Reply::Integer(1));
@@ -29,7 +32,10 @@ fn keys_and_values_are_any_bytes() {
     let value: Vec<u8> = (0..=255).rev().cycle().take(100_000).collect();
     assert_eq!(client.call([b"SET", &key[..], &value]), Reply::simple(OK));
     assert_eq!(client.call([b"GET", &key[..]]), Reply::Bulk(value.clone()));
-    assert_eq!(client.call([b"STRLEN", &key[..]]), Reply::Integer(value.len() as i64));
+    assert_eq!(
+        client.call([b"STRLEN", &key[..]]),
+        Reply::Integer(value.len() as i64)
+    );
     assert_eq!(client.words("SET empty ").bytes_or_ok(), OK.as_bytes());
     assert_eq!(client.words("GET empty"), Reply::bulk(""));
 }
@@ -51,12 +57,21 @@ fn values_up_to_the_limit_of_the_store_pass_and_longer_ones_are_refused_with_the
     assert_eq!(client.call([b"SET", &b"k"[..], &value]), Reply::simple(OK));
     assert_eq!(client.words("GET k"), Reply::Bulk(value.clone()));
     let refused = client.call([b"SET", &b"k"[..], &[&value[..], b"x"].concat()]);
-    assert_eq!(refused.error(), "ERR value of 1048577 bytes: values have at most 1048576 bytes");
+    assert_eq!(
+        refused.error(),
+        "ERR value of 1048577 bytes: values have at most 1048576 bytes"
+    );
     assert_eq!(client.words("APPEND k x").error(), refused.error());
     assert_eq!(client.words("STRLEN k"), Reply::Integer(1 << 20));
     let refused = client.call([b"GET", &[b'k'; 1025][..]]);
-    assert_eq!(refused.error(), "ERR key of 1025 bytes: keys have 1 to 1024 bytes");
-    assert_eq!(client.call(["SET", "", "x"]).error(), "ERR key of 0 bytes: keys have 1 to 1024 bytes");
+    assert_eq!(
+        refused.error(),
+        "ERR key of 1025 bytes: keys have 1 to 1024 bytes"
+    );
+    assert_eq!(
+        client.call(["SET", "", "x"]).error(),
+        "ERR key of 0 bytes: keys have 1 to 1024 bytes"
+    );
 }
 
 #[test]
@@ -66,7 +81,13 @@ fn one_bad_key_does_not_fail_the_others_of_its_pipeline() {
     client.words("SET a 1");
     let long = "k".repeat(1025);
     let get_long = format!("GET {long}");
-    let replies = client.pipeline(["GET a", &get_long, "GET a", &format!("MGET a {long}"), "PING"]);
+    let replies = client.pipeline([
+        "GET a",
+        &get_long,
+        "GET a",
+        &format!("MGET a {long}"),
+        "PING",
+    ]);
     assert_eq!(replies[0], Reply::bulk("1"));
     assert!(replies[1].error().starts_with("ERR key of 1025 bytes"));
     assert_eq!(replies[2], Reply::bulk("1"));
@@ -79,8 +100,16 @@ fn nothing_is_null_in_the_words_of_each_protocol() {
     let world = World::start();
     let mut client = world.client();
     assert_eq!(client.words("GET nothing"), Reply::NoBulk);
-    let Reply::Map(greeting) = client.words("HELLO 3") else { panic!("a map") };
-    let about = |name: &str| greeting.iter().find(|(key, _)| key.text() == name).map(|(_, value)| value.clone()).unwrap();
+    let Reply::Map(greeting) = client.words("HELLO 3") else {
+        panic!("a map")
+    };
+    let about = |name: &str| {
+        greeting
+            .iter()
+            .find(|(key, _)| key.text() == name)
+            .map(|(_, value)| value.clone())
+            .unwrap()
+    };
     assert_eq!(about("proto"), Reply::Integer(3));
     assert_eq!(about("mode"), Reply::bulk("standalone"));
     assert_eq!(about("role"), Reply::bulk("master"));
@@ -88,11 +117,17 @@ fn nothing_is_null_in_the_words_of_each_protocol() {
     assert_eq!(client.words("GET nothing"), Reply::Null);
     assert_eq!(client.words("SET a 1 XX"), Reply::Null);
     assert_eq!(client.words("GETDEL nothing"), Reply::Null);
-    assert_eq!(client.words("MGET nothing"), Reply::Array(vec![Reply::Null]));
+    assert_eq!(
+        client.words("MGET nothing"),
+        Reply::Array(vec![Reply::Null])
+    );
     assert_eq!(client.words("RANDOMKEY"), Reply::Null);
     assert!(matches!(client.words("HELLO 2"), Reply::Array(list) if list.len() == 14));
     assert_eq!(client.words("GET nothing"), Reply::NoBulk);
-    assert_eq!(client.words("HELLO 9").error(), "NOPROTO unsupported protocol version");
+    assert_eq!(
+        client.words("HELLO 9").error(),
+        "NOPROTO unsupported protocol version"
+    );
 }
 
 #[test]
@@ -109,22 +144,47 @@ fn inline_commands_are_understood() {
 fn what_clients_ask_when_they_connect_is_answered() {
     let world = World::start();
     let mut client = world.client();
-    assert_eq!(client.words("CLIENT SETINFO lib-name redis-py"), Reply::simple(OK));
-    assert_eq!(client.words("CLIENT SETINFO lib-ver 8.1.0"), Reply::simple(OK));
+    assert_eq!(
+        client.words("CLIENT SETINFO lib-name redis-py"),
+        Reply::simple(OK)
+    );
+    assert_eq!(
+        client.words("CLIENT SETINFO lib-ver 8.1.0"),
+        Reply::simple(OK)
+    );
     assert_eq!(client.words("CLIENT SETNAME worker"), Reply::simple(OK));
     assert_eq!(client.words("CLIENT GETNAME"), Reply::bulk("worker"));
     let id = client.words("CLIENT ID").integer();
     let info = client.words("CLIENT INFO");
-    assert!(info.text().starts_with(&format!("id={id} addr=127.0.0.1:")), "{info:?}");
-    assert!(info.text().contains(" name=worker ") && info.text().ends_with("lib-name=redis-py lib-ver=8.1.0\n"), "{info:?}");
+    assert!(
+        info.text().starts_with(&format!("id={id} addr=127.0.0.1:")),
+        "{info:?}"
+    );
+    assert!(
+        info.text().contains(" name=worker ")
+            && info.text().ends_with("lib-name=redis-py lib-ver=8.1.0\n"),
+        "{info:?}"
+    );
     let refused = client.words("CLIENT MAINT_NOTIFICATIONS ON");
-    assert_eq!(refused.error(), "ERR CLIENT MAINT_NOTIFICATIONS is not supported by this store");
+    assert_eq!(
+        refused.error(),
+        "ERR CLIENT MAINT_NOTIFICATIONS is not supported by this store"
+    );
     assert_eq!(client.words("SELECT 0"), Reply::simple(OK));
-    assert_eq!(client.words("CONFIG GET save"), Reply::Array(vec![Reply::bulk("save"), Reply::bulk("")]));
-    assert_eq!(client.words("CONFIG GET appendonly"), Reply::Array(vec![Reply::bulk("appendonly"), Reply::bulk("no")]));
+    assert_eq!(
+        client.words("CONFIG GET save"),
+        Reply::Array(vec![Reply::bulk("save"), Reply::bulk("")])
+    );
+    assert_eq!(
+        client.words("CONFIG GET appendonly"),
+        Reply::Array(vec![Reply::bulk("appendonly"), Reply::bulk("no")])
+    );
     assert!(client.words("INFO").text().contains("\r\nloading:0\r\n"));
     assert!(!client.words("INFO keyspace").text().contains("loading"));
-    assert_eq!(client.words("COMMAND COUNT").integer() as usize, client.words("COMMAND").list().len());
+    assert_eq!(
+        client.words("COMMAND COUNT").integer() as usize,
+        client.words("COMMAND").list().len()
+    );
     assert_eq!(client.words("RESET"), Reply::simple("RESET"));
     assert_eq!(client.words("CLIENT GETNAME"), Reply::NoBulk);
     assert_eq!(client.words("QUIT"), Reply::simple(OK));
@@ -137,10 +197,16 @@ fn waiting_says_what_is_true() {
         let world = World::of(options(), durability, 64 << 20);
         let mut client = world.client();
         client.words("SET a 1");
-        assert_eq!(client.words("WAITAOF 1 0 100"), Reply::Array(vec![Reply::Integer(persisted), Reply::Integer(0)]));
+        assert_eq!(
+            client.words("WAITAOF 1 0 100"),
+            Reply::Array(vec![Reply::Integer(persisted), Reply::Integer(0)])
+        );
         assert_eq!(client.words("WAIT 1 100"), Reply::Integer(0));
         let asked = client.words("CONFIG GET appendfsync");
-        assert_eq!(asked.list()[1], Reply::bulk(if persisted == 1 { "always" } else { "no" }));
+        assert_eq!(
+            asked.list()[1],
+            Reply::bulk(if persisted == 1 { "always" } else { "no" })
+        );
     }
 }
 
@@ -148,13 +214,20 @@ fn waiting_says_what_is_true() {
 fn every_key_is_found_by_iteration_once() {
     let world = World::start();
     let mut client = world.client();
-    assert_eq!(client.words("SCAN 0"), Reply::Array(vec![Reply::bulk("0"), Reply::Array(Vec::new())]));
-    let pairs: Vec<String> = (0..1000).flat_map(|number| [format!("key:{number}"), number.to_string()]).collect();
+    assert_eq!(
+        client.words("SCAN 0"),
+        Reply::Array(vec![Reply::bulk("0"), Reply::Array(Vec::new())])
+    );
+    let pairs: Vec<String> = (0..1000)
+        .flat_map(|number| [format!("key:{number}"), number.to_string()])
+        .collect();
     client.call(["MSET".to_owned()].iter().chain(&pairs));
     let (mut cursor, mut found, mut calls) = ("0".to_owned(), Vec::new(), 0);
     loop {
         let page = client.call(["SCAN", &cursor, "COUNT", "100"]);
-        let [next, keys] = page.list() else { panic!("{page:?}") };
+        let [next, keys] = page.list() else {
+            panic!("{page:?}")
+        };
         found.extend(keys.list().iter().map(|key| key.text().to_owned()));
         calls += 1;
         cursor = next.text().to_owned();
@@ -167,7 +240,9 @@ fn every_key_is_found_by_iteration_once() {
     let mut expected: Vec<String> = (0..1000).map(|number| format!("key:{number}")).collect();
     expected.sort();
     assert_eq!(found, expected);
-    let Reply::Array(keys) = client.words("KEYS key:99?") else { panic!("a list") };
+    let Reply::Array(keys) = client.words("KEYS key:99?") else {
+        panic!("a list")
+    };
     assert_eq!(keys.len(), 10);
     let page = client.words("SCAN 0 MATCH key:1 COUNT 10000");
     assert_eq!(page.list()[1], Reply::Array(vec![Reply::bulk("key:1")]));
@@ -181,13 +256,17 @@ fn every_key_is_found_by_iteration_once() {
 fn an_iteration_finds_what_is_there_all_the_time_while_others_write_and_scan() {
     let world = World::start();
     let mut client = world.client();
-    let pairs: Vec<String> = (0..500).flat_map(|number| [format!("key:{number}"), "old".to_owned()]).collect();
+    let pairs: Vec<String> = (0..500)
+        .flat_map(|number| [format!("key:{number}"), "old".to_owned()])
+        .collect();
     client.call(["MSET".to_owned()].iter().chain(&pairs));
     let mut others: Vec<_> = (0..6).map(|_| world.client()).collect();
     let (mut cursor, mut found, mut round) = ("0".to_owned(), std::collections::BTreeSet::new(), 0);
     loop {
         let page = client.call(["SCAN", &cursor, "COUNT", "20"]);
-        let [next, keys] = page.list() else { panic!("{page:?}") };
+        let [next, keys] = page.list() else {
+            panic!("{page:?}")
+        };
         found.extend(keys.list().iter().map(|key| key.text().to_owned()));
         cursor = next.text().to_owned();
         if cursor == "0" {

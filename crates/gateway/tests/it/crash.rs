@@ -17,8 +17,13 @@ fn load(address: std::net::SocketAddr, loader: u64, round: u64, acknowledged: &A
     let mut client = Client::connect(address);
     let mut done = 0;
     loop {
-        let commands =
-            (done..done + PIPELINE).map(|n| request(["SET".to_owned(), key(round, loader, n), value(round, loader, n)]));
+        let commands = (done..done + PIPELINE).map(|n| {
+            request([
+                "SET".to_owned(),
+                key(round, loader, n),
+                value(round, loader, n),
+            ])
+        });
         let bytes: Vec<u8> = commands.flatten().collect();
         if std::io::Write::write_all(&mut client.socket, &bytes).is_err() {
             return done;
@@ -83,11 +88,16 @@ fn every_acknowledged_set_is_there_after_a_kill_in_the_middle_of_a_benchmark() {
                 })
                 .collect();
             let deadline = Instant::now() + Duration::from_secs(60);
-            while acknowledged.load(Ordering::Relaxed) < 2_000 + 777 * round && Instant::now() < deadline {
+            while acknowledged.load(Ordering::Relaxed) < 2_000 + 777 * round
+                && Instant::now() < deadline
+            {
                 std::thread::sleep(Duration::from_micros(100));
             }
             process.kill();
-            loaders.into_iter().map(|loader| loader.join().unwrap()).collect()
+            loaders
+                .into_iter()
+                .map(|loader| loader.join().unwrap())
+                .collect()
         });
         match benchmark {
             Ok(mut benchmark) => {
@@ -95,15 +105,21 @@ fn every_acknowledged_set_is_there_after_a_kill_in_the_middle_of_a_benchmark() {
                 let _ = benchmark.kill();
                 benchmark.wait().unwrap();
             }
-            Err(_) if round == 0 => {
-                not_run("crash: the load of redis-benchmark beside the own one", "redis-benchmark is not installed")
-            }
+            Err(_) if round == 0 => not_run(
+                "crash: the load of redis-benchmark beside the own one",
+                "redis-benchmark is not installed",
+            ),
             Err(_) => {}
         }
         let total: u64 = counts.iter().sum();
         println!("round {round}: {total} acknowledged before the kill");
         assert!(total >= 2_000, "{total}");
-        before.extend(counts.iter().zip(0..).map(|(count, loader)| (round, loader, *count)));
+        before.extend(
+            counts
+                .iter()
+                .zip(0..)
+                .map(|(count, loader)| (round, loader, *count)),
+        );
     }
     let process = Process::start(directory.path(), Durability::Power);
     check(&mut Client::connect(process.address), &before);

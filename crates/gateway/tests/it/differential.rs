@@ -18,9 +18,21 @@ struct Redis {
 impl Redis {
     /// None where it is not installed.
     fn start() -> Option<Self> {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let child = Command::new("redis-server")
-            .args(["--port", &address.port().to_string(), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"])
+            .args([
+                "--port",
+                &address.port().to_string(),
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--bind",
+                "127.0.0.1",
+            ])
             .stdout(Stdio::null())
             .spawn()
             .ok()?;
@@ -46,8 +58,20 @@ fn key(random: &mut Random) -> String {
 }
 
 fn value(random: &mut Random) -> String {
-    const VALUES: [&str; 12] =
-        ["", "1", "-1", "007", "9223372036854775807", "-9223372036854775808", "abc", "3.5", " 1", "hello", "0", "-0"];
+    const VALUES: [&str; 12] = [
+        "",
+        "1",
+        "-1",
+        "007",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "abc",
+        "3.5",
+        " 1",
+        "hello",
+        "0",
+        "-0",
+    ];
     VALUES[random.random_range(0..VALUES.len())].to_owned()
 }
 
@@ -67,7 +91,8 @@ fn draw(random: &mut Random) -> Vec<String> {
         1 => {
             let mut words = vec!["SET".into(), key(random), value(random)];
             const OPTIONS: [&str; 5] = ["NX", "xx", "GET", "get", "bogus"];
-            (0..random.random_range(0..3)).for_each(|_| words.push(OPTIONS[random.random_range(0..OPTIONS.len())].into()));
+            (0..random.random_range(0..3))
+                .for_each(|_| words.push(OPTIONS[random.random_range(0..OPTIONS.len())].into()));
             words
         }
         2 => vec!["SETNX".into(), key(random), value(random)],
@@ -75,7 +100,12 @@ fn draw(random: &mut Random) -> Vec<String> {
         4 => vec!["getdel".into(), key(random)],
         5 => vec!["APPEND".into(), key(random), value(random)],
         6 => vec!["STRLEN".into(), key(random)],
-        7 => vec!["GETRANGE".into(), key(random), number(random), number(random)],
+        7 => vec![
+            "GETRANGE".into(),
+            key(random),
+            number(random),
+            number(random),
+        ],
         8 => vec!["INCR".into(), key(random)],
         9 => vec!["DECR".into(), key(random)],
         10 => vec!["INCRBY".into(), key(random), number(random)],
@@ -85,7 +115,13 @@ fn draw(random: &mut Random) -> Vec<String> {
         14 => vec!["EXISTS".into(), key(random), key(random)],
         15 => vec!["TYPE".into(), key(random)],
         16 => vec!["MGET".into(), key(random), key(random), key(random)],
-        17 => vec!["MSET".into(), key(random), value(random), key(random), value(random)],
+        17 => vec![
+            "MSET".into(),
+            key(random),
+            value(random),
+            key(random),
+            value(random),
+        ],
         18 => vec!["DBSIZE".into()],
         19 => vec!["PING".into()],
         20 => vec!["ECHO".into(), value(random)],
@@ -105,7 +141,10 @@ fn draw(random: &mut Random) -> Vec<String> {
 #[test]
 fn replies_are_those_of_redis() {
     let Some(redis) = Redis::start() else {
-        return not_run("differential::replies_are_those_of_redis", "redis-server is not installed");
+        return not_run(
+            "differential::replies_are_those_of_redis",
+            "redis-server is not installed",
+        );
     };
     let world = World::start();
     for seed in 0..20 {
@@ -118,7 +157,9 @@ fn replies_are_those_of_redis() {
             }
         }
         for _ in 0..60 {
-            let pipeline: Vec<Vec<String>> = (0..random.random_range(1..12)).map(|_| draw(&mut random)).collect();
+            let pipeline: Vec<Vec<String>> = (0..random.random_range(1..12))
+                .map(|_| draw(&mut random))
+                .collect();
             let replies = |client: &mut Client| -> Vec<Reply> {
                 let bytes: Vec<u8> = pipeline.iter().flat_map(crate::support::request).collect();
                 client.send(bytes);
@@ -136,19 +177,28 @@ fn replies_are_those_of_redis() {
 #[test]
 fn a_pipeline_ends_at_quit_as_that_of_redis_does() {
     let Some(redis) = Redis::start() else {
-        return not_run("differential::a_pipeline_ends_at_quit_as_that_of_redis_does", "redis-server is not installed");
+        return not_run(
+            "differential::a_pipeline_ends_at_quit_as_that_of_redis_does",
+            "redis-server is not installed",
+        );
     };
     let world = World::start();
     for address in [world.gateway().resp_address().unwrap(), redis.address] {
         for quit in ["QUIT", "quit now"] {
             let mut client = Client::connect(address);
             client.words("SET a 1");
-            client.send(format!("SET a 2\r\n{quit}\r\nSET a 3\r\nSET b 1\r\nnonsense\r\n"));
+            client.send(format!(
+                "SET a 2\r\n{quit}\r\nSET a 3\r\nSET b 1\r\nnonsense\r\n"
+            ));
             assert_eq!(client.reply(), Reply::simple("OK"));
             assert_eq!(client.reply(), Reply::simple("OK"));
             assert!(client.has_ended());
             let replies = Client::connect(address).pipeline(["GET a", "EXISTS b"]);
-            assert_eq!(replies, [Reply::bulk("2"), Reply::Integer(0)], "{address}: {quit}");
+            assert_eq!(
+                replies,
+                [Reply::bulk("2"), Reply::Integer(0)],
+                "{address}: {quit}"
+            );
         }
     }
 }

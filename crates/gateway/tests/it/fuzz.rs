@@ -51,7 +51,9 @@ fn draw_argument(random: &mut Random) -> Vec<u8> {
         b"1.5",
     ];
     match random.random_range(0..12) {
-        0 => (0..random.random_range(0..300)).map(|_| random.random()).collect(),
+        0 => (0..random.random_range(0..300))
+            .map(|_| random.random())
+            .collect(),
         1 => vec![b'x'; random.random_range(0..3000)],
         2 => b"*".repeat(random.random_range(0..200)),
         _ => STRANGE[random.random_range(0..STRANGE.len())].to_vec(),
@@ -64,7 +66,13 @@ fn draw_stream(random: &mut Random, names: &[Vec<u8>]) -> Vec<u8> {
         0 => return b"*1\r\n".repeat(200_000),
         1 => return b"*2\r\n$3\r\nGET\r\n$1073741824\r\nand no more".to_vec(),
         2 => return format!("*{}\r\n", i64::MAX - random.random_range(0..3)).into_bytes(),
-        3 => return format!("*2\r\n$3\r\nGET\r\n${}\r\n", i64::MAX - random.random_range(0..3)).into_bytes(),
+        3 => {
+            return format!(
+                "*2\r\n$3\r\nGET\r\n${}\r\n",
+                i64::MAX - random.random_range(0..3)
+            )
+            .into_bytes();
+        }
         4 => return b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$16000000\r\nhalf".to_vec(),
         5 => return vec![random.random(); random.random_range(0..70_000)],
         _ => {}
@@ -91,19 +99,27 @@ fn draw_stream(random: &mut Random, names: &[Vec<u8>]) -> Vec<u8> {
 #[test]
 fn a_gateway_under_hostile_connections_serves_others_and_does_not_grow() {
     let seconds = variable("STONECAST_FUZZ_SECONDS").unwrap_or(2);
-    let seed = variable("STONECAST_FUZZ_SEED").unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_secs());
+    let seed = variable("STONECAST_FUZZ_SEED")
+        .unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_secs());
     println!("seed {seed}");
     let mut random = random_from_seed(seed);
     let directory = tempfile::tempdir().unwrap();
     let process = Process::start(directory.path(), Durability::Process);
     let mut observer = Client::connect(process.address);
-    let names: Vec<Vec<u8>> = observer.words("COMMAND LIST").list().iter().map(|name| name.bytes().to_vec()).collect();
+    let names: Vec<Vec<u8>> = observer
+        .words("COMMAND LIST")
+        .list()
+        .iter()
+        .map(|name| name.bytes().to_vec())
+        .collect();
     let before = process.private_memory();
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut silent, mut count, mut most) = (Vec::new(), 0, 0);
     while Instant::now() < end {
         let mut socket = TcpStream::connect(process.address).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
         for piece in draw_stream(&mut random, &names).chunks(random.random_range(1..100_000)) {
             // The gateway may have ended the connection by now.
             if socket.write_all(piece).is_err() {
@@ -121,13 +137,24 @@ fn a_gateway_under_hostile_connections_serves_others_and_does_not_grow() {
             let mut replies = Vec::new();
             // A reset is an end, too; a gateway that hangs is none.
             if let Err(error) = socket.read_to_end(&mut replies) {
-                assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "seed {seed}, connection {count}: {error}");
+                assert_eq!(
+                    error.kind(),
+                    std::io::ErrorKind::ConnectionReset,
+                    "seed {seed}, connection {count}: {error}"
+                );
             }
         }
         if count % 16 == 0 {
-            assert_eq!(observer.words("PING"), Reply::simple("PONG"), "seed {seed}, connection {count}");
+            assert_eq!(
+                observer.words("PING"),
+                Reply::simple("PONG"),
+                "seed {seed}, connection {count}"
+            );
             most = most.max(process.private_memory().saturating_sub(before));
-            assert!(most < GROWTH_MAX, "seed {seed}, connection {count}: grown by {most} bytes");
+            assert!(
+                most < GROWTH_MAX,
+                "seed {seed}, connection {count}: grown by {most} bytes"
+            );
         }
     }
     println!("{count} connections from seed {seed}, grown by {most} bytes at most");

@@ -12,7 +12,15 @@ use crate::support::{Client, Process, Reply, not_run};
 fn allow_files(count: u64) -> bool {
     let limit = getrlimit(Resource::Nofile);
     let enough = limit.current.is_none_or(|current| current >= count);
-    enough || setrlimit(Resource::Nofile, Rlimit { current: Some(count), maximum: limit.maximum }).is_ok()
+    enough
+        || setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: Some(count),
+                maximum: limit.maximum,
+            },
+        )
+        .is_ok()
 }
 
 fn clients(address: SocketAddr, count: usize) -> Vec<Client> {
@@ -30,7 +38,10 @@ fn an_idle_gateway_burns_no_core() {
     let before = process.processor_seconds();
     std::thread::sleep(Duration::from_secs(2));
     let used = process.processor_seconds() - before;
-    assert!(used < 0.2, "{used} seconds of processor time in 2 seconds of nothing");
+    assert!(
+        used < 0.2,
+        "{used} seconds of processor time in 2 seconds of nothing"
+    );
 }
 
 /// Needs buffers to go back to the stock.
@@ -38,7 +49,10 @@ fn an_idle_gateway_burns_no_core() {
 fn an_idle_connection_costs_less_than_32_kib() {
     let count = 1000;
     if !allow_files(count as u64 + 200) {
-        return not_run("idle::an_idle_connection_costs_less_than_32_kib", "too few open files allowed");
+        return not_run(
+            "idle::an_idle_connection_costs_less_than_32_kib",
+            "too few open files allowed",
+        );
     }
     let directory = tempfile::tempdir().unwrap();
     let process = Process::start(directory.path(), Durability::Process);
@@ -64,15 +78,25 @@ fn an_idle_connection_costs_less_than_32_kib() {
 fn two_thousand_connections_pipeline_without_an_error() {
     let count = 2000;
     if !allow_files(count as u64 + 200) {
-        return not_run("idle::two_thousand_connections_pipeline_without_an_error", "too few open files allowed");
+        return not_run(
+            "idle::two_thousand_connections_pipeline_without_an_error",
+            "too few open files allowed",
+        );
     }
     let directory = tempfile::tempdir().unwrap();
     let process = Process::start(directory.path(), Durability::Process);
     let mut clients = clients(process.address, count);
     for round in 0..3 {
         for (index, client) in clients.iter_mut().enumerate() {
-            let commands = (0..8).flat_map(|n| [format!("SET c{index}:{n} {round}:{n}"), format!("GET c{index}:{n}")]);
-            let bytes: Vec<u8> = commands.flat_map(|command| crate::support::request(command.split(' '))).collect();
+            let commands = (0..8).flat_map(|n| {
+                [
+                    format!("SET c{index}:{n} {round}:{n}"),
+                    format!("GET c{index}:{n}"),
+                ]
+            });
+            let bytes: Vec<u8> = commands
+                .flat_map(|command| crate::support::request(command.split(' ')))
+                .collect();
             client.send(bytes);
         }
         for client in &mut clients {

@@ -8,7 +8,11 @@ use crate::support::{Client, Reply, World, options, request};
 fn info(client: &mut Client, name: &str) -> u64 {
     let report = client.words("INFO");
     let prefix = format!("{name}:");
-    let line = report.text().lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_else(|| panic!("{name}"));
+    let line = report
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix(&prefix))
+        .unwrap_or_else(|| panic!("{name}"));
     line.parse().unwrap()
 }
 
@@ -28,7 +32,9 @@ fn connections_beyond_the_limit_are_told_and_ended() {
     options.limits.connections = 3;
     let world = World::with(options);
     let mut clients: Vec<Client> = (0..3).map(|_| world.client()).collect();
-    clients.iter_mut().for_each(|client| assert_eq!(client.words("PING"), Reply::simple("PONG")));
+    clients
+        .iter_mut()
+        .for_each(|client| assert_eq!(client.words("PING"), Reply::simple("PONG")));
     let mut refused = world.client();
     assert_eq!(refused.reply().error(), "ERR max number of clients reached");
     assert!(refused.has_ended());
@@ -59,7 +65,9 @@ fn a_client_that_takes_no_replies_is_cut_off_and_not_buffered_without_end() {
     });
     // One piece of a batch above the limit: 32 values.
     assert!(most < 70 << 20, "{most} bytes were held");
-    wait_until("its memory is free", || info(&mut observer, "used_memory") < 1 << 20);
+    wait_until("its memory is free", || {
+        info(&mut observer, "used_memory") < 1 << 20
+    });
 }
 
 /// Needs the time to begin anew with each reply that is taken: slow is not stuck.
@@ -83,7 +91,10 @@ fn a_client_that_takes_its_replies_slowly_but_steadily_is_not_cut_off() {
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(start.elapsed() > Duration::from_millis(600), "it took longer than nothing may be taken for");
+    assert!(
+        start.elapsed() > Duration::from_millis(600),
+        "it took longer than nothing may be taken for"
+    );
 }
 
 /// Needs the bound over all connections to hold for replies, too: each alone is within its own.
@@ -95,14 +106,18 @@ fn replies_that_many_do_not_take_share_a_bound() {
     let mut observer = world.client();
     observer.call([b"SET", &b"big"[..], &vec![b'x'; 100 << 10]]);
     let mut slow: Vec<Client> = (0..20).map(|_| world.client()).collect();
-    slow.iter_mut().for_each(|client| client.send("GET big\r\n".repeat(300)));
+    slow.iter_mut()
+        .for_each(|client| client.send("GET big\r\n".repeat(300)));
     let mut most = 0;
     for _ in 0..50 {
         most = most.max(info(&mut observer, "used_memory"));
         std::thread::sleep(Duration::from_millis(10));
     }
     // Each may finish the piece of 32 values that it was at: without the bound, 30 MB each.
-    assert!(most > 8 << 20 && most < (8 << 20) + 21 * (8 << 20), "{most} bytes were held");
+    assert!(
+        most > 8 << 20 && most < (8 << 20) + 21 * (8 << 20),
+        "{most} bytes were held"
+    );
     for client in &mut slow {
         (0..300).for_each(|_| assert_eq!(client.reply().bytes().len(), 100 << 10));
     }
@@ -152,9 +167,15 @@ fn half_a_request_and_silence_are_cut_off_and_idle_connections_are_not() {
     assert!(silent.has_ended());
     // One byte now and then does not help.
     let start = Instant::now();
-    let mut bytes = b"*2\r\n$1000000\r\n".iter().copied().chain(std::iter::repeat(b'x'));
+    let mut bytes = b"*2\r\n$1000000\r\n"
+        .iter()
+        .copied()
+        .chain(std::iter::repeat(b'x'));
     while std::io::Write::write_all(&mut dripping.socket, &[bytes.next().unwrap()]).is_ok() {
-        assert!(start.elapsed() < Duration::from_secs(30), "a dripping client is cut off");
+        assert!(
+            start.elapsed() < Duration::from_secs(30),
+            "a dripping client is cut off"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(idle.words("PING"), Reply::simple("PONG"));
@@ -165,12 +186,30 @@ fn what_is_promised_costs_nothing_and_what_breaks_the_limits_ends_the_connection
     let world = World::start();
     let mut observer = world.client();
     for (request, error) in [
-        (&b"*2\r\n$3\r\nGET\r\n$1073741824\r\n"[..], "ERR Protocol error: invalid bulk length"),
-        (b"*2\r\n$3\r\nGET\r\n$9223372036854775807\r\n", "ERR Protocol error: invalid bulk length"),
-        (b"*9223372036854775807\r\n", "ERR Protocol error: invalid multibulk length"),
-        (b"*1048577\r\n", "ERR Protocol error: invalid multibulk length"),
-        (&b"*1\r\n".repeat(200_000), "ERR Protocol error: expected '$', got '*'"),
-        (&b"a".repeat(70_000), "ERR Protocol error: too big inline request"),
+        (
+            &b"*2\r\n$3\r\nGET\r\n$1073741824\r\n"[..],
+            "ERR Protocol error: invalid bulk length",
+        ),
+        (
+            b"*2\r\n$3\r\nGET\r\n$9223372036854775807\r\n",
+            "ERR Protocol error: invalid bulk length",
+        ),
+        (
+            b"*9223372036854775807\r\n",
+            "ERR Protocol error: invalid multibulk length",
+        ),
+        (
+            b"*1048577\r\n",
+            "ERR Protocol error: invalid multibulk length",
+        ),
+        (
+            &b"*1\r\n".repeat(200_000),
+            "ERR Protocol error: expected '$', got '*'",
+        ),
+        (
+            &b"a".repeat(70_000),
+            "ERR Protocol error: too big inline request",
+        ),
     ] {
         let mut client = world.client();
         client.send(request);
@@ -185,9 +224,14 @@ fn what_is_promised_costs_nothing_and_what_breaks_the_limits_ends_the_connection
             client
         })
         .collect();
-    wait_until("all have arrived", || info(&mut observer, "connected_clients") >= 21);
+    wait_until("all have arrived", || {
+        info(&mut observer, "connected_clients") >= 21
+    });
     let used = info(&mut observer, "used_memory").saturating_sub(before);
-    assert!(used < 20 * (128 << 10), "{used} bytes are held for promises of 320 MB");
+    assert!(
+        used < 20 * (128 << 10),
+        "{used} bytes are held for promises of 320 MB"
+    );
     drop(promising);
 }
 
@@ -206,11 +250,16 @@ fn large_requests_of_many_share_a_bound() {
             &[b"*2\r\n$3\r\nGET\r\n$8000000\r\n", &vec![b'x'; 1 << 20][..]].concat(),
         );
     }
-    wait_until("some are refused", || info(&mut observer, "connected_clients") <= 6);
+    wait_until("some are refused", || {
+        info(&mut observer, "connected_clients") <= 6
+    });
     assert!(info(&mut observer, "used_memory") < 12 << 20);
     drop(large);
     let mut client = world.client();
-    assert_eq!(client.call([b"SET", &b"k"[..], &vec![b'x'; 1 << 20]]), Reply::simple("OK"));
+    assert_eq!(
+        client.call([b"SET", &b"k"[..], &vec![b'x'; 1 << 20]]),
+        Reply::simple("OK")
+    );
 }
 
 #[test]
@@ -219,11 +268,22 @@ fn commands_on_very_many_keys_are_answered_in_pieces() {
     let mut client = world.client();
     let keys: Vec<String> = (0..50_000).map(|number| format!("key:{number}")).collect();
     let pairs = keys.iter().flat_map(|key| [key.as_str(), "v"]);
-    assert_eq!(client.call(["MSET"].into_iter().chain(pairs)), Reply::simple("OK"));
-    let all = |command| std::iter::once(command).chain(keys.iter().map(String::as_str)).chain(["nothing"]);
+    assert_eq!(
+        client.call(["MSET"].into_iter().chain(pairs)),
+        Reply::simple("OK")
+    );
+    let all = |command| {
+        std::iter::once(command)
+            .chain(keys.iter().map(String::as_str))
+            .chain(["nothing"])
+    };
     let values = client.call(all("MGET"));
     assert_eq!(values.list().len(), 50_001);
-    assert!(values.list()[..50_000].iter().all(|value| *value == Reply::bulk("v")));
+    assert!(
+        values.list()[..50_000]
+            .iter()
+            .all(|value| *value == Reply::bulk("v"))
+    );
     assert_eq!(client.call(all("EXISTS")), Reply::Integer(50_000));
     assert_eq!(client.call(all("DEL")), Reply::Integer(50_000));
     assert_eq!(client.call(all("EXISTS")), Reply::Integer(0));
@@ -236,7 +296,10 @@ fn requests_of_browsers_are_not_done() {
     let mut browser = world.client();
     browser.send("POST / HTTP/1.1\r\nHost: localhost\r\n\r\nSET k evil\r\n");
     assert!(browser.has_ended());
-    for request in ["POST /\r\nSET k evil\r\n", "PING\r\nhost: localhost\r\nSET k evil\r\n"] {
+    for request in [
+        "POST /\r\nSET k evil\r\n",
+        "PING\r\nhost: localhost\r\nSET k evil\r\n",
+    ] {
         let mut browser = world.client();
         browser.send(request);
         while let Ok(Some(reply)) = browser.try_reply() {
@@ -255,7 +318,9 @@ fn a_gateway_that_is_stopped_answers_what_it_has_read_and_ends_its_connections()
         assert_eq!(client.reply(), Reply::simple("OK"));
     }
     world.stop_gateway().unwrap();
-    clients.iter_mut().for_each(|client| assert!(client.has_ended()));
+    clients
+        .iter_mut()
+        .for_each(|client| assert!(client.has_ended()));
 }
 
 #[test]
@@ -265,9 +330,17 @@ fn a_gateway_whose_store_is_gone_ends_and_says_why() {
     assert_eq!(client.words("SET k v"), Reply::simple("OK"));
     world.stop_store();
     let refused = client.words("SET k w");
-    assert!(refused.error().contains("connection to the server ended"), "{refused:?}");
+    assert!(
+        refused.error().contains("connection to the server ended"),
+        "{refused:?}"
+    );
     assert!(client.has_ended());
     wait_until("the gateway ends", || world.gateway().is_finished());
     let error = world.stop_gateway().unwrap_err();
-    assert!(error.to_string().contains("the connection to the server ended"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("the connection to the server ended"),
+        "{error}"
+    );
 }

@@ -14,7 +14,9 @@ fn a_pipeline_of_writes_is_one_batch_to_the_store() {
     client.words("SET warm up");
     let persists = || world.with_store_client(async |store| store.stat().await.unwrap().persists);
     let before = persists();
-    let commands: Vec<String> = (0..128).map(|number| format!("SET key:{number} {number}")).collect();
+    let commands: Vec<String> = (0..128)
+        .map(|number| format!("SET key:{number} {number}"))
+        .collect();
     let replies = client.pipeline(commands.iter().map(String::as_str));
     assert!(replies.iter().all(|reply| *reply == Reply::simple("OK")));
     let syncs = persists() - before;
@@ -29,13 +31,18 @@ fn a_pipeline_that_overwrites_few_keys_again_and_again_is_one_batch_too_and_the_
     client.words("SET warm up");
     let persists = || world.with_store_client(async |store| store.stat().await.unwrap().persists);
     let before = persists();
-    let commands: Vec<String> = (0..128).map(|number| format!("SET key:{} {number}", number % 4)).collect();
+    let commands: Vec<String> = (0..128)
+        .map(|number| format!("SET key:{} {number}", number % 4))
+        .collect();
     let replies = client.pipeline(commands.iter().map(String::as_str));
     assert!(replies.iter().all(|reply| *reply == Reply::simple("OK")));
     let syncs = persists() - before;
     assert!(syncs <= 16, "{syncs} syncs for 128 writes");
     let values = ["124", "125", "126", "127"].map(Reply::bulk);
-    assert_eq!(client.words("MGET key:0 key:1 key:2 key:3"), Reply::Array(values.to_vec()));
+    assert_eq!(
+        client.words("MGET key:0 key:1 key:2 key:3"),
+        Reply::Array(values.to_vec())
+    );
 }
 
 #[test]
@@ -93,15 +100,24 @@ fn a_pipeline_longer_than_a_batch_is_answered_whole() {
     let mut client = world.client();
     let commands: Vec<String> = (0..1005).map(|number| format!("ECHO {number}")).collect();
     let replies = client.pipeline(commands.iter().map(String::as_str));
-    let numbers: Vec<String> = replies.iter().map(|reply| reply.text().to_owned()).collect();
-    assert_eq!(numbers, (0..1005).map(|number| number.to_string()).collect::<Vec<_>>());
+    let numbers: Vec<String> = replies
+        .iter()
+        .map(|reply| reply.text().to_owned())
+        .collect();
+    assert_eq!(
+        numbers,
+        (0..1005)
+            .map(|number| number.to_string())
+            .collect::<Vec<_>>()
+    );
 }
 
 /// Requests cut at every place there is, so that each state between two reads is met.
 #[test]
 fn requests_in_pieces_are_understood_wherever_they_are_cut() {
     let world = World::start();
-    let whole = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nva\r\ne\r\nPING\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+    let whole =
+        b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nva\r\ne\r\nPING\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
     for cut in 1..whole.len() {
         let mut client = world.client();
         client.send(&whole[..cut]);
@@ -119,7 +135,10 @@ fn a_broken_request_ends_the_connection_after_the_replies_before_it() {
     client.send("SET a 1\r\nGET a\r\n*1\r\n!bang\r\nGET a\r\n");
     assert_eq!(client.reply(), Reply::simple("OK"));
     assert_eq!(client.reply(), Reply::bulk("1"));
-    assert_eq!(client.reply().error(), "ERR Protocol error: expected '$', got '!'");
+    assert_eq!(
+        client.reply().error(),
+        "ERR Protocol error: expected '$', got '!'"
+    );
     assert!(client.has_ended());
 }
 
@@ -131,8 +150,12 @@ fn what_stands_behind_quit_is_not_done_and_what_stands_before_it_is() {
         let mut options = options();
         options.limits.pipeline_depth = depth;
         let world = World::with(options);
-        for behind in ["SET after 1\r\n", "SET before 2\r\nGET before\r\nFLUSHALL\r\n", "*1\r\n!bang\r\n", "POST / HTTP/1.1\r\n"]
-        {
+        for behind in [
+            "SET after 1\r\n",
+            "SET before 2\r\nGET before\r\nFLUSHALL\r\n",
+            "*1\r\n!bang\r\n",
+            "POST / HTTP/1.1\r\n",
+        ] {
             let mut client = world.client();
             client.send(format!("SET before 1\r\nGET before\r\nQUIT\r\n{behind}"));
             assert_eq!(client.reply(), Reply::simple("OK"), "{depth} {behind}");
@@ -140,8 +163,16 @@ fn what_stands_behind_quit_is_not_done_and_what_stands_before_it_is() {
             assert_eq!(client.reply(), Reply::simple("OK"), "{depth} {behind}");
             assert!(client.has_ended(), "{depth} {behind}");
             let mut other = world.client();
-            assert_eq!(other.words("EXISTS after"), Reply::Integer(0), "{depth} {behind}");
-            assert_eq!(other.words("GET before"), Reply::bulk("1"), "{depth} {behind}");
+            assert_eq!(
+                other.words("EXISTS after"),
+                Reply::Integer(0),
+                "{depth} {behind}"
+            );
+            assert_eq!(
+                other.words("GET before"),
+                Reply::bulk("1"),
+                "{depth} {behind}"
+            );
         }
     }
 }
@@ -160,9 +191,15 @@ fn draw(random: &mut Random, model: &mut Model) -> (String, Reply) {
             model.insert(key.clone(), number.to_string());
             (format!("SET {key} {number}"), Reply::simple("OK"))
         }
-        4 => (format!("DEL {key}"), Reply::Integer(model.remove(&key).is_some().into())),
+        4 => (
+            format!("DEL {key}"),
+            Reply::Integer(model.remove(&key).is_some().into()),
+        ),
         5 => {
-            let sum = model.get(&key).map_or(0, |value| value.parse::<i64>().unwrap()) + number;
+            let sum = model
+                .get(&key)
+                .map_or(0, |value| value.parse::<i64>().unwrap())
+                + number;
             model.insert(key.clone(), sum.to_string());
             (format!("INCRBY {key} {number}"), Reply::Integer(sum))
         }
@@ -172,8 +209,13 @@ fn draw(random: &mut Random, model: &mut Model) -> (String, Reply) {
         }
         7 => {
             let is_new = !model.contains_key(&key);
-            model.entry(key.clone()).or_insert_with(|| number.to_string());
-            (format!("SETNX {key} {number}"), Reply::Integer(is_new.into()))
+            model
+                .entry(key.clone())
+                .or_insert_with(|| number.to_string());
+            (
+                format!("SETNX {key} {number}"),
+                Reply::Integer(is_new.into()),
+            )
         }
         8 => {
             let list = ["k0", "k3", "k5"].map(|key| optional(model.get(key).cloned()));
@@ -199,7 +241,8 @@ fn a_random_pipeline_is_answered_as_if_its_commands_came_one_by_one() {
         let mut model = Model::new();
         for _ in 0..20 {
             let length = random.random_range(1..60);
-            let drawn: Vec<(String, Reply)> = (0..length).map(|_| draw(&mut random, &mut model)).collect();
+            let drawn: Vec<(String, Reply)> =
+                (0..length).map(|_| draw(&mut random, &mut model)).collect();
             let replies = client.pipeline(drawn.iter().map(|(command, _)| command.as_str()));
             for ((command, expected), reply) in drawn.iter().zip(replies) {
                 assert_eq!(reply, *expected, "{command}");

@@ -26,17 +26,39 @@ fn without_the_password_nothing_is_done() {
     let world = World::with(with_password());
     let mut client = world.client();
     let noauth = "NOAUTH Authentication required.";
-    for command in ["GET a", "SET a 1", "PING", "INFO", "COMMAND", "KEYS *", "CLIENT ID", "FLUSHDB", "NONSENSE"] {
+    for command in [
+        "GET a",
+        "SET a 1",
+        "PING",
+        "INFO",
+        "COMMAND",
+        "KEYS *",
+        "CLIENT ID",
+        "FLUSHDB",
+        "NONSENSE",
+    ] {
         assert_eq!(client.words(command).error(), noauth, "{command}");
     }
-    assert!(client.words("HELLO 3").error().starts_with("NOAUTH HELLO must be called"));
+    assert!(
+        client
+            .words("HELLO 3")
+            .error()
+            .starts_with("NOAUTH HELLO must be called")
+    );
     assert!(client.words("AUTH wrong").error().starts_with("WRONGPASS"));
     assert_eq!(client.words("GET a").error(), noauth);
     assert_eq!(client.call(["AUTH", "open sesame"]), Reply::simple("OK"));
     assert_eq!(client.words("SET a 1"), Reply::simple("OK"));
     assert_eq!(client.words("RESET"), Reply::simple("RESET"));
-    assert_eq!(client.words("GET a").error(), noauth, "RESET takes the password back");
-    assert!(matches!(client.call(["HELLO", "3", "AUTH", "default", "open sesame"]), Reply::Map(_)));
+    assert_eq!(
+        client.words("GET a").error(),
+        noauth,
+        "RESET takes the password back"
+    );
+    assert!(matches!(
+        client.call(["HELLO", "3", "AUTH", "default", "open sesame"]),
+        Reply::Map(_)
+    ));
     assert_eq!(client.words("GET a"), Reply::bulk("1"));
     assert_eq!(client.words("GET b"), Reply::Null);
 }
@@ -46,8 +68,12 @@ fn a_pipeline_that_begins_with_the_password_is_done_from_there_on() {
     let world = World::with(with_password());
     let mut client = world.client();
     let value = vec![b'x'; 100_000];
-    let pipeline =
-        [request(["GET", "a"]), request(["AUTH", "open sesame"]), request([&b"SET"[..], b"a", &value]), request(["GET", "a"])];
+    let pipeline = [
+        request(["GET", "a"]),
+        request(["AUTH", "open sesame"]),
+        request([&b"SET"[..], b"a", &value]),
+        request(["GET", "a"]),
+    ];
     client.send(pipeline.concat());
     assert!(client.reply().error().starts_with("NOAUTH"));
     assert_eq!(client.reply(), Reply::simple("OK"));
@@ -62,8 +88,14 @@ fn who_has_not_said_the_password_gets_little_memory_and_little_time() {
     options.limits.request_timeout = Duration::from_millis(300);
     let world = World::with(options);
     for (request, error) in [
-        ("*11\r\n", "ERR Protocol error: unauthenticated multibulk length"),
-        ("*2\r\n$4\r\nAUTH\r\n$16385\r\n", "ERR Protocol error: unauthenticated bulk length"),
+        (
+            "*11\r\n",
+            "ERR Protocol error: unauthenticated multibulk length",
+        ),
+        (
+            "*2\r\n$4\r\nAUTH\r\n$16385\r\n",
+            "ERR Protocol error: unauthenticated bulk length",
+        ),
     ] {
         let mut client = world.client();
         client.send(request);
@@ -80,13 +112,22 @@ fn who_has_not_said_the_password_gets_little_memory_and_little_time() {
 #[test]
 fn a_password_where_there_is_none_is_a_mistake_that_is_told() {
     let world = World::start();
-    assert!(world.client().words("AUTH x").error().starts_with("ERR AUTH <password> called without any password"));
+    assert!(
+        world
+            .client()
+            .words("AUTH x")
+            .error()
+            .starts_with("ERR AUTH <password> called without any password")
+    );
 }
 
 #[test]
 fn a_gateway_for_everybody_on_the_network_does_not_start() {
     let options = GatewayOptions::new("0.0.0.0:0".parse().unwrap(), "shm:/nowhere");
-    assert!(matches!(spawn(options), Err(GatewayError::Unprotected { .. })));
+    assert!(matches!(
+        spawn(options),
+        Err(GatewayError::Unprotected { .. })
+    ));
 }
 
 /// Files of an authority and of what it has signed.
@@ -97,14 +138,19 @@ struct Certificates {
 impl Certificates {
     fn make() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: String| std::fs::write(directory.path().join(name), text).unwrap();
+        let write =
+            |name: &str, text: String| std::fs::write(directory.path().join(name), text).unwrap();
         let mut authority = CertificateParams::new(Vec::new()).unwrap();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let authority =
+            CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
         write("authority.pem", authority.pem());
         for name in ["server", "client"] {
             let key = KeyPair::generate().unwrap();
-            let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+            let certificate = CertificateParams::new(["localhost".to_owned()])
+                .unwrap()
+                .signed_by(&key, &authority)
+                .unwrap();
             write(&format!("{name}.pem"), certificate.pem());
             write(&format!("{name}.key"), key.serialize_pem());
         }
@@ -128,18 +174,30 @@ impl Certificates {
     /// A connection through TLS; with a certificate of its own, if it says who it is.
     fn connect(&self, world: &World, says_who: bool) -> StreamOwned<ClientConnection, TcpStream> {
         let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_file(self.path("authority.pem")).unwrap()).unwrap();
+        roots
+            .add(CertificateDer::from_pem_file(self.path("authority.pem")).unwrap())
+            .unwrap();
         let builder = ClientConfig::builder().with_root_certificates(roots);
         let configuration = if says_who {
             let chain = vec![CertificateDer::from_pem_file(self.path("client.pem")).unwrap()];
-            builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(self.path("client.key")).unwrap()).unwrap()
+            builder
+                .with_client_auth_cert(
+                    chain,
+                    PrivateKeyDer::from_pem_file(self.path("client.key")).unwrap(),
+                )
+                .unwrap()
         } else {
             builder.with_no_client_auth()
         };
         let socket = TcpStream::connect(world.gateway().resp_address().unwrap()).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
         let name = ServerName::try_from("localhost").unwrap();
-        StreamOwned::new(ClientConnection::new(Arc::new(configuration), name).unwrap(), socket)
+        StreamOwned::new(
+            ClientConnection::new(Arc::new(configuration), name).unwrap(),
+            socket,
+        )
     }
 }
 
@@ -149,7 +207,11 @@ fn commands_and_large_values_pass_through_tls() {
     let world = World::with(certificates.options(false));
     let mut stream = certificates.connect(&world, false);
     let value = vec![b'x'; 900_000];
-    let pipeline = [request([&b"SET"[..], b"k", &value]), request(["GET", "k"]), request(["PING"])];
+    let pipeline = [
+        request([&b"SET"[..], b"k", &value]),
+        request(["GET", "k"]),
+        request(["PING"]),
+    ];
     stream.write_all(&pipeline.concat()).unwrap();
     let expected = [&b"+OK\r\n$900000\r\n"[..], &value, b"\r\n+PONG\r\n"].concat();
     let mut received = vec![0; expected.len()];
@@ -158,7 +220,10 @@ fn commands_and_large_values_pass_through_tls() {
     stream.write_all(&request(["QUIT"])).unwrap();
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();
-    assert_eq!(rest, b"+OK\r\n", "the end comes with a goodbye, so nothing was cut off");
+    assert_eq!(
+        rest, b"+OK\r\n",
+        "the end comes with a goodbye, so nothing was cut off"
+    );
 }
 
 #[test]

@@ -16,8 +16,9 @@ use stonecast_base::mutant;
 use zerocopy::FromBytes as _;
 
 use super::{
-    GENERATION_LOW_MASK, GENERATION_SHIFT, HAS_TOKEN, HEADER_SIZE_MIN, KEY_SIZE_MASK, KEY_SIZE_MAX, KEY_SIZE_SHIFT, MOVED,
-    PUT_FROM, RULE_SHIFT, StartBytes, TAGGED_FROM, VALUE_SIZE_MAX, VERSION, WHAT_MASK, has_moment,
+    GENERATION_LOW_MASK, GENERATION_SHIFT, HAS_TOKEN, HEADER_SIZE_MIN, KEY_SIZE_MASK, KEY_SIZE_MAX,
+    KEY_SIZE_SHIFT, MOVED, PUT_FROM, RULE_SHIFT, StartBytes, TAGGED_FROM, VALUE_SIZE_MAX, VERSION,
+    WHAT_MASK, has_moment,
 };
 use crate::format::LogFormat;
 use crate::stamp::Links;
@@ -48,7 +49,13 @@ pub fn read_of_key<'a>(
 ) -> Option<Reading<'a>> {
     const {
         // The lower bit of a rule says whether there is a moment.
-        assert!(VERSION & MOVED == 1 && has_moment(VERSION) && has_moment(MOVED) && !has_moment(0) && !has_moment(2));
+        assert!(
+            VERSION & MOVED == 1
+                && has_moment(VERSION)
+                && has_moment(MOVED)
+                && !has_moment(0)
+                && !has_moment(2)
+        );
     }
     const KEY_SIZE: u64 = KEY_SIZE_MASK << KEY_SIZE_SHIFT;
     const GENERATION_LOW: u64 = (GENERATION_LOW_MASK as u64) << GENERATION_SHIFT;
@@ -58,9 +65,18 @@ pub fn read_of_key<'a>(
     let (start, _) = StartBytes::ref_from_prefix(bytes).ok()?;
     let is_unchecked = mutant!(TagNotCheckedByReader);
     let facts = start.facts.get();
-    let known = (key.len() as u64 - 1) << KEY_SIZE_SHIFT | u64::from(generation_low) << GENERATION_SHIFT;
+    let known =
+        (key.len() as u64 - 1) << KEY_SIZE_SHIFT | u64::from(generation_low) << GENERATION_SHIFT;
     let value_size = (facts & WHAT_MASK).wrapping_sub(PUT_FROM) as usize;
-    if (facts ^ known) & (if is_unchecked { KEY_SIZE } else { KEY_SIZE | GENERATION_LOW }) != 0 || value_size > VALUE_SIZE_MAX {
+    if (facts ^ known)
+        & (if is_unchecked {
+            KEY_SIZE
+        } else {
+            KEY_SIZE | GENERATION_LOW
+        })
+        != 0
+        || value_size > VALUE_SIZE_MAX
+    {
         return None;
     }
     let has_token = facts & HAS_TOKEN != 0;
@@ -68,16 +84,32 @@ pub fn read_of_key<'a>(
         return None;
     }
     // Places among the tagged bytes.
-    let key_start = HEADER_SIZE_MIN - TAGGED_FROM + 8 * (usize::from(has_token) + (facts >> RULE_SHIFT & 1) as usize);
+    let key_start = HEADER_SIZE_MIN - TAGGED_FROM
+        + 8 * (usize::from(has_token) + (facts >> RULE_SHIFT & 1) as usize);
     let value_start = key_start + key.len();
     let tagged = bytes[TAGGED_FROM..].get(..value_start + value_size)?;
-    let tag = format.tag(position, Links::from_word(start.links.get()).epoch.into(), tagged);
+    let tag = format.tag(
+        position,
+        Links::from_word(start.links.get()).epoch.into(),
+        tagged,
+    );
     let sequence = start.sequence.get();
-    if (start.tag.get() != tag && !is_unchecked) || sequence == 0 || !are_equal(&tagged[key_start..][..key.len()], key) {
+    if (start.tag.get() != tag && !is_unchecked)
+        || sequence == 0
+        || !are_equal(&tagged[key_start..][..key.len()], key)
+    {
         return None;
     }
-    let (generation, start) = ((facts >> GENERATION_SHIFT) as u32, TAGGED_FROM + value_start);
-    Some(Reading { sequence, generation, start, value: &tagged[value_start..] })
+    let (generation, start) = (
+        (facts >> GENERATION_SHIFT) as u32,
+        TAGGED_FROM + value_start,
+    );
+    Some(Reading {
+        sequence,
+        generation,
+        start,
+        value: &tagged[value_start..],
+    })
 }
 
 /// Whether two keys of the same length are equal: of the lengths that most keys have without a loop.
@@ -86,7 +118,8 @@ fn are_equal(left: &[u8], right: &[u8]) -> bool {
     /// Whether the first and the last `SIZE` bytes are equal, which may overlap.
     #[inline(always)]
     fn ends<const SIZE: usize>(left: &[u8], right: &[u8]) -> bool {
-        left.first_chunk::<SIZE>() == right.first_chunk() && left.last_chunk::<SIZE>() == right.last_chunk()
+        left.first_chunk::<SIZE>() == right.first_chunk()
+            && left.last_chunk::<SIZE>() == right.last_chunk()
     }
     match right.len() {
         8..=16 if left.len() == right.len() => ends::<8>(left, right),

@@ -11,7 +11,13 @@ fn encoded(draft: &Draft<'_>) -> Vec<u8> {
 }
 
 fn draft<'a>(key: &'a [u8], value: &'a [u8]) -> Draft<'a> {
-    Draft { kind: Kind::Put, condition: Condition::None, token: 11, key, value }
+    Draft {
+        kind: Kind::Put,
+        condition: Condition::None,
+        token: 11,
+        key,
+        value,
+    }
 }
 
 #[test]
@@ -20,9 +26,19 @@ fn what_was_written_is_read() {
     let drafts = [
         draft(b"k", b""),
         draft(&key, &value),
-        Draft { condition: Condition::Version(0), ..draft(b"key", b"value") },
-        Draft { condition: Condition::Absent, ..draft(b"key", b"value") },
-        Draft { kind: Kind::Delete, condition: Condition::Version(u64::MAX), ..draft(b"key", b"") },
+        Draft {
+            condition: Condition::Version(0),
+            ..draft(b"key", b"value")
+        },
+        Draft {
+            condition: Condition::Absent,
+            ..draft(b"key", b"value")
+        },
+        Draft {
+            kind: Kind::Delete,
+            condition: Condition::Version(u64::MAX),
+            ..draft(b"key", b"")
+        },
     ];
     for draft in drafts {
         for token in [0, 11] {
@@ -31,11 +47,17 @@ fn what_was_written_is_read() {
             let record = check(&format(4096, 2), 256, PLACE, &bytes).unwrap();
             assert_eq!((record.key, record.value), (draft.key, draft.value));
             let header = record.header;
-            assert_eq!((header.kind(), header.condition(), header.token()), (draft.kind, draft.condition, token));
+            assert_eq!(
+                (header.kind(), header.condition(), header.token()),
+                (draft.kind, draft.condition, token)
+            );
             assert_eq!((header.generation(), header.moved_at()), (3, None));
             assert_eq!(
                 (header.whole_size(), header.size()),
-                (bytes.len() as u64, record_size(draft.key.len(), draft.value.len()))
+                (
+                    bytes.len() as u64,
+                    record_size(draft.key.len(), draft.value.len())
+                )
             );
         }
     }
@@ -44,7 +66,14 @@ fn what_was_written_is_read() {
 /// Needs the flags in the facts: what a record does not have takes no bytes.
 #[test]
 fn token_and_moment_take_bytes_only_where_there_are_any() {
-    let size = |token, condition| encoded(&Draft { token, condition, ..draft(b"key", b"value") }).len();
+    let size = |token, condition| {
+        encoded(&Draft {
+            token,
+            condition,
+            ..draft(b"key", b"value")
+        })
+        .len()
+    };
     assert_eq!(size(0, Condition::None), 40 + 8);
     assert_eq!(size(0, Condition::Absent), 40 + 8);
     assert_eq!(size(1, Condition::None), 48 + 8);
@@ -57,16 +86,31 @@ fn token_and_moment_take_bytes_only_where_there_are_any() {
 fn a_record_that_is_moved_takes_as_many_units_as_before() {
     let format = format(4096, 2);
     for size in 0..130 {
-        for (token, condition) in [(0, Condition::None), (9, Condition::None), (9, Condition::Version(1))] {
+        for (token, condition) in [
+            (0, Condition::None),
+            (9, Condition::None),
+            (9, Condition::Version(1)),
+        ] {
             let value = vec![7; size];
-            let bytes = encoded(&Draft { token, condition, ..draft(b"some key", &value) });
+            let bytes = encoded(&Draft {
+                token,
+                condition,
+                ..draft(b"some key", &value)
+            });
             let found = check(&format, 256, PLACE, &bytes).unwrap();
             let mut moved = Vec::new();
             let tag = relocate(&format, found, (512, 4, 6), 77, &mut moved);
             let there = check(&format, 512, (4, 6), &moved).unwrap();
-            assert_eq!((there.key, there.value, there.header.tag()), (found.key, found.value, tag));
             assert_eq!(
-                (there.header.token(), there.header.moved_at(), there.header.condition()),
+                (there.key, there.value, there.header.tag()),
+                (found.key, found.value, tag)
+            );
+            assert_eq!(
+                (
+                    there.header.token(),
+                    there.header.moved_at(),
+                    there.header.condition()
+                ),
                 (token, Some(77), Condition::None)
             );
             assert_eq!(there.header.size(), found.header.size());
@@ -82,9 +126,18 @@ fn a_record_with_any_bit_changed_fails_unless_the_bit_is_of_the_stamp() {
     let value = b"a value that is a little longer";
     let drafts = [
         draft(b"some key", value),
-        Draft { token: 0, ..draft(b"some key", value) },
-        Draft { condition: Condition::Version(3), ..draft(b"some key", value) },
-        Draft { condition: Condition::Absent, ..draft(b"k", b"") },
+        Draft {
+            token: 0,
+            ..draft(b"some key", value)
+        },
+        Draft {
+            condition: Condition::Version(3),
+            ..draft(b"some key", value)
+        },
+        Draft {
+            condition: Condition::Absent,
+            ..draft(b"k", b"")
+        },
     ];
     for draft in drafts {
         let bytes = encoded(&draft);
@@ -92,7 +145,10 @@ fn a_record_with_any_bit_changed_fails_unless_the_bit_is_of_the_stamp() {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
             match check(&format, 256, PLACE, &changed) {
-                Ok(record) => assert!(bit / 8 < STAMP_SIZE && record.value == draft.value, "bit {bit}"),
+                Ok(record) => assert!(
+                    bit / 8 < STAMP_SIZE && record.value == draft.value,
+                    "bit {bit}"
+                ),
                 Err(_) => assert!(bit / 8 >= STAMP_SIZE, "bit {bit}"),
             }
         }
@@ -103,15 +159,33 @@ fn a_record_with_any_bit_changed_fails_unless_the_bit_is_of_the_stamp() {
 fn a_record_at_another_place_or_of_another_generation_fails() {
     let format = format(4096, 2);
     let mut bytes = encoded(&draft(b"key", b"value"));
-    assert!(matches!(check(&format, 320, PLACE, &bytes), Err(RecordFault::Tag { .. })));
-    assert_eq!(check(&format, 256, (4, 5), &bytes), Err(RecordFault::Generation { found: 3, expected: 4 }));
-    assert_eq!(check_read(&format, 256, 4, &bytes), Err(RecordFault::Generation { found: 3, expected: 4 }));
+    assert!(matches!(
+        check(&format, 320, PLACE, &bytes),
+        Err(RecordFault::Tag { .. })
+    ));
+    assert_eq!(
+        check(&format, 256, (4, 5), &bytes),
+        Err(RecordFault::Generation {
+            found: 3,
+            expected: 4
+        })
+    );
+    assert_eq!(
+        check_read(&format, 256, 4, &bytes),
+        Err(RecordFault::Generation {
+            found: 3,
+            expected: 4
+        })
+    );
     bytes[22] = 5;
     assert!(check_read(&format, 256, 3, &bytes).is_ok());
     let mut later = Vec::new();
     draft(b"key", b"value").encode(&format, 256, 1024 + 3, 5, &mut later);
     later[22] = 5;
-    assert!(check_read(&format, 256, 3, &later).is_ok(), "a reader knows the low bits alone");
+    assert!(
+        check_read(&format, 256, 3, &later).is_ok(),
+        "a reader knows the low bits alone"
+    );
 }
 
 /// Needs the epoch in the seed: what a client of an earlier run left is not taken for a record of this one, and a stamp of one
@@ -121,23 +195,52 @@ fn a_record_of_another_run_fails() {
     let format = format(4096, 2);
     let mut bytes = encoded(&draft(b"key", b"value"));
     for epoch in [0, 4, 6, 5 + (1 << 15)] {
-        assert!(matches!(check(&format, 256, (3, epoch), &bytes), Err(RecordFault::Tag { .. })));
+        assert!(matches!(
+            check(&format, 256, (3, epoch), &bytes),
+            Err(RecordFault::Tag { .. })
+        ));
         bytes[22..24].copy_from_slice(&(epoch as u16).to_le_bytes());
-        assert!(matches!(check_read(&format, 256, 3, &bytes), Err(RecordFault::Tag { .. })));
+        assert!(matches!(
+            check_read(&format, 256, 3, &bytes),
+            Err(RecordFault::Tag { .. })
+        ));
     }
 }
 
 #[test]
 fn a_record_of_which_the_end_is_not_there_says_how_long_it_is() {
     let format = format(4096, 2);
-    for (bytes, whole) in [(encoded(&draft(b"key", &[9; 100])), 151), (encoded(&Draft { token: 0, ..draft(b"k", b"") }), 41)] {
+    for (bytes, whole) in [
+        (encoded(&draft(b"key", &[9; 100])), 151),
+        (
+            encoded(&Draft {
+                token: 0,
+                ..draft(b"k", b"")
+            }),
+            41,
+        ),
+    ] {
         for size in 0..41 {
             let fault = check(&format, 256, PLACE, &bytes[..size]);
-            assert!(size >= whole || fault == Err(RecordFault::TooShort { size: size as u64, needed: 41 }), "{size}");
+            assert!(
+                size >= whole
+                    || fault
+                        == Err(RecordFault::TooShort {
+                            size: size as u64,
+                            needed: 41
+                        }),
+                "{size}"
+            );
         }
         for size in 48..whole {
             let fault = check(&format, 256, PLACE, &bytes[..size]);
-            assert_eq!(fault, Err(RecordFault::TooShort { size: size as u64, needed: whole as u64 }));
+            assert_eq!(
+                fault,
+                Err(RecordFault::TooShort {
+                    size: size as u64,
+                    needed: whole as u64
+                })
+            );
         }
         assert_eq!(bytes.len(), whole);
         assert!(check(&format, 256, PLACE, &bytes).is_ok());
@@ -153,21 +256,34 @@ fn impossible_lengths_and_codes_are_named() {
         header[40..48].copy_from_slice(&token.to_le_bytes());
         RecordHeader::parse(&header)
     };
-    assert_eq!(RecordHeader::parse(&[0; 64]).unwrap_err(), RecordFault::Kind, "zeros are no record");
+    assert_eq!(
+        RecordHeader::parse(&[0; 64]).unwrap_err(),
+        RecordFault::Kind,
+        "zeros are no record"
+    );
     assert_eq!(changed(u64::MAX << 21, 1).unwrap_err(), RecordFault::Kind);
-    assert_eq!(changed(HAS_TOKEN | DELETE, 0).unwrap_err(), RecordFault::Token);
+    assert_eq!(
+        changed(HAS_TOKEN | DELETE, 0).unwrap_err(),
+        RecordFault::Token
+    );
     assert!(changed(HAS_TOKEN | DELETE, 1).is_ok());
     let longest = PUT_FROM + VALUE_SIZE_MAX as u64;
     assert!(changed(longest, 0).is_ok());
     for what in [longest + 1, WHAT_MASK] {
-        assert_eq!(changed(what, 0).unwrap_err(), RecordFault::ValueSize((what - 2) as u32));
+        assert_eq!(
+            changed(what, 0).unwrap_err(),
+            RecordFault::ValueSize((what - 2) as u32)
+        );
     }
 }
 
 #[test]
 #[should_panic(expected = "a delete has no value")]
 fn a_delete_with_a_value_cannot_be_written() {
-    encoded(&Draft { kind: Kind::Delete, ..draft(b"key", b"value") });
+    encoded(&Draft {
+        kind: Kind::Delete,
+        ..draft(b"key", b"value")
+    });
 }
 
 /// What [`read_of_key`] must say.
@@ -175,7 +291,12 @@ fn expected<'a>(generation_low: u16, key: &[u8], bytes: &'a [u8]) -> Option<Read
     let record = check_read(&format(4096, 2), 256, generation_low, bytes).ok()?;
     let header = record.header;
     let start = header.key_start() + record.key.len();
-    let reading = Reading { sequence: header.sequence(), generation: header.generation(), start, value: record.value };
+    let reading = Reading {
+        sequence: header.sequence(),
+        generation: header.generation(),
+        start,
+        value: record.value,
+    };
     (record.key == key && header.sequence() != 0 && header.kind() == Kind::Put).then_some(reading)
 }
 
@@ -183,8 +304,9 @@ fn expected<'a>(generation_low: u16, key: &[u8], bytes: &'a [u8]) -> Option<Read
 #[test]
 fn a_reader_reads_of_a_key_what_the_check_and_a_comparison_say() {
     let format = format(4096, 2);
-    let keys: Vec<Vec<u8>> =
-        [1, 7, 8, 9, 16, 17, 23, 32, 33, 200, KEY_SIZE_MAX].map(|size| (0..size).map(|at| at as u8).collect()).into();
+    let keys: Vec<Vec<u8>> = [1, 7, 8, 9, 16, 17, 23, 32, 33, 200, KEY_SIZE_MAX]
+        .map(|size| (0..size).map(|at| at as u8).collect())
+        .into();
     let long = vec![7; 3000];
     let kinds = [
         (Kind::Put, Condition::None),
@@ -199,9 +321,20 @@ fn a_reader_reads_of_a_key_what_the_check_and_a_comparison_say() {
                 let value = if kind == Kind::Delete { &[] } else { value };
                 for (token, generation) in [(0, 3), (0, 1024 + 3), (11, 3)] {
                     let mut bytes = Vec::new();
-                    Draft { kind, condition, token, key, value }.encode(&format, 256, generation, 5, &mut bytes);
+                    Draft {
+                        kind,
+                        condition,
+                        token,
+                        key,
+                        value,
+                    }
+                    .encode(&format, 256, generation, 5, &mut bytes);
                     bytes[22] = 5;
-                    assert_eq!(read_of_key(&format, 256, 3, key, &bytes), None, "it is not published");
+                    assert_eq!(
+                        read_of_key(&format, 256, 3, key, &bytes),
+                        None,
+                        "it is not published"
+                    );
                     bytes[0] = 77;
                     bytes.resize(bytes.len().max(RECORD_START_SIZE), 0xee);
                     let reading = read_of_key(&format, 256, 3, key, &bytes);
@@ -210,22 +343,47 @@ fn a_reader_reads_of_a_key_what_the_check_and_a_comparison_say() {
                         continue;
                     }
                     let reading = reading.expect("it is there");
-                    assert_eq!((reading.sequence, reading.generation, reading.value), (77, generation, value));
+                    assert_eq!(
+                        (reading.sequence, reading.generation, reading.value),
+                        (77, generation, value)
+                    );
                     assert_eq!(&bytes[reading.start..][..value.len()], value);
                     found += 1;
                     let mut other = key.clone();
                     for at in 0..key.len() {
                         other[at] ^= 0x40;
-                        assert_eq!(read_of_key(&format, 256, 3, &other, &bytes), None, "another key");
+                        assert_eq!(
+                            read_of_key(&format, 256, 3, &other, &bytes),
+                            None,
+                            "another key"
+                        );
                         other[at] ^= 0x40;
                     }
                     for other in keys.iter().filter(|other| *other != key) {
-                        assert_eq!(read_of_key(&format, 256, 3, other, &bytes), None, "a key of another length");
+                        assert_eq!(
+                            read_of_key(&format, 256, 3, other, &bytes),
+                            None,
+                            "a key of another length"
+                        );
                     }
-                    assert_eq!(read_of_key(&format, 320, 3, key, &bytes), None, "at another place");
-                    assert_eq!(read_of_key(&format, 256, 4, key, &bytes), None, "of another generation");
                     assert_eq!(
-                        read_of_key(&format, 256, 3, key, &bytes[..reading.start + value.len() - 1]),
+                        read_of_key(&format, 320, 3, key, &bytes),
+                        None,
+                        "at another place"
+                    );
+                    assert_eq!(
+                        read_of_key(&format, 256, 4, key, &bytes),
+                        None,
+                        "of another generation"
+                    );
+                    assert_eq!(
+                        read_of_key(
+                            &format,
+                            256,
+                            3,
+                            key,
+                            &bytes[..reading.start + value.len() - 1]
+                        ),
                         None,
                         "not all of it"
                     );
@@ -235,22 +393,38 @@ fn a_reader_reads_of_a_key_what_the_check_and_a_comparison_say() {
     }
     assert_eq!(found, 11 * 3 * 4 * 3);
     assert_eq!(read_of_key(&format, 256, 3, b"", &[0; 64]), None);
-    assert_eq!(read_of_key(&format, 256, 3, &[0; KEY_SIZE_MAX + 1], &[0; 4096]), None);
+    assert_eq!(
+        read_of_key(&format, 256, 3, &[0; KEY_SIZE_MAX + 1], &[0; 4096]),
+        None
+    );
 }
 
 #[test]
 fn a_reader_believes_no_record_in_which_a_bit_has_changed() {
     for (token, size) in [(0, 5), (0, 100), (11, 5)] {
         let value = vec![9; size];
-        let mut bytes = encoded(&Draft { token, ..draft(b"a key of some bytes", &value) });
+        let mut bytes = encoded(&Draft {
+            token,
+            ..draft(b"a key of some bytes", &value)
+        });
         bytes[0] = 77;
         bytes[22] = 5;
         bytes.resize(bytes.len().next_multiple_of(64), 0xee);
         for bit in 0..bytes.len() * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
             for generation in [3, 3 ^ 1] {
-                let found = read_of_key(&format(4096, 2), 256, generation, b"a key of some bytes", &bytes);
-                assert_eq!(found, expected(generation, b"a key of some bytes", &bytes), "bit {bit}");
+                let found = read_of_key(
+                    &format(4096, 2),
+                    256,
+                    generation,
+                    b"a key of some bytes",
+                    &bytes,
+                );
+                assert_eq!(
+                    found,
+                    expected(generation, b"a key of some bytes", &bytes),
+                    "bit {bit}"
+                );
             }
             bytes[bit / 8] ^= 1 << (bit % 8);
         }

@@ -15,8 +15,17 @@ fn only_what_came_after_the_checkpoint_is_looked_at() {
     let (verdict, found) = scan_with(&memory, Some(&known), ScanPolicy::default()).unwrap();
     let (state, report) = used(verdict);
     assert_eq!(found, [entry]);
-    assert_eq!(report.bytes_scanned, u64::from(pool().segment_units() - known.end) * 64);
-    assert_eq!(state, SegmentState { durable: 0, ..server.state });
+    assert_eq!(
+        report.bytes_scanned,
+        u64::from(pool().segment_units() - known.end) * 64
+    );
+    assert_eq!(
+        state,
+        SegmentState {
+            durable: 0,
+            ..server.state
+        }
+    );
 }
 
 /// The checkpoint of an earlier closing: since then the segment was written, sealed, and written again.
@@ -32,10 +41,19 @@ fn a_seal_that_is_newer_than_the_checkpoint_is_still_checked() {
     let last = server.put_durably(b"d", b"");
     let (verdict, found) = scan_with(&memory, Some(&known), ScanPolicy::default()).unwrap();
     assert_eq!(found, [entries[0].clone(), entries[1].clone(), last]);
-    assert_eq!(used(verdict).0, SegmentState { durable: 0, ..server.state });
+    assert_eq!(
+        used(verdict).0,
+        SegmentState {
+            durable: 0,
+            ..server.state
+        }
+    );
     damage_body(&memory, entries[1].unit);
     let corruption = scan_with(&memory, Some(&known), ScanPolicy::default()).unwrap_err();
-    assert_eq!((corruption.what.as_ref(), corruption.offset), ("sealed records", position(entries[1].unit)));
+    assert_eq!(
+        (corruption.what.as_ref(), corruption.offset),
+        ("sealed records", position(entries[1].unit))
+    );
 }
 
 /// Records that were not sealed when the checkpoint was taken: the chain goes on across it.
@@ -47,9 +65,19 @@ fn the_chain_goes_on_across_a_checkpoint() {
     let known = server.state;
     let missing = server.put_durably(b"b", b"");
     let last = server.put_durably(b"c", b"");
-    assert_eq!(scan_with(&memory, Some(&known), ScanPolicy::default()).unwrap().1, [missing.clone(), last]);
+    assert_eq!(
+        scan_with(&memory, Some(&known), ScanPolicy::default())
+            .unwrap()
+            .1,
+        [missing.clone(), last]
+    );
     damage_body(&memory, missing.unit);
-    assert_eq!(scan_with(&memory, Some(&known), ScanPolicy::default()).unwrap_err().offset, position(missing.unit));
+    assert_eq!(
+        scan_with(&memory, Some(&known), ScanPolicy::default())
+            .unwrap_err()
+            .offset,
+        position(missing.unit)
+    );
 }
 
 #[test]
@@ -61,7 +89,12 @@ fn a_segment_that_was_used_again_since_the_checkpoint_is_looked_at_from_its_star
     server.state = SegmentState::fresh(known.number, 2);
     memory.persist(&[server.state.write_header(&memory, &pool())]);
     let entry = server.put_durably(b"b", b"");
-    assert_eq!(scan_with(&memory, Some(&known), ScanPolicy::default()).unwrap().1, [entry]);
+    assert_eq!(
+        scan_with(&memory, Some(&known), ScanPolicy::default())
+            .unwrap()
+            .1,
+        [entry]
+    );
 }
 
 #[test]
@@ -72,18 +105,48 @@ fn what_contradicts_the_checkpoint_is_corruption() {
     server.seal();
     let known = server.state;
     let contradictions = [
-        SegmentState { generation: 2, ..known },
-        SegmentState { seal_serial: 2, ..known },
-        SegmentState { seal_end: known.end + 1, end: known.end + 1, ..known },
-        SegmentState { end: known.end - 1, ..known },
-        SegmentState { end: 0, seal_serial: 0, durable: 0, ..known },
-        SegmentState { end: 1 << 20, ..known },
+        SegmentState {
+            generation: 2,
+            ..known
+        },
+        SegmentState {
+            seal_serial: 2,
+            ..known
+        },
+        SegmentState {
+            seal_end: known.end + 1,
+            end: known.end + 1,
+            ..known
+        },
+        SegmentState {
+            end: known.end - 1,
+            ..known
+        },
+        SegmentState {
+            end: 0,
+            seal_serial: 0,
+            durable: 0,
+            ..known
+        },
+        SegmentState {
+            end: 1 << 20,
+            ..known
+        },
         SegmentState { last: 300, ..known },
-        SegmentState { count: 7, end: 4, seal_serial: 0, durable: 0, ..known },
+        SegmentState {
+            count: 7,
+            end: 4,
+            seal_serial: 0,
+            durable: 0,
+            ..known
+        },
     ];
     assert!(scan_with(&memory, Some(&known), ScanPolicy::default()).is_ok());
     for wrong in contradictions {
-        assert!(scan_with(&memory, Some(&wrong), ScanPolicy::default()).is_err(), "{wrong:?}");
+        assert!(
+            scan_with(&memory, Some(&wrong), ScanPolicy::default()).is_err(),
+            "{wrong:?}"
+        );
     }
 }
 
@@ -96,6 +159,14 @@ fn a_header_lost_in_a_segment_that_the_checkpoint_knows_is_corruption() {
     memory.flip(position(0), 1);
     memory.flip(position(3), 1);
     let known = server.state;
-    assert_eq!(scan_with(&memory, Some(&known), ScanPolicy::default()).unwrap_err().what, "segment header");
-    assert!(scan_with(&memory, None, ScanPolicy::default()).is_ok(), "a crash while settling the first batch leaves this");
+    assert_eq!(
+        scan_with(&memory, Some(&known), ScanPolicy::default())
+            .unwrap_err()
+            .what,
+        "segment header"
+    );
+    assert!(
+        scan_with(&memory, None, ScanPolicy::default()).is_ok(),
+        "a crash while settling the first batch leaves this"
+    );
 }

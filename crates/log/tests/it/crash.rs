@@ -45,11 +45,13 @@ fn sizes() -> impl Strategy<Value = usize> {
 }
 
 fn cut() -> impl Strategy<Value = Cut> {
-    (any::<u64>(), 0..6_u8, prop::collection::vec(0..4_u8, 0..3)).prop_map(|(seed, habit, recoveries)| Cut {
-        seed,
-        habit,
-        recoveries,
-    })
+    (any::<u64>(), 0..6_u8, prop::collection::vec(0..4_u8, 0..3)).prop_map(
+        |(seed, habit, recoveries)| Cut {
+            seed,
+            habit,
+            recoveries,
+        },
+    )
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -100,7 +102,12 @@ struct History<'m> {
 
 impl<'m> History<'m> {
     fn new(memory: &'m Memory) -> Self {
-        Self { memory, server: Server::first_use(memory, 1), durable: Vec::new(), stamped: Vec::new() }
+        Self {
+            memory,
+            server: Server::first_use(memory, 1),
+            durable: Vec::new(),
+            stamped: Vec::new(),
+        }
     }
 
     fn step(&mut self, step: &Step) {
@@ -110,7 +117,8 @@ impl<'m> History<'m> {
                 self.stamped.push(entry);
             }
             Step::Leave { key, size } if self.server.room() > 14 => {
-                self.server.place(self.server.state.end, &[key; 10], &vec![key; size]);
+                self.server
+                    .place(self.server.state.end, &[key; 10], &vec![key; size]);
             }
             Step::Put { .. } | Step::Leave { .. } => {}
             Step::Persist => self.persist(),
@@ -161,12 +169,16 @@ impl<'m> History<'m> {
 
     /// Scans and compares with what must and what may be there.
     fn look(&self) -> SegmentVerdict {
-        let (verdict, found) = scan(self.memory).unwrap_or_else(|corruption| panic!("a crash is no damage: {corruption}"));
+        let (verdict, found) = scan(self.memory)
+            .unwrap_or_else(|corruption| panic!("a crash is no damage: {corruption}"));
         for entry in &self.durable {
             assert!(found.contains(entry), "{entry:?} was durable");
         }
         for entry in &found {
-            assert!(self.durable.contains(entry) || self.stamped.contains(entry), "{entry:?} was gone, or never written");
+            assert!(
+                self.durable.contains(entry) || self.stamped.contains(entry),
+                "{entry:?} was gone, or never written"
+            );
         }
         verdict
     }
@@ -179,9 +191,21 @@ impl<'m> History<'m> {
         self.durable = found;
         self.stamped.clear();
         // Settled, it is found the same again, and nothing is torn any more.
-        let SegmentVerdict::Used(state, report) = self.look() else { return };
-        assert_eq!((state.end, state.count, state.xor), (self.server.state.end, self.server.state.count, self.server.state.xor));
-        assert_eq!((state.last, report.torn_tail, report.header_damaged), (0, None, false));
+        let SegmentVerdict::Used(state, report) = self.look() else {
+            return;
+        };
+        assert_eq!(
+            (state.end, state.count, state.xor),
+            (
+                self.server.state.end,
+                self.server.state.count,
+                self.server.state.xor
+            )
+        );
+        assert_eq!(
+            (state.last, report.torn_tail, report.header_damaged),
+            (0, None, false)
+        );
     }
 }
 
@@ -213,7 +237,11 @@ fn tear(memory: &Memory, keep: usize, words: usize) {
     let mut word = 0;
     memory.cut_power(|_, count| {
         word += 1;
-        if keep >> (word - 1) & 1 == 1 { count - 1 } else { 0 }
+        if keep >> (word - 1) & 1 == 1 {
+            count - 1
+        } else {
+            0
+        }
     });
     assert_eq!(word, words);
 }
@@ -264,14 +292,25 @@ fn a_torn_record_that_recovery_did_not_find_is_not_completed_by_a_retry() {
         let (mut server, found) = Server::recover(&memory, 2).unwrap();
         assert_eq!(found, std::slice::from_ref(&durable));
         let again = server.put(b"key", b"");
-        assert_eq!((again.unit, again.sequence), (torn.unit, torn.sequence), "only the epoch differs");
+        assert_eq!(
+            (again.unit, again.sequence),
+            (torn.unit, torn.sequence),
+            "only the epoch differs"
+        );
         // What survives of the second try is what was lost of the first.
         memory.cut_power(|offset, count| {
             let word = (offset - crate::server::position(torn.unit)) / 8;
-            if word < WORDS as u64 && keep >> word & 1 == 0 { count - 1 } else { 0 }
+            if word < WORDS as u64 && keep >> word & 1 == 0 {
+                count - 1
+            } else {
+                0
+            }
         });
         let (_, found) = scan(&memory).unwrap();
         // The second try may well be whole, of words that both have in common. The first one is gone.
-        assert!(found == [durable.clone()] || found == [durable, again], "words {keep:#b}: {found:?}");
+        assert!(
+            found == [durable.clone()] || found == [durable, again],
+            "words {keep:#b}: {found:?}"
+        );
     }
 }

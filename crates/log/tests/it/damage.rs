@@ -5,7 +5,10 @@ use stonecast_log::{Finding, ScanPolicy, SegmentState, Stamp, walk_segment};
 use stonecast_media::Region as _;
 
 use crate::memory::Memory;
-use crate::server::{Collect, Entry, SEGMENT, SEGMENT_SIZE, Server, log, pool, position, scan, scan_with, stamp_placed};
+use crate::server::{
+    Collect, Entry, SEGMENT, SEGMENT_SIZE, Server, log, pool, position, scan, scan_with,
+    stamp_placed,
+};
 
 /// A segment with a past: two seals, a hole that recovery accepted, remains of a client, several batches.
 fn segment_with_a_past(memory: &Memory) -> (Server<'_>, Vec<Entry>) {
@@ -37,8 +40,14 @@ fn flip_every_bit(memory: &Memory, entries: &[Entry], last_batch: usize) {
     for bit in 0..SEGMENT_SIZE * 8 {
         memory.flip(position(0), bit);
         if let Ok((_, found)) = scan(memory) {
-            assert!(found.iter().all(|entry| entries.contains(entry)), "bit {bit}: a record that was never written");
-            assert!(sure.iter().all(|entry| found.contains(entry)), "bit {bit}: a lost record was not missed");
+            assert!(
+                found.iter().all(|entry| entries.contains(entry)),
+                "bit {bit}: a record that was never written"
+            );
+            assert!(
+                sure.iter().all(|entry| found.contains(entry)),
+                "bit {bit}: a lost record was not missed"
+            );
         }
         memory.flip(position(0), bit);
     }
@@ -140,11 +149,21 @@ fn a_segment_that_recovery_settled_after_damage_is_whole_again() {
     for bit in (0..SEGMENT_SIZE * 8).step_by(37) {
         let memory = memory.copy();
         memory.flip(position(0), bit);
-        let Ok((mut server, mut found)) = Server::recover(&memory, 3) else { continue };
+        let Ok((mut server, mut found)) = Server::recover(&memory, 3) else {
+            continue;
+        };
         found.push(server.put_durably(b"more", b""));
         found.push(server.put_durably(b"and more", b""));
         let mut again = Collect::default();
-        let verdict = stonecast_log::scan_segment(&memory, &pool(), "log", SEGMENT, None, ScanPolicy::default(), &mut again);
+        let verdict = stonecast_log::scan_segment(
+            &memory,
+            &pool(),
+            "log",
+            SEGMENT,
+            None,
+            ScanPolicy::default(),
+            &mut again,
+        );
         assert!(verdict.is_ok(), "bit {bit}: {verdict:?}");
         assert_eq!(again.0, found, "bit {bit}");
         assert!(found.len() >= entries.len() - 2 + 2);

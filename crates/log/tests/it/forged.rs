@@ -1,6 +1,8 @@
 //! Records that a client forged: everything right but the stamp.
 
-use stonecast_log::{KEY_SIZE_MAX, LogFormat, RECORD_START_SIZE, Secret, Stamp, UNIT_SIZE, record_size};
+use stonecast_log::{
+    KEY_SIZE_MAX, LogFormat, RECORD_START_SIZE, Secret, Stamp, UNIT_SIZE, record_size,
+};
 use stonecast_media::Region as _;
 
 use crate::memory::Memory;
@@ -8,11 +10,24 @@ use crate::server::{KEY_START, Server, log, pool, position, scan, stamp_placed, 
 
 /// A record for `unit`, stamped under a secret that the client made up.
 fn forged(server: &Server<'_>, unit: u32, value: &[u8]) -> Vec<u8> {
-    let format = LogFormat { secret: Some(Secret::new([0, 0])), ..pool() };
+    let format = LogFormat {
+        secret: Some(Secret::new([0, 0])),
+        ..pool()
+    };
     let scratch = log();
     let copy = Server::first_use(&scratch, server.epoch);
     copy.place(unit, b"forged", value);
-    stamp_placed(&scratch, &format, unit, Stamp { sequence: 99, previous: 0, durable: 4, epoch: server.epoch });
+    stamp_placed(
+        &scratch,
+        &format,
+        unit,
+        Stamp {
+            sequence: 99,
+            previous: 0,
+            durable: 4,
+            epoch: server.epoch,
+        },
+    );
     let mut bytes = vec![0; record_size(b"forged".len(), value.len()) as usize];
     scratch.read(position(unit), &mut bytes);
     bytes
@@ -28,7 +43,9 @@ fn records_inside_a_value_are_never_found() {
         // The value fills its record to the last byte, and each of its lines is a forged record for its own place.
         let unit = server.state.end;
         let key = [b'k'; 2 * RECORD_START_SIZE - KEY_START as usize];
-        let value: Vec<u8> = (unit + 2..unit + 34).flat_map(|inside| forged(&server, inside, b"")[..64].to_vec()).collect();
+        let value: Vec<u8> = (unit + 2..unit + 34)
+            .flat_map(|inside| forged(&server, inside, b"")[..64].to_vec())
+            .collect();
         let entry = server.put(&key, &value);
         let mut expected = vec![first];
         if torn {
@@ -62,14 +79,29 @@ fn headers_that_claim_giant_records_are_not_believed() {
 /// changes are not even believed.
 #[test]
 fn a_published_record_that_its_client_rewrote_is_missed() {
-    let write = |memory: &Memory, unit: u32, offset: u64, word: u64| memory.store(position(unit) + offset, word);
-    for (offset, word) in [(0, 9), (8, 1), (16, 1), (24, 1), (32, 1), (32, 2 << 21 | 1 << 34 | 0xf_ffff), (40, 1), (64, 1)] {
+    let write = |memory: &Memory, unit: u32, offset: u64, word: u64| {
+        memory.store(position(unit) + offset, word)
+    };
+    for (offset, word) in [
+        (0, 9),
+        (8, 1),
+        (16, 1),
+        (24, 1),
+        (32, 1),
+        (32, 2 << 21 | 1 << 34 | 0xf_ffff),
+        (40, 1),
+        (64, 1),
+    ] {
         let memory = log();
         let mut server = Server::first_use(&memory, 1);
         let rewritten = server.put_durably(b"key", &[1; KEY_SIZE_MAX]);
         server.put_durably(b"b", b"");
         write(&memory, rewritten.unit, offset, word);
-        assert_eq!(scan(&memory).unwrap_err().offset, position(rewritten.unit), "offset {offset}");
+        assert_eq!(
+            scan(&memory).unwrap_err().offset,
+            position(rewritten.unit),
+            "offset {offset}"
+        );
     }
 }
 

@@ -14,7 +14,10 @@ fn lose_header(memory: &Memory) {
 
 #[test]
 fn a_segment_without_anything_is_free() {
-    assert_eq!(scan(&log()).unwrap().0, SegmentVerdict::Free { torn_header: false });
+    assert_eq!(
+        scan(&log()).unwrap().0,
+        SegmentVerdict::Free { torn_header: false }
+    );
 }
 
 #[test]
@@ -22,7 +25,10 @@ fn a_segment_with_a_torn_header_and_nothing_else_is_free() {
     let memory = log();
     Server::first_use(&memory, 1);
     lose_header(&memory);
-    assert_eq!(scan(&memory).unwrap().0, SegmentVerdict::Free { torn_header: true });
+    assert_eq!(
+        scan(&memory).unwrap().0,
+        SegmentVerdict::Free { torn_header: true }
+    );
 }
 
 #[test]
@@ -65,7 +71,10 @@ fn a_header_lost_after_something_was_durable_is_corruption() {
     server.put_durably(b"b", b"");
     lose_header(&memory);
     let corruption = scan(&memory).unwrap_err();
-    assert_eq!((corruption.what.as_ref(), corruption.offset), ("segment header", position(0)));
+    assert_eq!(
+        (corruption.what.as_ref(), corruption.offset),
+        ("segment header", position(0))
+    );
     // One record is enough to tell.
     erase(&memory, &first);
     assert_eq!(scan(&memory).unwrap_err().what, "segment header");
@@ -129,7 +138,10 @@ fn a_segment_with_remains_and_no_header_is_cleared_before_it_is_used() {
     let memory = log();
     memory.write(position(20) + 8, &77_u64.to_le_bytes());
     let (server, found) = Server::recover(&memory, 2).unwrap();
-    assert_eq!((found.len(), server.state.end, server.state.generation), (0, 4, 1));
+    assert_eq!(
+        (found.len(), server.state.end, server.state.generation),
+        (0, 4, 1)
+    );
     assert_eq!(memory.load(position(20) + 8), 0);
     assert_eq!(used(scan(&memory).unwrap().0).1.records, 0);
 }
@@ -142,7 +154,19 @@ fn an_inspection_goes_on_without_a_header() {
     server.put_durably(b"b", b"");
     lose_header(&memory);
     let mut told = Vec::new();
-    walk_segment(&memory, &pool(), "log", SEGMENT, &mut |finding| told.push(format!("{finding:?}")));
-    assert_eq!(told.iter().filter(|line| line.starts_with("Record")).count(), 2);
-    assert_eq!(told.iter().filter(|line| line.contains("segment header")).count(), 1);
+    walk_segment(&memory, &pool(), "log", SEGMENT, &mut |finding| {
+        told.push(format!("{finding:?}"))
+    });
+    assert_eq!(
+        told.iter()
+            .filter(|line| line.starts_with("Record"))
+            .count(),
+        2
+    );
+    assert_eq!(
+        told.iter()
+            .filter(|line| line.contains("segment header"))
+            .count(),
+        1
+    );
 }

@@ -12,12 +12,20 @@ fn told(memory: &Memory) -> (Vec<String>, SegmentVerdict) {
             Finding::Seal(seal) => format!("seal {} of {}", seal.serial, seal.count),
             Finding::Record(found) => format!("record {}", entry(&found).sequence),
             Finding::Hole { from, to } => format!("hole of {} units", (to - from) / 64),
-            Finding::Torn { position: at, fault, .. } => {
+            Finding::Torn {
+                position: at,
+                fault,
+                ..
+            } => {
                 assert!(matches!(fault, RecordFault::Tag { .. }));
                 format!("torn at unit {}", (at - position(0)) / 64)
             }
             Finding::Fault(corruption) => {
-                format!("fault: {} at unit {}", corruption.what, (corruption.offset - position(0)) / 64)
+                format!(
+                    "fault: {} at unit {}",
+                    corruption.what,
+                    (corruption.offset - position(0)) / 64
+                )
             }
         });
     });
@@ -33,8 +41,21 @@ fn an_inspection_tells_records_holes_and_seals_in_order() {
     server.seal();
     server.put_above(3, b"b", b"");
     let (lines, verdict) = told(&memory);
-    assert_eq!(lines, ["seal 1 of 1", "hole of 2 units", "record 1", "hole of 3 units", "record 2"]);
-    assert_eq!(verdict, scan(&memory).unwrap().0, "and it judges like recovery");
+    assert_eq!(
+        lines,
+        [
+            "seal 1 of 1",
+            "hole of 2 units",
+            "record 1",
+            "hole of 3 units",
+            "record 2"
+        ]
+    );
+    assert_eq!(
+        verdict,
+        scan(&memory).unwrap().0,
+        "and it judges like recovery"
+    );
 }
 
 #[test]

@@ -9,7 +9,13 @@ use stonecast_media::Region;
 
 /// The facts of a pool for tests.
 pub fn format(segment_size: u64, segment_count: u32) -> LogFormat {
-    LogFormat { uuid: 0x1234_5678, tag_key: 0xfeed, secret: Some(Secret::new([1, 2])), segment_size, segment_count }
+    LogFormat {
+        uuid: 0x1234_5678,
+        tag_key: 0xfeed,
+        secret: Some(Secret::new([1, 2])),
+        segment_size,
+        segment_count,
+    }
 }
 
 /// See the module documentation. What is visible is in `words`; `pending` has, for each word that was stored since it was
@@ -24,12 +30,19 @@ pub struct Memory {
 impl Memory {
     /// Zeros.
     pub fn new(size: u64) -> Self {
-        Self { words: vec![Cell::new(0); size as usize / 8], pending: RefCell::default(), tracking: true }
+        Self {
+            words: vec![Cell::new(0); size as usize / 8],
+            pending: RefCell::default(),
+            tracking: true,
+        }
     }
 
     /// Zeros that cannot lose power, and cost nothing beside the copy.
     pub fn steady(size: u64) -> Self {
-        Self { tracking: false, ..Self::new(size) }
+        Self {
+            tracking: false,
+            ..Self::new(size)
+        }
     }
 
     /// Changes one bit, durably: damage.
@@ -58,18 +71,28 @@ impl Memory {
 
     /// A copy of what is visible, all of it durable.
     pub fn copy(&self) -> Self {
-        Self { words: self.words.clone(), pending: RefCell::default(), tracking: true }
+        Self {
+            words: self.words.clone(),
+            pending: RefCell::default(),
+            tracking: true,
+        }
     }
 
     /// All visible bytes.
     pub fn bytes(&self) -> Vec<u8> {
-        self.words.iter().flat_map(|word| word.get().to_le_bytes()).collect()
+        self.words
+            .iter()
+            .flat_map(|word| word.get().to_le_bytes())
+            .collect()
     }
 
     fn set(&self, word: usize, value: u64) {
         if self.tracking && self.words[word].get() != value {
             let mut pending = self.pending.borrow_mut();
-            pending.entry(word).or_insert_with(|| vec![self.words[word].get()]).push(value);
+            pending
+                .entry(word)
+                .or_insert_with(|| vec![self.words[word].get()])
+                .push(value);
         }
         self.words[word].set(value);
     }
@@ -81,7 +104,10 @@ impl Region for Memory {
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) {
-        assert!(offset.is_multiple_of(8) && into.len().is_multiple_of(8), "the log is read in whole words");
+        assert!(
+            offset.is_multiple_of(8) && into.len().is_multiple_of(8),
+            "the log is read in whole words"
+        );
         let start = offset as usize / 8;
         let words = &self.words[start..start + into.len() / 8];
         for (into, word) in into.as_chunks_mut::<8>().0.iter_mut().zip(words) {
@@ -90,7 +116,10 @@ impl Region for Memory {
     }
 
     fn write(&self, offset: u64, from: &[u8]) {
-        assert!(offset.is_multiple_of(8), "what is written starts with a word");
+        assert!(
+            offset.is_multiple_of(8),
+            "what is written starts with a word"
+        );
         let start = offset as usize / 8;
         let (whole, tail) = from.as_chunks::<8>();
         for (index, bytes) in whole.iter().enumerate() {

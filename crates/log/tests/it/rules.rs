@@ -1,9 +1,14 @@
 //! The rules of recovery, one by one: what counts as torn and what as corrupt.
 
-use stonecast_log::{Found, LogFormat, ScanPolicy, SegmentState, Stamp, VALUE_SIZE_MAX, Visitor, scan_segment};
+use stonecast_log::{
+    Found, LogFormat, ScanPolicy, SegmentState, Stamp, VALUE_SIZE_MAX, Visitor, scan_segment,
+};
 
 use crate::memory::Memory;
-use crate::server::{Entry, SEGMENT, Server, damage_body, erase, log, pool, position, scan, scan_with, stamp_placed, used};
+use crate::server::{
+    Entry, SEGMENT, Server, damage_body, erase, log, pool, position, scan, scan_with, stamp_placed,
+    used,
+};
 
 /// Three durable batches: one record, two records, one record.
 fn three_batches(memory: &Memory) -> (Server<'_>, Vec<Entry>) {
@@ -23,8 +28,19 @@ fn everything_that_was_stamped_is_found() {
     let (verdict, found) = scan(&memory).unwrap();
     let (state, report) = used(verdict);
     assert_eq!(found, entries);
-    assert_eq!((report.records, report.sequence_max, report.torn_tail, report.missing), (4, 4, None, 0));
-    let expected = SegmentState { durable: 0, ..server.state };
+    assert_eq!(
+        (
+            report.records,
+            report.sequence_max,
+            report.torn_tail,
+            report.missing
+        ),
+        (4, 4, None, 0)
+    );
+    let expected = SegmentState {
+        durable: 0,
+        ..server.state
+    };
     assert_eq!(state, expected);
 }
 
@@ -36,7 +52,10 @@ fn a_missing_record_below_the_durable_mark_of_a_later_one_is_corruption() {
         let (_, entries) = three_batches(&memory);
         erase(&memory, &entries[missing]);
         let corruption = scan(&memory).unwrap_err();
-        assert_eq!((corruption.what.as_ref(), corruption.offset), ("record", position(entries[missing].unit)));
+        assert_eq!(
+            (corruption.what.as_ref(), corruption.offset),
+            ("record", position(entries[missing].unit))
+        );
         assert_eq!(corruption.file, "log");
     }
 }
@@ -95,7 +114,10 @@ fn the_whole_first_batch_after_a_seal_is_missed() {
     server.put_durably(b"d", b"");
     first.iter().for_each(|entry| erase(&memory, entry));
     let corruption = scan(&memory).unwrap_err();
-    assert_eq!((corruption.what.as_ref(), corruption.offset), ("record", position(first[0].unit)));
+    assert_eq!(
+        (corruption.what.as_ref(), corruption.offset),
+        ("record", position(first[0].unit))
+    );
 }
 
 #[test]
@@ -125,16 +147,20 @@ fn a_last_batch_that_is_gone_whole_leaves_no_trace() {
 /// Needs the seal: above it the same damage is a torn tail.
 #[test]
 fn a_sealed_last_batch_is_missed() {
-    for damage in
-        [|memory: &Memory, entry: &Entry| erase(memory, entry), |memory: &Memory, entry: &Entry| damage_body(memory, entry.unit)]
-    {
+    for damage in [
+        |memory: &Memory, entry: &Entry| erase(memory, entry),
+        |memory: &Memory, entry: &Entry| damage_body(memory, entry.unit),
+    ] {
         for missing in 0..4 {
             let memory = log();
             let (mut server, entries) = three_batches(&memory);
             server.seal();
             damage(&memory, &entries[missing]);
             let corruption = scan(&memory).unwrap_err();
-            assert_eq!((corruption.what.as_ref(), corruption.offset), ("sealed records", position(entries[missing].unit)));
+            assert_eq!(
+                (corruption.what.as_ref(), corruption.offset),
+                ("sealed records", position(entries[missing].unit))
+            );
         }
     }
 }
@@ -167,7 +193,10 @@ fn a_seal_that_is_gone_is_missed_when_records_follow_it() {
     let after = server.put_durably(b"b", b"");
     memory.flip(position(2), 5);
     let corruption = scan(&memory).unwrap_err();
-    assert_eq!((corruption.what.as_ref(), corruption.offset), ("record link", position(after.unit)));
+    assert_eq!(
+        (corruption.what.as_ref(), corruption.offset),
+        ("record link", position(after.unit))
+    );
 }
 
 /// The same, where what was sealed is gone with the seal: nothing is left that the link could contradict but `durable`.
@@ -223,17 +252,81 @@ fn stamp_against_the_rules(server: &mut Server<'_>, stamp: Stamp) -> u32 {
 #[test]
 fn links_that_no_server_makes_are_corruption() {
     // After three batches the last record is at unit 11, and all below 12 is durable; the next free unit is 12.
-    let right = Stamp { sequence: 5, previous: 11, durable: 12, epoch: 1 };
+    let right = Stamp {
+        sequence: 5,
+        previous: 11,
+        durable: 12,
+        epoch: 1,
+    };
     let wrong = [
-        ("record link", Stamp { previous: 0, ..right }),
-        ("record link", Stamp { previous: 0, durable: 4, ..right }),
-        ("record link", Stamp { previous: 8, durable: 11, ..right }),
-        ("record link", Stamp { previous: 10, durable: 11, ..right }),
-        ("record link", Stamp { previous: 12, durable: 11, ..right }),
-        ("record link", Stamp { previous: 99, durable: 11, ..right }),
-        ("record link", Stamp { durable: 13, ..right }),
-        ("record link", Stamp { durable: 8, ..right }),
-        ("record sequence", Stamp { sequence: 4, ..right }),
+        (
+            "record link",
+            Stamp {
+                previous: 0,
+                ..right
+            },
+        ),
+        (
+            "record link",
+            Stamp {
+                previous: 0,
+                durable: 4,
+                ..right
+            },
+        ),
+        (
+            "record link",
+            Stamp {
+                previous: 8,
+                durable: 11,
+                ..right
+            },
+        ),
+        (
+            "record link",
+            Stamp {
+                previous: 10,
+                durable: 11,
+                ..right
+            },
+        ),
+        (
+            "record link",
+            Stamp {
+                previous: 12,
+                durable: 11,
+                ..right
+            },
+        ),
+        (
+            "record link",
+            Stamp {
+                previous: 99,
+                durable: 11,
+                ..right
+            },
+        ),
+        (
+            "record link",
+            Stamp {
+                durable: 13,
+                ..right
+            },
+        ),
+        (
+            "record link",
+            Stamp {
+                durable: 8,
+                ..right
+            },
+        ),
+        (
+            "record sequence",
+            Stamp {
+                sequence: 4,
+                ..right
+            },
+        ),
     ];
     let memory = log();
     let (mut server, _) = three_batches(&memory);
@@ -245,7 +338,11 @@ fn links_that_no_server_makes_are_corruption() {
         let (mut server, _) = three_batches(&memory);
         let unit = stamp_against_the_rules(&mut server, stamp);
         let corruption = scan(&memory).expect_err(&format!("{stamp:?}"));
-        assert_eq!((corruption.what.as_ref(), corruption.offset), (what, position(unit)), "{stamp:?}");
+        assert_eq!(
+            (corruption.what.as_ref(), corruption.offset),
+            (what, position(unit)),
+            "{stamp:?}"
+        );
     }
 }
 
@@ -257,28 +354,69 @@ fn a_stamped_header_whose_record_does_not_fit_the_segment_is_no_record() {
     let entry = server.put_durably(b"a", b"");
     let unit = pool().segment_units() - 1;
     server.place(unit, b"b", &[1; 100]);
-    stamp_placed(&memory, &pool(), unit, Stamp { sequence: 2, previous: 4, durable: 4, epoch: 1 });
+    stamp_placed(
+        &memory,
+        &pool(),
+        unit,
+        Stamp {
+            sequence: 2,
+            previous: 4,
+            durable: 4,
+            epoch: 1,
+        },
+    );
     assert_eq!(scan(&memory).unwrap().1, [entry]);
 }
 
 /// Longer than the piece of the log that is copied at once, and across the edges of such pieces.
 #[test]
 fn records_of_every_size_are_found_in_a_large_segment() {
-    let format = LogFormat { segment_size: 4 << 20, ..pool() };
+    let format = LogFormat {
+        segment_size: 4 << 20,
+        ..pool()
+    };
     let memory = Memory::steady(3 * (4 << 20));
     let mut server = Server::first_use_in(format, &memory, 1);
     let mut sizes = Vec::new();
-    for size in [0, 1000, VALUE_SIZE_MAX, 1, 200_000, 200_000, 0, VALUE_SIZE_MAX - 1, 70_000, 300_000, 5] {
+    for size in [
+        0,
+        1000,
+        VALUE_SIZE_MAX,
+        1,
+        200_000,
+        200_000,
+        0,
+        VALUE_SIZE_MAX - 1,
+        70_000,
+        300_000,
+        5,
+    ] {
         server.put_above(u32::from(size == 1), b"key", &vec![size as u8; size]);
         sizes.push(size);
     }
     server.persist();
     server.seal();
     let mut found = Vec::new();
-    let mut collect = |batch: &[Found<'_>]| found.extend(batch.iter().map(|found| found.value.len()));
-    let verdict = scan_segment(&memory, &format, "log", SEGMENT, None, ScanPolicy::default(), &mut Each(&mut collect)).unwrap();
+    let mut collect =
+        |batch: &[Found<'_>]| found.extend(batch.iter().map(|found| found.value.len()));
+    let verdict = scan_segment(
+        &memory,
+        &format,
+        "log",
+        SEGMENT,
+        None,
+        ScanPolicy::default(),
+        &mut Each(&mut collect),
+    )
+    .unwrap();
     assert_eq!(found, sizes);
-    assert_eq!(used(verdict).0, SegmentState { durable: 0, ..server.state });
+    assert_eq!(
+        used(verdict).0,
+        SegmentState {
+            durable: 0,
+            ..server.state
+        }
+    );
 }
 
 struct Each<'a>(&'a mut dyn FnMut(&[Found<'_>]));
@@ -302,7 +440,9 @@ fn a_record_as_long_as_the_rest_of_the_segment_is_found() {
 
 #[test]
 fn a_pool_that_outlives_processes_only_counts_what_a_power_cycle_took() {
-    let policy = ScanPolicy { tolerate_missing: true };
+    let policy = ScanPolicy {
+        tolerate_missing: true,
+    };
     for sealed in [false, true] {
         let memory = log();
         let (mut server, mut entries) = three_batches(&memory);
@@ -318,7 +458,16 @@ fn a_pool_that_outlives_processes_only_counts_what_a_power_cycle_took() {
         memory.persist(state.unsealed(&pool()).as_slice());
         memory.persist(&state.settle(&memory, &pool()));
         let (verdict, found) = scan(&memory).unwrap();
-        assert_eq!((found, used(verdict).0), (entries, SegmentState { durable: 0, ..state }));
+        assert_eq!(
+            (found, used(verdict).0),
+            (
+                entries,
+                SegmentState {
+                    durable: 0,
+                    ..state
+                }
+            )
+        );
     }
 }
 

@@ -2,8 +2,9 @@
 
 use stonecast_base::{Corruption, Span};
 use stonecast_log::{
-    Condition, Draft, Found, Heritage, Kind, LogFormat, RECORD_START_SIZE, RecordHeader, STAMP_SIZE, ScanPolicy, SegmentReport,
-    SegmentState, SegmentVerdict, Stamp, UNIT_SIZE, Visitor, check, scan_segment,
+    Condition, Draft, Found, Heritage, Kind, LogFormat, RECORD_START_SIZE, RecordHeader,
+    STAMP_SIZE, ScanPolicy, SegmentReport, SegmentState, SegmentVerdict, Stamp, UNIT_SIZE, Visitor,
+    check, scan_segment,
 };
 use stonecast_media::Region as _;
 
@@ -45,7 +46,13 @@ impl Visitor for Collect {
 pub fn entry(found: &Found<'_>) -> Entry {
     let (_, unit) = pool().locate(found.position);
     let header = &found.header;
-    Entry { unit, sequence: header.sequence(), epoch: header.epoch(), key: found.key.to_vec(), value: found.value.to_vec() }
+    Entry {
+        unit,
+        sequence: header.sequence(),
+        epoch: header.epoch(),
+        key: found.key.to_vec(),
+        value: found.value.to_vec(),
+    }
 }
 
 /// A scan by the strict rules.
@@ -98,7 +105,14 @@ impl<'m> Server<'m> {
     pub fn first_use_in(format: LogFormat, memory: &'m Memory, epoch: u32) -> Self {
         let state = SegmentState::fresh(SEGMENT, 1);
         let header = state.write_header(memory, &format);
-        Self { memory, format, state, epoch, next_sequence: 1, unpersisted: vec![header] }
+        Self {
+            memory,
+            format,
+            state,
+            epoch,
+            next_sequence: 1,
+            unpersisted: vec![header],
+        }
     }
 
     /// Recovers and serves on; every step is durable when this returns.
@@ -110,15 +124,29 @@ impl<'m> Server<'m> {
         memory.persist(state.unsealed(&pool()).as_slice());
         memory.persist(&state.settle(memory, &pool()));
         let next_sequence = report.sequence_max.max(state.heritage.sequence_floor) + 1;
-        Ok((Self { memory, format: pool(), state, epoch, next_sequence, unpersisted: Vec::new() }, found))
+        Ok((
+            Self {
+                memory,
+                format: pool(),
+                state,
+                epoch,
+                next_sequence,
+                unpersisted: Vec::new(),
+            },
+            found,
+        ))
     }
 
     /// Frees the segment, whatever is in it, and goes on in its next generation. All that was stamped is durable.
     pub fn free(&mut self) {
-        let heritage = Heritage { tokens_lost: 0, sequence_floor: self.next_sequence - 1 };
+        let heritage = Heritage {
+            tokens_lost: 0,
+            sequence_floor: self.next_sequence - 1,
+        };
         let (next, seal) = self.state.begin_reuse(self.memory, &self.format, heritage);
         self.memory.persist(&[seal]);
-        self.memory.persist(&[next.write_header(self.memory, &self.format)]);
+        self.memory
+            .persist(&[next.write_header(self.memory, &self.format)]);
         self.state = next;
     }
 
@@ -132,10 +160,25 @@ impl<'m> Server<'m> {
 
     /// A client writes a record, and nobody stamps it.
     pub fn place(&self, unit: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
-        let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key, value };
+        let draft = Draft {
+            kind: Kind::Put,
+            condition: Condition::None,
+            token: 0,
+            key,
+            value,
+        };
         let mut bytes = Vec::new();
-        draft.encode(&self.format, self.position(unit), self.state.generation, self.epoch, &mut bytes);
-        self.memory.write(self.position(unit) + STAMP_SIZE as u64, &bytes[STAMP_SIZE..]);
+        draft.encode(
+            &self.format,
+            self.position(unit),
+            self.state.generation,
+            self.epoch,
+            &mut bytes,
+        );
+        self.memory.write(
+            self.position(unit) + STAMP_SIZE as u64,
+            &bytes[STAMP_SIZE..],
+        );
         bytes
     }
 
@@ -144,15 +187,36 @@ impl<'m> Server<'m> {
         let unit = self.state.end + skip;
         let bytes = self.place(unit, key, value);
         let of = (self.state.generation, self.epoch);
-        let record = check(&self.format, self.position(unit), of, &bytes).expect("it was just encoded");
+        let record =
+            check(&self.format, self.position(unit), of, &bytes).expect("it was just encoded");
         let (tag, size) = (record.header.tag(), record.header.size());
         let sequence = self.next_sequence;
-        let stamp = Stamp { sequence, previous: self.state.last, durable: self.state.durable, epoch: self.epoch };
-        let commit_tag = stamp.write(self.memory, &self.format, self.position(unit), self.state.generation, tag, size);
-        self.state.note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
-        self.unpersisted.push(Span::new(self.position(unit), record.header.whole_size()));
+        let stamp = Stamp {
+            sequence,
+            previous: self.state.last,
+            durable: self.state.durable,
+            epoch: self.epoch,
+        };
+        let commit_tag = stamp.write(
+            self.memory,
+            &self.format,
+            self.position(unit),
+            self.state.generation,
+            tag,
+            size,
+        );
+        self.state
+            .note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
+        self.unpersisted
+            .push(Span::new(self.position(unit), record.header.whole_size()));
         self.next_sequence += 1;
-        Entry { unit, sequence, epoch: self.epoch as u16, key: key.to_vec(), value: value.to_vec() }
+        Entry {
+            unit,
+            sequence,
+            epoch: self.epoch as u16,
+            key: key.to_vec(),
+            value: value.to_vec(),
+        }
     }
 
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Entry {
@@ -186,7 +250,14 @@ pub fn stamp_placed(memory: &Memory, format: &LogFormat, unit: u32, stamp: Stamp
     let mut line = [0; RECORD_START_SIZE];
     memory.read(position(unit), &mut line);
     let header = RecordHeader::parse(&line).expect("a record was placed");
-    stamp.write(memory, format, position(unit), 1, header.tag(), header.size());
+    stamp.write(
+        memory,
+        format,
+        position(unit),
+        1,
+        header.tag(),
+        header.size(),
+    );
 }
 
 /// Damages the record at `unit` so that its tag fails; its stamp stays.
@@ -198,7 +269,9 @@ pub fn damage_body(memory: &Memory, unit: u32) {
 pub fn erase(memory: &Memory, entry: &Entry) {
     let mut line = [0; RECORD_START_SIZE];
     memory.read(position(entry.unit), &mut line);
-    let size = RecordHeader::parse(&line).expect("a record is there").size();
+    let size = RecordHeader::parse(&line)
+        .expect("a record is there")
+        .size();
     memory.write(position(entry.unit), &vec![0; size as usize]);
     memory.persist(&[Span::new(position(entry.unit), size)]);
 }

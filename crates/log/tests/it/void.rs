@@ -2,7 +2,8 @@
 
 use stonecast_base::Span;
 use stonecast_log::{
-    Condition, Draft, Found, Kind, SegmentState, Stamp, UNIT_SIZE, commit_tag_position, record_size, void_tag, walk_some,
+    Condition, Draft, Found, Kind, SegmentState, Stamp, UNIT_SIZE, commit_tag_position,
+    record_size, void_tag, walk_some,
 };
 use stonecast_media::Region as _;
 
@@ -26,20 +27,42 @@ struct Writer<'m> {
 
 impl<'m> Writer<'m> {
     fn of(memory: &'m Memory, state: &SegmentState) -> Self {
-        Self { memory, unit: state.end, last: state.last, durable: state.durable }
+        Self {
+            memory,
+            unit: state.end,
+            last: state.last,
+            durable: state.durable,
+        }
     }
 
     /// Writes a record with its stamp; of it only so many bytes arrive.
     fn put(&mut self, sequence: u64, key: &[u8], value: &[u8], arrived: usize) -> Entry {
-        let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key, value };
+        let draft = Draft {
+            kind: Kind::Put,
+            condition: Condition::None,
+            token: 0,
+            key,
+            value,
+        };
         let size = record_size(key.len(), value.len());
         let at = position(self.unit);
         let mut bytes = Vec::new();
         let tag = draft.encode(&pool(), at, 1, 1, &mut bytes);
-        let stamp = Stamp { sequence, previous: self.last, durable: self.durable, epoch: 1 };
+        let stamp = Stamp {
+            sequence,
+            previous: self.last,
+            durable: self.durable,
+            epoch: 1,
+        };
         stamp.put_into(&mut bytes, &pool(), at, 1, tag, size);
         self.memory.write(at, &bytes[..arrived.min(bytes.len())]);
-        let entry = Entry { unit: self.unit, sequence, epoch: 1, key: key.to_vec(), value: value.to_vec() };
+        let entry = Entry {
+            unit: self.unit,
+            sequence,
+            epoch: 1,
+            key: key.to_vec(),
+            value: value.to_vec(),
+        };
         self.last = self.unit;
         self.unit += (size / UNIT_SIZE) as u32;
         entry
@@ -48,9 +71,15 @@ impl<'m> Writer<'m> {
 
 fn walked(memory: &Memory) -> Vec<(u32, bool)> {
     let mut all = Vec::new();
-    walk_some(memory, &pool(), (SEGMENT, 1), (4, pool().segment_units()), &mut |batch| {
-        all.extend(batch.iter().map(|found| (entry(found).unit, found.is_void)));
-    });
+    walk_some(
+        memory,
+        &pool(),
+        (SEGMENT, 1),
+        (4, pool().segment_units()),
+        &mut |batch| {
+            all.extend(batch.iter().map(|found| (entry(found).unit, found.is_void)));
+        },
+    );
     all
 }
 
@@ -59,16 +88,35 @@ fn walked(memory: &Memory) -> Vec<(u32, bool)> {
 fn a_record_that_was_taken_back_names_no_key_and_is_missed_by_nobody() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
-    let entries: Vec<Entry> = (0..5u8).map(|n| server.put_durably(&[b'k', n], &[n; 100])).collect();
+    let entries: Vec<Entry> = (0..5u8)
+        .map(|n| server.put_durably(&[b'k', n], &[n; 100]))
+        .collect();
     for taken_back in [&entries[2], &entries[4]] {
         make_void(&memory, taken_back);
     }
     let (verdict, found) = scan(&memory).unwrap();
     let (state, report) = used(verdict);
-    assert_eq!(found, [entries[0].clone(), entries[1].clone(), entries[3].clone()]);
+    assert_eq!(
+        found,
+        [entries[0].clone(), entries[1].clone(), entries[3].clone()]
+    );
     // Its sequence was given out all the same.
-    assert_eq!((report.records, report.sequence_max, report.torn_tail, state.count), (3, 5, None, 5));
-    assert_eq!(walked(&memory).iter().filter(|(_, is_void)| *is_void).count(), 2);
+    assert_eq!(
+        (
+            report.records,
+            report.sequence_max,
+            report.torn_tail,
+            state.count
+        ),
+        (3, 5, None, 5)
+    );
+    assert_eq!(
+        walked(&memory)
+            .iter()
+            .filter(|(_, is_void)| *is_void)
+            .count(),
+        2
+    );
 }
 
 /// Needs the tag of the void record, as it stands there, in what the seal counts.
@@ -76,12 +124,17 @@ fn a_record_that_was_taken_back_names_no_key_and_is_missed_by_nobody() {
 fn a_sealed_segment_with_records_taken_back_before_the_seal_is_whole() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
-    let entries: Vec<Entry> = (0..4u8).map(|n| server.put_durably(&[b'k', n], b"v")).collect();
+    let entries: Vec<Entry> = (0..4u8)
+        .map(|n| server.put_durably(&[b'k', n], b"v"))
+        .collect();
     make_void(&memory, &entries[1]);
     let (recovered, found) = Server::recover(&memory, 2).unwrap();
     assert_eq!((found.len(), recovered.state.count), (3, 4));
     let (recovered, found) = Server::recover(&memory, 3).unwrap();
-    assert_eq!((found.len(), recovered.state.seal_end), (3, recovered.state.end));
+    assert_eq!(
+        (found.len(), recovered.state.seal_end),
+        (3, recovered.state.end)
+    );
     // Taking one back below the seal is damage like any other: who stamped it could not, its lease was over.
     make_void(&memory, &entries[2]);
     assert!(scan(&memory).is_err());
@@ -94,14 +147,21 @@ fn what_somebody_else_stamped_is_taken_over_and_what_he_did_not_finish_is_not() 
     let mut server = Server::first_use(&memory, 1);
     let first = server.put_durably(b"first", b"of the server");
     let mut writer = Writer::of(&memory, &server.state);
-    let mut entries: Vec<Entry> = (0..6u8).map(|n| writer.put(10 + u64::from(n), &[b'w', n], &[n; 90], usize::MAX)).collect();
+    let mut entries: Vec<Entry> = (0..6u8)
+        .map(|n| writer.put(10 + u64::from(n), &[b'w', n], &[n; 90], usize::MAX))
+        .collect();
     // The stamp is there and the end of the value is not.
     let torn = writer.put(16, b"torn", &[9; 200], 100);
     let named = |found: &Found<'_>| found.header.sequence().is_multiple_of(3);
-    let changed = server.state.take_over(&memory, &pool(), &mut |found| !named(found));
+    let changed = server
+        .state
+        .take_over(&memory, &pool(), &mut |found| !named(found));
     memory.persist(&[changed.expect("some were made void")]);
     server.state.note_durable();
-    assert_eq!((server.state.count, server.state.last, server.state.end), (7, entries[5].unit, torn.unit));
+    assert_eq!(
+        (server.state.count, server.state.last, server.state.end),
+        (7, entries[5].unit, torn.unit)
+    );
     // Nothing of the torn one is left that the next record at its place could complete.
     assert_eq!(memory.load(commit_tag_position(position(torn.unit))), 0);
     entries.retain(|entry| entry.sequence % 3 == 0);
@@ -111,7 +171,10 @@ fn what_somebody_else_stamped_is_taken_over_and_what_he_did_not_finish_is_not() 
     entries.push(server.put_durably(b"next", b"of the server"));
     server.seal();
     let (state, _) = used(scan(&memory).unwrap().0);
-    assert_eq!((scan(&memory).unwrap().1, state.xor), (entries, server.state.xor));
+    assert_eq!(
+        (scan(&memory).unwrap().1, state.xor),
+        (entries, server.state.xor)
+    );
 }
 
 /// Needs nothing written where there is nothing to take back: such a page stays clean.
@@ -123,8 +186,14 @@ fn taking_over_what_is_whole_and_named_changes_nothing() {
     for n in 0..40u8 {
         writer.put(1 + u64::from(n), &[b'w', n], &[n; 90], usize::MAX);
     }
-    assert_eq!(server.state.take_over(&memory, &pool(), &mut |_| false), None);
+    assert_eq!(
+        server.state.take_over(&memory, &pool(), &mut |_| false),
+        None
+    );
     assert_eq!(server.state.count, 40);
-    assert_eq!(server.state.take_over(&memory, &pool(), &mut |_| false), None);
+    assert_eq!(
+        server.state.take_over(&memory, &pool(), &mut |_| false),
+        None
+    );
     assert_eq!(server.state.count, 40);
 }

@@ -33,14 +33,20 @@ impl Facts {
         let status = fs::metadata(path).map_err(failed("looking at", path))?;
         if !status.file_type().is_char_device() {
             let reason = "it is no device of persistent memory (ndctl create-namespace --mode devdax makes one)";
-            return Err(MediaError::Unsuitable { path: path.to_owned(), reason });
+            return Err(MediaError::Unsuitable {
+                path: path.to_owned(),
+                reason,
+            });
         }
         let folder = folder_of(status.rdev());
         let size = number_in(&folder.join("size")).map_err(|_| MediaError::Unsuitable {
             path: path.to_owned(),
             reason: "it is a character device, but none of persistent memory: the kernel knows no size of it",
         })?;
-        Ok(Self { size, domain: domain_above(&folder) })
+        Ok(Self {
+            size,
+            domain: domain_above(&folder),
+        })
     }
 }
 
@@ -52,7 +58,9 @@ pub(crate) fn is_device(path: &Path) -> bool {
 /// The grain of mappings of a character device, bytes; `None` where the kernel names none.
 pub(crate) fn alignment_of(device: impl AsFd) -> Option<u64> {
     let status = fstat(device).ok()?;
-    number_in(&folder_of(status.st_rdev).join("align")).ok().filter(|align| align.is_power_of_two())
+    number_in(&folder_of(status.st_rdev).join("align"))
+        .ok()
+        .filter(|align| align.is_power_of_two())
 }
 
 fn folder_of(device: Dev) -> PathBuf {
@@ -72,9 +80,15 @@ mod tests {
     fn what_is_no_persistent_memory_is_refused_by_name() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let refused = Facts::of(file.path()).unwrap_err().to_string();
-        assert!(refused.contains("no device of persistent memory"), "{refused}");
+        assert!(
+            refused.contains("no device of persistent memory"),
+            "{refused}"
+        );
         let refused = Facts::of(Path::new("/dev/null")).unwrap_err().to_string();
-        assert!(refused.contains("/dev/null") && refused.contains("knows no size"), "{refused}");
+        assert!(
+            refused.contains("/dev/null") && refused.contains("knows no size"),
+            "{refused}"
+        );
         assert!(is_device(Path::new("/dev/null")) && !is_device(file.path()));
         assert_eq!(alignment_of(File::open("/dev/null").unwrap()), None);
     }

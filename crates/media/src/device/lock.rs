@@ -18,9 +18,16 @@ pub(super) struct Lock {
 impl Lock {
     /// Takes the lock of the device at `path`, and notes the process in its record if it holds a pool.
     pub fn acquire(path: &Path, metadata: &Metadata) -> Result<Self, MediaError> {
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(failed("opening", path))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(path)
+            .map_err(failed("opening", path))?;
         if !try_lock(&file, 0).map_err(failed("locking", path))? {
-            return Err(MediaError::InUse { path: path.to_owned(), pid: metadata.noted_process() });
+            return Err(MediaError::InUse {
+                path: path.to_owned(),
+                pid: metadata.noted_process(),
+            });
         }
         metadata.note_process(std::process::id());
         Ok(Self { _file: file })
@@ -30,5 +37,9 @@ impl Lock {
 /// The process that serves the device, without touching the lock. The number alone proves nothing: it outlives its process.
 pub(super) fn holder(path: &Path, metadata: &Metadata) -> Option<u32> {
     let file = File::open(path).ok()?;
-    if others_hold(&file, 0, 1).ok()? { metadata.noted_process() } else { None }
+    if others_hold(&file, 0, 1).ok()? {
+        metadata.noted_process()
+    } else {
+        None
+    }
 }

@@ -24,7 +24,10 @@ const MAP_SIZE: u64 = 512 * KIB;
 /// Bytes of log for one bit of the map.
 const GRAIN: u64 = SEGMENT_SIZE_MIN;
 
-const _: () = assert!(crate::CAPACITY_MAX / GRAIN <= 8 * MAP_SIZE, "the map has a bit for every part of the largest log");
+const _: () = assert!(
+    crate::CAPACITY_MAX / GRAIN <= 8 * MAP_SIZE,
+    "the map has a bit for every part of the largest log"
+);
 
 /// What a device holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +64,10 @@ pub(super) fn header_offset(blob: Blob) -> u64 {
 impl Metadata {
     /// `memory` is the start of the device.
     pub fn new(memory: MappedRegion) -> Self {
-        Self { memory, processor: Processor::detect() }
+        Self {
+            memory,
+            processor: Processor::detect(),
+        }
     }
 
     pub fn state(&self) -> State {
@@ -77,7 +83,9 @@ impl Metadata {
 
     fn has_header(&self) -> bool {
         let magic = u64::from_le_bytes(HEADER_MAGIC);
-        [Blob::HeaderFirst, Blob::HeaderSecond].iter().any(|copy| self.memory.load(header_offset(*copy)) == magic)
+        [Blob::HeaderFirst, Blob::HeaderSecond]
+            .iter()
+            .any(|copy| self.memory.load(header_offset(*copy)) == magic)
     }
 
     /// Everything that was written before is durable before the new state is.
@@ -104,13 +112,19 @@ impl Metadata {
     }
 
     pub fn set_header(&self, copy: Blob, bytes: &[u8]) {
-        assert!(bytes.len() as u64 <= HEADER_COPY_SIZE, "a header copy of {} bytes", bytes.len());
+        assert!(
+            bytes.len() as u64 <= HEADER_COPY_SIZE,
+            "a header copy of {} bytes",
+            bytes.len()
+        );
         self.write(header_offset(copy), bytes);
     }
 
     /// The process that served the device last.
     pub fn noted_process(&self) -> Option<u32> {
-        u32::try_from(self.memory.load(PROCESS)).ok().filter(|process| *process > 0)
+        u32::try_from(self.memory.load(PROCESS))
+            .ok()
+            .filter(|process| *process > 0)
     }
 
     /// Notes who serves, if this is a pool: what is somebody else's is not changed.

@@ -38,7 +38,10 @@ impl Slots {
 
     /// `memory` is what follows the log.
     pub fn new(memory: MappedRegion) -> Self {
-        Self { memory, processor: Processor::detect() }
+        Self {
+            memory,
+            processor: Processor::detect(),
+        }
     }
 
     /// Forgets every checkpoint.
@@ -63,7 +66,11 @@ impl Slots {
             Some((newest, head)) => (1 - newest, head.generation.wrapping_add(1)),
             None => (0, 1),
         };
-        let bytes = if bytes.len() as u64 <= self.room() { bytes } else { &[] };
+        let bytes = if bytes.len() as u64 <= self.room() {
+            bytes
+        } else {
+            &[]
+        };
         self.write(self.offset(slot) + HEAD, bytes);
         let mut head = [0; HEAD as usize];
         head[..8].copy_from_slice(&generation.to_le_bytes());
@@ -82,8 +89,12 @@ impl Slots {
     fn head(&self, slot: u64) -> Option<Head> {
         let mut bytes = [0; 24];
         self.memory.read(self.offset(slot), &mut bytes);
-        let word = |index: usize| u64::from_le_bytes(bytes[index * 8..][..8].try_into().expect("8 bytes"));
-        let head = Head { generation: word(0), length: word(1) };
+        let word =
+            |index: usize| u64::from_le_bytes(bytes[index * 8..][..8].try_into().expect("8 bytes"));
+        let head = Head {
+            generation: word(0),
+            length: word(1),
+        };
         (word(2) == xxh3_64(0, &bytes[..16]) && head.length <= self.room()).then_some(head)
     }
 
@@ -103,7 +114,11 @@ impl Slots {
 
     fn write(&self, offset: u64, bytes: &[u8]) {
         self.memory.write(offset, bytes);
-        make_durable(&self.memory, self.processor, Span::new(offset, bytes.len() as u64));
+        make_durable(
+            &self.memory,
+            self.processor,
+            Span::new(offset, bytes.len() as u64),
+        );
     }
 }
 
@@ -122,7 +137,10 @@ mod tests {
         assert_eq!(slots.load(), None);
         for round in 1..6_u8 {
             slots.store(&vec![round; 1000 + usize::from(round)]);
-            assert_eq!(slots.load().unwrap(), vec![round; 1000 + usize::from(round)]);
+            assert_eq!(
+                slots.load().unwrap(),
+                vec![round; 1000 + usize::from(round)]
+            );
         }
         slots.clear();
         assert_eq!(slots.load(), None);
@@ -138,10 +156,16 @@ mod tests {
         for torn in [0, 8, 16] {
             let whole = slots.memory.load(slots.offset(newest) + torn);
             slots.memory.store(slots.offset(newest) + torn, whole ^ 1);
-            assert_eq!(slots.load().unwrap(), b"older", "the head is torn at {torn}");
+            assert_eq!(
+                slots.load().unwrap(),
+                b"older",
+                "the head is torn at {torn}"
+            );
             slots.memory.store(slots.offset(newest) + torn, whole);
         }
-        slots.memory.write(slots.offset(1 - newest) + HEAD, b"half of a checkpoint");
+        slots
+            .memory
+            .write(slots.offset(1 - newest) + HEAD, b"half of a checkpoint");
         assert_eq!(slots.load().unwrap(), b"newer");
     }
 

@@ -5,19 +5,28 @@ use std::os::unix::fs::FileExt as _;
 use tempfile::NamedTempFile;
 
 use super::*;
-use crate::{Ddio, DeclaredPlatform, DetectedDomain, Durability, OpenMode, PersistenceDomain, Pool, PoolOptions, ReceiveBuffers};
+use crate::{
+    Ddio, DeclaredPlatform, DetectedDomain, Durability, OpenMode, PersistenceDomain, Pool,
+    PoolOptions, ReceiveBuffers,
+};
 
 const SIZE: u64 = 16 * MIB;
 const SEGMENT: u64 = 256 * 1024;
 
 fn device() -> NamedTempFile {
-    let file = tempfile::Builder::new().tempfile_in("/dev/shm").or_else(|_| NamedTempFile::new()).unwrap();
+    let file = tempfile::Builder::new()
+        .tempfile_in("/dev/shm")
+        .or_else(|_| NamedTempFile::new())
+        .unwrap();
     file.as_file().set_len(SIZE).unwrap();
     file
 }
 
 fn facts() -> Facts {
-    Facts { size: SIZE, domain: DetectedDomain::MemoryController }
+    Facts {
+        size: SIZE,
+        domain: DetectedDomain::MemoryController,
+    }
 }
 
 fn backing(device: &NamedTempFile, serve: bool) -> Result<DeviceBacking, MediaError> {
@@ -34,14 +43,22 @@ fn options(domain: PersistenceDomain, capacity: u64) -> PoolOptions {
     PoolOptions {
         capacity,
         segment_size: SEGMENT,
-        platform: DeclaredPlatform { persistence_domain: domain, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram },
+        platform: DeclaredPlatform {
+            persistence_domain: domain,
+            ddio: Ddio::On,
+            receive_buffers: ReceiveBuffers::Dram,
+        },
         durability: Durability::Power,
         entropy: std::array::from_fn(|index| index as u8),
     }
 }
 
 fn create(device: &NamedTempFile) -> Pool {
-    Pool::create(Rc::new(creating(device).unwrap()), options(PersistenceDomain::Dmp, 8 * SEGMENT)).unwrap()
+    Pool::create(
+        Rc::new(creating(device).unwrap()),
+        options(PersistenceDomain::Dmp, 8 * SEGMENT),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -53,13 +70,23 @@ fn a_pool_on_a_device_keeps_its_facts_and_its_bytes_over_openings() {
     assert_eq!(pool.backing().occupied().unwrap(), []);
     assert_eq!(pool.backing().prepare(span).unwrap(), Prepared::Ready);
     pool.log().write(SEGMENT + 100, b"kept");
-    let _durable = pool.backing().store(Blob::Checkpoint, b"a checkpoint").unwrap();
+    let _durable = pool
+        .backing()
+        .store(Blob::Checkpoint, b"a checkpoint")
+        .unwrap();
     pool.close().unwrap();
 
-    let (pool, repairs) = Pool::open(Rc::new(backing(&device, true).unwrap()), OpenMode::Serve).unwrap();
-    assert_eq!((repairs.len(), pool.uuid(), pool.epoch(), pool.was_clean()), (0, uuid, 2, true));
+    let (pool, repairs) =
+        Pool::open(Rc::new(backing(&device, true).unwrap()), OpenMode::Serve).unwrap();
+    assert_eq!(
+        (repairs.len(), pool.uuid(), pool.epoch(), pool.was_clean()),
+        (0, uuid, 2, true)
+    );
     assert_eq!(pool.backing().occupied().unwrap(), [span]);
-    assert_eq!(pool.backing().load(Blob::Checkpoint).unwrap().unwrap(), b"a checkpoint");
+    assert_eq!(
+        pool.backing().load(Blob::Checkpoint).unwrap().unwrap(),
+        b"a checkpoint"
+    );
     let mut found = [0; 4];
     pool.log().read(SEGMENT + 100, &mut found);
     assert_eq!(&found, b"kept");
@@ -76,7 +103,10 @@ fn a_pool_on_a_device_keeps_its_facts_and_its_bytes_over_openings() {
 #[test]
 fn what_a_device_held_before_does_not_show_in_a_new_log() {
     let device = device();
-    device.as_file().write_all_at(&vec![0xaa; (SIZE - METADATA_SIZE) as usize], METADATA_SIZE).unwrap();
+    device
+        .as_file()
+        .write_all_at(&vec![0xaa; (SIZE - METADATA_SIZE) as usize], METADATA_SIZE)
+        .unwrap();
     let pool = create(&device);
     let mut bytes = vec![1; pool.capacity() as usize];
     pool.log().read(0, &mut bytes);
@@ -92,7 +122,10 @@ fn a_creation_that_was_cut_off_leaves_no_pool_and_is_started_over() {
     let LogOptions { capacity, .. } = half_created(&half);
     let _durable = half.store(Blob::HeaderFirst, &[1; 4096]).unwrap();
     assert_eq!(half.load(Blob::HeaderFirst).unwrap(), None);
-    assert!(matches!(half.check_has_pool(), Err(MediaError::NotFound { .. })));
+    assert!(matches!(
+        half.check_has_pool(),
+        Err(MediaError::NotFound { .. })
+    ));
     drop(half);
     let pool = create(&device);
     assert_eq!(pool.capacity(), capacity);
@@ -102,7 +135,11 @@ fn a_creation_that_was_cut_off_leaves_no_pool_and_is_started_over() {
 
 fn half_created(backing: &DeviceBacking) -> LogOptions {
     let options = options(PersistenceDomain::Dmp, 8 * SEGMENT);
-    let options = LogOptions { capacity: options.capacity, platform: options.platform, durability: options.durability };
+    let options = LogOptions {
+        capacity: options.capacity,
+        platform: options.platform,
+        durability: options.durability,
+    };
     backing.open_log(options).unwrap();
     options
 }
@@ -114,12 +151,24 @@ fn a_device_with_a_pool_or_with_foreign_data_is_not_taken() {
     assert!(matches!(creating(&device), Err(MediaError::Exists { .. })));
 
     let foreign = self::device();
-    foreign.as_file().write_all_at(b"somebody's", METADATA_SIZE - 10).unwrap();
+    foreign
+        .as_file()
+        .write_all_at(b"somebody's", METADATA_SIZE - 10)
+        .unwrap();
     let refused = creating(&foreign).unwrap_err();
-    assert!(matches!(&refused, MediaError::Unsuitable { reason, .. } if reason.contains("clear its first 2 MiB")), "{refused}");
-    assert!(matches!(backing(&foreign, false).unwrap().check_has_pool(), Err(MediaError::NotFound { .. })));
+    assert!(
+        matches!(&refused, MediaError::Unsuitable { reason, .. } if reason.contains("clear its first 2 MiB")),
+        "{refused}"
+    );
+    assert!(matches!(
+        backing(&foreign, false).unwrap().check_has_pool(),
+        Err(MediaError::NotFound { .. })
+    ));
     let mut found = [0; 10];
-    foreign.as_file().read_exact_at(&mut found, METADATA_SIZE - 10).unwrap();
+    foreign
+        .as_file()
+        .read_exact_at(&mut found, METADATA_SIZE - 10)
+        .unwrap();
     assert_eq!(&found, b"somebody's");
     let mut record = [1; 16];
     foreign.as_file().read_exact_at(&mut record, 8192).unwrap();
@@ -131,7 +180,10 @@ fn a_second_server_is_refused_and_told_who_the_first_is() {
     let device = device();
     let pool = create(&device);
     let refused = backing(&device, true).unwrap_err();
-    assert!(matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id()), "{refused}");
+    assert!(
+        matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id()),
+        "{refused}"
+    );
     drop(pool);
     assert!(backing(&device, true).is_ok());
 }
@@ -155,22 +207,37 @@ fn a_log_that_the_device_has_no_room_for_is_refused_before_anything_is_changed()
             Ok(pool) => assert!(fits, "{} bytes fit", pool.capacity()),
             Err(MediaError::NoSpace { size, .. }) => {
                 assert_eq!((fits, size), (false, capacity));
-                assert_eq!(self::backing(&device, false).unwrap().metadata.state(), State::Empty);
+                assert_eq!(
+                    self::backing(&device, false).unwrap().metadata.state(),
+                    State::Empty
+                );
             }
             Err(other) => panic!("{other}"),
         }
     }
-    let capacity = backing(&device, false).unwrap().capacity_max(SEGMENT).unwrap();
-    assert!(capacity.is_multiple_of(SEGMENT) && (52 * SEGMENT..=53 * SEGMENT).contains(&capacity), "{capacity}");
+    let capacity = backing(&device, false)
+        .unwrap()
+        .capacity_max(SEGMENT)
+        .unwrap();
+    assert!(
+        capacity.is_multiple_of(SEGMENT) && (52 * SEGMENT..=53 * SEGMENT).contains(&capacity),
+        "{capacity}"
+    );
 }
 
 #[test]
 fn a_device_has_no_pages_to_sync() {
     let device = device();
-    let refused = Pool::create(Rc::new(creating(&device).unwrap()), options(PersistenceDomain::PageFile, 8 * SEGMENT));
+    let refused = Pool::create(
+        Rc::new(creating(&device).unwrap()),
+        options(PersistenceDomain::PageFile, 8 * SEGMENT),
+    );
     let refused = refused.err().expect("a device is not synced").to_string();
     assert!(refused.contains("has no pages to sync"), "{refused}");
-    assert_eq!(backing(&device, false).unwrap().metadata.state(), State::Empty);
+    assert_eq!(
+        backing(&device, false).unwrap().metadata.state(),
+        State::Empty
+    );
 }
 
 /// Needs the map to be written as words of their own grain: neighbours stay.
@@ -179,10 +246,17 @@ fn what_was_prepared_is_found_again_and_nothing_else() {
     let device = device();
     let pool = create(&device);
     for number in [0, 2, 3, 7] {
-        pool.backing().prepare(Span::new(number * SEGMENT, SEGMENT)).unwrap();
+        pool.backing()
+            .prepare(Span::new(number * SEGMENT, SEGMENT))
+            .unwrap();
     }
     drop(pool);
-    let (pool, _) = Pool::open(Rc::new(backing(&device, false).unwrap()), OpenMode::Inspect).unwrap();
-    let spans = [Span::new(0, SEGMENT), Span::new(2 * SEGMENT, 2 * SEGMENT), Span::new(7 * SEGMENT, SEGMENT)];
+    let (pool, _) =
+        Pool::open(Rc::new(backing(&device, false).unwrap()), OpenMode::Inspect).unwrap();
+    let spans = [
+        Span::new(0, SEGMENT),
+        Span::new(2 * SEGMENT, 2 * SEGMENT),
+        Span::new(7 * SEGMENT, SEGMENT),
+    ];
     assert_eq!(pool.backing().occupied().unwrap(), spans);
 }

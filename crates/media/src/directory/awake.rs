@@ -54,7 +54,10 @@ pub(super) struct Awake {
 impl Awake {
     /// Starts the thread, which sleeps. None, if this process's processor time is rationed.
     pub fn start() -> Self {
-        Self::start_unless(time_is_rationed(available_parallelism().ok(), sched_getaffinity(None).ok()))
+        Self::start_unless(time_is_rationed(
+            available_parallelism().ok(),
+            sched_getaffinity(None).ok(),
+        ))
     }
 
     fn start_unless(rationed: bool) -> Self {
@@ -65,7 +68,10 @@ impl Awake {
             stop: AtomicBool::new(false),
         });
         if rationed {
-            return Self { shared, thread: None };
+            return Self {
+                shared,
+                thread: None,
+            };
         }
         let builder = std::thread::Builder::new().name("stonecast-awake".to_owned());
         let thread = builder.spawn({
@@ -76,13 +82,18 @@ impl Awake {
                 }
             }
         });
-        Self { shared, thread: thread.ok().map(|thread| thread.thread().clone()) }
+        Self {
+            shared,
+            thread: thread.ok().map(|thread| thread.thread().clone()),
+        }
     }
 
     /// To be called by the thread that is about to wait for a sync.
     pub fn note_sync(&self) {
         let Some(thread) = &self.thread else { return };
-        self.shared.processor.store(sched_getcpu() as u64, Ordering::Relaxed);
+        self.shared
+            .processor
+            .store(sched_getcpu() as u64, Ordering::Relaxed);
         // Both threads announce first and look then, so one of them sees the other.
         self.shared.syncs.fetch_add(1, Ordering::SeqCst);
         if self.shared.rests_after.load(Ordering::SeqCst) != AWAKE {
@@ -140,7 +151,9 @@ fn rest(shared: &Shared, seen: u64) {
 /// Whether a control group gives less than the processors that this process may run on: the standard library counts how many of
 /// them its quota is worth, rounded down. (One processor and less than one are not told apart.)
 fn time_is_rationed(worth: Option<NonZero<usize>>, allowed: Option<CpuSet>) -> bool {
-    worth.zip(allowed).is_some_and(|(worth, allowed)| worth.get() < allowed.count() as usize)
+    worth
+        .zip(allowed)
+        .is_some_and(|(worth, allowed)| worth.get() < allowed.count() as usize)
 }
 
 /// This thread runs on that processor alone.
@@ -184,8 +197,14 @@ mod tests {
             (0..processors).for_each(|processor| set.set(processor));
             Some(set)
         };
-        for (worth, processors, rationed) in [(1, 2, true), (3, 4, true), (2, 2, false), (1, 1, false)] {
-            assert_eq!(time_is_rationed(NonZero::new(worth), allowed(processors)), rationed, "{worth} of {processors}");
+        for (worth, processors, rationed) in
+            [(1, 2, true), (3, 4, true), (2, 2, false), (1, 1, false)]
+        {
+            assert_eq!(
+                time_is_rationed(NonZero::new(worth), allowed(processors)),
+                rationed,
+                "{worth} of {processors}"
+            );
         }
         // What the system does not tell is no reason.
         assert!(!time_is_rationed(None, allowed(2)) && !time_is_rationed(NonZero::new(1), None));
@@ -214,9 +233,13 @@ mod tests {
         let is_as_it_should = |task: &fs::DirEntry| {
             let read = |name| fs::read_to_string(task.path().join(name)).unwrap_or_default();
             let (stat, status) = (read("stat"), read("status"));
-            let Some((name, fields)) = stat.rsplit_once(") ") else { return false };
+            let Some((name, fields)) = stat.rsplit_once(") ") else {
+                return false;
+            };
             let policy = fields.split(' ').nth(POLICY);
-            let processors = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            let processors = status
+                .lines()
+                .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
             name.ends_with("(stonecast-awake")
                 && policy == Some(&libc::SCHED_IDLE.to_string())
                 && processors.is_some_and(|list| list.trim().parse::<u32>().is_ok())
@@ -224,7 +247,10 @@ mod tests {
         let awake = Awake::start_unless(false);
         until(|| {
             awake.note_sync();
-            fs::read_dir("/proc/self/task").unwrap().flatten().any(|task| is_as_it_should(&task))
+            fs::read_dir("/proc/self/task")
+                .unwrap()
+                .flatten()
+                .any(|task| is_as_it_should(&task))
         });
     }
 

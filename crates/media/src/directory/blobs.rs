@@ -54,11 +54,14 @@ impl Blobs {
         let mut bytes = Vec::new();
         match blob {
             Blob::Checkpoint => {
-                file.take(size_max.saturating_add(1)).read_to_end(&mut bytes).map_err(failed("reading", &path))?;
+                file.take(size_max.saturating_add(1))
+                    .read_to_end(&mut bytes)
+                    .map_err(failed("reading", &path))?;
             }
             Blob::HeaderFirst | Blob::HeaderSecond => {
                 bytes.resize(HEADER_COPY_SIZE as usize, 0);
-                let size = read_up_to(&file, &mut bytes, offset).map_err(failed("reading", &path))?;
+                let size =
+                    read_up_to(&file, &mut bytes, offset).map_err(failed("reading", &path))?;
                 bytes.truncate(size);
             }
         }
@@ -70,8 +73,16 @@ impl Blobs {
         match blob {
             Blob::Checkpoint => self.replace_checkpoint(bytes)?,
             Blob::HeaderFirst | Blob::HeaderSecond => {
-                assert!(bytes.len() as u64 <= HEADER_COPY_SIZE, "a header copy of {} bytes", bytes.len());
-                if self.have_header()? { self.overwrite_header(blob, bytes)? } else { self.create_header(blob, bytes)? }
+                assert!(
+                    bytes.len() as u64 <= HEADER_COPY_SIZE,
+                    "a header copy of {} bytes",
+                    bytes.len()
+                );
+                if self.have_header()? {
+                    self.overwrite_header(blob, bytes)?
+                } else {
+                    self.create_header(blob, bytes)?
+                }
             }
         }
         Ok(Persisted::assertion())
@@ -91,8 +102,15 @@ impl Blobs {
 
     fn overwrite_header(&self, blob: Blob, bytes: &[u8]) -> Result<(), MediaError> {
         let (path, offset) = self.locate(blob);
-        let file = OpenOptions::new().write(true).open(&path).map_err(failed("opening", &path))?;
-        file.write_all_at(bytes, offset).map_err(out_of_space("writing", &path, bytes.len() as u64))?;
+        let file = OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .map_err(failed("opening", &path))?;
+        file.write_all_at(bytes, offset).map_err(out_of_space(
+            "writing",
+            &path,
+            bytes.len() as u64,
+        ))?;
         // Not only the data: where the file was cut off, its length changes.
         file.sync_all().map_err(failed("syncing", &path))
     }
@@ -101,12 +119,27 @@ impl Blobs {
         let path = self.directory.join("header.new");
         let first = blob == Blob::HeaderFirst;
         let mut options = OpenOptions::new();
-        options.write(true).create(first).truncate(first).mode(0o600);
-        let file = options.open(&path).map_err(out_of_space("creating", &path, 2 * HEADER_COPY_SIZE))?;
+        options
+            .write(true)
+            .create(first)
+            .truncate(first)
+            .mode(0o600);
+        let file =
+            options
+                .open(&path)
+                .map_err(out_of_space("creating", &path, 2 * HEADER_COPY_SIZE))?;
         let (final_path, offset) = self.locate(blob);
-        file.write_all_at(bytes, offset).map_err(out_of_space("writing", &path, 2 * HEADER_COPY_SIZE))?;
+        file.write_all_at(bytes, offset).map_err(out_of_space(
+            "writing",
+            &path,
+            2 * HEADER_COPY_SIZE,
+        ))?;
         file.sync_all().map_err(failed("syncing", &path))?;
-        if first { Ok(()) } else { self.rename(&path, &final_path) }
+        if first {
+            Ok(())
+        } else {
+            self.rename(&path, &final_path)
+        }
     }
 
     fn replace_checkpoint(&self, bytes: &[u8]) -> Result<(), MediaError> {
@@ -123,9 +156,14 @@ impl Blobs {
     fn write_new(&self, path: &Path, bytes: &[u8]) -> Result<(), MediaError> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(path).map_err(out_of_space("creating", path, bytes.len() as u64))?;
-        file.write_all(bytes).map_err(out_of_space("writing", path, bytes.len() as u64))?;
-        file.sync_all().map_err(out_of_space("syncing", path, bytes.len() as u64))
+        let mut file =
+            options
+                .open(path)
+                .map_err(out_of_space("creating", path, bytes.len() as u64))?;
+        file.write_all(bytes)
+            .map_err(out_of_space("writing", path, bytes.len() as u64))?;
+        file.sync_all()
+            .map_err(out_of_space("syncing", path, bytes.len() as u64))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), MediaError> {
@@ -176,13 +214,21 @@ mod tests {
         assert!(!blobs.have_header().unwrap());
         assert_eq!(load(&blobs, Blob::HeaderFirst), None);
         let _persisted = blobs.store(Blob::HeaderSecond, b"second").unwrap();
-        assert!(load(&blobs, Blob::HeaderFirst).unwrap().starts_with(b"first\0"));
+        assert!(
+            load(&blobs, Blob::HeaderFirst)
+                .unwrap()
+                .starts_with(b"first\0")
+        );
         assert_eq!(load(&blobs, Blob::HeaderSecond).unwrap(), b"second");
         assert!(!directory.path().join("header.new").exists());
 
         let _persisted = blobs.store(Blob::HeaderSecond, b"SECOND").unwrap();
         let _persisted = blobs.store(Blob::HeaderFirst, b"FIRST").unwrap();
-        assert!(load(&blobs, Blob::HeaderFirst).unwrap().starts_with(b"FIRST\0"));
+        assert!(
+            load(&blobs, Blob::HeaderFirst)
+                .unwrap()
+                .starts_with(b"FIRST\0")
+        );
         assert_eq!(load(&blobs, Blob::HeaderSecond).unwrap(), b"SECOND");
     }
 
@@ -203,8 +249,17 @@ mod tests {
         let checkpoint = File::create(directory.path().join("checkpoint")).unwrap();
         checkpoint.set_len(1 << 40).unwrap();
         assert_eq!(load(&blobs, Blob::Checkpoint).unwrap().len(), 1001);
-        for (length, first, second) in [(0, 0, 0), (100, 100, 0), (4096, 4096, 0), (5000, 4096, 904), (100_000, 4096, 4096)] {
-            File::create(directory.path().join("header")).unwrap().set_len(length).unwrap();
+        for (length, first, second) in [
+            (0, 0, 0),
+            (100, 100, 0),
+            (4096, 4096, 0),
+            (5000, 4096, 904),
+            (100_000, 4096, 4096),
+        ] {
+            File::create(directory.path().join("header"))
+                .unwrap()
+                .set_len(length)
+                .unwrap();
             assert_eq!(load(&blobs, Blob::HeaderFirst).unwrap().len(), first);
             assert_eq!(load(&blobs, Blob::HeaderSecond).unwrap().len(), second);
         }

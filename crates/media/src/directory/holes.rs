@@ -24,7 +24,11 @@ pub(super) fn data(file: &File, span: Span) -> io::Result<Vec<Span>> {
             Err(Errno::NXIO) => end,
             Err(error) => return Err(error.into()),
         };
-        position = if start < end { seek(file, SeekFrom::Hole(start))?.min(end) } else { end };
+        position = if start < end {
+            seek(file, SeekFrom::Hole(start))?.min(end)
+        } else {
+            end
+        };
         if position > start {
             found.push(Span::new(start, position - start));
         }
@@ -72,14 +76,27 @@ mod tests {
         file.write_all_at(&[1; 65536], 131_072).unwrap();
         file.write_all_at(&[1; 65536], 524_288).unwrap();
         let whole = Span::new(0, 1 << 20);
-        assert_eq!(data(&file, whole).unwrap(), [Span::new(131_072, 65536), Span::new(524_288, 65536)]);
+        assert_eq!(
+            data(&file, whole).unwrap(),
+            [Span::new(131_072, 65536), Span::new(524_288, 65536)]
+        );
         assert_eq!(
             holes(&file, whole).unwrap(),
-            [Span::new(0, 131_072), Span::new(196_608, 327_680), Span::new(589_824, 458_752)]
+            [
+                Span::new(0, 131_072),
+                Span::new(196_608, 327_680),
+                Span::new(589_824, 458_752)
+            ]
         );
-        assert_eq!(data(&file, Span::new(135_168, 8192)).unwrap(), [Span::new(135_168, 8192)]);
+        assert_eq!(
+            data(&file, Span::new(135_168, 8192)).unwrap(),
+            [Span::new(135_168, 8192)]
+        );
         assert_eq!(holes(&file, Span::new(135_168, 8192)).unwrap(), []);
         assert_eq!(data(&file, Span::new(1 << 19, 0)).unwrap(), []);
-        assert_eq!(holes(&file, Span::new(600_000, 100)).unwrap(), [Span::new(600_000, 100)]);
+        assert_eq!(
+            holes(&file, Span::new(600_000, 100)).unwrap(),
+            [Span::new(600_000, 100)]
+        );
     }
 }

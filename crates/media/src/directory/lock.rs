@@ -38,12 +38,20 @@ impl Lock {
     pub fn acquire(pool: &Path) -> Result<Self, MediaError> {
         let path = file_of(pool);
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600);
         // The one that is always there first: who finds it held leaves no new file behind.
         let log = Self::of_log(pool)?;
         let file = options.open(&path).map_err(failed("opening", &path))?;
         lock_for(pool, &path, &file)?;
-        let lock = Self { file, log: log.map_or_else(OnceCell::new, OnceCell::from) };
+        let lock = Self {
+            file,
+            log: log.map_or_else(OnceCell::new, OnceCell::from),
+        };
         // The number is for people; a full disk is no reason to refuse reads.
         let _for_people = lock.write(lock.sync_failed_in());
         Ok(lock)
@@ -62,7 +70,11 @@ impl Lock {
     fn of_log(pool: &Path) -> Result<Option<File>, MediaError> {
         let path = log_of(pool);
         // Whatever stands there, opening it must not wait.
-        match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path) {
+        match OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&path)
+        {
             Ok(log) => lock_for(pool, &path, &log).map(|()| Some(log)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(failed("opening", &path)(error)),
@@ -72,7 +84,9 @@ impl Lock {
     /// The power cycle in which a sync failed last, and was not made good since.
     pub fn sync_failed_in(&self) -> Option<u128> {
         let text = text_of(&self.file);
-        let line = text.lines().find_map(|line| line.strip_prefix(SYNC_FAILED))?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(SYNC_FAILED))?;
         line.trim().parse::<Uuid>().ok().map(|uuid| uuid.as_u128())
     }
 
@@ -105,7 +119,10 @@ fn lock_for(pool: &Path, path: &Path, file: &File) -> Result<(), MediaError> {
         Ok(()) => Ok(()),
         Err(Errno::WOULDBLOCK) => {
             let pid = holder(pool).or_else(|| noted_process(&file_of(pool)));
-            Err(MediaError::InUse { path: pool.to_owned(), pid })
+            Err(MediaError::InUse {
+                path: pool.to_owned(),
+                pid,
+            })
         }
         Err(error) => Err(failed("locking", path)(error)),
     }
@@ -117,18 +134,29 @@ fn lock_for(pool: &Path, path: &Path, file: &File) -> Result<(), MediaError> {
 pub(super) fn holder(pool: &Path) -> Option<u32> {
     let noted = noted_process(&file_of(pool));
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    [log_of(pool), file_of(pool)].into_iter().find_map(|locked| {
-        let status = std::fs::metadata(locked).ok()?;
-        let device = (major(status.dev()), minor(status.dev()));
-        let mut holders = locks.lines().filter_map(|line| flock_holder(line, status.ino()));
-        // Files of two file systems may have one inode number. Some file systems (btrfs) show other device numbers in the
-        // list than in the status of a file; there the noted process decides.
-        holders.find(|holder| holder.device == device || Some(holder.pid) == noted).map(|holder| holder.pid)
-    })
+    [log_of(pool), file_of(pool)]
+        .into_iter()
+        .find_map(|locked| {
+            let status = std::fs::metadata(locked).ok()?;
+            let device = (major(status.dev()), minor(status.dev()));
+            let mut holders = locks
+                .lines()
+                .filter_map(|line| flock_holder(line, status.ino()));
+            // Files of two file systems may have one inode number. Some file systems (btrfs) show other device numbers in the
+            // list than in the status of a file; there the noted process decides.
+            holders
+                .find(|holder| holder.device == device || Some(holder.pid) == noted)
+                .map(|holder| holder.pid)
+        })
 }
 
 fn noted_process(path: &Path) -> Option<u32> {
-    text_of(&File::open(path).ok()?).lines().next()?.trim().parse().ok()
+    text_of(&File::open(path).ok()?)
+        .lines()
+        .next()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 /// A line of the kernel's list.
@@ -145,7 +173,10 @@ fn flock_holder(line: &str, inode: u64) -> Option<Holder> {
     let (kind, _advisory, access) = (words.next()?, words.next()?, words.next()?);
     let pid = words.next()?.parse().ok()?;
     let mut file = words.next()?.split(':');
-    let device = (u32::from_str_radix(file.next()?, 16).ok()?, u32::from_str_radix(file.next()?, 16).ok()?);
+    let device = (
+        u32::from_str_radix(file.next()?, 16).ok()?,
+        u32::from_str_radix(file.next()?, 16).ok()?,
+    );
     let found: u64 = file.next()?.parse().ok()?;
     (kind == "FLOCK" && access == "WRITE" && found == inode).then_some(Holder { pid, device })
 }
@@ -169,7 +200,9 @@ mod tests {
         let lock = Lock::acquire(pool).unwrap();
         assert_eq!(holder(pool), Some(std::process::id()));
         let refused = Lock::acquire(pool).unwrap_err();
-        assert!(matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id()));
+        assert!(
+            matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id())
+        );
 
         drop(lock);
         assert_eq!(holder(pool), None, "the text alone is no holder");
@@ -197,7 +230,9 @@ mod tests {
         lock.hold_log(pool).unwrap();
         std::fs::remove_file(file_of(pool)).unwrap();
         let refused = Lock::acquire(pool).unwrap_err();
-        assert!(matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id()));
+        assert!(
+            matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id())
+        );
         assert_eq!(holder(pool), Some(std::process::id()));
         assert!(!file_of(pool).exists(), "nor does it look as if");
         drop(lock);
@@ -211,7 +246,9 @@ mod tests {
         let file = File::create(file_of(directory.path())).unwrap();
         flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
         let refused = Lock::acquire(directory.path()).unwrap_err();
-        assert!(matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id()));
+        assert!(
+            matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id())
+        );
     }
 
     #[test]
@@ -234,16 +271,34 @@ mod tests {
     fn a_foreign_text_says_nothing() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(file_of(directory.path()), [0xff; 5000]).unwrap();
-        assert_eq!(Lock::acquire(directory.path()).unwrap().sync_failed_in(), None);
+        assert_eq!(
+            Lock::acquire(directory.path()).unwrap().sync_failed_in(),
+            None
+        );
     }
 
     #[test]
     fn only_holders_of_this_lock_are_found_in_the_list_of_locks() {
         let line = "3: FLOCK  ADVISORY  WRITE 4711 fd:01:131074 0 EOF";
-        assert_eq!(flock_holder(line, 131_074), Some(Holder { pid: 4711, device: (0xfd, 1) }));
+        assert_eq!(
+            flock_holder(line, 131_074),
+            Some(Holder {
+                pid: 4711,
+                device: (0xfd, 1)
+            })
+        );
         assert_eq!(flock_holder(line, 131_075), None);
-        assert_eq!(flock_holder("3: -> FLOCK  ADVISORY  WRITE 4711 fd:01:131074 0 EOF", 131_074), None);
-        assert_eq!(flock_holder("3: POSIX  ADVISORY  WRITE 4711 fd:01:131074 0 EOF", 131_074), None);
+        assert_eq!(
+            flock_holder(
+                "3: -> FLOCK  ADVISORY  WRITE 4711 fd:01:131074 0 EOF",
+                131_074
+            ),
+            None
+        );
+        assert_eq!(
+            flock_holder("3: POSIX  ADVISORY  WRITE 4711 fd:01:131074 0 EOF", 131_074),
+            None
+        );
         assert_eq!(flock_holder("", 1), None);
     }
 }

@@ -35,11 +35,19 @@ pub(super) struct Log {
 /// Creates the log at `path`, one hole of `capacity` bytes.
 pub(super) fn create(path: &Path, capacity: u64) -> Result<(), MediaError> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600);
     let file = options.open(path).map_err(failed("creating", path))?;
     // A crash while a pool was created leaves a log without data. Anything else is not ours to destroy.
     let length = file.metadata().map_err(failed("looking at", path))?.len();
-    if !data(&file, Span::new(0, length)).map_err(failed("looking for data in", path))?.is_empty() {
+    if !data(&file, Span::new(0, length))
+        .map_err(failed("looking for data in", path))?
+        .is_empty()
+    {
         return Err(MediaError::Unsuitable {
             path: path.to_owned(),
             reason: "it has data, but no pool header lies beside it; move it away, or restore the file `header`",
@@ -47,7 +55,10 @@ pub(super) fn create(path: &Path, capacity: u64) -> Result<(), MediaError> {
     }
     file.set_len(0).map_err(failed("emptying", path))?;
     turn_copy_on_write_off(&file);
-    file.set_len(capacity).map_err(failed("making a sparse file of the pool's capacity of", path))?;
+    file.set_len(capacity).map_err(failed(
+        "making a sparse file of the pool's capacity of",
+        path,
+    ))?;
     if !holes_are_reported(&file, capacity).map_err(failed("looking for holes in", path))? {
         return Err(MediaError::Unsuitable {
             path: path.to_owned(),
@@ -63,10 +74,19 @@ pub(super) fn inspect(path: &Path, capacity: u64) -> Result<Log, MediaError> {
     let open = || OpenOptions::new().read(true).open(path);
     check_length(path, capacity, open())?;
     let file = open().map_err(failed("opening", path))?;
-    let memory = MappedRegion::map(file.into(), 0, capacity, Writable::No).map_err(failed("mapping", path))?;
+    let memory = MappedRegion::map(file.into(), 0, capacity, Writable::No)
+        .map_err(failed("mapping", path))?;
     let region = Rc::new(PersistentMapping::new(memory, Mechanism::Process));
-    let preparer = Preparer::new(open().map_err(failed("opening", path))?, path.to_owned(), Manner::PROCESS);
-    Ok(Log { region, preparer, earlier_writers: EarlierWriters::none() })
+    let preparer = Preparer::new(
+        open().map_err(failed("opening", path))?,
+        path.to_owned(),
+        Manner::PROCESS,
+    );
+    Ok(Log {
+        region,
+        preparer,
+        earlier_writers: EarlierWriters::none(),
+    })
 }
 
 /// Opens the log at `path` for serving. Whatever it then shows is durable by the means of the pool where these are
@@ -85,18 +105,28 @@ pub(super) fn serve(
     let synced = open().map_err(failed("opening", path))?;
     let prepared = open().map_err(failed("opening", path))?;
 
-    let earlier_writers = EarlierWriters::of_other_runs_than(&mapped).map_err(failed("locking", path))?;
+    let earlier_writers =
+        EarlierWriters::of_other_runs_than(&mapped).map_err(failed("locking", path))?;
 
     let medium = detect(&mapped).map_err(failed("looking at the file system of", path))?;
-    let means = choose_means(medium, options.platform, options.durability)
-        .map_err(|reason| MediaError::CannotPromise { path: pool.to_owned(), reason })?;
+    let means = choose_means(medium, options.platform, options.durability).map_err(|reason| {
+        MediaError::CannotPromise {
+            path: pool.to_owned(),
+            reason,
+        }
+    })?;
     let (mechanism, flags, manner) = match means {
         Means::FileSync => {
             let file = FileSync::new(path.to_owned(), target(synced));
-            (Mechanism::FileSync(file), MapFlags::SHARED, Manner::FILE_SYNC)
+            (
+                Mechanism::FileSync(file),
+                MapFlags::SHARED,
+                Manner::FILE_SYNC,
+            )
         }
         Means::WriteBack => {
-            let processor = Processor::detect().expect("the means was chosen because the processor has the instruction");
+            let processor = Processor::detect()
+                .expect("the means was chosen because the processor has the instruction");
             (Mechanism::WriteBack(processor), DIRECT, Manner::DIRECT)
         }
         Means::Fence => (Mechanism::Fence, DIRECT, Manner::DIRECT),
@@ -105,7 +135,11 @@ pub(super) fn serve(
     let memory = MappedRegion::map_with(mapped.into(), 0, options.capacity, Writable::Yes, flags);
     let memory = memory.map_err(failed("mapping", path))?;
     let region = Rc::new(PersistentMapping::new(memory, mechanism));
-    Ok(Log { region, preparer: Preparer::new(prepared, path.to_owned(), manner), earlier_writers })
+    Ok(Log {
+        region,
+        preparer: Preparer::new(prepared, path.to_owned(), manner),
+        earlier_writers,
+    })
 }
 
 /// What is synced on behalf of the log, and where a failure is kept.
@@ -146,12 +180,24 @@ pub(super) fn rewrite(region: &dyn Region, spans: &[Span]) {
 fn check_length(path: &Path, capacity: u64, opened: io::Result<File>) -> Result<(), MediaError> {
     let damage = |found: String, offset| {
         let file = path.display().to_string().into();
-        Corruption { what: "log file".into(), file, offset, found, expected: format!("{capacity} bytes") }
+        Corruption {
+            what: "log file".into(),
+            file,
+            offset,
+            found,
+            expected: format!("{capacity} bytes"),
+        }
     };
     let file = match opened {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(damage("no file".to_owned(), 0).into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(damage("no file".to_owned(), 0).into());
+        }
         opened => opened.map_err(failed("opening", path))?,
     };
     let length = file.metadata().map_err(failed("looking at", path))?.len();
-    if length == capacity { Ok(()) } else { Err(damage(format!("{length} bytes"), length).into()) }
+    if length == capacity {
+        Ok(())
+    } else {
+        Err(damage(format!("{length} bytes"), length).into())
+    }
 }

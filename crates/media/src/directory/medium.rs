@@ -41,15 +41,26 @@ const BTRFS: u64 = 0x9123_683e;
 pub(super) fn detect(log: &File) -> io::Result<Medium> {
     let magic = magic(log)?;
     let known = FILE_SYSTEMS.iter().find(|known| known.0 == magic);
-    let (file_system, mut kind) = known.map_or(("this file system", MediumKind::Pages), |known| (known.1, known.2));
+    let (file_system, mut kind) = known.map_or(("this file system", MediumKind::Pages), |known| {
+        (known.1, known.2)
+    });
     if magic == BTRFS && ioctl_getflags(log).is_ok_and(|flags| flags.contains(IFlags::NOCOW)) {
         kind = MediumKind::Pages;
     }
     if kind == MediumKind::Pages && maps_persistent_memory(log) {
         kind = MediumKind::Dax;
     }
-    let domain = if kind == MediumKind::Dax { domain_under(log) } else { None };
-    Ok(Medium { file_system, kind, can_write_back: Processor::detect().is_some(), domain })
+    let domain = if kind == MediumKind::Dax {
+        domain_under(log)
+    } else {
+        None
+    };
+    Ok(Medium {
+        file_system,
+        kind,
+        can_write_back: Processor::detect().is_some(),
+        domain,
+    })
 }
 
 /// Turns copy-on-write off for an empty file, where that exists. What came of it [`detect`] sees.
@@ -68,7 +79,15 @@ fn magic(file: &File) -> io::Result<u64> {
 
 fn maps_persistent_memory(log: &File) -> bool {
     let page = rustix::param::page_size() as u64;
-    Mapping::new(log.as_fd(), 0, page, page, ProtFlags::READ | ProtFlags::WRITE, DIRECT).is_ok()
+    Mapping::new(
+        log.as_fd(),
+        0,
+        page,
+        page,
+        ProtFlags::READ | ProtFlags::WRITE,
+        DIRECT,
+    )
+    .is_ok()
 }
 
 #[cfg(test)]
@@ -79,10 +98,18 @@ mod tests {
     fn memory_is_found_to_be_volatile() {
         let file = match tempfile::tempfile_in("/dev/shm") {
             Ok(file) => file,
-            Err(error) => return crate::not_run::not_run("memory_is_found_to_be_volatile", &format!("no /dev/shm: {error}")),
+            Err(error) => {
+                return crate::not_run::not_run(
+                    "memory_is_found_to_be_volatile",
+                    &format!("no /dev/shm: {error}"),
+                );
+            }
         };
         let medium = detect(&file).unwrap();
-        assert_eq!((medium.file_system, medium.kind), ("tmpfs", MediumKind::Volatile));
+        assert_eq!(
+            (medium.file_system, medium.kind),
+            ("tmpfs", MediumKind::Volatile)
+        );
         assert!(!maps_persistent_memory(&file));
         assert!(medium.can_write_back);
     }

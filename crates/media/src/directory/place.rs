@@ -44,11 +44,18 @@ pub fn examine(directory: &Path) -> Result<Place, MediaError> {
     if is_device(directory) {
         let can_write_back = Processor::detect().is_some();
         let domain = Some(Facts::of(directory)?.domain);
-        return Ok(Place { file_system: DEVICE_NAME, keeping: Keeping::Direct, can_write_back, domain });
+        return Ok(Place {
+            file_system: DEVICE_NAME,
+            keeping: Keeping::Direct,
+            can_write_back,
+            domain,
+        });
     }
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let file = open(directory, flags, Mode::RUSR | Mode::WUSR).map_err(failed("making a file in", directory))?;
-    ftruncate(&file, rustix::param::page_size() as u64).map_err(failed("growing a file in", directory))?;
+    let file = open(directory, flags, Mode::RUSR | Mode::WUSR)
+        .map_err(failed("making a file in", directory))?;
+    ftruncate(&file, rustix::param::page_size() as u64)
+        .map_err(failed("growing a file in", directory))?;
     let medium = detect(&File::from(file)).map_err(failed("looking at", directory))?;
     let keeping = match medium.kind {
         MediumKind::Volatile => Keeping::Volatile,
@@ -56,7 +63,12 @@ pub fn examine(directory: &Path) -> Result<Place, MediaError> {
         MediumKind::Pages => Keeping::Pages,
         MediumKind::Dax | MediumKind::Device => Keeping::Direct,
     };
-    Ok(Place { file_system: medium.file_system, keeping, can_write_back: medium.can_write_back, domain: medium.domain })
+    Ok(Place {
+        file_system: medium.file_system,
+        keeping,
+        can_write_back: medium.can_write_back,
+        domain: medium.domain,
+    })
 }
 
 #[cfg(test)]
@@ -67,7 +79,11 @@ mod tests {
     fn looking_at_a_directory_leaves_nothing_in_it() {
         let directory = tempfile::tempdir().unwrap();
         let place = examine(directory.path()).unwrap();
-        assert_ne!(place.keeping, Keeping::Direct, "tests do not run on persistent memory");
+        assert_ne!(
+            place.keeping,
+            Keeping::Direct,
+            "tests do not run on persistent memory"
+        );
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 
@@ -79,7 +95,9 @@ mod tests {
 
     #[test]
     fn a_place_that_is_not_there_is_an_error_with_its_name() {
-        let error = examine(Path::new("/nowhere/at/all")).unwrap_err().to_string();
+        let error = examine(Path::new("/nowhere/at/all"))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("/nowhere/at/all"), "{error}");
     }
 }

@@ -54,11 +54,23 @@ pub(super) struct Manner {
 
 impl Manner {
     /// For a log that is made durable by syncing its file.
-    pub const FILE_SYNC: Self = Self { write_size: 16 * KIB, slice_size: Some(512 * KIB), large_pages: false };
+    pub const FILE_SYNC: Self = Self {
+        write_size: 16 * KIB,
+        slice_size: Some(512 * KIB),
+        large_pages: false,
+    };
     /// For a log in persistent memory: the file system's metadata must be durable, nothing waits for zeros.
-    pub const DIRECT: Self = Self { write_size: MIB, slice_size: Some(MIB), large_pages: false };
+    pub const DIRECT: Self = Self {
+        write_size: MIB,
+        slice_size: Some(MIB),
+        large_pages: false,
+    };
     /// For a log that survives processes only.
-    pub const PROCESS: Self = Self { write_size: 2 * MIB, slice_size: None, large_pages: true };
+    pub const PROCESS: Self = Self {
+        write_size: 2 * MIB,
+        slice_size: None,
+        large_pages: true,
+    };
 }
 
 /// What caller and thread share.
@@ -93,8 +105,17 @@ pub(super) struct Preparer {
 impl Preparer {
     /// `file` is open for writing and shared with nobody.
     pub fn new(file: File, path: PathBuf, manner: Manner) -> Self {
-        let shared = Shared { file, path, manner, state: Mutex::default(), stop: AtomicBool::new(false) };
-        Self { shared: Arc::new(shared), thread: None }
+        let shared = Shared {
+            file,
+            path,
+            manner,
+            state: Mutex::default(),
+            stop: AtomicBool::new(false),
+        };
+        Self {
+            shared: Arc::new(shared),
+            thread: None,
+        }
     }
 
     /// The file, for questions about it.
@@ -116,7 +137,10 @@ impl Preparer {
         if state.pending.iter().any(|pending| overlap(*pending, span)) {
             return Ok(Prepared::Pending);
         }
-        if holes(&self.shared.file, span).map_err(failed("looking for holes in", &self.shared.path))?.is_empty() {
+        if holes(&self.shared.file, span)
+            .map_err(failed("looking for holes in", &self.shared.path))?
+            .is_empty()
+        {
             state.ready.insert(span);
             return Ok(Prepared::Ready);
         }
@@ -134,13 +158,20 @@ impl Preparer {
                 let shared = Arc::clone(&self.shared);
                 let builder = std::thread::Builder::new().name("stonecast-space".to_owned());
                 let thread = builder.spawn(move || work(&shared, &receiver));
-                let thread = thread.map_err(failed("starting a thread for", &self.shared.path)).inspect_err(|_| {
-                    self.shared.state().pending.retain(|pending| *pending != span);
-                })?;
+                let thread = thread
+                    .map_err(failed("starting a thread for", &self.shared.path))
+                    .inspect_err(|_| {
+                        self.shared
+                            .state()
+                            .pending
+                            .retain(|pending| *pending != span);
+                    })?;
                 self.thread.insert((sender, thread))
             }
         };
-        sender.send(span).expect("the thread receives until the sender is dropped");
+        sender
+            .send(span)
+            .expect("the thread receives until the sender is dropped");
         Ok(())
     }
 }
@@ -166,7 +197,11 @@ impl Shared {
     fn fill(&self, span: Span) -> Result<bool, MediaError> {
         let find = || holes(&self.file, span).map_err(failed("looking for holes in", &self.path));
         let found = find()?;
-        let rest = if self.manner.large_pages && self.fill_with_large_pages(&found) { find()? } else { found.clone() };
+        let rest = if self.manner.large_pages && self.fill_with_large_pages(&found) {
+            find()?
+        } else {
+            found.clone()
+        };
         for hole in &rest {
             if let Err(error) = self.allocate(*hole) {
                 self.give_back(&found);
@@ -213,7 +248,9 @@ impl Shared {
     /// one is there.
     fn use_large_pages(&self, span: Span) {
         // A hint: where the file cannot be mapped once more, its pages stay small.
-        let Ok(file) = self.file.try_clone() else { return };
+        let Ok(file) = self.file.try_clone() else {
+            return;
+        };
         if let Ok(mapped) = MappedRegion::map(file.into(), span.offset, span.size, Writable::Yes) {
             mapped.use_large_pages(Span::new(0, span.size));
         }
@@ -221,12 +258,21 @@ impl Shared {
 
     fn allocate(&self, hole: Span) -> Result<(), MediaError> {
         loop {
-            match fallocate(&self.file, FallocateFlags::KEEP_SIZE, hole.offset, hole.size) {
+            match fallocate(
+                &self.file,
+                FallocateFlags::KEEP_SIZE,
+                hole.offset,
+                hole.size,
+            ) {
                 // Without the call the overwriting allocates, and a failure of it or of the sync says that there is no
                 // space.
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(out_of_space("allocating space for", &self.path, hole.size)(error)),
+                Err(error) => {
+                    return Err(out_of_space("allocating space for", &self.path, hole.size)(
+                        error,
+                    ));
+                }
             }
         }
     }
@@ -257,7 +303,9 @@ impl Shared {
                 position += size;
             }
             if self.manner.slice_size.is_some() {
-                self.file.sync_data().map_err(out_of_space("syncing", &self.path, hole.size))?;
+                self.file
+                    .sync_data()
+                    .map_err(out_of_space("syncing", &self.path, hole.size))?;
             }
         }
         Ok(true)
@@ -322,7 +370,10 @@ mod tests {
             let span = Span::new(MIB, 2 * MIB);
             assert_eq!(preparer.prepare(span).unwrap(), Prepared::Pending);
             until_ready(&mut preparer, span);
-            assert_eq!(preparer.prepare(Span::new(MIB + 5, 1)).unwrap(), Prepared::Ready);
+            assert_eq!(
+                preparer.prepare(Span::new(MIB + 5, 1)).unwrap(),
+                Prepared::Ready
+            );
             assert_eq!(data(file.as_file(), Span::new(0, SIZE)).unwrap(), [span]);
             assert!(file.as_file().metadata().unwrap().blocks() * 512 >= 2 * MIB);
             let mut bytes = vec![1; 2 << 20];
@@ -337,7 +388,9 @@ mod tests {
         let memory = MappedRegion::create_memory("log", SIZE, Sealing::None).unwrap();
         let file = || File::from(memory.file().try_clone_to_owned().unwrap());
         let written = Span::new(4 * MIB + 64 * KIB, 64 * KIB);
-        file().write_all_at(&vec![7; written.size as usize], written.offset).unwrap();
+        file()
+            .write_all_at(&vec![7; written.size as usize], written.offset)
+            .unwrap();
         let mut preparer = Preparer::new(file(), "log".into(), Manner::PROCESS);
         // A part of a large page, a large page, one with data in it, a part.
         let span = Span::new(MIB, 6 * MIB);
@@ -345,7 +398,13 @@ mod tests {
         assert_eq!(data(&file(), Span::new(0, SIZE)).unwrap(), [span]);
         let mut bytes = vec![1; SIZE as usize];
         file().read_exact_at(&mut bytes, 0).unwrap();
-        let expected = |at: u64| if (written.offset..written.offset + written.size).contains(&at) { 7 } else { 0 };
+        let expected = |at: u64| {
+            if (written.offset..written.offset + written.size).contains(&at) {
+                7
+            } else {
+                0
+            }
+        };
         assert!((0..SIZE).all(|at| bytes[at as usize] == expected(at)));
     }
 
@@ -354,9 +413,14 @@ mod tests {
     #[test]
     fn a_span_that_was_prepared_in_part_is_completed_and_its_data_stay() {
         let (file, path) = log();
-        let written = [Span::new(MIB, 64 * KIB), Span::new(2 * MIB - 64 * KIB, 64 * KIB)];
+        let written = [
+            Span::new(MIB, 64 * KIB),
+            Span::new(2 * MIB - 64 * KIB, 64 * KIB),
+        ];
         for span in written {
-            file.as_file().write_all_at(&vec![7; span.size as usize], span.offset).unwrap();
+            file.as_file()
+                .write_all_at(&vec![7; span.size as usize], span.offset)
+                .unwrap();
         }
         let mut preparer = preparer(&path, Manner::FILE_SYNC);
         let span = Span::new(MIB, MIB);
@@ -366,7 +430,9 @@ mod tests {
         let mut bytes = vec![1; 1 << 20];
         file.as_file().read_exact_at(&mut bytes, MIB).unwrap();
         for (index, byte) in bytes.iter().enumerate() {
-            let ours = written.iter().any(|part| (part.offset..part.offset + part.size).contains(&(MIB + index as u64)));
+            let ours = written
+                .iter()
+                .any(|part| (part.offset..part.offset + part.size).contains(&(MIB + index as u64)));
             assert_eq!(*byte, if ours { 7 } else { 0 }, "byte {index}");
         }
     }
@@ -387,9 +453,18 @@ mod tests {
         let (_file, path) = log();
         let mut preparer = preparer(&path, Manner::PROCESS);
         preparer.shared.state().pending.push(Span::new(MIB, MIB));
-        preparer.file().write_all_at(&vec![0; 2 << 20], MIB).unwrap();
-        assert_eq!(preparer.prepare(Span::new(2 * MIB - 1, MIB)).unwrap(), Prepared::Pending);
-        assert_eq!(preparer.prepare(Span::new(2 * MIB, MIB)).unwrap(), Prepared::Ready);
+        preparer
+            .file()
+            .write_all_at(&vec![0; 2 << 20], MIB)
+            .unwrap();
+        assert_eq!(
+            preparer.prepare(Span::new(2 * MIB - 1, MIB)).unwrap(),
+            Prepared::Pending
+        );
+        assert_eq!(
+            preparer.prepare(Span::new(2 * MIB, MIB)).unwrap(),
+            Prepared::Ready
+        );
     }
 
     /// A file that is open for reading only fails as a broken device does.
@@ -399,14 +474,26 @@ mod tests {
         let readable = File::open(&path).unwrap();
         let mut preparer = Preparer::new(readable, path, Manner::PROCESS);
         for _ in 0..2 {
-            assert_eq!(preparer.prepare(Span::new(0, MIB)).unwrap(), Prepared::Pending);
+            assert_eq!(
+                preparer.prepare(Span::new(0, MIB)).unwrap(),
+                Prepared::Pending
+            );
             let failure = loop {
                 match preparer.prepare(Span::new(0, MIB)) {
                     Ok(Prepared::Pending) => std::thread::sleep(Duration::from_micros(200)),
                     other => break other,
                 }
             };
-            assert!(matches!(failure, Err(MediaError::Io { doing: "allocating space for", .. })), "{failure:?}");
+            assert!(
+                matches!(
+                    failure,
+                    Err(MediaError::Io {
+                        doing: "allocating space for",
+                        ..
+                    })
+                ),
+                "{failure:?}"
+            );
         }
         assert_eq!(data(file.as_file(), Span::new(0, SIZE)).unwrap(), []);
     }
@@ -421,6 +508,9 @@ mod tests {
         }
         drop(preparer);
         let left = data(file.as_file(), Span::new(0, GIB)).unwrap();
-        assert!(left.iter().map(|span| span.size).sum::<u64>() < GIB, "all of it was still prepared");
+        assert!(
+            left.iter().map(|span| span.size).sum::<u64>() < GIB,
+            "all of it was still prepared"
+        );
     }
 }

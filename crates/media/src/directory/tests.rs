@@ -22,7 +22,11 @@ impl SyncTarget for Faulty {
     fn sync(&self) -> io::Result<()> {
         self.syncs.set(self.syncs.get() + 1);
         let synced = self.log.sync();
-        if self.broken.replace(false) { Err(io::Error::from_raw_os_error(5)) } else { synced }
+        if self.broken.replace(false) {
+            Err(io::Error::from_raw_os_error(5))
+        } else {
+            synced
+        }
     }
     fn sync_failed(&self) {
         self.log.sync_failed();
@@ -40,7 +44,11 @@ impl Place {
     fn new(test: &str) -> Option<Self> {
         let built = std::env::current_exe().unwrap();
         let directory = tempfile::tempdir_in(built.parent().unwrap()).unwrap();
-        let place = Self { directory, broken: Rc::default(), syncs: Rc::default() };
+        let place = Self {
+            directory,
+            broken: Rc::default(),
+            syncs: Rc::default(),
+        };
         match place.open(DirectoryBacking::create(place.directory.path()).unwrap()) {
             Ok((backing, _)) => {
                 let _persisted = backing.store(Blob::HeaderFirst, b"1").unwrap();
@@ -54,15 +62,23 @@ impl Place {
         }
     }
 
-    fn open(&self, backing: DirectoryBacking) -> Result<(DirectoryBacking, Rc<PersistentMapping>), MediaError> {
+    fn open(
+        &self,
+        backing: DirectoryBacking,
+    ) -> Result<(DirectoryBacking, Rc<PersistentMapping>), MediaError> {
         let platform = DeclaredPlatform {
             persistence_domain: PersistenceDomain::PageFile,
             ddio: Ddio::On,
             receive_buffers: ReceiveBuffers::Dram,
         };
-        let options = LogOptions { capacity: CAPACITY, platform, durability: Durability::Power };
+        let options = LogOptions {
+            capacity: CAPACITY,
+            platform,
+            durability: Durability::Power,
+        };
         let (broken, syncs) = (Rc::clone(&self.broken), Rc::clone(&self.syncs));
-        let region = backing.open_log_with(options, |log| Box::new(Faulty { log, broken, syncs }))?;
+        let region =
+            backing.open_log_with(options, |log| Box::new(Faulty { log, broken, syncs }))?;
         Ok((backing, region))
     }
 
@@ -76,7 +92,11 @@ impl Place {
 }
 
 fn persist(region: &PersistentMapping) -> Result<Persisted, PersistError> {
-    match region.poll_persist(&[Span::new(0, 64)], &mut None, &mut Context::from_waker(Waker::noop())) {
+    match region.poll_persist(
+        &[Span::new(0, 64)],
+        &mut None,
+        &mut Context::from_waker(Waker::noop()),
+    ) {
         Poll::Ready(result) => result,
         Poll::Pending => panic!("real media do the work in the first poll"),
     }
@@ -85,7 +105,10 @@ fn persist(region: &PersistentMapping) -> Result<Persisted, PersistError> {
 /// Bytes that this thread has marked as changed in page caches so far; `None` where the kernel does not count them.
 fn bytes_marked() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/io").ok()?;
-    text.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()
+    text.lines()
+        .find_map(|line| line.strip_prefix("write_bytes: "))?
+        .parse()
+        .ok()
 }
 
 /// Needs the note in `lock` and `log::rewrite`: without them the next run would take bytes for durable that only the page
@@ -93,7 +116,9 @@ fn bytes_marked() -> Option<u64> {
 #[test]
 fn what_a_failed_sync_left_in_the_page_cache_is_written_again_by_the_next_run() {
     let test = "what_a_failed_sync_left_in_the_page_cache_is_written_again_by_the_next_run";
-    let Some(place) = Place::new(test) else { return };
+    let Some(place) = Place::new(test) else {
+        return;
+    };
     if bytes_marked().is_none() {
         return not_run(test, "the kernel does not count what a thread writes");
     }
@@ -112,13 +137,20 @@ fn what_a_failed_sync_left_in_the_page_cache_is_written_again_by_the_next_run() 
 
     // A run whose first sync fails too serves nobody, and remembers.
     place.broken.set(true);
-    assert!(matches!(place.reopen(), Err(MediaError::Persist(PersistError::Sync { .. }))));
+    assert!(matches!(
+        place.reopen(),
+        Err(MediaError::Persist(PersistError::Sync { .. }))
+    ));
     assert!(place.lock_text().contains("\nsync failed "));
 
     let (marked, syncs) = (bytes_marked(), place.syncs.get());
     let (_, region) = place.reopen().unwrap();
     assert_eq!(place.syncs.get(), syncs + 1);
-    assert!(marked_since(marked) >= span.size, "{} bytes were marked", marked_since(marked));
+    assert!(
+        marked_since(marked) >= span.size,
+        "{} bytes were marked",
+        marked_since(marked)
+    );
     let mut found = [0; 6];
     region.read(span.offset, &mut found);
     assert_eq!(&found, b"stored");
@@ -134,7 +166,10 @@ fn what_a_failed_sync_left_in_the_page_cache_is_written_again_by_the_next_run() 
 /// A note of an earlier power cycle warns of a page cache that is gone.
 #[test]
 fn a_failed_sync_before_the_machine_was_started_needs_nothing() {
-    let Some(place) = Place::new("a_failed_sync_before_the_machine_was_started_needs_nothing") else { return };
+    let Some(place) = Place::new("a_failed_sync_before_the_machine_was_started_needs_nothing")
+    else {
+        return;
+    };
     let path = place.directory.path().join("lock");
     std::fs::write(&path, format!("1\nsync failed {}\n", Uuid::from_u128(1))).unwrap();
     let (_, region) = place.reopen().unwrap();
@@ -144,7 +179,9 @@ fn a_failed_sync_before_the_machine_was_started_needs_nothing() {
 /// Needs the sync in `make_good`: what a killed server left in the page cache is visible to the next one at once.
 #[test]
 fn opening_makes_durable_what_the_page_cache_shows() {
-    let Some(place) = Place::new("opening_makes_durable_what_the_page_cache_shows") else { return };
+    let Some(place) = Place::new("opening_makes_durable_what_the_page_cache_shows") else {
+        return;
+    };
     let before = place.syncs.get();
     let _opened = place.reopen().unwrap();
     assert_eq!(place.syncs.get(), before + 1);
@@ -153,7 +190,9 @@ fn opening_makes_durable_what_the_page_cache_shows() {
 /// Needs the separate open of each: the kernel reports an error once per description, to whoever syncs first.
 #[test]
 fn the_description_that_is_synced_is_nobody_elses() {
-    let Some(place) = Place::new("the_description_that_is_synced_is_nobody_elses") else { return };
+    let Some(place) = Place::new("the_description_that_is_synced_is_nobody_elses") else {
+        return;
+    };
     let shared_with_peers = {
         let (_, region) = place.reopen().unwrap();
         region.share().unwrap().file.try_clone_to_owned().unwrap()
@@ -161,7 +200,11 @@ fn the_description_that_is_synced_is_nobody_elses() {
     // A position belongs to the description: where it is one's own, moving it is not seen by others.
     let (backing, region) = place.reopen().unwrap();
     rustix::fs::seek(&shared_with_peers, rustix::fs::SeekFrom::Start(77)).unwrap();
-    rustix::fs::seek(region.share().unwrap().file, rustix::fs::SeekFrom::Start(78)).unwrap();
+    rustix::fs::seek(
+        region.share().unwrap().file,
+        rustix::fs::SeekFrom::Start(78),
+    )
+    .unwrap();
     let log = backing.opened_log();
     assert_eq!(rustix::fs::tell(log.preparer.file()).unwrap(), 0);
 }
@@ -171,5 +214,7 @@ fn the_description_that_is_synced_is_nobody_elses() {
 fn who_inspects_cannot_store() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("header"), b"x").unwrap();
-    let _ = DirectoryBacking::inspect(directory.path()).unwrap().store(Blob::HeaderFirst, b"x");
+    let _ = DirectoryBacking::inspect(directory.path())
+        .unwrap()
+        .store(Blob::HeaderFirst, b"x");
 }

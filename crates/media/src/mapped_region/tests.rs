@@ -82,7 +82,9 @@ fn nobody_sees_half_of_a_word_while_another_copies() {
             let mut seen = vec![0; size];
             for _ in 0..2000 {
                 region.read(0, &mut seen);
-                let torn = seen.chunks_exact(8).find(|word| word.iter().any(|byte| byte != &word[0]));
+                let torn = seen
+                    .chunks_exact(8)
+                    .find(|word| word.iter().any(|byte| byte != &word[0]));
                 if torn.is_some() {
                     stop.store(true, Ordering::Relaxed);
                 }
@@ -102,17 +104,31 @@ fn nobody_can_write_sealed_memory_except_its_owner() {
 
     let peer = handed_on(&region);
     assert!(MappedRegion::map(peer.try_clone().unwrap(), 0, 8192, Writable::Yes).is_err());
-    let reopened = open(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&peer)), OFlags::RDWR, Mode::empty());
+    let reopened = open(
+        format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&peer)),
+        OFlags::RDWR,
+        Mode::empty(),
+    );
     let reopened = reopened.unwrap();
     assert!(MappedRegion::map(reopened.try_clone().unwrap(), 0, 8192, Writable::Yes).is_err());
-    assert!(File::from(reopened.try_clone().unwrap()).write_at(b"x", 0).is_err());
+    assert!(
+        File::from(reopened.try_clone().unwrap())
+            .write_at(b"x", 0)
+            .is_err()
+    );
 
     let readable = MappedRegion::map(reopened, 0, 8192, Writable::No).unwrap();
     region.store(8, 77);
     assert_eq!(readable.load(8), 77);
     // SAFETY: the pages are those of `readable`, which lives; if the call succeeded, the memory would only become
     // writable for this process.
-    let raised = unsafe { rustix::mm::mprotect(readable.mapping.start().cast(), 8192, rustix::mm::MprotectFlags::WRITE) };
+    let raised = unsafe {
+        rustix::mm::mprotect(
+            readable.mapping.start().cast(),
+            8192,
+            rustix::mm::MprotectFlags::WRITE,
+        )
+    };
     assert!(raised.is_err());
 }
 
@@ -133,12 +149,28 @@ fn nobody_can_cut_memory_off_or_seal_it_further() {
 fn a_file_that_is_too_short_is_not_mapped() {
     let file = tempfile::tempfile().unwrap();
     file.set_len(4096).unwrap();
-    let refused = MappedRegion::map(file.try_clone().unwrap().into(), 0, 4097, Writable::Yes).unwrap_err();
-    assert_eq!(refused.to_string(), "4097 bytes at 0 are not in a file of 4096 bytes");
-    assert!(MappedRegion::map(file.try_clone().unwrap().into(), u64::MAX - 4095, 4096, Writable::Yes).is_err());
+    let refused =
+        MappedRegion::map(file.try_clone().unwrap().into(), 0, 4097, Writable::Yes).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "4097 bytes at 0 are not in a file of 4096 bytes"
+    );
+    assert!(
+        MappedRegion::map(
+            file.try_clone().unwrap().into(),
+            u64::MAX - 4095,
+            4096,
+            Writable::Yes
+        )
+        .is_err()
+    );
     assert!(MappedRegion::map(file.try_clone().unwrap().into(), 0, 0, Writable::Yes).is_err());
     assert!(MappedRegion::map(file.try_clone().unwrap().into(), 8, 8, Writable::Yes).is_err());
-    assert!(!MappedRegion::map(file.into(), 0, 4096, Writable::Yes).unwrap().cannot_shrink());
+    assert!(
+        !MappedRegion::map(file.into(), 0, 4096, Writable::Yes)
+            .unwrap()
+            .cannot_shrink()
+    );
 }
 
 #[test]
@@ -159,30 +191,45 @@ fn large_memory_starts_where_large_pages_start() {
 fn aligning_leaves_no_reservation_behind() {
     let regions: Vec<_> = (0..20).map(|_| memory(2 << 20, Sealing::None)).collect();
     let mut maps = String::new();
-    File::open("/proc/self/maps").unwrap().read_to_string(&mut maps).unwrap();
+    File::open("/proc/self/maps")
+        .unwrap()
+        .read_to_string(&mut maps)
+        .unwrap();
     let reserved: usize = maps
         .lines()
-        .filter(|line| line.contains("---p 00000000 00:00 0") && line.split_whitespace().count() == 5)
+        .filter(|line| {
+            line.contains("---p 00000000 00:00 0") && line.split_whitespace().count() == 5
+        })
         .filter_map(|line| line.split_whitespace().next()?.split_once('-'))
-        .map(|(from, to)| usize::from_str_radix(to, 16).unwrap() - usize::from_str_radix(from, 16).unwrap())
+        .map(|(from, to)| {
+            usize::from_str_radix(to, 16).unwrap() - usize::from_str_radix(from, 16).unwrap()
+        })
         .filter(|size| *size < (4 << 20) && *size >= (1 << 18))
         .sum();
     drop(regions);
-    assert!(reserved < 10 << 20, "{reserved} bytes reserved for nothing:\n{maps}");
+    assert!(
+        reserved < 10 << 20,
+        "{reserved} bytes reserved for nothing:\n{maps}"
+    );
 }
 
 #[test]
 #[should_panic(expected = "mapped read-only")]
 fn a_store_to_read_only_memory_stops_the_program() {
     let region = memory(4096, Sealing::FutureWrite);
-    MappedRegion::map(handed_on(&region), 0, 4096, Writable::No).unwrap().write(0, b"x");
+    MappedRegion::map(handed_on(&region), 0, 4096, Writable::No)
+        .unwrap()
+        .write(0, b"x");
 }
 
 #[test]
 #[should_panic(expected = "mapped read-only")]
 fn a_futex_store_to_read_only_memory_stops_the_program() {
     let region = memory(4096, Sealing::None);
-    MappedRegion::map(handed_on(&region), 0, 4096, Writable::No).unwrap().futex_word(0).store(1);
+    MappedRegion::map(handed_on(&region), 0, 4096, Writable::No)
+        .unwrap()
+        .futex_word(0)
+        .store(1);
 }
 
 #[test]
@@ -207,8 +254,16 @@ fn an_unaligned_word_stops_the_program() {
 fn a_sleeper_in_another_mapping_is_woken() {
     let region = memory(4096, Sealing::None);
     let peer = MappedRegion::map(handed_on(&region), 0, 4096, Writable::No).unwrap();
-    assert_eq!(peer.futex_word(4).wait(1, None).unwrap(), FutexWait::Changed);
-    assert_eq!(peer.futex_word(4).wait(0, Some(Duration::from_millis(1))).unwrap(), FutexWait::TimedOut);
+    assert_eq!(
+        peer.futex_word(4).wait(1, None).unwrap(),
+        FutexWait::Changed
+    );
+    assert_eq!(
+        peer.futex_word(4)
+            .wait(0, Some(Duration::from_millis(1)))
+            .unwrap(),
+        FutexWait::TimedOut
+    );
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(|| {
             while peer.futex_word(4).load() == 0 {
@@ -229,8 +284,16 @@ fn the_writable_mapping_is_made_before_the_seal() {
     let region = memory(4096, Sealing::FutureWrite);
     region.write(0, b"still writable");
     // SAFETY: the kernel chooses the addresses; nothing refers to them.
-    let other =
-        unsafe { mmap(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, region.file(), 0) };
+    let other = unsafe {
+        mmap(
+            std::ptr::null_mut(),
+            4096,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            region.file(),
+            0,
+        )
+    };
     assert_eq!(other.unwrap_err(), Errno::PERM);
 }
 

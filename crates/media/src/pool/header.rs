@@ -8,7 +8,8 @@ use zerocopy::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 
 use crate::pool::layout::{
-    COMPATIBLE, COMPATIBLE_HOME, HeaderBytes, INCOMPATIBLE, INCOMPATIBLE_PUBLISHED, MAGIC, SIZE, VERSION, checksum,
+    COMPATIBLE, COMPATIBLE_HOME, HeaderBytes, INCOMPATIBLE, INCOMPATIBLE_PUBLISHED, MAGIC, SIZE,
+    VERSION, checksum,
 };
 use crate::pool::{PoolOptions, check_geometry};
 use crate::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
@@ -30,10 +31,22 @@ pub(super) struct Place {
 }
 
 impl Place {
-    fn damage(&self, what: &'static str, offset: usize, found: String, expected: String) -> NoHeader {
+    fn damage(
+        &self,
+        what: &'static str,
+        offset: usize,
+        found: String,
+        expected: String,
+    ) -> NoHeader {
         let what: Cow<'static, str> = format!("pool header, {what}").into();
         let offset = self.offset + offset as u64;
-        NoHeader::Damaged(Corruption { what, file: self.file.clone().into(), offset, found, expected })
+        NoHeader::Damaged(Corruption {
+            what,
+            file: self.file.clone().into(),
+            offset,
+            found,
+            expected,
+        })
     }
 }
 
@@ -49,14 +62,22 @@ pub(super) struct Header {
 impl Header {
     /// The header of a new pool, served for the first time. The options were checked.
     pub fn create(options: &PoolOptions, power_cycle: u128) -> Self {
-        let entropy = |start: usize| u64::from_le_bytes(options.entropy[start..start + 8].try_into().expect("8 bytes"));
+        let entropy = |start: usize| {
+            u64::from_le_bytes(
+                options.entropy[start..start + 8]
+                    .try_into()
+                    .expect("8 bytes"),
+            )
+        };
         let mut bytes = HeaderBytes::new_zeroed();
         bytes.magic = MAGIC;
         bytes.version = U32::new(VERSION);
         bytes.size = U32::new(SIZE as u32);
         bytes.generation = U64::new(1);
         let uuid: [u8; 16] = options.entropy[..16].try_into().expect("16 bytes");
-        bytes.uuid = uuid::Builder::from_random_bytes(uuid).into_uuid().into_bytes();
+        bytes.uuid = uuid::Builder::from_random_bytes(uuid)
+            .into_uuid()
+            .into_bytes();
         bytes.capacity = U64::new(options.capacity);
         bytes.segment_size = U64::new(options.segment_size);
         bytes.persistence_domain = options.platform.persistence_domain.code();
@@ -72,9 +93,15 @@ impl Header {
 
     /// Checks one copy, found at `place`.
     pub fn decode(found: &[u8], place: &Place) -> Result<Self, NoHeader> {
-        let damage = |what, offset, found, expected| Err(place.damage(what, offset, found, expected));
+        let damage =
+            |what, offset, found, expected| Err(place.damage(what, offset, found, expected));
         let Ok(bytes) = HeaderBytes::read_from_bytes(found) else {
-            return damage("length", found.len().min(SIZE), format!("{} bytes", found.len()), format!("{SIZE} bytes"));
+            return damage(
+                "length",
+                found.len().min(SIZE),
+                format!("{} bytes", found.len()),
+                format!("{SIZE} bytes"),
+            );
         };
         if bytes.magic != MAGIC {
             return damage("magic", 0, text(&bytes.magic), text(&MAGIC));
@@ -83,11 +110,23 @@ impl Header {
         let expected = checksum(found);
         if bytes.checksum.get() != expected {
             let offset = offset_of!(HeaderBytes, checksum);
-            return damage("checksum", offset, format!("{:#034x}", bytes.checksum.get()), format!("{expected:#034x}"));
+            return damage(
+                "checksum",
+                offset,
+                format!("{:#034x}", bytes.checksum.get()),
+                format!("{expected:#034x}"),
+            );
         }
         match bytes.version.get() {
             VERSION => {}
-            0 => return damage("version", offset_of!(HeaderBytes, version), "0".to_owned(), format!("1 to {VERSION}")),
+            0 => {
+                return damage(
+                    "version",
+                    offset_of!(HeaderBytes, version),
+                    "0".to_owned(),
+                    format!("1 to {VERSION}"),
+                );
+            }
             version => return Err(NoHeader::OtherVersion { version }),
         }
         let header = Self { bytes };
@@ -98,13 +137,28 @@ impl Header {
     /// A header can have a right checksum and make no sense if a program with a fault wrote it.
     fn check_fields(&self, place: &Place) -> Result<(), NoHeader> {
         let bytes = &self.bytes;
-        let damage = |what, offset, found: String, expected: &str| Err(place.damage(what, offset, found, expected.to_owned()));
+        let damage = |what, offset, found: String, expected: &str| {
+            Err(place.damage(what, offset, found, expected.to_owned()))
+        };
         if bytes.size.get() as usize != SIZE {
-            return damage("size", offset_of!(HeaderBytes, size), bytes.size.to_string(), &SIZE.to_string());
+            return damage(
+                "size",
+                offset_of!(HeaderBytes, size),
+                bytes.size.to_string(),
+                &SIZE.to_string(),
+            );
         }
         if let Err(reason) = check_geometry(bytes.capacity.get(), bytes.segment_size.get()) {
-            let found = format!("capacity {}, segment size {}", bytes.capacity, bytes.segment_size);
-            return damage("geometry", offset_of!(HeaderBytes, capacity), found, &reason);
+            let found = format!(
+                "capacity {}, segment size {}",
+                bytes.capacity, bytes.segment_size
+            );
+            return damage(
+                "geometry",
+                offset_of!(HeaderBytes, capacity),
+                found,
+                &reason,
+            );
         }
         let codes = [
             (
@@ -113,28 +167,68 @@ impl Header {
                 bytes.persistence_domain,
                 PersistenceDomain::ALL.len(),
             ),
-            ("ddio", offset_of!(HeaderBytes, ddio), bytes.ddio, Ddio::ALL.len()),
-            ("receive buffers", offset_of!(HeaderBytes, receive_buffers), bytes.receive_buffers, ReceiveBuffers::ALL.len()),
-            ("durability", offset_of!(HeaderBytes, durability), bytes.durability, Durability::ALL.len()),
+            (
+                "ddio",
+                offset_of!(HeaderBytes, ddio),
+                bytes.ddio,
+                Ddio::ALL.len(),
+            ),
+            (
+                "receive buffers",
+                offset_of!(HeaderBytes, receive_buffers),
+                bytes.receive_buffers,
+                ReceiveBuffers::ALL.len(),
+            ),
+            (
+                "durability",
+                offset_of!(HeaderBytes, durability),
+                bytes.durability,
+                Durability::ALL.len(),
+            ),
             ("clean", offset_of!(HeaderBytes, clean), bytes.clean, 2),
         ];
         for (what, offset, code, count) in codes {
             if usize::from(code) >= count {
-                return damage(what, offset, code.to_string(), &format!("less than {count}"));
+                return damage(
+                    what,
+                    offset,
+                    code.to_string(),
+                    &format!("less than {count}"),
+                );
             }
         }
         if bytes.epoch.get() == 0 {
-            return damage("epoch", offset_of!(HeaderBytes, epoch), "0".to_owned(), "1 or more");
+            return damage(
+                "epoch",
+                offset_of!(HeaderBytes, epoch),
+                "0".to_owned(),
+                "1 or more",
+            );
         }
         let extended = bytes.read_only_compatible.get() | bytes.compatible.get() & !COMPATIBLE != 0;
         let reserved = [
-            (offset_of!(HeaderBytes, reserved_flags), &bytes.reserved_flags[..]),
-            (offset_of!(HeaderBytes, reserved_epoch), bytes.reserved_epoch.as_bytes()),
+            (
+                offset_of!(HeaderBytes, reserved_flags),
+                &bytes.reserved_flags[..],
+            ),
+            (
+                offset_of!(HeaderBytes, reserved_epoch),
+                bytes.reserved_epoch.as_bytes(),
+            ),
             (offset_of!(HeaderBytes, reserved), &bytes.reserved[..]),
         ];
         for (offset, field) in reserved {
-            if let Some(index) = field.iter().position(|byte| *byte != 0).filter(|_| !extended) {
-                return damage("reserved bytes", offset + index, field[index].to_string(), "0");
+            if let Some(index) = field
+                .iter()
+                .position(|byte| *byte != 0)
+                .filter(|_| !extended)
+            {
+                return damage(
+                    "reserved bytes",
+                    offset + index,
+                    field[index].to_string(),
+                    "0",
+                );
             }
         }
         Ok(())
@@ -174,7 +268,11 @@ impl Header {
     fn changed(&self) -> Self {
         let mut next = self.clone();
         // Four changes an opening, and openings have 32 bits.
-        next.bytes.generation = U64::new(self.generation().checked_add(1).expect("fewer than 2^64 changes"));
+        next.bytes.generation = U64::new(
+            self.generation()
+                .checked_add(1)
+                .expect("fewer than 2^64 changes"),
+        );
         next
     }
 
@@ -211,7 +309,8 @@ impl Header {
     pub fn platform(&self) -> DeclaredPlatform {
         let known = "checked when the header was decoded";
         DeclaredPlatform {
-            persistence_domain: PersistenceDomain::from_code(self.bytes.persistence_domain).expect(known),
+            persistence_domain: PersistenceDomain::from_code(self.bytes.persistence_domain)
+                .expect(known),
             ddio: Ddio::from_code(self.bytes.ddio).expect(known),
             receive_buffers: ReceiveBuffers::from_code(self.bytes.receive_buffers).expect(known),
         }

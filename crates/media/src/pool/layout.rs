@@ -114,7 +114,10 @@ const _: () = {
     assert!(offset_of!(HeaderBytes, version) == 8 && offset_of!(HeaderBytes, size) == 12);
     assert!(offset_of!(HeaderBytes, checksum) == 16 && offset_of!(HeaderBytes, incompatible) == 32);
     assert!(offset_of!(HeaderBytes, generation) == 56 && offset_of!(HeaderBytes, uuid) == 64);
-    assert!(offset_of!(HeaderBytes, capacity) == 80 && offset_of!(HeaderBytes, persistence_domain) == 96);
+    assert!(
+        offset_of!(HeaderBytes, capacity) == 80
+            && offset_of!(HeaderBytes, persistence_domain) == 96
+    );
     assert!(offset_of!(HeaderBytes, clean) == 100 && offset_of!(HeaderBytes, epoch) == 104);
     assert!(offset_of!(HeaderBytes, power_cycle) == 112 && offset_of!(HeaderBytes, tag_key) == 128);
     assert!(offset_of!(HeaderBytes, secret) == 136 && offset_of!(HeaderBytes, home) == 152);
@@ -122,7 +125,10 @@ const _: () = {
     let mut next = 0;
     let mut index = 0;
     while index < FIELDS.len() {
-        assert!(FIELDS[index].offset == next, "a field is missing from the table, or out of order");
+        assert!(
+            FIELDS[index].offset == next,
+            "a field is missing from the table, or out of order"
+        );
         next += FIELDS[index].size;
         index += 1;
     }
@@ -131,7 +137,8 @@ const _: () = {
 
 /// The checksum that a copy should have. `bytes` has at least the 32 bytes that all versions share.
 pub(super) fn checksum(bytes: &[u8]) -> u128 {
-    const FIELD: std::ops::Range<usize> = offset_of!(HeaderBytes, checksum)..offset_of!(HeaderBytes, incompatible);
+    const FIELD: std::ops::Range<usize> =
+        offset_of!(HeaderBytes, checksum)..offset_of!(HeaderBytes, incompatible);
     let mut bytes = bytes.to_vec();
     bytes[FIELD].fill(0);
     xxh3_128(&bytes)
@@ -139,10 +146,18 @@ pub(super) fn checksum(bytes: &[u8]) -> u128 {
 
 /// The table of the header as it stands in `docs/formats/pool.md`.
 pub fn header_table() -> String {
-    let mut table = String::from("| offset | size | field | meaning |\n| --- | --- | --- | --- |\n");
-    for Field { name, offset, size, meaning } in FIELDS {
+    let mut table =
+        String::from("| offset | size | field | meaning |\n| --- | --- | --- | --- |\n");
+    for Field {
+        name,
+        offset,
+        size,
+        meaning,
+    } in FIELDS
+    {
         let name = name.replace('_', " ");
-        writeln!(table, "| {offset} | {size} | {name} | {meaning} |").expect("a String takes everything");
+        writeln!(table, "| {offset} | {size} | {name} | {meaning} |")
+            .expect("a String takes everything");
     }
     table
 }
@@ -154,8 +169,16 @@ mod tests {
     #[test]
     fn the_format_page_shows_the_table_that_the_types_give() {
         let page = include_str!("../../../../docs/formats/pool.md");
-        let (_, rest) = page.split_once("<!-- header table -->\n").expect("the page has the first marker");
-        let (shown, _) = rest.split_once("<!-- end -->").expect("the page has the second marker");
-        assert!(shown == header_table(), "put this between the markers of docs/formats/pool.md:\n{}", header_table());
+        let (_, rest) = page
+            .split_once("<!-- header table -->\n")
+            .expect("the page has the first marker");
+        let (shown, _) = rest
+            .split_once("<!-- end -->")
+            .expect("the page has the second marker");
+        assert!(
+            shown == header_table(),
+            "put this between the markers of docs/formats/pool.md:\n{}",
+            header_table()
+        );
     }
 }

@@ -16,7 +16,12 @@ fn copy(from: &Path, to: &Path) {
 }
 
 fn adopt(directory: &Path) -> Pool {
-    Pool::open(Rc::new(DirectoryBacking::open(directory).unwrap()), OpenMode::Adopt).unwrap().0
+    Pool::open(
+        Rc::new(DirectoryBacking::open(directory).unwrap()),
+        OpenMode::Adopt,
+    )
+    .unwrap()
+    .0
 }
 
 /// Needs the comparison of homes in `Pool::open`.
@@ -27,14 +32,32 @@ fn a_copy_of_a_pool_that_is_served_is_refused_and_the_pool_itself_is_not() {
     let served = create(&original, options(Durability::Process)).unwrap();
     copy(&original, &other);
     let refusal = serve(&other).err().unwrap();
-    let MediaError::Copied { path, log, found, expected } = &refusal else { panic!("{refusal}") };
-    assert_eq!((path, log), (&other, &other.join("log").display().to_string()));
+    let MediaError::Copied {
+        path,
+        log,
+        found,
+        expected,
+    } = &refusal
+    else {
+        panic!("{refusal}")
+    };
+    assert_eq!(
+        (path, log),
+        (&other, &other.join("log").display().to_string())
+    );
     assert_eq!(*expected, served.backing().home());
-    assert!(*found != *expected && refusal.to_string().contains("--accept-copy"), "{refusal}");
+    assert!(
+        *found != *expected && refusal.to_string().contains("--accept-copy"),
+        "{refusal}"
+    );
     assert!(inspect(&other).is_ok(), "who only looks may look");
     drop(served);
     let (pool, _) = serve(&original).unwrap();
-    assert_eq!((pool.epoch(), pool.was_clean(), pool.was_copied()), (2, false, false), "its server was killed, no more");
+    assert_eq!(
+        (pool.epoch(), pool.was_clean(), pool.was_copied()),
+        (2, false, false),
+        "its server was killed, no more"
+    );
 }
 
 /// Needs the new home in the header of each opening: otherwise it would be refused for ever.
@@ -45,12 +68,25 @@ fn a_copy_that_is_accepted_is_at_home_from_then_on_and_believes_nothing_of_its_p
     let served = create(&original, options(Durability::Process)).unwrap();
     copy(&original, &other);
     let accepted = adopt(&other);
-    assert_eq!((accepted.was_copied(), accepted.was_clean(), accepted.same_power_cycle()), (true, false, false));
+    assert_eq!(
+        (
+            accepted.was_copied(),
+            accepted.was_clean(),
+            accepted.same_power_cycle()
+        ),
+        (true, false, false)
+    );
     drop(accepted);
     let (pool, _) = serve(&other).unwrap();
-    assert_eq!((pool.was_copied(), pool.same_power_cycle(), pool.epoch()), (false, true, 3));
+    assert_eq!(
+        (pool.was_copied(), pool.same_power_cycle(), pool.epoch()),
+        (false, true, 3)
+    );
     drop(served);
-    assert!(!adopt(&original).was_copied(), "accepting is no claim that there was a copy");
+    assert!(
+        !adopt(&original).was_copied(),
+        "accepting is no claim that there was a copy"
+    );
 }
 
 /// Needs that the clean flag is looked at.
@@ -58,7 +94,10 @@ fn a_copy_that_is_accepted_is_at_home_from_then_on_and_believes_nothing_of_its_p
 fn a_copy_of_a_closed_pool_is_a_pool_like_any_other() {
     let place = fast_place();
     let (original, other) = (place.path().join("original"), place.path().join("other"));
-    create(&original, options(Durability::Process)).unwrap().close().unwrap();
+    create(&original, options(Durability::Process))
+        .unwrap()
+        .close()
+        .unwrap();
     copy(&original, &other);
     let (pool, _) = serve(&other).unwrap();
     assert_eq!((pool.was_copied(), pool.was_clean()), (false, true));

@@ -32,12 +32,18 @@ fn rewrite(directory: &Path, change: impl Fn(&mut [u8])) {
 
 fn pool() -> tempfile::TempDir {
     let place = fast_place();
-    create(place.path(), options(Durability::Process)).unwrap().close().unwrap();
+    create(place.path(), options(Durability::Process))
+        .unwrap()
+        .close()
+        .unwrap();
     place
 }
 
 fn damages(repairs: &[Repair]) -> Vec<(String, u64)> {
-    repairs.iter().map(|repair| (repair.corruption.what.to_string(), repair.corruption.offset)).collect()
+    repairs
+        .iter()
+        .map(|repair| (repair.corruption.what.to_string(), repair.corruption.offset))
+        .collect()
 }
 
 /// Needs the repair in `Pool::open`: without it the second opening would find one copy damaged again.
@@ -51,16 +57,25 @@ fn one_damaged_copy_is_repaired_from_the_other_and_said() {
         std::fs::write(&path, bytes).unwrap();
 
         let (pool, repairs) = inspect(place.path()).unwrap();
-        assert_eq!(damages(&repairs), [("pool header, checksum".to_owned(), offset)]);
+        assert_eq!(
+            damages(&repairs),
+            [("pool header, checksum".to_owned(), offset)]
+        );
         assert!(!repairs[0].written && pool.was_clean());
         let (_, repairs) = inspect(place.path()).unwrap();
         assert_eq!(repairs.len(), 1, "inspecting repairs nothing");
 
         let (pool, repairs) = serve(place.path()).unwrap();
-        assert_eq!(damages(&repairs), [("pool header, checksum".to_owned(), offset)]);
+        assert_eq!(
+            damages(&repairs),
+            [("pool header, checksum".to_owned(), offset)]
+        );
         assert!(repairs[0].written && pool.was_clean() && pool.epoch() == 2);
         let message = repairs[0].corruption.to_string();
-        assert!(message.contains(path.to_str().unwrap()) && message.contains("found 0x"), "{message}");
+        assert!(
+            message.contains(path.to_str().unwrap()) && message.contains("found 0x"),
+            "{message}"
+        );
         let (_, repairs) = inspect(place.path()).unwrap();
         assert_eq!(repairs, []);
     }
@@ -74,12 +89,26 @@ fn two_damaged_copies_are_refused_and_left_alone() {
     bytes[0] = b'S';
     bytes[COPY + 81] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
-    for refused in [inspect(place.path()).err().unwrap(), serve(place.path()).err().unwrap()] {
+    for refused in [
+        inspect(place.path()).err().unwrap(),
+        serve(place.path()).err().unwrap(),
+    ] {
         let message = refused.to_string();
-        let MediaError::HeaderLost { first, second } = refused else { panic!("{message}") };
-        assert_eq!((first.what.as_ref(), first.offset), ("pool header, magic", 0));
-        assert_eq!((first.found.as_str(), first.expected.as_str()), ("\"Stonpool\"", "\"stonpool\""));
-        assert_eq!((second.what.as_ref(), second.offset), ("pool header, checksum", 4096 + 16));
+        let MediaError::HeaderLost { first, second } = refused else {
+            panic!("{message}")
+        };
+        assert_eq!(
+            (first.what.as_ref(), first.offset),
+            ("pool header, magic", 0)
+        );
+        assert_eq!(
+            (first.found.as_str(), first.expected.as_str()),
+            ("\"Stonpool\"", "\"stonpool\"")
+        );
+        assert_eq!(
+            (second.what.as_ref(), second.offset),
+            ("pool header, checksum", 4096 + 16)
+        );
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
     }
 }
@@ -109,7 +138,17 @@ fn a_newer_version_is_refused_and_not_taken_for_damage() {
     let place = pool();
     rewrite(place.path(), |copy| copy[8] = 3);
     let refused = inspect(place.path()).err().unwrap();
-    assert!(matches!(refused, MediaError::UnsupportedVersion { found: 3, supported: 2, .. }), "{refused}");
+    assert!(
+        matches!(
+            refused,
+            MediaError::UnsupportedVersion {
+                found: 3,
+                supported: 2,
+                ..
+            }
+        ),
+        "{refused}"
+    );
 
     // Also if only one copy is of the newer version, as a crash during an upgrade leaves it.
     let place = pool();
@@ -119,7 +158,10 @@ fn a_newer_version_is_refused_and_not_taken_for_damage() {
     let mut mixed = std::fs::read(&path).unwrap();
     mixed[..COPY].copy_from_slice(&old[..COPY]);
     std::fs::write(&path, mixed).unwrap();
-    assert!(matches!(serve(place.path()), Err(MediaError::UnsupportedVersion { .. })));
+    assert!(matches!(
+        serve(place.path()),
+        Err(MediaError::UnsupportedVersion { .. })
+    ));
 }
 
 /// Its records cannot be read; needs the comparison with the version below.
@@ -128,9 +170,27 @@ fn an_outdated_version_is_refused_and_says_what_to_do() {
     let place = pool();
     rewrite(place.path(), |copy| copy[8] = 1);
     let refused = inspect(place.path()).err().unwrap();
-    assert!(matches!(refused, MediaError::OutdatedVersion { found: 1, supported: 2, .. }), "{refused}");
-    assert!(refused.to_string().contains("export it with the stonecast that wrote it"), "{refused}");
-    assert!(matches!(serve(place.path()), Err(MediaError::OutdatedVersion { .. })));
+    assert!(
+        matches!(
+            refused,
+            MediaError::OutdatedVersion {
+                found: 1,
+                supported: 2,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    assert!(
+        refused
+            .to_string()
+            .contains("export it with the stonecast that wrote it"),
+        "{refused}"
+    );
+    assert!(matches!(
+        serve(place.path()),
+        Err(MediaError::OutdatedVersion { .. })
+    ));
 }
 
 #[test]
@@ -142,24 +202,42 @@ fn unknown_features_are_refused_as_far_as_they_say() {
 
     let place = pool();
     rewrite(place.path(), |copy| copy[INCOMPATIBLE] = 4);
-    for refused in [inspect(place.path()).err().unwrap(), serve(place.path()).err().unwrap()] {
-        assert!(matches!(refused, MediaError::UnsupportedFeatures { unknown: 4, .. }), "{refused}");
+    for refused in [
+        inspect(place.path()).err().unwrap(),
+        serve(place.path()).err().unwrap(),
+    ] {
+        assert!(
+            matches!(refused, MediaError::UnsupportedFeatures { unknown: 4, .. }),
+            "{refused}"
+        );
     }
 
     let place = pool();
     rewrite(place.path(), |copy| copy[READ_ONLY_COMPATIBLE + 1] = 1);
     assert!(inspect(place.path()).is_ok());
     let refused = serve(place.path()).err().unwrap();
-    assert!(matches!(refused, MediaError::ReadOnlyFeatures { unknown: 256, .. }), "{refused}");
+    assert!(
+        matches!(refused, MediaError::ReadOnlyFeatures { unknown: 256, .. }),
+        "{refused}"
+    );
 
     // What a newer program keeps in bytes that this one does not know is still there after a change.
     let place = pool();
-    rewrite(place.path(), |copy| (copy[COMPATIBLE], copy[RESERVED + 7]) = (1 | 2, 99));
+    rewrite(place.path(), |copy| {
+        (copy[COMPATIBLE], copy[RESERVED + 7]) = (1 | 2, 99)
+    });
     let (pool, _) = serve(place.path()).unwrap();
     assert_eq!(pool.epoch(), 2);
     drop(pool);
     let bytes = std::fs::read(place.path().join("header")).unwrap();
-    assert_eq!((bytes[COMPATIBLE], bytes[RESERVED + 7], bytes[COPY + RESERVED + 7]), (1 | 2, 99, 99));
+    assert_eq!(
+        (
+            bytes[COMPATIBLE],
+            bytes[RESERVED + 7],
+            bytes[COPY + RESERVED + 7]
+        ),
+        (1 | 2, 99, 99)
+    );
 }
 
 /// A checksum that is right does not make a header sensible.
@@ -182,15 +260,25 @@ fn fields_that_make_no_sense_are_refused_by_name() {
         rewrite(place.path(), |copy| copy[offset] = value);
         let refused = serve(place.path()).err().unwrap();
         let message = refused.to_string();
-        let MediaError::HeaderLost { first, second } = refused else { panic!("{message}") };
-        assert_eq!((first.what.to_string(), first.offset), (format!("pool header, {what}"), at));
+        let MediaError::HeaderLost { first, second } = refused else {
+            panic!("{message}")
+        };
+        assert_eq!(
+            (first.what.to_string(), first.offset),
+            (format!("pool header, {what}"), at)
+        );
         assert_eq!(second.offset, at + 4096);
     }
     let place = pool();
     rewrite(place.path(), |copy| copy[104] = 0);
-    assert!(matches!(serve(place.path()), Err(MediaError::HeaderLost { first, .. }) if first.what.ends_with("epoch")));
+    assert!(
+        matches!(serve(place.path()), Err(MediaError::HeaderLost { first, .. }) if first.what.ends_with("epoch"))
+    );
     rewrite(place.path(), |copy| copy[104..108].fill(0xff));
-    assert!(matches!(serve(place.path()), Err(MediaError::EpochsExhausted { .. })));
+    assert!(matches!(
+        serve(place.path()),
+        Err(MediaError::EpochsExhausted { .. })
+    ));
 }
 
 /// Needs the check of the length: a mapping past the end of its file kills who reads there.
@@ -198,24 +286,47 @@ fn fields_that_make_no_sense_are_refused_by_name() {
 fn a_log_of_another_length_is_refused_with_its_length() {
     for length in [0, 8 * SEGMENT - 1, 8 * SEGMENT + 1] {
         let place = pool();
-        File::options().write(true).open(place.path().join("log")).unwrap().set_len(length).unwrap();
-        for refused in [inspect(place.path()).err().unwrap(), serve(place.path()).err().unwrap()] {
-            let MediaError::Corrupt(corruption) = refused else { panic!("{refused}") };
-            assert_eq!((corruption.offset, corruption.found), (length, format!("{length} bytes")));
+        File::options()
+            .write(true)
+            .open(place.path().join("log"))
+            .unwrap()
+            .set_len(length)
+            .unwrap();
+        for refused in [
+            inspect(place.path()).err().unwrap(),
+            serve(place.path()).err().unwrap(),
+        ] {
+            let MediaError::Corrupt(corruption) = refused else {
+                panic!("{refused}")
+            };
+            assert_eq!(
+                (corruption.offset, corruption.found),
+                (length, format!("{length} bytes"))
+            );
             assert_eq!(corruption.expected, format!("{} bytes", 8 * SEGMENT));
             assert!(corruption.file.ends_with("log"));
         }
     }
     let place = pool();
     std::fs::remove_file(place.path().join("log")).unwrap();
-    let MediaError::Corrupt(corruption) = serve(place.path()).err().unwrap() else { panic!() };
+    let MediaError::Corrupt(corruption) = serve(place.path()).err().unwrap() else {
+        panic!()
+    };
     assert_eq!(corruption.found, "no file");
-    assert!(!place.path().join("log").exists(), "a log that is gone is not made anew");
+    assert!(
+        !place.path().join("log").exists(),
+        "a log that is gone is not made anew"
+    );
 }
 
 /// What must never change, whatever happens to the header.
 fn facts(pool: &Pool) -> impl PartialEq + std::fmt::Debug + use<> {
-    let geometry = (pool.capacity(), pool.segment_size(), pool.platform(), pool.durability());
+    let geometry = (
+        pool.capacity(),
+        pool.segment_size(),
+        pool.platform(),
+        pool.durability(),
+    );
     (pool.uuid(), pool.tag_key(), pool.secret(), geometry)
 }
 
@@ -229,7 +340,13 @@ enum Mutation {
 }
 
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) -> Mutation {
-    const KINDS: [Mutation; 5] = [Mutation::Bits, Mutation::Run, Mutation::Truncation, Mutation::Swap, Mutation::Extension];
+    const KINDS: [Mutation; 5] = [
+        Mutation::Bits,
+        Mutation::Run,
+        Mutation::Truncation,
+        Mutation::Swap,
+        Mutation::Extension,
+    ];
     let kind = KINDS[random.random_range(0..KINDS.len())];
     let length = bytes.len();
     match kind {
@@ -237,24 +354,38 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) -> Mutation {
             for _ in 0..random.random_range(1..8) {
                 // Half of the flips hit the first bytes of a copy, where the fields are.
                 let near = random.random_range(0..2) * COPY + random.random_range(0..160);
-                let at = if random.random() { near } else { random.random_range(0..length) };
+                let at = if random.random() {
+                    near
+                } else {
+                    random.random_range(0..length)
+                };
                 bytes[at] ^= 1 << random.random_range(0..8);
             }
         }
         Mutation::Run => {
             let start = random.random_range(0..length);
             let end = (start + random.random_range(1..600)).min(length);
-            if random.random() { random.fill_bytes(&mut bytes[start..end]) } else { bytes[start..end].fill(random.random()) }
+            if random.random() {
+                random.fill_bytes(&mut bytes[start..end])
+            } else {
+                bytes[start..end].fill(random.random())
+            }
         }
         Mutation::Truncation => bytes.truncate(random.random_range(0..length)),
         Mutation::Swap => {
             let block = 1 << random.random_range(0..13);
-            let (a, b) = (random.random_range(0..length / block), random.random_range(0..length / block));
+            let (a, b) = (
+                random.random_range(0..length / block),
+                random.random_range(0..length / block),
+            );
             for index in 0..block {
                 bytes.swap(a * block + index, b * block + index);
             }
         }
-        Mutation::Extension => bytes.extend(std::iter::repeat_n(random.random::<u8>(), random.random_range(1..9000))),
+        Mutation::Extension => bytes.extend(std::iter::repeat_n(
+            random.random::<u8>(),
+            random.random_range(1..9000),
+        )),
     }
     kind
 }
@@ -272,7 +403,9 @@ fn ten_thousand_mutations_of_a_header_open_rightly_or_are_refused() {
     let (mut opened, mut repaired, mut refused) = (0, 0, 0);
     for round in 0..10_000 {
         let mut bytes = original.clone();
-        let kinds: Vec<_> = (0..random.random_range(1..4)).map(|_| mutate_if_any(&mut bytes, &mut random)).collect();
+        let kinds: Vec<_> = (0..random.random_range(1..4))
+            .map(|_| mutate_if_any(&mut bytes, &mut random))
+            .collect();
         std::fs::write(&path, &bytes).unwrap();
         let context = || format!("seed {SEED}, round {round}, {kinds:?}");
         let inspected = match inspect(place.path()) {
@@ -282,7 +415,11 @@ fn ten_thousand_mutations_of_a_header_open_rightly_or_are_refused() {
                 Ok(repairs)
             }
             Err(MediaError::HeaderLost { first, second }) => {
-                assert!(first.offset <= 4096 && second.offset >= 4096 && second.offset <= 8192, "{}", context());
+                assert!(
+                    first.offset <= 4096 && second.offset >= 4096 && second.offset <= 8192,
+                    "{}",
+                    context()
+                );
                 Err(())
             }
             Err(other) => panic!("{}: {other}", context()),
@@ -291,7 +428,12 @@ fn ten_thousand_mutations_of_a_header_open_rightly_or_are_refused() {
         match (serve(place.path()), inspected) {
             (Ok((pool, repairs)), Ok(before)) => {
                 assert_eq!(facts(&pool), expected, "{}", context());
-                assert_eq!((pool.epoch(), damages(&repairs)), (2, damages(&before)), "{}", context());
+                assert_eq!(
+                    (pool.epoch(), damages(&repairs)),
+                    (2, damages(&before)),
+                    "{}",
+                    context()
+                );
                 opened += 1;
                 repaired += repairs.len();
                 drop(pool);
@@ -302,7 +444,10 @@ fn ten_thousand_mutations_of_a_header_open_rightly_or_are_refused() {
         }
     }
     println!("{opened} opened, of which {repaired} repaired; {refused} refused");
-    assert!(opened > 1000 && repaired > 1000 && refused > 1000, "{opened} {repaired} {refused}: the mutations are one-sided");
+    assert!(
+        opened > 1000 && repaired > 1000 && refused > 1000,
+        "{opened} {repaired} {refused}: the mutations are one-sided"
+    );
 }
 
 fn mutate_if_any(bytes: &mut Vec<u8>, random: &mut Random) -> Option<Mutation> {

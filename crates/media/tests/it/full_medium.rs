@@ -16,14 +16,26 @@ fn small_place(test: &str, at: &Path, size: u64) -> Option<PathBuf> {
     let mounted = (|| {
         // SAFETY: a new mount namespace changes what paths mean to this thread, not its memory or descriptors.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }?;
-        mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
+        mount_change(
+            "/",
+            MountPropagationFlags::REC | MountPropagationFlags::PRIVATE,
+        )?;
         let size = std::ffi::CString::new(format!("size={size}")).expect("no zero byte");
-        mount("none", at, "tmpfs", MountFlags::empty(), Some(size.as_c_str()))
+        mount(
+            "none",
+            at,
+            "tmpfs",
+            MountFlags::empty(),
+            Some(size.as_c_str()),
+        )
     })();
     match mounted {
         Ok(()) => Some(at.to_owned()),
         Err(error) => {
-            not_run(test, &format!("a small file system cannot be mounted: {error}"));
+            not_run(
+                test,
+                &format!("a small file system cannot be mounted: {error}"),
+            );
             None
         }
     }
@@ -40,7 +52,9 @@ fn a_full_medium_says_so_and_everything_else_goes_on() {
     on_own_thread(|| {
         let outside = tempfile::tempdir().unwrap();
         let test = "a_full_medium_says_so_and_everything_else_goes_on";
-        let Some(place) = small_place(test, outside.path(), 5 * SEGMENT) else { return };
+        let Some(place) = small_place(test, outside.path(), 5 * SEGMENT) else {
+            return;
+        };
         let directory = place.join("pool");
         let pool = create(&directory, options(Durability::Process)).unwrap();
         let (backing, log) = (pool.backing(), pool.log());
@@ -54,17 +68,27 @@ fn a_full_medium_says_so_and_everything_else_goes_on() {
         prepare(&*backing, Span::new(4 * SEGMENT + SEGMENT / 2, 16 * KIB)).unwrap();
         for _ in 0..2 {
             let refused = prepare(&*backing, Span::new(4 * SEGMENT, 2 * SEGMENT)).unwrap_err();
-            assert!(matches!(&refused, MediaError::NoSpace { path, .. } if path.ends_with("log")), "{refused}");
+            assert!(
+                matches!(&refused, MediaError::NoSpace { path, .. } if path.ends_with("log")),
+                "{refused}"
+            );
         }
         let half = Span::new(7 * SEGMENT, SEGMENT / 2);
         prepare(&*backing, half).unwrap();
         log.write(half.offset, &vec![5; SEGMENT as usize / 2]);
-        let held: u64 = backing.occupied().unwrap().iter().map(|span| span.size).sum();
+        let held: u64 = backing
+            .occupied()
+            .unwrap()
+            .iter()
+            .map(|span| span.size)
+            .sum();
         assert_eq!(held, 4 * SEGMENT + SEGMENT / 2 + 16 * KIB);
 
         // A checkpoint that does not fit leaves the old one, and no file that takes up space.
         let _persisted = backing.store(Blob::Checkpoint, b"old").unwrap();
-        let refused = backing.store(Blob::Checkpoint, &vec![1; SEGMENT as usize]).unwrap_err();
+        let refused = backing
+            .store(Blob::Checkpoint, &vec![1; SEGMENT as usize])
+            .unwrap_err();
         assert!(matches!(refused, MediaError::NoSpace { .. }), "{refused}");
         assert_eq!(backing.load(Blob::Checkpoint).unwrap().unwrap(), b"old");
         assert!(!directory.join("checkpoint.new").exists());
@@ -91,7 +115,9 @@ fn a_pool_that_cannot_be_created_for_want_of_space_is_no_pool() {
     on_own_thread(|| {
         let outside = tempfile::tempdir().unwrap();
         let test = "a_pool_that_cannot_be_created_for_want_of_space_is_no_pool";
-        let Some(place) = small_place(test, outside.path(), 8 * KIB) else { return };
+        let Some(place) = small_place(test, outside.path(), 8 * KIB) else {
+            return;
+        };
         std::fs::write(place.join("filler"), [1; 8192]).unwrap();
         let refused = create(&place, options(Durability::Process)).err().unwrap();
         assert!(matches!(refused, MediaError::NoSpace { .. }), "{refused}");

@@ -9,18 +9,22 @@ use std::rc::Rc;
 
 use stonecast_base::{KIB, MIB, Span};
 use stonecast_media::{
-    DetectedDomain, DeviceBacking, DirectoryBacking, MappedRegion, Means, OpenMode, PersistenceDomain, Pool, PoolOptions,
-    Region as _, Writable, detect_domain, persist,
+    DetectedDomain, DeviceBacking, DirectoryBacking, MappedRegion, Means, OpenMode,
+    PersistenceDomain, Pool, PoolOptions, Region as _, Writable, detect_domain, persist,
 };
 
 use crate::support::{SEGMENT, now, options, prepare};
 
 fn device() -> PathBuf {
-    std::env::var_os("STONECAST_DAX").expect("STONECAST_DAX names a device").into()
+    std::env::var_os("STONECAST_DAX")
+        .expect("STONECAST_DAX names a device")
+        .into()
 }
 
 fn folder() -> PathBuf {
-    std::env::var_os("STONECAST_DAX_FOLDER").expect("STONECAST_DAX_FOLDER names a folder").into()
+    std::env::var_os("STONECAST_DAX_FOLDER")
+        .expect("STONECAST_DAX_FOLDER names a folder")
+        .into()
 }
 
 fn domain() -> DetectedDomain {
@@ -33,7 +37,11 @@ fn domain() -> DetectedDomain {
 
 /// What the kernel says is believed for the means, too.
 fn means() -> Means {
-    if domain() == DetectedDomain::CpuCache { Means::Fence } else { Means::WriteBack }
+    if domain() == DetectedDomain::CpuCache {
+        Means::Fence
+    } else {
+        Means::WriteBack
+    }
 }
 
 fn direct(capacity: u64) -> PoolOptions {
@@ -44,12 +52,18 @@ fn direct(capacity: u64) -> PoolOptions {
 }
 
 fn map(offset: u64, size: u64, writable: Writable) -> std::io::Result<MappedRegion> {
-    let file = File::options().read(true).write(writable == Writable::Yes).open(device()).expect("the device opens");
+    let file = File::options()
+        .read(true)
+        .write(writable == Writable::Yes)
+        .open(device())
+        .expect("the device opens");
     MappedRegion::map(file.into(), offset, size, writable)
 }
 
 fn clear_device() {
-    map(0, 2 * MIB, Writable::Yes).expect("the device can be mapped").write(0, &vec![0; 2 * MIB as usize]);
+    map(0, 2 * MIB, Writable::Yes)
+        .expect("the device can be mapped")
+        .write(0, &vec![0; 2 * MIB as usize]);
 }
 
 fn round_trip(mut open: impl FnMut(bool) -> Pool) {
@@ -59,7 +73,8 @@ fn round_trip(mut open: impl FnMut(bool) -> Pool) {
     let span = Span::new(3 * SEGMENT, SEGMENT);
     prepare(&*pool.backing(), span).expect("there is room");
     pool.log().write(span.offset + 5, b"kept without a sync");
-    let _durable = now(persist(&*pool.log(), &[Span::new(span.offset + 5, 19)])).expect("memory takes what is stored");
+    let _durable = now(persist(&*pool.log(), &[Span::new(span.offset + 5, 19)]))
+        .expect("memory takes what is stored");
     drop(pool);
 
     let pool = open(false);
@@ -68,7 +83,9 @@ fn round_trip(mut open: impl FnMut(bool) -> Pool) {
     assert_eq!(&found, b"kept without a sync");
     // A file system may have given more: a fault of a large page takes space for all of it.
     let occupied = pool.backing().occupied().expect("the backing knows");
-    let covers = |part: &Span| part.offset <= span.offset && span.offset + span.size <= part.offset + part.size;
+    let covers = |part: &Span| {
+        part.offset <= span.offset && span.offset + span.size <= part.offset + part.size
+    };
     assert!(occupied.iter().any(covers), "{occupied:?}");
     pool.close().expect("it is closed in good order");
     assert!(open(false).was_clean());
@@ -81,27 +98,44 @@ fn a_device_holds_a_pool_and_is_mapped_in_parts_of_any_size() {
     clear_device();
     let capacity = 16 * SEGMENT;
     round_trip(|fresh| {
-        let backing = if fresh { DeviceBacking::create(&device()) } else { DeviceBacking::open(&device()) };
+        let backing = if fresh {
+            DeviceBacking::create(&device())
+        } else {
+            DeviceBacking::open(&device())
+        };
         let backing = Rc::new(backing.expect("the device is free"));
         match fresh {
             true => Pool::create(backing, direct(capacity)).expect("a pool is created"),
-            false => Pool::open(backing, OpenMode::Serve).expect("the pool opens").0,
+            false => {
+                Pool::open(backing, OpenMode::Serve)
+                    .expect("the pool opens")
+                    .0
+            }
         }
     });
     assert_eq!(detect_domain(&device()), Some(domain()));
 
     // Devices are mapped in units of megabytes; who maps an extent must not notice. Needs the lead of a region.
     let whole = map(0, 4 * MIB, Writable::Yes).expect("the device can be mapped");
-    for (offset, size) in [(0, 64 * KIB), (4 * KIB, 8 * KIB), (2 * MIB - 4 * KIB, 8 * KIB), (3 * MIB, 4 * KIB)] {
+    for (offset, size) in [
+        (0, 64 * KIB),
+        (4 * KIB, 8 * KIB),
+        (2 * MIB - 4 * KIB, 8 * KIB),
+        (3 * MIB, 4 * KIB),
+    ] {
         let part = map(offset, size, Writable::Yes).expect("a part can be mapped");
         assert_eq!(part.size(), size);
         part.write(0, &offset.to_le_bytes());
         part.write(size - 8, &size.to_le_bytes());
-        assert_eq!((whole.load(offset), whole.load(offset + size - 8)), (offset, size));
+        assert_eq!(
+            (whole.load(offset), whole.load(offset + size - 8)),
+            (offset, size)
+        );
         part.populate(Span::new(0, size));
     }
     assert!(map(100, 4 * KIB, Writable::Yes).is_err(), "not at any byte");
-    let read_only = map(2 * MIB, 64 * KIB, Writable::No).expect("the device can be mapped for reading");
+    let read_only =
+        map(2 * MIB, 64 * KIB, Writable::No).expect("the device can be mapped for reading");
     assert!(read_only.share().is_none());
     clear_device();
 }
@@ -112,11 +146,19 @@ fn a_file_system_that_maps_directly_holds_a_pool_without_syncs() {
     let place = tempfile::tempdir_in(folder()).expect("the folder can be written");
     let directory = place.path().join("pool");
     round_trip(|fresh| {
-        let backing = if fresh { DirectoryBacking::create(&directory) } else { DirectoryBacking::open(&directory) };
+        let backing = if fresh {
+            DirectoryBacking::create(&directory)
+        } else {
+            DirectoryBacking::open(&directory)
+        };
         let backing = Rc::new(backing.expect("the folder is free"));
         match fresh {
             true => Pool::create(backing, direct(8 * SEGMENT)).expect("a pool is created"),
-            false => Pool::open(backing, OpenMode::Serve).expect("the pool opens").0,
+            false => {
+                Pool::open(backing, OpenMode::Serve)
+                    .expect("the pool opens")
+                    .0
+            }
         }
     });
     assert_eq!(detect_domain(&directory), Some(domain()));
@@ -124,6 +166,10 @@ fn a_file_system_that_maps_directly_holds_a_pool_without_syncs() {
     let synced = place.path().join("synced");
     let mut page_file = direct(8 * SEGMENT);
     page_file.platform.persistence_domain = PersistenceDomain::PageFile;
-    let pool = Pool::create(Rc::new(DirectoryBacking::create(&synced).expect("it is free")), page_file).expect("it is created");
+    let pool = Pool::create(
+        Rc::new(DirectoryBacking::create(&synced).expect("it is free")),
+        page_file,
+    )
+    .expect("it is created");
     assert_eq!(pool.log().means(), Means::FileSync);
 }

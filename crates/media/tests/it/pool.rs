@@ -5,16 +5,20 @@ use std::path::Path;
 
 use stonecast_base::Span;
 use stonecast_media::{
-    Backing as _, Blob, CAPACITY_MAX, DirectoryBacking, Durability, Means, MediaError, PersistenceDomain, SEGMENT_SIZE_MAX,
-    persist,
+    Backing as _, Blob, CAPACITY_MAX, DirectoryBacking, Durability, Means, MediaError,
+    PersistenceDomain, SEGMENT_SIZE_MAX, persist,
 };
 
 use crate::not_run::not_run;
-use crate::support::{SEGMENT, create, durable_place, fast_place, inspect, now, options, prepare, serve};
+use crate::support::{
+    SEGMENT, create, durable_place, fast_place, inspect, now, options, prepare, serve,
+};
 
 fn names(directory: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -25,8 +29,14 @@ fn a_pool_keeps_its_facts_and_its_bytes_over_openings() {
     let directory = place.path().join("made/on/the/way");
     let pool = create(&directory, options(Durability::Process)).unwrap();
     let (uuid, tag_key, secret) = (pool.uuid(), pool.tag_key(), pool.secret());
-    assert_eq!((pool.epoch(), pool.was_clean(), pool.same_power_cycle()), (1, true, true));
-    assert_eq!((pool.capacity(), pool.segment_size(), pool.segment_count()), (8 * SEGMENT, SEGMENT, 8));
+    assert_eq!(
+        (pool.epoch(), pool.was_clean(), pool.same_power_cycle()),
+        (1, true, true)
+    );
+    assert_eq!(
+        (pool.capacity(), pool.segment_size(), pool.segment_count()),
+        (8 * SEGMENT, SEGMENT, 8)
+    );
     assert_eq!(uuid.get_version_num(), 4);
     assert_eq!(tag_key, 0x1817_1615_1413_1211);
     assert_eq!(secret, [0x201f_1e1d_1c1b_1a19, 0x2827_2625_2423_2221]);
@@ -38,9 +48,18 @@ fn a_pool_keeps_its_facts_and_its_bytes_over_openings() {
 
     let (pool, repairs) = serve(&directory).unwrap();
     assert_eq!(repairs, []);
-    assert_eq!((pool.uuid(), pool.tag_key(), pool.secret()), (uuid, tag_key, secret));
-    assert_eq!((pool.epoch(), pool.was_clean(), pool.same_power_cycle()), (2, true, true));
-    assert_eq!((pool.platform(), pool.durability()), (options(Durability::Process).platform, Durability::Process));
+    assert_eq!(
+        (pool.uuid(), pool.tag_key(), pool.secret()),
+        (uuid, tag_key, secret)
+    );
+    assert_eq!(
+        (pool.epoch(), pool.was_clean(), pool.same_power_cycle()),
+        (2, true, true)
+    );
+    assert_eq!(
+        (pool.platform(), pool.durability()),
+        (options(Durability::Process).platform, Durability::Process)
+    );
     assert_eq!(pool.log().means(), Means::Process);
     assert_eq!(pool.backing().occupied().unwrap(), [span]);
     let mut found = [0; 4];
@@ -49,11 +68,21 @@ fn a_pool_keeps_its_facts_and_its_bytes_over_openings() {
     drop(pool);
 
     let (pool, _) = serve(&directory).unwrap();
-    assert_eq!((pool.epoch(), pool.was_clean()), (3, false), "dropped is not closed");
+    assert_eq!(
+        (pool.epoch(), pool.was_clean()),
+        (3, false),
+        "dropped is not closed"
+    );
     assert_eq!(names(&directory), ["header", "lock", "log"]);
-    assert_eq!(std::fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(
+        std::fs::metadata(&directory).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
     for name in names(&directory) {
-        let mode = std::fs::metadata(directory.join(&name)).unwrap().permissions().mode();
+        let mode = std::fs::metadata(directory.join(&name))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600, "{name} holds secrets");
     }
 }
@@ -70,29 +99,43 @@ fn a_pool_in_which_clients_published_tells_its_next_server_whether_they_may_stil
     assert!(!pool.may_be_published(), "nobody published");
     drop(client);
     pool.let_clients_publish().unwrap();
-    assert!(!pool.may_be_published(), "clients of this server are none of an earlier one");
+    assert!(
+        !pool.may_be_published(),
+        "clients of this server are none of an earlier one"
+    );
     let client = pool.log();
     drop(pool);
 
     let (pool, repairs) = serve(&directory).unwrap();
     assert_eq!(repairs, []);
-    assert!(pool.may_be_published(), "its server was killed, and its client lives");
+    assert!(
+        pool.may_be_published(),
+        "its server was killed, and its client lives"
+    );
     drop(client);
     assert!(!pool.may_be_published());
     let client = pool.log();
     pool.close().unwrap();
 
     let (pool, _) = serve(&directory).unwrap();
-    assert!(!pool.may_be_published(), "whoever closed it took their rights away");
+    assert!(
+        !pool.may_be_published(),
+        "whoever closed it took their rights away"
+    );
     drop(client);
     let header = std::fs::read(directory.join("header")).unwrap();
-    assert_eq!(header[32], 1, "the feature stays: the log may hold void records");
+    assert_eq!(
+        header[32], 1,
+        "the feature stays: the log may hold void records"
+    );
     drop(pool);
 }
 
 #[test]
 fn a_pool_on_a_disk_promises_power_and_syncs_its_log() {
-    let Some(place) = durable_place("a_pool_on_a_disk_promises_power_and_syncs_its_log") else { return };
+    let Some(place) = durable_place("a_pool_on_a_disk_promises_power_and_syncs_its_log") else {
+        return;
+    };
     let directory = place.path().join("pool");
     let pool = create(&directory, options(Durability::Power)).unwrap();
     assert_eq!(pool.log().means(), Means::FileSync);
@@ -113,7 +156,10 @@ fn a_pool_on_a_disk_promises_power_and_syncs_its_log() {
 #[test]
 fn a_clean_pool_without_promise_is_not_clean_after_a_power_cycle() {
     let place = fast_place();
-    create(place.path(), options(Durability::Process)).unwrap().close().unwrap();
+    create(place.path(), options(Durability::Process))
+        .unwrap()
+        .close()
+        .unwrap();
     let (pool, _) = inspect(place.path()).unwrap();
     assert!(pool.was_clean() && pool.same_power_cycle());
 
@@ -134,8 +180,14 @@ fn a_second_server_is_refused_and_told_who_the_first_is() {
     let place = fast_place();
     let pool = create(place.path(), options(Durability::Process)).unwrap();
     let refused = serve(place.path()).err().unwrap();
-    assert!(matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id()), "{refused}");
-    assert!(matches!(create(place.path(), options(Durability::Process)), Err(MediaError::InUse { .. })));
+    assert!(
+        matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id()),
+        "{refused}"
+    );
+    assert!(matches!(
+        create(place.path(), options(Durability::Process)),
+        Err(MediaError::InUse { .. })
+    ));
     drop(pool);
     assert!(serve(place.path()).is_ok());
 }
@@ -145,12 +197,18 @@ fn inspecting_changes_nothing_and_says_who_serves() {
     let place = fast_place();
     let serving = create(place.path(), options(Durability::Process)).unwrap();
     prepare(&*serving.backing(), Span::new(0, SEGMENT)).unwrap();
-    let before: Vec<_> = names(place.path()).iter().map(|name| std::fs::read(place.path().join(name)).unwrap()).collect();
+    let before: Vec<_> = names(place.path())
+        .iter()
+        .map(|name| std::fs::read(place.path().join(name)).unwrap())
+        .collect();
 
     let backing = DirectoryBacking::inspect(place.path()).unwrap();
     assert_eq!(backing.in_use_by(), Some(std::process::id()));
     let (pool, repairs) = inspect(place.path()).unwrap();
-    assert_eq!((pool.epoch(), repairs.len(), pool.was_clean()), (1, 0, false));
+    assert_eq!(
+        (pool.epoch(), repairs.len(), pool.was_clean()),
+        (1, 0, false)
+    );
     assert_eq!(pool.backing().occupied().unwrap(), [Span::new(0, SEGMENT)]);
     serving.log().write(640, b"seen");
     let mut seen = [0; 4];
@@ -160,7 +218,10 @@ fn inspecting_changes_nothing_and_says_who_serves() {
     serving.log().write(640, &[0; 4]);
     drop(pool);
 
-    let after: Vec<_> = names(place.path()).iter().map(|name| std::fs::read(place.path().join(name)).unwrap()).collect();
+    let after: Vec<_> = names(place.path())
+        .iter()
+        .map(|name| std::fs::read(place.path().join(name)).unwrap())
+        .collect();
     assert!(before == after);
     drop(serving);
     assert_eq!(backing.in_use_by(), None);
@@ -170,8 +231,14 @@ fn inspecting_changes_nothing_and_says_who_serves() {
 fn where_no_pool_is_none_is_found_and_nothing_is_left_behind() {
     let place = fast_place();
     for directory in [place.path().to_owned(), place.path().join("missing")] {
-        assert!(matches!(serve(&directory), Err(MediaError::NotFound { .. })));
-        assert!(matches!(inspect(&directory), Err(MediaError::NotFound { .. })));
+        assert!(matches!(
+            serve(&directory),
+            Err(MediaError::NotFound { .. })
+        ));
+        assert!(matches!(
+            inspect(&directory),
+            Err(MediaError::NotFound { .. })
+        ));
     }
     assert_eq!(names(place.path()), [""; 0]);
 }
@@ -180,13 +247,24 @@ fn where_no_pool_is_none_is_found_and_nothing_is_left_behind() {
 fn a_pool_is_not_created_over_another_or_over_foreign_files() {
     let place = fast_place();
     create(place.path(), options(Durability::Process)).unwrap();
-    assert!(matches!(create(place.path(), options(Durability::Process)), Err(MediaError::Exists { .. })));
+    assert!(matches!(
+        create(place.path(), options(Durability::Process)),
+        Err(MediaError::Exists { .. })
+    ));
 
     let foreign = fast_place();
     std::fs::write(foreign.path().join("log"), "lines of somebody").unwrap();
-    let refused = create(foreign.path(), options(Durability::Process)).err().unwrap();
-    assert!(matches!(&refused, MediaError::Unsuitable { path, .. } if path.ends_with("log")), "{refused}");
-    assert_eq!(std::fs::read_to_string(foreign.path().join("log")).unwrap(), "lines of somebody");
+    let refused = create(foreign.path(), options(Durability::Process))
+        .err()
+        .unwrap();
+    assert!(
+        matches!(&refused, MediaError::Unsuitable { path, .. } if path.ends_with("log")),
+        "{refused}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(foreign.path().join("log")).unwrap(),
+        "lines of somebody"
+    );
 }
 
 /// What a crash in the middle of creating leaves: a lock, a log without data, perhaps half a header beside its place.
@@ -194,9 +272,15 @@ fn a_pool_is_not_created_over_another_or_over_foreign_files() {
 fn a_pool_whose_creation_was_cut_off_is_created_anew() {
     let place = fast_place();
     std::fs::write(place.path().join("lock"), "4711\n").unwrap();
-    std::fs::File::create(place.path().join("log")).unwrap().set_len(12345).unwrap();
+    std::fs::File::create(place.path().join("log"))
+        .unwrap()
+        .set_len(12345)
+        .unwrap();
     std::fs::write(place.path().join("header.new"), [1; 4096]).unwrap();
-    assert!(matches!(serve(place.path()), Err(MediaError::NotFound { .. })));
+    assert!(matches!(
+        serve(place.path()),
+        Err(MediaError::NotFound { .. })
+    ));
     let pool = create(place.path(), options(Durability::Process)).unwrap();
     assert_eq!(pool.log().size(), 8 * SEGMENT);
     assert_eq!(names(place.path()), ["header", "lock", "log"]);
@@ -205,13 +289,19 @@ fn a_pool_whose_creation_was_cut_off_is_created_anew() {
 #[test]
 fn power_is_not_promised_in_memory_and_nothing_is_left_of_the_attempt() {
     let Ok(place) = tempfile::tempdir_in("/dev/shm") else {
-        return not_run("power_is_not_promised_in_memory_and_nothing_is_left_of_the_attempt", "no /dev/shm");
+        return not_run(
+            "power_is_not_promised_in_memory_and_nothing_is_left_of_the_attempt",
+            "no /dev/shm",
+        );
     };
     for domain in PersistenceDomain::ALL {
         let mut options = options(Durability::Power);
         options.platform.persistence_domain = *domain;
         let refused = create(place.path(), options).err().unwrap();
-        assert!(matches!(&refused, MediaError::CannotPromise { .. }), "{refused}");
+        assert!(
+            matches!(&refused, MediaError::CannotPromise { .. }),
+            "{refused}"
+        );
         assert_eq!(names(place.path()), ["lock"]);
     }
     assert!(create(place.path(), options(Durability::Process)).is_ok());
@@ -220,13 +310,26 @@ fn power_is_not_promised_in_memory_and_nothing_is_left_of_the_attempt() {
 /// Needs the refusal in `choose_means`: a page file that is declared to be persistent memory would be fenced, not synced.
 #[test]
 fn persistent_memory_is_not_believed_where_stores_stay_in_the_page_cache() {
-    let Some(place) = durable_place("persistent_memory_is_not_believed_where_stores_stay_in_the_page_cache") else { return };
-    for domain in [PersistenceDomain::Dmp, PersistenceDomain::Mhp, PersistenceDomain::Wsp, PersistenceDomain::Volatile] {
+    let Some(place) =
+        durable_place("persistent_memory_is_not_believed_where_stores_stay_in_the_page_cache")
+    else {
+        return;
+    };
+    for domain in [
+        PersistenceDomain::Dmp,
+        PersistenceDomain::Mhp,
+        PersistenceDomain::Wsp,
+        PersistenceDomain::Volatile,
+    ] {
         let mut options = options(Durability::Power);
         options.platform.persistence_domain = domain;
         match create(&place.path().join(domain.to_string()), options) {
             Err(MediaError::CannotPromise { .. }) => {}
-            Ok(pool) => assert_ne!(pool.log().means(), Means::FileSync, "the build directory is on persistent memory"),
+            Ok(pool) => assert_ne!(
+                pool.log().means(),
+                Means::FileSync,
+                "the build directory is on persistent memory"
+            ),
             Err(other) => panic!("{other}"),
         }
     }
@@ -250,7 +353,10 @@ fn sizes_outside_their_limits_are_refused_before_anything_is_made() {
     for (capacity, segment_size) in sizes {
         let mut options = good.clone();
         (options.capacity, options.segment_size) = (capacity, segment_size);
-        assert!(matches!(create(place.path(), options), Err(MediaError::Options(_))), "{capacity} {segment_size}");
+        assert!(
+            matches!(create(place.path(), options), Err(MediaError::Options(_))),
+            "{capacity} {segment_size}"
+        );
         assert_eq!(names(place.path()), ["lock"]);
     }
 }
@@ -262,9 +368,21 @@ fn blobs_and_volatile_memory_come_from_the_backing() {
     let backing = pool.backing();
     assert_eq!(backing.load(Blob::Checkpoint).unwrap(), None);
     let _persisted = backing.store(Blob::Checkpoint, b"an image").unwrap();
-    assert_eq!(backing.load(Blob::Checkpoint).unwrap().unwrap(), b"an image");
-    assert_eq!(backing.locate(Blob::HeaderSecond), (place.path().join("header").display().to_string(), 4096));
-    assert_eq!((backing.name(), backing.place()), (place.path().join("log").display().to_string(), place.path().to_owned()));
+    assert_eq!(
+        backing.load(Blob::Checkpoint).unwrap().unwrap(),
+        b"an image"
+    );
+    assert_eq!(
+        backing.locate(Blob::HeaderSecond),
+        (place.path().join("header").display().to_string(), 4096)
+    );
+    assert_eq!(
+        (backing.name(), backing.place()),
+        (
+            place.path().join("log").display().to_string(),
+            place.path().to_owned()
+        )
+    );
 
     let memory = backing.volatile("index", 100_000).unwrap();
     memory.store(8, 9);

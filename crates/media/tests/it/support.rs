@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use stonecast_base::{KIB, Span};
 use stonecast_media::{
-    Backing, Ddio, DeclaredPlatform, DirectoryBacking, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions,
-    Prepared, ReceiveBuffers, Repair,
+    Backing, Ddio, DeclaredPlatform, DirectoryBacking, Durability, MediaError, OpenMode,
+    PersistenceDomain, Pool, PoolOptions, Prepared, ReceiveBuffers, Repair,
 };
 use tempfile::TempDir;
 
@@ -16,13 +16,18 @@ pub const SEGMENT: u64 = 256 * KIB;
 
 /// A place whose speed matters and whose durability does not: memory where there is some.
 pub fn fast_place() -> TempDir {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap()
 }
 
 /// A place on a medium that survives power loss; `None`, and said so, where the build directory is in memory.
 pub fn durable_place(test: &str) -> Option<TempDir> {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    match create(place.path().join("probe").as_path(), options(Durability::Power)) {
+    match create(
+        place.path().join("probe").as_path(),
+        options(Durability::Power),
+    ) {
         Ok(_) => Some(place),
         Err(error) => {
             not_run(test, &error.to_string());
@@ -54,7 +59,10 @@ pub fn serve(directory: &Path) -> Result<(Pool, Vec<Repair>), MediaError> {
 }
 
 pub fn inspect(directory: &Path) -> Result<(Pool, Vec<Repair>), MediaError> {
-    Pool::open(Rc::new(DirectoryBacking::inspect(directory)?), OpenMode::Inspect)
+    Pool::open(
+        Rc::new(DirectoryBacking::inspect(directory)?),
+        OpenMode::Inspect,
+    )
 }
 
 pub fn prepare(backing: &dyn Backing, span: Span) -> Result<(), MediaError> {

@@ -9,7 +9,9 @@
 //! is its own: it stores to the place (a stamp, a copy), which the write-back covers, and it publishes what is durable.
 
 use stonecast_base::Span;
-use stonecast_media::{DeclaredPlatform, Durability, Means, PersistError, PersistenceDomain, PersistentRegion, persist};
+use stonecast_media::{
+    DeclaredPlatform, Durability, Means, PersistError, PersistenceDomain, PersistentRegion, persist,
+};
 
 use crate::execute::{ExecuteError, Persisted, check_medium};
 use crate::plan::NoPlan;
@@ -39,7 +41,11 @@ impl Commit {
     /// The steps for a server on a medium that makes bytes durable by `means`, declared to be `platform`.
     ///
     /// With [`Durability::Process`] nothing is written back: stores outlive every process as soon as they are made.
-    pub fn choose(platform: DeclaredPlatform, durability: Durability, means: Means) -> Result<Self, NoCommit> {
+    pub fn choose(
+        platform: DeclaredPlatform,
+        durability: Durability,
+        means: Means,
+    ) -> Result<Self, NoCommit> {
         let platform = Platform::of(platform);
         let writes_back = match durability {
             Durability::Process => false,
@@ -48,13 +54,21 @@ impl Commit {
             }
             Durability::Power => {
                 check_medium(&platform, means)?;
-                !matches!(platform.persistence, PersistenceDomain::Mhp | PersistenceDomain::Wsp)
+                !matches!(
+                    platform.persistence,
+                    PersistenceDomain::Mhp | PersistenceDomain::Wsp
+                )
             }
         };
-        let mut steps = vec![Step::WriteImmediate(Item::A), Step::Receive(Message::Address(Item::A))];
+        let mut steps = vec![
+            Step::WriteImmediate(Item::A),
+            Step::Receive(Message::Address(Item::A)),
+        ];
         steps.extend(writes_back.then_some(Step::WriteBack(Item::A)));
         steps.extend([Step::SendAck, Step::ReceiveAck]);
-        Ok(Self { program: Program::new(steps) })
+        Ok(Self {
+            program: Program::new(steps),
+        })
     }
 
     /// The steps, of which the server does the responder's.
@@ -64,7 +78,11 @@ impl Commit {
 
     /// Does what must be done between the receipt of updates and their answers: `spans`, which hold all of them and what the
     /// server stored beside them, are persisted together.
-    pub async fn persist(&self, region: &dyn PersistentRegion, spans: &[Span]) -> Result<Persisted, PersistError> {
+    pub async fn persist(
+        &self,
+        region: &dyn PersistentRegion,
+        spans: &[Span],
+    ) -> Result<Persisted, PersistError> {
         // Also where no line is written back: the server's own stores must have left its store buffer.
         let _local = persist(region, spans).await?;
         Ok(Persisted(()))
@@ -77,10 +95,20 @@ mod tests {
 
     use super::*;
 
-    fn chosen(domain: PersistenceDomain, durability: Durability, means: Means) -> Result<String, String> {
-        let platform = DeclaredPlatform { persistence_domain: domain, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram };
+    fn chosen(
+        domain: PersistenceDomain,
+        durability: Durability,
+        means: Means,
+    ) -> Result<String, String> {
+        let platform = DeclaredPlatform {
+            persistence_domain: domain,
+            ddio: Ddio::On,
+            receive_buffers: ReceiveBuffers::Dram,
+        };
         let commit = Commit::choose(platform, durability, means);
-        commit.map(|commit| commit.program().to_string()).map_err(|error| error.to_string())
+        commit
+            .map(|commit| commit.program().to_string())
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -93,17 +121,37 @@ mod tests {
             (Wsp, Means::Fence, false),
         ] {
             let steps = chosen(domain, Durability::Power, means).unwrap();
-            assert_eq!(steps.contains("rsp.write_back(a) rsp.send(ack)"), writes_back, "{steps}");
+            assert_eq!(
+                steps.contains("rsp.write_back(a) rsp.send(ack)"),
+                writes_back,
+                "{steps}"
+            );
         }
     }
 
     /// Needs the check of the medium: a file whose pages are synced keeps no promise about cache lines.
     #[test]
     fn what_keeps_no_promise_is_refused_in_words() {
-        let refused = chosen(PersistenceDomain::Volatile, Durability::Power, Means::Process).unwrap_err();
+        let refused = chosen(
+            PersistenceDomain::Volatile,
+            Durability::Power,
+            Means::Process,
+        )
+        .unwrap_err();
         assert!(refused.contains("nothing survives"), "{refused}");
-        let refused = chosen(PersistenceDomain::Dmp, Durability::Power, Means::FileSync).unwrap_err();
-        assert!(refused.contains("persistence = dmp") && refused.contains("syncing a file"), "{refused}");
-        assert!(chosen(PersistenceDomain::Volatile, Durability::Process, Means::Process).is_ok());
+        let refused =
+            chosen(PersistenceDomain::Dmp, Durability::Power, Means::FileSync).unwrap_err();
+        assert!(
+            refused.contains("persistence = dmp") && refused.contains("syncing a file"),
+            "{refused}"
+        );
+        assert!(
+            chosen(
+                PersistenceDomain::Volatile,
+                Durability::Process,
+                Means::Process
+            )
+            .is_ok()
+        );
     }
 }

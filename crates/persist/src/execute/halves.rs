@@ -34,8 +34,16 @@ impl Halves {
     pub fn new(program: &Program, flush: FlushKind, platform: Option<Platform>) -> Self {
         let of = |party: Party| program.of(party).collect::<Vec<_>>();
         let (requester, responder) = (of(Party::Requester), of(Party::Responder));
-        let completes = (0..requester.len()).map(|index| completed_by(&requester, index)).collect();
-        Self { requester, responder, flush, platform, completes }
+        let completes = (0..requester.len())
+            .map(|index| completed_by(&requester, index))
+            .collect();
+        Self {
+            requester,
+            responder,
+            flush,
+            platform,
+            completes,
+        }
     }
 
     /// The post whose completion the step at `index` waits for.
@@ -60,7 +68,9 @@ impl Halves {
 
     /// Whether a message carries values.
     pub fn sends_values(&self) -> bool {
-        self.requester.iter().any(|step| matches!(step, Step::Send(Message::Value(_) | Message::Both)))
+        self.requester
+            .iter()
+            .any(|step| matches!(step, Step::Send(Message::Value(_) | Message::Both)))
     }
 
     /// Whether the update has a second part.
@@ -87,13 +97,20 @@ impl Halves {
     pub fn fingerprint(&self) -> u64 {
         let steps = self.requester.iter().chain(&self.responder);
         let text: String = steps.map(|step| format!("{step};")).collect();
-        xxh3_64(0, format!("{text}{}{:?}", self.flush, self.platform).as_bytes())
+        xxh3_64(
+            0,
+            format!("{text}{}{:?}", self.flush, self.platform).as_bytes(),
+        )
     }
 
     /// Refuses a device that lacks what a step needs.
     pub fn check(&self, device: &Capabilities) -> Result<(), ExecuteError> {
         let lacks = |step: &Step, capability: &'static str| {
-            Err(ExecuteError::Missing { device: device.name.clone(), capability, step: step.to_string() })
+            Err(ExecuteError::Missing {
+                device: device.name.clone(),
+                capability,
+                step: step.to_string(),
+            })
         };
         for step in &self.requester {
             match step {
@@ -101,7 +118,9 @@ impl Halves {
                 Step::Flush if self.flush == FlushKind::NativeGlobal && !device.flush_global => {
                     return lacks(step, "FLUSH with global visibility");
                 }
-                Step::Flush if self.flush == FlushKind::NativePersistent && !device.flush_persistent => {
+                Step::Flush
+                    if self.flush == FlushKind::NativePersistent && !device.flush_persistent =>
+                {
                     return lacks(step, "FLUSH with persistence");
                 }
                 _ => {}
@@ -113,8 +132,12 @@ impl Halves {
 
 /// The latest post before `index` whose completion the step there waits for.
 fn completed_by(steps: &[Step], index: usize) -> Option<usize> {
-    let Step::Await(awaited) = steps[index] else { return None };
-    steps[..index].iter().rposition(|post| completes(*post, awaited))
+    let Step::Await(awaited) = steps[index] else {
+        return None;
+    };
+    steps[..index]
+        .iter()
+        .rposition(|post| completes(*post, awaited))
 }
 
 #[cfg(test)]
@@ -127,10 +150,17 @@ mod tests {
 
     #[test]
     fn an_await_waits_for_the_latest_post_of_its_kind() {
-        let program = program("rq.write(a) rq.flush rq.await(flush) rq.write(b) rq.flush rq.await(flush) rq.await(write(b))");
+        let program = program(
+            "rq.write(a) rq.flush rq.await(flush) rq.write(b) rq.flush rq.await(flush) rq.await(write(b))",
+        );
         let awaited: Vec<Option<usize>> = (0..7).map(|index| program.awaited_at(index)).collect();
         assert_eq!(awaited, [None, None, Some(1), None, None, Some(4), Some(3)]);
-        assert!(program.is_awaited(1) && !program.is_awaited(0) && program.is_compound() && !program.sends_values());
+        assert!(
+            program.is_awaited(1)
+                && !program.is_awaited(0)
+                && program.is_compound()
+                && !program.sends_values()
+        );
     }
 
     #[test]
@@ -138,7 +168,14 @@ mod tests {
         let one = program("rq.send(a) rq.flush rq.await(flush)");
         let other = program("rq.send(a) rq.await(send(a))");
         assert_ne!(one.fingerprint(), other.fingerprint());
-        assert_ne!(one.fingerprint(), Halves { flush: FlushKind::NativeGlobal, ..one.clone() }.fingerprint());
+        assert_ne!(
+            one.fingerprint(),
+            Halves {
+                flush: FlushKind::NativeGlobal,
+                ..one.clone()
+            }
+            .fingerprint()
+        );
         assert!(one.sends_values() && !one.responder_waits());
     }
 
@@ -159,15 +196,35 @@ mod tests {
             atomic_with_processor: true,
         };
         let steps = "rq.write(a) rq.flush rq.write_atomic(b) rq.flush rq.await(flush)";
-        let refused = program(steps).check(&device(true, true, false)).unwrap_err().to_string();
+        let refused = program(steps)
+            .check(&device(true, true, false))
+            .unwrap_err()
+            .to_string();
         assert!(
-            refused.contains("the NIC") && refused.contains("ATOMIC_WRITE") && refused.contains("rq.write_atomic(b)"),
+            refused.contains("the NIC")
+                && refused.contains("ATOMIC_WRITE")
+                && refused.contains("rq.write_atomic(b)"),
             "{refused}"
         );
-        assert!(program(steps).check(&device(false, false, true)).is_ok(), "a READ is everywhere");
-        for (flush, missing) in [(FlushKind::NativeGlobal, "visibility"), (FlushKind::NativePersistent, "persistence")] {
-            let program = Halves { flush, ..program(steps) };
-            assert!(program.check(&device(false, false, true)).unwrap_err().to_string().contains(missing));
+        assert!(
+            program(steps).check(&device(false, false, true)).is_ok(),
+            "a READ is everywhere"
+        );
+        for (flush, missing) in [
+            (FlushKind::NativeGlobal, "visibility"),
+            (FlushKind::NativePersistent, "persistence"),
+        ] {
+            let program = Halves {
+                flush,
+                ..program(steps)
+            };
+            assert!(
+                program
+                    .check(&device(false, false, true))
+                    .unwrap_err()
+                    .to_string()
+                    .contains(missing)
+            );
             assert!(program.check(&device(true, true, true)).is_ok());
         }
     }

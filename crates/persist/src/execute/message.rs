@@ -52,7 +52,10 @@ pub(crate) struct Message {
 
 /// Bytes of a message with the values of `sizes`.
 pub(crate) fn values_size(sizes: impl Iterator<Item = usize>) -> usize {
-    HEADER_SIZE + sizes.map(|size| PLACE_SIZE + size.next_multiple_of(8)).sum::<usize>()
+    HEADER_SIZE
+        + sizes
+            .map(|size| PLACE_SIZE + size.next_multiple_of(8))
+            .sum::<usize>()
 }
 
 /// A message without values.
@@ -62,7 +65,10 @@ pub(crate) fn without_values(kind: Kind, number: u64, places: &[Span]) -> Vec<u8
 
 /// A message with the bytes of each place.
 pub(crate) fn with_values(number: u64, parts: &[(u64, &[u8])]) -> Vec<u8> {
-    let places: Vec<Span> = parts.iter().map(|(offset, bytes)| Span::new(*offset, bytes.len() as u64)).collect();
+    let places: Vec<Span> = parts
+        .iter()
+        .map(|(offset, bytes)| Span::new(*offset, bytes.len() as u64))
+        .collect();
     let values: Vec<&[u8]> = parts.iter().map(|(_, bytes)| *bytes).collect();
     encode(Kind::Values, number, &places, &values)
 }
@@ -92,15 +98,26 @@ fn encode(kind: Kind, number: u64, places: &[Span], values: &[&[u8]]) -> Vec<u8>
 pub(crate) fn parse(bytes: &[u8]) -> Option<Message> {
     let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let (tag, second, number) = (word(0)?, word(8)?, word(16)?);
-    let (size, kind, count) = ((second as u32) as usize, (second >> 32) as u16, usize::from((second >> 48) as u16));
+    let (size, kind, count) = (
+        (second as u32) as usize,
+        (second >> 32) as u16,
+        usize::from((second >> 48) as u16),
+    );
     let bytes = bytes.get(..size)?;
     if tag != xxh3_64(TAG_SEED, bytes.get(8..)?) || count > PARTS_MAX {
         return None;
     }
-    let kind = [Kind::Places, Kind::Values, Kind::Acknowledgement].into_iter().find(|known| *known as u16 == kind)?;
+    let kind = [Kind::Places, Kind::Values, Kind::Acknowledgement]
+        .into_iter()
+        .find(|known| *known as u16 == kind)?;
     let mut places = Vec::with_capacity(count);
-    for part in bytes.get(HEADER_SIZE..HEADER_SIZE + count * PLACE_SIZE)?.chunks_exact(PLACE_SIZE) {
-        let word = |at: usize| u64::from_le_bytes(*part[at..].first_chunk().expect("a place has two words"));
+    for part in bytes
+        .get(HEADER_SIZE..HEADER_SIZE + count * PLACE_SIZE)?
+        .chunks_exact(PLACE_SIZE)
+    {
+        let word = |at: usize| {
+            u64::from_le_bytes(*part[at..].first_chunk().expect("a place has two words"))
+        };
         places.push(Span::new(word(0), u64::from(u32::try_from(word(8)).ok()?)));
     }
     let mut values = Vec::new();
@@ -112,7 +129,12 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Message> {
             values.push(value);
         }
     }
-    (end == size).then_some(Message { kind, number, places, values })
+    (end == size).then_some(Message {
+        kind,
+        number,
+        places,
+        values,
+    })
 }
 
 #[cfg(test)]
@@ -123,16 +145,26 @@ mod tests {
     fn messages_are_read_back() {
         let places = [Span::new(4096, 64), Span::new(8, 8)];
         let message = parse(&without_values(Kind::Places, 7, &places)).unwrap();
-        assert_eq!((message.kind, message.number, message.places.as_slice()), (Kind::Places, 7, places.as_slice()));
+        assert_eq!(
+            (message.kind, message.number, message.places.as_slice()),
+            (Kind::Places, 7, places.as_slice())
+        );
         let bytes = with_values(9, &[(4096, &[1; 61]), (8, &[2; 8])]);
         assert_eq!(bytes.len(), values_size([61, 8].into_iter()));
         let message = parse(&bytes).unwrap();
         assert_eq!((message.kind, message.number), (Kind::Values, 9));
         assert_eq!(message.places, [Span::new(4096, 61), Span::new(8, 8)]);
-        let found: Vec<&[u8]> = message.values.iter().map(|value| &bytes[value.clone()]).collect();
+        let found: Vec<&[u8]> = message
+            .values
+            .iter()
+            .map(|value| &bytes[value.clone()])
+            .collect();
         assert_eq!(found, [&[1; 61][..], &[2; 8]]);
         let message = parse(&without_values(Kind::Acknowledgement, 3, &[])).unwrap();
-        assert_eq!((message.kind, message.number, message.places.len()), (Kind::Acknowledgement, 3, 0));
+        assert_eq!(
+            (message.kind, message.number, message.places.len()),
+            (Kind::Acknowledgement, 3, 0)
+        );
     }
 
     /// Needs the tag: without it, a message of which the last words never arrived passes for a shorter value.
@@ -147,7 +179,10 @@ mod tests {
         }
         let mut longer = whole.clone();
         longer.extend_from_slice(&[0xee; 100]);
-        assert!(parse(&longer).is_some(), "a receive buffer is longer than its message");
+        assert!(
+            parse(&longer).is_some(),
+            "a receive buffer is longer than its message"
+        );
     }
 
     #[test]
@@ -160,9 +195,26 @@ mod tests {
             parse(&bytes)
         };
         assert!(retagged(&|_| {}).is_some());
-        for (position, value) in [(8, 0xff), (12, 0), (12, 9), (14, 3), (14, 2), (32, 0xff), (36, 1), (39, 0xff)] {
-            assert_eq!(retagged(&|bytes| bytes[position] = value), None, "byte {position} is {value}");
+        for (position, value) in [
+            (8, 0xff),
+            (12, 0),
+            (12, 9),
+            (14, 3),
+            (14, 2),
+            (32, 0xff),
+            (36, 1),
+            (39, 0xff),
+        ] {
+            assert_eq!(
+                retagged(&|bytes| bytes[position] = value),
+                None,
+                "byte {position} is {value}"
+            );
         }
-        assert_eq!(retagged(&|bytes| bytes[8] = 8), None, "a size inside the header");
+        assert_eq!(
+            retagged(&|bytes| bytes[8] = 8),
+            None,
+            "a size inside the header"
+        );
     }
 }

@@ -25,7 +25,13 @@ pub(crate) struct Posting {
 impl Posting {
     /// Nothing yet.
     pub fn new(port: Rc<Port>, qp: QueuePair) -> Self {
-        Self { port, qp, batch: Vec::new(), waited: Vec::new(), begun: false }
+        Self {
+            port,
+            qp,
+            batch: Vec::new(),
+            waited: Vec::new(),
+            begun: false,
+        }
     }
 
     /// Adds operations behind those that are there.
@@ -41,7 +47,8 @@ impl Posting {
     /// Posts what is gathered; the post at `index`, the last one, will be waited for.
     pub async fn submit(&mut self, index: usize) -> Result<(), ExecuteError> {
         let (port, qp, operations) = (self.port.clone(), self.qp, std::mem::take(&mut self.batch));
-        let mut completion: Completion = Box::pin(async move { port.submit(qp, &operations).await });
+        let mut completion: Completion =
+            Box::pin(async move { port.submit(qp, &operations).await });
         // The first poll posts. What it returns by then is kept like what comes later.
         let first = poll_fn(|context| Poll::Ready(completion.as_mut().poll(context))).await;
         let kept: Completion = match first {
@@ -68,7 +75,9 @@ impl Posting {
     pub async fn wait(&mut self, index: Option<usize>) -> Result<(), ExecuteError> {
         self.post()?;
         // What nobody posted, nobody waits for.
-        let Some(position) = self.waited.iter().position(|(of, _)| Some(*of) == index) else { return Ok(()) };
+        let Some(position) = self.waited.iter().position(|(of, _)| Some(*of) == index) else {
+            return Ok(());
+        };
         match self.waited.remove(position).1.await? {
             Status::Success => Ok(()),
             status => Err(ExecuteError::Completion(status)),

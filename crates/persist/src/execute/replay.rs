@@ -30,7 +30,11 @@ pub struct Layout {
 impl Layout {
     /// The receive buffers, if they are persistent.
     pub fn buffers(&self) -> impl Iterator<Item = Span> {
-        let Self { receive_buffers, buffer_size, .. } = *self;
+        let Self {
+            receive_buffers,
+            buffer_size,
+            ..
+        } = *self;
         let all = receive_buffers.unwrap_or(Span::new(0, 0));
         let size = u64::from(buffer_size);
         (0..all.size / size.max(1)).map(move |index| Span::new(all.offset + index * size, size))
@@ -47,7 +51,10 @@ pub struct Replayed {
 }
 
 /// Finishes what the persistent receive buffers of `region` kept. To be called before anybody connects.
-pub async fn recover(region: &dyn PersistentRegion, layout: &Layout) -> Result<Replayed, PersistError> {
+pub async fn recover(
+    region: &dyn PersistentRegion,
+    layout: &Layout,
+) -> Result<Replayed, PersistError> {
     let mut found: Vec<(Span, Vec<u8>, Message)> = Vec::new();
     for buffer in layout.buffers() {
         let mut bytes = vec![0; buffer.size as usize];
@@ -60,7 +67,11 @@ pub async fn recover(region: &dyn PersistentRegion, layout: &Layout) -> Result<R
     found.sort_by_key(|(_, _, message)| message.number);
     let mut replayed = Replayed::default();
     for (buffer, bytes, message) in found {
-        if message.places.iter().all(|place| place.fits(layout.data.size)) {
+        if message
+            .places
+            .iter()
+            .all(|place| place.fits(layout.data.size))
+        {
             finish(region, layout, &bytes, &message).await?;
             replayed.messages += 1;
         } else {
@@ -108,8 +119,23 @@ mod tests {
 
     #[test]
     fn buffers_lie_one_behind_the_other_and_whole() {
-        let layout = Layout { data: Span::new(0, 4096), receive_buffers: Some(Span::new(4096, 700)), buffer_size: 256 };
-        assert_eq!(layout.buffers().collect::<Vec<_>>(), [Span::new(4096, 256), Span::new(4352, 256)]);
-        assert_eq!(Layout { receive_buffers: None, ..layout }.buffers().count(), 0);
+        let layout = Layout {
+            data: Span::new(0, 4096),
+            receive_buffers: Some(Span::new(4096, 700)),
+            buffer_size: 256,
+        };
+        assert_eq!(
+            layout.buffers().collect::<Vec<_>>(),
+            [Span::new(4096, 256), Span::new(4352, 256)]
+        );
+        assert_eq!(
+            Layout {
+                receive_buffers: None,
+                ..layout
+            }
+            .buffers()
+            .count(),
+            0
+        );
     }
 }

@@ -18,8 +18,9 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    Access, ConnectionEvent, DisconnectCause, FlushPlacement, LocalSpan, MemoryRegion, Opcode, Operation, Port, QueuePair,
-    QueuePairOptions, ReceiveQueue, ReceiveRequest, Received, RemoteAddress, Status,
+    Access, ConnectionEvent, DisconnectCause, FlushPlacement, LocalSpan, MemoryRegion, Opcode,
+    Operation, Port, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Received,
+    RemoteAddress, Status,
 };
 
 use crate::execute::halves::Halves;
@@ -64,7 +65,12 @@ pub(crate) struct Requester {
 
 impl Requester {
     /// Connects to the responder at `address`, which must run the same program. `port` must be this session's alone.
-    pub async fn connect(port: &Rc<Port>, address: &str, halves: Halves, update_size_max: u32) -> Result<Self, ExecuteError> {
+    pub async fn connect(
+        port: &Rc<Port>,
+        address: &str,
+        halves: Halves,
+        update_size_max: u32,
+    ) -> Result<Self, ExecuteError> {
         halves.check(port.device().capabilities())?;
         let device = port.device();
         let qp = device.create_queue_pair(QueuePairOptions {
@@ -78,28 +84,52 @@ impl Requester {
             rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
         })?;
         // An update lies there as values or as a message, and perhaps as the places of two parts beside it.
-        let buffer = device.allocate(STAGING + 2 * u64::from(update_size_max) + 256, Access::NONE)?;
+        let buffer =
+            device.allocate(STAGING + 2 * u64::from(update_size_max) + 256, Access::NONE)?;
         for index in 0..ACKNOWLEDGEMENTS {
-            device.post_receive(ReceiveQueue::Own(qp), &[acknowledgement_request(buffer, index)])?;
+            device.post_receive(
+                ReceiveQueue::Own(qp),
+                &[acknowledgement_request(buffer, index)],
+            )?;
         }
         device.connect(qp, address, &session::request(halves.fingerprint()))?;
         let peer = loop {
             port.activity().await;
             match port.take_event() {
-                Some(ConnectionEvent::Established { qp: of, private_data }) if of == qp => {
-                    break Peer::parse(&private_data).ok_or(ExecuteError::Protocol { what: "the responder's answer" })?;
+                Some(ConnectionEvent::Established {
+                    qp: of,
+                    private_data,
+                }) if of == qp => {
+                    break Peer::parse(&private_data).ok_or(ExecuteError::Protocol {
+                        what: "the responder's answer",
+                    })?;
                 }
                 Some(ConnectionEvent::Rejected { qp: of, reason }) if of == qp => {
-                    return Err(ExecuteError::Rejected { address: address.to_owned(), reason });
+                    return Err(ExecuteError::Rejected {
+                        address: address.to_owned(),
+                        reason,
+                    });
                 }
                 Some(ConnectionEvent::Disconnected { qp: of, .. }) if of == qp => {
                     let reason = "the connection ended at once".to_owned();
-                    return Err(ExecuteError::Rejected { address: address.to_owned(), reason });
+                    return Err(ExecuteError::Rejected {
+                        address: address.to_owned(),
+                        reason,
+                    });
                 }
                 _ => {}
             }
         };
-        Ok(Self { port: port.clone(), qp, halves, peer, buffer, messages: 0, acknowledged: 0, spent: false })
+        Ok(Self {
+            port: port.clone(),
+            qp,
+            halves,
+            peer,
+            buffer,
+            messages: 0,
+            acknowledged: 0,
+            spent: false,
+        })
     }
 
     /// Bytes of the responder's data.
@@ -128,7 +158,11 @@ impl Requester {
                 post => {
                     let operations = self.operations(post, update, &staged, &mut end);
                     posting.gather(operations);
-                    if self.halves.is_awaited(index) { posting.submit(index).await } else { Ok(()) }
+                    if self.halves.is_awaited(index) {
+                        posting.submit(index).await
+                    } else {
+                        Ok(())
+                    }
                 }
             };
             if let Err(error) = result {
@@ -150,8 +184,14 @@ impl Requester {
                 self.spent = false;
                 error
             }
-            ExecuteError::Device(source) => ExecuteError::Unknown { step: self.name(index), cause: source.to_string() },
-            ExecuteError::Completion(status) => ExecuteError::Unknown { step: self.name(index), cause: format!("{status:?}") },
+            ExecuteError::Device(source) => ExecuteError::Unknown {
+                step: self.name(index),
+                cause: source.to_string(),
+            },
+            ExecuteError::Completion(status) => ExecuteError::Unknown {
+                step: self.name(index),
+                cause: format!("{status:?}"),
+            },
             other => other,
         }
     }
@@ -163,31 +203,51 @@ impl Requester {
         let expected = if self.halves.is_compound() { 2 } else { 1 };
         // A rehearsal may have lost the steps of a part.
         if parts < expected || parts > expected && !self.halves.is_rehearsal() {
-            return refuse(format!("the plan is for an update of {expected} part(s), this one has {parts}"));
+            return refuse(format!(
+                "the plan is for an update of {expected} part(s), this one has {parts}"
+            ));
         }
         for (offset, bytes) in update.parts() {
-            if !Span::new(offset, bytes.len() as u64).fits(self.peer.data_size) || bytes.is_empty() {
+            if !Span::new(offset, bytes.len() as u64).fits(self.peer.data_size) || bytes.is_empty()
+            {
                 let size = self.peer.data_size;
-                return refuse(format!("{} bytes at {offset} are not in the responder's {size} bytes", bytes.len()));
+                return refuse(format!(
+                    "{} bytes at {offset} are not in the responder's {size} bytes",
+                    bytes.len()
+                ));
             }
         }
         for (item, (offset, bytes)) in [Item::A, Item::B].into_iter().zip(update.parts()) {
             if self.halves.posts(Step::WriteImmediate(item)) && !nameable(offset) {
-                return refuse(format!("a WRITE_WITH_IMM names places by multiples of {PLACE_GRAIN}, not {offset}"));
+                return refuse(format!(
+                    "a WRITE_WITH_IMM names places by multiples of {PLACE_GRAIN}, not {offset}"
+                ));
             }
-            if self.halves.posts(Step::WriteAtomic(item)) && (bytes.len() != 8 || !offset.is_multiple_of(8)) {
-                return refuse(format!("an ATOMIC_WRITE takes 8 aligned bytes, not {} at {offset}", bytes.len()));
+            if self.halves.posts(Step::WriteAtomic(item))
+                && (bytes.len() != 8 || !offset.is_multiple_of(8))
+            {
+                return refuse(format!(
+                    "an ATOMIC_WRITE takes 8 aligned bytes, not {} at {offset}",
+                    bytes.len()
+                ));
             }
         }
         let message = message::values_size(update.parts().map(|(_, bytes)| bytes.len()));
         if self.halves.sends_values() && message > self.peer.message_size_max as usize {
             let limit = self.peer.message_size_max;
-            return refuse(format!("a message of {message} bytes does not fit the responder's buffers of {limit} bytes"));
+            return refuse(format!(
+                "a message of {message} bytes does not fit the responder's buffers of {limit} bytes"
+            ));
         }
         let room = (self.buffer.size - STAGING) as usize;
-        let bytes: usize = update.parts().map(|(_, bytes)| bytes.len().next_multiple_of(8)).sum();
+        let bytes: usize = update
+            .parts()
+            .map(|(_, bytes)| bytes.len().next_multiple_of(8))
+            .sum();
         if bytes + message + 64 > room {
-            return refuse(format!("{bytes} bytes are more than the session was made for"));
+            return refuse(format!(
+                "{bytes} bytes are more than the session was made for"
+            ));
         }
         Ok(())
     }
@@ -195,11 +255,18 @@ impl Requester {
     /// Copies the parts into registered memory, where writes find them.
     fn stage(&self, update: &Payload<'_>) -> Staged {
         let memory = self.port.device().memory(self.buffer);
-        let mut staged = Staged { parts: Vec::new(), end: STAGING };
+        let mut staged = Staged {
+            parts: Vec::new(),
+            end: STAGING,
+        };
         for (offset, bytes) in update.parts() {
             memory.write(staged.end, bytes);
             let size = u32::try_from(bytes.len()).expect("checked against the buffer");
-            let local = LocalSpan { region: self.buffer, offset: staged.end, size };
+            let local = LocalSpan {
+                region: self.buffer,
+                offset: staged.end,
+                size,
+            };
             staged.parts.push((local, offset));
             staged.end += u64::from(size).next_multiple_of(8);
         }
@@ -207,34 +274,57 @@ impl Requester {
     }
 
     /// The work requests of one step.
-    fn operations(&mut self, post: Step, update: &Payload<'_>, staged: &Staged, end: &mut u64) -> Vec<Operation> {
+    fn operations(
+        &mut self,
+        post: Step,
+        update: &Payload<'_>,
+        staged: &Staged,
+        end: &mut u64,
+    ) -> Vec<Operation> {
         let at = |item: Item| staged.parts[item as usize];
         match post {
             Step::Write(item) => {
                 let (local, offset) = at(item);
-                vec![Operation::Write { local, remote: self.data(offset) }]
+                vec![Operation::Write {
+                    local,
+                    remote: self.data(offset),
+                }]
             }
             Step::WriteImmediate(item) => {
                 let (local, offset) = at(item);
                 let immediate = u32::try_from(offset / PLACE_GRAIN).expect("checked before");
-                vec![Operation::WriteWithImmediate { local, remote: self.data(offset), immediate }]
+                vec![Operation::WriteWithImmediate {
+                    local,
+                    remote: self.data(offset),
+                    immediate,
+                }]
             }
             Step::WriteAtomic(item) => {
                 let (offset, bytes) = update.part(item);
                 let value = u64::from_le_bytes(bytes.try_into().expect("checked before"));
-                vec![Operation::AtomicWrite { remote: self.data(offset), value }]
+                vec![Operation::AtomicWrite {
+                    remote: self.data(offset),
+                    value,
+                }]
             }
             Step::Send(Message::Value(item)) => vec![self.send_values(&[update.part(item)], end)],
-            Step::Send(Message::Both) => vec![self.send_values(&[update.part(Item::A), update.part(Item::B)], end)],
+            Step::Send(Message::Both) => {
+                vec![self.send_values(&[update.part(Item::A), update.part(Item::B)], end)]
+            }
             Step::Send(Message::Address(item)) => {
                 let (local, offset) = at(item);
                 self.messages += 1;
                 let place = Span::new(offset, local.size.into());
-                vec![self.send(&message::without_values(Kind::Places, self.messages, &[place]), end)]
+                vec![self.send(
+                    &message::without_values(Kind::Places, self.messages, &[place]),
+                    end,
+                )]
             }
             Step::Flush => self.flush(staged),
             Step::Await(_) | Step::ReceiveAck => unreachable!("waited for, not posted"),
-            Step::Receive(_) | Step::Copy(_) | Step::WriteBack(_) | Step::SendAck => unreachable!("the responder's"),
+            Step::Receive(_) | Step::Copy(_) | Step::WriteBack(_) | Step::SendAck => {
+                unreachable!("the responder's")
+            }
         }
     }
 
@@ -244,12 +334,20 @@ impl Requester {
     }
 
     fn name(&self, index: usize) -> String {
-        self.halves.requester.get(index).map(Step::to_string).unwrap_or_default()
+        self.halves
+            .requester
+            .get(index)
+            .map(Step::to_string)
+            .unwrap_or_default()
     }
 
     fn send(&self, bytes: &[u8], end: &mut u64) -> Operation {
         self.port.device().memory(self.buffer).write(*end, bytes);
-        let local = LocalSpan { region: self.buffer, offset: *end, size: bytes.len() as u32 };
+        let local = LocalSpan {
+            region: self.buffer,
+            offset: *end,
+            size: bytes.len() as u32,
+        };
         *end += bytes.len() as u64;
         Operation::Send { local }
     }
@@ -258,8 +356,15 @@ impl Requester {
     fn flush(&self, staged: &Staged) -> Vec<Operation> {
         let placement = match self.halves.flush {
             FlushKind::Read => {
-                let local = LocalSpan { region: self.buffer, offset: SCRATCH, size: 8 };
-                return vec![Operation::Read { local, remote: self.data(0) }];
+                let local = LocalSpan {
+                    region: self.buffer,
+                    offset: SCRATCH,
+                    size: 8,
+                };
+                return vec![Operation::Read {
+                    local,
+                    remote: self.data(0),
+                }];
             }
             FlushKind::NativeGlobal => FlushPlacement::Global,
             FlushKind::NativePersistent => FlushPlacement::Persistent,
@@ -267,14 +372,27 @@ impl Requester {
         if self.halves.sends_values() {
             // Nobody here knows which buffer the message took.
             let (remote, size) = self.peer.receive_buffers.unwrap_or((self.data(0), 8));
-            return vec![Operation::Flush { remote, size, placement }];
+            return vec![Operation::Flush {
+                remote,
+                size,
+                placement,
+            }];
         }
         let parts = staged.parts.iter();
-        parts.map(|&(local, offset)| Operation::Flush { remote: self.data(offset), size: local.size.into(), placement }).collect()
+        parts
+            .map(|&(local, offset)| Operation::Flush {
+                remote: self.data(offset),
+                size: local.size.into(),
+                placement,
+            })
+            .collect()
     }
 
     fn data(&self, offset: u64) -> RemoteAddress {
-        RemoteAddress { address: self.peer.data.address + offset, rkey: self.peer.data.rkey }
+        RemoteAddress {
+            address: self.peer.data.address + offset,
+            rkey: self.peer.data.rkey,
+        }
     }
 
     /// Waits for the responder's next acknowledgement.
@@ -290,7 +408,10 @@ impl Requester {
                         DisconnectCause::PeerDied => "the responder is gone",
                         DisconnectCause::QueuePairError => "the connection failed",
                     };
-                    return Err(ExecuteError::Unknown { step: self.name(index), cause: cause.to_owned() });
+                    return Err(ExecuteError::Unknown {
+                        step: self.name(index),
+                        cause: cause.to_owned(),
+                    });
                 }
             }
             self.port.activity().await;
@@ -304,15 +425,26 @@ impl Requester {
         }
         let request = acknowledgement_request(self.buffer, arrival.wr_id as u32);
         let mut bytes = vec![0; arrival.placement.size.min(request.local.size) as usize];
-        self.port.device().memory(self.buffer).read(request.local.offset, &mut bytes);
+        self.port
+            .device()
+            .memory(self.buffer)
+            .read(request.local.offset, &mut bytes);
         let expected = self.acknowledged + 1;
-        let right = |message: message::Message| message.kind == Kind::Acknowledgement && message.number == expected;
+        let right = |message: message::Message| {
+            message.kind == Kind::Acknowledgement && message.number == expected
+        };
         if arrival.opcode != Opcode::Receive || !message::parse(&bytes).is_some_and(right) {
-            let cause = "the responder sent something that is not the next acknowledgement".to_owned();
-            return Err(ExecuteError::Unknown { step: self.name(index), cause });
+            let cause =
+                "the responder sent something that is not the next acknowledgement".to_owned();
+            return Err(ExecuteError::Unknown {
+                step: self.name(index),
+                cause,
+            });
         }
         self.acknowledged = expected;
-        self.port.device().post_receive(ReceiveQueue::Own(self.qp), &[request])?;
+        self.port
+            .device()
+            .post_receive(ReceiveQueue::Own(self.qp), &[request])?;
         Ok(())
     }
 }
@@ -322,7 +454,9 @@ impl Drop for Requester {
         // Nobody waits for what comes of it. A buffer that cannot go now goes with the device.
         let _ = self.port.destroy_queue_pair(self.qp);
         let device = self.port.device();
-        if let Poll::Ready(Ok(())) = device.poll_invalidate(self.buffer.rkey, &mut Context::from_waker(Waker::noop())) {
+        if let Poll::Ready(Ok(())) =
+            device.poll_invalidate(self.buffer.rkey, &mut Context::from_waker(Waker::noop()))
+        {
             let _ = device.deregister(self.buffer);
         }
     }
@@ -336,7 +470,14 @@ struct Staged {
 
 fn acknowledgement_request(buffer: MemoryRegion, index: u32) -> ReceiveRequest {
     let offset = u64::from(index) * u64::from(ACKNOWLEDGEMENT_SIZE);
-    ReceiveRequest { wr_id: index.into(), local: LocalSpan { region: buffer, offset, size: ACKNOWLEDGEMENT_SIZE } }
+    ReceiveRequest {
+        wr_id: index.into(),
+        local: LocalSpan {
+            region: buffer,
+            offset,
+            size: ACKNOWLEDGEMENT_SIZE,
+        },
+    }
 }
 
 /// Whether 32 bits name the place.

@@ -18,8 +18,9 @@ use std::rc::Rc;
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    Access, ConnectionEvent, ConnectionRequest, LocalSpan, MemoryRegion, Opcode, Operation, Port, QueuePair, QueuePairOptions,
-    ReceiveQueue, ReceiveRequest, Received, RemoteAddress, SharedReceiveQueue, SharedReceiveQueueOptions, Status,
+    Access, ConnectionEvent, ConnectionRequest, LocalSpan, MemoryRegion, Opcode, Operation, Port,
+    QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Received, RemoteAddress,
+    SharedReceiveQueue, SharedReceiveQueueOptions, Status,
 };
 use stonecast_media::{Means, PersistentRegion, persist};
 
@@ -79,20 +80,49 @@ struct Session {
 
 impl Responder {
     /// Makes `region` ready to be updated. `port` must be this responder's alone.
-    pub fn new(port: &Rc<Port>, region: Rc<dyn PersistentRegion>, layout: Layout, halves: Halves) -> Result<Self, ExecuteError> {
+    pub fn new(
+        port: &Rc<Port>,
+        region: Rc<dyn PersistentRegion>,
+        layout: Layout,
+        halves: Halves,
+    ) -> Result<Self, ExecuteError> {
         let device = port.device();
         halves.check(device.capabilities())?;
-        let fits = layout.data.fits(region.size()) && layout.receive_buffers.is_none_or(|span| span.fits(region.size()));
-        assert!(fits, "{layout:?} is not in a region of {} bytes", region.size());
-        assert!(layout.buffer_size.is_multiple_of(64), "receive buffers are whole lines");
+        let fits = layout.data.fits(region.size())
+            && layout
+                .receive_buffers
+                .is_none_or(|span| span.fits(region.size()));
+        assert!(
+            fits,
+            "{layout:?} is not in a region of {} bytes",
+            region.size()
+        );
+        assert!(
+            layout.buffer_size.is_multiple_of(64),
+            "receive buffers are whole lines"
+        );
         let rights = Access::REMOTE_READ.and(Access::REMOTE_WRITE);
-        let rights = if halves.flush == FlushKind::Read { rights } else { rights.and(Access::REMOTE_FLUSH) };
+        let rights = if halves.flush == FlushKind::Read {
+            rights
+        } else {
+            rights.and(Access::REMOTE_FLUSH)
+        };
         let registered = device.register_persistent(region.clone(), rights)?;
         let (receives, receives_start, count) = match layout.receive_buffers {
             Some(span) => (registered, span.offset, layout.buffers().count() as u32),
-            None => (device.allocate(u64::from(VOLATILE_BUFFERS * layout.buffer_size), Access::NONE)?, 0, VOLATILE_BUFFERS),
+            None => (
+                device.allocate(
+                    u64::from(VOLATILE_BUFFERS * layout.buffer_size),
+                    Access::NONE,
+                )?,
+                0,
+                VOLATILE_BUFFERS,
+            ),
         };
-        let srq = device.create_shared_receive_queue(SharedReceiveQueueOptions { capacity: count, multi_packet_stride: None })?;
+        let srq = device.create_shared_receive_queue(SharedReceiveQueueOptions {
+            capacity: count,
+            multi_packet_stride: None,
+        })?;
         let responder = Self {
             port: port.clone(),
             region,
@@ -131,21 +161,33 @@ impl Responder {
 
     async fn take_event(&self, event: ConnectionEvent) -> Result<(), ExecuteError> {
         match event {
-            ConnectionEvent::Request { request, private_data, .. } => self.answer(request, &private_data).await,
+            ConnectionEvent::Request {
+                request,
+                private_data,
+                ..
+            } => self.answer(request, &private_data).await,
             ConnectionEvent::Established { qp, .. } => self.run(qp).await,
             ConnectionEvent::Rejected { .. } => Ok(()),
             ConnectionEvent::Disconnected { qp, .. } => self.end(qp).await,
         }
     }
 
-    async fn answer(&self, request: ConnectionRequest, private_data: &[u8]) -> Result<(), ExecuteError> {
+    async fn answer(
+        &self,
+        request: ConnectionRequest,
+        private_data: &[u8],
+    ) -> Result<(), ExecuteError> {
         let device = self.port.device();
         let refusal = match session::parse_request(private_data) {
-            None => Some("this is a responder of persistence plans; the requester speaks something else"),
-            Some(program) if program != self.halves.fingerprint() => {
-                Some("the requester runs another plan than this responder; give both the same profile")
+            None => Some(
+                "this is a responder of persistence plans; the requester speaks something else",
+            ),
+            Some(program) if program != self.halves.fingerprint() => Some(
+                "the requester runs another plan than this responder; give both the same profile",
+            ),
+            Some(_) if self.sessions.borrow().len() as u32 >= SESSIONS_MAX => {
+                Some("too many sessions")
             }
-            Some(_) if self.sessions.borrow().len() as u32 >= SESSIONS_MAX => Some("too many sessions"),
             Some(_) => None,
         };
         if let Some(reason) = refusal {
@@ -163,16 +205,31 @@ impl Responder {
             rnr_retry_count: RNR_RETRY_COUNT,
             rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
         })?;
-        let acknowledgements = device.allocate(u64::from(SEND_CAPACITY) * ACKNOWLEDGEMENT_SIZE, Access::NONE)?;
-        let at = |span: Span| RemoteAddress { address: self.registered.address + span.offset, rkey: self.registered.rkey };
+        let acknowledgements = device.allocate(
+            u64::from(SEND_CAPACITY) * ACKNOWLEDGEMENT_SIZE,
+            Access::NONE,
+        )?;
+        let at = |span: Span| RemoteAddress {
+            address: self.registered.address + span.offset,
+            rkey: self.registered.rkey,
+        };
         let peer = Peer {
             data: at(self.layout.data),
             data_size: self.layout.data.size,
             message_size_max: self.layout.buffer_size,
-            receive_buffers: self.layout.receive_buffers.map(|span| (at(span), span.size)),
+            receive_buffers: self
+                .layout
+                .receive_buffers
+                .map(|span| (at(span), span.size)),
         };
-        let session =
-            Session { next: 0, places: [None; 2], values: [None, None], held: Vec::new(), acknowledgements, acknowledged: 0 };
+        let session = Session {
+            next: 0,
+            places: [None; 2],
+            values: [None, None],
+            held: Vec::new(),
+            acknowledgements,
+            acknowledged: 0,
+        };
         self.sessions.borrow_mut().insert(qp, session);
         if device.accept(request, qp, &peer.encode()).is_err() {
             self.end(qp).await?;
@@ -182,7 +239,9 @@ impl Responder {
 
     /// Forgets a session. What it began and nobody was told of stays undone.
     async fn end(&self, qp: QueuePair) -> Result<(), ExecuteError> {
-        let Some(session) = self.sessions.borrow_mut().remove(&qp) else { return Ok(()) };
+        let Some(session) = self.sessions.borrow_mut().remove(&qp) else {
+            return Ok(());
+        };
         self.port.destroy_queue_pair(qp)?;
         for buffer in session.held {
             self.give_back(buffer).await?;
@@ -193,17 +252,27 @@ impl Responder {
     async fn take_arrival(&self, arrival: Received) -> Result<(), ExecuteError> {
         if arrival.status != Status::Success || !self.sessions.borrow().contains_key(&arrival.qp) {
             // Buffers of a shared queue outlive the connections that use them.
-            return if arrival.status == Status::WorkRequestFlushed { Ok(()) } else { self.post(arrival.wr_id) };
+            return if arrival.status == Status::WorkRequestFlushed {
+                Ok(())
+            } else {
+                self.post(arrival.wr_id)
+            };
         }
         self.served.set(self.served.get() + 1);
         if arrival.opcode == Opcode::ReceiveWriteWithImmediate {
             self.post(arrival.wr_id)?;
-            let place = Span::new(u64::from(arrival.immediate) * PLACE_GRAIN, arrival.placement.size.into());
+            let place = Span::new(
+                u64::from(arrival.immediate) * PLACE_GRAIN,
+                arrival.placement.size.into(),
+            );
             return self.received(arrival.qp, &[place], &[]).await;
         }
         let buffer = self.buffer(arrival.wr_id);
         let mut bytes = vec![0; u64::from(arrival.placement.size).min(buffer.size) as usize];
-        self.port.device().memory(self.receives).read(buffer.offset, &mut bytes);
+        self.port
+            .device()
+            .memory(self.receives)
+            .read(buffer.offset, &mut bytes);
         let Some(message) = message::parse(&bytes).filter(|message| self.is_sound(message)) else {
             self.post(arrival.wr_id)?;
             return self.end(arrival.qp).await;
@@ -216,7 +285,11 @@ impl Responder {
             if holds {
                 self.with(arrival.qp, |session| session.held.push(arrival.wr_id));
             }
-            let values: Vec<Vec<u8>> = message.values.iter().map(|value| bytes[value.clone()].to_vec()).collect();
+            let values: Vec<Vec<u8>> = message
+                .values
+                .iter()
+                .map(|value| bytes[value.clone()].to_vec())
+                .collect();
             return self.received(arrival.qp, &message.places, &values).await;
         }
         if message.kind == Kind::Values && self.halves.responder.is_empty() {
@@ -233,7 +306,11 @@ impl Responder {
     }
 
     fn is_sound(&self, message: &Message) -> bool {
-        message.kind != Kind::Acknowledgement && message.places.iter().all(|place| place.fits(self.layout.data.size))
+        message.kind != Kind::Acknowledgement
+            && message
+                .places
+                .iter()
+                .all(|place| place.fits(self.layout.data.size))
     }
 
     /// Whether a step of the session waits for an arrival.
@@ -243,15 +320,25 @@ impl Responder {
     }
 
     /// What a step waited for is here.
-    async fn received(&self, qp: QueuePair, places: &[Span], values: &[Vec<u8>]) -> Result<(), ExecuteError> {
-        let Some(next) = self.with(qp, |session| session.next) else { return Ok(()) };
-        let Some(Step::Receive(content)) = self.halves.responder.get(next) else { return Ok(()) };
+    async fn received(
+        &self,
+        qp: QueuePair,
+        places: &[Span],
+        values: &[Vec<u8>],
+    ) -> Result<(), ExecuteError> {
+        let Some(next) = self.with(qp, |session| session.next) else {
+            return Ok(());
+        };
+        let Some(Step::Receive(content)) = self.halves.responder.get(next) else {
+            return Ok(());
+        };
         let items: &[Item] = match content {
             Content::Value(Item::A) | Content::Address(Item::A) => &[Item::A],
             Content::Value(Item::B) | Content::Address(Item::B) => &[Item::B],
             Content::Both => &[Item::A, Item::B],
         };
-        let sound = places.len() == items.len() && places.iter().all(|place| place.fits(self.layout.data.size));
+        let sound = places.len() == items.len()
+            && places.iter().all(|place| place.fits(self.layout.data.size));
         if !sound {
             return self.end(qp).await;
         }
@@ -268,7 +355,9 @@ impl Responder {
     /// Runs steps until one waits for an arrival.
     async fn run(&self, qp: QueuePair) -> Result<(), ExecuteError> {
         loop {
-            let Some(next) = self.with(qp, |session| session.next) else { return Ok(()) };
+            let Some(next) = self.with(qp, |session| session.next) else {
+                return Ok(());
+            };
             match self.halves.responder.get(next) {
                 Some(Step::Receive(_)) => return Ok(()),
                 Some(Step::Copy(item)) => self.copy(qp, *item).await?,
@@ -276,7 +365,9 @@ impl Responder {
                 Some(Step::SendAck) => self.acknowledge(qp).await?,
                 Some(_) => unreachable!("the requester's"),
                 None => {
-                    let held = self.with(qp, |session| std::mem::take(&mut session.held)).unwrap_or_default();
+                    let held = self
+                        .with(qp, |session| std::mem::take(&mut session.held))
+                        .unwrap_or_default();
                     for buffer in held {
                         self.put_away(buffer).await?;
                     }
@@ -294,8 +385,15 @@ impl Responder {
     }
 
     async fn copy(&self, qp: QueuePair, item: Item) -> Result<(), ExecuteError> {
-        let what = self.with(qp, |session| (session.places[item as usize], session.values[item as usize].take()));
-        let Some((Some(place), Some(value))) = what else { return Ok(()) };
+        let what = self.with(qp, |session| {
+            (
+                session.places[item as usize],
+                session.values[item as usize].take(),
+            )
+        });
+        let Some((Some(place), Some(value))) = what else {
+            return Ok(());
+        };
         let target = Span::new(self.layout.data.offset + place.offset, place.size);
         self.region.write(target.offset, &value);
         if self.region.means() == Means::Fence {
@@ -307,7 +405,9 @@ impl Responder {
 
     async fn write_back(&self, qp: QueuePair, item: Item) -> Result<(), ExecuteError> {
         let place = self.with(qp, |session| session.places[item as usize]);
-        let Some(Some(place)) = place else { return Ok(()) };
+        let Some(Some(place)) = place else {
+            return Ok(());
+        };
         let target = Span::new(self.layout.data.offset + place.offset, place.size);
         let _kept = persist(&*self.region, &[target]).await?;
         Ok(())
@@ -318,12 +418,18 @@ impl Responder {
             session.acknowledged += 1;
             (session.acknowledged, session.acknowledgements)
         });
-        let Some((number, region)) = numbered else { return Ok(()) };
+        let Some((number, region)) = numbered else {
+            return Ok(());
+        };
         let bytes = message::without_values(Kind::Acknowledgement, number, &[]);
         // As many as the send queue takes: a slot comes round only when its last message has left the queue.
         let offset = number % u64::from(SEND_CAPACITY) * ACKNOWLEDGEMENT_SIZE;
         self.port.device().memory(region).write(offset, &bytes);
-        let local = LocalSpan { region, offset, size: bytes.len() as u32 };
+        let local = LocalSpan {
+            region,
+            offset,
+            size: bytes.len() as u32,
+        };
         match self.port.post(qp, [Operation::Send { local }]) {
             Ok(()) => Ok(()),
             // It does not take its answers.
@@ -334,7 +440,12 @@ impl Responder {
     /// Posts a persistent buffer again after its update was answered. Where receiving alone makes it durable, the requester
     /// relies on the message itself, which is put to its place first.
     async fn put_away(&self, buffer: u64) -> Result<(), ExecuteError> {
-        if self.halves.responder.iter().all(|step| matches!(step, Step::Receive(_) | Step::SendAck)) {
+        if self
+            .halves
+            .responder
+            .iter()
+            .all(|step| matches!(step, Step::Receive(_) | Step::SendAck))
+        {
             let span = self.buffer(buffer);
             let mut bytes = vec![0; span.size as usize];
             self.region.read(span.offset, &mut bytes);
@@ -353,8 +464,18 @@ impl Responder {
 
     fn post(&self, buffer: u64) -> Result<(), ExecuteError> {
         let span = self.buffer(buffer);
-        let local = LocalSpan { region: self.receives, offset: span.offset, size: span.size as u32 };
-        Ok(self.port.device().post_receive(ReceiveQueue::Shared(self.srq), &[ReceiveRequest { wr_id: buffer, local }])?)
+        let local = LocalSpan {
+            region: self.receives,
+            offset: span.offset,
+            size: span.size as u32,
+        };
+        Ok(self.port.device().post_receive(
+            ReceiveQueue::Shared(self.srq),
+            &[ReceiveRequest {
+                wr_id: buffer,
+                local,
+            }],
+        )?)
     }
 
     fn buffer(&self, index: u64) -> Span {

@@ -23,7 +23,9 @@ pub(crate) fn request(program: u64) -> Vec<u8> {
 /// The program that a requester will run, if it speaks this protocol.
 pub(crate) fn parse_request(bytes: &[u8]) -> Option<u64> {
     let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-    (word(0)? == MAGIC && bytes.len() == 16).then(|| word(8)).flatten()
+    (word(0)? == MAGIC && bytes.len() == 16)
+        .then(|| word(8))
+        .flatten()
 }
 
 /// A responder's memory, as its requesters see it.
@@ -41,7 +43,13 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub fn encode(&self) -> Vec<u8> {
-        let (buffers, buffers_size) = self.receive_buffers.unwrap_or((RemoteAddress { address: 0, rkey: Rkey(0) }, 0));
+        let (buffers, buffers_size) = self.receive_buffers.unwrap_or((
+            RemoteAddress {
+                address: 0,
+                rkey: Rkey(0),
+            },
+            0,
+        ));
         let mut bytes = Vec::with_capacity(ANSWER_SIZE);
         bytes.extend_from_slice(&MAGIC.to_le_bytes());
         bytes.extend_from_slice(&self.data.address.to_le_bytes());
@@ -58,12 +66,22 @@ impl Peer {
         if bytes.len() != ANSWER_SIZE {
             return None;
         }
-        let long = |at: usize| u64::from_le_bytes(*bytes[at..].first_chunk().expect("the length was checked"));
-        let short = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("the length was checked"));
-        let buffers = RemoteAddress { address: long(32), rkey: Rkey(short(48)) };
+        let long = |at: usize| {
+            u64::from_le_bytes(*bytes[at..].first_chunk().expect("the length was checked"))
+        };
+        let short = |at: usize| {
+            u32::from_le_bytes(*bytes[at..].first_chunk().expect("the length was checked"))
+        };
+        let buffers = RemoteAddress {
+            address: long(32),
+            rkey: Rkey(short(48)),
+        };
         let sound = long(0) == MAGIC && Span::new(long(8), long(16)).end().is_some();
         sound.then(|| Self {
-            data: RemoteAddress { address: long(8), rkey: Rkey(short(24)) },
+            data: RemoteAddress {
+                address: long(8),
+                rkey: Rkey(short(24)),
+            },
             data_size: long(16),
             message_size_max: short(28),
             receive_buffers: (long(40) > 0).then_some((buffers, long(40))),
@@ -78,9 +96,17 @@ mod tests {
     #[test]
     fn requests_and_answers_are_read_back_and_nothing_else_is() {
         assert_eq!(parse_request(&request(7)), Some(7));
-        let place = |address, rkey| RemoteAddress { address, rkey: Rkey(rkey) };
+        let place = |address, rkey| RemoteAddress {
+            address,
+            rkey: Rkey(rkey),
+        };
         for receive_buffers in [None, Some((place(9 << 40, 5), 4096))] {
-            let peer = Peer { data: place(1 << 40, 3), data_size: 1 << 20, message_size_max: 512, receive_buffers };
+            let peer = Peer {
+                data: place(1 << 40, 3),
+                data_size: 1 << 20,
+                message_size_max: 512,
+                receive_buffers,
+            };
             let bytes = peer.encode();
             assert_eq!(Peer::parse(&bytes), Some(peer));
             for size in 0..bytes.len() {
@@ -90,10 +116,22 @@ mod tests {
             other[7] ^= 1;
             assert_eq!(Peer::parse(&other), None, "another version");
         }
-        let mut endless = Peer { data: place(u64::MAX, 3), data_size: 0, message_size_max: 0, receive_buffers: None };
+        let mut endless = Peer {
+            data: place(u64::MAX, 3),
+            data_size: 0,
+            message_size_max: 0,
+            receive_buffers: None,
+        };
         assert!(Peer::parse(&endless.encode()).is_some());
         endless.data_size = 1;
-        assert_eq!(Peer::parse(&endless.encode()), None, "memory that ends beyond 2^64");
-        assert_eq!((parse_request(&[0; 16]), parse_request(&request(7)[..15])), (None, None));
+        assert_eq!(
+            Peer::parse(&endless.encode()),
+            None,
+            "memory that ends beyond 2^64"
+        );
+        assert_eq!(
+            (parse_request(&[0; 16]), parse_request(&request(7)[..15])),
+            (None, None)
+        );
     }
 }

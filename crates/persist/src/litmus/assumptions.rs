@@ -30,7 +30,11 @@ pub fn assumptions(plan: &Plan) -> Vec<Assumption> {
     for axis in Axis::ALL {
         for other in alternatives(declared, *axis) {
             let counterexample = if *axis == Axis::AtomicWrite {
-                let uses = plan.steps().iter().any(|step| matches!(step, Step::WriteAtomic(_))) && !other.atomic_write;
+                let uses = plan
+                    .steps()
+                    .iter()
+                    .any(|step| matches!(step, Step::WriteAtomic(_)))
+                    && !other.atomic_write;
                 uses.then(|| vec!["the NIC refuses ATOMIC_WRITE".to_owned()])
             } else {
                 match check(&other, plan.program(), scenario.update) {
@@ -57,25 +61,66 @@ fn alternatives(platform: &Platform, axis: Axis) -> Vec<Platform> {
     let all: Vec<Platform> = match axis {
         Axis::Persistence => {
             let other = |persistence: &PersistenceDomain| {
-                let trusted_nic_buffers = platform.trusted_nic_buffers && *persistence == PersistenceDomain::Wsp;
-                Platform { persistence: *persistence, trusted_nic_buffers, ..*platform }
+                let trusted_nic_buffers =
+                    platform.trusted_nic_buffers && *persistence == PersistenceDomain::Wsp;
+                Platform {
+                    persistence: *persistence,
+                    trusted_nic_buffers,
+                    ..*platform
+                }
             };
             PersistenceDomain::ALL.iter().map(other).collect()
         }
-        Axis::Ddio => Ddio::ALL.iter().map(|ddio| Platform { ddio: *ddio, ..*platform }).collect(),
+        Axis::Ddio => Ddio::ALL
+            .iter()
+            .map(|ddio| Platform {
+                ddio: *ddio,
+                ..*platform
+            })
+            .collect(),
         Axis::ReceiveBuffers => ReceiveBuffers::ALL
             .iter()
-            .map(|receive_buffers| Platform { receive_buffers: *receive_buffers, ..*platform })
+            .map(|receive_buffers| Platform {
+                receive_buffers: *receive_buffers,
+                ..*platform
+            })
             .collect(),
-        Axis::Transport => Transport::ALL.iter().map(|transport| Platform { transport: *transport, ..*platform }).collect(),
-        Axis::Flush => FlushKind::ALL.iter().map(|flush| Platform { flush: *flush, ..*platform }).collect(),
-        Axis::AtomicWrite => [false, true].map(|atomic_write| Platform { atomic_write, ..*platform }).to_vec(),
-        Axis::RelaxedOrdering => [false, true].map(|relaxed_ordering| Platform { relaxed_ordering, ..*platform }).to_vec(),
-        Axis::TrustedNicBuffers => {
-            [false, true].map(|trusted_nic_buffers| Platform { trusted_nic_buffers, ..*platform }).to_vec()
-        }
+        Axis::Transport => Transport::ALL
+            .iter()
+            .map(|transport| Platform {
+                transport: *transport,
+                ..*platform
+            })
+            .collect(),
+        Axis::Flush => FlushKind::ALL
+            .iter()
+            .map(|flush| Platform {
+                flush: *flush,
+                ..*platform
+            })
+            .collect(),
+        Axis::AtomicWrite => [false, true]
+            .map(|atomic_write| Platform {
+                atomic_write,
+                ..*platform
+            })
+            .to_vec(),
+        Axis::RelaxedOrdering => [false, true]
+            .map(|relaxed_ordering| Platform {
+                relaxed_ordering,
+                ..*platform
+            })
+            .to_vec(),
+        Axis::TrustedNicBuffers => [false, true]
+            .map(|trusted_nic_buffers| Platform {
+                trusted_nic_buffers,
+                ..*platform
+            })
+            .to_vec(),
     };
-    all.into_iter().filter(|other| other.word(axis) != platform.word(axis)).collect()
+    all.into_iter()
+        .filter(|other| other.word(axis) != platform.word(axis))
+        .collect()
 }
 
 #[cfg(test)]
@@ -88,17 +133,36 @@ mod tests {
 
     fn assumed(platform: &Platform, operation: Operation, update: Update) -> Vec<String> {
         let plan = plan_for(platform, operation, update).unwrap();
-        assumptions(&plan).iter().map(|found| format!("{} = {}, not {}", found.axis, found.declared, found.otherwise)).collect()
+        assumptions(&plan)
+            .iter()
+            .map(|found| {
+                format!(
+                    "{} = {}, not {}",
+                    found.axis, found.declared, found.otherwise
+                )
+            })
+            .collect()
     }
 
-    fn of(persistence_domain: PersistenceDomain, ddio: Ddio, receive_buffers: ReceiveBuffers) -> Platform {
-        Platform::of(DeclaredPlatform { persistence_domain, ddio, receive_buffers })
+    fn of(
+        persistence_domain: PersistenceDomain,
+        ddio: Ddio,
+        receive_buffers: ReceiveBuffers,
+    ) -> Platform {
+        Platform::of(DeclaredPlatform {
+            persistence_domain,
+            ddio,
+            receive_buffers,
+        })
     }
 
     #[test]
     fn a_message_that_is_written_back_assumes_next_to_nothing() {
         let platform = of(PersistenceDomain::Dmp, Ddio::On, ReceiveBuffers::Dram);
-        assert_eq!(assumed(&platform, Operation::Send, Update::Single), ["persistence = dmp, not volatile"]);
+        assert_eq!(
+            assumed(&platform, Operation::Send, Update::Single),
+            ["persistence = dmp, not volatile"]
+        );
     }
 
     #[test]
@@ -114,17 +178,26 @@ mod tests {
                 "relaxed_ordering = false, not true",
             ]
         );
-        let atomic = assumed(&platform, Operation::Write, Update::Compound { large: false });
-        assert!(atomic.contains(&"atomic_write = true, not false".to_owned()), "{atomic:?}");
+        let atomic = assumed(
+            &platform,
+            Operation::Write,
+            Update::Compound { large: false },
+        );
+        assert!(
+            atomic.contains(&"atomic_write = true, not false".to_owned()),
+            "{atomic:?}"
+        );
     }
 
     #[test]
     fn a_completion_alone_assumes_a_nic_that_forgets_nothing_and_a_transport_that_says_so() {
         let platform = of(PersistenceDomain::Wsp, Ddio::On, ReceiveBuffers::Dram);
         let assumed = assumed(&platform, Operation::Write, Update::Single);
-        for expected in
-            ["persistence = wsp, not mhp", "transport = infiniband, not iwarp", "trusted_nic_buffers = true, not false"]
-        {
+        for expected in [
+            "persistence = wsp, not mhp",
+            "transport = infiniband, not iwarp",
+            "trusted_nic_buffers = true, not false",
+        ] {
             assert!(assumed.contains(&expected.to_owned()), "{assumed:?}");
         }
     }

@@ -41,7 +41,10 @@ pub(super) fn breadth_first(machine: &Machine) -> Found {
         }
         index += 1;
     }
-    Found::Sound { states: index as u64, crashes }
+    Found::Sound {
+        states: index as u64,
+        crashes,
+    }
 }
 
 /// The shortest run without faults in which the requester concludes.
@@ -104,7 +107,10 @@ impl Tree {
     fn new() -> Self {
         let mut seen = HashMap::default();
         seen.insert(State::START, ());
-        Self { states: vec![(State::START, 0, None)], seen }
+        Self {
+            states: vec![(State::START, 0, None)],
+            seen,
+        }
     }
 
     fn state(&self, index: usize) -> Option<State> {

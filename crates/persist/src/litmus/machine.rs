@@ -37,8 +37,15 @@ pub(super) enum Stage {
     Lost,
 }
 
-const STAGES: [Stage; 7] =
-    [Stage::Unposted, Stage::Queued, Stage::Nic, Stage::Visible, Stage::Cache, Stage::Controller, Stage::Lost];
+const STAGES: [Stage; 7] = [
+    Stage::Unposted,
+    Stage::Queued,
+    Stage::Nic,
+    Stage::Visible,
+    Stage::Cache,
+    Stage::Controller,
+    Stage::Lost,
+];
 
 /// Operations of a requester that fit into a state.
 const OPERATIONS_MAX: usize = 14;
@@ -81,7 +88,11 @@ impl State {
     }
 
     fn with_copy(self, item: Item, stage: Stage) -> Self {
-        self.with_field(COPIES_AT + item as u32 * STAGE_BITS, STAGE_BITS, stage as u64)
+        self.with_field(
+            COPIES_AT + item as u32 * STAGE_BITS,
+            STAGE_BITS,
+            stage as u64,
+        )
     }
 
     fn requester(self) -> usize {
@@ -93,7 +104,14 @@ impl State {
     }
 
     fn advanced(self, party: Party) -> Self {
-        Self(self.0 + (1 << if party == Party::Requester { REQUESTER_AT } else { RESPONDER_AT }))
+        Self(
+            self.0
+                + (1 << if party == Party::Requester {
+                    REQUESTER_AT
+                } else {
+                    RESPONDER_AT
+                }),
+        )
     }
 
     pub fn has_reset(self) -> bool {
@@ -184,7 +202,12 @@ impl Machine {
     }
 
     /// The same where each value that may be long has `line_count` lines.
-    pub fn with_lines(hardware: Hardware, program: &Program, update: Update, line_count: usize) -> Self {
+    pub fn with_lines(
+        hardware: Hardware,
+        program: &Program,
+        update: Update,
+        line_count: usize,
+    ) -> Self {
         let requester: Vec<Step> = program.of(Party::Requester).collect();
         let responder: Vec<Step> = program.of(Party::Responder).collect();
         let mut posted = Vec::new();
@@ -193,24 +216,50 @@ impl Machine {
         for step in &requester {
             if step.is_post() {
                 let (persistent, lines) = match step {
-                    Step::Send(Message::Value(_) | Message::Both) => (hardware.persistent_buffers, line_count),
+                    Step::Send(Message::Value(_) | Message::Both) => {
+                        (hardware.persistent_buffers, line_count)
+                    }
                     Step::Send(Message::Address(_)) | Step::Flush => (false, 1),
                     Step::WriteAtomic(_) => (true, 1),
                     _ => (true, line_count),
                 };
                 let non_posted = matches!(step, Step::Flush | Step::WriteAtomic(_));
                 operations.push(posted.len()..posted.len() + lines);
-                posted.extend((0..lines).map(|line| Posted { step: *step, line, non_posted, persistent }));
+                posted.extend((0..lines).map(|line| Posted {
+                    step: *step,
+                    line,
+                    non_posted,
+                    persistent,
+                }));
             }
             awaited.push(match step {
-                Step::Await(awaited) => operations.iter().rfind(|lines| completes(posted[lines.start].step, *awaited)).cloned(),
+                Step::Await(awaited) => operations
+                    .iter()
+                    .rfind(|lines| completes(posted[lines.start].step, *awaited))
+                    .cloned(),
                 _ => None,
             });
         }
-        assert!(posted.len() <= OPERATIONS_MAX, "{} operations do not fit into a state", posted.len());
-        assert!(requester.len().max(responder.len()) <= STEPS_MAX, "too many steps for a state: {program}");
+        assert!(
+            posted.len() <= OPERATIONS_MAX,
+            "{} operations do not fit into a state",
+            posted.len()
+        );
+        assert!(
+            requester.len().max(responder.len()) <= STEPS_MAX,
+            "too many steps for a state: {program}"
+        );
         let compound = update.is_compound();
-        Self { hardware, compound, requester, awaited, responder, posted, operations, line_count }
+        Self {
+            hardware,
+            compound,
+            requester,
+            awaited,
+            responder,
+            posted,
+            operations,
+            line_count,
+        }
     }
 
     /// Whether the requester has concluded that the update is durable.
@@ -236,9 +285,15 @@ impl Machine {
                 Stage::Queued if !state.has_reset() && self.may_arrive(state, op) => {
                     each(Event::Arrives(op), state.with_stage(op, Stage::Nic));
                 }
-                Stage::Nic if self.may_take_effect(state, op) => each(Event::TakesEffect(op), self.effect(state, op)),
+                Stage::Nic if self.may_take_effect(state, op) => {
+                    each(Event::TakesEffect(op), self.effect(state, op))
+                }
                 Stage::Visible if self.may_drain(state, op) => {
-                    let to = if self.hardware.inbound_to_cache { Stage::Cache } else { Stage::Controller };
+                    let to = if self.hardware.inbound_to_cache {
+                        Stage::Cache
+                    } else {
+                        Stage::Controller
+                    };
                     each(Event::Drains(op), state.with_stage(op, to));
                 }
                 _ => {}
@@ -252,21 +307,40 @@ impl Machine {
     fn requester_step(&self, state: State, step: Step) -> Option<State> {
         let next = state.advanced(Party::Requester);
         if step.is_post() {
-            let earlier = self.requester[..state.requester()].iter().filter(|step| step.is_post()).count();
-            return Some(self.operations[earlier].clone().fold(next, |state, line| state.with_stage(line, Stage::Queued)));
+            let earlier = self.requester[..state.requester()]
+                .iter()
+                .filter(|step| step.is_post())
+                .count();
+            return Some(
+                self.operations[earlier]
+                    .clone()
+                    .fold(next, |state, line| state.with_stage(line, Stage::Queued)),
+            );
         }
         let ends = if step == Step::ReceiveAck {
-            let received = self.requester[..state.requester()].iter().filter(|step| **step == Step::ReceiveAck).count();
-            let sent = self.responder[..state.responder()].iter().filter(|step| **step == Step::SendAck).count();
+            let received = self.requester[..state.requester()]
+                .iter()
+                .filter(|step| **step == Step::ReceiveAck)
+                .count();
+            let sent = self.responder[..state.responder()]
+                .iter()
+                .filter(|step| **step == Step::SendAck)
+                .count();
             sent > received
         } else {
-            self.awaited[state.requester()].as_ref().is_some_and(|lines| self.has_completed(state, lines))
+            self.awaited[state.requester()]
+                .as_ref()
+                .is_some_and(|lines| self.has_completed(state, lines))
         };
         ends.then_some(next)
     }
 
     fn has_completed(&self, state: State, lines: &Range<usize>) -> bool {
-        let first = if self.has(Rule::CompletionsInOrder) { 0 } else { lines.start };
+        let first = if self.has(Rule::CompletionsInOrder) {
+            0
+        } else {
+            lines.start
+        };
         (first..lines.end).all(|op| {
             let stage = state.stage(op);
             // Of ATOMIC_WRITE, too, no more is taken for granted than that the NIC has it.
@@ -274,7 +348,12 @@ impl Machine {
                 return stage >= Stage::Visible && stage != Stage::Lost;
             }
             // A NIC that resets has acknowledged what it forgets.
-            stage >= if self.hardware.early_completion { Stage::Queued } else { Stage::Nic }
+            stage
+                >= if self.hardware.early_completion {
+                    Stage::Queued
+                } else {
+                    Stage::Nic
+                }
         })
     }
 
@@ -282,17 +361,33 @@ impl Machine {
         let next = state.advanced(Party::Responder);
         match step {
             Step::Receive(message) => {
-                let lines = self.operations.iter().find(|lines| delivers(self.posted[lines.start].step, message))?;
-                let earlier = !self.has(Rule::ReceiveAfterPlacement) || self.earlier_are_placed(state, lines.start);
+                let lines = self
+                    .operations
+                    .iter()
+                    .find(|lines| delivers(self.posted[lines.start].step, message))?;
+                let earlier = !self.has(Rule::ReceiveAfterPlacement)
+                    || self.earlier_are_placed(state, lines.start);
                 (earlier && lines.clone().all(|line| is_placed(state, line))).then_some(next)
             }
             // Without a message there is nothing to copy, and the place keeps what it had.
             Step::Copy(item) => {
-                let mut messages = self.operations.iter().filter(|lines| self.posted[lines.start].holds(item));
-                let arrived = messages.any(|lines| lines.clone().all(|line| is_placed(state, line)));
-                Some(if arrived { next.with_copy(item, Stage::Cache) } else { next })
+                let mut messages = self
+                    .operations
+                    .iter()
+                    .filter(|lines| self.posted[lines.start].holds(item));
+                let arrived =
+                    messages.any(|lines| lines.clone().all(|line| is_placed(state, line)));
+                Some(if arrived {
+                    next.with_copy(item, Stage::Cache)
+                } else {
+                    next
+                })
             }
-            Step::WriteBack(item) => Some(if self.has(Rule::WriteBackPersists) { self.written_back(next, item) } else { next }),
+            Step::WriteBack(item) => Some(if self.has(Rule::WriteBackPersists) {
+                self.written_back(next, item)
+            } else {
+                next
+            }),
             _ => Some(next),
         }
     }
@@ -311,7 +406,8 @@ impl Machine {
     }
 
     fn may_arrive(&self, state: State, op: usize) -> bool {
-        !self.has(Rule::ArrivalInOrder) || (0..op).all(|earlier| state.stage(earlier) > Stage::Queued)
+        !self.has(Rule::ArrivalInOrder)
+            || (0..op).all(|earlier| state.stage(earlier) > Stage::Queued)
     }
 
     fn may_take_effect(&self, state: State, op: usize) -> bool {
@@ -319,12 +415,16 @@ impl Machine {
         if post.is_flush() {
             return self.flushes_are_answered(state, op) && self.flush_may_answer(state, op);
         }
-        let in_order = self.has(Rule::PostedInOrder) && !(self.hardware.relaxed && self.has(Rule::RelaxedWritesPass));
+        let in_order = self.has(Rule::PostedInOrder)
+            && !(self.hardware.relaxed && self.has(Rule::RelaxedWritesPass));
         if in_order && !self.earlier_are_placed(state, op) {
             return false;
         }
-        let waits_for_non_posted =
-            if post.non_posted { self.has(Rule::AtomicWriteWaits) } else { !self.has(Rule::PostedPassesNonPosted) };
+        let waits_for_non_posted = if post.non_posted {
+            self.has(Rule::AtomicWriteWaits)
+        } else {
+            !self.has(Rule::PostedPassesNonPosted)
+        };
         !waits_for_non_posted || self.non_posted_are_done(state, op)
     }
 
@@ -342,7 +442,9 @@ impl Machine {
 
     fn flush_may_answer(&self, state: State, flush: usize) -> bool {
         let read = self.hardware.flush == FlushKind::Read;
-        if !self.has(Rule::FlushWaits) || (read && self.hardware.relaxed && self.has(Rule::RelaxedReadDoesNotPush)) {
+        if !self.has(Rule::FlushWaits)
+            || (read && self.hardware.relaxed && self.has(Rule::RelaxedReadDoesNotPush))
+        {
             return true;
         }
         let pushes = match self.hardware.flush {
@@ -350,9 +452,10 @@ impl Machine {
             FlushKind::NativeGlobal => !self.has(Rule::GlobalIsOnlyVisible),
             FlushKind::NativePersistent => false,
         };
-        (0..flush)
-            .filter(|op| self.covers(*op))
-            .all(|op| is_placed(state, op) && !(pushes && self.posted[op].persistent && state.stage(op) == Stage::Visible))
+        (0..flush).filter(|op| self.covers(*op)).all(|op| {
+            is_placed(state, op)
+                && !(pushes && self.posted[op].persistent && state.stage(op) == Stage::Visible)
+        })
     }
 
     /// Whether a flush behind it concerns `op`.
@@ -363,9 +466,12 @@ impl Machine {
 
     fn effect(&self, state: State, op: usize) -> State {
         let mut state = state.with_stage(op, Stage::Visible);
-        let persists = self.hardware.flush == FlushKind::NativePersistent && self.has(Rule::PersistentFlushPersists);
+        let persists = self.hardware.flush == FlushKind::NativePersistent
+            && self.has(Rule::PersistentFlushPersists);
         if self.posted[op].is_flush() && persists {
-            for covered in (0..op).filter(|earlier| self.covers(*earlier) && self.posted[*earlier].persistent) {
+            for covered in
+                (0..op).filter(|earlier| self.covers(*earlier) && self.posted[*earlier].persistent)
+            {
                 state = state.with_stage(covered, Stage::Controller);
             }
         }
@@ -373,7 +479,9 @@ impl Machine {
     }
 
     fn may_drain(&self, state: State, op: usize) -> bool {
-        let has_left = |earlier: usize| state.stage(earlier) > Stage::Visible || !self.posted[earlier].persistent;
+        let has_left = |earlier: usize| {
+            state.stage(earlier) > Stage::Visible || !self.posted[earlier].persistent
+        };
         self.posted[op].persistent && (self.has(Rule::ControllerReorders) || (0..op).all(has_left))
     }
 
@@ -408,5 +516,8 @@ impl Machine {
 }
 
 fn is_placed(state: State, op: usize) -> bool {
-    matches!(state.stage(op), Stage::Visible | Stage::Cache | Stage::Controller)
+    matches!(
+        state.stage(op),
+        Stage::Visible | Stage::Cache | Stage::Controller
+    )
 }

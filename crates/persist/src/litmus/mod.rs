@@ -104,7 +104,9 @@ pub struct Proof {
 impl Proof {
     /// Whether every step is needed.
     pub fn is_minimal(&self) -> bool {
-        self.necessary.iter().all(|necessity| necessity.run.is_some())
+        self.necessary
+            .iter()
+            .all(|necessity| necessity.run.is_some())
     }
 }
 
@@ -130,19 +132,35 @@ pub fn check_with(rules: Rules, platform: &Platform, program: &Program, update: 
 }
 
 /// The verdict alone, for many programs on the same hardware.
-pub(crate) fn is_sound(hardware: Hardware, program: &Program, update: Update, scratch: &mut Scratch) -> bool {
+pub(crate) fn is_sound(
+    hardware: Hardware,
+    program: &Program,
+    update: Update,
+    scratch: &mut Scratch,
+) -> bool {
     explore::is_sound(&Machine::new(hardware, program, update), scratch)
 }
 
 /// Proves a plan, and each of its steps necessary.
 pub fn prove(plan: &Plan) -> Proof {
     let scenario = *plan.scenario();
-    let (sound, states, crashes) = match check(&scenario.platform, plan.program(), scenario.update) {
+    let (sound, states, crashes) = match check(&scenario.platform, plan.program(), scenario.update)
+    {
         Verdict::Sound { states, crashes } => (true, states, crashes),
         _ => (false, 0, 0),
     };
-    let necessary = plan.steps().iter().enumerate().map(|(index, step)| necessity(&scenario, plan.program(), index, *step));
-    Proof { scenario, sound, states, crashes, necessary: necessary.collect() }
+    let necessary = plan
+        .steps()
+        .iter()
+        .enumerate()
+        .map(|(index, step)| necessity(&scenario, plan.program(), index, *step));
+    Proof {
+        scenario,
+        sound,
+        states,
+        crashes,
+        necessary: necessary.collect(),
+    }
 }
 
 fn necessity(scenario: &Scenario, program: &Program, index: usize, step: Step) -> Necessity {
@@ -152,13 +170,22 @@ fn necessity(scenario: &Scenario, program: &Program, index: usize, step: Step) -
         Verdict::Sound { .. } | Verdict::Stuck(_) => None,
     };
     let counterexample = run.as_ref().map(Run::lines).unwrap_or_default();
-    Necessity { step, without, counterexample, run }
+    Necessity {
+        step,
+        without,
+        counterexample,
+        run,
+    }
 }
 
 /// A run of a plan without faults, as short as any: where everything is at each moment, and what a crash would leave.
 pub fn walk(plan: &Plan) -> Run {
     let scenario = plan.scenario();
-    let machine = Machine::new(Hardware::of(&scenario.platform, Rules::ALL), plan.program(), scenario.update);
+    let machine = Machine::new(
+        Hardware::of(&scenario.platform, Rules::ALL),
+        plan.program(),
+        scenario.update,
+    );
     let events = shortest_conclusion(&machine).expect("the requester of a plan concludes");
     Run::new(&machine, &events, None)
 }

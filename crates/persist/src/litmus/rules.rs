@@ -187,8 +187,10 @@ impl Hardware {
             rules,
             survives,
             inbound_to_cache: cached && rules.has(Rule::DdioPlacesInCache),
-            persistent_buffers: platform.receive_buffers == ReceiveBuffers::Pm || !rules.has(Rule::DramForgets),
-            early_completion: platform.transport == Transport::Iwarp && rules.has(Rule::EarlyIwarpCompletion),
+            persistent_buffers: platform.receive_buffers == ReceiveBuffers::Pm
+                || !rules.has(Rule::DramForgets),
+            early_completion: platform.transport == Transport::Iwarp
+                && rules.has(Rule::EarlyIwarpCompletion),
             flush: platform.flush,
             relaxed: platform.relaxed_ordering,
             may_reset: !platform.trusted_nic_buffers && rules.has(Rule::NicReset),
@@ -199,12 +201,18 @@ impl Hardware {
     /// memory controller are one place.
     pub fn for_verdicts(self) -> Self {
         let one_place = matches!(self.survives, Survives::Visible | Survives::Everything);
-        Self { inbound_to_cache: self.inbound_to_cache && !one_place, ..self }
+        Self {
+            inbound_to_cache: self.inbound_to_cache && !one_place,
+            ..self
+        }
     }
 
     /// The same for programs whose messages hold no values: it does not matter where such a message lies.
     pub fn without_values_in_messages(self) -> Self {
-        Self { persistent_buffers: false, ..self }
+        Self {
+            persistent_buffers: false,
+            ..self
+        }
     }
 
     pub(super) fn has(&self, rule: Rule) -> bool {

@@ -132,18 +132,32 @@ impl Run {
         }
         let power_cut = crash.map(|crash| {
             let names = pieces(machine, state);
-            let kept =
-                names.iter().filter(|(line, _)| crash.kept >> line & 1 == 1).map(|(_, piece)| piece.name.clone()).collect();
-            PowerCut { kept, broken: crash.damage.to_string(), damage: Some(crash.damage) }
+            let kept = names
+                .iter()
+                .filter(|(line, _)| crash.kept >> line & 1 == 1)
+                .map(|(_, piece)| piece.name.clone())
+                .collect();
+            PowerCut {
+                kept,
+                broken: crash.damage.to_string(),
+                damage: Some(crash.damage),
+            }
         });
         Self { frames, power_cut }
     }
 
     /// One line for each event, and one for the power cut.
     pub fn lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self.frames[1..].iter().map(|frame| frame.event.clone()).collect();
+        let mut lines: Vec<String> = self.frames[1..]
+            .iter()
+            .map(|frame| frame.event.clone())
+            .collect();
         if let Some(cut) = &self.power_cut {
-            let kept = if cut.kept.is_empty() { "nothing".to_owned() } else { cut.kept.join(", ") };
+            let kept = if cut.kept.is_empty() {
+                "nothing".to_owned()
+            } else {
+                cut.kept.join(", ")
+            };
             lines.push(format!("power cut: {kept} survives; {}", cut.broken));
         }
         lines
@@ -160,13 +174,23 @@ impl fmt::Display for Damage {
 }
 
 fn frame(machine: &Machine, state: State, event: String, party: Option<Party>) -> Frame {
-    let items: &[Item] = if machine.is_compound() { &[Item::A, Item::B] } else { &[Item::A] };
+    let items: &[Item] = if machine.is_compound() {
+        &[Item::A, Item::B]
+    } else {
+        &[Item::A]
+    };
     Frame {
         event,
         party,
-        pieces: pieces(machine, state).into_iter().map(|(_, piece)| piece).collect(),
+        pieces: pieces(machine, state)
+            .into_iter()
+            .map(|(_, piece)| piece)
+            .collect(),
         concluded: machine.has_concluded(state),
-        survivals: items.iter().map(|item| survival(machine.fate_of(state, *item))).collect(),
+        survivals: items
+            .iter()
+            .map(|item| survival(machine.fate_of(state, *item)))
+            .collect(),
     }
 }
 
@@ -176,19 +200,32 @@ fn pieces(machine: &Machine, state: State) -> Vec<(usize, Piece)> {
     for (op, post) in machine.posted.iter().enumerate() {
         let in_dram = post.is_message() && machine.fate_in_memory(op) == Fate::Lost;
         let name = match post.step {
-            Step::Send(message @ (Message::Value(_) | Message::Both)) => format!("message({message})"),
+            Step::Send(message @ (Message::Value(_) | Message::Both)) => {
+                format!("message({message})")
+            }
             _ => match post.target() {
                 Some(item) => item.to_string(),
                 None => continue,
             },
         };
         let survival = survival(machine.fate(state, op));
-        pieces.push((op, Piece { name, place: place(state.stage(op), in_dram), survival }));
+        pieces.push((
+            op,
+            Piece {
+                name,
+                place: place(state.stage(op), in_dram),
+                survival,
+            },
+        ));
     }
     for item in [Item::A, Item::B] {
         if machine.copies(item) {
             let stage = state.copy(item);
-            let piece = Piece { name: item.to_string(), place: place(stage, false), survival: survival(machine.fate_at(stage)) };
+            let piece = Piece {
+                name: item.to_string(),
+                place: place(stage, false),
+                survival: survival(machine.fate_at(stage)),
+            };
             pieces.push((machine.posted.len() + item as usize, piece));
         }
     }
@@ -225,9 +262,13 @@ fn tell(machine: &Machine, event: Event) -> String {
     match event {
         Event::Step(step) => step.to_string(),
         Event::Arrives(op) => format!("{} reaches the responder's NIC", name(op)),
-        Event::TakesEffect(op) if machine.posted[op].step == Step::Flush => "flush is answered".to_owned(),
+        Event::TakesEffect(op) if machine.posted[op].step == Step::Flush => {
+            "flush is answered".to_owned()
+        }
         Event::TakesEffect(op) => format!("{} becomes visible", name(op)),
-        Event::Drains(op) if machine.inbound_to_cache() => format!("{} moves into the cache", name(op)),
+        Event::Drains(op) if machine.inbound_to_cache() => {
+            format!("{} moves into the cache", name(op))
+        }
         Event::Drains(op) => format!("{} moves into the memory controller", name(op)),
         Event::Reset => "the responder's NIC resets".to_owned(),
     }

@@ -36,19 +36,33 @@ pub(super) struct Crash {
 impl Machine {
     /// What a power cut does to a line of an operation.
     pub fn fate(&self, state: State, line: usize) -> Fate {
-        if self.posted[line].persistent { self.fate_at(state.stage(line)) } else { Fate::Lost }
+        if self.posted[line].persistent {
+            self.fate_at(state.stage(line))
+        } else {
+            Fate::Lost
+        }
     }
 
     /// What a power cut does to the data of an operation that is in the memory of the responder for good.
     pub fn fate_in_memory(&self, line: usize) -> Fate {
-        if self.posted[line].persistent { self.fate_at(Stage::Controller) } else { Fate::Lost }
+        if self.posted[line].persistent {
+            self.fate_at(Stage::Controller)
+        } else {
+            Fate::Lost
+        }
     }
 
     /// What a power cut does to a line of persistent memory.
     pub fn fate_at(&self, stage: Stage) -> Fate {
-        let early = if self.has(Rule::EarlyEviction) { Fate::Either } else { Fate::Lost };
+        let early = if self.has(Rule::EarlyEviction) {
+            Fate::Either
+        } else {
+            Fate::Lost
+        };
         match (self.hardware.survives, stage) {
-            (Survives::Nothing, _) | (_, Stage::Unposted | Stage::Queued | Stage::Lost) => Fate::Lost,
+            (Survives::Nothing, _) | (_, Stage::Unposted | Stage::Queued | Stage::Lost) => {
+                Fate::Lost
+            }
             (Survives::Everything, _) => Fate::Kept,
             (_, Stage::Nic) => Fate::Lost,
             (Survives::Visible, _) | (_, Stage::Controller) => Fate::Kept,
@@ -63,15 +77,23 @@ impl Machine {
             let post = &self.posted[*line];
             post.target() == Some(item) || (post.holds(item) && self.has(Rule::RecoveryReplays))
         };
-        let posted = (0..self.posted.len()).filter(brings).map(|line| self.fate(state, line));
-        posted.chain([self.fate_at(state.copy(item))]).max().expect("there is at least the copy")
+        let posted = (0..self.posted.len())
+            .filter(brings)
+            .map(|line| self.fate(state, line));
+        posted
+            .chain([self.fate_at(state.copy(item))])
+            .max()
+            .expect("there is at least the copy")
     }
 
     /// Counts the ways in which a power cut may end `state`, and returns one that breaks the promise.
     pub fn crash(&self, state: State) -> (u64, Option<Crash>) {
-        let copies =
-            [Item::A, Item::B].into_iter().flat_map(|item| std::iter::repeat_n(self.fate_at(state.copy(item)), self.line_count));
-        let fates = (0..self.posted.len()).map(|line| self.fate(state, line)).chain(copies);
+        let copies = [Item::A, Item::B]
+            .into_iter()
+            .flat_map(|item| std::iter::repeat_n(self.fate_at(state.copy(item)), self.line_count));
+        let fates = (0..self.posted.len())
+            .map(|line| self.fate(state, line))
+            .chain(copies);
         let (mut certain, mut open) = (0_u32, 0_u32);
         for (bit, fate) in fates.enumerate() {
             match fate {
@@ -114,20 +136,34 @@ impl Machine {
     /// What recovery finds of `item`.
     fn found(&self, item: Item, kept: u32) -> Found {
         let has = |bit: usize| kept >> bit & 1 == 1;
-        let mut replayed = self.operations.iter().filter(|lines| self.posted[lines.start].holds(item));
+        let mut replayed = self
+            .operations
+            .iter()
+            .filter(|lines| self.posted[lines.start].holds(item));
         if self.has(Rule::RecoveryReplays) && replayed.any(|lines| lines.clone().all(has)) {
-            return Found { partly: true, wholly: true };
+            return Found {
+                partly: true,
+                wholly: true,
+            };
         }
         let copy_start = self.posted.len() + item as usize * self.line_count;
         // A value that ATOMIC_WRITE carries has one line.
-        let is_short = self.posted.iter().any(|post| post.target() == Some(item) && post.is_atomic());
+        let is_short = self
+            .posted
+            .iter()
+            .any(|post| post.target() == Some(item) && post.is_atomic());
         let line_count = if is_short { 1 } else { self.line_count };
         let line_is_there = |line: usize| {
             let mut posted = self.posted.iter().enumerate();
-            has(copy_start + line) || posted.any(|(bit, post)| post.target() == Some(item) && post.line == line && has(bit))
+            has(copy_start + line)
+                || posted
+                    .any(|(bit, post)| post.target() == Some(item) && post.line == line && has(bit))
         };
         let there = (0..line_count).filter(|line| line_is_there(*line)).count();
-        Found { partly: there > 0, wholly: there == line_count }
+        Found {
+            partly: there > 0,
+            wholly: there == line_count,
+        }
     }
 }
 

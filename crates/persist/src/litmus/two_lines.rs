@@ -11,17 +11,29 @@ use crate::platform::Platform;
 use crate::program::Program;
 use crate::scenario::{Update, scenarios};
 
-fn agree(platform: &Platform, rules: Rules, program: &Program, update: Update, seen: &mut HashSet<(Hardware, Program)>) -> bool {
+fn agree(
+    platform: &Platform,
+    rules: Rules,
+    program: &Program,
+    update: Update,
+    seen: &mut HashSet<(Hardware, Program)>,
+) -> bool {
     let hardware = Hardware::of(platform, rules).for_verdicts();
     if !seen.insert((hardware, program.clone())) {
         return true;
     }
-    let verdict = |lines| is_sound(&Machine::with_lines(hardware, program, update, lines), &mut Scratch::default());
+    let verdict = |lines| {
+        is_sound(
+            &Machine::with_lines(hardware, program, update, lines),
+            &mut Scratch::default(),
+        )
+    };
     verdict(1) == verdict(2)
 }
 
 #[test]
-fn two_lines_say_what_one_says_of_every_plan_and_of_every_weakened_plan_on_every_published_platform() {
+fn two_lines_say_what_one_says_of_every_plan_and_of_every_weakened_plan_on_every_published_platform()
+ {
     let all = scenarios();
     let platforms: Vec<Platform> = all.iter().map(|scenario| scenario.platform).collect();
     let mut seen = HashSet::new();
@@ -44,7 +56,13 @@ fn two_lines_say_what_one_says_of_every_witness_with_its_rule_and_without() {
     let mut seen = HashSet::new();
     for witness in witnesses() {
         for rules in [Rules::ALL, Rules::ALL.without(witness.rule)] {
-            let same = agree(&witness.platform, rules, &witness.program, witness.update, &mut seen);
+            let same = agree(
+                &witness.platform,
+                rules,
+                &witness.program,
+                witness.update,
+                &mut seen,
+            );
             assert!(same, "{:?}: {}", witness.rule, witness.program);
         }
     }

@@ -38,7 +38,10 @@ fn witness(rule: Rule) -> Witness {
     use Ddio::{Off, On};
     use PersistenceDomain::{Dmp, Mhp, Wsp};
     use ReceiveBuffers::{Dram, Pm};
-    let relaxed = |platform| Platform { relaxed_ordering: true, ..platform };
+    let relaxed = |platform| Platform {
+        relaxed_ordering: true,
+        ..platform
+    };
     let with_flush = |flush, platform| Platform { flush, ..platform };
     let (platform, update, program, why) = match rule {
         Rule::PostedPassesNonPosted => (
@@ -54,7 +57,11 @@ fn witness(rule: Rule) -> Witness {
             "a is in the NIC, which the caches' energy does not save",
         ),
         Rule::EarlyIwarpCompletion => (
-            Platform { transport: Transport::Iwarp, atomic_write: false, ..of(Wsp, On, Dram) },
+            Platform {
+                transport: Transport::Iwarp,
+                atomic_write: false,
+                ..of(Wsp, On, Dram)
+            },
             SINGLE,
             "rq.write(a) rq.await(write(a))",
             "a has not left the requester",
@@ -102,7 +109,10 @@ fn witness(rule: Rule) -> Witness {
             "a is visible in the I/O controller, which power failure does not spare",
         ),
         Rule::NicReset => (
-            Platform { trusted_nic_buffers: false, ..of(Wsp, On, Dram) },
+            Platform {
+                trusted_nic_buffers: false,
+                ..of(Wsp, On, Dram)
+            },
             SINGLE,
             "rq.write(a) rq.await(write(a))",
             "no power fails until the NIC has forgotten a; the published plan for WSP holds where its buffers are trusted",
@@ -113,15 +123,24 @@ fn witness(rule: Rule) -> Witness {
             "rq.send(a) rq.flush rq.await(flush)",
             "the message is where nothing survives; right in persistent receive buffers",
         ),
-        Rule::ArrivalInOrder => {
-            (of(Wsp, On, Dram), COMPOUND, "rq.write(a) rq.write(b) rq.await(write(b))", "the NIC has a when it has b")
-        }
-        Rule::PostedInOrder => {
-            (of(Mhp, On, Dram), COMPOUND, "rq.write(a) rq.write(b) rq.flush rq.await(flush)", "a is visible when b is")
-        }
-        Rule::FlushWaits => {
-            (of(Mhp, On, Dram), SINGLE, "rq.write(a) rq.flush rq.await(flush)", "a is visible when the flush is answered")
-        }
+        Rule::ArrivalInOrder => (
+            of(Wsp, On, Dram),
+            COMPOUND,
+            "rq.write(a) rq.write(b) rq.await(write(b))",
+            "the NIC has a when it has b",
+        ),
+        Rule::PostedInOrder => (
+            of(Mhp, On, Dram),
+            COMPOUND,
+            "rq.write(a) rq.write(b) rq.flush rq.await(flush)",
+            "a is visible when b is",
+        ),
+        Rule::FlushWaits => (
+            of(Mhp, On, Dram),
+            SINGLE,
+            "rq.write(a) rq.flush rq.await(flush)",
+            "a is visible when the flush is answered",
+        ),
         Rule::ReadPushes => (
             of(Dmp, Off, Dram),
             SINGLE,
@@ -158,16 +177,36 @@ fn witness(rule: Rule) -> Witness {
             "rq.send(a) rsp.receive(a) rsp.copy(a) rsp.write_back(a) rsp.send(ack) rq.receive(ack)",
             "the copy is in the memory controller before the acknowledgement leaves",
         ),
-        Rule::BatteryDrains => {
-            (of(Wsp, On, Dram), SINGLE, "rq.write(a) rq.await(write(a))", "the NIC, which has a, works on until a is in memory")
-        }
-        Rule::RecoveryReplays => {
-            (of(Mhp, On, Pm), SINGLE, "rq.send(a) rq.flush rq.await(flush)", "the message survives, and recovery applies it")
-        }
+        Rule::BatteryDrains => (
+            of(Wsp, On, Dram),
+            SINGLE,
+            "rq.write(a) rq.await(write(a))",
+            "the NIC, which has a, works on until a is in memory",
+        ),
+        Rule::RecoveryReplays => (
+            of(Mhp, On, Pm),
+            SINGLE,
+            "rq.send(a) rq.flush rq.await(flush)",
+            "the message survives, and recovery applies it",
+        ),
     };
-    Witness { rule, platform, update, program: program.parse().expect("witnesses are made of steps"), why }
+    Witness {
+        rule,
+        platform,
+        update,
+        program: program.parse().expect("witnesses are made of steps"),
+        why,
+    }
 }
 
-fn of(persistence_domain: PersistenceDomain, ddio: Ddio, receive_buffers: ReceiveBuffers) -> Platform {
-    Platform::of(DeclaredPlatform { persistence_domain, ddio, receive_buffers })
+fn of(
+    persistence_domain: PersistenceDomain,
+    ddio: Ddio,
+    receive_buffers: ReceiveBuffers,
+) -> Platform {
+    Platform::of(DeclaredPlatform {
+        persistence_domain,
+        ddio,
+        receive_buffers,
+    })
 }

@@ -51,7 +51,10 @@ struct Word<T>(T);
 
 impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Word<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map(Self).map_err(D::Error::custom)
+        String::deserialize(deserializer)?
+            .parse()
+            .map(Self)
+            .map_err(D::Error::custom)
     }
 }
 
@@ -78,16 +81,24 @@ crate::words::words! { DdioAnswer, "DDIO state", "on, off or unknown (which coun
 
 impl DdioAnswer {
     fn state(self) -> Ddio {
-        if self == Self::Off { Ddio::Off } else { Ddio::On }
+        if self == Self::Off {
+            Ddio::Off
+        } else {
+            Ddio::On
+        }
     }
 }
 
 /// See [`Profile::parse`].
 pub(super) fn parse(origin: &str, text: &str) -> Result<Profile, ProfileError> {
     let source = Source { origin, text };
-    let file: File = toml::from_str(text).map_err(|error| source.invalid(error.span(), error.message().to_owned()))?;
+    let file: File = toml::from_str(text)
+        .map_err(|error| source.invalid(error.span(), error.message().to_owned()))?;
     if file.name.get_ref().trim().is_empty() {
-        return Err(source.invalid(Some(file.name.span()), "the name is empty; give the profile a name".to_owned()));
+        return Err(source.invalid(
+            Some(file.name.span()),
+            "the name is empty; give the profile a name".to_owned(),
+        ));
     }
     let platform = Platform {
         persistence: file.persistence.value.get_ref().0,
@@ -101,7 +112,12 @@ pub(super) fn parse(origin: &str, text: &str) -> Result<Profile, ProfileError> {
     };
     if let Err(contradiction) = platform.check() {
         let (line, column) = source.place(Some(file.span_of(contradiction.axis)));
-        return Err(ProfileError::Contradiction { origin: origin.to_owned(), line, column, contradiction });
+        return Err(ProfileError::Contradiction {
+            origin: origin.to_owned(),
+            line,
+            column,
+            contradiction,
+        });
     }
     let mut declarations = vec![
         source.declaration(Axis::Persistence, None, &file.persistence)?,
@@ -121,9 +137,18 @@ pub(super) fn parse(origin: &str, text: &str) -> Result<Profile, ProfileError> {
             return Err(source.invalid(Some(port.name.span()), problem));
         }
         declarations.push(source.declaration(Axis::Ddio, Some(name.clone()), &port.ddio)?);
-        ports.push(PortDdio { port: name.clone(), ddio: port.ddio.value.get_ref().0.state() == Ddio::On });
+        ports.push(PortDdio {
+            port: name.clone(),
+            ddio: port.ddio.value.get_ref().0.state() == Ddio::On,
+        });
     }
-    Ok(Profile { name: file.name.into_inner(), summary: file.summary, platform, ports, declarations })
+    Ok(Profile {
+        name: file.name.into_inner(),
+        summary: file.summary,
+        platform,
+        ports,
+        declarations,
+    })
 }
 
 impl File {
@@ -154,21 +179,39 @@ impl Source<'_> {
         port: Option<String>,
         declared: &Declared<T>,
     ) -> Result<Declaration, ProfileError> {
-        for (text, what) in [(&declared.by, "by: who declares it"), (&declared.evidence, "evidence: why to believe it")] {
+        for (text, what) in [
+            (&declared.by, "by: who declares it"),
+            (&declared.evidence, "evidence: why to believe it"),
+        ] {
             if text.get_ref().trim().is_empty() {
-                return Err(
-                    self.invalid(Some(text.span()), format!("{axis} lacks {what}; \"nobody\" and \"none\" are answers, too"))
-                );
+                return Err(self.invalid(
+                    Some(text.span()),
+                    format!("{axis} lacks {what}; \"nobody\" and \"none\" are answers, too"),
+                ));
             }
         }
         let value = declared.value.get_ref().to_string();
-        let (by, evidence) = (declared.by.get_ref().clone(), declared.evidence.get_ref().clone());
-        Ok(Declaration { axis, port, value, by, evidence })
+        let (by, evidence) = (
+            declared.by.get_ref().clone(),
+            declared.evidence.get_ref().clone(),
+        );
+        Ok(Declaration {
+            axis,
+            port,
+            value,
+            by,
+            evidence,
+        })
     }
 
     fn invalid(&self, span: Option<Range<usize>>, problem: String) -> ProfileError {
         let (line, column) = self.place(span);
-        ProfileError::Invalid { origin: self.origin.to_owned(), line, column, problem }
+        ProfileError::Invalid {
+            origin: self.origin.to_owned(),
+            line,
+            column,
+            problem,
+        }
     }
 
     /// Line and column of the start of a span; the start of the text if there is none.
@@ -176,7 +219,11 @@ impl Source<'_> {
         let start = span.map_or(0, |span| span.start.min(self.text.len()));
         let before = self.text.get(..start).unwrap_or(self.text);
         let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        let column = before.rsplit('\n').next().map_or(0, |last| last.chars().count()) + 1;
+        let column = before
+            .rsplit('\n')
+            .next()
+            .map_or(0, |last| last.chars().count())
+            + 1;
         (line, column)
     }
 }

@@ -32,15 +32,36 @@ fn no_program_of_five_steps_is_cheaper_for_a_compound_update() {
                      rq.receive(ack) rsp.receive(&a) rsp.receive(&b) rsp.write_back(a) rsp.write_back(b) rsp.send(ack)";
     let message = "rq.send(a) rq.send(b) rq.send(a,b) rq.flush rq.await(send(b)) rq.await(send(a,b)) rq.await(flush) rq.receive(ack) \
                    rsp.receive(b) rsp.receive(a,b) rsp.copy(a) rsp.copy(b) rsp.write_back(a) rsp.write_back(b) rsp.send(ack)";
-    nothing_is_cheaper(Operation::Write, Update::Compound { large: false }, with_notices, 5);
-    nothing_is_cheaper(Operation::WriteImmediate, Update::Compound { large: false }, immediate, 5);
-    nothing_is_cheaper(Operation::Send, Update::Compound { large: false }, message, 5);
+    nothing_is_cheaper(
+        Operation::Write,
+        Update::Compound { large: false },
+        with_notices,
+        5,
+    );
+    nothing_is_cheaper(
+        Operation::WriteImmediate,
+        Update::Compound { large: false },
+        immediate,
+        5,
+    );
+    nothing_is_cheaper(
+        Operation::Send,
+        Update::Compound { large: false },
+        message,
+        5,
+    );
 }
 
 fn nothing_is_cheaper(operation: Operation, update: Update, vocabulary: &str, length_max: usize) {
     let vocabulary: Program = vocabulary.parse().unwrap();
-    let requesters = sequences(&vocabulary.of(Party::Requester).collect::<Vec<_>>(), length_max);
-    let responders = sequences(&vocabulary.of(Party::Responder).collect::<Vec<_>>(), length_max - 1);
+    let requesters = sequences(
+        &vocabulary.of(Party::Requester).collect::<Vec<_>>(),
+        length_max,
+    );
+    let responders = sequences(
+        &vocabulary.of(Party::Responder).collect::<Vec<_>>(),
+        length_max - 1,
+    );
     let mut searcher = Searcher::default();
     let mut seen = HashSet::new();
     for platform in published_platforms() {
@@ -48,20 +69,34 @@ fn nothing_is_cheaper(operation: Operation, update: Update, vocabulary: &str, le
         if !seen.insert(hardware) {
             continue;
         }
-        let found = searcher.cheapest(&platform, operation, update, Scope::Pure).unwrap();
+        let found = searcher
+            .cheapest(&platform, operation, update, Scope::Pure)
+            .unwrap();
         let (mut scratch, mut sound) = (Scratch::default(), 0);
         for requester in &requesters {
-            for responder in responders.iter().take_while(|responder| requester.len() + responder.len() <= length_max) {
+            for responder in responders
+                .iter()
+                .take_while(|responder| requester.len() + responder.len() <= length_max)
+            {
                 let program = Program::new(requester.iter().chain(responder).copied());
                 // Whatever costs more is no rival; what costs the same must be there too, or the search's space is too small.
-                if program.cost() <= found.cost() && is_sound(hardware, &program, update, &mut scratch) {
-                    assert_eq!(program.cost(), found.cost(), "{platform:?}: {program} is cheaper than {found}");
+                if program.cost() <= found.cost()
+                    && is_sound(hardware, &program, update, &mut scratch)
+                {
+                    assert_eq!(
+                        program.cost(),
+                        found.cost(),
+                        "{platform:?}: {program} is cheaper than {found}"
+                    );
                     sound += 1;
                 }
             }
         }
         let fits = found.steps().len() <= length_max;
-        assert!(sound > 0 || !fits, "{platform:?}: {found} is not among the programs");
+        assert!(
+            sound > 0 || !fits,
+            "{platform:?}: {found} is not among the programs"
+        );
     }
 }
 

@@ -37,14 +37,27 @@ pub struct Comparison {
 /// If the search missed a sound published program that is cheaper than what it found: it would be broken.
 pub fn compare(searcher: &mut Searcher, scenario: &Scenario, scope: Scope) -> Option<Comparison> {
     let published = published(scenario)?;
-    let found = searcher.cheapest(&scenario.platform, scenario.operation, scenario.update, scope)?;
+    let found = searcher.cheapest(
+        &scenario.platform,
+        scenario.operation,
+        scenario.update,
+        scope,
+    )?;
     let difference = match check(&scenario.platform, &published, scenario.update) {
         Verdict::Broken(run) | Verdict::Stuck(run) => Difference::PublishedUnsound(run),
         Verdict::Sound { .. } if found.cost() == published.cost() => Difference::Same,
         Verdict::Sound { .. } => {
-            assert!(found.cost() < published.cost(), "the search missed {published}, which is cheaper than {found}");
+            assert!(
+                found.cost() < published.cost(),
+                "the search missed {published}, which is cheaper than {found}"
+            );
             Difference::Cheaper
         }
     };
-    Some(Comparison { scenario: *scenario, published, found, difference })
+    Some(Comparison {
+        scenario: *scenario,
+        published,
+        found,
+        difference,
+    })
 }

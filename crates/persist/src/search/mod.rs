@@ -50,20 +50,37 @@ struct Question {
 
 impl Searcher {
     /// The cheapest sound program of at most 12 steps, or none.
-    pub fn cheapest(&mut self, platform: &Platform, operation: Operation, update: Update, scope: Scope) -> Option<Program> {
+    pub fn cheapest(
+        &mut self,
+        platform: &Platform,
+        operation: Operation,
+        update: Update,
+        scope: Scope,
+    ) -> Option<Program> {
         if platform.persistence == PersistenceDomain::Volatile {
             return None;
         }
         let carriers = carriers(platform, operation, update, scope);
         let mut hardware = Hardware::of(platform, Rules::ALL).for_verdicts();
-        if !carriers.iter().flatten().any(|carrier| matches!(carrier, Step::Send(_))) {
+        if !carriers
+            .iter()
+            .flatten()
+            .any(|carrier| matches!(carrier, Step::Send(_)))
+        {
             hardware = hardware.without_values_in_messages();
         }
-        let question = Question { hardware, update, carriers };
+        let question = Question {
+            hardware,
+            update,
+            carriers,
+        };
         if let Some(found) = self.found.get(&question) {
             return found.clone();
         }
-        let writes_back = !matches!(platform.persistence, PersistenceDomain::Mhp | PersistenceDomain::Wsp);
+        let writes_back = !matches!(
+            platform.persistence,
+            PersistenceDomain::Mhp | PersistenceDomain::Wsp
+        );
         let found = self.first_sound(&question, writes_back);
         self.found.insert(question, found.clone());
         found
@@ -75,10 +92,26 @@ impl Searcher {
     }
 
     fn first_sound(&mut self, question: &Question, writes_back: bool) -> Option<Program> {
-        let Question { hardware, update, carriers } = question;
-        let items: &[Item] = if update.is_compound() { &[Item::A, Item::B] } else { &[Item::A] };
-        let mut all: Vec<Requester> = carriers.iter().flat_map(|carriers| requesters(carriers)).collect();
-        all.sort_by_key(|requester| (requester.round_trips, requester.operations + requester.acks as u32));
+        let Question {
+            hardware,
+            update,
+            carriers,
+        } = question;
+        let items: &[Item] = if update.is_compound() {
+            &[Item::A, Item::B]
+        } else {
+            &[Item::A]
+        };
+        let mut all: Vec<Requester> = carriers
+            .iter()
+            .flat_map(|carriers| requesters(carriers))
+            .collect();
+        all.sort_by_key(|requester| {
+            (
+                requester.round_trips,
+                requester.operations + requester.acks as u32,
+            )
+        });
         for of_same_round_trips in all.chunk_by(|one, other| one.round_trips == other.round_trips) {
             for length in 0..LENGTH_MAX {
                 for requester in of_same_round_trips {
@@ -97,7 +130,12 @@ impl Searcher {
 }
 
 /// The ways in which the values may travel: for each, one operation for `a` and perhaps one for `b`, or one for both.
-fn carriers(platform: &Platform, operation: Operation, update: Update, scope: Scope) -> Vec<Vec<Step>> {
+fn carriers(
+    platform: &Platform,
+    operation: Operation,
+    update: Update,
+    scope: Scope,
+) -> Vec<Vec<Step>> {
     let of = |item| match operation {
         Operation::Write => Step::Write(item),
         Operation::WriteImmediate => Step::WriteImmediate(item),
@@ -112,7 +150,11 @@ fn carriers(platform: &Platform, operation: Operation, update: Update, scope: Sc
         for_b.push(Step::WriteAtomic(Item::B));
     }
     if scope == Scope::Mixed {
-        for_b.extend([Step::Write(Item::B), Step::WriteImmediate(Item::B), Step::Send(Message::Value(Item::B))]);
+        for_b.extend([
+            Step::Write(Item::B),
+            Step::WriteImmediate(Item::B),
+            Step::Send(Message::Value(Item::B)),
+        ]);
         for_b.sort_unstable();
         for_b.dedup();
     }

@@ -43,22 +43,33 @@ impl Requester {
     }
 
     fn is_carried_by_message(&self, item: Item) -> bool {
-        self.steps.iter().any(|step| matches!(step, Step::Send(Message::Both)) || *step == Step::Send(Message::Value(item)))
+        self.steps.iter().any(|step| {
+            matches!(step, Step::Send(Message::Both)) || *step == Step::Send(Message::Value(item))
+        })
     }
 
     /// Whether every notice is received by `responder`.
     fn notices_are_received(&self, responder: &[Step]) -> bool {
-        let notices = self.steps.iter().filter(|step| matches!(step, Step::Send(Message::Address(_))));
-        notices
-            .clone()
-            .all(|notice| responder.iter().any(|step| matches!(step, Step::Receive(message) if delivers(*notice, *message))))
+        let notices = self
+            .steps
+            .iter()
+            .filter(|step| matches!(step, Step::Send(Message::Address(_))));
+        notices.clone().all(|notice| {
+            responder
+                .iter()
+                .any(|step| matches!(step, Step::Receive(message) if delivers(*notice, *message)))
+        })
     }
 }
 
 /// Every requester's program for one choice of carriers.
 pub(super) fn requesters(carriers: &[Step]) -> Vec<Requester> {
     let mut found = Vec::new();
-    let mut extend = Extend { carriers, found: &mut found, posts: Vec::new() };
+    let mut extend = Extend {
+        carriers,
+        found: &mut found,
+        posts: Vec::new(),
+    };
     extend.posts();
     found
 }
@@ -72,7 +83,11 @@ struct Extend<'a> {
 impl Extend<'_> {
     /// Chooses the next carrier or notice, and completes the program at each point where all values are carried.
     fn posts(&mut self) {
-        if self.carriers.iter().all(|carrier| self.posts.contains(carrier)) {
+        if self
+            .carriers
+            .iter()
+            .all(|carrier| self.posts.contains(carrier))
+        {
             let posts = self.posts.clone();
             self.flushes_and_waits(&posts, &mut Vec::new(), &mut Progress::default());
         }
@@ -95,12 +110,24 @@ impl Extend<'_> {
 
     /// A value `b` that goes straight to its place follows the carrier of `a`.
     fn may_follow(&self, choice: Step) -> bool {
-        let straight = matches!(choice, Step::Write(Item::B) | Step::WriteImmediate(Item::B) | Step::WriteAtomic(Item::B));
-        !straight || self.posts.iter().any(|post| self.carriers.first() == Some(post))
+        let straight = matches!(
+            choice,
+            Step::Write(Item::B) | Step::WriteImmediate(Item::B) | Step::WriteAtomic(Item::B)
+        );
+        !straight
+            || self
+                .posts
+                .iter()
+                .any(|post| self.carriers.first() == Some(post))
     }
 
     /// Puts a flush, waits, both or nothing behind each post.
-    fn flushes_and_waits(&mut self, posts: &[Step], steps: &mut Vec<Step>, progress: &mut Progress) {
+    fn flushes_and_waits(
+        &mut self,
+        posts: &[Step],
+        steps: &mut Vec<Step>,
+        progress: &mut Progress,
+    ) {
         let Some((post, rest)) = posts.split_first() else {
             self.found.push(Requester {
                 steps: steps.clone(),
@@ -153,17 +180,36 @@ struct Progress {
 }
 
 /// Every responder's program of `length` steps for a requester.
-pub(super) fn responders(requester: &Requester, items: &[Item], writes_back: bool, length: usize) -> Vec<Vec<Step>> {
+pub(super) fn responders(
+    requester: &Requester,
+    items: &[Item],
+    writes_back: bool,
+    length: usize,
+) -> Vec<Vec<Step>> {
     if length == 0 {
-        return if requester.acks == 0 && requester.notices_are_received(&[]) { vec![Vec::new()] } else { Vec::new() };
+        return if requester.acks == 0 && requester.notices_are_received(&[]) {
+            vec![Vec::new()]
+        } else {
+            Vec::new()
+        };
     }
     let mut found = Vec::new();
     if requester.acks > 0 && requester.steps.len() + length <= LENGTH_MAX {
         let messages = requester.messages();
-        let copied: Vec<Item> = items.iter().copied().filter(|item| requester.is_carried_by_message(*item)).collect();
+        let copied: Vec<Item> = items
+            .iter()
+            .copied()
+            .filter(|item| requester.is_carried_by_message(*item))
+            .collect();
         let written_back = if writes_back { items } else { &[] };
-        let mut choose =
-            Choose { length, acks: requester.acks, messages: &messages, copied: &copied, written_back, found: &mut found };
+        let mut choose = Choose {
+            length,
+            acks: requester.acks,
+            messages: &messages,
+            copied: &copied,
+            written_back,
+            found: &mut found,
+        };
         choose.step(&mut Vec::new(), 0, 0);
         found.retain(|steps| requester.notices_are_received(steps));
     }
@@ -191,12 +237,20 @@ impl Choose<'_> {
             return;
         }
         for message in next_message..self.messages.len() {
-            self.with(steps, Step::Receive(self.messages[message]), message + 1, acks);
+            self.with(
+                steps,
+                Step::Receive(self.messages[message]),
+                message + 1,
+                acks,
+            );
         }
         if steps.is_empty() {
             return;
         }
-        for (items, step) in [(self.copied, Step::Copy as fn(Item) -> Step), (self.written_back, Step::WriteBack)] {
+        for (items, step) in [
+            (self.copied, Step::Copy as fn(Item) -> Step),
+            (self.written_back, Step::WriteBack),
+        ] {
             for item in items {
                 if !steps.contains(&step(*item)) {
                     self.with(steps, step(*item), next_message, acks);
@@ -222,7 +276,10 @@ pub(super) fn interleaved(requester: &[Step], responder: &[Step]) -> Program {
     let mut rest = responder;
     for step in requester {
         if *step == Step::ReceiveAck {
-            let end = rest.iter().position(|step| *step == Step::SendAck).map_or(rest.len(), |ack| ack + 1);
+            let end = rest
+                .iter()
+                .position(|step| *step == Step::SendAck)
+                .map_or(rest.len(), |ack| ack + 1);
             steps.extend(&rest[..end]);
             rest = &rest[end..];
         }
@@ -244,13 +301,24 @@ mod tests {
             .filter(|requester| requester.acks == 0 && requester.messages().is_empty())
             .map(|requester| interleaved(&requester.steps, &[]).to_string())
             .collect();
-        assert_eq!(one_sided, ["rq.write(a) rq.await(write(a))", "rq.write(a) rq.flush rq.await(flush)"]);
+        assert_eq!(
+            one_sided,
+            [
+                "rq.write(a) rq.await(write(a))",
+                "rq.write(a) rq.flush rq.await(flush)"
+            ]
+        );
     }
 
     #[test]
     fn a_responder_starts_with_a_receive_and_ends_with_the_acknowledgement_that_is_waited_for() {
         let steps: Vec<Step> = [Step::Send(Message::Value(Item::A)), Step::ReceiveAck].into();
-        let requester = Requester { steps, round_trips: 1, acks: 1, operations: 1 };
+        let requester = Requester {
+            steps,
+            round_trips: 1,
+            acks: 1,
+            operations: 1,
+        };
         let programs: Vec<String> = responders(&requester, &[Item::A], true, 4)
             .iter()
             .map(|steps| interleaved(&requester.steps, steps).to_string())
@@ -262,18 +330,25 @@ mod tests {
                 "rq.send(a) rsp.receive(a) rsp.write_back(a) rsp.copy(a) rsp.send(ack) rq.receive(ack)",
             ]
         );
-        assert!(responders(&requester, &[Item::A], true, 0).is_empty(), "nobody would acknowledge");
+        assert!(
+            responders(&requester, &[Item::A], true, 0).is_empty(),
+            "nobody would acknowledge"
+        );
     }
 
     #[test]
     fn the_longest_published_program_is_in_the_space() {
         let all = requesters(&[Step::Write(Item::A), Step::Write(Item::B)]);
-        let twice: Vec<Step> = "rq.write(a) rq.send(&a) rq.receive(ack) rq.write(b) rq.send(&b) rq.receive(ack)"
-            .parse::<Program>()
-            .unwrap()
-            .steps()
-            .to_vec();
-        let requester = all.iter().find(|requester| requester.steps == twice).expect("the requester is enumerated");
+        let twice: Vec<Step> =
+            "rq.write(a) rq.send(&a) rq.receive(ack) rq.write(b) rq.send(&b) rq.receive(ack)"
+                .parse::<Program>()
+                .unwrap()
+                .steps()
+                .to_vec();
+        let requester = all
+            .iter()
+            .find(|requester| requester.steps == twice)
+            .expect("the requester is enumerated");
         let responder = "rsp.receive(&a) rsp.write_back(a) rsp.send(ack) rsp.receive(&b) rsp.write_back(b) rsp.send(ack)";
         let responder = responder.parse::<Program>().unwrap().steps().to_vec();
         assert!(responders(requester, &[Item::A, Item::B], true, 6).contains(&responder));

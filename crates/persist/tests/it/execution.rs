@@ -7,11 +7,12 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Span;
 use stonecast_media::{
-    Backing as _, Ddio, DeclaredPlatform, DirectoryBacking, Durability, LogOptions, PersistenceDomain, PersistentRegion,
-    Prepared, ReceiveBuffers,
+    Backing as _, Ddio, DeclaredPlatform, DirectoryBacking, Durability, LogOptions,
+    PersistenceDomain, PersistentRegion, Prepared, ReceiveBuffers,
 };
 use stonecast_persist::execute::{
-    Effect, ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Rehearsal, Requester, Responder, recover,
+    Effect, ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Rehearsal,
+    Requester, Responder, recover,
 };
 use stonecast_persist::{FlushKind, Operation, Plan, Platform, Program, Update, plan_for};
 
@@ -19,23 +20,42 @@ use crate::loopback::POOR;
 use crate::providers::{Provider, Reference, providers};
 
 const CAPACITY: u64 = 1 << 20;
-const LAYOUT: Layout = Layout { data: Span::new(4096, 1 << 16), receive_buffers: None, buffer_size: 256 };
+const LAYOUT: Layout = Layout {
+    data: Span::new(4096, 1 << 16),
+    receive_buffers: None,
+    buffer_size: 256,
+};
 const COMPOUND: Update = Update::Compound { large: false };
 
 fn declared(persistence_domain: PersistenceDomain, ddio: Ddio) -> Platform {
-    Platform::of(DeclaredPlatform { persistence_domain, ddio, receive_buffers: ReceiveBuffers::Dram })
+    Platform::of(DeclaredPlatform {
+        persistence_domain,
+        ddio,
+        receive_buffers: ReceiveBuffers::Dram,
+    })
 }
 
 /// A plan for what this machine really has: a file that is synced.
 fn file_plan(operation: Operation, update: Update) -> Plan {
-    plan_for(&declared(PersistenceDomain::PageFile, Ddio::On), operation, update).unwrap()
+    plan_for(
+        &declared(PersistenceDomain::PageFile, Ddio::On),
+        operation,
+        update,
+    )
+    .unwrap()
 }
 
 /// A log file that is made durable as `durability` asks.
 fn region(folder: &Path, durability: Durability) -> Rc<dyn PersistentRegion> {
     let backing = DirectoryBacking::create(&folder.join("log")).unwrap();
     let platform = declared(PersistenceDomain::PageFile, Ddio::On).declared();
-    let region = backing.open_log(LogOptions { capacity: CAPACITY, platform, durability }).unwrap();
+    let region = backing
+        .open_log(LogOptions {
+            capacity: CAPACITY,
+            platform,
+            durability,
+        })
+        .unwrap();
     while backing.prepare(Span::new(0, CAPACITY)).unwrap() == Prepared::Pending {
         std::thread::yield_now();
     }
@@ -67,19 +87,37 @@ fn every_way_to_a_synced_file_is_executed_and_what_it_wrote_is_there() {
             for (index, (name, provider)) in providers(folder.path()).into_iter().enumerate() {
                 let place = folder.path().join(index.to_string());
                 std::fs::create_dir(&place).unwrap();
-                let (region, plan) = (region(&place, Durability::Power), file_plan(*operation, update));
+                let (region, plan) = (
+                    region(&place, Durability::Power),
+                    file_plan(*operation, update),
+                );
                 respond(&*provider, region.clone(), &plan);
                 let port = provider.port(REQUESTER_COMPLETIONS);
                 provider.executor().block_on(async {
-                    let mut requester = Requester::connect(&port, &provider.address(), &plan, 128).await.unwrap();
+                    let mut requester = Requester::connect(&port, &provider.address(), &plan, 128)
+                        .await
+                        .unwrap();
                     assert_eq!(requester.data_size(), LAYOUT.data.size);
                     for round in 1..=20u64 {
                         let (record, tail) = ([round as u8; 64], round.to_le_bytes());
                         let payload = Payload::single(64 * round, &record);
-                        let payload = if update.is_compound() { payload.then(0, &tail) } else { payload };
+                        let payload = if update.is_compound() {
+                            payload.then(0, &tail)
+                        } else {
+                            payload
+                        };
                         let _persisted = requester.persist(&payload).await.unwrap();
-                        assert_eq!(read(&*region, 64 * round, 64), record, "{name}: {}", plan.program());
-                        assert!(!update.is_compound() || read(&*region, 0, 8) == tail, "{name}: {}", plan.program());
+                        assert_eq!(
+                            read(&*region, 64 * round, 64),
+                            record,
+                            "{name}: {}",
+                            plan.program()
+                        );
+                        assert!(
+                            !update.is_compound() || read(&*region, 0, 8) == tail,
+                            "{name}: {}",
+                            plan.program()
+                        );
                     }
                 });
             }
@@ -97,13 +135,32 @@ fn a_requester_of_another_plan_and_a_rehearsal_are_turned_away() {
         std::fs::create_dir(&place).unwrap();
         let plan = file_plan(Operation::Write, Update::Single);
         respond(&*provider, region(&place, Durability::Power), &plan);
-        let (first, second) = (provider.port(REQUESTER_COMPLETIONS), provider.port(REQUESTER_COMPLETIONS));
+        let (first, second) = (
+            provider.port(REQUESTER_COMPLETIONS),
+            provider.port(REQUESTER_COMPLETIONS),
+        );
         provider.executor().block_on(async {
             let other = file_plan(Operation::WriteImmediate, Update::Single);
-            let refused = Requester::connect(&first, &provider.address(), &other, 128).await.err().unwrap();
-            assert!(refused.to_string().contains("another plan") && refused.effect() == Effect::None, "{refused}");
-            let same_steps = Rehearsal::connect(&second, &provider.address(), plan.program(), FlushKind::Read, 128).await;
-            assert!(matches!(same_steps.err(), Some(ExecuteError::Rejected { .. })));
+            let refused = Requester::connect(&first, &provider.address(), &other, 128)
+                .await
+                .err()
+                .unwrap();
+            assert!(
+                refused.to_string().contains("another plan") && refused.effect() == Effect::None,
+                "{refused}"
+            );
+            let same_steps = Rehearsal::connect(
+                &second,
+                &provider.address(),
+                plan.program(),
+                FlushKind::Read,
+                128,
+            )
+            .await;
+            assert!(matches!(
+                same_steps.err(),
+                Some(ExecuteError::Rejected { .. })
+            ));
         });
     }
 }
@@ -116,21 +173,47 @@ fn a_medium_that_is_not_what_the_plan_counts_on_is_refused() {
     let port = provider.port(RESPONDER_COMPLETIONS);
     let refuse = |durability, plan: &Plan| {
         let place = tempfile::tempdir_in(folder.path()).unwrap();
-        Responder::new(&port, region(place.path(), durability), LAYOUT, plan).err().unwrap().to_string()
+        Responder::new(&port, region(place.path(), durability), LAYOUT, plan)
+            .err()
+            .unwrap()
+            .to_string()
     };
-    let memory = plan_for(&declared(PersistenceDomain::Dmp, Ddio::Off), Operation::Write, Update::Single).unwrap();
+    let memory = plan_for(
+        &declared(PersistenceDomain::Dmp, Ddio::Off),
+        Operation::Write,
+        Update::Single,
+    )
+    .unwrap();
     let refused = refuse(Durability::Power, &memory);
-    assert!(refused.contains("persistence = dmp") && refused.contains("syncing a file"), "{refused}");
-    let refused = refuse(Durability::Process, &file_plan(Operation::Write, Update::Single));
-    assert!(refused.contains("persistence = page-file") && refused.contains("survives processes only"), "{refused}");
+    assert!(
+        refused.contains("persistence = dmp") && refused.contains("syncing a file"),
+        "{refused}"
+    );
+    let refused = refuse(
+        Durability::Process,
+        &file_plan(Operation::Write, Update::Single),
+    );
+    assert!(
+        refused.contains("persistence = page-file") && refused.contains("survives processes only"),
+        "{refused}"
+    );
 }
 
 #[test]
 fn a_device_without_atomic_write_is_refused_before_anything_is_done() {
     let provider = Reference::new(POOR);
     let port = provider.port(REQUESTER_COMPLETIONS);
-    let plan = plan_for(&declared(PersistenceDomain::Dmp, Ddio::Off), Operation::Write, COMPOUND).unwrap();
-    let refused = provider.executor().block_on(Requester::connect(&port, &provider.address(), &plan, 128)).err().unwrap();
+    let plan = plan_for(
+        &declared(PersistenceDomain::Dmp, Ddio::Off),
+        Operation::Write,
+        COMPOUND,
+    )
+    .unwrap();
+    let refused = provider
+        .executor()
+        .block_on(Requester::connect(&port, &provider.address(), &plan, 128))
+        .err()
+        .unwrap();
     assert!(refused.to_string().contains("ATOMIC_WRITE"), "{refused}");
     assert_eq!(refused.effect(), Effect::None);
 }
@@ -139,9 +222,13 @@ fn a_device_without_atomic_write_is_refused_before_anything_is_done() {
 fn rehearse(program: &str, story: impl AsyncFnOnce(Rehearsal, Rc<dyn PersistentRegion>)) {
     let folder = tempfile::tempdir().unwrap();
     let provider = Reference::new(crate::loopback::PLAIN);
-    let (region, program): (_, Program) = (region(folder.path(), Durability::Process), program.parse().unwrap());
+    let (region, program): (_, Program) = (
+        region(folder.path(), Durability::Process),
+        program.parse().unwrap(),
+    );
     let port = provider.port(RESPONDER_COMPLETIONS);
-    let responder = Responder::rehearsing(&port, region.clone(), LAYOUT, &program, FlushKind::Read).unwrap();
+    let responder =
+        Responder::rehearsing(&port, region.clone(), LAYOUT, &program, FlushKind::Read).unwrap();
     port.device().listen(&provider.address()).unwrap();
     provider.executor().runtime().spawn(Box::pin(async move {
         let Err(error) = responder.serve().await;
@@ -149,7 +236,10 @@ fn rehearse(program: &str, story: impl AsyncFnOnce(Rehearsal, Rc<dyn PersistentR
     }));
     let port = provider.port(REQUESTER_COMPLETIONS);
     provider.executor().block_on(async {
-        let session = Rehearsal::connect(&port, &provider.address(), &program, FlushKind::Read, 512).await.unwrap();
+        let session =
+            Rehearsal::connect(&port, &provider.address(), &program, FlushKind::Read, 512)
+                .await
+                .unwrap();
         story(session, region).await;
     });
 }
@@ -160,45 +250,98 @@ fn what_a_plan_cannot_carry_is_refused_and_the_session_goes_on() {
     rehearse(program, async |mut session, region| {
         let record = [7; 64];
         for (payload, part) in [
-            (Payload::single(LAYOUT.data.size - 63, &record).then(0, &[1; 8]), "are not in the responder's"),
+            (
+                Payload::single(LAYOUT.data.size - 63, &record).then(0, &[1; 8]),
+                "are not in the responder's",
+            ),
             (Payload::single(64, &[]).then(0, &[1; 8]), "0 bytes"),
-            (Payload::single(64, &record).then(4, &[1; 8]), "8 aligned bytes"),
-            (Payload::single(64, &record).then(0, &[1; 9]), "8 aligned bytes"),
+            (
+                Payload::single(64, &record).then(4, &[1; 8]),
+                "8 aligned bytes",
+            ),
+            (
+                Payload::single(64, &record).then(0, &[1; 9]),
+                "8 aligned bytes",
+            ),
             (Payload::single(64, &record), "an update of 2 part(s)"),
-            (Payload::single(64, &[1; 2000]).then(0, &[1; 8]), "more than the session was made for"),
+            (
+                Payload::single(64, &[1; 2000]).then(0, &[1; 8]),
+                "more than the session was made for",
+            ),
         ] {
             let refused = session.run(&payload).await.err().unwrap();
-            assert!(refused.to_string().contains(part) && refused.effect() == Effect::None, "{refused}");
+            assert!(
+                refused.to_string().contains(part) && refused.effect() == Effect::None,
+                "{refused}"
+            );
         }
-        let _concluded = session.run(&Payload::single(64, &record).then(0, &[1; 8])).await.unwrap();
-        assert_eq!((read(&*region, 64, 64), read(&*region, 0, 8)), (record.to_vec(), vec![1; 8]));
+        let _concluded = session
+            .run(&Payload::single(64, &record).then(0, &[1; 8]))
+            .await
+            .unwrap();
+        assert_eq!(
+            (read(&*region, 64, 64), read(&*region, 0, 8)),
+            (record.to_vec(), vec![1; 8])
+        );
     });
-    rehearse("rq.write_imm(a) rsp.receive(&a) rsp.send(ack) rq.receive(ack)", async |mut session, _| {
-        let refused = session.run(&Payload::single(8, &[1; 8])).await.err().unwrap();
-        assert!(refused.to_string().contains("multiples of 64"), "{refused}");
-        let _concluded = session.run(&Payload::single(128, &[1; 8])).await.unwrap();
-    });
-    rehearse("rq.send(a) rsp.receive(a) rsp.copy(a) rsp.send(ack) rq.receive(ack)", async |mut session, region| {
-        let refused = session.run(&Payload::single(0, &[1; 250])).await.err().unwrap();
-        assert!(refused.to_string().contains("does not fit the responder's buffers of 256 bytes"), "{refused}");
-        let _concluded = session.run(&Payload::single(0, &[1; 200])).await.unwrap();
-        assert_eq!(read(&*region, 0, 200), [1; 200]);
-    });
+    rehearse(
+        "rq.write_imm(a) rsp.receive(&a) rsp.send(ack) rq.receive(ack)",
+        async |mut session, _| {
+            let refused = session
+                .run(&Payload::single(8, &[1; 8]))
+                .await
+                .err()
+                .unwrap();
+            assert!(refused.to_string().contains("multiples of 64"), "{refused}");
+            let _concluded = session.run(&Payload::single(128, &[1; 8])).await.unwrap();
+        },
+    );
+    rehearse(
+        "rq.send(a) rsp.receive(a) rsp.copy(a) rsp.send(ack) rq.receive(ack)",
+        async |mut session, region| {
+            let refused = session
+                .run(&Payload::single(0, &[1; 250]))
+                .await
+                .err()
+                .unwrap();
+            assert!(
+                refused
+                    .to_string()
+                    .contains("does not fit the responder's buffers of 256 bytes"),
+                "{refused}"
+            );
+            let _concluded = session.run(&Payload::single(0, &[1; 200])).await.unwrap();
+            assert_eq!(read(&*region, 0, 200), [1; 200]);
+        },
+    );
 }
 
 /// Needs the mark that an execution has begun: what is outstanding still reads the buffer of the session.
 #[test]
 fn an_update_that_was_given_up_half_way_ends_the_session() {
-    rehearse("rq.send(a) rsp.receive(a) rsp.copy(a) rsp.send(ack) rq.receive(ack)", async |mut session, _| {
-        {
-            let record = [7; 64];
-            let payload = Payload::single(64, &record);
-            let given_up = pin!(session.run(&payload));
-            assert!(matches!(given_up.poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
-        }
-        let refused = session.run(&Payload::single(64, &[8; 64])).await.err().unwrap();
-        assert!(matches!(refused, ExecuteError::Spent) && refused.effect() == Effect::None, "{refused}");
-    });
+    rehearse(
+        "rq.send(a) rsp.receive(a) rsp.copy(a) rsp.send(ack) rq.receive(ack)",
+        async |mut session, _| {
+            {
+                let record = [7; 64];
+                let payload = Payload::single(64, &record);
+                let given_up = pin!(session.run(&payload));
+                assert!(matches!(
+                    given_up.poll(&mut Context::from_waker(Waker::noop())),
+                    Poll::Pending
+                ));
+            }
+            let refused = session
+                .run(&Payload::single(64, &[8; 64]))
+                .await
+                .err()
+                .unwrap();
+            assert!(
+                matches!(refused, ExecuteError::Spent) && refused.effect() == Effect::None,
+                "{refused}"
+            );
+        },
+    );
 }
 
 /// Needs the clearing before a persistent buffer is posted again: the messages of a session that is over would be finished
@@ -208,10 +351,15 @@ fn a_recovery_finds_no_message_that_is_at_its_place_already() {
     let folder = tempfile::tempdir().unwrap();
     let provider = Reference::new(crate::loopback::PLAIN);
     let region = region(folder.path(), Durability::Process);
-    let layout = Layout { receive_buffers: Some(Span::new(1 << 18, 16 * 256)), ..LAYOUT };
+    let layout = Layout {
+        receive_buffers: Some(Span::new(1 << 18, 16 * 256)),
+        ..LAYOUT
+    };
     let program: Program = "rq.send(a) rq.flush rq.await(flush)".parse().unwrap();
     let port = provider.port(RESPONDER_COMPLETIONS);
-    let responder = Rc::new(Responder::rehearsing(&port, region.clone(), layout, &program, FlushKind::Read).unwrap());
+    let responder = Rc::new(
+        Responder::rehearsing(&port, region.clone(), layout, &program, FlushKind::Read).unwrap(),
+    );
     port.device().listen(&provider.address()).unwrap();
     let (serving, executor) = (responder.clone(), provider.executor());
     executor.runtime().spawn(Box::pin(async move {
@@ -222,7 +370,9 @@ fn a_recovery_finds_no_message_that_is_at_its_place_already() {
     for value in [[1; 64], [1; 64], [1; 64], [2; 64]].chunks(3) {
         let port = provider.port(REQUESTER_COMPLETIONS);
         executor.block_on(async {
-            let session = Rehearsal::connect(&port, &provider.address(), &program, FlushKind::Read, 512).await;
+            let session =
+                Rehearsal::connect(&port, &provider.address(), &program, FlushKind::Read, 512)
+                    .await;
             let mut session = session.unwrap();
             for value in value {
                 let _concluded = session.run(&Payload::single(64, value)).await.unwrap();

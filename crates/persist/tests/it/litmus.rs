@@ -1,19 +1,42 @@
 //! The litmus model against known answers, and the plans against the model.
 
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
-use stonecast_persist::litmus::{Damage, Place, Rules, Survival, Verdict, check, check_with, prove, walk, witnesses};
-use stonecast_persist::{Operation, Plan, Platform, Program, Scenario, Update, plan_for, published_platforms, scenarios};
+use stonecast_persist::litmus::{
+    Damage, Place, Rules, Survival, Verdict, check, check_with, prove, walk, witnesses,
+};
+use stonecast_persist::{
+    Operation, Plan, Platform, Program, Scenario, Update, plan_for, published_platforms, scenarios,
+};
 
 /// Each rule is needed: its program's verdict turns without it.
 #[test]
 fn a_program_is_unsound_for_a_freedom_and_sound_for_a_promise() {
     for witness in witnesses() {
         let with = check(&witness.platform, &witness.program, witness.update);
-        let without = check_with(Rules::ALL.without(witness.rule), &witness.platform, &witness.program, witness.update);
+        let without = check_with(
+            Rules::ALL.without(witness.rule),
+            &witness.platform,
+            &witness.program,
+            witness.update,
+        );
         let broken = |verdict: &Verdict| matches!(verdict, Verdict::Broken(_));
-        let (unsound, sound) = if witness.rule.is_freedom() { (&with, &without) } else { (&without, &with) };
-        assert!(broken(unsound), "{:?}: {} should be unsound: {unsound:?}", witness.rule, witness.program);
-        assert!(sound.is_sound(), "{:?}: {} should be sound: {sound:?}", witness.rule, witness.program);
+        let (unsound, sound) = if witness.rule.is_freedom() {
+            (&with, &without)
+        } else {
+            (&without, &with)
+        };
+        assert!(
+            broken(unsound),
+            "{:?}: {} should be unsound: {unsound:?}",
+            witness.rule,
+            witness.program
+        );
+        assert!(
+            sound.is_sound(),
+            "{:?}: {} should be sound: {sound:?}",
+            witness.rule,
+            witness.program
+        );
     }
 }
 
@@ -24,9 +47,17 @@ fn every_published_scenario_has_a_sound_plan_of_which_each_step_is_necessary() {
         let proof = prove(&plan);
         assert!(proof.sound, "{}", plan.program());
         for necessity in &proof.necessary {
-            assert!(necessity.run.is_some(), "{}: {} is not needed", plan.program(), necessity.step);
+            assert!(
+                necessity.run.is_some(),
+                "{}: {} is not needed",
+                plan.program(),
+                necessity.step
+            );
         }
-        assert!(proof.crashes >= proof.states && proof.states > 2, "every state was crashed");
+        assert!(
+            proof.crashes >= proof.states && proof.states > 2,
+            "every state was crashed"
+        );
     }
 }
 
@@ -40,17 +71,24 @@ fn a_requester_that_waits_for_ever_is_noticed() {
         "rq.send(a) rsp.receive(&a) rsp.send(ack) rq.receive(ack)",
     ] {
         let verdict = check(&platform, &program.parse().unwrap(), Update::Single);
-        assert!(matches!(verdict, Verdict::Stuck(_)), "{program}: {verdict:?}");
+        assert!(
+            matches!(verdict, Verdict::Stuck(_)),
+            "{program}: {verdict:?}"
+        );
     }
 }
 
 #[test]
 fn the_run_without_a_flush_is_told_from_the_post_to_the_power_cut() {
-    let scenario = scenarios()
-        .into_iter()
-        .find(|scenario| (scenario.platform.persistence, scenario.operation) == (PersistenceDomain::Mhp, Operation::Write));
+    let scenario = scenarios().into_iter().find(|scenario| {
+        (scenario.platform.persistence, scenario.operation)
+            == (PersistenceDomain::Mhp, Operation::Write)
+    });
     let proof = prove(&plan_of(&scenario.unwrap()));
-    assert_eq!(proof.necessary[1].without.to_string(), "rq.write(a) rq.await(write(a))");
+    assert_eq!(
+        proof.necessary[1].without.to_string(),
+        "rq.write(a) rq.await(write(a))"
+    );
     assert_eq!(
         proof.necessary[1].counterexample,
         [
@@ -61,8 +99,23 @@ fn the_run_without_a_flush_is_told_from_the_post_to_the_power_cut() {
         ]
     );
     let json = serde_json::to_value(&proof).unwrap();
-    let keys: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
-    for key in ["persistence", "ddio", "receive_buffers", "operation", "update", "sound", "states", "crashes", "necessary"] {
+    let keys: Vec<&str> = json
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    for key in [
+        "persistence",
+        "ddio",
+        "receive_buffers",
+        "operation",
+        "update",
+        "sound",
+        "states",
+        "crashes",
+        "necessary",
+    ] {
         assert!(keys.contains(&key), "{keys:?}");
     }
     assert_eq!(json["necessary"][1]["step"], "rq.flush");
@@ -72,11 +125,18 @@ fn the_run_without_a_flush_is_told_from_the_post_to_the_power_cut() {
 #[test]
 fn a_walk_shows_where_the_update_is_and_what_a_crash_would_leave() {
     let scenario = scenarios().into_iter().find(|scenario| {
-        let Platform { persistence, ddio, .. } = scenario.platform;
-        (persistence, ddio, scenario.operation) == (PersistenceDomain::Dmp, Ddio::On, Operation::Write)
+        let Platform {
+            persistence, ddio, ..
+        } = scenario.platform;
+        (persistence, ddio, scenario.operation)
+            == (PersistenceDomain::Dmp, Ddio::On, Operation::Write)
     });
     let run = walk(&plan_of(&scenario.unwrap()));
-    let told: Vec<(Place, Survival)> = run.frames.iter().map(|frame| (frame.pieces[0].place, frame.pieces[0].survival)).collect();
+    let told: Vec<(Place, Survival)> = run
+        .frames
+        .iter()
+        .map(|frame| (frame.pieces[0].place, frame.pieces[0].survival))
+        .collect();
     let mut stations = told;
     stations.dedup();
     assert_eq!(
@@ -91,7 +151,11 @@ fn a_walk_shows_where_the_update_is_and_what_a_crash_would_leave() {
     );
     let last = run.frames.last().unwrap();
     assert!(last.concluded && last.survivals == [Survival::Kept] && run.power_cut.is_none());
-    assert!(run.frames.iter().all(|frame| !frame.concluded || frame.survivals == [Survival::Kept]));
+    assert!(
+        run.frames
+            .iter()
+            .all(|frame| !frame.concluded || frame.survivals == [Survival::Kept])
+    );
 }
 
 /// What is sound where little survives is sound where more does.
@@ -99,15 +163,28 @@ fn a_walk_shows_where_the_update_is_and_what_a_crash_would_leave() {
 fn a_stronger_platform_never_breaks_a_plan() {
     for scenario in scenarios() {
         let plan = plan_of(&scenario);
-        let stronger = |persistence| Platform { persistence, ..scenario.platform };
+        let stronger = |persistence| Platform {
+            persistence,
+            ..scenario.platform
+        };
         let stronger = match scenario.platform.persistence {
-            PersistenceDomain::Dmp => vec![stronger(PersistenceDomain::Mhp), stronger(PersistenceDomain::Wsp)],
+            PersistenceDomain::Dmp => vec![
+                stronger(PersistenceDomain::Mhp),
+                stronger(PersistenceDomain::Wsp),
+            ],
             PersistenceDomain::Mhp => vec![stronger(PersistenceDomain::Wsp)],
             _ => Vec::new(),
         };
-        let no_ddio = Platform { ddio: Ddio::Off, ..scenario.platform };
+        let no_ddio = Platform {
+            ddio: Ddio::Off,
+            ..scenario.platform
+        };
         for platform in stronger.into_iter().chain([no_ddio]) {
-            assert!(check(&platform, plan.program(), scenario.update).is_sound(), "{} on {platform:?}", plan.program());
+            assert!(
+                check(&platform, plan.program(), scenario.update).is_sound(),
+                "{} on {platform:?}",
+                plan.program()
+            );
         }
     }
 }
@@ -115,18 +192,28 @@ fn a_stronger_platform_never_breaks_a_plan() {
 /// Persistent receive buffers are not simply better: recovery finds the message with `b`, and `a` was still in the cache.
 #[test]
 fn a_pointer_that_rides_in_a_message_needs_volatile_receive_buffers() {
-    let program =
-        "rq.write(a) rq.send(b) rsp.receive(b) rsp.write_back(a) rsp.copy(b) rsp.write_back(b) rsp.send(ack) rq.receive(ack)";
+    let program = "rq.write(a) rq.send(b) rsp.receive(b) rsp.write_back(a) rsp.copy(b) rsp.write_back(b) rsp.send(ack) rq.receive(ack)";
     let program: Program = program.parse().unwrap();
     let update = Update::Compound { large: false };
     let on = |receive_buffers| {
-        let platform = Platform { receive_buffers, ..published_platforms()[0] };
+        let platform = Platform {
+            receive_buffers,
+            ..published_platforms()[0]
+        };
         check(&platform, &program, update)
     };
     assert!(on(ReceiveBuffers::Dram).is_sound());
-    let Verdict::Broken(run) = on(ReceiveBuffers::Pm) else { panic!("replay brings b back without a") };
+    let Verdict::Broken(run) = on(ReceiveBuffers::Pm) else {
+        panic!("replay brings b back without a")
+    };
     let cut = run.power_cut.as_ref().unwrap();
-    assert_eq!((cut.damage(), cut.kept.as_slice()), (Some(Damage::Reordered), ["message(b)".to_owned()].as_slice()));
+    assert_eq!(
+        (cut.damage(), cut.kept.as_slice()),
+        (
+            Some(Damage::Reordered),
+            ["message(b)".to_owned()].as_slice()
+        )
+    );
 }
 
 fn plan_of(scenario: &Scenario) -> Plan {

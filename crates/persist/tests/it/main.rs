@@ -3,7 +3,11 @@
 mod execution;
 mod litmus;
 #[path = "../../../fabric/tests/it/loopback/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the stories need only a part of the reference provider")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the stories need only a part of the reference provider"
+)]
 mod loopback;
 mod matrix;
 mod page;

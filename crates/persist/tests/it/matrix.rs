@@ -3,7 +3,9 @@
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
 use stonecast_persist::litmus::prove;
 use stonecast_persist::search::{Scope, Searcher};
-use stonecast_persist::{FlushKind, NoPlan, Operation, Platform, Profile, Transport, Update, plan, plan_for};
+use stonecast_persist::{
+    FlushKind, NoPlan, Operation, Platform, Profile, Transport, Update, plan, plan_for,
+};
 
 const SWITCH: [bool; 2] = [false, true];
 
@@ -20,16 +22,51 @@ fn platforms() -> Vec<Platform> {
         trusted_nic_buffers: false,
     }];
     fn vary<T: Copy>(all: &mut Vec<Platform>, choices: &[T], set: fn(Platform, T) -> Platform) {
-        *all = all.iter().flat_map(|platform| choices.iter().map(|choice| set(*platform, *choice))).collect();
+        *all = all
+            .iter()
+            .flat_map(|platform| choices.iter().map(|choice| set(*platform, *choice)))
+            .collect();
     }
-    vary(&mut all, PersistenceDomain::ALL, |platform, persistence| Platform { persistence, ..platform });
-    vary(&mut all, Ddio::ALL, |platform, ddio| Platform { ddio, ..platform });
-    vary(&mut all, ReceiveBuffers::ALL, |platform, receive_buffers| Platform { receive_buffers, ..platform });
-    vary(&mut all, Transport::ALL, |platform, transport| Platform { transport, ..platform });
-    vary(&mut all, FlushKind::ALL, |platform, flush| Platform { flush, ..platform });
-    vary(&mut all, &SWITCH, |platform, atomic_write| Platform { atomic_write, ..platform });
-    vary(&mut all, &SWITCH, |platform, relaxed_ordering| Platform { relaxed_ordering, ..platform });
-    vary(&mut all, &SWITCH, |platform, trusted_nic_buffers| Platform { trusted_nic_buffers, ..platform });
+    vary(&mut all, PersistenceDomain::ALL, |platform, persistence| {
+        Platform {
+            persistence,
+            ..platform
+        }
+    });
+    vary(&mut all, Ddio::ALL, |platform, ddio| Platform {
+        ddio,
+        ..platform
+    });
+    vary(
+        &mut all,
+        ReceiveBuffers::ALL,
+        |platform, receive_buffers| Platform {
+            receive_buffers,
+            ..platform
+        },
+    );
+    vary(&mut all, Transport::ALL, |platform, transport| Platform {
+        transport,
+        ..platform
+    });
+    vary(&mut all, FlushKind::ALL, |platform, flush| Platform {
+        flush,
+        ..platform
+    });
+    vary(&mut all, &SWITCH, |platform, atomic_write| Platform {
+        atomic_write,
+        ..platform
+    });
+    vary(&mut all, &SWITCH, |platform, relaxed_ordering| Platform {
+        relaxed_ordering,
+        ..platform
+    });
+    vary(&mut all, &SWITCH, |platform, trusted_nic_buffers| {
+        Platform {
+            trusted_nic_buffers,
+            ..platform
+        }
+    });
     all
 }
 
@@ -43,9 +80,19 @@ fn every_platform_gets_a_plan_that_is_sound_minimal_and_the_cheapest_or_a_reason
                 match plan_for(&platform, *operation, *update) {
                     Ok(plan) => {
                         let proof = prove(&plan);
-                        assert!(proof.sound, "{platform:?} {operation} {update:?}: {} is unsound", plan.program());
-                        assert!(proof.is_minimal(), "{platform:?} {operation} {update:?}: {} has too much", plan.program());
-                        let found = searcher.cheapest(&platform, *operation, *update, Scope::Pure).expect("the plan is sound");
+                        assert!(
+                            proof.sound,
+                            "{platform:?} {operation} {update:?}: {} is unsound",
+                            plan.program()
+                        );
+                        assert!(
+                            proof.is_minimal(),
+                            "{platform:?} {operation} {update:?}: {} has too much",
+                            plan.program()
+                        );
+                        let found = searcher
+                            .cheapest(&platform, *operation, *update, Scope::Pure)
+                            .expect("the plan is sound");
                         assert_eq!(
                             plan.cost(),
                             found.cost(),
@@ -56,7 +103,10 @@ fn every_platform_gets_a_plan_that_is_sound_minimal_and_the_cheapest_or_a_reason
                     }
                     Err(NoPlan::NothingSurvives) => {
                         assert_eq!(platform.persistence, PersistenceDomain::Volatile);
-                        assert_eq!(searcher.cheapest(&platform, *operation, *update, Scope::Pure), None);
+                        assert_eq!(
+                            searcher.cheapest(&platform, *operation, *update, Scope::Pure),
+                            None
+                        );
                         volatile += 1;
                     }
                     Err(NoPlan::Contradiction(_)) => contradictions += 1,
@@ -76,9 +126,15 @@ fn every_shipped_profile_gets_a_proved_plan_for_each_operation_and_update() {
     for profile in Profile::shipped() {
         for operation in Operation::ALL {
             for update in [Update::Single, Update::Compound { large: false }] {
-                let plan = plan(&profile, *operation, update).unwrap_or_else(|reason| panic!("{}: {reason}", profile.name()));
+                let plan = plan(&profile, *operation, update)
+                    .unwrap_or_else(|reason| panic!("{}: {reason}", profile.name()));
                 let proof = prove(&plan);
-                assert!(proof.sound && proof.is_minimal(), "{}: {}", profile.name(), plan.program());
+                assert!(
+                    proof.sound && proof.is_minimal(),
+                    "{}: {}",
+                    profile.name(),
+                    plan.program()
+                );
             }
         }
     }

@@ -9,7 +9,8 @@ use stonecast_media::{Ddio, PersistenceDomain};
 use stonecast_persist::litmus::{Verdict, assumptions, check, prove, witnesses};
 use stonecast_persist::search::{Difference, Scope, Searcher, compare};
 use stonecast_persist::{
-    Axis, Operation, Party, Plan, Platform, Profile, Program, Scenario, Update, plan, plan_for, published_platforms, scenarios,
+    Axis, Operation, Party, Plan, Platform, Profile, Program, Scenario, Update, plan, plan_for,
+    published_platforms, scenarios,
 };
 
 const PAGE: &str = "../../docs/persistence.md";
@@ -22,8 +23,12 @@ fn the_tables_of_the_page_are_what_the_code_says() {
     let mut expected = page.clone();
     for (name, table) in tables() {
         let (start, end) = (format!("<!-- printed: {name} -->\n"), "<!-- end -->");
-        let (before, rest) = expected.split_once(&start).unwrap_or_else(|| panic!("the page has no marker {start}"));
-        let (_, after) = rest.split_once(end).unwrap_or_else(|| panic!("{start} has no end"));
+        let (before, rest) = expected
+            .split_once(&start)
+            .unwrap_or_else(|| panic!("the page has no marker {start}"));
+        let (_, after) = rest
+            .split_once(end)
+            .unwrap_or_else(|| panic!("{start} has no end"));
         expected = format!("{before}{start}\n{table}\n{end}{after}");
     }
     if env::var_os("STONECAST_WRITE_PAGES").is_some() {
@@ -62,18 +67,34 @@ impl Methods {
         let mut plans: Vec<(String, Plan)> = Vec::new();
         for scenario in scenarios() {
             let plan = plan_of(&scenario);
-            if plans.iter().any(|(_, earlier)| earlier.program() == plan.program()) {
+            if plans
+                .iter()
+                .any(|(_, earlier)| earlier.program() == plan.program())
+            {
                 continue;
             }
-            let letter = if scenario.update.is_compound() { 'C' } else { 'S' };
-            let number = plans.iter().filter(|(name, _)| name.starts_with(letter)).count() + 1;
+            let letter = if scenario.update.is_compound() {
+                'C'
+            } else {
+                'S'
+            };
+            let number = plans
+                .iter()
+                .filter(|(name, _)| name.starts_with(letter))
+                .count()
+                + 1;
             plans.push((format!("{letter}{number}"), plan));
         }
         Self { plans }
     }
 
     fn name(&self, program: &Program) -> &str {
-        &self.plans.iter().find(|(_, plan)| plan.program() == program).expect("every plan was collected").0
+        &self
+            .plans
+            .iter()
+            .find(|(_, plan)| plan.program() == program)
+            .expect("every plan was collected")
+            .0
     }
 
     fn by_platform(&self) -> String {
@@ -81,9 +102,21 @@ impl Methods {
             "| persistence | DDIO | receive buffers | single: write | write-imm | send | compound: write | write-imm | send |\n\
                          | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n"
                 .to_owned();
-        for persistence in [PersistenceDomain::Dmp, PersistenceDomain::Mhp, PersistenceDomain::Wsp] {
-            for platform in published_platforms().iter().filter(|platform| platform.persistence == persistence) {
-                write!(table, "| {persistence} | {} | {} |", platform.ddio, platform.receive_buffers).unwrap();
+        for persistence in [
+            PersistenceDomain::Dmp,
+            PersistenceDomain::Mhp,
+            PersistenceDomain::Wsp,
+        ] {
+            for platform in published_platforms()
+                .iter()
+                .filter(|platform| platform.persistence == persistence)
+            {
+                write!(
+                    table,
+                    "| {persistence} | {} | {} |",
+                    platform.ddio, platform.receive_buffers
+                )
+                .unwrap();
                 for update in [Update::Single, COMPOUND] {
                     for operation in Operation::ALL {
                         let plan = plan_for(platform, *operation, update).unwrap();
@@ -99,25 +132,48 @@ impl Methods {
     fn list(&self) -> String {
         let mut table = "| | requester | responder | round trips | responder's steps | work requests |\n| --- | --- | --- | --- | --- | --- |\n".to_owned();
         for (name, plan) in &self.plans {
-            let (requester, responder) = (side(plan.program(), Party::Requester), side(plan.program(), Party::Responder));
+            let (requester, responder) = (
+                side(plan.program(), Party::Requester),
+                side(plan.program(), Party::Responder),
+            );
             let cost = plan.cost();
-            let numbers = format!("{} | {} | {}", cost.round_trips, cost.responder_steps, cost.operations);
+            let numbers = format!(
+                "{} | {} | {}",
+                cost.round_trips, cost.responder_steps, cost.operations
+            );
             writeln!(table, "| {name} | {requester} | {responder} | {numbers} |").unwrap();
         }
         table
     }
 
     fn necessity(&self) -> String {
-        let mut table = "| | without | a shortest run to a crash that breaks it |\n| --- | --- | --- |\n".to_owned();
+        let mut table =
+            "| | without | a shortest run to a crash that breaks it |\n| --- | --- | --- |\n"
+                .to_owned();
         for (name, plan) in &self.plans {
             for (index, necessity) in prove(plan).necessary.iter().enumerate() {
-                let number = if plan.steps().iter().filter(|step| **step == necessity.step).count() > 1 {
-                    let earlier = plan.steps()[..index].iter().filter(|step| **step == necessity.step).count();
+                let number = if plan
+                    .steps()
+                    .iter()
+                    .filter(|step| **step == necessity.step)
+                    .count()
+                    > 1
+                {
+                    let earlier = plan.steps()[..index]
+                        .iter()
+                        .filter(|step| **step == necessity.step)
+                        .count();
                     [" (first)", " (second)"][earlier]
                 } else {
                     ""
                 };
-                writeln!(table, "| {name} | `{}`{number} | {} |", necessity.step, necessity.counterexample.join("; ")).unwrap();
+                writeln!(
+                    table,
+                    "| {name} | `{}`{number} | {} |",
+                    necessity.step,
+                    necessity.counterexample.join("; ")
+                )
+                .unwrap();
             }
         }
         table
@@ -127,11 +183,23 @@ impl Methods {
         let mut table = "| | on | breaks if |\n| --- | --- | --- |\n".to_owned();
         for (name, plan) in &self.plans {
             let assumed = assumptions(plan);
-            let breaks = assumed.iter().filter(|assumption| assumption.otherwise != "volatile");
-            let breaks: Vec<String> =
-                breaks.map(|assumption| format!("`{} = {}`", assumption.axis, assumption.otherwise)).collect();
-            let breaks = if breaks.is_empty() { "—".to_owned() } else { breaks.join(", ") };
-            writeln!(table, "| {name} | {} | {breaks} |", on(&plan.scenario().platform)).unwrap();
+            let breaks = assumed
+                .iter()
+                .filter(|assumption| assumption.otherwise != "volatile");
+            let breaks: Vec<String> = breaks
+                .map(|assumption| format!("`{} = {}`", assumption.axis, assumption.otherwise))
+                .collect();
+            let breaks = if breaks.is_empty() {
+                "—".to_owned()
+            } else {
+                breaks.join(", ")
+            };
+            writeln!(
+                table,
+                "| {name} | {} | {breaks} |",
+                on(&plan.scenario().platform)
+            )
+            .unwrap();
         }
         table
     }
@@ -142,17 +210,33 @@ fn plan_of(scenario: &Scenario) -> Plan {
 }
 
 fn on(platform: &Platform) -> String {
-    let ddio = if platform.ddio == Ddio::On { "DDIO" } else { "no DDIO" };
-    format!("{}, {ddio}, {}", platform.persistence, platform.receive_buffers)
+    let ddio = if platform.ddio == Ddio::On {
+        "DDIO"
+    } else {
+        "no DDIO"
+    };
+    format!(
+        "{}, {ddio}, {}",
+        platform.persistence, platform.receive_buffers
+    )
 }
 
 fn side(program: &Program, party: Party) -> String {
     let steps: Vec<String> = program.of(party).map(|step| format!("`{step}`")).collect();
-    if steps.is_empty() { "—".to_owned() } else { steps.join(" ") }
+    if steps.is_empty() {
+        "—".to_owned()
+    } else {
+        steps.join(" ")
+    }
 }
 
 fn code(program: &Program) -> String {
-    program.steps().iter().map(|step| format!("`{step}`")).collect::<Vec<_>>().join(" ")
+    program
+        .steps()
+        .iter()
+        .map(|step| format!("`{step}`"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 fn profiles() -> String {
@@ -162,7 +246,15 @@ fn profiles() -> String {
     for profile in Profile::shipped() {
         write!(table, "| `{}` |", profile.name()).unwrap();
         for declaration in profile.declarations() {
-            write!(table, " {} |", declaration.value.replace("false", "no").replace("true", "yes")).unwrap();
+            write!(
+                table,
+                " {} |",
+                declaration
+                    .value
+                    .replace("false", "no")
+                    .replace("true", "yes")
+            )
+            .unwrap();
         }
         writeln!(table, " {} |", profile.summary()).unwrap();
     }
@@ -170,7 +262,9 @@ fn profiles() -> String {
 }
 
 fn matrix() -> String {
-    let mut table = "| profile | operation | single | compound, `b` of 8 bytes |\n| --- | --- | --- | --- |\n".to_owned();
+    let mut table =
+        "| profile | operation | single | compound, `b` of 8 bytes |\n| --- | --- | --- | --- |\n"
+            .to_owned();
     for profile in Profile::shipped() {
         for operation in Operation::ALL {
             let cell = |update| match plan(&profile, *operation, update) {
@@ -178,21 +272,31 @@ fn matrix() -> String {
                 Err(reason) => reason.to_string(),
             };
             let (single, compound) = (cell(Update::Single), cell(COMPOUND));
-            writeln!(table, "| `{}` | {operation} | {single} | {compound} |", profile.name()).unwrap();
+            writeln!(
+                table,
+                "| `{}` | {operation} | {single} | {compound} |",
+                profile.name()
+            )
+            .unwrap();
         }
     }
     table
 }
 
 fn proof() -> String {
-    let (mut sound, mut minimal, mut steps, mut necessary, mut states, mut crashes) = (0, 0, 0, 0, 0, 0);
+    let (mut sound, mut minimal, mut steps, mut necessary, mut states, mut crashes) =
+        (0, 0, 0, 0, 0, 0);
     let all = scenarios();
     for scenario in &all {
         let proof = prove(&plan_of(scenario));
         sound += u64::from(proof.sound);
         minimal += u64::from(proof.is_minimal());
         steps += proof.necessary.len();
-        necessary += proof.necessary.iter().filter(|necessity| necessity.run.is_some()).count();
+        necessary += proof
+            .necessary
+            .iter()
+            .filter(|necessity| necessity.run.is_some())
+            .count();
         states += proof.states;
         crashes += proof.crashes;
     }
@@ -222,7 +326,12 @@ fn search() -> String {
             Scope::Mixed => "the operation carries `a`, anything `b`",
         };
         let programs = searcher.programs();
-        writeln!(text, "| {what} | {} | {} | {} | {programs} |", counts["same"], counts["cheaper"], counts["unsound"]).unwrap();
+        writeln!(
+            text,
+            "| {what} | {} | {} | {} | {programs} |",
+            counts["same"], counts["cheaper"], counts["unsound"]
+        )
+        .unwrap();
     }
     text
 }
@@ -235,13 +344,26 @@ fn differences() -> String {
         for scenario in scenarios() {
             let comparison = compare(&mut searcher, &scenario, scope).unwrap();
             let (published, found) = (&comparison.published, &comparison.found);
-            let (on, operation, update) = (on(&scenario.platform), scenario.operation, scenario.update.word());
-            let trips = format!("{} → {}", published.cost().round_trips, found.cost().round_trips);
+            let (on, operation, update) = (
+                on(&scenario.platform),
+                scenario.operation,
+                scenario.update.word(),
+            );
+            let trips = format!(
+                "{} → {}",
+                published.cost().round_trips,
+                found.cost().round_trips
+            );
             match comparison.difference {
                 Difference::Same => {}
                 Difference::Cheaper => {
-                    writeln!(table, "| {on} | {operation} | {update} | {} | {} | {trips} |", code(published), code(found))
-                        .unwrap();
+                    writeln!(
+                        table,
+                        "| {on} | {operation} | {update} | {} | {} | {trips} |",
+                        code(published),
+                        code(found)
+                    )
+                    .unwrap();
                 }
                 Difference::PublishedUnsound(run) => {
                     let run = run.lines().join("; ");
@@ -263,14 +385,31 @@ fn rules() -> String {
     let mut table =
         "| rule | hardware | says | source | known answer | why |\n| --- | --- | --- | --- | --- | --- |\n".to_owned();
     for witness in witnesses() {
-        let kind = if witness.rule.is_freedom() { "may" } else { "promises" };
+        let kind = if witness.rule.is_freedom() {
+            "may"
+        } else {
+            "promises"
+        };
         let verdict = match check(&witness.platform, &witness.program, witness.update) {
             Verdict::Sound { .. } => "sound",
             Verdict::Broken(_) | Verdict::Stuck(_) => "unsound",
         };
-        let (name, says, source, why) = (witness.rule.name(), witness.rule.sentence(), witness.rule.source(), witness.why);
-        let answer = format!("{verdict} on {}: {}", described(&witness.platform), code(&witness.program));
-        writeln!(table, "| {name} | {kind} | {says} | {source} | {answer} | {why} |").unwrap();
+        let (name, says, source, why) = (
+            witness.rule.name(),
+            witness.rule.sentence(),
+            witness.rule.source(),
+            witness.why,
+        );
+        let answer = format!(
+            "{verdict} on {}: {}",
+            described(&witness.platform),
+            code(&witness.program)
+        );
+        writeln!(
+            table,
+            "| {name} | {kind} | {says} | {source} | {answer} | {why} |"
+        )
+        .unwrap();
     }
     table
 }
@@ -293,12 +432,29 @@ fn described(platform: &Platform) -> String {
 #[test]
 fn the_methods_are_as_many_as_the_taxonomy_counts() {
     let methods = Methods::collect();
-    let count = |letter| methods.plans.iter().filter(|(name, _)| name.starts_with(letter)).count();
+    let count = |letter| {
+        methods
+            .plans
+            .iter()
+            .filter(|(name, _)| name.starts_with(letter))
+            .count()
+    };
     assert_eq!((count('S'), count('C')), (10, 12));
     let single_with_both = |(_, plan): &&(String, Plan)| {
-        let steps = plan.program().to_string().replace("a,b", "a").replace(" rsp.copy(b)", "");
-        methods.plans.iter().any(|(name, single)| name.starts_with('S') && single.program().to_string() == steps)
+        let steps = plan
+            .program()
+            .to_string()
+            .replace("a,b", "a")
+            .replace(" rsp.copy(b)", "");
+        methods
+            .plans
+            .iter()
+            .any(|(name, single)| name.starts_with('S') && single.program().to_string() == steps)
     };
-    let new = methods.plans.iter().filter(|method| method.0.starts_with('C') && !single_with_both(method)).count();
+    let new = methods
+        .plans
+        .iter()
+        .filter(|method| method.0.starts_with('C') && !single_with_both(method))
+        .count();
     assert_eq!(new, 9);
 }

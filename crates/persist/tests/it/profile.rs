@@ -57,17 +57,29 @@ fn error(text: &str) -> String {
 
 /// The line of `GOOD`, from 1, on which `part` stands.
 fn line_of(part: &str) -> usize {
-    GOOD[..GOOD.find(part).unwrap()].lines().count() + usize::from(GOOD[..GOOD.find(part).unwrap()].ends_with('\n'))
+    GOOD[..GOOD.find(part).unwrap()].lines().count()
+        + usize::from(GOOD[..GOOD.find(part).unwrap()].ends_with('\n'))
 }
 
 #[test]
 fn every_shipped_profile_has_a_name_of_its_own_and_evidence_for_each_axis() {
     let shipped = Profile::shipped();
     assert_eq!(shipped.len(), 10);
-    assert_eq!(shipped.iter().map(Profile::name).collect::<HashSet<_>>().len(), shipped.len());
+    assert_eq!(
+        shipped
+            .iter()
+            .map(Profile::name)
+            .collect::<HashSet<_>>()
+            .len(),
+        shipped.len()
+    );
     for profile in &shipped {
         assert!(!profile.summary().is_empty());
-        let axes: Vec<Axis> = profile.declarations().iter().map(|declaration| declaration.axis).collect();
+        let axes: Vec<Axis> = profile
+            .declarations()
+            .iter()
+            .map(|declaration| declaration.axis)
+            .collect();
         assert_eq!(axes, Axis::ALL, "{}", profile.name());
         assert_eq!(Profile::named_or_at(profile.name()).unwrap(), *profile);
         assert!(Profile::shipped_names().contains(profile.name()));
@@ -83,24 +95,48 @@ fn unknown_ddio_counts_as_on() {
 
 #[test]
 fn ports_differ_in_ddio_alone() {
-    let text =
-        format!("{GOOD}\n[[port]]\nname = \"mlx5_0/1\"\nddio = {{ value = \"off\", by = \"us\", evidence = \"register\" }}\n");
+    let text = format!(
+        "{GOOD}\n[[port]]\nname = \"mlx5_0/1\"\nddio = {{ value = \"off\", by = \"us\", evidence = \"register\" }}\n"
+    );
     let profile = Profile::parse("lab.toml", &text).unwrap();
     assert_eq!(profile.platform_at("mlx5_0/1").ddio, Ddio::Off);
-    assert_eq!(profile.platform_at("mlx5_1/1"), profile.platform(), "of which nothing was declared");
-    assert_eq!(profile.platform_at("mlx5_0/1").persistence, PersistenceDomain::Dmp);
-    let twice =
-        format!("{text}\n[[port]]\nname = \"mlx5_0/1\"\nddio = {{ value = \"on\", by = \"us\", evidence = \"register\" }}\n");
+    assert_eq!(
+        profile.platform_at("mlx5_1/1"),
+        profile.platform(),
+        "of which nothing was declared"
+    );
+    assert_eq!(
+        profile.platform_at("mlx5_0/1").persistence,
+        PersistenceDomain::Dmp
+    );
+    let twice = format!(
+        "{text}\n[[port]]\nname = \"mlx5_0/1\"\nddio = {{ value = \"on\", by = \"us\", evidence = \"register\" }}\n"
+    );
     assert!(error(&twice).ends_with("port \"mlx5_0/1\" is declared twice; keep one"));
 }
 
 #[test]
 fn an_unknown_key_is_refused_with_its_line_and_the_keys_that_exist() {
     let said = error(&GOOD.replace("[flush]", "[flushing]"));
-    assert!(said.starts_with(&format!("lab.toml:{}:2: unknown field `flushing`", line_of("[flush]"))), "{said}");
-    assert!(said.contains("`flush`") && said.contains("`trusted_nic_buffers`"), "{said}");
+    assert!(
+        said.starts_with(&format!(
+            "lab.toml:{}:2: unknown field `flushing`",
+            line_of("[flush]")
+        )),
+        "{said}"
+    );
+    assert!(
+        said.contains("`flush`") && said.contains("`trusted_nic_buffers`"),
+        "{said}"
+    );
     let said = error(&GOOD.replace("evidence = \"the cable\"", "proof = \"the cable\""));
-    assert!(said.starts_with(&format!("lab.toml:{}:1: unknown field `proof`", line_of("evidence = \"the cable\""))), "{said}");
+    assert!(
+        said.starts_with(&format!(
+            "lab.toml:{}:1: unknown field `proof`",
+            line_of("evidence = \"the cable\"")
+        )),
+        "{said}"
+    );
     assert!(said.contains("`evidence`"), "{said}");
 }
 
@@ -108,40 +144,80 @@ fn an_unknown_key_is_refused_with_its_line_and_the_keys_that_exist() {
 fn an_unknown_word_is_refused_with_its_line_and_the_words_that_exist() {
     let said = error(&GOOD.replace("\"dmp\"", "\"adr\""));
     let line = line_of("value = \"dmp\"");
-    assert_eq!(said, format!("lab.toml:{line}:9: unknown persistence domain \"adr\"; use volatile, page-file, dmp, mhp or wsp"));
+    assert_eq!(
+        said,
+        format!(
+            "lab.toml:{line}:9: unknown persistence domain \"adr\"; use volatile, page-file, dmp, mhp or wsp"
+        )
+    );
     let said = error(&GOOD.replace("\"unknown\"", "\"perhaps\""));
-    assert!(said.ends_with("unknown DDIO state \"perhaps\"; use on, off or unknown (which counts as on)"), "{said}");
+    assert!(
+        said.ends_with(
+            "unknown DDIO state \"perhaps\"; use on, off or unknown (which counts as on)"
+        ),
+        "{said}"
+    );
 }
 
 #[test]
 fn a_value_of_another_kind_is_refused_with_its_line() {
-    let said = error(&GOOD.replace("[atomic_write]\nvalue = false", "[atomic_write]\nvalue = \"no\""));
+    let said = error(&GOOD.replace(
+        "[atomic_write]\nvalue = false",
+        "[atomic_write]\nvalue = \"no\"",
+    ));
     let line = line_of("[atomic_write]") + 1;
-    assert!(said.starts_with(&format!("lab.toml:{line}:9: invalid type: string \"no\", expected a boolean")), "{said}");
+    assert!(
+        said.starts_with(&format!(
+            "lab.toml:{line}:9: invalid type: string \"no\", expected a boolean"
+        )),
+        "{said}"
+    );
 }
 
 #[test]
 fn a_missing_axis_and_missing_evidence_are_named() {
-    let without = GOOD.replace("[trusted_nic_buffers]\nvalue = false\nby = \"nobody\"\nevidence = \"none\"\n", "");
-    assert!(error(&without).contains("missing field `trusted_nic_buffers`"), "{}", error(&without));
+    let without = GOOD.replace(
+        "[trusted_nic_buffers]\nvalue = false\nby = \"nobody\"\nevidence = \"none\"\n",
+        "",
+    );
+    assert!(
+        error(&without).contains("missing field `trusted_nic_buffers`"),
+        "{}",
+        error(&without)
+    );
     let said = error(&GOOD.replace("evidence = \"memory_controller\"\n", ""));
     assert!(
-        said.starts_with(&format!("lab.toml:{}:", line_of("[persistence]"))) && said.contains("missing field `evidence`"),
+        said.starts_with(&format!("lab.toml:{}:", line_of("[persistence]")))
+            && said.contains("missing field `evidence`"),
         "{said}"
     );
     let said = error(&GOOD.replace("\"memory_controller\"", "\" \""));
     let line = line_of("evidence = \"memory_controller\"");
-    assert!(said.starts_with(&format!("lab.toml:{line}:12: persistence lacks evidence: why to believe it")), "{said}");
+    assert!(
+        said.starts_with(&format!(
+            "lab.toml:{line}:12: persistence lacks evidence: why to believe it"
+        )),
+        "{said}"
+    );
     let said = error(&GOOD.replace("\"lab\"", "\"\""));
-    assert_eq!(said, "lab.toml:1:8: the name is empty; give the profile a name");
+    assert_eq!(
+        said,
+        "lab.toml:1:8: the name is empty; give the profile a name"
+    );
 }
 
 #[test]
 fn a_contradiction_is_refused_with_the_line_to_change() {
-    let text = GOOD.replace("[trusted_nic_buffers]\nvalue = false", "[trusted_nic_buffers]\nvalue = true");
+    let text = GOOD.replace(
+        "[trusted_nic_buffers]\nvalue = false",
+        "[trusted_nic_buffers]\nvalue = true",
+    );
     let refused = Profile::parse("lab.toml", &text).unwrap_err();
     let line = line_of("[trusted_nic_buffers]") + 1;
-    assert!(matches!(refused, ProfileError::Contradiction { line: at, .. } if at == line), "{refused}");
+    assert!(
+        matches!(refused, ProfileError::Contradiction { line: at, .. } if at == line),
+        "{refused}"
+    );
     assert_eq!(
         refused.to_string(),
         format!(
@@ -154,14 +230,31 @@ fn a_contradiction_is_refused_with_the_line_to_change() {
 #[test]
 fn what_is_no_toml_is_refused_with_its_line() {
     let said = error(&GOOD.replace("[flush]", "[flush"));
-    assert!(said.starts_with(&format!("lab.toml:{}:", line_of("[flush]"))), "{said}");
-    assert!(error("").starts_with("lab.toml:1:1: missing field `name`"), "{}", error(""));
+    assert!(
+        said.starts_with(&format!("lab.toml:{}:", line_of("[flush]"))),
+        "{said}"
+    );
+    assert!(
+        error("").starts_with("lab.toml:1:1: missing field `name`"),
+        "{}",
+        error("")
+    );
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_named_with_the_profiles_that_exist() {
-    let said = Profile::read(Path::new("/nowhere/lab.toml")).unwrap_err().to_string();
-    assert!(said.starts_with("cannot read the profile /nowhere/lab.toml: No such file"), "{said}");
+    let said = Profile::read(Path::new("/nowhere/lab.toml"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        said.starts_with("cannot read the profile /nowhere/lab.toml: No such file"),
+        "{said}"
+    );
     assert!(said.contains("soft-roce-guest"), "{said}");
-    assert!(Profile::named_or_at("my-guess").unwrap_err().to_string().contains("cannot read the profile my-guess"));
+    assert!(
+        Profile::named_or_at("my-guess")
+            .unwrap_err()
+            .to_string()
+            .contains("cannot read the profile my-guess")
+    );
 }

@@ -22,7 +22,10 @@ pub trait Provider {
 
 /// Both providers; `folder` is for what they put into files.
 pub fn providers(folder: &Path) -> Vec<(&'static str, Box<dyn Provider>)> {
-    vec![("reference", Box::new(Reference::new(LIBERAL))), ("shared memory", Box::new(SharedMemory::new(folder)))]
+    vec![
+        ("reference", Box::new(Reference::new(LIBERAL))),
+        ("shared memory", Box::new(SharedMemory::new(folder))),
+    ]
 }
 
 /// The reference provider.
@@ -34,7 +37,10 @@ pub struct Reference {
 impl Reference {
     /// With devices of one flavour.
     pub fn new(flavour: Flavour) -> Self {
-        Self { world: LoopbackWorld::new(flavour, Fault::Nothing), nodes: Cell::new(0) }
+        Self {
+            world: LoopbackWorld::new(flavour, Fault::Nothing),
+            nodes: Cell::new(0),
+        }
     }
 }
 
@@ -60,7 +66,10 @@ struct SharedMemory {
 
 impl SharedMemory {
     fn new(folder: &Path) -> Self {
-        Self { executor: BusyPoll::new(Rc::new(Awake(device())), 1_000_000), socket: folder.join("socket") }
+        Self {
+            executor: BusyPoll::new(Rc::new(Awake(device())), 1_000_000),
+            socket: folder.join("socket"),
+        }
     }
 }
 

@@ -6,7 +6,11 @@ use stonecast_persist::{plan_for, published, scenarios};
 fn every_published_scenario_gets_the_published_plan() {
     for scenario in scenarios() {
         let plan = plan_for(&scenario.platform, scenario.operation, scenario.update).unwrap();
-        assert_eq!(plan.program(), &published(&scenario).unwrap(), "{scenario:?}");
+        assert_eq!(
+            plan.program(),
+            &published(&scenario).unwrap(),
+            "{scenario:?}"
+        );
     }
 }
 

@@ -14,11 +14,13 @@ use stonecast_fabric::{BusyPoll, Park, Port};
 use stonecast_fabric_verbs::control::{Key, KeyRing};
 use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 use stonecast_media::{
-    Backing, Ddio, DeclaredPlatform, DeviceBacking, DirectoryBacking, Durability, LogOptions, MappedRegion, MediaError,
-    PersistenceDomain, PersistentRegion, Prepared, ReceiveBuffers, Region as _, Writable,
+    Backing, Ddio, DeclaredPlatform, DeviceBacking, DirectoryBacking, Durability, LogOptions,
+    MappedRegion, MediaError, PersistenceDomain, PersistentRegion, Prepared, ReceiveBuffers,
+    Region as _, Writable,
 };
 use stonecast_persist::execute::{
-    Effect, ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Requester, Responder,
+    Effect, ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Requester,
+    Responder,
 };
 use stonecast_persist::{FlushKind, Operation, Plan, Platform, Update, plan_for};
 
@@ -37,12 +39,20 @@ struct Hardware {
 impl Hardware {
     fn or_note(test: &str) -> Option<Self> {
         let named = std::env::var("STONECAST_RDMA_DEVICES").unwrap_or_default();
-        let devices: Vec<String> = named.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let devices: Vec<String> = named
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect();
         let dax = std::env::var("STONECAST_DAX").ok();
         if let (false, Some(dax)) = (devices.is_empty(), dax) {
             return Some(Self { devices, dax });
         }
-        note(test, "no RDMA device is named in STONECAST_RDMA_DEVICES, or no persistent memory in STONECAST_DAX");
+        note(
+            test,
+            "no RDMA device is named in STONECAST_RDMA_DEVICES, or no persistent memory in STONECAST_DAX",
+        );
         None
     }
 
@@ -58,16 +68,28 @@ impl Hardware {
 
     /// The log on the persistent memory, cleared.
     fn region(&self, platform: &Platform) -> Result<Rc<dyn PersistentRegion>, MediaError> {
-        let device = std::fs::File::options().read(true).write(true).open(&self.dax).expect("the device opens");
-        let head = MappedRegion::map(device.into(), 0, 2 * MIB, Writable::Yes).expect("the device can be mapped");
+        let device = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(&self.dax)
+            .expect("the device opens");
+        let head = MappedRegion::map(device.into(), 0, 2 * MIB, Writable::Yes)
+            .expect("the device can be mapped");
         head.write(0, &vec![0; 2 * MIB as usize]);
         let backing = DeviceBacking::create(Path::new(&self.dax))?;
         log_of(&backing, platform)
     }
 }
 
-fn log_of(backing: &dyn Backing, platform: &Platform) -> Result<Rc<dyn PersistentRegion>, MediaError> {
-    let options = LogOptions { capacity: CAPACITY, platform: platform.declared(), durability: Durability::Power };
+fn log_of(
+    backing: &dyn Backing,
+    platform: &Platform,
+) -> Result<Rc<dyn PersistentRegion>, MediaError> {
+    let options = LogOptions {
+        capacity: CAPACITY,
+        platform: platform.declared(),
+        durability: Durability::Power,
+    };
     let region = backing.open_log(options)?;
     while backing.prepare(Span::new(0, CAPACITY))? == Prepared::Pending {
         std::thread::yield_now();
@@ -79,9 +101,16 @@ fn log_of(backing: &dyn Backing, platform: &Platform) -> Result<Rc<dyn Persisten
 fn note(test: &str, reason: &str) {
     use std::io::Write as _;
     println!("not run: {test} ({reason})");
-    let Some(path) = std::env::var_os("STONECAST_NOT_RUN") else { return };
-    let mut file = std::fs::File::options().append(true).create(true).open(&path).expect("the list of tests not run opens");
-    file.write_all(format!("verbs: {test}\t{reason}\n").as_bytes()).expect("it can be appended to");
+    let Some(path) = std::env::var_os("STONECAST_NOT_RUN") else {
+        return;
+    };
+    let mut file = std::fs::File::options()
+        .append(true)
+        .create(true)
+        .open(&path)
+        .expect("the list of tests not run opens");
+    file.write_all(format!("verbs: {test}\t{reason}\n").as_bytes())
+        .expect("it can be appended to");
 }
 
 struct Clock(Instant);
@@ -105,13 +134,25 @@ struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    fn new(hardware: &'a Hardware, region: Rc<dyn PersistentRegion>, plan: &Plan) -> Result<Self, ExecuteError> {
+    fn new(
+        hardware: &'a Hardware,
+        region: Rc<dyn PersistentRegion>,
+        plan: &Plan,
+    ) -> Result<Self, ExecuteError> {
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = format!("verbs:{}", free.local_addr().expect("it is bound"));
         drop(free);
         let executor = BusyPoll::new(Rc::new(Clock(Instant::now())), 1_000_000);
-        let scene = Self { hardware, executor, address, plan: plan.clone() };
-        let port = scene.port(hardware.devices.last().expect("there is one"), RESPONDER_COMPLETIONS);
+        let scene = Self {
+            hardware,
+            executor,
+            address,
+            plan: plan.clone(),
+        };
+        let port = scene.port(
+            hardware.devices.last().expect("there is one"),
+            RESPONDER_COMPLETIONS,
+        );
         let responder = Responder::new(&port, region, layout(plan), plan)?;
         port.device().listen(&scene.address)?;
         scene.executor.runtime().spawn(Box::pin(async move {
@@ -141,7 +182,11 @@ impl<'a> Scene<'a> {
             if found == expected {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "{}: bytes at {offset} are not those that were persisted", self.plan.program());
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{}: bytes at {offset} are not those that were persisted",
+                self.plan.program()
+            );
             self.executor.runtime().sleep(100_000).await;
         }
     }
@@ -149,7 +194,11 @@ impl<'a> Scene<'a> {
 
 fn layout(plan: &Plan) -> Layout {
     let persistent = plan.scenario().platform.receive_buffers == ReceiveBuffers::Pm;
-    Layout { data: DATA, receive_buffers: persistent.then_some(BUFFERS), buffer_size: 256 }
+    Layout {
+        data: DATA,
+        receive_buffers: persistent.then_some(BUFFERS),
+        buffer_size: 256,
+    }
 }
 
 fn platforms() -> Vec<Platform> {
@@ -157,9 +206,17 @@ fn platforms() -> Vec<Platform> {
     for &persistence_domain in PersistenceDomain::ALL {
         for ddio in [Ddio::On, Ddio::Off] {
             for receive_buffers in [ReceiveBuffers::Dram, ReceiveBuffers::Pm] {
-                let taxonomy = Platform::of(DeclaredPlatform { persistence_domain, ddio, receive_buffers });
+                let taxonomy = Platform::of(DeclaredPlatform {
+                    persistence_domain,
+                    ddio,
+                    receive_buffers,
+                });
                 for &flush in FlushKind::ALL {
-                    platforms.extend([true, false].map(|atomic_write| Platform { flush, atomic_write, ..taxonomy }));
+                    platforms.extend([true, false].map(|atomic_write| Platform {
+                        flush,
+                        atomic_write,
+                        ..taxonomy
+                    }));
                 }
             }
         }
@@ -173,8 +230,16 @@ fn plans() -> Vec<Plan> {
     for platform in platforms() {
         for &operation in Operation::ALL {
             for &update in Update::ALL {
-                let Ok(plan) = plan_for(&platform, operation, update) else { continue };
-                let key = format!("{} {} {} {}", platform.persistence, platform.receive_buffers, platform.flush, plan.program());
+                let Ok(plan) = plan_for(&platform, operation, update) else {
+                    continue;
+                };
+                let key = format!(
+                    "{} {} {} {}",
+                    platform.persistence,
+                    platform.receive_buffers,
+                    platform.flush,
+                    plan.program()
+                );
                 plans.entry(key).or_insert(plan);
             }
         }
@@ -182,13 +247,20 @@ fn plans() -> Vec<Plan> {
     plans.into_values().collect()
 }
 
-async fn persist_some(scene: &Scene<'_>, region: &dyn PersistentRegion) -> Result<(), ExecuteError> {
+async fn persist_some(
+    scene: &Scene<'_>,
+    region: &dyn PersistentRegion,
+) -> Result<(), ExecuteError> {
     let compound = scene.plan.scenario().update.is_compound();
     let mut requester = scene.requester().await?;
     for round in 1..=3u64 {
         let (record, tail) = ([round as u8; 64], round.to_le_bytes());
         let payload = Payload::single(64 * round, &record);
-        let payload = if compound { payload.then(0, &tail) } else { payload };
+        let payload = if compound {
+            payload.then(0, &tail)
+        } else {
+            payload
+        };
         let _persisted = requester.persist(&payload).await?;
         scene.find(region, 64 * round, &record).await;
         if compound {
@@ -201,56 +273,99 @@ async fn persist_some(scene: &Scene<'_>, region: &dyn PersistentRegion) -> Resul
 /// Needs the checks of device and medium: without them a plan would be begun that cannot end.
 #[test]
 fn every_plan_that_device_and_medium_can_do_is_executed_and_every_other_is_refused_in_words() {
-    let test = "every_plan_that_device_and_medium_can_do_is_executed_and_every_other_is_refused_in_words";
-    let Some(hardware) = Hardware::or_note(test) else { return };
+    let test =
+        "every_plan_that_device_and_medium_can_do_is_executed_and_every_other_is_refused_in_words";
+    let Some(hardware) = Hardware::or_note(test) else {
+        return;
+    };
     let can = hardware.open(&hardware.devices[0]);
     let can = stonecast_fabric::Device::capabilities(&*can).clone();
     let (mut executed, mut refused) = (Vec::new(), BTreeMap::<String, u32>::new());
     for plan in plans() {
-        let Platform { persistence, flush, .. } = plan.scenario().platform;
+        let Platform {
+            persistence, flush, ..
+        } = plan.scenario().platform;
         let name = format!("{persistence}, flush {flush}: {}", plan.program());
         let mut refuse = |reason: String| *refused.entry(reason).or_default() += 1;
         let region = match hardware.region(&plan.scenario().platform) {
             Ok(region) => region,
             Err(error) => {
                 let words = error.to_string();
-                assert!(words.contains("pages to sync") || words.contains("persistence domain is"), "{name}: {words}");
+                assert!(
+                    words.contains("pages to sync") || words.contains("persistence domain is"),
+                    "{name}: {words}"
+                );
                 refuse(words);
                 continue;
             }
         };
         let steps = plan.program().to_string();
         let lacks = [
-            (steps.contains("write_atomic") && !can.atomic_write, "ATOMIC_WRITE"),
-            (steps.contains("flush") && flush == FlushKind::NativeGlobal && !can.flush_global, "FLUSH with global visibility"),
-            (steps.contains("flush") && flush == FlushKind::NativePersistent && !can.flush_persistent, "FLUSH with persistence"),
+            (
+                steps.contains("write_atomic") && !can.atomic_write,
+                "ATOMIC_WRITE",
+            ),
+            (
+                steps.contains("flush") && flush == FlushKind::NativeGlobal && !can.flush_global,
+                "FLUSH with global visibility",
+            ),
+            (
+                steps.contains("flush")
+                    && flush == FlushKind::NativePersistent
+                    && !can.flush_persistent,
+                "FLUSH with persistence",
+            ),
         ];
-        let lacks: Vec<&str> = lacks.iter().filter(|(lacks, _)| *lacks).map(|(_, what)| *what).collect();
+        let lacks: Vec<&str> = lacks
+            .iter()
+            .filter(|(lacks, _)| *lacks)
+            .map(|(_, what)| *what)
+            .collect();
         let ended = Scene::new(&hardware, region.clone(), &plan)
             .and_then(|scene| scene.executor.block_on(persist_some(&scene, &*region)));
         match ended {
             Ok(()) => {
-                assert!(lacks.is_empty(), "{name} was executed, on a device without {lacks:?}");
+                assert!(
+                    lacks.is_empty(),
+                    "{name} was executed, on a device without {lacks:?}"
+                );
                 executed.push(name);
             }
             Err(error) => {
                 let words = error.to_string();
                 assert_eq!(error.effect(), Effect::None, "{name}: {words}");
-                assert!(lacks.iter().any(|what| words.contains(what)), "{name}: {words}");
+                assert!(
+                    lacks.iter().any(|what| words.contains(what)),
+                    "{name}: {words}"
+                );
                 refuse(words);
             }
         }
     }
-    executed.iter().for_each(|name| println!("executed: {name}"));
-    refused.iter().for_each(|(reason, count)| println!("refused, {count}: {reason}"));
-    println!("{} plans were executed, {} refused", executed.len(), refused.values().sum::<u32>());
-    assert!(executed.len() >= 20, "the medium is good for more plans than {}", executed.len());
+    executed
+        .iter()
+        .for_each(|name| println!("executed: {name}"));
+    refused
+        .iter()
+        .for_each(|(reason, count)| println!("refused, {count}: {reason}"));
+    println!(
+        "{} plans were executed, {} refused",
+        executed.len(),
+        refused.values().sum::<u32>()
+    );
+    assert!(
+        executed.len() >= 20,
+        "the medium is good for more plans than {}",
+        executed.len()
+    );
 }
 
 /// Memory of a file that the kernel will not pin for others to write is refused with what to use instead.
 #[test]
 fn a_file_whose_pages_are_synced_is_refused_as_a_place_for_remote_writes() {
-    let Some(hardware) = Hardware::or_note("a_file_whose_pages_are_synced_is_refused_as_a_place_for_remote_writes") else {
+    let Some(hardware) =
+        Hardware::or_note("a_file_whose_pages_are_synced_is_refused_as_a_place_for_remote_writes")
+    else {
         return;
     };
     let folder = tempfile::tempdir().expect("a folder");
@@ -262,7 +377,10 @@ fn a_file_whose_pages_are_synced_is_refused_as_a_place_for_remote_writes() {
     let backing = DirectoryBacking::create(&folder.path().join("log")).expect("a log");
     let region = log_of(&backing, &platform).expect("temporary files lie on a disk here");
     let plan = plan_for(&platform, Operation::Write, Update::Single).expect("there is one");
-    let refused = Scene::new(&hardware, region, &plan).err().expect("no device can write there").to_string();
+    let refused = Scene::new(&hardware, region, &plan)
+        .err()
+        .expect("no device can write there")
+        .to_string();
     assert!(refused.contains("ordinary file"), "{refused}");
 }
 
@@ -270,11 +388,17 @@ fn a_file_whose_pages_are_synced_is_refused_as_a_place_for_remote_writes() {
 /// not done, would be lost or forgotten. Who asked connects again, looks whether it is there, and asks again if not.
 #[test]
 fn a_flush_that_lost_packets_leaves_an_update_unknown_until_it_was_verified_or_done_again() {
-    let test = "a_flush_that_lost_packets_leaves_an_update_unknown_until_it_was_verified_or_done_again";
+    let test =
+        "a_flush_that_lost_packets_leaves_an_update_unknown_until_it_was_verified_or_done_again";
     if std::env::var_os("STONECAST_LOSSY").is_none() {
-        return note(test, "nothing says in STONECAST_LOSSY that packets are being lost");
+        return note(
+            test,
+            "nothing says in STONECAST_LOSSY that packets are being lost",
+        );
     }
-    let Some(hardware) = Hardware::or_note(test) else { return };
+    let Some(hardware) = Hardware::or_note(test) else {
+        return;
+    };
     let platform = Platform {
         flush: FlushKind::NativePersistent,
         ..Platform::of(DeclaredPlatform {
@@ -285,7 +409,9 @@ fn a_flush_that_lost_packets_leaves_an_update_unknown_until_it_was_verified_or_d
     };
     let plan = plan_for(&platform, Operation::Write, Update::Single).expect("there is one");
     assert!(plan.is_one_sided(), "{}", plan.program());
-    let region = hardware.region(&platform).expect("the medium is what the plan counts on");
+    let region = hardware
+        .region(&platform)
+        .expect("the medium is what the plan counts on");
     let scene = Scene::new(&hardware, region.clone(), &plan).expect("a responder");
     let (mut unknown, mut verified, mut again) = (0, 0, 0);
     let begun = Instant::now();

@@ -21,16 +21,35 @@ pub struct BaselineClient {
 
 impl BaselineClient {
     /// Connects to the server of `scheme` at `address`, whose keys and values are at most as long as those of `largest`.
-    pub async fn connect(port: Rc<Port>, address: &str, scheme: Scheme, largest: &Geometry) -> Result<Self, PublishedError> {
+    pub async fn connect(
+        port: Rc<Port>,
+        address: &str,
+        scheme: Scheme,
+        largest: &Geometry,
+    ) -> Result<Self, PublishedError> {
         let link = Link::connect(port, address, Hub::message_size(largest)).await?;
         let geometry = link.welcome.geometry;
-        Ok(Self { link, scheme, geometry })
+        Ok(Self {
+            link,
+            scheme,
+            geometry,
+        })
     }
 
     /// Looks up `key`; whether it is there.
     pub async fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, PublishedError> {
         self.geometry.check_sizes(key, None)?;
-        let answer = self.link.ask(&Record { ask: Ask::Get, key, value: b"" }.encode()).await?;
+        let answer = self
+            .link
+            .ask(
+                &Record {
+                    ask: Ask::Get,
+                    key,
+                    value: b"",
+                }
+                .encode(),
+            )
+            .await?;
         match answer.outcome()? {
             Outcome::Done => {
                 *value = answer.body;
@@ -44,23 +63,46 @@ impl BaselineClient {
     /// Stores `value` under `key`.
     pub async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), PublishedError> {
         self.geometry.check_sizes(key, Some(value))?;
-        self.write(Record { ask: Ask::Put, key, value }).await
+        self.write(Record {
+            ask: Ask::Put,
+            key,
+            value,
+        })
+        .await
     }
 
     /// Removes `key`, if it is there.
     pub async fn delete(&mut self, key: &[u8]) -> Result<(), PublishedError> {
         self.geometry.check_sizes(key, None)?;
-        self.write(Record { ask: Ask::Delete, key, value: b"" }).await
+        self.write(Record {
+            ask: Ask::Delete,
+            key,
+            value: b"",
+        })
+        .await
     }
 
     async fn write(&mut self, record: Record<'_>) -> Result<(), PublishedError> {
         let bytes = record.encode();
         let answer = match self.scheme {
             Scheme::RedoLogging => self.link.ask(&bytes).await?,
-            Scheme::ReadAfterWrite => self.link.ask(&Record { ask: Ask::Place, value: b"", ..record }.encode()).await?,
+            Scheme::ReadAfterWrite => {
+                self.link
+                    .ask(
+                        &Record {
+                            ask: Ask::Place,
+                            value: b"",
+                            ..record
+                        }
+                        .encode(),
+                    )
+                    .await?
+            }
         };
         match answer.outcome()? {
-            Outcome::Done if self.scheme == Scheme::ReadAfterWrite => self.link.write_and_read(answer.number, &bytes).await,
+            Outcome::Done if self.scheme == Scheme::ReadAfterWrite => {
+                self.link.write_and_read(answer.number, &bytes).await
+            }
             Outcome::Done => Ok(()),
             Outcome::Full => Err(PublishedError::Full),
             _ => Err(PublishedError::Protocol("no answer to a write")),

@@ -62,14 +62,27 @@ impl BaselineServer {
             return Err(PublishedError::Full);
         }
         let device = port.device().clone();
-        let region = device.register_persistent(memory.clone(), Access::REMOTE_READ.and(Access::REMOTE_WRITE))?;
+        let region = device.register_persistent(
+            memory.clone(),
+            Access::REMOTE_READ.and(Access::REMOTE_WRITE),
+        )?;
         let ring = geometry.ring();
         let slot_size = geometry.ring_slot_size();
         let receives = match scheme {
-            Scheme::RedoLogging => Receives { region, offset: ring.offset, slot_size, slots: geometry.ring_slots },
+            Scheme::RedoLogging => Receives {
+                region,
+                offset: ring.offset,
+                slot_size,
+                slots: geometry.ring_slots,
+            },
             Scheme::ReadAfterWrite => {
                 let region = device.allocate(u64::from(RECEIVES) * slot_size, Access::NONE)?;
-                Receives { region, offset: 0, slot_size, slots: RECEIVES }
+                Receives {
+                    region,
+                    offset: 0,
+                    slot_size,
+                    slots: RECEIVES,
+                }
             }
         };
         let hub = Hub::new(port, runtime, geometry, region, receives)?;
@@ -80,14 +93,22 @@ impl BaselineServer {
             free: (0..u64::from(geometry.ring_slots)).collect(),
             waiting: VecDeque::new(),
         });
-        Ok(Self { hub, scheme, geometry, memory, state })
+        Ok(Self {
+            hub,
+            scheme,
+            geometry,
+            memory,
+            state,
+        })
     }
 
     /// Serves until `stop` says so.
     pub async fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), PublishedError> {
         while !stop() {
             let idle = self.state.borrow().pending.is_empty();
-            self.hub.wait(if idle { STOP_CHECK_NS } else { POLL_NS }).await;
+            self.hub
+                .wait(if idle { STOP_CHECK_NS } else { POLL_NS })
+                .await;
             for gone in self.hub.take_events() {
                 self.forget(gone);
             }
@@ -97,9 +118,14 @@ impl BaselineServer {
                 self.serve(&arrival).await?;
             }
             // A third of the ring at a time, as in the artefact; one record when nobody asks for anything.
-            let crowded = self.state.borrow().pending.len() as u64 > u64::from(self.geometry.ring_slots) / 3;
+            let crowded =
+                self.state.borrow().pending.len() as u64 > u64::from(self.geometry.ring_slots) / 3;
             if crowded || !any {
-                let count = if crowded { self.geometry.ring_slots / 3 } else { 1 };
+                let count = if crowded {
+                    self.geometry.ring_slots / 3
+                } else {
+                    1
+                };
                 for _ in 0..count.max(1) {
                     if !self.apply_one().await? {
                         break;
@@ -114,7 +140,9 @@ impl BaselineServer {
     async fn serve(&self, arrival: &Arrival) -> Result<(), PublishedError> {
         let bytes = self.hub.bytes(arrival);
         let record = Record::parse(&bytes, self.geometry.key_size, self.geometry.value_size);
-        let Some(record) = record else { return Err(PublishedError::Protocol("a record that is not whole")) };
+        let Some(record) = record else {
+            return Err(PublishedError::Protocol("a record that is not whole"));
+        };
         match record.ask {
             Ask::Get => {
                 let answer = match self.look_up(record.key) {
@@ -126,7 +154,10 @@ impl BaselineServer {
             }
             Ask::Place => {
                 self.hub.repost(arrival.slot)?;
-                self.state.borrow_mut().waiting.push_back((arrival.qp, record.key.to_vec()));
+                self.state
+                    .borrow_mut()
+                    .waiting
+                    .push_back((arrival.qp, record.key.to_vec()));
                 self.serve_waiting();
             }
             Ask::Put | Ask::Delete => {
@@ -134,10 +165,19 @@ impl BaselineServer {
                 let span = Span::new(self.hub.slot_offset(arrival.slot), bytes.len() as u64);
                 let _durable = persist(&*self.memory, &[span]).await?;
                 let state = &mut *self.state.borrow_mut();
-                state.pending.push_back(Pending { slot: arrival.slot, key: record.key.to_vec(), writer: arrival.qp });
+                state.pending.push_back(Pending {
+                    slot: arrival.slot,
+                    key: record.key.to_vec(),
+                    writer: arrival.qp,
+                });
                 state.newest.insert(record.key.to_vec(), arrival.slot);
-                let outcome = if state.storage.has_room() { Outcome::Done } else { Outcome::Full };
-                self.hub.send(arrival.qp, &Message::answer(outcome, 0, Vec::new()));
+                let outcome = if state.storage.has_room() {
+                    Outcome::Done
+                } else {
+                    Outcome::Full
+                };
+                self.hub
+                    .send(arrival.qp, &Message::answer(outcome, 0, Vec::new()));
             }
         }
         Ok(())
@@ -154,8 +194,13 @@ impl BaselineServer {
             let offset = self.slot_offset(slot);
             // What lay there before must not be taken for what comes.
             self.memory.store(offset, 0);
-            state.pending.push_back(Pending { slot, key, writer: qp });
-            self.hub.send(qp, &Message::answer(Outcome::Done, offset, Vec::new()));
+            state.pending.push_back(Pending {
+                slot,
+                key,
+                writer: qp,
+            });
+            self.hub
+                .send(qp, &Message::answer(Outcome::Done, offset, Vec::new()));
         }
     }
 
@@ -173,14 +218,26 @@ impl BaselineServer {
     /// First the log or ring, then the destination.
     fn look_up(&self, key: &[u8]) -> Option<Vec<u8>> {
         let state = self.state.borrow();
-        let Geometry { key_size, value_size, .. } = self.geometry;
+        let Geometry {
+            key_size,
+            value_size,
+            ..
+        } = self.geometry;
         let slots: Vec<u64> = match self.scheme {
             Scheme::RedoLogging => state.newest.get(key).copied().into_iter().collect(),
-            Scheme::ReadAfterWrite => state.pending.iter().rev().filter(|slot| slot.key == key).map(|slot| slot.slot).collect(),
+            Scheme::ReadAfterWrite => state
+                .pending
+                .iter()
+                .rev()
+                .filter(|slot| slot.key == key)
+                .map(|slot| slot.slot)
+                .collect(),
         };
         for slot in slots {
             let bytes = self.slot_bytes(slot);
-            if let Some(record) = Record::parse(&bytes, key_size, value_size).filter(|record| record.key == key) {
+            if let Some(record) =
+                Record::parse(&bytes, key_size, value_size).filter(|record| record.key == key)
+            {
                 return (record.ask == Ask::Put).then(|| record.value.to_vec());
             }
         }
@@ -189,12 +246,30 @@ impl BaselineServer {
 
     /// Applies the oldest record, if it is there; whether it was.
     async fn apply_one(&self) -> Result<bool, PublishedError> {
-        let Geometry { key_size, value_size, .. } = self.geometry;
-        let Some(slot) = self.state.borrow().pending.front().map(|pending| pending.slot) else { return Ok(false) };
+        let Geometry {
+            key_size,
+            value_size,
+            ..
+        } = self.geometry;
+        let Some(slot) = self
+            .state
+            .borrow()
+            .pending
+            .front()
+            .map(|pending| pending.slot)
+        else {
+            return Ok(false);
+        };
         let bytes = self.slot_bytes(slot);
-        let Some(record) = Record::parse(&bytes, key_size, value_size) else { return Ok(false) };
+        let Some(record) = Record::parse(&bytes, key_size, value_size) else {
+            return Ok(false);
+        };
         let applied = match record.ask {
-            Ask::Put => self.state.borrow_mut().storage.put(record.key, record.value),
+            Ask::Put => self
+                .state
+                .borrow_mut()
+                .storage
+                .put(record.key, record.value),
             _ => Ok(self.state.borrow_mut().storage.delete(record.key)),
         };
         match applied {
@@ -226,13 +301,18 @@ impl BaselineServer {
 
     /// A client is gone: what it was given a slot for and did not write will not come.
     fn forget(&self, qp: QueuePair) {
-        let Geometry { key_size, value_size, .. } = self.geometry;
+        let Geometry {
+            key_size,
+            value_size,
+            ..
+        } = self.geometry;
         let state = &mut *self.state.borrow_mut();
         state.waiting.retain(|(waiting, _)| *waiting != qp);
         if self.scheme == Scheme::ReadAfterWrite {
             let State { pending, free, .. } = state;
             pending.retain(|slot| {
-                let keep = slot.writer != qp || Record::parse(&self.slot_bytes(slot.slot), key_size, value_size).is_some();
+                let keep = slot.writer != qp
+                    || Record::parse(&self.slot_bytes(slot.slot), key_size, value_size).is_some();
                 if !keep {
                     free.push_back(slot.slot);
                 }

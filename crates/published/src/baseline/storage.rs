@@ -21,9 +21,20 @@ pub(super) struct Storage {
 
 impl Storage {
     pub fn new(memory: Rc<dyn PersistentRegion>, geometry: Geometry) -> Self {
-        let table = Table::new(memory.clone(), geometry.table(), geometry.buckets, geometry.key_size);
+        let table = Table::new(
+            memory.clone(),
+            geometry.table(),
+            geometry.buckets,
+            geometry.key_size,
+        );
         let next = geometry.region(0).offset;
-        Self { memory, geometry, table, next, free: Vec::new() }
+        Self {
+            memory,
+            geometry,
+            table,
+            next,
+            free: Vec::new(),
+        }
     }
 
     fn size(&self) -> u64 {
@@ -66,7 +77,9 @@ impl Storage {
 
     /// Sets the metadata of `key` to 0. What is to be made durable.
     pub fn delete(&mut self, key: &[u8]) -> Vec<Span> {
-        let Some((place, address)) = self.table.find(key) else { return Vec::new() };
+        let Some((place, address)) = self.table.find(key) else {
+            return Vec::new();
+        };
         self.table.remove(place);
         self.free.push(address);
         vec![self.table.span_of(place)]

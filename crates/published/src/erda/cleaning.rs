@@ -45,14 +45,22 @@ enum Phase {
     /// Places still to look at, the last one first.
     Merging { left: Vec<u64>, end: u64 },
     /// Places still to copy, the next one last, and those reserved for them.
-    Replicating { left: Vec<u64>, reserved: Vec<u64>, reserved_end: u64 },
+    Replicating {
+        left: Vec<u64>,
+        reserved: Vec<u64>,
+        reserved_end: u64,
+    },
 }
 
 impl Cleaning {
     /// Where a reader finds what clients wrote to the new region, if the word says that they did.
     pub fn latest_in_new_region(&self, word: Word) -> Option<(u32, u64)> {
-        let Phase::Replicating { reserved_end, .. } = self.phase else { return None };
-        word.older().filter(|&offset| offset >= reserved_end).map(|offset| (self.new.region, offset))
+        let Phase::Replicating { reserved_end, .. } = self.phase else {
+            return None;
+        };
+        word.older()
+            .filter(|&offset| offset >= reserved_end)
+            .map(|offset| (self.new.region, offset))
     }
 
     /// Whether objects of clients go to the new region already.
@@ -78,12 +86,19 @@ impl ErdaServer {
             seen: HashSet::new(),
             copied: HashSet::new(),
         });
-        self.hub.send_all(&Message { kind: Kind::CleaningBegins, detail: head, number: 0, body: Vec::new() });
+        self.hub.send_all(&Message {
+            kind: Kind::CleaningBegins,
+            detail: head,
+            number: 0,
+            body: Vec::new(),
+        });
     }
 
     /// Cleans on for `steps` objects.
     pub(super) fn clean(&self, steps: usize, now: Nanoseconds) {
-        let Some(mut cleaning) = self.state.borrow_mut().cleaning.take() else { return };
+        let Some(mut cleaning) = self.state.borrow_mut().cleaning.take() else {
+            return;
+        };
         let mut done = false;
         for _ in 0..steps {
             done = self.clean_one(&mut cleaning, now);
@@ -101,44 +116,81 @@ impl ErdaServer {
     /// Looks at one object; whether the cleaning is done.
     fn clean_one(&self, cleaning: &mut Cleaning, now: Nanoseconds) -> bool {
         let head = self.state.borrow().heads[usize::from(cleaning.head)];
-        let Cleaning { new, phase, seen, copied, .. } = cleaning;
+        let Cleaning {
+            new,
+            phase,
+            seen,
+            copied,
+            ..
+        } = cleaning;
         match phase {
             Phase::Announced { until } if now < *until => false,
             Phase::Announced { .. } => {
-                *phase = Phase::Merging { left: places(&self.geometry, FIRST_OFFSET, head.tail), end: head.tail };
+                *phase = Phase::Merging {
+                    left: places(&self.geometry, FIRST_OFFSET, head.tail),
+                    end: head.tail,
+                };
                 false
             }
             Phase::Merging { left, end } => {
                 let Some(offset) = left.pop() else {
                     let mut left = places(&self.geometry, *end, head.tail);
                     left.reverse();
-                    let reserved: Vec<u64> = left.iter().map_while(|_| new.take(&self.geometry)).collect();
-                    *phase = Phase::Replicating { left, reserved: reserved.into_iter().rev().collect(), reserved_end: new.tail };
+                    let reserved: Vec<u64> = left
+                        .iter()
+                        .map_while(|_| new.take(&self.geometry))
+                        .collect();
+                    *phase = Phase::Replicating {
+                        left,
+                        reserved: reserved.into_iter().rev().collect(),
+                        reserved_end: new.tail,
+                    };
                     return false;
                 };
                 let bytes = self.object(head.region, offset);
-                let Some(object) = parse_object(&bytes, self.geometry.key_size, self.geometry.value_size) else { return false };
+                let Some(object) =
+                    parse_object(&bytes, self.geometry.key_size, self.geometry.value_size)
+                else {
+                    return false;
+                };
                 if !seen.insert(object.key.to_vec()) {
                     return false;
                 }
-                let Some((place, word)) = self.table.find(object.key) else { return false };
+                let Some((place, word)) = self.table.find(object.key) else {
+                    return false;
+                };
                 if object.value.is_none() {
                     self.table.set_word(place, Word(word).with_older(0).0);
                 } else if let Some(to) = new.take(&self.geometry) {
-                    self.memory.write(span_of(&self.geometry, new.region, to).offset, &bytes);
+                    self.memory
+                        .write(span_of(&self.geometry, new.region, to).offset, &bytes);
                     self.table.set_word(place, Word(word).with_older(to).0);
                     copied.insert(object.key.to_vec());
                 }
                 false
             }
-            Phase::Replicating { left, reserved, reserved_end } => {
-                let Some(offset) = left.pop() else { return true };
+            Phase::Replicating {
+                left,
+                reserved,
+                reserved_end,
+            } => {
+                let Some(offset) = left.pop() else {
+                    return true;
+                };
                 let bytes = self.object(head.region, offset);
-                let Some(object) = parse_object(&bytes, self.geometry.key_size, self.geometry.value_size) else { return false };
+                let Some(object) =
+                    parse_object(&bytes, self.geometry.key_size, self.geometry.value_size)
+                else {
+                    return false;
+                };
                 if let Some((place, word)) = self.table.find(object.key) {
-                    let newer = copied.contains(object.key) && Word(word).older().is_some_and(|older| older >= *reserved_end);
+                    let newer = copied.contains(object.key)
+                        && Word(word)
+                            .older()
+                            .is_some_and(|older| older >= *reserved_end);
                     if let Some(to) = reserved.pop().filter(|_| !newer) {
-                        self.memory.write(span_of(&self.geometry, new.region, to).offset, &bytes);
+                        self.memory
+                            .write(span_of(&self.geometry, new.region, to).offset, &bytes);
                         self.table.set_word(place, Word(word).with_older(to).0);
                         copied.insert(object.key.to_vec());
                     }
@@ -155,16 +207,28 @@ impl ErdaServer {
             std::mem::replace(&mut state.heads[usize::from(cleaning.head)], cleaning.new)
         };
         self.point(cleaning.head);
-        let of_head: Vec<_> = self.table.entries().filter(|(_, entry)| entry.head == cleaning.head).collect();
+        let of_head: Vec<_> = self
+            .table
+            .entries()
+            .filter(|(_, entry)| entry.head == cleaning.head)
+            .collect();
         for (place, entry) in of_head {
-            if cleaning.copied.contains(&entry.key[..self.geometry.key_size]) {
+            if cleaning
+                .copied
+                .contains(&entry.key[..self.geometry.key_size])
+            {
                 self.table.set_word(place, Word(entry.word).switched().0);
             } else {
                 self.table.remove(place);
             }
         }
         let base = self.geometry.region(cleaning.new.region).offset;
-        self.hub.send_all(&Message { kind: Kind::CleaningEnds, detail: cleaning.head, number: base, body: Vec::new() });
+        self.hub.send_all(&Message {
+            kind: Kind::CleaningEnds,
+            detail: cleaning.head,
+            number: base,
+            body: Vec::new(),
+        });
         let state = &mut *self.state.borrow_mut();
         state.free.push(old.region);
         state.cleaned += 1;

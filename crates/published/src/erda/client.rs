@@ -46,7 +46,13 @@ impl ErdaClient {
             link.read(geometry.head_offset(head), &mut word).await?;
             bases.push(u64::from_le_bytes(word));
         }
-        Ok(Self { link, runtime, geometry, bases, cleaning: vec![false; geometry.heads.into()] })
+        Ok(Self {
+            link,
+            runtime,
+            geometry,
+            bases,
+            cleaning: vec![false; geometry.heads.into()],
+        })
     }
 
     /// Looks up `key`; whether it is there. Two one-sided READs, and a third where the newest object is broken.
@@ -58,14 +64,21 @@ impl ErdaClient {
             if self.cleaning[usize::from(head)] {
                 return self.get_by_message(key, value).await;
             }
-            let Some(entry) = self.read_entry(key).await? else { return Ok(false) };
+            let Some(entry) = self.read_entry(key).await? else {
+                return Ok(false);
+            };
             let word = Word(entry.word);
             if let Some(found) = self.read_object(head, word.newest(), key, value).await? {
                 return Ok(found);
             }
             if let Some(found) = self.read_object(head, word.older(), key, value).await? {
                 let broken = word.newest().unwrap_or(0);
-                self.link.tell(&Message { number: broken, ..Message::request(Kind::Repair, key, b"") }).await?;
+                self.link
+                    .tell(&Message {
+                        number: broken,
+                        ..Message::request(Kind::Repair, key, b"")
+                    })
+                    .await?;
                 return Ok(found);
             }
             let pause = self.runtime.now() + LOOK_PAUSE_NS;
@@ -86,14 +99,24 @@ impl ErdaClient {
         self.write(DELETE, key, None).await
     }
 
-    async fn write(&mut self, operation: u8, key: &[u8], value: Option<&[u8]>) -> Result<bool, PublishedError> {
+    async fn write(
+        &mut self,
+        operation: u8,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<bool, PublishedError> {
         self.take_notices()?;
         let head = usize::from(head_of(key, self.geometry.heads));
         if !self.cleaning[head] {
-            let answer = self.link.ask_by_write(&[&[operation], key].concat()).await?;
+            let answer = self
+                .link
+                .ask_by_write(&[&[operation], key].concat())
+                .await?;
             match answer.outcome()? {
                 Outcome::Done => {
-                    self.link.write(answer.number, &encode_object(key, value)).await?;
+                    self.link
+                        .write(answer.number, &encode_object(key, value))
+                        .await?;
                     return Ok(true);
                 }
                 Outcome::Absent => return Ok(false),
@@ -101,18 +124,34 @@ impl ErdaClient {
                 Outcome::Cleaning => self.cleaning[head] = true,
             }
         }
-        let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
-        let answer = self.link.ask(&Message::request(kind, key, value.unwrap_or_default()).encode()).await?;
+        let kind = if value.is_some() {
+            Kind::Put
+        } else {
+            Kind::Delete
+        };
+        let answer = self
+            .link
+            .ask(&Message::request(kind, key, value.unwrap_or_default()).encode())
+            .await?;
         match answer.outcome()? {
             Outcome::Done => Ok(true),
             Outcome::Absent => Ok(false),
             Outcome::Full => Err(PublishedError::Full),
-            Outcome::Cleaning => Err(PublishedError::Protocol("a request with its data need not wait for the cleaner")),
+            Outcome::Cleaning => Err(PublishedError::Protocol(
+                "a request with its data need not wait for the cleaner",
+            )),
         }
     }
 
-    async fn get_by_message(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, PublishedError> {
-        let answer = self.link.ask(&Message::request(Kind::Get, key, b"").encode()).await?;
+    async fn get_by_message(
+        &mut self,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<bool, PublishedError> {
+        let answer = self
+            .link
+            .ask(&Message::request(Kind::Get, key, b"").encode())
+            .await?;
         match answer.outcome()? {
             Outcome::Done => {
                 *value = answer.body;
@@ -125,7 +164,8 @@ impl ErdaClient {
 
     async fn read_entry(&self, key: &[u8]) -> Result<Option<Entry>, PublishedError> {
         let mut bytes = [0; (ENTRY_SIZE * NEIGHBOURHOOD) as usize];
-        let offset = self.geometry.table().offset + bucket_of(key, self.geometry.buckets) * ENTRY_SIZE;
+        let offset =
+            self.geometry.table().offset + bucket_of(key, self.geometry.buckets) * ENTRY_SIZE;
         self.link.read(offset, &mut bytes).await?;
         Ok(entries_of(&bytes).find(|entry| entry.is_of(key)))
     }
@@ -138,18 +178,28 @@ impl ErdaClient {
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Result<Option<bool>, PublishedError> {
-        let Some(offset) = offset else { return Ok(None) };
-        let Geometry { key_size, value_size, .. } = self.geometry;
+        let Some(offset) = offset else {
+            return Ok(None);
+        };
+        let Geometry {
+            key_size,
+            value_size,
+            ..
+        } = self.geometry;
         let mut bytes = vec![0; object_size(key_size, value_size)];
-        self.link.read(self.bases[usize::from(head)] + offset, &mut bytes).await?;
-        Ok(parse_object(&bytes, key_size, value_size).filter(|object| object.key == key).map(|object| match object.value {
-            Some(found) => {
-                value.clear();
-                value.extend_from_slice(found);
-                true
-            }
-            None => false,
-        }))
+        self.link
+            .read(self.bases[usize::from(head)] + offset, &mut bytes)
+            .await?;
+        Ok(parse_object(&bytes, key_size, value_size)
+            .filter(|object| object.key == key)
+            .map(|object| match object.value {
+                Some(found) => {
+                    value.clear();
+                    value.extend_from_slice(found);
+                    true
+                }
+                None => false,
+            }))
     }
 
     fn take_notices(&mut self) -> Result<(), PublishedError> {

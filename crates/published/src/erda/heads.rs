@@ -25,7 +25,10 @@ pub(crate) struct Head {
 impl Head {
     /// An empty log in `region`.
     pub fn new(region: u32) -> Self {
-        Self { region, tail: FIRST_OFFSET }
+        Self {
+            region,
+            tail: FIRST_OFFSET,
+        }
     }
 
     /// Takes the place of one object. None crosses a segment.
@@ -71,7 +74,11 @@ mod tests {
 
     #[test]
     fn objects_follow_each_other_and_none_crosses_a_segment() {
-        let geometry = Geometry { segment_size: 256, region_size: 1024, ..Geometry::for_keys(8, 51, 10, 10) };
+        let geometry = Geometry {
+            segment_size: 256,
+            region_size: 1024,
+            ..Geometry::for_keys(8, 51, 10, 10)
+        };
         geometry.check().unwrap();
         let mut head = Head::new(0);
         let mut taken = Vec::new();

@@ -10,10 +10,17 @@ use crate::object::{object_size, parse_object};
 use crate::table::Table;
 
 /// Finds the end of the log of `head`, and repairs the words that point into its last segment.
-pub(super) fn head(memory: &dyn PersistentRegion, geometry: &Geometry, table: &Table, head: u8) -> Head {
+pub(super) fn head(
+    memory: &dyn PersistentRegion,
+    geometry: &Geometry,
+    table: &Table,
+    head: u8,
+) -> Head {
     let base = memory.load(geometry.head_offset(head));
     let region = (0..geometry.regions).find(|&region| geometry.region(region).offset == base);
-    let Some(region) = region else { return Head::new(head.into()) };
+    let Some(region) = region else {
+        return Head::new(head.into());
+    };
     let mut at = Head::new(region);
     let size = object_size(geometry.key_size, geometry.value_size) as u64;
     let of_head = || table.entries().filter(|(_, entry)| entry.head == head);
@@ -26,7 +33,9 @@ pub(super) fn head(memory: &dyn PersistentRegion, geometry: &Geometry, table: &T
     let last_segment = (at.tail - 1) / geometry.segment_size;
     let broken: Vec<_> = of_head()
         .filter(|(_, entry)| {
-            let Some(offset) = Word(entry.word).newest() else { return false };
+            let Some(offset) = Word(entry.word).newest() else {
+                return false;
+            };
             if offset / geometry.segment_size != last_segment {
                 return false;
             }

@@ -31,7 +31,11 @@ pub struct ErdaOptions {
 
 impl Default for ErdaOptions {
     fn default() -> Self {
-        Self { clean_at_percent: 90, round_trip_max_ns: 20_000, clean_step: 4 }
+        Self {
+            clean_at_percent: 90,
+            round_trip_max_ns: 20_000,
+            clean_step: 4,
+        }
     }
 }
 
@@ -78,16 +82,47 @@ impl ErdaServer {
             return Err(PublishedError::Full);
         }
         let device = port.device().clone();
-        let region = device.register_persistent(memory.clone(), Access::REMOTE_READ.and(Access::REMOTE_WRITE))?;
+        let region = device.register_persistent(
+            memory.clone(),
+            Access::REMOTE_READ.and(Access::REMOTE_WRITE),
+        )?;
         let slot_size = Hub::message_size(&geometry);
         let receives = device.allocate(u64::from(RECEIVES) * slot_size, Access::NONE)?;
-        let receives = Receives { region: receives, offset: 0, slot_size, slots: RECEIVES };
+        let receives = Receives {
+            region: receives,
+            offset: 0,
+            slot_size,
+            slots: RECEIVES,
+        };
         let hub = Hub::new(port, runtime.clone(), geometry, region, receives)?;
-        let table = Table::new(memory.clone(), geometry.table(), geometry.buckets, geometry.key_size);
-        let heads: Vec<Head> = (0..geometry.heads).map(|head| recovery::head(&*memory, &geometry, &table, head)).collect();
-        let free = (0..geometry.regions).filter(|region| heads.iter().all(|head| head.region != *region)).collect();
-        let state = State { heads, cleaning: None, free, asked: Vec::new(), cleaned: 0 };
-        let server = Self { hub, runtime, geometry, options, memory, table, state: RefCell::new(state) };
+        let table = Table::new(
+            memory.clone(),
+            geometry.table(),
+            geometry.buckets,
+            geometry.key_size,
+        );
+        let heads: Vec<Head> = (0..geometry.heads)
+            .map(|head| recovery::head(&*memory, &geometry, &table, head))
+            .collect();
+        let free = (0..geometry.regions)
+            .filter(|region| heads.iter().all(|head| head.region != *region))
+            .collect();
+        let state = State {
+            heads,
+            cleaning: None,
+            free,
+            asked: Vec::new(),
+            cleaned: 0,
+        };
+        let server = Self {
+            hub,
+            runtime,
+            geometry,
+            options,
+            memory,
+            table,
+            state: RefCell::new(state),
+        };
         for head in 0..geometry.heads {
             server.point(head);
         }
@@ -98,7 +133,13 @@ impl ErdaServer {
     pub async fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), PublishedError> {
         while !stop() {
             let cleaning = self.state.borrow().cleaning.is_some();
-            self.hub.wait(if cleaning { CLEANING_LOOK_NS } else { STOP_CHECK_NS }).await;
+            self.hub
+                .wait(if cleaning {
+                    CLEANING_LOOK_NS
+                } else {
+                    STOP_CHECK_NS
+                })
+                .await;
             self.hub.take_events();
             while let Some(arrival) = self.hub.take_arrival() {
                 self.serve(&arrival)?;
@@ -120,7 +161,10 @@ impl ErdaServer {
     /// What the cleaner does.
     pub fn cleaning(&self) -> CleaningState {
         let state = self.state.borrow();
-        CleaningState { running: state.cleaning.is_some(), finished: state.cleaned }
+        CleaningState {
+            running: state.cleaning.is_some(),
+            finished: state.cleaned,
+        }
     }
 
     fn begin_cleaning_if_due(&self) {
@@ -130,7 +174,12 @@ impl ErdaServer {
             if state.cleaning.is_some() || state.free.is_empty() {
                 return;
             }
-            let full = || (0..).zip(&state.heads).find(|(_, head)| head.tail > limit).map(|(number, _)| number);
+            let full = || {
+                (0..)
+                    .zip(&state.heads)
+                    .find(|(_, head)| head.tail > limit)
+                    .map(|(number, _)| number)
+            };
             state.asked.pop().or_else(full)
         };
         if let Some(head) = due {
@@ -157,7 +206,11 @@ impl ErdaServer {
     fn grant(&self, operation: u8, key: &[u8]) -> Result<Message, PublishedError> {
         let head = head_of(key, self.geometry.heads);
         let state = &mut *self.state.borrow_mut();
-        if state.cleaning.as_ref().is_some_and(|cleaning| cleaning.head == head) {
+        if state
+            .cleaning
+            .as_ref()
+            .is_some_and(|cleaning| cleaning.head == head)
+        {
             return Ok(Message::answer(Outcome::Cleaning, 0, Vec::new()));
         }
         if operation != PUT && operation != DELETE {
@@ -168,12 +221,16 @@ impl ErdaServer {
             return Ok(Message::answer(Outcome::Absent, 0, Vec::new()));
         }
         let at = &mut state.heads[usize::from(head)];
-        let Some(offset) = at.take(&self.geometry) else { return Ok(Message::answer(Outcome::Full, 0, Vec::new())) };
+        let Some(offset) = at.take(&self.geometry) else {
+            return Ok(Message::answer(Outcome::Full, 0, Vec::new()));
+        };
         match found {
             Some((place, word)) => self.table.set_word(place, Word(word).updated(offset).0),
             None => match self.table.insert(key, head, Word::first(offset).0) {
                 Ok(_) => {}
-                Err(PublishedError::Full) => return Ok(Message::answer(Outcome::Full, 0, Vec::new())),
+                Err(PublishedError::Full) => {
+                    return Ok(Message::answer(Outcome::Full, 0, Vec::new()));
+                }
                 Err(error) => return Err(error),
             },
         }
@@ -183,7 +240,10 @@ impl ErdaServer {
 
     fn serve_message(&self, arrival: &Arrival) -> Result<Option<Message>, PublishedError> {
         let message = Message::parse(&self.hub.bytes(arrival))?;
-        let (key, value) = message.body.split_at_checked(self.geometry.key_size).ok_or(PublishedError::Protocol("no key"))?;
+        let (key, value) = message
+            .body
+            .split_at_checked(self.geometry.key_size)
+            .ok_or(PublishedError::Protocol("no key"))?;
         match message.kind {
             Kind::Get => Ok(Some(self.look_up(key))),
             Kind::Put => {
@@ -212,22 +272,34 @@ impl ErdaServer {
 
     fn look_up(&self, key: &[u8]) -> Message {
         let absent = || Message::answer(Outcome::Absent, 0, Vec::new());
-        let Some((_, word)) = self.table.find(key) else { return absent() };
+        let Some((_, word)) = self.table.find(key) else {
+            return absent();
+        };
         let state = self.state.borrow();
         let head = head_of(key, self.geometry.heads);
         let word = Word(word);
-        let newest = word.newest().map(|offset| (state.heads[usize::from(head)].region, offset));
-        let cleaning = state.cleaning.as_ref().filter(|cleaning| cleaning.head == head);
+        let newest = word
+            .newest()
+            .map(|offset| (state.heads[usize::from(head)].region, offset));
+        let cleaning = state
+            .cleaning
+            .as_ref()
+            .filter(|cleaning| cleaning.head == head);
         let moved = cleaning.and_then(|cleaning| cleaning.latest_in_new_region(word));
         let versions = match moved {
             Some(moved) => [Some(moved), None],
             // While cleaning, the other offset is no older version.
             None if cleaning.is_some() => [newest, None],
-            None => [newest, word.older().map(|offset| (state.heads[usize::from(head)].region, offset))],
+            None => [
+                newest,
+                word.older()
+                    .map(|offset| (state.heads[usize::from(head)].region, offset)),
+            ],
         };
         for (region, offset) in versions.into_iter().flatten() {
             let bytes = self.object(region, offset);
-            if let Some(object) = parse_object(&bytes, self.geometry.key_size, self.geometry.value_size)
+            if let Some(object) =
+                parse_object(&bytes, self.geometry.key_size, self.geometry.value_size)
                 && object.key == key
             {
                 return match object.value {
@@ -248,16 +320,27 @@ impl ErdaServer {
         }
         let state = &mut *self.state.borrow_mut();
         let old = &mut state.heads[usize::from(head)];
-        let cleaning = state.cleaning.as_mut().filter(|cleaning| cleaning.head == head);
+        let cleaning = state
+            .cleaning
+            .as_mut()
+            .filter(|cleaning| cleaning.head == head);
         let word = found.map(|(_, word)| Word(word));
         let (region, offset, word) = match cleaning {
             Some(cleaning) if cleaning.writes_go_to_new_region() => {
-                let Some(offset) = cleaning.new.take(&self.geometry) else { return Ok(full()) };
+                let Some(offset) = cleaning.new.take(&self.geometry) else {
+                    return Ok(full());
+                };
                 cleaning.note_copied(key);
-                (cleaning.new.region, offset, word.unwrap_or(Word(0)).with_older(offset))
+                (
+                    cleaning.new.region,
+                    offset,
+                    word.unwrap_or(Word(0)).with_older(offset),
+                )
             }
             during => {
-                let Some(offset) = old.take(&self.geometry) else { return Ok(full()) };
+                let Some(offset) = old.take(&self.geometry) else {
+                    return Ok(full());
+                };
                 let word = match (word, during.is_some()) {
                     (None, _) => Word::first(offset),
                     (Some(word), true) => word.with_newest(offset),
@@ -266,7 +349,10 @@ impl ErdaServer {
                 (old.region, offset, word)
             }
         };
-        self.memory.write(span_of(&self.geometry, region, offset).offset, &encode_object(key, value));
+        self.memory.write(
+            span_of(&self.geometry, region, offset).offset,
+            &encode_object(key, value),
+        );
         match found {
             Some((place, _)) => self.table.set_word(place, word.0),
             None => match self.table.insert(key, head, word.0) {
@@ -281,14 +367,18 @@ impl ErdaServer {
     /// The bytes where an object is or will be.
     pub(super) fn object(&self, region: u32, offset: u64) -> Vec<u8> {
         let mut bytes = vec![0; object_size(self.geometry.key_size, self.geometry.value_size)];
-        self.memory.read(span_of(&self.geometry, region, offset).offset, &mut bytes);
+        self.memory
+            .read(span_of(&self.geometry, region, offset).offset, &mut bytes);
         bytes
     }
 
     /// Lets the head array say where the region of `head` starts.
     pub(super) fn point(&self, head: u8) {
         let region = self.state.borrow().heads[usize::from(head)].region;
-        self.memory.store(self.geometry.head_offset(head), self.geometry.region(region).offset);
+        self.memory.store(
+            self.geometry.head_offset(head),
+            self.geometry.region(region).offset,
+        );
     }
 }
 

@@ -77,7 +77,10 @@ impl Word {
 }
 
 fn place(offset: u64) -> u64 {
-    assert!(offset <= OFFSET_MAX, "an offset has 31 bits, so a head reaches 2 GiB: {offset}");
+    assert!(
+        offset <= OFFSET_MAX,
+        "an offset has 31 bits, so a head reaches 2 GiB: {offset}"
+    );
     offset
 }
 
@@ -88,11 +91,20 @@ mod tests {
     #[test]
     fn each_update_flips_the_tag_and_keeps_the_version_before() {
         let first = Word::first(100);
-        assert_eq!((first.newest(), first.older(), first.0 >> 63), (Some(100), None, 0));
+        assert_eq!(
+            (first.newest(), first.older(), first.0 >> 63),
+            (Some(100), None, 0)
+        );
         let second = first.updated(200);
-        assert_eq!((second.newest(), second.older(), second.0 >> 63), (Some(200), Some(100), 1));
+        assert_eq!(
+            (second.newest(), second.older(), second.0 >> 63),
+            (Some(200), Some(100), 1)
+        );
         let third = second.updated(300);
-        assert_eq!((third.newest(), third.older(), third.0 >> 63), (Some(300), Some(200), 0));
+        assert_eq!(
+            (third.newest(), third.older(), third.0 >> 63),
+            (Some(300), Some(200), 0)
+        );
         assert_eq!(third.rolled_back().newest(), Some(200));
         assert_eq!(third.rolled_back().older(), None);
         assert_eq!(third.0 & 1, 0, "the last bit is reserved");

@@ -13,11 +13,17 @@ const SCHEMES: [Scheme; 2] = [Scheme::RedoLogging, Scheme::ReadAfterWrite];
 #[test]
 fn what_a_client_wrote_another_reads_while_records_wait_in_the_ring() {
     for scheme in SCHEMES {
-        let scene = Scene::new(Geometry { ring_slots: 9, ..Geometry::for_keys(20, 64, 100, 0) });
+        let scene = Scene::new(Geometry {
+            ring_slots: 9,
+            ..Geometry::for_keys(20, 64, 100, 0)
+        });
         scene.serve_baseline(scheme);
         let (first, second) = (scene.client_process(), scene.client_process());
         let model = scene.world.block_on(async {
-            let (mut writer, mut reader) = (scene.baseline(&first, scheme).await, scene.baseline(&second, scheme).await);
+            let (mut writer, mut reader) = (
+                scene.baseline(&first, scheme).await,
+                scene.baseline(&second, scheme).await,
+            );
             let mut model: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
             let (mut random, mut found) = (random_from_seed(3), Vec::new());
             for round in 0..600u64 {
@@ -33,7 +39,11 @@ fn what_a_client_wrote_another_reads_while_records_wait_in_the_ring() {
                     }
                     _ => {
                         let there = reader.get(&key(number), &mut found).await.unwrap();
-                        assert_eq!(there.then_some(&found), model.get(&number), "{scheme:?}, round {round}");
+                        assert_eq!(
+                            there.then_some(&found),
+                            model.get(&number),
+                            "{scheme:?}, round {round}"
+                        );
                     }
                 }
             }
@@ -51,8 +61,20 @@ fn sizes_that_the_store_does_not_have_are_refused() {
         let process = scene.client_process();
         scene.world.block_on(async {
             let mut client = scene.baseline(&process, scheme).await;
-            assert!(matches!(client.put(b"short", &[0; 64]).await, Err(PublishedError::Size { what: "the key", .. })));
-            assert!(matches!(client.put(&key(1), &[0; 63]).await, Err(PublishedError::Size { what: "the value", .. })));
+            assert!(matches!(
+                client.put(b"short", &[0; 64]).await,
+                Err(PublishedError::Size {
+                    what: "the key",
+                    ..
+                })
+            ));
+            assert!(matches!(
+                client.put(&key(1), &[0; 63]).await,
+                Err(PublishedError::Size {
+                    what: "the value",
+                    ..
+                })
+            ));
         });
     }
 }
@@ -60,15 +82,22 @@ fn sizes_that_the_store_does_not_have_are_refused() {
 /// A client that dies with a slot of the ring does not hold up the others. Needs `forget`.
 #[test]
 fn a_writer_that_never_writes_does_not_stop_the_ring() {
-    let scene = Scene::new(Geometry { ring_slots: 2, ..Geometry::for_keys(20, 64, 100, 0) });
+    let scene = Scene::new(Geometry {
+        ring_slots: 2,
+        ..Geometry::for_keys(20, 64, 100, 0)
+    });
     scene.serve_baseline(Scheme::ReadAfterWrite);
     for delay in [4_000, 12_000, 20_000] {
         let (dying, living) = (scene.client_process(), scene.client_process());
-        let mut client = scene.world.block_on(scene.baseline(&dying, Scheme::ReadAfterWrite));
+        let mut client = scene
+            .world
+            .block_on(scene.baseline(&dying, Scheme::ReadAfterWrite));
         dying.runtime().spawn(Box::pin(async move {
             let _ = client.put(&key(delay), &value(1, 64)).await;
         }));
-        scene.world.block_on(async { scene.world.observer().sleep(delay).await });
+        scene
+            .world
+            .block_on(async { scene.world.observer().sleep(delay).await });
         dying.kill();
         scene.world.block_on(async {
             let mut client = scene.baseline(&living, Scheme::ReadAfterWrite).await;

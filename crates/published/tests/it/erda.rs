@@ -10,8 +10,13 @@ use crate::world::{Scene, key, value};
 
 #[test]
 fn what_a_client_wrote_another_reads_through_many_cleanings() {
-    let geometry =
-        Geometry { heads: 2, regions: 3, segment_size: 4096, region_size: 16 * 4096, ..Geometry::for_keys(20, 64, 200, 0) };
+    let geometry = Geometry {
+        heads: 2,
+        regions: 3,
+        segment_size: 4096,
+        region_size: 16 * 4096,
+        ..Geometry::for_keys(20, 64, 200, 0)
+    };
     let scene = Scene::new(geometry);
     let (_server, server) = scene.serve_erda(ErdaOptions::default());
     let (first, second) = (scene.client_process(), scene.client_process());
@@ -24,7 +29,10 @@ fn what_a_client_wrote_another_reads_through_many_cleanings() {
             match random.random_range(0..20) {
                 0 => {
                     let there = writer.delete(&key(number)).await.unwrap();
-                    assert!(there || !model.contains_key(&number), "a deleted key may still have its entry");
+                    assert!(
+                        there || !model.contains_key(&number),
+                        "a deleted key may still have its entry"
+                    );
                     model.remove(&number);
                 }
                 1..10 => {
@@ -33,7 +41,12 @@ fn what_a_client_wrote_another_reads_through_many_cleanings() {
                 }
                 _ => {
                     let there = reader.get(&key(number), &mut found).await.unwrap();
-                    assert_eq!(there.then_some(&found), model.get(&number), "round {round}, {:?}", server.cleaning());
+                    assert_eq!(
+                        there.then_some(&found),
+                        model.get(&number),
+                        "round {round}, {:?}",
+                        server.cleaning()
+                    );
                 }
             }
         }
@@ -47,10 +60,24 @@ fn what_a_client_wrote_another_reads_through_many_cleanings() {
 
 #[test]
 fn a_full_log_and_a_full_table_say_so() {
-    let geometry = Geometry { segment_size: 4096, region_size: 4096, ..Geometry::for_keys(20, 64, 8, 0) };
-    for geometry in [geometry, Geometry { buckets: 8, region_size: 1 << 20, ..geometry }] {
+    let geometry = Geometry {
+        segment_size: 4096,
+        region_size: 4096,
+        ..Geometry::for_keys(20, 64, 8, 0)
+    };
+    for geometry in [
+        geometry,
+        Geometry {
+            buckets: 8,
+            region_size: 1 << 20,
+            ..geometry
+        },
+    ] {
         let scene = Scene::new(geometry);
-        let _server = scene.serve_erda(ErdaOptions { clean_at_percent: 100, ..ErdaOptions::default() });
+        let _server = scene.serve_erda(ErdaOptions {
+            clean_at_percent: 100,
+            ..ErdaOptions::default()
+        });
         let process = scene.client_process();
         scene.world.block_on(async {
             let mut client = scene.erda(&process).await;
@@ -79,7 +106,10 @@ fn a_store_that_was_closed_in_order_is_there_again() {
     scene.world.block_on(async {
         let mut client = scene.erda(&client).await;
         for number in 0..100 {
-            client.put(&key(number % 50), &value(number, 64)).await.unwrap();
+            client
+                .put(&key(number % 50), &value(number, 64))
+                .await
+                .unwrap();
         }
     });
     process.kill();

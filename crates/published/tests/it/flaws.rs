@@ -20,7 +20,11 @@ fn scene() -> Scene {
 
 /// Segments of four objects, so that a log has many.
 fn small_segments() -> Geometry {
-    Geometry { segment_size: 512, region_size: 64 * 512, ..Geometry::for_keys(20, 64, 100, 0) }
+    Geometry {
+        segment_size: 512,
+        region_size: 64 * 512,
+        ..Geometry::for_keys(20, 64, 100, 0)
+    }
 }
 
 #[test]
@@ -32,7 +36,11 @@ fn e1_an_acknowledged_write_is_lost_with_the_power() {
     scene.put(b"the key of this test", 2);
     scene.cut_power(|_| false);
     scene.serve_erda(NEVER_CLEAN);
-    assert_eq!(scene.get(b"the key of this test"), Some(1), "2 was acknowledged");
+    assert_eq!(
+        scene.get(b"the key of this test"),
+        Some(1),
+        "2 was acknowledged"
+    );
 }
 
 #[test]
@@ -41,11 +49,19 @@ fn e2_two_writers_that_die_make_an_older_acknowledged_value_unreachable() {
     scene.serve_erda(NEVER_CLEAN);
     scene.put(&key(1), 1);
     scene.put_and_die(&key(1), 2);
-    assert_eq!(scene.get(&key(1)), Some(1), "one broken write is what the older offset is for");
+    assert_eq!(
+        scene.get(&key(1)),
+        Some(1),
+        "one broken write is what the older offset is for"
+    );
     // The reader had it rolled back, so both have to die now.
     scene.put_and_die(&key(1), 3);
     scene.put_and_die(&key(1), 4);
-    assert_eq!(scene.get(&key(1)), None, "1 was acknowledged, and no server has failed");
+    assert_eq!(
+        scene.get(&key(1)),
+        None,
+        "1 was acknowledged, and no server has failed"
+    );
 }
 
 /// One writer, one reader, no failure at all.
@@ -63,7 +79,9 @@ fn e3_a_readers_repair_takes_an_acknowledged_write_back() {
             runtime.sleep(delay).await;
             reader.get(&key(1), &mut Vec::new()).await.unwrap();
         }));
-        scene.world.block_on(async { writer.put(&key(1), &value(2, 64)).await.unwrap() });
+        scene
+            .world
+            .block_on(async { writer.put(&key(1), &value(2, 64)).await.unwrap() });
         scene.pass(200_000);
         scene.get(&key(1)) == Some(1)
     });
@@ -105,14 +123,20 @@ fn e5_the_object_survives_and_the_word_that_names_it_does_not() {
 #[test]
 fn e6_an_entry_that_moves_is_lost_though_its_key_was_durable_long_ago() {
     let lost = (10..60u64).find(|&count| {
-        let scene = Scene::new(Geometry { buckets: 64, ..Geometry::for_keys(20, 64, 30, 1000) });
+        let scene = Scene::new(Geometry {
+            buckets: 64,
+            ..Geometry::for_keys(20, 64, 30, 1000)
+        });
         scene.serve_erda(NEVER_CLEAN);
         (0..count).for_each(|number| scene.put(&key(number), number));
         scene.settle();
         scene.put(&key(count), count);
         // Every line of the table whose first entry is not empty now is kept: the cleared one survives, the filled one not.
         let wreck = scene.world.wreck(scene.machine, &scene.module);
-        let table: Vec<u64> = (0..wreck.undecided()).map(|unit| wreck.offset(unit)).filter(|&at| at < metadata(&scene)).collect();
+        let table: Vec<u64> = (0..wreck.undecided())
+            .map(|unit| wreck.offset(unit))
+            .filter(|&at| at < metadata(&scene))
+            .collect();
         table.len() > 1
             && table.iter().any(|&cleared| {
                 let scene = Scene::new(scene.geometry);
@@ -125,7 +149,10 @@ fn e6_an_entry_that_moves_is_lost_though_its_key_was_durable_long_ago() {
                 (0..count).any(|number| scene.get(&key(number)) != Some(number))
             })
     });
-    println!("the insertion of key {} moves an entry and loses it", lost.expect("some insertion moves an entry over a line"));
+    println!(
+        "the insertion of key {} moves an entry and loses it",
+        lost.expect("some insertion moves an entry over a line")
+    );
 }
 
 /// The same schedule twice: with the hole in the last segment recovery mends the word, with the hole further back it does
@@ -143,13 +170,21 @@ fn e7_a_hole_in_an_earlier_segment_is_not_looked_at() {
         scene.get(&key(1))
     };
     assert_eq!(after(0), Some(1));
-    assert_eq!(after(10), None, "1 was acknowledged, and its object is whole");
+    assert_eq!(
+        after(10),
+        None,
+        "1 was acknowledged, and its object is whole"
+    );
 }
 
 /// The cleaner waits for its notice and no longer; a grant may be older than that.
 #[test]
 fn e8_a_write_that_was_granted_before_the_notice_lands_behind_the_cleaner() {
-    let hurried = ErdaOptions { round_trip_max_ns: 0, clean_step: 1000, ..NEVER_CLEAN };
+    let hurried = ErdaOptions {
+        round_trip_max_ns: 0,
+        clean_step: 1000,
+        ..NEVER_CLEAN
+    };
     let lost_at = (0..20_000).step_by(100).find(|&delay| {
         let scene = scene();
         let (_, server) = scene.serve_erda(hurried);
@@ -163,7 +198,9 @@ fn e8_a_write_that_was_granted_before_the_notice_lands_behind_the_cleaner() {
                 server.ask_to_clean(0);
             }
         }));
-        scene.world.block_on(async { writer.put(&key(1), &value(2, 64)).await.unwrap() });
+        scene
+            .world
+            .block_on(async { writer.put(&key(1), &value(2, 64)).await.unwrap() });
         scene.put(&key(2), 0);
         scene.pass(1_000_000);
         server.cleaning().finished == 1 && scene.get(&key(1)) != Some(2)
@@ -192,15 +229,28 @@ fn e9_an_old_object_at_a_reused_place_passes_for_a_new_one() {
     // The first region is in use again, with what lay there: the next place holds an older object of the same key.
     scene.put_and_die(&key(1), 9);
     let read = scene.get(&key(1));
-    assert!(read.is_some_and(|number| number < 8), "{read:?} is read, 8 was acknowledged last and 9 never written");
+    assert!(
+        read.is_some_and(|number| number < 8),
+        "{read:?} is read, 8 was acknowledged last and 9 never written"
+    );
 }
 
 /// See `a_third_region_of_a_head_is_out_of_reach` of the word for what happens beyond.
 #[test]
 fn e10_a_head_reaches_two_gigabytes_and_no_more() {
-    let largest = Geometry { region_size: 255 * (8 << 20), ..Geometry::for_keys(20, 64, 100, 0) };
+    let largest = Geometry {
+        region_size: 255 * (8 << 20),
+        ..Geometry::for_keys(20, 64, 100, 0)
+    };
     assert!(largest.check().is_ok());
-    assert!(Geometry { region_size: 256 * (8 << 20), ..largest }.check().is_err());
+    assert!(
+        Geometry {
+            region_size: 256 * (8 << 20),
+            ..largest
+        }
+        .check()
+        .is_err()
+    );
 }
 
 #[test]
@@ -210,18 +260,28 @@ fn e11_a_torn_deletion_brings_the_key_back_and_dead_writers_leave_holes() {
     scene.put(&key(1), 1);
     scene.settle();
     let process = scene.client_process();
-    scene.world.block_on(async { assert!(scene.erda(&process).await.delete(&key(1)).await.unwrap()) });
+    scene
+        .world
+        .block_on(async { assert!(scene.erda(&process).await.delete(&key(1)).await.unwrap()) });
     scene.cut_power(|offset| offset < metadata(&scene));
     scene.serve_erda(NEVER_CLEAN);
     assert_eq!(scene.get(&key(1)), Some(1), "the deletion was acknowledged");
 
-    let full = Scene::new(Geometry { region_size: 8 * 512, ..small_segments() });
+    let full = Scene::new(Geometry {
+        region_size: 8 * 512,
+        ..small_segments()
+    });
     full.serve_erda(NEVER_CLEAN);
     // Five objects fit a segment.
     (0..40).for_each(|number| full.put_and_die(&key(number), number));
     let process = full.client_process();
-    let refused = full.world.block_on(async { full.erda(&process).await.put(&key(99), &value(1, 64)).await });
-    assert!(refused.is_err(), "not one object is stored, and the log is full");
+    let refused = full
+        .world
+        .block_on(async { full.erda(&process).await.put(&key(99), &value(1, 64)).await });
+    assert!(
+        refused.is_err(),
+        "not one object is stored, and the log is full"
+    );
 }
 
 /// The head points to the new region; of the words none has been flipped.
@@ -240,6 +300,8 @@ fn e12_a_power_cut_at_the_switch_leaves_words_that_mean_the_other_region() {
     let table = 4096..metadata(&scene);
     scene.cut_power(|offset| !table.contains(&offset));
     scene.serve_erda(NEVER_CLEAN);
-    let lost = (0..20).filter(|&number| scene.get(&key(number)) != Some(number + 20)).count();
+    let lost = (0..20)
+        .filter(|&number| scene.get(&key(number)) != Some(number + 20))
+        .count();
     assert!(lost > 0, "{lost} of 20 acknowledged values are lost or old");
 }

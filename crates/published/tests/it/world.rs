@@ -4,14 +4,21 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric_sim::{Fate, Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, World};
+use stonecast_fabric_sim::{
+    Fate, Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, World,
+};
 use stonecast_media::{Backing as _, Ddio, Durability, LogOptions, PersistentRegion};
 use stonecast_published::{
-    BaselineClient, BaselineServer, CLIENT_COMPLETIONS, ErdaClient, ErdaOptions, ErdaServer, Geometry, SERVER_COMPLETIONS, Scheme,
+    BaselineClient, BaselineServer, CLIENT_COMPLETIONS, ErdaClient, ErdaOptions, ErdaServer,
+    Geometry, SERVER_COMPLETIONS, Scheme,
 };
 
 /// Cleans only when asked.
-pub const NEVER_CLEAN: ErdaOptions = ErdaOptions { clean_at_percent: 100, round_trip_max_ns: 20_000, clean_step: 4 };
+pub const NEVER_CLEAN: ErdaOptions = ErdaOptions {
+    clean_at_percent: 100,
+    round_trip_max_ns: 20_000,
+    clean_step: 4,
+};
 pub const ADDRESS: &str = "sim:published";
 
 pub struct Scene {
@@ -44,11 +51,22 @@ impl Scene {
         let world = World::new(7);
         let machine = world.machine(options);
         let module = world.module(machine, Survivor::default());
-        Self { world, machine, module, geometry, options, stop: Rc::default() }
+        Self {
+            world,
+            machine,
+            module,
+            geometry,
+            options,
+            stop: Rc::default(),
+        }
     }
 
     pub fn memory(&self) -> Rc<dyn PersistentRegion> {
-        let log = LogOptions { capacity: self.geometry.size(), platform: self.options.platform, durability: Durability::Power };
+        let log = LogOptions {
+            capacity: self.geometry.size(),
+            platform: self.options.platform,
+            durability: Durability::Power,
+        };
         SimBacking::new(&self.module).open_log(log).unwrap()
     }
 
@@ -57,11 +75,20 @@ impl Scene {
         let process = self.world.process(self.machine);
         let port = process.port(SERVER_COMPLETIONS).unwrap();
         let device = port.device().clone();
-        let server = ErdaServer::open(self.memory(), port, process.runtime(), self.geometry, options).unwrap();
+        let server = ErdaServer::open(
+            self.memory(),
+            port,
+            process.runtime(),
+            self.geometry,
+            options,
+        )
+        .unwrap();
         device.listen(ADDRESS).unwrap();
         let server = Rc::new(server);
         let (serving, stop) = (server.clone(), self.stop.clone());
-        process.runtime().spawn(Box::pin(async move { serving.run(&|| stop.get()).await.unwrap() }));
+        process.runtime().spawn(Box::pin(async move {
+            serving.run(&|| stop.get()).await.unwrap()
+        }));
         (process, server)
     }
 
@@ -69,10 +96,19 @@ impl Scene {
         let process = self.world.process(self.machine);
         let port = process.port(SERVER_COMPLETIONS).unwrap();
         let device = port.device().clone();
-        let server = BaselineServer::open(self.memory(), port, process.runtime(), self.geometry, scheme).unwrap();
+        let server = BaselineServer::open(
+            self.memory(),
+            port,
+            process.runtime(),
+            self.geometry,
+            scheme,
+        )
+        .unwrap();
         device.listen(ADDRESS).unwrap();
         let stop = self.stop.clone();
-        process.runtime().spawn(Box::pin(async move { server.run(&|| stop.get()).await.unwrap() }));
+        process.runtime().spawn(Box::pin(async move {
+            server.run(&|| stop.get()).await.unwrap()
+        }));
         process
     }
 
@@ -80,7 +116,14 @@ impl Scene {
     pub fn cut_power(&self, survives: impl Fn(u64) -> bool) {
         let wreck = self.world.wreck(self.machine, &self.module);
         let fates: Vec<Fate> = (0..wreck.undecided())
-            .map(|unit| Fate { stores: if survives(wreck.offset(unit)) { wreck.stores(unit) } else { 0 }, torn: 0 })
+            .map(|unit| Fate {
+                stores: if survives(wreck.offset(unit)) {
+                    wreck.stores(unit)
+                } else {
+                    0
+                },
+                torn: 0,
+            })
             .collect();
         let survivor = wreck.survivor(&fates);
         self.world.cut_power(self.machine);
@@ -95,21 +138,29 @@ impl Scene {
 
     /// Waits in virtual time.
     pub fn pass(&self, duration: Nanoseconds) {
-        self.world.block_on(async { self.world.observer().sleep(duration).await });
+        self.world
+            .block_on(async { self.world.observer().sleep(duration).await });
     }
 
     /// Stores `number` as the value of `key` through a client of its own, and waits for the acknowledgement.
     pub fn put(&self, key: &[u8], number: u64) {
         let process = self.client_process();
         let value = value(number, self.geometry.value_size);
-        self.world.block_on(async { self.erda(&process).await.put(key, &value).await.unwrap() });
+        self.world
+            .block_on(async { self.erda(&process).await.put(key, &value).await.unwrap() });
     }
 
     /// The number that a new client reads as the value of `key`.
     pub fn get(&self, key: &[u8]) -> Option<u64> {
         let process = self.client_process();
         let mut value = Vec::new();
-        let found = self.world.block_on(async { self.erda(&process).await.get(key, &mut value).await.unwrap() });
+        let found = self.world.block_on(async {
+            self.erda(&process)
+                .await
+                .get(key, &mut value)
+                .await
+                .unwrap()
+        });
         found.then(|| u64::from_le_bytes(value[..8].try_into().unwrap()))
     }
 
@@ -119,7 +170,9 @@ impl Scene {
         let mut client = self.world.block_on(self.erda(&process));
         let (key, value) = (key.to_vec(), value(number, self.geometry.value_size));
         let before = self.module.stores();
-        process.runtime().spawn(Box::pin(async move { client.put(&key, &value).await.unwrap() }));
+        process.runtime().spawn(Box::pin(
+            async move { client.put(&key, &value).await.unwrap() },
+        ));
         // The word is the first thing that changes; the place is on its way to the client then.
         while self.module.stores() == before {
             assert!(self.world.step());
@@ -134,10 +187,19 @@ impl Scene {
 
     pub async fn erda(&self, process: &Process) -> ErdaClient {
         let port = process.port(CLIENT_COMPLETIONS).unwrap();
-        ErdaClient::connect(port, process.runtime(), ADDRESS, &self.geometry).await.unwrap()
+        ErdaClient::connect(port, process.runtime(), ADDRESS, &self.geometry)
+            .await
+            .unwrap()
     }
 
     pub async fn baseline(&self, process: &Process, scheme: Scheme) -> BaselineClient {
-        BaselineClient::connect(process.port(CLIENT_COMPLETIONS).unwrap(), ADDRESS, scheme, &self.geometry).await.unwrap()
+        BaselineClient::connect(
+            process.port(CLIENT_COMPLETIONS).unwrap(),
+            ADDRESS,
+            scheme,
+            &self.geometry,
+        )
+        .await
+        .unwrap()
     }
 }

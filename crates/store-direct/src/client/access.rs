@@ -26,11 +26,16 @@ impl Inner {
                         None => Ok(accesses),
                     };
                 }
-                Answer::Verdict { verdict: Verdict::Busy, .. } => self.runtime.sleep(BUSY_PAUSE_NS).await,
+                Answer::Verdict {
+                    verdict: Verdict::Busy,
+                    ..
+                } => self.runtime.sleep(BUSY_PAUSE_NS).await,
                 _ => break,
             }
         }
-        Err(StoreError::Protocol { what: "the server gives no access" })
+        Err(StoreError::Protocol {
+            what: "the server gives no access",
+        })
     }
 
     /// Goes over to the index that the server has now, because a bucket of index `seen` was marked as moved.
@@ -42,7 +47,9 @@ impl Inner {
         }
         let access = self.ask_access().await?;
         if access.table == seen {
-            return Err(StoreError::Protocol { what: "the server has moved its index nowhere" });
+            return Err(StoreError::Protocol {
+                what: "the server has moved its index nowhere",
+            });
         }
         self.access.set(access);
         let old = self.index_in_use.replace(Rc::default());

@@ -43,7 +43,10 @@ pub(super) struct Bytes {
 
 impl Default for Bytes {
     fn default() -> Self {
-        Self { record: Box::new([0; SIZE_MAX]), bucket: [0; LINE_SIZE] }
+        Self {
+            record: Box::new([0; SIZE_MAX]),
+            bucket: [0; LINE_SIZE],
+        }
     }
 }
 
@@ -72,23 +75,40 @@ impl Inner {
 
     /// The same where READs come soon, or are executed in the call: nothing of the one is in the way of the other.
     #[inline(never)]
-    fn find_in_call<const SOON: bool>(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
+    fn find_in_call<const SOON: bool>(
+        &self,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Option<Option<u64>> {
         if check_key(key).is_err() || self.closed.get() || self.generations.have_come_round() {
             return None;
         }
         let hash = KeyHash::of(self.format.tag_key, key);
         let home = hash.bucket(self.access.get().index_bits);
         let bytes = &mut *self.read_at_once_to.borrow_mut();
-        let Bytes { record: bytes, bucket } = bytes;
-        let remembered = if SOON { self.locations.find(hash) } else { None };
+        let Bytes {
+            record: bytes,
+            bucket,
+        } = bytes;
+        let remembered = if SOON {
+            self.locations.find(hash)
+        } else {
+            None
+        };
         match remembered {
             // Its bucket is not the one that is looked at here.
             Some(Location { distance: 1.., .. }) => return None,
             Some(Location { word, .. }) => {
                 let record = &mut bytes[..self.size_at_once(word)?];
                 self.read_at_once::<SOON>(&mut [
-                    ReadInto { remote: self.log_address(word.position()), into: record },
-                    ReadInto { remote: self.index_address(home), into: &mut *bucket },
+                    ReadInto {
+                        remote: self.log_address(word.position()),
+                        into: record,
+                    },
+                    ReadInto {
+                        remote: self.index_address(home),
+                        into: &mut *bucket,
+                    },
                 ])?;
                 if control(bucket) & MOVED == 0 && has_word(bucket, word) {
                     let version = self.value_at_once(word, key, record, value)?;
@@ -96,7 +116,10 @@ impl Inner {
                     return Some(Some(version));
                 }
             }
-            None => self.read_at_once::<SOON>(&mut [ReadInto { remote: self.index_address(home), into: &mut *bucket }])?,
+            None => self.read_at_once::<SOON>(&mut [ReadInto {
+                remote: self.index_address(home),
+                into: &mut *bucket,
+            }])?,
         }
         if control(bucket) & MOVED != 0 {
             return None;
@@ -112,7 +135,10 @@ impl Inner {
             return Some(None);
         };
         let record = &mut bytes[..self.size_at_once(word)?];
-        self.read_at_once::<SOON>(&mut [ReadInto { remote: self.log_address(word.position()), into: record }])?;
+        self.read_at_once::<SOON>(&mut [ReadInto {
+            remote: self.log_address(word.position()),
+            into: record,
+        }])?;
         let version = self.value_at_once(word, key, record, value)?;
         if SOON {
             self.locations.learn(hash, Location { word, distance: 0 });
@@ -130,7 +156,11 @@ impl Inner {
 
     #[inline(always)]
     fn read_at_once<const SOON: bool>(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
-        if SOON { self.read_in_call(reads) } else { self.read_now(reads) }
+        if SOON {
+            self.read_in_call(reads)
+        } else {
+            self.read_now(reads)
+        }
     }
 
     /// READs that the provider executes in the call, if it can now.
@@ -144,8 +174,20 @@ impl Inner {
 
     /// The version of the record in `bytes`, read from behind `word`, if it is the key's and published.
     #[inline(always)]
-    fn value_at_once(&self, word: Word, key: &[u8], bytes: &[u8], value: &mut Vec<u8>) -> Option<u64> {
-        let reading = read_of_key(&self.format, word.position(), word.generation_low(), key, bytes)?;
+    fn value_at_once(
+        &self,
+        word: Word,
+        key: &[u8],
+        bytes: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Option<u64> {
+        let reading = read_of_key(
+            &self.format,
+            word.position(),
+            word.generation_low(),
+            key,
+            bytes,
+        )?;
         // The record that tells of generations that come round was read without a look at the clock.
         if !self.generations.note(reading.generation) {
             return None;

@@ -14,7 +14,8 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use stonecast_fabric::{
-    Access, ConnectionEvent, MemoryRegion, Port, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Runtime, Status,
+    Access, ConnectionEvent, MemoryRegion, Port, QueuePair, QueuePairOptions, ReceiveQueue,
+    ReceiveRequest, Runtime, Status,
 };
 use zerocopy::IntoBytes as _;
 
@@ -23,7 +24,10 @@ use super::generations::Generations;
 use super::in_call::InCall;
 use super::read_room::{ReadRoom, SEND_CAPACITY};
 use super::scratch::Scratch;
-use super::{Client, Extents, Inner, Locations, Meter, Pending, Publishing, RECEIVES_SPARE, Turns, receive_request};
+use super::{
+    Client, Extents, Inner, Locations, Meter, Pending, Publishing, RECEIVES_SPARE, Turns,
+    receive_request,
+};
 use crate::error::StoreError;
 use crate::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, LOCATIONS, STAGING_SIZE};
 use crate::metrics::ClientPath;
@@ -51,7 +55,11 @@ pub struct ClientOptions {
 
 impl Default for ClientOptions {
     fn default() -> Self {
-        Self { path: ClientPath::OneSided, locations: LOCATIONS, publishes: true }
+        Self {
+            path: ClientPath::OneSided,
+            locations: LOCATIONS,
+            publishes: true,
+        }
     }
 }
 
@@ -73,7 +81,14 @@ impl Made {
         let device = port.device().clone();
         let receives = device.allocate((RECEIVES * ANSWER_SIZE_MAX) as u64, Access::NONE)?;
         let regions = RefCell::new(vec![receives]);
-        let mut made = Self { port, qp: None, regions, receives, staging: receives, listener: Rc::default() };
+        let mut made = Self {
+            port,
+            qp: None,
+            regions,
+            receives,
+            staging: receives,
+            listener: Rc::default(),
+        };
         made.staging = device.allocate(STAGING_SIZE, Access::NONE)?;
         made.regions.borrow_mut().push(made.staging);
         let qp = device.create_queue_pair(QueuePairOptions {
@@ -87,7 +102,9 @@ impl Made {
             rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
         })?;
         made.qp = Some(qp);
-        let all: Vec<ReceiveRequest> = (0..RECEIVES as u64).map(|index| receive_request(receives, index)).collect();
+        let all: Vec<ReceiveRequest> = (0..RECEIVES as u64)
+            .map(|index| receive_request(receives, index))
+            .collect();
         device.post_receive(ReceiveQueue::Own(qp), &all)?;
         Ok(made)
     }
@@ -109,7 +126,10 @@ impl Drop for Made {
         }
         for &region in self.regions.borrow().iter() {
             // Its key opens nothing to anybody, so there is nothing to wait for.
-            let _ = self.port.device().poll_invalidate(region.rkey, &mut Context::from_waker(Waker::noop()));
+            let _ = self
+                .port
+                .device()
+                .poll_invalidate(region.rkey, &mut Context::from_waker(Waker::noop()));
             let _ = self.port.device().deregister(region);
         }
     }
@@ -117,7 +137,11 @@ impl Drop for Made {
 
 impl Client {
     /// Connects to the server at `address`. The port must not be used for anything else as long as the client lives.
-    pub async fn connect(port: Rc<Port>, runtime: Rc<dyn Runtime>, address: &str) -> Result<Self, StoreError> {
+    pub async fn connect(
+        port: Rc<Port>,
+        runtime: Rc<dyn Runtime>,
+        address: &str,
+    ) -> Result<Self, StoreError> {
         Self::connect_with(ClientOptions::default(), port, runtime, address).await
     }
 
@@ -128,7 +152,16 @@ impl Client {
         runtime: Rc<dyn Runtime>,
         address: &str,
     ) -> Result<Self, StoreError> {
-        Self::connect_with(ClientOptions { path, ..ClientOptions::default() }, port, runtime, address).await
+        Self::connect_with(
+            ClientOptions {
+                path,
+                ..ClientOptions::default()
+            },
+            port,
+            runtime,
+            address,
+        )
+        .await
     }
 
     /// Like `connect`, as `options` say.
@@ -140,7 +173,8 @@ impl Client {
     ) -> Result<Self, StoreError> {
         let made = Made::new(port.clone())?;
         let qp = made.qp.expect("just made");
-        port.device().connect(qp, address, Hello::new(options.path).as_bytes())?;
+        port.device()
+            .connect(qp, address, Hello::new(options.path).as_bytes())?;
         let welcome = welcome(&port, qp, address).await?;
         // A copying client's ring is the server's staging memory, mirrored here.
         let ring_size = match u64::from(welcome.staging_size.get()) {
@@ -167,7 +201,11 @@ impl Client {
             at_once,
             read_at_once_to: RefCell::default(),
             in_call: InCall::default(),
-            locations: Locations::new(if at_once == AtOnce::Now { 0 } else { options.locations }),
+            locations: Locations::new(if at_once == AtOnce::Now {
+                0
+            } else {
+                options.locations
+            }),
             generations: Generations::default(),
             pending: RefCell::new(Pending::new(ring_size)),
             extents: RefCell::new(Extents::new(&welcome)),
@@ -183,7 +221,11 @@ impl Client {
             port: port.clone(),
             made,
         });
-        runtime.spawn(Box::pin(take_answers(port, inner.made.listener.clone(), Rc::downgrade(&inner))));
+        runtime.spawn(Box::pin(take_answers(
+            port,
+            inner.made.listener.clone(),
+            Rc::downgrade(&inner),
+        )));
         let access = inner.ask_access().await?;
         inner.access.set(access);
         inner.extents.borrow_mut().open(&access);
@@ -199,14 +241,21 @@ async fn welcome(port: &Port, qp: QueuePair, address: &str) -> Result<Welcome, S
         // Before its first request nothing arrives for a client but the receive buffers of a queue pair that broke.
         while let Some(received) = port.take_received() {
             if received.qp == qp && received.status != Status::Success {
-                return Err(refused("the connection broke before it was made".to_owned()));
+                return Err(refused(
+                    "the connection broke before it was made".to_owned(),
+                ));
             }
         }
         match port.take_event() {
-            Some(ConnectionEvent::Established { qp: of, private_data }) if of == qp => {
+            Some(ConnectionEvent::Established {
+                qp: of,
+                private_data,
+            }) if of == qp => {
                 return Welcome::parse(&private_data).map_err(|what| StoreError::Protocol { what });
             }
-            Some(ConnectionEvent::Rejected { qp: of, reason }) if of == qp => return Err(refused(reason)),
+            Some(ConnectionEvent::Rejected { qp: of, reason }) if of == qp => {
+                return Err(refused(reason));
+            }
             Some(ConnectionEvent::Disconnected { qp: of, .. }) if of == qp => {
                 return Err(refused("the server is gone".to_owned()));
             }
@@ -231,7 +280,9 @@ async fn take_answers(port: Rc<Port>, listener: Rc<Cell<Option<Waker>>>, client:
             })
             .await;
         }
-        let Some(inner) = client.upgrade() else { return };
+        let Some(inner) = client.upgrade() else {
+            return;
+        };
         while let Some(received) = port.take_received() {
             if received.qp != inner.qp {
                 continue;

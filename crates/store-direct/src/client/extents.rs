@@ -52,7 +52,10 @@ impl Extents {
         Self {
             format: welcome.format(),
             copies: welcome.staging_size.get() != 0,
-            staging: RemoteAddress { address: 0, rkey: Rkey(0) },
+            staging: RemoteAddress {
+                address: 0,
+                rkey: Rkey(0),
+            },
             log_address: 0,
             current: None,
             next: None,
@@ -69,7 +72,10 @@ impl Extents {
 
     /// Takes note of where log and staging memory are. Before the first record is placed.
     pub fn open(&mut self, access: &Accesses) {
-        self.staging = RemoteAddress { address: access.staging_address, rkey: Rkey(access.staging_rkey) };
+        self.staging = RemoteAddress {
+            address: access.staging_address,
+            rkey: Rkey(access.staging_rkey),
+        };
         self.log_address = access.log_address;
     }
 
@@ -80,10 +86,15 @@ impl Extents {
         if self.copies {
             return Some("the server leases an extent to a client that copies");
         }
-        if grant.segment >= self.format.segment_count || !(SEGMENT_HEADER_UNITS..=units).contains(&grant.start) {
+        if grant.segment >= self.format.segment_count
+            || !(SEGMENT_HEADER_UNITS..=units).contains(&grant.start)
+        {
             return Some("the server leases what is no extent of the log");
         }
-        if grant.last >= grant.start || grant.durable > grant.start || grant.generation > GENERATION_MAX {
+        if grant.last >= grant.start
+            || grant.durable > grant.start
+            || grant.generation > GENERATION_MAX
+        {
             return Some("the server says of an extent what cannot be");
         }
         let room = u64::from(units - grant.start) * UNIT_SIZE;
@@ -95,8 +106,17 @@ impl Extents {
         if self.copies {
             let staging = self.staging;
             let unit = (ring_offset / UNIT_SIZE) as u32;
-            let remote = RemoteAddress { address: staging.address + ring_offset + STAMP_SIZE as u64, rkey: staging.rkey };
-            return Some(Spot { slot: 0, unit, position: staging_position(unit), generation: 0, remote });
+            let remote = RemoteAddress {
+                address: staging.address + ring_offset + STAMP_SIZE as u64,
+                rkey: staging.rkey,
+            };
+            return Some(Spot {
+                slot: 0,
+                unit,
+                position: staging_position(unit),
+                generation: 0,
+                remote,
+            });
         }
         let segment_size = self.format.segment_size;
         let extent = self.current.as_mut()?;
@@ -112,18 +132,29 @@ impl Extents {
             unit,
             position,
             generation: grant.generation,
-            remote: RemoteAddress { address: self.log_address + position + STAMP_SIZE as u64, rkey: Rkey(grant.rkey) },
+            remote: RemoteAddress {
+                address: self.log_address + position + STAMP_SIZE as u64,
+                rkey: Rkey(grant.rkey),
+            },
         })
     }
 
     /// Whether a record of `size` bytes has a place without a lease.
     pub fn has_room(&self, size: u64) -> bool {
-        self.copies || self.current.as_ref().is_some_and(|extent| self.room(extent) >= size)
+        self.copies
+            || self
+                .current
+                .as_ref()
+                .is_some_and(|extent| self.room(extent) >= size)
     }
 
     /// Goes over to the extent leased ahead if that has room, and returns the slot of the one to give back.
     pub fn advance(&mut self, size: u64) -> Option<Option<u8>> {
-        if self.next.as_ref().is_some_and(|extent| self.room(extent) >= size) {
+        if self
+            .next
+            .as_ref()
+            .is_some_and(|extent| self.room(extent) >= size)
+        {
             let old = std::mem::replace(&mut self.current, self.next.take());
             return Some(old.map(|extent| extent.grant.slot));
         }
@@ -132,7 +163,10 @@ impl Extents {
 
     /// Whether it is time to lease ahead.
     pub fn should_lease_ahead(&self) -> bool {
-        let low = self.current.as_ref().is_some_and(|extent| self.room(extent) < self.format.segment_size / 2);
+        let low = self
+            .current
+            .as_ref()
+            .is_some_and(|extent| self.room(extent) < self.format.segment_size / 2);
         !self.copies && !self.leasing && self.next.is_none() && low
     }
 
@@ -160,7 +194,10 @@ impl Extents {
 
     /// Keeps a new extent as the next one; returns the slot of one that it displaces.
     pub fn put_next(&mut self, grant: Grant) -> Option<u8> {
-        let extent = Extent { grant, unit: grant.start };
+        let extent = Extent {
+            grant,
+            unit: grant.start,
+        };
         self.next.replace(extent).map(|old| old.grant.slot)
     }
 
@@ -172,7 +209,9 @@ impl Extents {
 
     /// The server has taken back the lease of `slot`, by its clock for want of use. Whether it was given up by this.
     pub fn forget(&mut self, slot: u8) -> bool {
-        let has = |extent: &mut Option<Extent>| extent.take_if(|extent| extent.grant.slot == slot).is_some();
+        let has = |extent: &mut Option<Extent>| {
+            extent.take_if(|extent| extent.grant.slot == slot).is_some()
+        };
         has(&mut self.current) || has(&mut self.next)
     }
 
@@ -180,12 +219,21 @@ impl Extents {
     /// long that the server may take them back.
     pub fn use_at(&mut self, now: Nanoseconds) -> Vec<u8> {
         let since = std::mem::replace(&mut self.used_at, now);
-        if now.saturating_sub(since) > LEASE_UNUSED_NS { self.take_all() } else { Vec::new() }
+        if now.saturating_sub(since) > LEASE_UNUSED_NS {
+            self.take_all()
+        } else {
+            Vec::new()
+        }
     }
 
     /// Gives up all extents and returns their slots.
     pub fn take_all(&mut self) -> Vec<u8> {
-        self.current.take().into_iter().chain(self.next.take()).map(|extent| extent.grant.slot).collect()
+        self.current
+            .take()
+            .into_iter()
+            .chain(self.next.take())
+            .map(|extent| extent.grant.slot)
+            .collect()
     }
 
     fn room(&self, extent: &Extent) -> u64 {

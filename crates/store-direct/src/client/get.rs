@@ -28,8 +28,14 @@ pub(super) struct Get<'a> {
 }
 
 enum Stage<'a> {
-    Asked { key: &'a [u8], value: &'a mut Vec<u8> },
-    Found { version: Option<u64>, start: Option<Nanoseconds> },
+    Asked {
+        key: &'a [u8],
+        value: &'a mut Vec<u8>,
+    },
+    Found {
+        version: Option<u64>,
+        start: Option<Nanoseconds>,
+    },
     LookedUp(Pin<Box<dyn Future<Output = Outcome> + 'a>>),
     Over,
 }
@@ -37,7 +43,10 @@ enum Stage<'a> {
 impl<'a> Get<'a> {
     #[inline]
     pub fn new(client: &'a Client, key: &'a [u8], value: &'a mut Vec<u8>) -> Self {
-        Self { client, stage: Stage::Asked { key, value } }
+        Self {
+            client,
+            stage: Stage::Asked { key, value },
+        }
     }
 
     /// Begins to look up what was not found at once.
@@ -66,7 +75,9 @@ impl<'a> Get<'a> {
                 inner.end_call(Call::Read(1), start);
                 Ok(version)
             }
-            Stage::Asked { .. } | Stage::Over => unreachable!("begun, and not polled after its end"),
+            Stage::Asked { .. } | Stage::Over => {
+                unreachable!("begun, and not polled after its end")
+            }
         };
         self.stage = Stage::Over;
         Poll::Ready(result)

@@ -41,7 +41,9 @@ impl Inner {
     #[inline]
     pub(super) fn may_read_in_call(&self) -> bool {
         // Where an answer is to come, who waits for it must not wait for READs.
-        self.port.may_read_soon() && self.pending.borrow().is_empty() && self.in_call.late.borrow().is_none()
+        self.port.may_read_soon()
+            && self.pending.borrow().is_empty()
+            && self.in_call.late.borrow().is_none()
     }
 
     /// Executes READs with one doorbell, and waits for them in the call. `None`: they were not posted, or are late; nothing was
@@ -56,24 +58,47 @@ impl Inner {
             drop(memory);
             return self.make_memory();
         };
-        let none = (LocalSpan { region: *region, offset: 0, size: 0 }, RemoteAddress { address: 0, rkey: Rkey(0) });
+        let none = (
+            LocalSpan {
+                region: *region,
+                offset: 0,
+                size: 0,
+            },
+            RemoteAddress {
+                address: 0,
+                rkey: Rkey(0),
+            },
+        );
         let mut posted = [none; TOGETHER_MAX];
         let mut end = 0;
         for (post, read) in posted.iter_mut().zip(reads.iter()) {
             let size = read.into.len() as u32;
-            *post = (LocalSpan { region: *region, offset: end, size }, read.remote);
+            *post = (
+                LocalSpan {
+                    region: *region,
+                    offset: end,
+                    size,
+                },
+                read.remote,
+            );
             end += u64::from(size).next_multiple_of(8);
         }
-        assert!(reads.len() <= TOGETHER_MAX && end <= MEMORY_SIZE, "a record and a bucket are read at the most");
+        assert!(
+            reads.len() <= TOGETHER_MAX && end <= MEMORY_SIZE,
+            "a record and a bucket are read at the most"
+        );
         let room = self.read_room.take_now(reads.len())?;
         let outcome = self.port.read_soon(self.qp, &posted[..reads.len()]);
         if outcome == Soon::NotPosted {
             self.read_room.not_posted(room, reads.len());
             return None;
         }
-        self.meter.note_reads(reads.iter().map(|read| read.into.len()).sum());
+        self.meter
+            .note_reads(reads.iter().map(|read| read.into.len()).sum());
         if outcome == Soon::Late {
-            self.in_call.late.replace(Some((room, self.index_in_use.borrow().clone())));
+            self.in_call
+                .late
+                .replace(Some((room, self.index_in_use.borrow().clone())));
             return None;
         }
         self.read_room.completed(room);
@@ -87,7 +112,11 @@ impl Inner {
     #[cold]
     fn make_memory(&self) -> Option<()> {
         // Where there is none, READs are not waited for in the call.
-        let region = self.port.device().allocate(MEMORY_SIZE, Access::NONE).ok()?;
+        let region = self
+            .port
+            .device()
+            .allocate(MEMORY_SIZE, Access::NONE)
+            .ok()?;
         self.made.regions.borrow_mut().push(region);
         let bytes = self.port.device().memory(region);
         self.in_call.memory.replace(Some((region, bytes)));
@@ -98,7 +127,10 @@ impl Inner {
     #[inline]
     pub(super) fn note_late(&self) {
         let mut late = self.in_call.late.borrow_mut();
-        if late.as_ref().is_some_and(|(reads, _)| self.read_room.has_completed(reads)) {
+        if late
+            .as_ref()
+            .is_some_and(|(reads, _)| self.read_room.has_completed(reads))
+        {
             *late = None;
         }
     }

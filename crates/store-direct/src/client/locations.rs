@@ -53,14 +53,27 @@ pub(super) struct Location {
 impl Locations {
     /// Room for about `capacity` keys, 16 bytes each, rounded up to a power of two; 0: nothing is remembered.
     pub fn new(capacity: usize) -> Self {
-        let sets = if capacity == 0 { 0 } else { capacity.div_ceil(WAYS).next_power_of_two() };
+        let sets = if capacity == 0 {
+            0
+        } else {
+            capacity.div_ceil(WAYS).next_power_of_two()
+        };
         let words = match sets {
             0 => Vec::new(),
             _ => vec![0; (sets + 1) * SET_WORDS],
         };
-        let start = words.as_ptr().align_offset(SET_WORDS * size_of::<u64>()).min(SET_WORDS);
+        let start = words
+            .as_ptr()
+            .align_offset(SET_WORDS * size_of::<u64>())
+            .min(SET_WORDS);
         let mask = (sets as u64).checked_sub(1);
-        Self { words: RefCell::new(words), start, mask, hits: Cell::default(), misses: Cell::default() }
+        Self {
+            words: RefCell::new(words),
+            start,
+            mask,
+            hits: Cell::default(),
+            misses: Cell::default(),
+        }
     }
 
     /// Where the key with `hash` was found last.
@@ -71,7 +84,10 @@ impl Locations {
         let set = words[first..].first_chunk_mut::<SET_WORDS>()?;
         let way = way_of(set, hash)?;
         let at = way * ENTRY_WORDS;
-        let location = Location { word: Word(set[at + 1]), distance: set[at] & DISTANCE_MASK };
+        let location = Location {
+            word: Word(set[at + 1]),
+            distance: set[at] & DISTANCE_MASK,
+        };
         // With itself where it is the first.
         let before = way.saturating_sub(1) * ENTRY_WORDS;
         set.swap(at, before);
@@ -105,7 +121,12 @@ impl Locations {
         self.change(hash, |set| {
             let (way, known) = match way_of(set, hash) {
                 Some(way) => (way, set[way * ENTRY_WORDS] & DISTANCE_MASK),
-                None => ((0..WAYS).find(|way| set[way * ENTRY_WORDS + 1] == Word::EMPTY.0).unwrap_or(WAYS - 1), 0),
+                None => (
+                    (0..WAYS)
+                        .find(|way| set[way * ENTRY_WORDS + 1] == Word::EMPTY.0)
+                        .unwrap_or(WAYS - 1),
+                    0,
+                ),
             };
             set[way * ENTRY_WORDS] = hash.0 & !DISTANCE_MASK | distance.unwrap_or(known);
             set[way * ENTRY_WORDS + 1] = word.0;
@@ -113,9 +134,15 @@ impl Locations {
     }
 
     fn change(&self, hash: KeyHash, change: impl FnOnce(&mut [u64; SET_WORDS])) {
-        let Some(first) = self.set_of(hash) else { return };
+        let Some(first) = self.set_of(hash) else {
+            return;
+        };
         let mut words = self.words.borrow_mut();
-        change(words[first..].first_chunk_mut().expect("each set lies in the table"));
+        change(
+            words[first..]
+                .first_chunk_mut()
+                .expect("each set lies in the table"),
+        );
     }
 
     /// Index of the first number of the set that `hash` belongs to.
@@ -142,10 +169,18 @@ impl Locations {
 #[inline]
 fn way_of(set: &[u64; SET_WORDS], hash: KeyHash) -> Option<usize> {
     let (entries, _) = set.as_chunks::<ENTRY_WORDS>();
-    let is_there = |&[key, word]: &[u64; ENTRY_WORDS]| ((key ^ hash.0) & !DISTANCE_MASK == 0) & Word(word).matches(hash);
+    let is_there = |&[key, word]: &[u64; ENTRY_WORDS]| {
+        ((key ^ hash.0) & !DISTANCE_MASK == 0) & Word(word).matches(hash)
+    };
     // One bit for each way, without a jump for each: no processor can foresee which way it is.
-    let ways = entries.iter().enumerate().fold(0, |ways, (way, entry)| ways | u32::from(is_there(entry)) << way);
-    if ways == 0 { None } else { Some(ways.trailing_zeros() as usize % WAYS) }
+    let ways = entries.iter().enumerate().fold(0, |ways, (way, entry)| {
+        ways | u32::from(is_there(entry)) << way
+    });
+    if ways == 0 {
+        None
+    } else {
+        Some(ways.trailing_zeros() as usize % WAYS)
+    }
 }
 
 #[cfg(test)]
@@ -166,18 +201,38 @@ mod tests {
         let locations = Locations::new(64);
         let hash = KeyHash(0x1234_5678_9abc_def0);
         assert_eq!(locations.find(hash), None);
-        let first = Location { word: word(hash, 1), distance: 1 };
+        let first = Location {
+            word: word(hash, 1),
+            distance: 1,
+        };
         locations.learn(hash, first);
         assert_eq!(locations.find(hash), Some(first));
         // All bits of the hash count, also those that the distance takes the place of.
         for bit in 0..64 {
-            assert_eq!(locations.find(KeyHash(hash.0 ^ 1 << bit)), None, "bit {bit}");
+            assert_eq!(
+                locations.find(KeyHash(hash.0 ^ 1 << bit)),
+                None,
+                "bit {bit}"
+            );
         }
         locations.learn_written(hash, word(hash, 2));
-        assert_eq!(locations.find(hash), Some(Location { word: word(hash, 2), distance: 1 }), "the bucket stays known");
+        assert_eq!(
+            locations.find(hash),
+            Some(Location {
+                word: word(hash, 2),
+                distance: 1
+            }),
+            "the bucket stays known"
+        );
         locations.forget(hash);
         assert_eq!(locations.find(hash), None);
-        locations.learn(hash, Location { word: word(hash, 3), distance: DISTANCE_MAX + 1 });
+        locations.learn(
+            hash,
+            Location {
+                word: word(hash, 3),
+                distance: DISTANCE_MAX + 1,
+            },
+        );
         assert_eq!(locations.find(hash), None, "too far from home");
     }
 
@@ -188,20 +243,44 @@ mod tests {
         let keys: Vec<KeyHash> = (1..=100).map(of_one_set).collect();
         let often = keys[3];
         for &key in &keys[..4] {
-            locations.learn(key, Location { word: word(key, 1), distance: 0 });
+            locations.learn(
+                key,
+                Location {
+                    word: word(key, 1),
+                    distance: 0,
+                },
+            );
         }
         for &key in &keys[4..] {
             assert!(locations.find(often).is_some());
-            locations.learn(key, Location { word: word(key, 1), distance: 0 });
+            locations.learn(
+                key,
+                Location {
+                    word: word(key, 1),
+                    distance: 0,
+                },
+            );
         }
-        assert_eq!(keys.iter().filter(|&&key| locations.find(key).is_some()).count(), WAYS, "and no more");
+        assert_eq!(
+            keys.iter()
+                .filter(|&&key| locations.find(key).is_some())
+                .count(),
+            WAYS,
+            "and no more"
+        );
     }
 
     #[test]
     fn a_table_of_no_size_remembers_nothing() {
         let locations = Locations::new(0);
         let hash = KeyHash(7);
-        locations.learn(hash, Location { word: word(hash, 1), distance: 0 });
+        locations.learn(
+            hash,
+            Location {
+                word: word(hash, 1),
+                distance: 0,
+            },
+        );
         locations.forget(hash);
         assert_eq!(locations.find(hash), None);
     }
@@ -212,10 +291,16 @@ mod tests {
         for capacity in [1, 4, 5, 1000, 65_536] {
             let locations = Locations::new(capacity);
             let words = locations.words.borrow();
-            assert!(words.len() * 8 <= 2 * 16 * capacity.max(WAYS).next_multiple_of(WAYS) + 64, "{capacity}");
+            assert!(
+                words.len() * 8 <= 2 * 16 * capacity.max(WAYS).next_multiple_of(WAYS) + 64,
+                "{capacity}"
+            );
             let last = locations.set_of(KeyHash(u64::MAX)).unwrap();
             assert!(last + SET_WORDS <= words.len(), "{capacity}");
-            assert!(words.as_ptr().wrapping_add(last).addr().is_multiple_of(64), "{capacity}");
+            assert!(
+                words.as_ptr().wrapping_add(last).addr().is_multiple_of(64),
+                "{capacity}"
+            );
         }
     }
 }

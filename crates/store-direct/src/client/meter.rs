@@ -93,10 +93,16 @@ impl Inner {
     fn note_time(self: &Rc<Self>, call: Call, start: Nanoseconds) {
         let now = self.runtime.now();
         let mut times = self.meter.times.borrow_mut();
-        let latencies = if call == Call::Write { &mut times.write_latencies } else { &mut times.read_latencies };
+        let latencies = if call == Call::Write {
+            &mut times.write_latencies
+        } else {
+            &mut times.read_latencies
+        };
         latencies.note(now.saturating_sub(start));
         drop(times);
-        if now.saturating_sub(self.meter.reported_at.get()) >= REPORT_EVERY_NS && !self.meter.is_reporting.replace(true) {
+        if now.saturating_sub(self.meter.reported_at.get()) >= REPORT_EVERY_NS
+            && !self.meter.is_reporting.replace(true)
+        {
             let inner = self.clone();
             self.runtime.spawn(Box::pin(async move {
                 // Where the server is gone nobody wants to know.
@@ -114,8 +120,13 @@ impl Inner {
         self.meter.reported_at.set(self.runtime.now());
         let bytes = self.meter.take(self.locations.counts()).encode();
         match self.request(Request::Report(&bytes)).await? {
-            Answer::Verdict { verdict: Verdict::Done, .. } => Ok(()),
-            _ => Err(StoreError::Protocol { what: "the server does not take a client's report" }),
+            Answer::Verdict {
+                verdict: Verdict::Done,
+                ..
+            } => Ok(()),
+            _ => Err(StoreError::Protocol {
+                what: "the server does not take a client's report",
+            }),
         }
     }
 }

@@ -38,7 +38,9 @@ impl Values {
 
     /// Value and version of the `index`-th key; `None` if it is absent.
     pub fn get(&self, index: usize) -> Option<(&[u8], u64)> {
-        self.found[index].as_ref().map(|(range, version)| (&self.bytes[range.clone()], *version))
+        self.found[index]
+            .as_ref()
+            .map(|(range, version)| (&self.bytes[range.clone()], *version))
     }
 }
 
@@ -75,7 +77,9 @@ impl Client {
         for key in keys {
             let version = self.find(key, &mut value).await?;
             let start = values.bytes.len();
-            values.found.push(version.map(|version| (start..start + value.len(), version)));
+            values
+                .found
+                .push(version.map(|version| (start..start + value.len(), version)));
             if version.is_some() {
                 values.bytes.extend_from_slice(&value);
             }
@@ -101,11 +105,18 @@ impl Client {
             asked
                 .iter()
                 .zip(values.buckets.chunks_exact_mut(LINE_SIZE))
-                .map(|(asked, into)| ReadInto { remote: inner.index_address(asked.hash.bucket(access.index_bits)), into }),
+                .map(|(asked, into)| ReadInto {
+                    remote: inner.index_address(asked.hash.bucket(access.index_bits)),
+                    into,
+                }),
         );
         inner.read(&mut reads).await?;
         drop(reads);
-        for (index, (key, bucket)) in keys.iter().zip(values.buckets.chunks_exact(LINE_SIZE)).enumerate() {
+        for (index, (key, bucket)) in keys
+            .iter()
+            .zip(values.buckets.chunks_exact(LINE_SIZE))
+            .enumerate()
+        {
             let Asked { hash, word, record } = &mut asked[index];
             if control(bucket) & MOVED != 0 {
                 *word = None;
@@ -113,9 +124,13 @@ impl Client {
                 continue;
             }
             if let Some(word) = word.take().filter(|word| has_word(bucket, *word))
-                && let Some((value, version)) = inner.value_in(word, &values.bytes[record.clone()], key)
+                && let Some((value, version)) =
+                    inner.value_in(word, &values.bytes[record.clone()], key)
             {
-                values.found[index] = Some((record.start + value.start..record.start + value.end, version));
+                values.found[index] = Some((
+                    record.start + value.start..record.start + value.end,
+                    version,
+                ));
                 inner.locations.count(true);
                 continue;
             }
@@ -145,7 +160,10 @@ impl Client {
             let Some(word) = *word else { continue };
             match inner.value_in(word, &values.bytes[record.clone()], keys[index]) {
                 Some((value, version)) => {
-                    values.found[index] = Some((record.start + value.start..record.start + value.end, version));
+                    values.found[index] = Some((
+                        record.start + value.start..record.start + value.end,
+                        version,
+                    ));
                     inner.locations.count(false);
                     inner.locations.learn(*hash, Location { word, distance: 0 });
                 }
@@ -168,13 +186,26 @@ impl Inner {
     /// A key with the word that is remembered of it, if its record can be fetched together with the home bucket.
     fn ask(&self, key: &[u8]) -> Asked {
         let hash = KeyHash::of(self.format.tag_key, key);
-        let location = self.locations.find(hash).filter(|location| location.distance == 0);
-        let word = location.map(|location| location.word).filter(|word| self.first_read_size(*word) > 0 && !word.is_long());
-        Asked { hash, word, record: 0..0 }
+        let location = self
+            .locations
+            .find(hash)
+            .filter(|location| location.distance == 0);
+        let word = location
+            .map(|location| location.word)
+            .filter(|word| self.first_read_size(*word) > 0 && !word.is_long());
+        Asked {
+            hash,
+            word,
+            record: 0..0,
+        }
     }
 
     /// READs of the records behind the words of `asked`, to the end of `bytes`, which grow by as much.
-    fn reads_of_records<'a>(&self, asked: &mut [Asked], bytes: &'a mut Vec<u8>) -> Many<ReadInto<'a>> {
+    fn reads_of_records<'a>(
+        &self,
+        asked: &mut [Asked],
+        bytes: &'a mut Vec<u8>,
+    ) -> Many<ReadInto<'a>> {
         let start = bytes.len();
         let mut end = start;
         for Asked { word, record, .. } in asked.iter_mut() {
@@ -189,7 +220,10 @@ impl Inner {
             if let Some(word) = word {
                 let (into, tail) = std::mem::take(&mut rest).split_at_mut(record.len());
                 rest = tail;
-                reads.push(ReadInto { remote: self.log_address(word.position()), into });
+                reads.push(ReadInto {
+                    remote: self.log_address(word.position()),
+                    into,
+                });
             }
         }
         reads
@@ -198,10 +232,24 @@ impl Inner {
     /// Where the value lies in `bytes`, the start of the record behind `word`, and its version. `None`: it is not the
     /// key's whole record.
     #[inline]
-    pub(super) fn value_in(&self, word: Word, bytes: &[u8], key: &[u8]) -> Option<(Range<usize>, u64)> {
+    pub(super) fn value_in(
+        &self,
+        word: Word,
+        bytes: &[u8],
+        key: &[u8],
+    ) -> Option<(Range<usize>, u64)> {
         // A word never points to a record that is not published.
-        let reading = read_of_key(&self.format, word.position(), word.generation_low(), key, bytes)?;
+        let reading = read_of_key(
+            &self.format,
+            word.position(),
+            word.generation_low(),
+            key,
+            bytes,
+        )?;
         self.generations.note(reading.generation);
-        Some((reading.start..reading.start + reading.value.len(), reading.sequence))
+        Some((
+            reading.start..reading.start + reading.value.len(),
+            reading.sequence,
+        ))
     }
 }

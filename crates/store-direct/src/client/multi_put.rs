@@ -34,7 +34,12 @@ const START_SIZE: usize = 2 * LINE_SIZE;
 /// A key and its value.
 pub type Pair<'a> = (&'a [u8], &'a [u8]);
 
-type Underway<'a> = SmallVec<[(usize, Pin<Box<dyn Future<Output = Result<u64, StoreError>> + 'a>>); TOGETHER]>;
+type Underway<'a> = SmallVec<
+    [(
+        usize,
+        Pin<Box<dyn Future<Output = Result<u64, StoreError>> + 'a>>,
+    ); TOGETHER],
+>;
 
 impl Client {
     /// Stores all `pairs`, and leaves in `outcomes`, in their order, the version of each, or why it was not stored. Each is a put as
@@ -75,7 +80,11 @@ impl Client {
                 }
                 Poll::Pending => true,
             });
-            if underway.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+            if underway.is_empty() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }
@@ -87,13 +96,19 @@ impl Inner {
         if pairs.len() < 2 || !self.publishes_in_call() {
             return;
         }
-        let hashes: SmallVec<[KeyHash; TOGETHER]> = pairs.iter().map(|(key, _)| KeyHash::of(self.format.tag_key, key)).collect();
+        let hashes: SmallVec<[KeyHash; TOGETHER]> = pairs
+            .iter()
+            .map(|(key, _)| KeyHash::of(self.format.tag_key, key))
+            .collect();
         let index_bits = self.access.get().index_bits;
         let mut buckets = [[0; LINE_SIZE]; TOGETHER];
         let mut reads: SmallVec<[ReadInto<'_>; TOGETHER]> = hashes
             .iter()
             .zip(&mut buckets)
-            .map(|(hash, into)| ReadInto { remote: self.index_address(hash.bucket(index_bits)), into })
+            .map(|(hash, into)| ReadInto {
+                remote: self.index_address(hash.bucket(index_bits)),
+                into,
+            })
             .collect();
         if self.read_now(&mut reads).is_none() {
             return;
@@ -102,10 +117,15 @@ impl Inner {
         let mut starts = [[0; START_SIZE]; TOGETHER];
         let mut reads: SmallVec<[ReadInto<'_>; TOGETHER]> = SmallVec::new();
         for ((hash, bucket), into) in hashes.iter().zip(&buckets).zip(&mut starts) {
-            let Some((_, word)) = candidate_in(bucket, *hash) else { continue };
+            let Some((_, word)) = candidate_in(bucket, *hash) else {
+                continue;
+            };
             let size = self.first_read_size(word).min(START_SIZE);
             if size > 0 {
-                reads.push(ReadInto { remote: self.log_address(word.position()), into: &mut into[..size] });
+                reads.push(ReadInto {
+                    remote: self.log_address(word.position()),
+                    into: &mut into[..size],
+                });
             }
         }
         if !reads.is_empty() {

@@ -81,7 +81,11 @@ impl Pending {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
         });
-        self.queue.push_back(Waiting { slot, is_put: false, ring_end: self.ring_head });
+        self.queue.push_back(Waiting {
+            slot,
+            is_put: false,
+            ring_end: self.ring_head,
+        });
         Some((Ticket(slot), start % self.ring_size))
     }
 
@@ -125,7 +129,11 @@ impl Pending {
         if self.queue.is_empty() || (offset + size > HOT_SIZE && free(next_lap)) {
             return Some(next_lap);
         }
-        let start = if offset + size > self.ring_size { next_lap } else { self.ring_head };
+        let start = if offset + size > self.ring_size {
+            next_lap
+        } else {
+            self.ring_head
+        };
         free(start).then_some(start)
     }
 
@@ -139,13 +147,18 @@ impl Pending {
         let waiting = self.queue.pop_back().expect("there is a latest");
         assert_eq!(waiting.slot, ticket.0, "only the latest is cancelled");
         self.puts -= usize::from(waiting.is_put);
-        self.ring_head = self.queue.back().map_or(self.ring_tail, |waiting| waiting.ring_end);
+        self.ring_head = self
+            .queue
+            .back()
+            .map_or(self.ring_tail, |waiting| waiting.ring_end);
         self.release(ticket);
     }
 
     /// Hands `answer` to the oldest operation. False if nobody waits: the server said too much.
     pub fn answer(&mut self, answer: Answer) -> bool {
-        let Some(waiting) = self.queue.pop_front() else { return false };
+        let Some(waiting) = self.queue.pop_front() else {
+            return false;
+        };
         self.ring_tail = waiting.ring_end;
         self.puts -= usize::from(waiting.is_put);
         self.finish(waiting.slot, Ok(answer));
@@ -204,7 +217,10 @@ mod tests {
     use super::*;
     use crate::protocol::Verdict;
 
-    const DONE: Answer = Answer::Verdict { verdict: Verdict::Done, version: 1 };
+    const DONE: Answer = Answer::Verdict {
+        verdict: Verdict::Done,
+        version: 1,
+    };
 
     #[test]
     fn answers_go_to_operations_in_order_even_when_one_was_given_up() {
@@ -214,11 +230,20 @@ mod tests {
         pending.forget(first);
         assert!(pending.answer(DONE));
         assert!(pending.poll(second, Waker::noop()).is_pending());
-        let version = Answer::Verdict { verdict: Verdict::Done, version: 2 };
+        let version = Answer::Verdict {
+            verdict: Verdict::Done,
+            version: 2,
+        };
         assert!(pending.answer(version));
-        assert_eq!(pending.poll(second, Waker::noop()), Poll::Ready(Ok(version)));
+        assert_eq!(
+            pending.poll(second, Waker::noop()),
+            Poll::Ready(Ok(version))
+        );
         pending.forget(second);
-        assert!(!pending.answer(DONE), "an answer that nobody asked for is noticed");
+        assert!(
+            !pending.answer(DONE),
+            "an answer that nobody asked for is noticed"
+        );
     }
 
     #[test]
@@ -236,7 +261,11 @@ mod tests {
                     let begun = pending.begin(size);
                     if let Some((_, offset)) = begun {
                         assert!(offset + size <= ring_size);
-                        assert!(live.iter().all(|&(o, s)| offset + size <= o || o + s <= offset), "no overlap");
+                        assert!(
+                            live.iter()
+                                .all(|&(o, s)| offset + size <= o || o + s <= offset),
+                            "no overlap"
+                        );
                         live.push_back((offset, size));
                     }
                     begun.is_some()

@@ -25,7 +25,8 @@ use std::task::Poll;
 use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_fabric::{ChangeNow, LocalSpan, ReadInto, RemoteAddress, Status};
 use stonecast_log::{
-    Condition, Draft, KEY_SIZE_MAX, RECORD_START_SIZE, RecordHeader, commit_tag_position, record_size, void_tag,
+    Condition, Draft, KEY_SIZE_MAX, RECORD_START_SIZE, RecordHeader, commit_tag_position,
+    record_size, void_tag,
 };
 
 use super::Inner;
@@ -81,7 +82,10 @@ struct Attempt {
 impl Inner {
     /// Publishes `draft`, if that is a plain overwrite of a key; its version then. `None`: nothing was done, the server has to do
     /// it. Called in the turn of this put.
-    pub(super) async fn publish(self: &Rc<Self>, draft: &Draft<'_>) -> Result<Option<u64>, StoreError> {
+    pub(super) async fn publish(
+        self: &Rc<Self>,
+        draft: &Draft<'_>,
+    ) -> Result<Option<u64>, StoreError> {
         let size = record_size(draft.key.len(), draft.value.len());
         if matches!(*self.publishing.borrow(), Publishing::Never)
             || draft.condition != Condition::None
@@ -97,22 +101,36 @@ impl Inner {
             self.puts_done().await;
             found = self.find_target(hash, draft.key).await?;
         }
-        let Some(mut target) = found else { return Ok(None) };
+        let Some(mut target) = found else {
+            return Ok(None);
+        };
         if !self.prepare_publishing(size).await? || !self.is_of_present_index(&target) {
             return Ok(None);
         }
         let mut sequence = 0;
         let counter = self.rights(|rights| rights.counter());
-        if !self.change(&mut [ChangeNow::FetchAndAdd { remote: counter, add: 1, found: &mut sequence }]).await? {
+        if !self
+            .change(&mut [ChangeNow::FetchAndAdd {
+                remote: counter,
+                add: 1,
+                found: &mut sequence,
+            }])
+            .await?
+        {
             return Ok(None);
         }
         if mutant!(SequenceBeforeRead) {
-            let again = self.find_target(hash, draft.key).await?.filter(|target| self.is_of_present_index(target));
+            let again = self
+                .find_target(hash, draft.key)
+                .await?
+                .filter(|target| self.is_of_present_index(target));
             let Some(again) = again else { return Ok(None) };
             target = again;
         }
         if sequence == 0 || sequence > SEQUENCE_MAX {
-            return Err(StoreError::Protocol { what: "the server's counter of sequences says what it cannot" });
+            return Err(StoreError::Protocol {
+                what: "the server's counter of sequences says what it cannot",
+            });
         }
         let attempt = self.rights(|rights| {
             let attempt = rights.stamp_next(self, draft, hash, &target, sequence);
@@ -120,12 +138,16 @@ impl Inner {
             attempt
         });
         // What was stamped is concluded also where this future is dropped, and before the next put.
-        self.beside(async move |inner: &Rc<Self>| inner.conclude(attempt).await).await
+        self.beside(async move |inner: &Rc<Self>| inner.conclude(attempt).await)
+            .await
     }
 
     /// Does `work` in a task of its own, which ends it also where the future that is returned is dropped. Puts asked for later
     /// wait for it.
-    fn beside<T: 'static>(self: &Rc<Self>, work: impl AsyncFnOnce(&Rc<Self>) -> T + 'static) -> impl Future<Output = T> {
+    fn beside<T: 'static>(
+        self: &Rc<Self>,
+        work: impl AsyncFnOnce(&Rc<Self>) -> T + 'static,
+    ) -> impl Future<Output = T> {
         self.pending.borrow_mut().begin_conclusion();
         self.in_task(async move |inner: &Rc<Self>| {
             let outcome = work(inner).await;
@@ -148,13 +170,21 @@ impl Inner {
     }
 
     /// The word of `key`, if nobody claims it and it is of a record that clients overwrite.
-    async fn find_target(self: &Rc<Self>, hash: KeyHash, key: &[u8]) -> Result<Option<Target>, StoreError> {
+    async fn find_target(
+        self: &Rc<Self>,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Result<Option<Target>, StoreError> {
         let mut line = [0; LINE_SIZE];
         let mut access = self.access.get();
         let mut bucket = hash.bucket(access.index_bits);
         let mut passed = 0;
         while passed < BUCKETS_MAX {
-            self.read(&mut [ReadInto { remote: self.index_address(bucket), into: &mut line }]).await?;
+            self.read(&mut [ReadInto {
+                remote: self.index_address(bucket),
+                into: &mut line,
+            }])
+            .await?;
             if control(&line) & MOVED != 0 || self.access.get().table != access.table {
                 if self.access.get().table == access.table {
                     self.adopt_index(access.table).await?;
@@ -163,17 +193,30 @@ impl Inner {
                 (bucket, passed) = (hash.bucket(access.index_bits), 0);
                 continue;
             }
-            for (slot, word) in (0..).zip(words_of(&line)).filter(|(_, word)| word.matches(hash) && !word.is_long()) {
+            for (slot, word) in (0..)
+                .zip(words_of(&line))
+                .filter(|(_, word)| word.matches(hash) && !word.is_long())
+            {
                 let size = self.first_read_size(word).min(start_size(key.len()));
                 let mut start = [0; START_SIZE_MAX];
                 let start = &mut start[..size];
-                self.read(&mut [ReadInto { remote: self.log_address(word.position()), into: start }]).await?;
+                self.read(&mut [ReadInto {
+                    remote: self.log_address(word.position()),
+                    into: start,
+                }])
+                .await?;
                 match judge(word, start, key) {
                     Replaced::OtherKey => {}
                     Replaced::OutOfTheOrdinary => return Ok(None),
                     Replaced::Plain(size) => {
                         let is_there = self.access.get().table == access.table;
-                        let target = Target { table: access.table, bucket, slot, word, size };
+                        let target = Target {
+                            table: access.table,
+                            bucket,
+                            slot,
+                            word,
+                            size,
+                        };
                         return Ok(is_there.then_some(target));
                     }
                 }
@@ -189,7 +232,8 @@ impl Inner {
 
     /// Whether a word was found in the index that is current and that this client has rights for.
     fn is_of_present_index(&self, target: &Target) -> bool {
-        self.access.get().table == target.table && self.rights(|rights| rights.grant.table == target.table)
+        self.access.get().table == target.table
+            && self.rights(|rights| rights.grant.table == target.table)
     }
 
     /// Publishes the record, or makes it void.
@@ -197,7 +241,9 @@ impl Inner {
         let record = self.rights(|rights| std::mem::take(&mut rights.record));
         let report = attempt.report.encode(attempt.report_number);
         let mut found = 0;
-        let done = self.change(&mut attempt.changes(&record, &report, &mut found)).await;
+        let done = self
+            .change(&mut attempt.changes(&record, &report, &mut found))
+            .await;
         self.rights(|rights| rights.record = record);
         if !done? {
             return Err(StoreError::Disconnected { unknown: true });
@@ -212,9 +258,16 @@ impl Inner {
 
     /// Makes a record void whose publication was lost to somebody who was faster, and reports that: what has its sequence already
     /// must not count beside what came in between.
-    async fn take_back(&self, attempt: &Attempt, (number, report_at): (u64, RemoteAddress)) -> Result<(), StoreError> {
+    async fn take_back(
+        &self,
+        attempt: &Attempt,
+        (number, report_at): (u64, RemoteAddress),
+    ) -> Result<(), StoreError> {
         let (void, report) = attempt.taken_back(number);
-        match self.change(&mut attempt.taking_back(&void, report_at, &report)).await? {
+        match self
+            .change(&mut attempt.taking_back(&void, report_at, &report))
+            .await?
+        {
             true => Ok(()),
             false => Err(StoreError::Disconnected { unknown: true }),
         }
@@ -224,7 +277,11 @@ impl Inner {
     async fn change(&self, changes: &mut [ChangeNow<'_>]) -> Result<bool, StoreError> {
         self.meter.note_round_trip();
         let region = self.rights(|rights| rights.scratch);
-        let scratch = LocalSpan { region, offset: 0, size: SCRATCH_SIZE as u32 };
+        let scratch = LocalSpan {
+            region,
+            offset: 0,
+            size: SCRATCH_SIZE as u32,
+        };
         if self.port.change(self.qp, changes, scratch).await? == Status::Success {
             return Ok(true);
         }
@@ -242,12 +299,28 @@ impl Inner {
 
 impl Attempt {
     /// The changes that publish `record`, in their order; `found` is the word that the last one finds.
-    fn changes<'a>(&self, record: &'a [u8], report: &'a [u8], found: &'a mut u64) -> [ChangeNow<'a>; 3] {
+    fn changes<'a>(
+        &self,
+        record: &'a [u8],
+        report: &'a [u8],
+        found: &'a mut u64,
+    ) -> [ChangeNow<'a>; 3] {
         let PublicationReport { before, after, .. } = self.report;
         [
-            ChangeNow::Write { remote: self.report_at, from: report },
-            ChangeNow::Write { remote: self.record_at, from: record },
-            ChangeNow::CompareAndSwap { remote: self.word_at, expected: before.0, swap: after.0, found },
+            ChangeNow::Write {
+                remote: self.report_at,
+                from: report,
+            },
+            ChangeNow::Write {
+                remote: self.record_at,
+                from: record,
+            },
+            ChangeNow::CompareAndSwap {
+                remote: self.word_at,
+                expected: before.0,
+                swap: after.0,
+                found,
+            },
         ]
     }
 
@@ -257,14 +330,37 @@ impl Attempt {
 
     /// The commit tag of the record once it is void, and report `number`, which says so.
     fn taken_back(&self, number: u64) -> ([u8; 8], [u8; REPORT_BYTES]) {
-        let report = PublicationReport { is_taken_back: true, ..self.report };
-        (void_tag(self.commit_tag).to_le_bytes(), report.encode(number))
+        let report = PublicationReport {
+            is_taken_back: true,
+            ..self.report
+        };
+        (
+            void_tag(self.commit_tag).to_le_bytes(),
+            report.encode(number),
+        )
     }
 
     /// The changes that take the record back.
-    fn taking_back<'a>(&self, void: &'a [u8], report_at: RemoteAddress, report: &'a [u8]) -> [ChangeNow<'a>; 2] {
-        let commit_tag_at = RemoteAddress { address: commit_tag_position(self.record_at.address), ..self.record_at };
-        [ChangeNow::Write { remote: commit_tag_at, from: void }, ChangeNow::Write { remote: report_at, from: report }]
+    fn taking_back<'a>(
+        &self,
+        void: &'a [u8],
+        report_at: RemoteAddress,
+        report: &'a [u8],
+    ) -> [ChangeNow<'a>; 2] {
+        let commit_tag_at = RemoteAddress {
+            address: commit_tag_position(self.record_at.address),
+            ..self.record_at
+        };
+        [
+            ChangeNow::Write {
+                remote: commit_tag_at,
+                from: void,
+            },
+            ChangeNow::Write {
+                remote: report_at,
+                from: report,
+            },
+        ]
     }
 }
 
@@ -281,12 +377,21 @@ enum Replaced {
 /// What the record behind `word` is, from whose `start` all is here that can hold `key`.
 #[inline]
 fn judge(word: Word, start: &[u8], key: &[u8]) -> Replaced {
-    let Some(header) = start.first_chunk().and_then(|line| RecordHeader::parse(line).ok()) else {
+    let Some(header) = start
+        .first_chunk()
+        .and_then(|line| RecordHeader::parse(line).ok())
+    else {
         return Replaced::OutOfTheOrdinary;
     };
-    let is_keys = header.key_size() == key.len() && start.get(header.key_start()..).is_some_and(|rest| rest.starts_with(key));
+    let is_keys = header.key_size() == key.len()
+        && start
+            .get(header.key_start()..)
+            .is_some_and(|rest| rest.starts_with(key));
     // Somebody claims a word that is of another class. Where generations have come round a word may come back.
-    match (is_keys, word == word.natural(header.size()) && header.generation() < GENERATIONS) {
+    match (
+        is_keys,
+        word == word.natural(header.size()) && header.generation() < GENERATIONS,
+    ) {
         (false, _) => Replaced::OtherKey,
         (true, true) => Replaced::Plain(header.size()),
         (true, false) => Replaced::OutOfTheOrdinary,

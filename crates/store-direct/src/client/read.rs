@@ -81,7 +81,11 @@ impl Client {
         Get::new(self, key, value)
     }
 
-    pub(super) async fn find(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
+    pub(super) async fn find(
+        &self,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Option<u64>, StoreError> {
         check_key(key)?;
         let inner = &*self.inner;
         for _ in 0..READ_RETRIES_MAX {
@@ -91,7 +95,9 @@ impl Client {
                 return Ok(found);
             }
         }
-        Err(StoreError::Protocol { what: "a record cannot be read in the time that its word is good for" })
+        Err(StoreError::Protocol {
+            what: "a record cannot be read in the time that its word is good for",
+        })
     }
 
     async fn find_once(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
@@ -123,7 +129,10 @@ impl Client {
         let inner = &*self.inner;
         let mut last_fault = None;
         for _ in 0..READ_RETRIES_MAX {
-            match inner.look_up(home.take(), hash, key, value, &mut last_fault).await? {
+            match inner
+                .look_up(home.take(), hash, key, value, &mut last_fault)
+                .await?
+            {
                 Looked::Found(version) => return Ok(Some(version)),
                 Looked::Absent => {
                     inner.locations.forget(hash);
@@ -133,7 +142,9 @@ impl Client {
                 Looked::Moved(table) => self.inner.adopt_index(table).await?,
             }
         }
-        Err(StoreError::Protocol { what: "a record keeps changing while it is read" })
+        Err(StoreError::Protocol {
+            what: "a record keeps changing while it is read",
+        })
     }
 }
 
@@ -150,7 +161,10 @@ pub(super) fn candidate_in(bucket: &[u8], hash: KeyHash) -> Option<(usize, Word)
     let first = hash.first_in(&all);
     match all.get(first) {
         // A free place has the fingerprint of some hashes.
-        Some(&Word::EMPTY) => all.into_iter().enumerate().find(|(_, word)| word.matches(hash)),
+        Some(&Word::EMPTY) => all
+            .into_iter()
+            .enumerate()
+            .find(|(_, word)| word.matches(hash)),
         found => found.map(|&word| (first, word)),
     }
 }
@@ -158,7 +172,9 @@ pub(super) fn candidate_in(bucket: &[u8], hash: KeyHash) -> Option<(usize, Word)
 /// Whether a bucket has this very word.
 #[inline]
 pub(super) fn has_word(bucket: &[u8], word: Word) -> bool {
-    line_of(bucket).iter().fold(false, |is_there, now| is_there | (*now == word))
+    line_of(bucket)
+        .iter()
+        .fold(false, |is_there, now| is_there | (*now == word))
 }
 
 /// The words of a bucket, without the control word.
@@ -178,7 +194,13 @@ pub(super) fn control(bucket: &[u8]) -> u64 {
 
 impl Inner {
     /// Reads the record at a remembered place and, with the same doorbell, the bucket that says whether that counts.
-    async fn recall(&self, location: Location, hash: KeyHash, key: &[u8], value: &mut Vec<u8>) -> Result<Recalled, StoreError> {
+    async fn recall(
+        &self,
+        location: Location,
+        hash: KeyHash,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Recalled, StoreError> {
         let access = self.access.get();
         let Location { word, distance } = location;
         let home = hash.bucket(access.index_bits);
@@ -191,12 +213,20 @@ impl Inner {
         let mut buckets = [0; CHECKED_SIZE];
         let buckets = &mut buckets[..(1 + distance as usize) * LINE_SIZE];
         self.read(&mut [
-            ReadInto { remote: self.log_address(word.position()), into: value },
-            ReadInto { remote: self.index_address(home), into: buckets },
+            ReadInto {
+                remote: self.log_address(word.position()),
+                into: value,
+            },
+            ReadInto {
+                remote: self.index_address(home),
+                into: buckets,
+            },
         ])
         .await?;
         let (lines, _) = buckets.as_chunks::<LINE_SIZE>();
-        if self.access.get().table != access.table || lines.iter().any(|line| control(line) & MOVED != 0) {
+        if self.access.get().table != access.table
+            || lines.iter().any(|line| control(line) & MOVED != 0)
+        {
             return Ok(Recalled::Stale(None));
         }
         let is_there = has_word(&lines[distance as usize], word);
@@ -219,14 +249,20 @@ impl Inner {
     ) -> Result<Looked, StoreError> {
         let access = self.access.get();
         let home = hash.bucket(access.index_bits);
-        let mut first = first.filter(|(table, _)| *table == access.table).map(|(_, line)| line);
+        let mut first = first
+            .filter(|(table, _)| *table == access.table)
+            .map(|(_, line)| line);
         let mut bucket = home;
         loop {
             let line = match first.take() {
                 Some(line) => line,
                 None => {
                     let mut line = [0; LINE_SIZE];
-                    self.read(&mut [ReadInto { remote: self.index_address(bucket), into: &mut line }]).await?;
+                    self.read(&mut [ReadInto {
+                        remote: self.index_address(bucket),
+                        into: &mut line,
+                    }])
+                    .await?;
                     line
                 }
             };
@@ -237,13 +273,24 @@ impl Inner {
             for word in words_of(&line).filter(|word| word.matches(hash)) {
                 match self.fetch(word, key, value).await? {
                     Fetched::Found(version) => {
-                        self.locations.learn(hash, Location { word, distance: bucket.wrapping_sub(home) });
+                        self.locations.learn(
+                            hash,
+                            Location {
+                                word,
+                                distance: bucket.wrapping_sub(home),
+                            },
+                        );
                         return Ok(Looked::Found(version));
                     }
                     Fetched::OtherKey => {}
                     // Seen twice in a row behind an unchanged word, it is no race.
                     Fetched::Fault(_) if mutant!(ReaderRepairs) => {
-                        self.request(Request::Delete { condition: Condition::None, token: 0, key }).await?;
+                        self.request(Request::Delete {
+                            condition: Condition::None,
+                            token: 0,
+                            key,
+                        })
+                        .await?;
                         return Ok(Looked::Changed);
                     }
                     Fetched::Fault(found) if *last_fault == Some(word) => {
@@ -266,20 +313,34 @@ impl Inner {
     }
 
     /// Reads the record behind `word` and, if it is the key's, leaves its value in `value`.
-    async fn fetch(&self, word: Word, key: &[u8], value: &mut Vec<u8>) -> Result<Fetched, StoreError> {
+    async fn fetch(
+        &self,
+        word: Word,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Fetched, StoreError> {
         let size = self.first_read_size(word);
         if size == 0 {
             return Ok(Fetched::Fault("a position outside the log".to_owned()));
         }
         value.resize(size, 0);
-        self.read(&mut [ReadInto { remote: self.log_address(word.position()), into: value }]).await?;
+        self.read(&mut [ReadInto {
+            remote: self.log_address(word.position()),
+            into: value,
+        }])
+        .await?;
         self.judge(word, key, value).await
     }
 
     /// What the bytes of the first READ behind `word` are, which lie in `value`. The rest of a long record is read; if it is
     /// the key's, its value is left in `value`.
     #[inline]
-    async fn judge(&self, word: Word, key: &[u8], value: &mut Vec<u8>) -> Result<Fetched, StoreError> {
+    async fn judge(
+        &self,
+        word: Word,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<Fetched, StoreError> {
         let size = value.len();
         // Of any other class the first READ brings the whole record.
         if word.is_long()
@@ -289,25 +350,29 @@ impl Inner {
             let (position, rest) = (word.position() + size as u64, &mut value[size..]);
             self.read_long(position, rest).await?;
         }
-        Ok(match check_read(&self.format, word.position(), word.generation_low(), value) {
-            Err(fault) => Fetched::Fault(fault.to_string()),
-            // A word never points to a record that is not published.
-            Ok(record) if record.header.sequence() == 0 => Fetched::Fault("a record without a stamp".to_owned()),
-            Ok(record) if record.key != key => {
-                // Where it is of a later generation than the word means, the key's own record was here before.
-                self.generations.note(record.header.generation());
-                Fetched::OtherKey
-            }
-            Ok(record) => {
-                self.generations.note(record.header.generation());
-                let version = record.header.sequence();
-                let start = record.header.key_start() + key.len();
-                let end = start + record.value.len();
-                value.copy_within(start..end, 0);
-                value.truncate(end - start);
-                Fetched::Found(version)
-            }
-        })
+        Ok(
+            match check_read(&self.format, word.position(), word.generation_low(), value) {
+                Err(fault) => Fetched::Fault(fault.to_string()),
+                // A word never points to a record that is not published.
+                Ok(record) if record.header.sequence() == 0 => {
+                    Fetched::Fault("a record without a stamp".to_owned())
+                }
+                Ok(record) if record.key != key => {
+                    // Where it is of a later generation than the word means, the key's own record was here before.
+                    self.generations.note(record.header.generation());
+                    Fetched::OtherKey
+                }
+                Ok(record) => {
+                    self.generations.note(record.header.generation());
+                    let version = record.header.sequence();
+                    let start = record.header.key_start() + key.len();
+                    let end = start + record.value.len();
+                    value.copy_within(start..end, 0);
+                    value.truncate(end - start);
+                    Fetched::Found(version)
+                }
+            },
+        )
     }
 
     /// Bytes to read at first: what the word says, cut at the end of the segment. 0: the word points outside.
@@ -317,7 +382,8 @@ impl Inner {
             return 0;
         }
         // Segments are of a power of two bytes. A division would stand between the loads of bucket and record.
-        word.read_size().min(segment_size - (word.position() & (segment_size - 1))) as usize
+        word.read_size()
+            .min(segment_size - (word.position() & (segment_size - 1))) as usize
     }
 
     /// The whole size of a record of which only the start was read.
@@ -342,21 +408,35 @@ impl Inner {
     pub(super) fn index_address(&self, bucket: u64) -> RemoteAddress {
         let access = self.access.get();
         let address = access.index_address + bucket * LINE_SIZE as u64;
-        RemoteAddress { address, rkey: Rkey(access.index_rkey) }
+        RemoteAddress {
+            address,
+            rkey: Rkey(access.index_rkey),
+        }
     }
 
     /// The remote address of a byte of the log.
     pub(super) fn log_address(&self, position: u64) -> RemoteAddress {
         let access = self.access.get();
-        RemoteAddress { address: access.log_address + position, rkey: Rkey(access.log_rkey) }
+        RemoteAddress {
+            address: access.log_address + position,
+            rkey: Rkey(access.log_rkey),
+        }
     }
 
     /// Reads a long piece of the log.
-    pub(super) async fn read_long(&self, mut position: u64, into: &mut [u8]) -> Result<(), StoreError> {
+    pub(super) async fn read_long(
+        &self,
+        mut position: u64,
+        into: &mut [u8],
+    ) -> Result<(), StoreError> {
         for piece in into.chunks_mut(SCRATCH_SIZE as usize) {
             let remote = self.log_address(position);
             position += piece.len() as u64;
-            self.read(&mut [ReadInto { remote, into: piece }]).await?;
+            self.read(&mut [ReadInto {
+                remote,
+                into: piece,
+            }])
+            .await?;
         }
         Ok(())
     }
@@ -364,7 +444,8 @@ impl Inner {
     /// Executes READs with one doorbell. Each is at most `SCRATCH_SIZE` long.
     #[inline]
     pub(super) async fn read(&self, reads: &mut [ReadInto<'_>]) -> Result<(), StoreError> {
-        self.meter.note_reads(reads.iter().map(|read| read.into.len()).sum());
+        self.meter
+            .note_reads(reads.iter().map(|read| read.into.len()).sum());
         let status = match self.port.device().read_now(self.qp, reads) {
             Some(status) => {
                 self.port.take_turn().await;
@@ -388,12 +469,23 @@ impl Inner {
                 size += (read.into.len() as u64).next_multiple_of(8);
                 size <= SCRATCH_SIZE
             };
-            let count = reads[start..].iter().take(POSTED_TOGETHER_MAX).take_while(|read| fits(read)).count();
+            let count = reads[start..]
+                .iter()
+                .take(POSTED_TOGETHER_MAX)
+                .take_while(|read| fits(read))
+                .count();
             assert!(count > 0, "each READ fits the scratch memory");
-            let lent = self.scratch.lend(&**self.port.device(), &self.made.regions, index_in_use.clone())?;
+            let lent = self.scratch.lend(
+                &**self.port.device(),
+                &self.made.regions,
+                index_in_use.clone(),
+            )?;
             let posted = self.read_room.take(&self.runtime, count).await;
             let reads = &mut reads[start..start + count];
-            let status = self.port.read(self.qp, reads, lent.span(), Some(lent.clone())).await;
+            let status = self
+                .port
+                .read(self.qp, reads, lent.span(), Some(lent.clone()))
+                .await;
             self.read_room.completed(posted);
             self.note_late();
             let status = status?;

@@ -43,7 +43,10 @@ pub(super) struct PostedReads {
 impl ReadRoom {
     /// Waits until `count` READs have room, and takes it. To be followed by their post, without waiting in between.
     pub async fn take(&self, runtime: &Rc<dyn Runtime>, count: usize) -> PostedReads {
-        assert!(count as u64 <= POSTED_READS_MAX / 4, "so many that others have room beside them");
+        assert!(
+            count as u64 <= POSTED_READS_MAX / 4,
+            "so many that others have room beside them"
+        );
         let (mut seen, mut since, mut looks) = (self.ends(), None, 0);
         loop {
             if let Some(posted) = self.take_now(count) {
@@ -74,12 +77,18 @@ impl ReadRoom {
 
     fn take_anyway(&self, count: usize) -> PostedReads {
         self.posted.set(self.posted.get() + count as u64);
-        PostedReads { end: self.posted.get() }
+        PostedReads {
+            end: self.posted.get(),
+        }
     }
 
     /// Takes back the latest room, whose READs were not posted.
     pub fn not_posted(&self, reads: PostedReads, count: usize) {
-        assert_eq!(reads.end, self.posted.get(), "only the latest is taken back");
+        assert_eq!(
+            reads.end,
+            self.posted.get(),
+            "only the latest is taken back"
+        );
         self.posted.set(reads.end - count as u64);
     }
 
@@ -118,7 +127,10 @@ mod tests {
         }
 
         fn wake_at(&self, deadline: Nanoseconds, _: &Waker) -> Timer {
-            Timer { deadline, serial: 0 }
+            Timer {
+                deadline,
+                serial: 0,
+            }
         }
 
         fn cancel(&self, _: Timer) {}
@@ -132,16 +144,23 @@ mod tests {
         let runtime: Rc<dyn Runtime> = clock.clone();
         let room = ReadRoom::default();
         let context = &mut Context::from_waker(Waker::noop());
-        let _given_up = room.take_now(POSTED_READS_MAX as usize).expect("all of the room");
+        let _given_up = room
+            .take_now(POSTED_READS_MAX as usize)
+            .expect("all of the room");
         let (mut first, mut second) = (pin!(room.take(&runtime, 1)), pin!(room.take(&runtime, 1)));
         let mut round = || {
             clock.0.set(clock.0.get() + 2 * PATIENCE_NS);
-            (first.as_mut().poll(context).is_ready(), second.as_mut().poll(context).is_ready())
+            (
+                first.as_mut().poll(context).is_ready(),
+                second.as_mut().poll(context).is_ready(),
+            )
         };
         for _ in 0..LOOKS_MIN / 2 {
             assert_eq!(round(), (false, false), "nobody has looked often enough");
         }
-        let gone = (0..2 * LOOKS_MIN).map(|_| round()).find(|gone| gone.0 || gone.1);
+        let gone = (0..2 * LOOKS_MIN)
+            .map(|_| round())
+            .find(|gone| gone.0 || gone.1);
         assert_eq!(gone, Some((true, false)));
     }
 }

@@ -59,11 +59,17 @@ impl Entries {
         while into.is_empty() && self.next < self.found.len() {
             let end = (self.next + RECORDS_PER_READ).min(self.found.len());
             let batch = &self.found[self.next..end];
-            let mut buffers: Vec<Vec<u8>> = batch.iter().map(|&(_, word, _)| vec![0; inner.first_read_size(word)]).collect();
+            let mut buffers: Vec<Vec<u8>> = batch
+                .iter()
+                .map(|&(_, word, _)| vec![0; inner.first_read_size(word)])
+                .collect();
             let mut reads: SmallVec<[ReadInto<'_>; 32]> = batch
                 .iter()
                 .zip(&mut buffers)
-                .map(|(&(_, word, _), into)| ReadInto { remote: inner.log_address(word.position()), into })
+                .map(|(&(_, word, _), into)| ReadInto {
+                    remote: inner.log_address(word.position()),
+                    into,
+                })
                 .collect();
             inner.read(&mut reads).await?;
             drop(reads);
@@ -91,18 +97,26 @@ impl Client {
                 if inner.first_read_size(word) == 0 {
                     return Err(inner.damage(word, "a position outside the log".to_owned()));
                 }
-                reads.push(ReadInto { remote: inner.log_address(word.position()), into });
+                reads.push(ReadInto {
+                    remote: inner.log_address(word.position()),
+                    into,
+                });
             }
             inner.read(&mut reads).await?;
             drop(reads);
-            for (&(word, slot), line) in batch.iter().zip(lines.as_chunks::<RECORD_START_SIZE>().0) {
+            for (&(word, slot), line) in batch.iter().zip(lines.as_chunks::<RECORD_START_SIZE>().0)
+            {
                 // A line that makes no sense is judged when its record is read.
                 let version = RecordHeader::parse(line).map_or(0, |header| header.sequence());
                 found.push((version, word, slot));
             }
         }
         found.sort_unstable_by_key(|&(version, _, _)| version);
-        Ok(Entries { table, found, next: 0 })
+        Ok(Entries {
+            table,
+            found,
+            next: 0,
+        })
     }
 
     /// All words of one index, each with its number in it.
@@ -122,19 +136,30 @@ impl Client {
             }
             self.inner.adopt_index(table).await?;
         }
-        Err(StoreError::Protocol { what: "the index keeps moving while it is read" })
+        Err(StoreError::Protocol {
+            what: "the index keeps moving while it is read",
+        })
     }
 }
 
 impl Inner {
     /// Calls `visit` with each word of the index and its number, until it says false. False if the index has moved.
-    async fn for_each_word(&self, mut visit: impl FnMut(Word, u64) -> bool) -> Result<bool, StoreError> {
+    async fn for_each_word(
+        &self,
+        mut visit: impl FnMut(Word, u64) -> bool,
+    ) -> Result<bool, StoreError> {
         let access = self.access.get();
         let bucket_count = 1u64 << access.index_bits;
         let mut bytes = vec![0; BUCKETS_PER_READ.min(bucket_count) as usize * LINE_SIZE];
         for first in (0..bucket_count).step_by(BUCKETS_PER_READ as usize) {
-            self.read(&mut [ReadInto { remote: self.index_address(first), into: &mut bytes }]).await?;
-            let moved = bytes.chunks_exact(LINE_SIZE).any(|bucket| control(bucket) & MOVED != 0);
+            self.read(&mut [ReadInto {
+                remote: self.index_address(first),
+                into: &mut bytes,
+            }])
+            .await?;
+            let moved = bytes
+                .chunks_exact(LINE_SIZE)
+                .any(|bucket| control(bucket) & MOVED != 0);
             if moved || self.access.get().table != access.table {
                 return Ok(false);
             }
@@ -163,22 +188,30 @@ impl Inner {
             let read = bytes.len();
             if let Some(whole) = self.longer(word, bytes) {
                 bytes.resize(whole, 0);
-                self.read_long(word.position() + read as u64, &mut bytes[read..]).await?;
+                self.read_long(word.position() + read as u64, &mut bytes[read..])
+                    .await?;
             }
-            let fault = match check_read(&self.format, word.position(), word.generation_low(), bytes) {
-                Ok(record) => {
-                    self.generations.note(record.header.generation());
-                    if self.generations.believes(&*self.runtime, begun) {
-                        let (key, value) = (record.key.to_vec(), record.value.to_vec());
-                        return Ok(Some(Entry { key, value, version: record.header.sequence() }));
+            let fault =
+                match check_read(&self.format, word.position(), word.generation_low(), bytes) {
+                    Ok(record) => {
+                        self.generations.note(record.header.generation());
+                        if self.generations.believes(&*self.runtime, begun) {
+                            let (key, value) = (record.key.to_vec(), record.value.to_vec());
+                            return Ok(Some(Entry {
+                                key,
+                                value,
+                                version: record.header.sequence(),
+                            }));
+                        }
+                        None
                     }
-                    None
-                }
-                Err(fault) => Some(fault),
-            };
+                    Err(fault) => Some(fault),
+                };
             begun = self.generations.begin(&*self.runtime);
             match (self.word_now(word, table, slot).await?, fault) {
-                (Some(now), Some(fault)) if now == word => return Err(self.damage(word, fault.to_string())),
+                (Some(now), Some(fault)) if now == word => {
+                    return Err(self.damage(word, fault.to_string()));
+                }
                 (Some(now), _) => word = now,
                 (None, _) => return Ok(None),
             }
@@ -186,16 +219,29 @@ impl Inner {
             bytes.resize(self.first_read_size(word), 0);
             self.read_long(word.position(), bytes).await?;
         }
-        Err(StoreError::Protocol { what: "a record keeps changing while it is read" })
+        Err(StoreError::Protocol {
+            what: "a record keeps changing while it is read",
+        })
     }
 
     /// What stands now where `word` stood; in a newer index, the same word if it is there. `None`: nothing.
-    async fn word_now(self: &Rc<Self>, word: Word, table: u32, slot: u64) -> Result<Option<Word>, StoreError> {
+    async fn word_now(
+        self: &Rc<Self>,
+        word: Word,
+        table: u32,
+        slot: u64,
+    ) -> Result<Option<Word>, StoreError> {
         if self.access.get().table == table {
             let mut line = [0; LINE_SIZE];
-            self.read(&mut [ReadInto { remote: self.index_address(slot / 8), into: &mut line }]).await?;
+            self.read(&mut [ReadInto {
+                remote: self.index_address(slot / 8),
+                into: &mut line,
+            }])
+            .await?;
             if control(&line) & MOVED == 0 {
-                let now = Word(u64::from_le_bytes(line.as_chunks::<8>().0[slot as usize % 8]));
+                let now = Word(u64::from_le_bytes(
+                    line.as_chunks::<8>().0[slot as usize % 8],
+                ));
                 return Ok((now != Word::EMPTY).then_some(now));
             }
             self.adopt_index(table).await?;
@@ -215,6 +261,8 @@ impl Inner {
             }
             self.adopt_index(seen).await?;
         }
-        Err(StoreError::Protocol { what: "the index keeps moving while it is read" })
+        Err(StoreError::Protocol {
+            what: "the index keeps moving while it is read",
+        })
     }
 }

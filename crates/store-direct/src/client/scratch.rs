@@ -46,14 +46,22 @@ impl Scratch {
                 region
             }
         };
-        Ok(Rc::new(Lent { region, free: Rc::clone(&self.free), _index_in_use: index_in_use }))
+        Ok(Rc::new(Lent {
+            region,
+            free: Rc::clone(&self.free),
+            _index_in_use: index_in_use,
+        }))
     }
 }
 
 impl Lent {
     /// All of it.
     pub fn span(&self) -> LocalSpan {
-        LocalSpan { region: self.region, offset: 0, size: SCRATCH_SIZE as u32 }
+        LocalSpan {
+            region: self.region,
+            offset: 0,
+            size: SCRATCH_SIZE as u32,
+        }
     }
 }
 

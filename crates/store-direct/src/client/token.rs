@@ -42,7 +42,12 @@ impl Client {
         let session = inner.welcome.session.get();
         // Sessions cannot be guessed and do not come back, so neither do these numbers. 0 stands for none.
         let number = hash::xxh3_64(session, &inner.tokens_made.get().to_le_bytes()).max(1);
-        Token { number, since: inner.latest.get(), session, attempted: false }
+        Token {
+            number,
+            since: inner.latest.get(),
+            session,
+            attempted: false,
+        }
     }
 
     /// Like [`Client::put_if`], and safe to retry: with the same token the write takes effect at most once, over any
@@ -62,7 +67,12 @@ impl Client {
     }
 
     /// Like [`Client::delete_if`], and safe to retry; see [`Client::put_with`].
-    pub async fn delete_with(&self, token: &mut Token, key: &[u8], condition: Condition) -> Result<Option<Written>, StoreError> {
+    pub async fn delete_with(
+        &self,
+        token: &mut Token,
+        key: &[u8],
+        condition: Condition,
+    ) -> Result<Option<Written>, StoreError> {
         check_key(key)?;
         if let Some(version) = self.inner.begin_attempt(token).await? {
             return Ok(Some(Written::Done(version)));
@@ -76,13 +86,33 @@ impl Inner {
     /// the next is to be sent now.
     async fn begin_attempt(&self, token: &mut Token) -> Result<Option<u64>, StoreError> {
         if token.attempted {
-            let request = Request::Outcome { token: token.number, since: token.since, session: token.session };
+            let request = Request::Outcome {
+                token: token.number,
+                since: token.since,
+                session: token.session,
+            };
             match self.request(request).await? {
-                Answer::Verdict { verdict: Verdict::Done, version } => return Ok(Some(version)),
-                Answer::Verdict { verdict: Verdict::NotDone, .. } => {}
-                Answer::Verdict { verdict: Verdict::Forgotten, .. } => return Err(StoreError::Forgotten),
-                Answer::Verdict { verdict: Verdict::Failed, .. } => return Err(StoreError::NotPersisted),
-                _ => return Err(StoreError::Protocol { what: "the answer to a question for an outcome is none" }),
+                Answer::Verdict {
+                    verdict: Verdict::Done,
+                    version,
+                } => return Ok(Some(version)),
+                Answer::Verdict {
+                    verdict: Verdict::NotDone,
+                    ..
+                } => {}
+                Answer::Verdict {
+                    verdict: Verdict::Forgotten,
+                    ..
+                } => return Err(StoreError::Forgotten),
+                Answer::Verdict {
+                    verdict: Verdict::Failed,
+                    ..
+                } => return Err(StoreError::NotPersisted),
+                _ => {
+                    return Err(StoreError::Protocol {
+                        what: "the answer to a question for an outcome is none",
+                    });
+                }
             }
         }
         token.attempted = true;

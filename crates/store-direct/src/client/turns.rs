@@ -28,13 +28,18 @@ impl Turns {
     pub async fn take(&self) -> Turn<'_> {
         let number = self.next.replace(self.next.get() + 1);
         self.queue.borrow_mut().push_back((number, None));
-        let turn = Turn { turns: self, number };
+        let turn = Turn {
+            turns: self,
+            number,
+        };
         poll_fn(|context| {
             let mut queue = self.queue.borrow_mut();
             if queue[0].0 == number {
                 return Poll::Ready(());
             }
-            let index = queue.binary_search_by_key(&number, |place| place.0).expect("who waits is in the queue");
+            let index = queue
+                .binary_search_by_key(&number, |place| place.0)
+                .expect("who waits is in the queue");
             queue[index].1 = Some(context.waker().clone());
             Poll::Pending
         })
@@ -55,7 +60,12 @@ impl Turn<'_> {
     pub async fn end_for_all(self) {
         let turns = self.turns;
         drop(self);
-        let wakers: SmallVec<[Waker; 32]> = turns.queue.borrow_mut().iter_mut().filter_map(|place| place.1.take()).collect();
+        let wakers: SmallVec<[Waker; 32]> = turns
+            .queue
+            .borrow_mut()
+            .iter_mut()
+            .filter_map(|place| place.1.take())
+            .collect();
         // The first was woken already.
         let mut yields = turns.are_taken();
         wakers.into_iter().for_each(Waker::wake);
@@ -73,9 +83,15 @@ impl Turn<'_> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut queue = self.turns.queue.borrow_mut();
-        let index = queue.binary_search_by_key(&self.number, |place| place.0).expect("who waits is in the queue");
+        let index = queue
+            .binary_search_by_key(&self.number, |place| place.0)
+            .expect("who waits is in the queue");
         queue.remove(index);
-        let waker = if index == 0 { queue.front_mut().and_then(|first| first.1.take()) } else { None };
+        let waker = if index == 0 {
+            queue.front_mut().and_then(|first| first.1.take())
+        } else {
+            None
+        };
         drop(queue);
         waker.into_iter().for_each(Waker::wake);
     }
@@ -102,7 +118,11 @@ mod tests {
         let mut second = Box::pin(turns.take());
         let mut third = Box::pin(turns.take());
         let mut fourth = Box::pin(turns.take());
-        assert!(poll(second.as_mut()).is_none() && poll(third.as_mut()).is_none() && poll(fourth.as_mut()).is_none());
+        assert!(
+            poll(second.as_mut()).is_none()
+                && poll(third.as_mut()).is_none()
+                && poll(fourth.as_mut()).is_none()
+        );
         drop(third);
         drop(first);
         assert!(poll(fourth.as_mut()).is_none(), "the second is before");
@@ -124,7 +144,10 @@ mod tests {
         let woken = std::sync::Arc::new(Woken::default());
         let waker = Waker::from(woken.clone());
         let mut context = Context::from_waker(&waker);
-        assert!(second.as_mut().poll(&mut context).is_pending() && third.as_mut().poll(&mut context).is_pending());
+        assert!(
+            second.as_mut().poll(&mut context).is_pending()
+                && third.as_mut().poll(&mut context).is_pending()
+        );
         let mut end = Box::pin(first.end_for_all());
         assert!(poll(end.as_mut()).is_none(), "it pauses while others wait");
         assert_eq!(woken.0.load(std::sync::atomic::Ordering::Relaxed), 2);
@@ -133,7 +156,10 @@ mod tests {
         assert!(!turns.are_taken());
         assert!(poll(end.as_mut()).is_some());
         let alone = poll(pin!(turns.take())).expect("nobody is before");
-        assert!(poll(pin!(alone.end_for_all())).is_some(), "it pauses for nobody");
+        assert!(
+            poll(pin!(alone.end_for_all())).is_some(),
+            "it pauses for nobody"
+        );
     }
 
     #[derive(Default)]

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use stonecast_fabric::{DeviceError, LocalSpan, Operation};
-use stonecast_log::{Condition, Draft, KEY_SIZE_MAX, Kind, STAMP_SIZE, VALUE_SIZE_MAX, record_size};
+use stonecast_log::{
+    Condition, Draft, KEY_SIZE_MAX, Kind, STAMP_SIZE, VALUE_SIZE_MAX, record_size,
+};
 
 use super::extents::Spot;
 use super::meter::Call;
@@ -49,7 +51,9 @@ impl Client {
         self.inner.end_call(Call::Write, start);
         match result? {
             Written::Done(version) => Ok(version),
-            Written::Conflict(_) => Err(StoreError::Protocol { what: "an unconditional put cannot conflict" }),
+            Written::Conflict(_) => Err(StoreError::Protocol {
+                what: "an unconditional put cannot conflict",
+            }),
         }
     }
 
@@ -71,7 +75,13 @@ impl Client {
             self.inner.end_call(Call::Write, start);
             return Ok(Some(version));
         }
-        let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key, value };
+        let draft = Draft {
+            kind: Kind::Put,
+            condition: Condition::None,
+            token: 0,
+            key,
+            value,
+        };
         let result = self.inner.put_record(&draft).await;
         self.inner.end_call(Call::Write, start);
         match result? {
@@ -83,14 +93,26 @@ impl Client {
 
     /// Like `put`, if `condition` holds at the moment of the write. Of two concurrent writes that name the same version
     /// one is done.
-    pub async fn put_if(&self, key: &[u8], value: &[u8], condition: Condition) -> Result<Written, StoreError> {
+    pub async fn put_if(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition,
+    ) -> Result<Written, StoreError> {
         self.put_named(0, key, value, condition).await
     }
 
     pub(super) fn check_sizes(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         check_key(key)?;
         let max = self.inner.value_size_max(key.len());
-        if value.len() > max { Err(StoreError::ValueSize { size: value.len(), max }) } else { Ok(()) }
+        if value.len() > max {
+            Err(StoreError::ValueSize {
+                size: value.len(),
+                max,
+            })
+        } else {
+            Ok(())
+        }
     }
 
     pub(super) async fn put_named(
@@ -106,13 +128,27 @@ impl Client {
         result
     }
 
-    async fn store(&self, token: u64, key: &[u8], value: &[u8], condition: Condition) -> Result<Written, StoreError> {
+    async fn store(
+        &self,
+        token: u64,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition,
+    ) -> Result<Written, StoreError> {
         self.check_sizes(key, value)?;
-        let draft = Draft { kind: Kind::Put, condition, token, key, value };
+        let draft = Draft {
+            kind: Kind::Put,
+            condition,
+            token,
+            key,
+            value,
+        };
         for _ in 0..BUSY_RETRIES_MAX {
             match self.inner.put_record(&draft).await? {
                 (Verdict::Done, version) => return Ok(Written::Done(version)),
-                (Verdict::Conflict, present) => return Ok(Written::Conflict((present != 0).then_some(present))),
+                (Verdict::Conflict, present) => {
+                    return Ok(Written::Conflict((present != 0).then_some(present)));
+                }
                 (Verdict::Busy, _) => self.inner.runtime.sleep(BUSY_PAUSE_NS).await,
                 (verdict, _) => return Err(failure(verdict)),
             }
@@ -124,39 +160,81 @@ impl Client {
     pub async fn delete(&self, key: &[u8]) -> Result<bool, StoreError> {
         match self.delete_if(key, Condition::None).await? {
             Some(Written::Done(_)) => Ok(true),
-            Some(Written::Conflict(_)) => Err(StoreError::Protocol { what: "an unconditional delete cannot conflict" }),
+            Some(Written::Conflict(_)) => Err(StoreError::Protocol {
+                what: "an unconditional delete cannot conflict",
+            }),
             None => Ok(false),
         }
     }
 
     /// Removes `key` if `condition` holds. `None`: there was nothing to remove. With [`Condition::Absent`] nothing is ever
     /// removed: a key that is there is a conflict.
-    pub async fn delete_if(&self, key: &[u8], condition: Condition) -> Result<Option<Written>, StoreError> {
+    pub async fn delete_if(
+        &self,
+        key: &[u8],
+        condition: Condition,
+    ) -> Result<Option<Written>, StoreError> {
         self.delete_named(0, key, condition).await
     }
 
-    pub(super) async fn delete_named(&self, token: u64, key: &[u8], condition: Condition) -> Result<Option<Written>, StoreError> {
+    pub(super) async fn delete_named(
+        &self,
+        token: u64,
+        key: &[u8],
+        condition: Condition,
+    ) -> Result<Option<Written>, StoreError> {
         let start = self.inner.begin_call();
         let result = self.remove(token, key, condition).await;
         self.inner.end_call(Call::Write, start);
         result
     }
 
-    async fn remove(&self, token: u64, key: &[u8], condition: Condition) -> Result<Option<Written>, StoreError> {
+    async fn remove(
+        &self,
+        token: u64,
+        key: &[u8],
+        condition: Condition,
+    ) -> Result<Option<Written>, StoreError> {
         check_key(key)?;
         for _ in 0..BUSY_RETRIES_MAX {
-            match self.inner.request(Request::Delete { condition, token, key }).await? {
-                Answer::Verdict { verdict: Verdict::Done, version } => {
-                    self.inner.locations.forget(KeyHash::of(self.inner.format.tag_key, key));
+            match self
+                .inner
+                .request(Request::Delete {
+                    condition,
+                    token,
+                    key,
+                })
+                .await?
+            {
+                Answer::Verdict {
+                    verdict: Verdict::Done,
+                    version,
+                } => {
+                    self.inner
+                        .locations
+                        .forget(KeyHash::of(self.inner.format.tag_key, key));
                     return Ok(Some(Written::Done(version)));
                 }
-                Answer::Verdict { verdict: Verdict::Absent, .. } => return Ok(None),
-                Answer::Verdict { verdict: Verdict::Conflict, version } => {
+                Answer::Verdict {
+                    verdict: Verdict::Absent,
+                    ..
+                } => return Ok(None),
+                Answer::Verdict {
+                    verdict: Verdict::Conflict,
+                    version,
+                } => {
                     return Ok(Some(Written::Conflict((version != 0).then_some(version))));
                 }
-                Answer::Verdict { verdict: Verdict::Busy, .. } => self.inner.runtime.sleep(BUSY_PAUSE_NS).await,
+                Answer::Verdict {
+                    verdict: Verdict::Busy,
+                    ..
+                } => self.inner.runtime.sleep(BUSY_PAUSE_NS).await,
                 Answer::Verdict { verdict, .. } => return Err(failure(verdict)),
-                _ => return Err(StoreError::Protocol { what: "the answer to a delete is no verdict" }),
+                _ => {
+                    return Err(StoreError::Protocol {
+                        what: "the answer to a delete is no verdict",
+                    });
+                }
             }
         }
         Err(StoreError::Busy)
@@ -171,12 +249,21 @@ fn failure(verdict: Verdict) -> StoreError {
         Verdict::Invalid => StoreError::Invalid,
         Verdict::IndexFull => StoreError::IndexFull,
         Verdict::SpaceFailed => StoreError::SpaceFailed,
-        _ => StoreError::Protocol { what: "the verdict does not fit the request" },
+        _ => StoreError::Protocol {
+            what: "the verdict does not fit the request",
+        },
     }
 }
 
 pub(super) fn check_key(key: &[u8]) -> Result<(), StoreError> {
-    if (1..=KEY_SIZE_MAX).contains(&key.len()) { Ok(()) } else { Err(StoreError::KeySize { size: key.len(), max: KEY_SIZE_MAX }) }
+    if (1..=KEY_SIZE_MAX).contains(&key.len()) {
+        Ok(())
+    } else {
+        Err(StoreError::KeySize {
+            size: key.len(),
+            max: KEY_SIZE_MAX,
+        })
+    }
 }
 
 impl Inner {
@@ -202,7 +289,9 @@ impl Inner {
         loop {
             self.check_open()?;
             let unused = self.extents.borrow_mut().use_at(self.runtime.now());
-            unused.into_iter().for_each(|slot| self.release_beside(slot));
+            unused
+                .into_iter()
+                .for_each(|slot| self.release_beside(slot));
             if !self.extents.borrow().has_room(size) {
                 match self.lease(size).await? {
                     None => {}
@@ -225,12 +314,27 @@ impl Inner {
                 continue;
             }
             // From here to the post nothing waits, so records are posted in the order of their places.
-            let (ticket, offset) = self.pending.borrow_mut().begin(size).expect("there is room, it was just looked at");
+            let (ticket, offset) = self
+                .pending
+                .borrow_mut()
+                .begin(size)
+                .expect("there is room, it was just looked at");
             self.pending.borrow_mut().note_put();
-            let spot = self.extents.borrow_mut().place(size, offset).expect("there is room, it was just looked at");
-            let local = LocalSpan { region: self.made.staging, offset, size: self.stage(draft, &spot, offset) };
-            let operation =
-                Operation::WriteWithImmediate { local, remote: spot.remote, immediate: immediate(spot.slot, spot.unit) };
+            let spot = self
+                .extents
+                .borrow_mut()
+                .place(size, offset)
+                .expect("there is room, it was just looked at");
+            let local = LocalSpan {
+                region: self.made.staging,
+                offset,
+                size: self.stage(draft, &spot, offset),
+            };
+            let operation = Operation::WriteWithImmediate {
+                local,
+                remote: spot.remote,
+                immediate: immediate(spot.slot, spot.unit),
+            };
             if !self.send(ticket, operation)? {
                 // The place stays empty: what comes behind it says where it is.
                 if pauses == BUSY_RETRIES_MAX {
@@ -244,8 +348,16 @@ impl Inner {
             if self.extents.borrow().should_lease_ahead() {
                 self.lease_ahead();
             }
-            return match (Answered { inner: self, ticket }).await {
-                Ok(Answer::Verdict { mut verdict, version }) => {
+            return match (Answered {
+                inner: self,
+                ticket,
+            })
+            .await
+            {
+                Ok(Answer::Verdict {
+                    mut verdict,
+                    version,
+                }) => {
                     if verdict == Verdict::DoneReturn {
                         // Behind all that was posted to them: nothing on its way is refused.
                         let all = self.extents.borrow_mut().take_all();
@@ -254,14 +366,19 @@ impl Inner {
                     }
                     if verdict == Verdict::Done && !self.extents.borrow().copies() {
                         let hash = KeyHash::of(self.format.tag_key, draft.key);
-                        self.locations.learn_written(hash, Word::new(spot.position, spot.generation, hash, size));
+                        self.locations.learn_written(
+                            hash,
+                            Word::new(spot.position, spot.generation, hash, size),
+                        );
                     }
                     if verdict == Verdict::Busy && self.extents.borrow_mut().forget(spot.slot) {
                         self.release_beside(spot.slot);
                     }
                     Ok((verdict, version))
                 }
-                Ok(_) => Err(StoreError::Protocol { what: "the answer to a put is no verdict" }),
+                Ok(_) => Err(StoreError::Protocol {
+                    what: "the answer to a put is no verdict",
+                }),
                 Err(Ended) => Err(StoreError::Disconnected { unknown: true }),
             };
         }
@@ -271,9 +388,18 @@ impl Inner {
     /// how many bytes that are.
     fn stage(&self, draft: &Draft<'_>, spot: &Spot, offset: u64) -> u32 {
         let record = &mut *self.record.borrow_mut();
-        draft.encode(&self.format, spot.position, spot.generation, self.welcome.epoch.get(), record);
+        draft.encode(
+            &self.format,
+            spot.position,
+            spot.generation,
+            self.welcome.epoch.get(),
+            record,
+        );
         let written = &record[STAMP_SIZE..];
-        self.port.device().memory(self.made.staging).write(offset, written);
+        self.port
+            .device()
+            .memory(self.made.staging)
+            .write(offset, written);
         written.len() as u32
     }
 
@@ -288,11 +414,27 @@ impl Inner {
                 self.room(size).await;
             }
             self.check_open()?;
-            let (ticket, offset) = self.pending.borrow_mut().begin(size).expect("there is room, it was just looked at");
-            self.port.device().memory(self.made.staging).write(offset, &bytes);
-            let local = LocalSpan { region: self.made.staging, offset, size: bytes.len() as u32 };
+            let (ticket, offset) = self
+                .pending
+                .borrow_mut()
+                .begin(size)
+                .expect("there is room, it was just looked at");
+            self.port
+                .device()
+                .memory(self.made.staging)
+                .write(offset, &bytes);
+            let local = LocalSpan {
+                region: self.made.staging,
+                offset,
+                size: bytes.len() as u32,
+            };
             if self.send(ticket, Operation::Send { local })? {
-                return (Answered { inner: self, ticket }).await.map_err(|Ended| StoreError::Disconnected { unknown: true });
+                return (Answered {
+                    inner: self,
+                    ticket,
+                })
+                .await
+                .map_err(|Ended| StoreError::Disconnected { unknown: true });
             }
             self.runtime.sleep(BUSY_PAUSE_NS).await;
         }
@@ -310,7 +452,11 @@ impl Inner {
             }
             Err(error) => {
                 self.pending.borrow_mut().cancel(ticket);
-                if matches!(error, DeviceError::QueueFull { .. }) { Ok(false) } else { Err(error.into()) }
+                if matches!(error, DeviceError::QueueFull { .. }) {
+                    Ok(false)
+                } else {
+                    Err(error.into())
+                }
             }
         }
     }
@@ -330,7 +476,8 @@ impl Inner {
             return Ok(None);
         }
         // In a task of its own: a put that is given up while its lease is under way must not lose the lease.
-        self.in_task(async move |inner: &Rc<Self>| inner.lease_next(size).await).await
+        self.in_task(async move |inner: &Rc<Self>| inner.lease_next(size).await)
+            .await
     }
 
     /// Does `work` in a task of its own, which ends it also where the future that is returned is dropped.
@@ -374,7 +521,12 @@ impl Inner {
     /// Leases the next extent; `begin_leasing` was called.
     async fn lease_next(&self, size: u64) -> Result<Option<Verdict>, StoreError> {
         let guard = Leasing(self);
-        let answer = self.request(Request::Lease { size: size as u32, publishes: false }).await?;
+        let answer = self
+            .request(Request::Lease {
+                size: size as u32,
+                publishes: false,
+            })
+            .await?;
         drop(guard);
         match answer {
             Answer::Lease(grant) => {
@@ -388,7 +540,9 @@ impl Inner {
                 Ok(None)
             }
             Answer::Verdict { verdict, .. } => Ok(Some(verdict)),
-            _ => Err(StoreError::Protocol { what: "the answer to a lease request is none" }),
+            _ => Err(StoreError::Protocol {
+                what: "the answer to a lease request is none",
+            }),
         }
     }
 
@@ -404,7 +558,9 @@ impl Inner {
 
     /// Gives an extent back. Everything written into it was posted before.
     pub(super) async fn release(&self, slot: u8) -> Result<(), StoreError> {
-        self.request(Request::Release(Release { slot })).await.map(drop)
+        self.request(Request::Release(Release { slot }))
+            .await
+            .map(drop)
     }
 
     /// Waits until `size` bytes may find room.
@@ -441,7 +597,10 @@ impl Future for Answered<'_> {
     type Output = Result<Answer, Ended>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.inner.pending.borrow_mut().poll(self.ticket, context.waker())
+        self.inner
+            .pending
+            .borrow_mut()
+            .poll(self.ticket, context.waker())
     }
 }
 

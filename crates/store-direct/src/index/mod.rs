@@ -78,7 +78,12 @@ pub(crate) enum Step {
 
 /// The hash of the key of the record at `position`, and how many bytes the record takes. `None` where no record is. `scratch` is
 /// reused.
-fn record_at(log: &dyn Region, tag_key: u64, position: u64, scratch: &mut Vec<u8>) -> Option<(KeyHash, u64)> {
+fn record_at(
+    log: &dyn Region,
+    tag_key: u64,
+    position: u64,
+    scratch: &mut Vec<u8>,
+) -> Option<(KeyHash, u64)> {
     let mut start = [0; RECORD_START_SIZE];
     if position.checked_add(start.len() as u64)? > log.size() {
         return None;
@@ -97,13 +102,24 @@ fn record_at(log: &dyn Region, tag_key: u64, position: u64, scratch: &mut Vec<u8
 impl Index {
     /// log2 of the number of buckets for `keys` keys.
     pub fn bits_for(keys: u64) -> u32 {
-        let buckets = keys.saturating_mul(100).div_ceil(BUCKET_WORDS * LOAD_START_PERCENT).max(1);
-        buckets.next_power_of_two().trailing_zeros().clamp(INDEX_BITS_MIN, INDEX_BITS_MAX)
+        let buckets = keys
+            .saturating_mul(100)
+            .div_ceil(BUCKET_WORDS * LOAD_START_PERCENT)
+            .max(1);
+        buckets
+            .next_power_of_two()
+            .trailing_zeros()
+            .clamp(INDEX_BITS_MIN, INDEX_BITS_MAX)
     }
 
     /// An empty index in zeroed `memory`.
     pub fn new(memory: Rc<dyn Region>, bits: u32) -> Self {
-        Self { table: Table::new(memory, bits), len: 0, growth: Growth::None, is_shared: false }
+        Self {
+            table: Table::new(memory, bits),
+            len: 0,
+            growth: Growth::None,
+            is_shared: false,
+        }
     }
 
     /// From now on clients change words, too.
@@ -149,7 +165,11 @@ impl Index {
 
     /// Keeps clients off the word of the key with `hash`. `natural` says which word of those that match is that of the key, and
     /// what it is when nobody claims it. Returns the word if it was not claimed before; it has to be given back, or replaced.
-    pub fn claim(&self, hash: KeyHash, mut natural: impl FnMut(Word) -> Option<Word>) -> Option<Word> {
+    pub fn claim(
+        &self,
+        hash: KeyHash,
+        mut natural: impl FnMut(Word) -> Option<Word>,
+    ) -> Option<Word> {
         loop {
             let (place, found) = self.table.find(hash, |word| natural(word).is_some())?;
             let word = natural(found).filter(|&word| word == found && word.claimed() != word)?;
@@ -169,7 +189,11 @@ impl Index {
 
     /// What the current table has at `place` for `word`: nobody but the server changes what was copied.
     fn shown(&self, place: Place, word: Word) -> Word {
-        if self.is_shared && self.copy_of(place).is_some() { word.claimed() } else { word }
+        if self.is_shared && self.copy_of(place).is_some() {
+            word.claimed()
+        } else {
+            word
+        }
     }
 
     /// Replaces `old`, which was found at `place`: the key's next version. False: somebody else has replaced it.
@@ -215,12 +239,16 @@ impl Index {
     /// Stores a bucket of a checkpoint into an index that nobody reads yet.
     pub fn restore_bucket(&mut self, bucket: u64, words: &[u64; 8]) {
         self.table.restore_bucket(bucket, words);
-        self.len += words[..BUCKET_WORDS as usize].iter().filter(|&&word| word != Word::EMPTY.0).count() as u64;
+        self.len += words[..BUCKET_WORDS as usize]
+            .iter()
+            .filter(|&&word| word != Word::EMPTY.0)
+            .count() as u64;
     }
 
     /// log2 of the buckets of the table to grow into, when it is time to.
     pub fn wants(&self) -> Option<u32> {
-        self.larger().filter(|_| self.len >= self.table.words() * LOAD_GROW_PERCENT / 100)
+        self.larger()
+            .filter(|_| self.len >= self.table.words() * LOAD_GROW_PERCENT / 100)
     }
 
     /// log2 of the buckets of the table to grow into, if it can grow now.
@@ -232,7 +260,10 @@ impl Index {
     /// Begins to grow into zeroed `memory`, of the size that [`Index::larger`] names.
     pub fn begin_growth(&mut self, memory: Rc<dyn Region>) {
         assert!(matches!(self.growth, Growth::None), "one growth at a time");
-        self.growth = Growth::Copying { new: Table::new(memory, self.table.bits() + 1), copied: 0 };
+        self.growth = Growth::Copying {
+            new: Table::new(memory, self.table.bits() + 1),
+            copied: 0,
+        };
     }
 
     /// Whether a growth is going on.
@@ -251,14 +282,19 @@ impl Index {
                 if end < self.table.buckets() {
                     return Step::Continues;
                 }
-                let Growth::Copying { new, .. } = std::mem::replace(&mut self.growth, Growth::None) else { unreachable!() };
+                let Growth::Copying { new, .. } = std::mem::replace(&mut self.growth, Growth::None)
+                else {
+                    unreachable!()
+                };
                 let old = std::mem::replace(&mut self.table, new);
                 self.growth = Growth::Marking { old, marked: 0 };
                 Step::Switched
             }
             Growth::Marking { old, marked } => {
                 // A mark is one store to a line: far less work than copying a bucket.
-                let end = marked.saturating_add(buckets.saturating_mul(8)).min(old.buckets());
+                let end = marked
+                    .saturating_add(buckets.saturating_mul(8))
+                    .min(old.buckets());
                 (*marked..end).for_each(|bucket| old.mark_moved(bucket));
                 *marked = end;
                 if end < old.buckets() {
@@ -272,9 +308,19 @@ impl Index {
 
     /// Puts everything into the empty table in zeroed `memory`, while nobody reads.
     pub fn move_to(&mut self, memory: Rc<dyn Region>, bits: u32, log: &dyn Region, tag_key: u64) {
-        assert!(!self.is_growing(), "while growing, tables change step by step");
+        assert!(
+            !self.is_growing(),
+            "while growing, tables change step by step"
+        );
         let new = Table::new(memory, bits);
-        copy(&self.table, 0..self.table.buckets(), &new, log, tag_key, false);
+        copy(
+            &self.table,
+            0..self.table.buckets(),
+            &new,
+            log,
+            tag_key,
+            false,
+        );
         self.table = new;
     }
 
@@ -300,13 +346,27 @@ impl Index {
 /// that) the word goes to where a key of its bucket would be looked for, so that its damage is still found and told.
 ///
 /// Where clients change words each is claimed first, so that what is copied is what stands there until the server changes it.
-fn copy(from: &Table, buckets: std::ops::Range<u64>, to: &Table, log: &dyn Region, tag_key: u64, claims: bool) {
+fn copy(
+    from: &Table,
+    buckets: std::ops::Range<u64>,
+    to: &Table,
+    log: &dyn Region,
+    tag_key: u64,
+    claims: bool,
+) {
     let mut scratch = Vec::new();
     let mut start = buckets.start;
     while start < buckets.end {
         let end = (start + BUCKETS_PER_FETCH).min(buckets.end);
-        let places = || (start..end).flat_map(|bucket| (0..BUCKET_WORDS).map(move |slot| from.place(bucket, slot)));
-        let used = || places().map(|place| (place, from.word(place))).filter(|&(_, word)| word != Word::EMPTY);
+        let places = || {
+            (start..end)
+                .flat_map(|bucket| (0..BUCKET_WORDS).map(move |slot| from.place(bucket, slot)))
+        };
+        let used = || {
+            places()
+                .map(|place| (place, from.word(place)))
+                .filter(|&(_, word)| word != Word::EMPTY)
+        };
         for (_, word) in used() {
             let size = FETCH_SIZE.min(log.size().saturating_sub(word.position()));
             log.prefetch(word.position().min(log.size() - size), size);
@@ -314,7 +374,8 @@ fn copy(from: &Table, buckets: std::ops::Range<u64>, to: &Table, log: &dyn Regio
         for (place, mut word) in used() {
             let mut record;
             loop {
-                record = record_at(log, tag_key, word.position(), &mut scratch).filter(|&(hash, _)| word.matches(hash));
+                record = record_at(log, tag_key, word.position(), &mut scratch)
+                    .filter(|&(hash, _)| word.matches(hash));
                 let natural = record.map_or(word, |(_, size)| word.natural(size));
                 let is_settled = !claims || word != natural || natural.claimed() == natural;
                 if is_settled || from.exchange(place, natural, natural.claimed()) {
@@ -323,7 +384,10 @@ fn copy(from: &Table, buckets: std::ops::Range<u64>, to: &Table, log: &dyn Regio
                 }
                 word = from.word(place);
             }
-            let hash = record.map_or_else(|| word.hash_of_bucket(place.bucket, from.bits()), |(hash, _)| hash);
+            let hash = record.map_or_else(
+                || word.hash_of_bucket(place.bucket, from.bits()),
+                |(hash, _)| hash,
+            );
             to.insert(hash, |_| word);
         }
         start = end;

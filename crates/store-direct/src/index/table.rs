@@ -81,12 +81,14 @@ impl Table {
 
     /// Hints that `hash` will be looked up.
     pub fn prefetch(&self, hash: KeyHash) {
-        self.memory.prefetch(hash.bucket(self.bits) * LINE_SIZE as u64, LINE_SIZE as u64);
+        self.memory
+            .prefetch(hash.bucket(self.bits) * LINE_SIZE as u64, LINE_SIZE as u64);
     }
 
     /// The words in the home bucket that may belong to `hash`, for prefetching what they point to.
     pub fn candidates(&self, hash: KeyHash) -> impl Iterator<Item = Word> {
-        self.words_of(hash.bucket(self.bits)).filter(move |word| word.matches(hash))
+        self.words_of(hash.bucket(self.bits))
+            .filter(move |word| word.matches(hash))
     }
 
     /// The words of a bucket, empty ones too.
@@ -96,11 +98,24 @@ impl Table {
     }
 
     /// Finds the word of the key with `hash` for which `is_key` holds.
-    pub fn find(&self, hash: KeyHash, mut is_key: impl FnMut(Word) -> bool) -> Option<(Place, Word)> {
+    pub fn find(
+        &self,
+        hash: KeyHash,
+        mut is_key: impl FnMut(Word) -> bool,
+    ) -> Option<(Place, Word)> {
         for bucket in self.buckets_for(hash) {
-            let found = self.words_of(bucket).enumerate().find(|&(_, word)| word.matches(hash) && is_key(word));
+            let found = self
+                .words_of(bucket)
+                .enumerate()
+                .find(|&(_, word)| word.matches(hash) && is_key(word));
             if let Some((slot, word)) = found {
-                return Some((Place { bucket, slot: slot as u64 }, word));
+                return Some((
+                    Place {
+                        bucket,
+                        slot: slot as u64,
+                    },
+                    word,
+                ));
             }
             if self.control(bucket) & !MOVED == 0 {
                 return None;
@@ -116,7 +131,9 @@ impl Table {
 
     /// Replaces `old` at `place` by `word`. False: something else is there.
     pub fn exchange(&self, place: Place, old: Word, word: Word) -> bool {
-        self.memory.compare_exchange(place.offset(), old.0, word.0).is_ok()
+        self.memory
+            .compare_exchange(place.offset(), old.0, word.0)
+            .is_ok()
     }
 
     /// The place of a word of a bucket.
@@ -135,8 +152,13 @@ impl Table {
         for bucket in self.buckets_for(hash) {
             let free = self.words_of(bucket).position(|word| word == Word::EMPTY);
             if let Some(slot) = free {
-                let place = Place { bucket, slot: slot as u64 };
-                self.buckets_for(hash).take_while(|&passed| passed != bucket).for_each(|passed| self.add_to_control(passed, 1));
+                let place = Place {
+                    bucket,
+                    slot: slot as u64,
+                };
+                self.buckets_for(hash)
+                    .take_while(|&passed| passed != bucket)
+                    .for_each(|passed| self.add_to_control(passed, 1));
                 self.store(place, word(place));
                 return place;
             }
@@ -149,7 +171,10 @@ impl Table {
         if !self.exchange(place, old, Word::EMPTY) {
             return false;
         }
-        for passed in self.buckets_for(hash).take_while(|&passed| passed != place.bucket) {
+        for passed in self
+            .buckets_for(hash)
+            .take_while(|&passed| passed != place.bucket)
+        {
             self.add_to_control(passed, u64::MAX);
         }
         true
@@ -167,7 +192,10 @@ impl Table {
         for bucket in 0..self.buckets() {
             self.memory.read(bucket * LINE_SIZE as u64, &mut bytes);
             let mut words = [0; 8];
-            words.iter_mut().zip(bytes.as_chunks::<8>().0).for_each(|(word, bytes)| *word = u64::from_le_bytes(*bytes));
+            words
+                .iter_mut()
+                .zip(bytes.as_chunks::<8>().0)
+                .for_each(|(word, bytes)| *word = u64::from_le_bytes(*bytes));
             if words != [0; 8] {
                 visit(bucket, &words);
             }
@@ -177,7 +205,8 @@ impl Table {
     /// Stores a bucket of a checkpoint into a table that nobody reads yet.
     pub fn restore_bucket(&self, bucket: u64, words: &[u64; 8]) {
         for (slot, &word) in words.iter().enumerate() {
-            self.memory.store(bucket * LINE_SIZE as u64 + slot as u64 * 8, word);
+            self.memory
+                .store(bucket * LINE_SIZE as u64 + slot as u64 * 8, word);
         }
     }
 
@@ -194,7 +223,13 @@ impl Table {
     fn add_to_control(&self, bucket: u64, add: u64) {
         let control = self.control(bucket);
         let count = (control & !MOVED).wrapping_add(add);
-        assert!(count <= 1 << 40, "the count of bucket {bucket} went below zero");
-        self.memory.store(bucket * LINE_SIZE as u64 + CONTROL_OFFSET, control & MOVED | count);
+        assert!(
+            count <= 1 << 40,
+            "the count of bucket {bucket} went below zero"
+        );
+        self.memory.store(
+            bucket * LINE_SIZE as u64 + CONTROL_OFFSET,
+            control & MOVED | count,
+        );
     }
 }

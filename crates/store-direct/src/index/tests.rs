@@ -8,7 +8,13 @@ use stonecast_media::{MappedRegion, Sealing};
 
 use super::*;
 
-const FORMAT: LogFormat = LogFormat { uuid: 1, tag_key: 7, secret: None, segment_size: 1 << 30, segment_count: 1 };
+const FORMAT: LogFormat = LogFormat {
+    uuid: 1,
+    tag_key: 7,
+    secret: None,
+    segment_size: 1 << 30,
+    segment_count: 1,
+};
 
 fn memory(size: u64) -> Rc<dyn Region> {
     Rc::new(MappedRegion::create_memory("index-test", size, Sealing::None).unwrap())
@@ -58,7 +64,10 @@ impl Region for Raced {
     fn store(&self, offset: u64, value: u64) {
         self.memory.store(offset, value);
         if let Some((expected, new)) = self.rival.get()
-            && self.memory.compare_exchange(offset, expected.0, new.0).is_ok()
+            && self
+                .memory
+                .compare_exchange(offset, expected.0, new.0)
+                .is_ok()
         {
             self.rival.set(None);
             self.won.set(self.won.get() + 1);
@@ -91,7 +100,13 @@ impl World {
     /// Writes a record of the key, and names it.
     fn record_at(&self, n: u64, position: u64) -> Word {
         let key = key(n);
-        let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key: &key, value: &[] };
+        let draft = Draft {
+            kind: Kind::Put,
+            condition: Condition::None,
+            token: 0,
+            key: &key,
+            value: &[],
+        };
         let mut record = Vec::new();
         draft.encode(&FORMAT, position, 1, 1, &mut record);
         self.log.write(position, &record);
@@ -107,7 +122,10 @@ impl World {
             self.step(u64::MAX);
         }
         match self.find(n) {
-            Some(found) => assert!(self.index.replace(hash(n), found, word), "nobody else changes it"),
+            Some(found) => assert!(
+                self.index.replace(hash(n), found, word),
+                "nobody else changes it"
+            ),
             None => self.index.insert(hash(n), word),
         }
         self.model.insert(n, self.end);
@@ -117,12 +135,17 @@ impl World {
     /// What a client does that publishes: it changes the word of a key that is there, if nobody claims it, and nothing else. Whether
     /// it could.
     fn publish(&mut self, n: u64) -> bool {
-        let Some((place, word)) = self.find(n).filter(|_| self.index.may_be_published()) else { return false };
+        let Some((place, word)) = self.find(n).filter(|_| self.index.may_be_published()) else {
+            return false;
+        };
         if word != word.natural(record_size(8, 0)) {
             return false;
         }
         let new = self.record_at(n, self.end);
-        assert!(self.index.table().exchange(place, word, new), "nobody else changes it");
+        assert!(
+            self.index.table().exchange(place, word, new),
+            "nobody else changes it"
+        );
         self.model.insert(n, self.end);
         self.end += record_size(8, 0);
         true
@@ -138,7 +161,8 @@ impl World {
     fn find(&self, n: u64) -> Option<(Place, Word)> {
         let mut scratch = Vec::new();
         self.index.find(hash(n), |word| {
-            record_at(&*self.log, FORMAT.tag_key, word.position(), &mut scratch).is_some_and(|(found, _)| found == hash(n))
+            record_at(&*self.log, FORMAT.tag_key, word.position(), &mut scratch)
+                .is_some_and(|(found, _)| found == hash(n))
         })
     }
 
@@ -153,7 +177,10 @@ impl World {
                 if control & MOVED != 0 {
                     break;
                 }
-                if let Some(word) = table.words_of(bucket).find(|word| word.matches(hash(n)) && self.key_at(*word) == hash(n)) {
+                if let Some(word) = table
+                    .words_of(bucket)
+                    .find(|word| word.matches(hash(n)) && self.key_at(*word) == hash(n))
+                {
                     return Some(word.position());
                 }
                 if control == 0 {
@@ -161,13 +188,18 @@ impl World {
                 }
                 bucket = (bucket + 1) & (table.buckets() - 1);
             }
-            assert!(self.held + 1 < self.tables.len(), "a marked bucket sends its reader to a table that there is");
+            assert!(
+                self.held + 1 < self.tables.len(),
+                "a marked bucket sends its reader to a table that there is"
+            );
             self.held = self.tables.len() - 1;
         }
     }
 
     fn key_at(&self, word: Word) -> KeyHash {
-        record_at(&*self.log, FORMAT.tag_key, word.position(), &mut Vec::new()).unwrap().0
+        record_at(&*self.log, FORMAT.tag_key, word.position(), &mut Vec::new())
+            .unwrap()
+            .0
     }
 
     fn tend(&mut self, buckets: u64) {
@@ -199,16 +231,27 @@ fn readers_see_every_change_at_once_while_the_index_grows_twelve_times() {
             } else {
                 world.put(n);
             }
-            assert_eq!(world.read(n), world.model.get(&n).copied(), "seed {seed} step {step}");
+            assert_eq!(
+                world.read(n),
+                world.model.get(&n).copied(),
+                "seed {seed} step {step}"
+            );
             let other = random.random_range(0..30_000);
-            assert_eq!(world.read(other), world.model.get(&other).copied(), "seed {seed} step {step}");
+            assert_eq!(
+                world.read(other),
+                world.model.get(&other).copied(),
+                "seed {seed} step {step}"
+            );
             if step % 16 == 0 {
                 world.tend(random.random_range(1..200));
             }
         }
         assert_eq!(world.index.len(), world.model.len() as u64);
         let (lowest, highest) = (world.tables[0].1, world.index.table().bits());
-        assert!(highest >= lowest + 10, "it grew from 2^{lowest} to 2^{highest} buckets");
+        assert!(
+            highest >= lowest + 10,
+            "it grew from 2^{lowest} to 2^{highest} buckets"
+        );
         for n in 0..30_000 {
             assert_eq!(world.read(n), world.model.get(&n).copied());
         }
@@ -230,9 +273,17 @@ fn readers_see_at_once_what_clients_publish_while_the_index_grows() {
                 1..5 if world.publish(n) => published += 1,
                 _ => world.put(n),
             }
-            assert_eq!(world.read(n), world.model.get(&n).copied(), "seed {seed} step {step}");
+            assert_eq!(
+                world.read(n),
+                world.model.get(&n).copied(),
+                "seed {seed} step {step}"
+            );
             let other = random.random_range(0..30_000);
-            assert_eq!(world.read(other), world.model.get(&other).copied(), "seed {seed} step {step}");
+            assert_eq!(
+                world.read(other),
+                world.model.get(&other).copied(),
+                "seed {seed} step {step}"
+            );
             if step % 16 == 0 {
                 world.tend(random.random_range(1..200));
             }
@@ -250,7 +301,11 @@ fn readers_see_at_once_what_clients_publish_while_the_index_grows() {
 #[test]
 fn what_a_client_publishes_over_a_key_that_just_came_is_there_when_the_index_has_grown() {
     let bits = INDEX_BITS_MIN;
-    let raced = Rc::new(Raced { memory: memory(Table::size(bits)), rival: Cell::new(None), won: Cell::new(0) });
+    let raced = Rc::new(Raced {
+        memory: memory(Table::size(bits)),
+        rival: Cell::new(None),
+        won: Cell::new(0),
+    });
     let mut world = World::over(raced.clone(), bits);
     world.index.share();
     world.index.begin_growth(memory(Table::size(bits + 1)));
@@ -260,22 +315,35 @@ fn what_a_client_publishes_over_a_key_that_just_came_is_there_when_the_index_has
         let won = raced.won.get();
         let next = world.end + size;
         let new = world.record_at(n, next);
-        raced.rival.set(Some((Word::new(world.end, 1, hash(n), size), new)));
+        raced
+            .rival
+            .set(Some((Word::new(world.end, 1, hash(n), size), new)));
         world.put(n);
         if raced.won.get() > won {
             world.model.insert(n, next);
         }
         world.end = next + size;
-        assert_eq!(world.read(n), Some(world.model[&n]), "key {n} while the index grows");
+        assert_eq!(
+            world.read(n),
+            Some(world.model[&n]),
+            "key {n} while the index grows"
+        );
     }
     raced.rival.set(None);
     (0..2).for_each(|_| world.step(u64::MAX));
     assert!(!world.index.is_growing());
     for n in 0..keys {
-        assert_eq!(world.read(n), Some(world.model[&n]), "key {n} in the larger index");
+        assert_eq!(
+            world.read(n),
+            Some(world.model[&n]),
+            "key {n} in the larger index"
+        );
     }
     let won = u64::from(raced.won.get());
-    assert!((keys / 4..keys * 3 / 4).contains(&won), "half of the buckets were not copied yet: {won}");
+    assert!(
+        (keys / 4..keys * 3 / 4).contains(&won),
+        "half of the buckets were not copied yet: {won}"
+    );
 }
 
 /// Needs `BUCKETS_PER_OPERATION` not to be too small: the old table must not fill before the copying is done.
@@ -294,9 +362,15 @@ fn an_index_that_is_moved_at_once_has_every_key() {
     let mut world = World::new(14);
     (0..50_000).for_each(|n| world.put(n));
     for bits in [20, 13, 14] {
-        world.index.move_to(memory(Table::size(bits)), bits, &*world.log, FORMAT.tag_key);
+        world
+            .index
+            .move_to(memory(Table::size(bits)), bits, &*world.log, FORMAT.tag_key);
         assert_eq!(world.index.table().bits(), bits);
-        assert!((0..50_000).all(|n| world.find(n).is_some_and(|(_, word)| Some(&word.position()) == world.model.get(&n))));
+        assert!((0..50_000).all(|n| {
+            world
+                .find(n)
+                .is_some_and(|(_, word)| Some(&word.position()) == world.model.get(&n))
+        }));
     }
 }
 
@@ -307,8 +381,12 @@ fn a_word_whose_record_is_damaged_moves_along_and_is_still_found() {
     (0..100).for_each(|n| world.put(n));
     let damaged = world.model[&50];
     world.log.write(damaged, &[0xff; 64]);
-    world.index.move_to(memory(Table::size(8)), 8, &*world.log, FORMAT.tag_key);
-    let words = || (0..world.index.table().buckets()).flat_map(|bucket| world.index.table().words_of(bucket));
+    world
+        .index
+        .move_to(memory(Table::size(8)), 8, &*world.log, FORMAT.tag_key);
+    let words = || {
+        (0..world.index.table().buckets()).flat_map(|bucket| world.index.table().words_of(bucket))
+    };
     assert_eq!(words().filter(|word| word.position() == damaged).count(), 1);
 }
 
@@ -319,6 +397,9 @@ fn a_table_is_sized_for_its_keys() {
     let words = |bits: u32| (BUCKET_WORDS << bits) as f64;
     for keys in [1_000, 1_000_000, 10_000_000] {
         let load = keys as f64 / words(Index::bits_for(keys));
-        assert!((0.3..=0.6).contains(&load), "{keys} keys fill {load} of the words");
+        assert!(
+            (0.3..=0.6).contains(&load),
+            "{keys} keys fill {load} of the words"
+        );
     }
 }

@@ -107,14 +107,18 @@ pub(crate) struct PublicationGrant {
 
 impl std::fmt::Debug for PublicationGrant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PublicationGrant").field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("PublicationGrant")
+            .field("table", &self.table)
+            .finish_non_exhaustive()
     }
 }
 
 impl PublicationGrant {
     /// What is wrong with it, if anything; see [`Accesses::fault`].
     pub fn fault(&self) -> Option<&'static str> {
-        let fits = |address: u64, size: u64| address.is_multiple_of(64) && address.checked_add(size).is_some();
+        let fits = |address: u64, size: u64| {
+            address.is_multiple_of(64) && address.checked_add(size).is_some()
+        };
         let all = fits(self.counter_address, 8) && fits(self.ring_address, RING_SIZE);
         (!all).then_some("the server names memory at an address that it cannot have")
     }
@@ -184,7 +188,15 @@ impl AnswerWriter {
                 self.bytes.push(*verdict as u8);
                 self.bytes.extend_from_slice(&version.to_le_bytes());
             }
-            Answer::Lease(Grant { slot, segment, generation, start, last, durable, rkey }) => {
+            Answer::Lease(Grant {
+                slot,
+                segment,
+                generation,
+                start,
+                last,
+                durable,
+                rkey,
+            }) => {
                 let body = LeaseBody {
                     slot: U32::new((*slot).into()),
                     segment: U32::new(*segment),
@@ -199,11 +211,14 @@ impl AnswerWriter {
             }
             Answer::Stat(words) => {
                 self.bytes.push(TAG_STAT);
-                words.iter().for_each(|word| self.bytes.extend_from_slice(&word.to_le_bytes()));
+                words
+                    .iter()
+                    .for_each(|word| self.bytes.extend_from_slice(&word.to_le_bytes()));
             }
             Answer::Access(accesses) => {
                 self.bytes.push(TAG_ACCESS);
-                self.bytes.extend_from_slice(AccessBody::from(accesses).as_bytes());
+                self.bytes
+                    .extend_from_slice(AccessBody::from(accesses).as_bytes());
             }
             Answer::Publication(grant) => {
                 self.bytes.push(TAG_PUBLICATION);
@@ -237,8 +252,18 @@ pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
     let (answer, rest) = match tag {
         TAG_LEASE => {
             let (body, rest) = LeaseBody::read_from_prefix(rest).ok()?;
-            let slot = u8::try_from(body.slot.get()).ok().filter(|&slot| usize::from(slot) < LEASES_PER_CLIENT)?;
-            let LeaseBody { segment, generation, start, last, durable, rkey, .. } = body;
+            let slot = u8::try_from(body.slot.get())
+                .ok()
+                .filter(|&slot| usize::from(slot) < LEASES_PER_CLIENT)?;
+            let LeaseBody {
+                segment,
+                generation,
+                start,
+                last,
+                durable,
+                rkey,
+                ..
+            } = body;
             let grant = Grant {
                 slot,
                 segment: segment.get(),
@@ -273,7 +298,13 @@ pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
         }
         verdict => {
             let (version, rest) = U64::read_from_prefix(rest).ok()?;
-            (Answer::Verdict { verdict: Verdict::parse(verdict)?, version: version.get() }, rest)
+            (
+                Answer::Verdict {
+                    verdict: Verdict::parse(verdict)?,
+                    version: version.get(),
+                },
+                rest,
+            )
         }
     };
     *bytes = rest;
@@ -313,12 +344,18 @@ impl From<&AccessBody> for Accesses {
 impl Accesses {
     /// What is wrong with it, if anything: every address that a client calculates from it stays in the range of its type.
     pub fn fault(&self, log_size: u64, staging_size: u64) -> Option<&'static str> {
-        let fits = |address: u64, size: u64| address.is_multiple_of(64) && address.checked_add(size).is_some();
+        let fits = |address: u64, size: u64| {
+            address.is_multiple_of(64) && address.checked_add(size).is_some()
+        };
         if self.index_bits > INDEX_BITS_MAX {
             return Some("the server names an index larger than any");
         }
         let index_size = crate::index::Table::size(self.index_bits);
-        let places = [(self.index_address, index_size), (self.log_address, log_size), (self.staging_address, staging_size)];
+        let places = [
+            (self.index_address, index_size),
+            (self.log_address, log_size),
+            (self.staging_address, staging_size),
+        ];
         let all = places.iter().all(|&(address, size)| fits(address, size));
         (!all).then_some("the server names memory at an address that it cannot have")
     }
@@ -341,8 +378,19 @@ mod tests {
             staging_rkey: 8,
         };
         let answers = [
-            Answer::Verdict { verdict: Verdict::Done, version: 1 << 40 },
-            Answer::Lease(Grant { slot: 2, segment: 3, generation: 4, start: 5, last: 4, durable: 5, rkey: 7 }),
+            Answer::Verdict {
+                verdict: Verdict::Done,
+                version: 1 << 40,
+            },
+            Answer::Lease(Grant {
+                slot: 2,
+                segment: 3,
+                generation: 4,
+                start: 5,
+                last: 4,
+                durable: 5,
+                rkey: 7,
+            }),
             Answer::Publication(PublicationGrant {
                 table: 1,
                 index_rkey: 2,
@@ -354,7 +402,10 @@ mod tests {
             }),
             Answer::Stat(std::array::from_fn(|i| i as u64)),
             Answer::Access(accesses),
-            Answer::Verdict { verdict: Verdict::Forgotten, version: 0 },
+            Answer::Verdict {
+                verdict: Verdict::Forgotten,
+                version: 0,
+            },
         ];
         let mut writer = AnswerWriter::default();
         assert!(answers.iter().all(|answer| writer.push(answer)));
@@ -367,21 +418,57 @@ mod tests {
     #[test]
     fn a_message_of_answers_never_exceeds_the_receive_buffer() {
         let mut writer = AnswerWriter::default();
-        while writer.push(&Answer::Verdict { verdict: Verdict::Done, version: 1 }) {}
+        while writer.push(&Answer::Verdict {
+            verdict: Verdict::Done,
+            version: 1,
+        }) {}
         assert!(writer.bytes().len() <= ANSWER_SIZE_MAX);
     }
 
     /// Needs both checks of `fault`.
     #[test]
     fn memory_that_no_server_has_is_a_fault() {
-        let sane = Accesses { index_bits: 10, index_address: 1 << 20, log_address: 1 << 30, ..Accesses::default() };
+        let sane = Accesses {
+            index_bits: 10,
+            index_address: 1 << 20,
+            log_address: 1 << 30,
+            ..Accesses::default()
+        };
         assert_eq!(sane.fault(1 << 30, 0), None);
         for bits in [INDEX_BITS_MAX + 1, 63, 64, u32::MAX] {
-            assert!(Accesses { index_bits: bits, ..sane }.fault(1 << 30, 0).is_some());
+            assert!(
+                Accesses {
+                    index_bits: bits,
+                    ..sane
+                }
+                .fault(1 << 30, 0)
+                .is_some()
+            );
         }
-        assert!(Accesses { log_address: u64::MAX - 63, ..sane }.fault(1 << 30, 0).is_some());
-        assert!(Accesses { index_address: 7, ..sane }.fault(1 << 30, 0).is_some());
-        assert!(Accesses { staging_address: !63, ..sane }.fault(1 << 30, 4096).is_some());
+        assert!(
+            Accesses {
+                log_address: u64::MAX - 63,
+                ..sane
+            }
+            .fault(1 << 30, 0)
+            .is_some()
+        );
+        assert!(
+            Accesses {
+                index_address: 7,
+                ..sane
+            }
+            .fault(1 << 30, 0)
+            .is_some()
+        );
+        assert!(
+            Accesses {
+                staging_address: !63,
+                ..sane
+            }
+            .fault(1 << 30, 4096)
+            .is_some()
+        );
     }
 
     #[test]

@@ -42,13 +42,21 @@ message! {
 
 impl Hello {
     pub fn new(path: ClientPath) -> Self {
-        Self { magic: MAGIC, version: U32::new(PROTOCOL_VERSION), path: path as u8, reserved: [0; 3] }
+        Self {
+            magic: MAGIC,
+            version: U32::new(PROTOCOL_VERSION),
+            path: path as u8,
+            reserved: [0; 3],
+        }
     }
 
     /// How the client of a hello that is not refused comes to the store. What it says changes what is counted where.
     pub fn path(private_data: &[u8]) -> ClientPath {
         let said = Self::read_from_bytes(private_data).map(|hello| hello.path);
-        ClientPath::ALL.into_iter().find(|&path| said == Ok(path as u8)).unwrap_or_default()
+        ClientPath::ALL
+            .into_iter()
+            .find(|&path| said == Ok(path as u8))
+            .unwrap_or_default()
     }
 
     /// The reason to refuse, for people, if there is one.
@@ -66,7 +74,11 @@ impl Hello {
 
 impl Welcome {
     pub fn new() -> Self {
-        Self { magic: MAGIC, version: U32::new(PROTOCOL_VERSION), ..Self::new_zeroed() }
+        Self {
+            magic: MAGIC,
+            version: U32::new(PROTOCOL_VERSION),
+            ..Self::new_zeroed()
+        }
     }
 
     /// Takes what a server said. On error, what is wrong with it.
@@ -74,19 +86,25 @@ impl Welcome {
     /// Every number that a client calculates with is held against its limits here, so that no later calculation can leave
     /// the range of its type or divide by zero, whatever the server is.
     pub fn parse(private_data: &[u8]) -> Result<Self, &'static str> {
-        let welcome = Self::read_from_bytes(private_data).map_err(|_| "the welcome has another length")?;
+        let welcome =
+            Self::read_from_bytes(private_data).map_err(|_| "the welcome has another length")?;
         if welcome.magic != MAGIC || welcome.version.get() != PROTOCOL_VERSION {
             return Err("the server speaks another protocol version");
         }
         let segment_size = welcome.segment_size.get();
-        if !segment_size.is_power_of_two() || !(SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX).contains(&segment_size) {
+        if !segment_size.is_power_of_two()
+            || !(SEGMENT_SIZE_MIN..=SEGMENT_SIZE_MAX).contains(&segment_size)
+        {
             return Err("the welcome names a segment size that no pool has");
         }
         if !(1..=LOG_SIZE_MAX / segment_size).contains(&u64::from(welcome.segment_count.get())) {
             return Err("the welcome names a number of segments that no pool has");
         }
         let staging = u64::from(welcome.staging_size.get());
-        if staging != 0 && (!(RECORD_SIZE_MAX..=STAGING_SIZE).contains(&staging) || !staging.is_multiple_of(UNIT_SIZE)) {
+        if staging != 0
+            && (!(RECORD_SIZE_MAX..=STAGING_SIZE).contains(&staging)
+                || !staging.is_multiple_of(UNIT_SIZE))
+        {
             return Err("the welcome names staging memory of a size that no server gives");
         }
         Ok(welcome)
@@ -111,7 +129,11 @@ mod tests {
     use super::*;
 
     fn sane() -> Welcome {
-        Welcome { segment_size: U64::new(1 << 20), segment_count: U32::new(16), ..Welcome::new() }
+        Welcome {
+            segment_size: U64::new(1 << 20),
+            segment_count: U32::new(16),
+            ..Welcome::new()
+        }
     }
 
     #[test]
@@ -121,7 +143,10 @@ mod tests {
         assert_eq!(Hello::refusal(hello.as_bytes()), None);
         hello.version = U32::new(77);
         let reason = Hello::refusal(hello.as_bytes()).unwrap();
-        assert!(reason.contains("77") && reason.contains(&PROTOCOL_VERSION.to_string()), "{reason}");
+        assert!(
+            reason.contains("77") && reason.contains(&PROTOCOL_VERSION.to_string()),
+            "{reason}"
+        );
         assert!(Hello::refusal(b"GET / HTTP/1.1\r\n").is_some());
     }
 
@@ -131,13 +156,40 @@ mod tests {
     fn a_welcome_with_numbers_that_no_server_says_is_refused() {
         assert!(Welcome::parse(sane().as_bytes()).is_ok());
         for segment_size in [0, 1, 64, 2048, (1 << 20) + 64, 1 << 31, 1 << 63] {
-            assert!(Welcome::parse(Welcome { segment_size: U64::new(segment_size), ..sane() }.as_bytes()).is_err());
+            assert!(
+                Welcome::parse(
+                    Welcome {
+                        segment_size: U64::new(segment_size),
+                        ..sane()
+                    }
+                    .as_bytes()
+                )
+                .is_err()
+            );
         }
         for segment_count in [0, (1 << 20) + 1, u32::MAX] {
-            assert!(Welcome::parse(Welcome { segment_count: U32::new(segment_count), ..sane() }.as_bytes()).is_err());
+            assert!(
+                Welcome::parse(
+                    Welcome {
+                        segment_count: U32::new(segment_count),
+                        ..sane()
+                    }
+                    .as_bytes()
+                )
+                .is_err()
+            );
         }
         for staging_size in [1, 64, 4096, 2 << 20 | 1, u32::MAX] {
-            assert!(Welcome::parse(Welcome { staging_size: U32::new(staging_size), ..sane() }.as_bytes()).is_err());
+            assert!(
+                Welcome::parse(
+                    Welcome {
+                        staging_size: U32::new(staging_size),
+                        ..sane()
+                    }
+                    .as_bytes()
+                )
+                .is_err()
+            );
         }
         assert!(Welcome::parse(&sane().as_bytes()[1..]).is_err());
         assert!(Welcome::parse(&[]).is_err());

@@ -12,7 +12,9 @@ mod request;
 #[cfg(test)]
 mod tables;
 
-pub(crate) use answer::{Accesses, Answer, AnswerWriter, Grant, PublicationGrant, Verdict, next_answer};
+pub(crate) use answer::{
+    Accesses, Answer, AnswerWriter, Grant, PublicationGrant, Verdict, next_answer,
+};
 pub(crate) use connect::{Hello, Welcome};
 pub(crate) use request::{Release, Request};
 
@@ -41,7 +43,11 @@ mod tests {
             if let Some(first) = bytes.first_mut() {
                 *first %= 12;
             }
-            let _ = (Request::parse(&bytes), Hello::refusal(&bytes), Welcome::parse(&bytes));
+            let _ = (
+                Request::parse(&bytes),
+                Hello::refusal(&bytes),
+                Welcome::parse(&bytes),
+            );
             let mut rest = bytes.as_slice();
             while next_answer(&mut rest).is_some() {}
         }

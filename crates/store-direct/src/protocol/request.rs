@@ -17,7 +17,11 @@ pub(crate) enum Request<'a> {
     /// Give a lease back.
     Release(Release),
     /// Delete `key`.
-    Delete { condition: Condition, token: u64, key: &'a [u8] },
+    Delete {
+        condition: Condition,
+        token: u64,
+        key: &'a [u8],
+    },
     /// Report a page of the store's counters.
     Stat { page: u8 },
     /// What the client has done, see [`crate::metrics`].
@@ -28,7 +32,11 @@ pub(crate) enum Request<'a> {
     LeaveIndex { table: u32 },
     /// What became of the write with `token`, which was sent through `session` when the latest version that its client
     /// knew was `since`. That session is ended, so that the answer stays true.
-    Outcome { token: u64, since: u64, session: u64 },
+    Outcome {
+        token: u64,
+        since: u64,
+        session: u64,
+    },
     /// Give the rights to publish, anew.
     Publish,
 }
@@ -53,8 +61,17 @@ message! {
 
 /// The kinds and their names, in the order of their numbers, from 1.
 #[cfg(test)]
-pub(crate) const KINDS: [&str; 9] =
-    ["lease", "release", "delete", "ask for a report", "report", "access", "leave index", "outcome", "publish"];
+pub(crate) const KINDS: [&str; 9] = [
+    "lease",
+    "release",
+    "delete",
+    "ask for a report",
+    "report",
+    "access",
+    "leave index",
+    "outcome",
+    "publish",
+];
 
 const _: () = assert!(size_of::<RequestHeader>() + REPORT_SIZE <= REQUEST_SIZE_MAX);
 
@@ -72,7 +89,11 @@ impl<'a> Request<'a> {
                 header.kind = 2;
                 header.detail = release.slot;
             }
-            Self::Delete { condition, token, key } => {
+            Self::Delete {
+                condition,
+                token,
+                key,
+            } => {
                 header.kind = 3;
                 (header.detail, header.number) = match condition {
                     Condition::None => (0, U64::ZERO),
@@ -97,7 +118,11 @@ impl<'a> Request<'a> {
                 header.kind = 7;
                 header.size = U32::new(table);
             }
-            Self::Outcome { token, since, session } => {
+            Self::Outcome {
+                token,
+                since,
+                session,
+            } => {
                 header.kind = 8;
                 header.token = U64::new(token);
                 header.number = U64::new(since);
@@ -113,10 +138,13 @@ impl<'a> Request<'a> {
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (header, tail) = RequestHeader::read_from_prefix(bytes).ok()?;
         match header.kind {
-            1 if tail.is_empty() && header.detail <= 1 => {
-                Some(Self::Lease { size: header.size.get(), publishes: header.detail == 1 })
-            }
-            2 if tail.is_empty() => Some(Self::Release(Release { slot: header.detail })),
+            1 if tail.is_empty() && header.detail <= 1 => Some(Self::Lease {
+                size: header.size.get(),
+                publishes: header.detail == 1,
+            }),
+            2 if tail.is_empty() => Some(Self::Release(Release {
+                slot: header.detail,
+            })),
             3 if tail.len() == header.size.get() as usize => {
                 let condition = match header.detail {
                     0 => Condition::None,
@@ -124,15 +152,25 @@ impl<'a> Request<'a> {
                     2 => Condition::Absent,
                     _ => return None,
                 };
-                Some(Self::Delete { condition, token: header.token.get(), key: tail })
+                Some(Self::Delete {
+                    condition,
+                    token: header.token.get(),
+                    key: tail,
+                })
             }
-            4 if tail.is_empty() && header.detail < PAGES => Some(Self::Stat { page: header.detail }),
+            4 if tail.is_empty() && header.detail < PAGES => Some(Self::Stat {
+                page: header.detail,
+            }),
             5 if tail.len() == header.size.get() as usize => Some(Self::Report(tail)),
             6 if tail.is_empty() => Some(Self::Access),
-            7 if tail.is_empty() => Some(Self::LeaveIndex { table: header.size.get() }),
-            8 if tail.is_empty() => {
-                Some(Self::Outcome { token: header.token.get(), since: header.number.get(), session: header.session.get() })
-            }
+            7 if tail.is_empty() => Some(Self::LeaveIndex {
+                table: header.size.get(),
+            }),
+            8 if tail.is_empty() => Some(Self::Outcome {
+                token: header.token.get(),
+                since: header.number.get(),
+                session: header.session.get(),
+            }),
             9 if tail.is_empty() => Some(Self::Publish),
             _ => None,
         }
@@ -147,23 +185,67 @@ mod tests {
     fn requests_survive_the_wire_each_under_the_number_of_its_name() {
         let mut bytes = Vec::new();
         for (kind, request) in [
-            (1, Request::Lease { size: 77, publishes: false }),
-            (1, Request::Lease { size: 77, publishes: true }),
+            (
+                1,
+                Request::Lease {
+                    size: 77,
+                    publishes: false,
+                },
+            ),
+            (
+                1,
+                Request::Lease {
+                    size: 77,
+                    publishes: true,
+                },
+            ),
             (9, Request::Publish),
             (2, Request::Release(Release { slot: 3 })),
-            (3, Request::Delete { condition: Condition::Version(9), token: 4, key: b"k" }),
-            (3, Request::Delete { condition: Condition::None, token: 0, key: &[7; 1024] }),
-            (3, Request::Delete { condition: Condition::Absent, token: 0, key: b"k" }),
+            (
+                3,
+                Request::Delete {
+                    condition: Condition::Version(9),
+                    token: 4,
+                    key: b"k",
+                },
+            ),
+            (
+                3,
+                Request::Delete {
+                    condition: Condition::None,
+                    token: 0,
+                    key: &[7; 1024],
+                },
+            ),
+            (
+                3,
+                Request::Delete {
+                    condition: Condition::Absent,
+                    token: 0,
+                    key: b"k",
+                },
+            ),
             (4, Request::Stat { page: 3 }),
             (5, Request::Report(&[7; REPORT_SIZE])),
             (6, Request::Access),
             (7, Request::LeaveIndex { table: 5 }),
-            (8, Request::Outcome { token: 1, since: 2, session: 3 }),
+            (
+                8,
+                Request::Outcome {
+                    token: 1,
+                    since: 2,
+                    session: 3,
+                },
+            ),
         ] {
             request.encode(&mut bytes);
             assert!(bytes[0] == kind && usize::from(kind) <= KINDS.len());
             assert_eq!(Request::parse(&bytes), Some(request));
-            assert_eq!(Request::parse(&bytes[..bytes.len() - 1]), None, "a cut request is no request");
+            assert_eq!(
+                Request::parse(&bytes[..bytes.len() - 1]),
+                None,
+                "a cut request is no request"
+            );
         }
     }
 }

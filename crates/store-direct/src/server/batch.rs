@@ -19,7 +19,8 @@
 use stonecast_base::{Span, mutant};
 use stonecast_fabric::{Opcode, QueuePair, ReceiveQueue, ReceiveRequest, Received, Status};
 use stonecast_log::{
-    Condition, KEY_SIZE_MAX, Kind, Record, RecordHeader, STAMP_SIZE, UNIT_SIZE, VALUE_SIZE_MAX, check, record_size,
+    Condition, KEY_SIZE_MAX, Kind, Record, RecordHeader, STAMP_SIZE, UNIT_SIZE, VALUE_SIZE_MAX,
+    check, record_size,
 };
 use stonecast_media::{MediaError, Region};
 use stonecast_persist::Persisted;
@@ -141,34 +142,65 @@ impl Server {
             self.wait_for_company(batch).await;
         }
         if mutant!(PublishBeforeDurable) || mutant!(AnswerBeforeDurable) {
-            let unproven = self.commit.persist(&*self.log, &[]).await.map_err(MediaError::from)?;
-            let early = Conclusion { publishes: mutant!(PublishBeforeDurable), answers: mutant!(AnswerBeforeDurable) };
+            let unproven = self
+                .commit
+                .persist(&*self.log, &[])
+                .await
+                .map_err(MediaError::from)?;
+            let early = Conclusion {
+                publishes: mutant!(PublishBeforeDurable),
+                answers: mutant!(AnswerBeforeDurable),
+            };
             self.conclude(batch, Ok(Some(&unproven)), early);
         }
         let outcome = self.persist_batch(batch).await;
         if outcome.is_err() {
             // Refusals too may rest on writes of this batch that are not durable now.
-            batch.writes.iter_mut().for_each(|write| write.verdict = Verdict::Failed);
+            batch
+                .writes
+                .iter_mut()
+                .for_each(|write| write.verdict = Verdict::Failed);
         }
-        let all = Conclusion { publishes: !mutant!(PublishBeforeDurable), answers: !mutant!(AnswerBeforeDurable) };
-        self.conclude(batch, outcome.as_ref().map(Option::as_ref).map_err(drop), all);
+        let all = Conclusion {
+            publishes: !mutant!(PublishBeforeDurable),
+            answers: !mutant!(AnswerBeforeDurable),
+        };
+        self.conclude(
+            batch,
+            outcome.as_ref().map(Option::as_ref).map_err(drop),
+            all,
+        );
         self.state.borrow_mut().counters.batches += 1;
         self.finish_batch(batch)?;
         outcome.map(drop)
     }
 
     /// Publishes and answers, in the order of arrival. Takes the proof that what is done is durable; `None`: nothing is done.
-    fn conclude(&self, batch: &mut Batch, persisted: Result<Option<&Persisted>, ()>, conclusion: Conclusion) {
+    fn conclude(
+        &self,
+        batch: &mut Batch,
+        persisted: Result<Option<&Persisted>, ()>,
+        conclusion: Conclusion,
+    ) {
         let mut published = 0;
         let items = std::mem::take(&mut batch.items);
         for group in items.chunks(ANSWERED_TOGETHER) {
-            let writes = group.iter().filter(|item| matches!(item.what, What::Write(_))).count();
+            let writes = group
+                .iter()
+                .filter(|item| matches!(item.what, What::Write(_)))
+                .count();
             if conclusion.publishes {
-                self.publish(batch, published..published + writes, persisted.unwrap_or(None));
+                self.publish(
+                    batch,
+                    published..published + writes,
+                    persisted.unwrap_or(None),
+                );
             }
             published += writes;
             if conclusion.answers {
-                group.iter().for_each(|item| self.settle(batch, item, persisted));
+                group
+                    .iter()
+                    .for_each(|item| self.settle(batch, item, persisted));
                 self.send_answers_of_all();
             }
         }
@@ -182,7 +214,10 @@ impl Server {
             What::Write(index) => {
                 let write = &batch.writes[index];
                 let proven = matches!(persisted, Ok(Some(_))) || mutant!(TombstoneLeftOut);
-                assert!(proven || write.verdict != Verdict::Done, "what is acknowledged was persisted");
+                assert!(
+                    proven || write.verdict != Verdict::Done,
+                    "what is acknowledged was persisted"
+                );
                 self.count_by_path(item.path, write);
                 match (write.verdict, &write.source) {
                     (Verdict::Done, Source::Placed(placed)) => {
@@ -221,7 +256,9 @@ impl Server {
     /// Posts the shared receive buffers again that are free.
     pub(super) fn repost(&self, batch: &mut Batch) -> Result<(), StoreError> {
         if let Some(queue) = self.receives.shared_queue() {
-            self.port.device().post_receive(ReceiveQueue::Shared(queue), &batch.reposts)?;
+            self.port
+                .device()
+                .post_receive(ReceiveQueue::Shared(queue), &batch.reposts)?;
         }
         batch.reposts.clear();
         Ok(())
@@ -232,7 +269,9 @@ impl Server {
         batch.arrivals.clear();
         let mut bytes = batch.bytes.len();
         while batch.items.len() + batch.arrivals.len() < BATCH_MAX && bytes < BATCH_BYTES_MAX {
-            let Some(arrival) = self.port.take_received() else { break };
+            let Some(arrival) = self.port.take_received() else {
+                break;
+            };
             bytes += arrival.placement.size as usize;
             if let Receives::Shared { region, .. } = self.receives {
                 batch.reposts.push(receive_request(region, arrival.wr_id));
@@ -261,14 +300,22 @@ impl Server {
         let (slot, unit) = split_immediate(arrival.immediate);
         let size = STAMP_SIZE as u64 + u64::from(arrival.placement.size);
         let state = self.state.borrow();
-        let Some(session) = state.sessions.get(&arrival.qp) else { return };
+        let Some(session) = state.sessions.get(&arrival.qp) else {
+            return;
+        };
         let prefetch = |memory: &dyn Region, position: u64| {
             if Span::new(position, size).fits(memory.size()) {
                 memory.prefetch(position, size.min(PREFETCHED_MAX));
             }
         };
-        match (session.staging, session.leases.get(usize::from(slot)).copied().flatten()) {
-            (Some(region), _) => prefetch(&*self.port.device().memory(region), u64::from(unit) * UNIT_SIZE),
+        match (
+            session.staging,
+            session.leases.get(usize::from(slot)).copied().flatten(),
+        ) {
+            (Some(region), _) => prefetch(
+                &*self.port.device().memory(region),
+                u64::from(unit) * UNIT_SIZE,
+            ),
             (None, Some(lease)) => prefetch(&*self.log, self.format.position(lease.segment, unit)),
             (None, None) => {}
         }
@@ -276,14 +323,22 @@ impl Server {
 
     fn take_arrival(&self, batch: &mut Batch, arrival: &Received) {
         let qp = arrival.qp;
-        let path = self.state.borrow().sessions.get(&qp).map(|session| session.path);
+        let path = self
+            .state
+            .borrow()
+            .sessions
+            .get(&qp)
+            .map(|session| session.path);
         let Some(path) = path else { return };
         let what = match arrival.opcode {
             Opcode::ReceiveWriteWithImmediate => match self.take_record(batch, arrival) {
                 Some(write) => batch.push(write),
                 None => {
                     let verdict = self.verdict_on_stray(qp, split_immediate(arrival.immediate).0);
-                    What::Answer(Answer::Verdict { verdict, version: 0 })
+                    What::Answer(Answer::Verdict {
+                        verdict,
+                        version: 0,
+                    })
                 }
             },
             _ => self.take_message(batch, arrival, path),
@@ -301,38 +356,65 @@ impl Server {
         if size > record_size(KEY_SIZE_MAX, VALUE_SIZE_MAX) {
             return None;
         }
-        let staged = session.staging.map(|region| self.port.device().memory(region));
+        let staged = session
+            .staging
+            .map(|region| self.port.device().memory(region));
         let (position, generation, segment, memory): (_, _, _, &dyn Region) = match &staged {
             Some(memory) => {
                 let fits = Span::new(u64::from(unit) * UNIT_SIZE, size).fits(STAGING_SIZE);
                 (fits.then(|| staging_position(unit))?, 0, None, &**memory)
             }
             None => {
-                let lease = session.leases.get(usize::from(slot)).copied()?.filter(|lease| !lease.publishes)?;
+                let lease = session
+                    .leases
+                    .get(usize::from(slot))
+                    .copied()?
+                    .filter(|lease| !lease.publishes)?;
                 let end = u64::from(unit).checked_add(size.div_ceil(UNIT_SIZE))?;
                 // Below the segment's end lie published records: nobody may write there any more.
                 let segment = state.space.state(lease.segment);
                 let allowed = unit >= segment.end && end <= self.format.segment_size / UNIT_SIZE;
                 let generation = segment.generation;
                 let position = self.format.position(lease.segment, unit);
-                (allowed.then_some(position)?, generation, Some(lease.segment), &*self.log)
+                (
+                    allowed.then_some(position)?,
+                    generation,
+                    Some(lease.segment),
+                    &*self.log,
+                )
             }
         };
         let start = batch.bytes.len();
         batch.bytes.resize(start + size as usize, 0);
-        let offset = if staged.is_some() { u64::from(unit) * UNIT_SIZE } else { position };
-        memory.read(offset + STAMP_SIZE as u64, &mut batch.bytes[start + STAMP_SIZE..]);
+        let offset = if staged.is_some() {
+            u64::from(unit) * UNIT_SIZE
+        } else {
+            position
+        };
+        memory.read(
+            offset + STAMP_SIZE as u64,
+            &mut batch.bytes[start + STAMP_SIZE..],
+        );
         let record = match mutant!(TagNotCheckedByServer) {
             true => unchecked(&batch.bytes[start..]),
-            false => check(&self.format, position, (generation, self.pool.epoch()), &batch.bytes[start..]).ok(),
+            false => check(
+                &self.format,
+                position,
+                (generation, self.pool.epoch()),
+                &batch.bytes[start..],
+            )
+            .ok(),
         };
         // A record takes the units that its longest form would need, which may be more than what was written.
         let fits = |header: &RecordHeader| {
-            segment.is_none() || position % self.format.segment_size + header.size() <= self.format.segment_size
+            segment.is_none()
+                || position % self.format.segment_size + header.size() <= self.format.segment_size
         };
         // Nor is a put what says that it was moved: the server alone moves, and its order in the segment hangs on when it says it was.
-        let is_put = |header: &RecordHeader| header.kind() == Kind::Put && header.moved_at().is_none();
-        let allowed = |header: &RecordHeader| header.whole_size() == size && fits(header) && is_put(header);
+        let is_put =
+            |header: &RecordHeader| header.kind() == Kind::Put && header.moved_at().is_none();
+        let allowed =
+            |header: &RecordHeader| header.whole_size() == size && fits(header) && is_put(header);
         let Some(record) = record.filter(|record| allowed(&record.header)) else {
             batch.bytes.truncate(start);
             return None;
@@ -367,36 +449,57 @@ impl Server {
     }
 
     fn take_message(&self, batch: &mut Batch, arrival: &Received, path: ClientPath) -> What {
-        let invalid = What::Answer(Answer::Verdict { verdict: Verdict::Invalid, version: 0 });
-        let Some(region) = self.receive_region(arrival.qp) else { return invalid };
+        let invalid = What::Answer(Answer::Verdict {
+            verdict: Verdict::Invalid,
+            version: 0,
+        });
+        let Some(region) = self.receive_region(arrival.qp) else {
+            return invalid;
+        };
         let memory = self.port.device().memory(region);
         let receive = receive_request(region, arrival.wr_id).local;
         let size = arrival.placement.size.min(receive.size) as usize;
         batch.record.resize(size, 0);
         memory.read(receive.offset, &mut batch.record);
         match Request::parse(&batch.record) {
-            Some(Request::Lease { size, publishes }) => What::Answer(self.grant_lease(arrival.qp, size, publishes)),
+            Some(Request::Lease { size, publishes }) => {
+                What::Answer(self.grant_lease(arrival.qp, size, publishes))
+            }
             Some(Request::Publish) => What::Answer(self.grant_publication(arrival.qp)),
             Some(Request::Release(release)) => What::Release(release.slot),
             Some(Request::Stat { page }) => What::Answer(Answer::Stat(self.metrics().page(page))),
             Some(Request::Report(bytes)) => match Report::parse(bytes) {
                 Some(report) => {
                     self.state.borrow_mut().paths[path as usize].take_report(&report);
-                    What::Answer(Answer::Verdict { verdict: Verdict::Done, version: 0 })
+                    What::Answer(Answer::Verdict {
+                        verdict: Verdict::Done,
+                        version: 0,
+                    })
                 }
                 None => invalid,
             },
             Some(Request::Access) => What::Answer(self.grant_access(arrival.qp)),
             Some(Request::LeaveIndex { table }) => {
                 self.leave_index(arrival.qp, table);
-                What::Answer(Answer::Verdict { verdict: Verdict::Done, version: 0 })
+                What::Answer(Answer::Verdict {
+                    verdict: Verdict::Done,
+                    version: 0,
+                })
             }
-            Some(Request::Outcome { token, since, session }) => {
+            Some(Request::Outcome {
+                token,
+                since,
+                session,
+            }) => {
                 // What the first attempt sent and is not among the writes before this is lost with its connection.
                 self.end_session_called(session, arrival.qp);
                 What::Outcome(token, since)
             }
-            Some(Request::Delete { condition, token, key }) if (1..=KEY_SIZE_MAX).contains(&key.len()) => {
+            Some(Request::Delete {
+                condition,
+                token,
+                key,
+            }) if (1..=KEY_SIZE_MAX).contains(&key.len()) => {
                 let start = batch.bytes.len();
                 batch.bytes.extend_from_slice(key);
                 let end = batch.bytes.len();
@@ -433,7 +536,11 @@ impl Server {
         let mut quiet_since = start;
         while batch.items.len() < BATCH_MAX && self.is_roomy(batch) {
             let now = self.runtime.now();
-            let quiet_ns = if batch.items.len() < expected { QUIET_NS } else { QUIET_AFTER_ALL_NS };
+            let quiet_ns = if batch.items.len() < expected {
+                QUIET_NS
+            } else {
+                QUIET_AFTER_ALL_NS
+            };
             if now - start > persist_ns || now - quiet_since > quiet_ns {
                 break;
             }
@@ -449,7 +556,13 @@ impl Server {
 impl Server {
     /// Counts what was done under the path that its client came by.
     fn count_by_path(&self, path: ClientPath, write: &Write) {
-        let Write { verdict, kind, key, value, .. } = write;
+        let Write {
+            verdict,
+            kind,
+            key,
+            value,
+            ..
+        } = write;
         let path = &mut self.state.borrow_mut().paths[path as usize];
         match (verdict, kind) {
             (Verdict::Done, Kind::Put) => path.puts += 1,
@@ -469,7 +582,11 @@ fn unchecked(bytes: &[u8]) -> Option<Record<'_>> {
     let header = RecordHeader::parse(bytes.first_chunk()?).ok()?;
     let value = header.key_start() + header.key_size();
     let key = bytes.get(header.key_start()..value)?;
-    Some(Record { header, key, value: bytes.get(value..value + header.value_size())? })
+    Some(Record {
+        header,
+        key,
+        value: bytes.get(value..value + header.value_size())?,
+    })
 }
 
 impl Batch {

@@ -1,7 +1,9 @@
 //! Deciding writes in their order, and stamping those that are to be done.
 
 use stonecast_base::{Nanoseconds, Span, mutant};
-use stonecast_log::{Condition, Draft, Kind, RECORD_START_SIZE, STAMP_SIZE, Stamp, UNIT_SIZE, record_size};
+use stonecast_log::{
+    Condition, Draft, Kind, RECORD_START_SIZE, STAMP_SIZE, Stamp, UNIT_SIZE, record_size,
+};
 
 use super::batch::{Batch, Placed, Source, Write};
 use super::{Server, State};
@@ -47,10 +49,15 @@ impl Server {
     fn decide_now(&self, batch: &mut Batch, may_wait: bool) -> bool {
         let state = &mut *self.state.borrow_mut();
         let writes = &batch.writes[batch.decided..];
-        writes.iter().for_each(|write| state.index.prefetch(write.hash));
+        writes
+            .iter()
+            .for_each(|write| state.index.prefetch(write.hash));
         for write in writes {
             for word in state.index.candidates(write.hash) {
-                self.log.prefetch(word.position(), (RECORD_START_SIZE + write.key.1 - write.key.0) as u64);
+                self.log.prefetch(
+                    word.position(),
+                    (RECORD_START_SIZE + write.key.1 - write.key.0) as u64,
+                );
             }
         }
         self.make_room(state, batch.writes.len() as u64);
@@ -65,15 +72,29 @@ impl Server {
             }
             let mut adds = write.kind == Kind::Put;
             if write.kind == Kind::Delete || write.condition != Condition::None || !roomy {
-                let present = self.present_version(state, earlier, &batch.bytes, write.hash, key, &mut batch.record);
+                let present = self.present_version(
+                    state,
+                    earlier,
+                    &batch.bytes,
+                    write.hash,
+                    key,
+                    &mut batch.record,
+                );
                 adds &= present.is_none();
                 write.version = present.unwrap_or(0);
                 write.verdict = match (write.condition, present) {
                     _ if write.kind == Kind::Delete && present.is_none() => Verdict::Absent,
                     _ if mutant!(ConditionIgnored) => Verdict::Done,
-                    (Condition::Version(version), Some(present)) if version == present => Verdict::Done,
+                    (Condition::Version(version), Some(present)) if version == present => {
+                        Verdict::Done
+                    }
                     (Condition::Version(_), _) | (Condition::Absent, Some(_)) => Verdict::Conflict,
-                    _ if adds && state.index.len() as i64 + batch.inserted >= state.index.capacity() as i64 => Verdict::IndexFull,
+                    _ if adds
+                        && state.index.len() as i64 + batch.inserted
+                            >= state.index.capacity() as i64 =>
+                    {
+                        Verdict::IndexFull
+                    }
                     _ => Verdict::Done,
                 };
                 if write.verdict != Verdict::Done {
@@ -85,12 +106,20 @@ impl Server {
                 continue;
             }
             let value = &batch.bytes[write.value.0..write.value.1];
-            let draft = Draft { kind: write.kind, condition: write.condition, token: write.token, key, value };
+            let draft = Draft {
+                kind: write.kind,
+                condition: write.condition,
+                token: write.token,
+                key,
+                value,
+            };
             let placed = match write.source {
                 Source::Placed(placed) => Ok(placed),
                 Source::Copied => self.append(state, &draft, &mut batch.record),
             };
-            match placed.and_then(|placed| self.stamp(state, write, placed).map_err(NoPlace::Refused)) {
+            match placed
+                .and_then(|placed| self.stamp(state, write, placed).map_err(NoPlace::Refused))
+            {
                 Ok(span) => batch.spans.push(span),
                 Err(NoPlace::Pending) if may_wait => {
                     batch.decided = index;
@@ -112,16 +141,30 @@ impl Server {
     }
 
     /// Keeps clients that publish off the word of `key`, if it is there and nobody does yet. Returns the word then.
-    fn claim(&self, state: &State, hash: KeyHash, key: &[u8], scratch: &mut Vec<u8>) -> Option<Word> {
+    fn claim(
+        &self,
+        state: &State,
+        hash: KeyHash,
+        key: &[u8],
+        scratch: &mut Vec<u8>,
+    ) -> Option<Word> {
         state.index.claim(hash, |word| {
-            let resident = resident(&*self.log, word.position(), key, scratch).filter(|resident| resident.same_key);
+            let resident = resident(&*self.log, word.position(), key, scratch)
+                .filter(|resident| resident.same_key);
             resident.map(|resident| word.natural(resident.header.size()))
         })
     }
 
     /// Stamps the record of `write`. Returns the bytes to persist.
     fn stamp(&self, state: &mut State, write: &mut Write, placed: Placed) -> Result<Span, Verdict> {
-        let Placed { segment: number, unit, generation, size, whole_size, tag } = placed;
+        let Placed {
+            segment: number,
+            unit,
+            generation,
+            size,
+            whole_size,
+            tag,
+        } = placed;
         let position = self.format.position(number, unit);
         let segment = state.space.state(number);
         if unit < segment.end {
@@ -130,7 +173,12 @@ impl Server {
         }
         let (previous, durable, epoch) = (segment.last, segment.durable, self.pool.epoch());
         let sequence = state.sequences.take();
-        let stamp = Stamp { sequence, previous, durable, epoch };
+        let stamp = Stamp {
+            sequence,
+            previous,
+            durable,
+            epoch,
+        };
         let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag, size);
         segment.note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
         state.space.note_stamped(number, size, sequence, write.kind);
@@ -153,14 +201,18 @@ impl Server {
         key: &[u8],
         scratch: &mut Vec<u8>,
     ) -> Option<u64> {
-        let same =
-            |write: &&Write| write.verdict == Verdict::Done && write.hash == hash && bytes[write.key.0..write.key.1] == *key;
+        let same = |write: &&Write| {
+            write.verdict == Verdict::Done
+                && write.hash == hash
+                && bytes[write.key.0..write.key.1] == *key
+        };
         if let Some(write) = earlier.iter().rev().find(same) {
             return (write.kind == Kind::Put).then_some(write.version);
         }
         let mut version = None;
         state.index.find(hash, |word| {
-            let resident = resident(&*self.log, word.position(), key, scratch).filter(|resident| resident.same_key);
+            let resident = resident(&*self.log, word.position(), key, scratch)
+                .filter(|resident| resident.same_key);
             version = resident.map(|resident| resident.header.sequence());
             version.is_some()
         });
@@ -168,11 +220,24 @@ impl Server {
     }
 
     /// Writes a record into a segment of the server's own.
-    fn append(&self, state: &mut State, draft: &Draft<'_>, record: &mut Vec<u8>) -> Result<Placed, NoPlace> {
+    fn append(
+        &self,
+        state: &mut State,
+        draft: &Draft<'_>,
+        record: &mut Vec<u8>,
+    ) -> Result<Placed, NoPlace> {
         let size = record_size(draft.key.len(), draft.value.len());
         let units = (size / UNIT_SIZE) as u32;
-        let purpose = if draft.kind == Kind::Delete { Purpose::Delete } else { Purpose::Put };
-        let own = if purpose == Purpose::Delete { state.own_delete } else { state.own_put };
+        let purpose = if draft.kind == Kind::Delete {
+            Purpose::Delete
+        } else {
+            Purpose::Put
+        };
+        let own = if purpose == Purpose::Delete {
+            state.own_delete
+        } else {
+            state.own_put
+        };
         let segment = match own.filter(|&number| state.space.room(number) >= units) {
             Some(number) => number,
             None => self.take_own(state, units, purpose)?,
@@ -182,22 +247,45 @@ impl Server {
             (segment.end, segment.generation)
         };
         let position = self.format.position(segment, unit);
-        let tag = draft.encode(&self.format, position, generation, self.pool.epoch(), record);
-        self.log.write(position + STAMP_SIZE as u64, &record[STAMP_SIZE..]);
-        Ok(Placed { segment, unit, generation, size, whole_size: record.len() as u64, tag })
+        let tag = draft.encode(
+            &self.format,
+            position,
+            generation,
+            self.pool.epoch(),
+            record,
+        );
+        self.log
+            .write(position + STAMP_SIZE as u64, &record[STAMP_SIZE..]);
+        Ok(Placed {
+            segment,
+            unit,
+            generation,
+            size,
+            whole_size: record.len() as u64,
+            tag,
+        })
     }
 
     /// Goes over to a segment of the server's own with room for `units`.
     fn take_own(&self, state: &mut State, units: u32, purpose: Purpose) -> Result<u32, NoPlace> {
-        let owner = if purpose == Purpose::Delete { &mut state.own_delete } else { &mut state.own_put };
+        let owner = if purpose == Purpose::Delete {
+            &mut state.own_delete
+        } else {
+            &mut state.own_put
+        };
         if let Some(number) = owner.take() {
-            state.unpersisted.extend(state.space.give_back(number, &*self.log));
+            state
+                .unpersisted
+                .extend(state.space.give_back(number, &*self.log));
         }
         match state.space.take(units, purpose) {
             Ok(Taken::Segment { number, fresh }) => {
                 *owner = Some(number);
                 if fresh {
-                    let span = state.space.state(number).write_header(&*self.log, &self.format);
+                    let span = state
+                        .space
+                        .state(number)
+                        .write_header(&*self.log, &self.format);
                     state.unpersisted.push(span);
                 }
                 state.cleaner.note_given();

@@ -42,7 +42,10 @@ impl Server {
             state.growth_pause_until = self.runtime.now() + PAUSE_NS;
         }
         if state.index.is_growing() {
-            self.step(state, (operations as u64 * BUCKETS_PER_OPERATION).max(BUCKETS_MIN));
+            self.step(
+                state,
+                (operations as u64 * BUCKETS_PER_OPERATION).max(BUCKETS_MIN),
+            );
         }
         if state.tables.len() > 1 {
             self.free_tables(state);
@@ -53,7 +56,9 @@ impl Server {
     pub(super) fn make_room(&self, state: &mut State, more: u64) {
         while state.index.len() + more >= state.index.capacity() {
             if !state.index.is_growing() {
-                let Some(bits) = state.index.larger() else { return };
+                let Some(bits) = state.index.larger() else {
+                    return;
+                };
                 if self.runtime.now() < state.growth_pause_until {
                     return;
                 }
@@ -70,7 +75,12 @@ impl Server {
         let memory = index_memory(&*self.pool.backing(), bits, self.options.publishes())?;
         let region = self.port.device().register(memory.clone(), Access::NONE)?;
         state.index.begin_growth(memory);
-        let number = state.tables.last().expect("there is always a table").number.wrapping_add(1);
+        let number = state
+            .tables
+            .last()
+            .expect("there is always a table")
+            .number
+            .wrapping_add(1);
         // Told to clients once it is current; until then it waits in front of the current one.
         let before = state.tables.len() - 1;
         state.tables.insert(before, SharedTable { number, region });
@@ -91,11 +101,17 @@ impl Server {
         if state.index.is_growing() || self.retiring.get() > 0 {
             return;
         }
-        let State { tables, sessions, .. } = state;
+        let State {
+            tables, sessions, ..
+        } = state;
         let current = tables.last().expect("there is always a table").number;
         tables.retain(|table| {
-            let is_read =
-                sessions.values().any(|session| session.index_windows.iter().any(|&(number, _)| number == table.number));
+            let is_read = sessions.values().any(|session| {
+                session
+                    .index_windows
+                    .iter()
+                    .any(|&(number, _)| number == table.number)
+            });
             let stays = table.number == current || is_read;
             if !stays {
                 self.free(table.region);

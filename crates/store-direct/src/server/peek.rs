@@ -12,7 +12,10 @@ impl Server {
     /// a client checks it.
     pub fn peek(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
         if !(1..=KEY_SIZE_MAX).contains(&key.len()) {
-            return Err(StoreError::KeySize { size: key.len(), max: KEY_SIZE_MAX });
+            return Err(StoreError::KeySize {
+                size: key.len(),
+                max: KEY_SIZE_MAX,
+            });
         }
         let hash = KeyHash::of(self.format.tag_key, key);
         let mut found = None;
@@ -20,14 +23,20 @@ impl Server {
         state.index.find(hash, |word| {
             let position = word.position();
             let record = self.whole_record(position, value);
-            found = Some(record.and_then(|()| match check_read(&self.format, position, word.generation_low(), value) {
-                Ok(record) if record.key == key => Ok(Some((record.header, record.value.len()))),
-                Ok(_) => Ok(None),
-                Err(fault) => Err(self.damage(position, fault.to_string())),
+            found = Some(record.and_then(|()| {
+                match check_read(&self.format, position, word.generation_low(), value) {
+                    Ok(record) if record.key == key => {
+                        Ok(Some((record.header, record.value.len())))
+                    }
+                    Ok(_) => Ok(None),
+                    Err(fault) => Err(self.damage(position, fault.to_string())),
+                }
             }));
             !matches!(found, Some(Ok(None)))
         });
-        let Some((header, value_size)) = found.transpose()?.flatten() else { return Ok(None) };
+        let Some((header, value_size)) = found.transpose()?.flatten() else {
+            return Ok(None);
+        };
         let start = header.key_start() + key.len();
         value.copy_within(start..start + value_size, 0);
         value.truncate(value_size);
@@ -40,9 +49,14 @@ impl Server {
         into.resize(RECORD_START_SIZE, 0);
         self.log.read(position, into);
         let header = RecordHeader::parse(into.first_chunk().expect("just sized"));
-        let size = header.map_err(|fault| self.damage(position, fault.to_string()))?.size();
+        let size = header
+            .map_err(|fault| self.damage(position, fault.to_string()))?
+            .size();
         if size > room {
-            return Err(self.damage(position, format!("a record of {size} bytes where {room} are left")));
+            return Err(self.damage(
+                position,
+                format!("a record of {size} bytes where {room} are left"),
+            ));
         }
         into.resize(size as usize, 0);
         self.log.read(position, into);

@@ -98,21 +98,27 @@ impl Ring {
 
 impl Server {
     /// Why clients cannot publish here, if they cannot.
-    pub(super) fn publication_refusal(durability: Durability, atomic_with_processor: bool) -> Option<&'static str> {
+    pub(super) fn publication_refusal(
+        durability: Durability,
+        atomic_with_processor: bool,
+    ) -> Option<&'static str> {
         match durability {
             Durability::Power => Some(
                 "the pool promises to survive power loss, and the plan for that needs the server; create a pool with durability process",
             ),
-            Durability::Process if !atomic_with_processor => {
-                Some("atomics of this fabric's devices are not atomic with those of the processor; listen on shared memory")
-            }
+            Durability::Process if !atomic_with_processor => Some(
+                "atomics of this fabric's devices are not atomic with those of the processor; listen on shared memory",
+            ),
             Durability::Process => None,
         }
     }
 
     /// Waits until no client of a server before this one can publish any more: what it publishes after the log was scanned would
     /// be acknowledged and lost. Clients notice the end of their server when they run next.
-    pub(super) async fn wait_for_publishers(pool: &Pool, runtime: &Rc<dyn Runtime>) -> Result<(), StoreError> {
+    pub(super) async fn wait_for_publishers(
+        pool: &Pool,
+        runtime: &Rc<dyn Runtime>,
+    ) -> Result<(), StoreError> {
         for _ in 0..PUBLISHERS_LOOKS_MAX {
             if !pool.may_be_published() {
                 return Ok(());
@@ -124,11 +130,27 @@ impl Server {
 
     /// Gives the client of `qp` the rights to publish, anew where it had some.
     pub(super) fn grant_publication(&self, qp: QueuePair) -> Answer {
-        let refuse = |verdict| Answer::Verdict { verdict, version: 0 };
+        let refuse = |verdict| Answer::Verdict {
+            verdict,
+            version: 0,
+        };
         self.end_publication(qp);
         let state = &mut *self.state.borrow_mut();
-        let State { sessions, tables, rings, counter, index, sequences, .. } = state;
-        let (Some(counter), Some(session)) = (*counter, sessions.get_mut(&qp).filter(|session| session.staging.is_none())) else {
+        let State {
+            sessions,
+            tables,
+            rings,
+            counter,
+            index,
+            sequences,
+            ..
+        } = state;
+        let (Some(counter), Some(session)) = (
+            *counter,
+            sessions
+                .get_mut(&qp)
+                .filter(|session| session.staging.is_none()),
+        ) else {
             return refuse(Verdict::Invalid);
         };
         if !index.may_be_published() {
@@ -144,7 +166,8 @@ impl Server {
                 windows.push(rkey);
                 Ok::<_, DeviceError>(rkey.0)
             };
-            let ring = *made.insert(device.allocate(RING_SIZE.next_multiple_of(4096), Access::NONE)?);
+            let ring =
+                *made.insert(device.allocate(RING_SIZE.next_multiple_of(4096), Access::NONE)?);
             Ok::<_, DeviceError>(PublicationGrant {
                 table: table.number,
                 index_rkey: window(table.region, Access::REMOTE_ATOMIC)?,
@@ -165,11 +188,20 @@ impl Server {
                     path: session.path,
                 });
                 rings.push(ring.clone());
-                session.publication = Some(Publication { ring, ring_region, windows, seen: (0, self.runtime.now()) });
+                session.publication = Some(Publication {
+                    ring,
+                    ring_region,
+                    windows,
+                    seen: (0, self.runtime.now()),
+                });
                 Answer::Publication(grant)
             }
             Err(_) => {
-                self.retire(Retired { windows, regions: made.into_iter().collect(), ..Retired::default() });
+                self.retire(Retired {
+                    windows,
+                    regions: made.into_iter().collect(),
+                    ..Retired::default()
+                });
                 refuse(Verdict::Busy)
             }
         }
@@ -179,8 +211,12 @@ impl Server {
     pub(super) fn end_publication(&self, qp: QueuePair) {
         let retired = {
             let state = &mut *self.state.borrow_mut();
-            let Some(session) = state.sessions.get_mut(&qp) else { return };
-            let Some(publication) = session.publication.take() else { return };
+            let Some(session) = state.sessions.get_mut(&qp) else {
+                return;
+            };
+            let Some(publication) = session.publication.take() else {
+                return;
+            };
             let leases = session.leases.iter_mut().zip(&mut session.reclaimed);
             let lent = leases.filter_map(|(lease, reclaimed)| {
                 let lent = lease.take_if(|lease| lease.publishes)?;
@@ -188,21 +224,43 @@ impl Server {
                 *reclaimed = true;
                 Some(lent)
             });
-            Retired { leases: lent.collect(), publication: Some(publication), ..Retired::default() }
+            Retired {
+                leases: lent.collect(),
+                publication: Some(publication),
+                ..Retired::default()
+            }
         };
         self.retire(retired);
     }
 
     /// Takes what clients have reported. Whether that was anything.
     pub(super) fn drain_reports(&self, state: &mut State) -> bool {
-        let State { rings, space, counters, paths, live_bytes, .. } = state;
+        let State {
+            rings,
+            space,
+            counters,
+            paths,
+            live_bytes,
+            ..
+        } = state;
         let mut any = false;
         for ring in rings.iter() {
             let before = ring.taken.get();
             let path = &mut paths[ring.path as usize];
-            while let Some(PublicationReport { before, after, sequence, units, is_taken_back }) = ring.take() {
+            while let Some(PublicationReport {
+                before,
+                after,
+                sequence,
+                units,
+                is_taken_back,
+            }) = ring.take()
+            {
                 let (old, new) = ((before, units.0 * UNIT_SIZE), (after, units.1 * UNIT_SIZE));
-                let (less, more) = if is_taken_back { (new.1, old.1) } else { (old.1, new.1) };
+                let (less, more) = if is_taken_back {
+                    (new.1, old.1)
+                } else {
+                    (old.1, new.1)
+                };
                 *live_bytes = live_bytes.saturating_add(more).saturating_sub(less);
                 if is_taken_back {
                     space.note_not_published(old, new);
@@ -221,7 +279,13 @@ impl Server {
                 any = true;
             }
         }
-        space.set_unsettled(rings.iter().map(|ring| ring.unsettled.get()).min().unwrap_or(u64::MAX));
+        space.set_unsettled(
+            rings
+                .iter()
+                .map(|ring| ring.unsettled.get())
+                .min()
+                .unwrap_or(u64::MAX),
+        );
         any
     }
 
@@ -232,7 +296,12 @@ impl Server {
         }
         // What its client said before it was gone is known before it is judged.
         self.drain_reports(state);
-        let State { space, index, unpersisted, .. } = state;
+        let State {
+            space,
+            index,
+            unpersisted,
+            ..
+        } = state;
         let mut live = 0;
         let died = returned.stamper == Stamper::DeadClient;
         let changed = space.take_over(returned.segment, &*self.log, &mut |found| {
@@ -261,7 +330,9 @@ impl Server {
         let now = self.runtime.now();
         let mut unused = Vec::new();
         for (&qp, session) in sessions {
-            let Some(publication) = session.publication.as_mut() else { continue };
+            let Some(publication) = session.publication.as_mut() else {
+                continue;
+            };
             let taken = publication.ring.taken.get();
             if taken != publication.seen.0 {
                 publication.seen = (taken, now);

@@ -15,7 +15,10 @@ use crate::rebuild::resident;
 
 impl Server {
     /// Makes durable what the batch has stamped, with one persist. `None`: there is nothing.
-    pub(super) async fn persist_batch(&self, batch: &mut Batch) -> Result<Option<Persisted>, StoreError> {
+    pub(super) async fn persist_batch(
+        &self,
+        batch: &mut Batch,
+    ) -> Result<Option<Persisted>, StoreError> {
         if batch.spans.is_empty() {
             return Ok(None);
         }
@@ -25,7 +28,11 @@ impl Server {
             leave_out(&mut batch.spans, self.format.segment_size);
         }
         let start = self.runtime.now();
-        let persisted = self.commit.persist(&*self.log, &batch.spans).await.map_err(MediaError::from)?;
+        let persisted = self
+            .commit
+            .persist(&*self.log, &batch.spans)
+            .await
+            .map_err(MediaError::from)?;
         let took = self.runtime.now() - start;
         let state = &mut *self.state.borrow_mut();
         state.persist_ns = took;
@@ -35,16 +42,30 @@ impl Server {
     }
 
     /// Stores the index words of some writes. Takes the proof that what they point to is durable.
-    pub(super) fn publish(&self, batch: &mut Batch, writes: Range<usize>, persisted: Option<&Persisted>) {
+    pub(super) fn publish(
+        &self,
+        batch: &mut Batch,
+        writes: Range<usize>,
+        persisted: Option<&Persisted>,
+    ) {
         let state = &mut *self.state.borrow_mut();
-        let State { index, space, live_bytes, counters, .. } = state;
+        let State {
+            index,
+            space,
+            live_bytes,
+            counters,
+            ..
+        } = state;
         for write in &batch.writes[writes] {
             if write.verdict != Verdict::Done {
                 // One that has to be asked for again is not decided.
                 counters.refused += u64::from(write.verdict != Verdict::Busy);
                 continue;
             }
-            assert!(persisted.is_some() || mutant!(TombstoneLeftOut), "what is published was persisted");
+            assert!(
+                persisted.is_some() || mutant!(TombstoneLeftOut),
+                "what is published was persisted"
+            );
             if !mutant!(TombstoneLeftOut) || write.kind == Kind::Put {
                 space.state(write.segment).note_durable();
             }
@@ -54,7 +75,9 @@ impl Server {
                 old = None;
                 let found = index.find(write.hash, |word| {
                     let resident = resident(&*self.log, word.position(), key, &mut batch.record);
-                    old = resident.filter(|resident| resident.same_key).map(|resident| (word.position(), resident.header));
+                    old = resident
+                        .filter(|resident| resident.same_key)
+                        .map(|resident| (word.position(), resident.header));
                     old.is_some()
                 });
                 // A client that publishes was faster: it replaced what an earlier write of this batch had published, and so comes
@@ -108,6 +131,9 @@ fn leave_out(spans: &mut Vec<Span>, segment_size: u64) {
         spans.retain(|span| !is_header(span));
     }
     if mutant!(LastLineNotWrittenBack) {
-        spans.iter_mut().filter(|span| span.size > UNIT_SIZE && !is_header(span)).for_each(|span| span.size -= UNIT_SIZE);
+        spans
+            .iter_mut()
+            .filter(|span| span.size > UNIT_SIZE && !is_header(span))
+            .for_each(|span| span.size -= UNIT_SIZE);
     }
 }

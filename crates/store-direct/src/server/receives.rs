@@ -12,8 +12,8 @@
 //! answered holds at most one.
 
 use stonecast_fabric::{
-    Access, Device, DeviceError, LocalSpan, MemoryRegion, QueuePair, ReceiveQueue, ReceiveRequest, Received, SharedReceiveQueue,
-    SharedReceiveQueueOptions,
+    Access, Device, DeviceError, LocalSpan, MemoryRegion, QueuePair, ReceiveQueue, ReceiveRequest,
+    Received, SharedReceiveQueue, SharedReceiveQueueOptions,
 };
 
 use super::Server;
@@ -38,7 +38,10 @@ impl Receives {
         if device.capabilities().protection_domains {
             return Ok(Self::Own);
         }
-        let options = SharedReceiveQueueOptions { capacity: SERVER_RECEIVES, multi_packet_stride: None };
+        let options = SharedReceiveQueueOptions {
+            capacity: SERVER_RECEIVES,
+            multi_packet_stride: None,
+        };
         let queue = device.create_shared_receive_queue(options)?;
         let region = allocate(device, SERVER_RECEIVES)?;
         post_all(device, ReceiveQueue::Shared(queue), region, SERVER_RECEIVES)?;
@@ -67,15 +70,29 @@ fn allocate(device: &dyn Device, count: u32) -> Result<MemoryRegion, DeviceError
 }
 
 /// Posts all buffers of `region`.
-pub(super) fn post_all(device: &dyn Device, queue: ReceiveQueue, region: MemoryRegion, count: u32) -> Result<(), DeviceError> {
-    let all: Vec<ReceiveRequest> = (0..count).map(|index| receive_request(region, index.into())).collect();
+pub(super) fn post_all(
+    device: &dyn Device,
+    queue: ReceiveQueue,
+    region: MemoryRegion,
+    count: u32,
+) -> Result<(), DeviceError> {
+    let all: Vec<ReceiveRequest> = (0..count)
+        .map(|index| receive_request(region, index.into()))
+        .collect();
     device.post_receive(queue, &all)
 }
 
 /// Buffer `index` of `region`.
 pub(super) fn receive_request(region: MemoryRegion, index: u64) -> ReceiveRequest {
     let size = REQUEST_SIZE_MAX as u32;
-    ReceiveRequest { wr_id: index, local: LocalSpan { region, offset: index * u64::from(size), size } }
+    ReceiveRequest {
+        wr_id: index,
+        local: LocalSpan {
+            region,
+            offset: index * u64::from(size),
+            size,
+        },
+    }
 }
 
 impl Server {
@@ -94,10 +111,18 @@ impl Server {
         }
         for run in arrivals.chunk_by(|one, next| one.qp == next.qp) {
             let qp = run[0].qp;
-            let Some(region) = self.receive_region(qp) else { continue };
-            let requests: Vec<ReceiveRequest> = run.iter().map(|arrival| receive_request(region, arrival.wr_id)).collect();
+            let Some(region) = self.receive_region(qp) else {
+                continue;
+            };
+            let requests: Vec<ReceiveRequest> = run
+                .iter()
+                .map(|arrival| receive_request(region, arrival.wr_id))
+                .collect();
             // A queue pair that takes none any more is one whose connection has ended, which its event tells.
-            let _ = self.port.device().post_receive(ReceiveQueue::Own(qp), &requests);
+            let _ = self
+                .port
+                .device()
+                .post_receive(ReceiveQueue::Own(qp), &requests);
         }
     }
 }

@@ -13,8 +13,8 @@ use std::rc::Rc;
 
 use stonecast_base::{LINE_SIZE, Nanoseconds, hash, mutant};
 use stonecast_fabric::{
-    Access, ConnectionRequest, DeviceError, LocalSpan, MemoryRegion, Operation, PeerIdentity, QueuePair, QueuePairOptions,
-    ReceiveQueue, Rkey,
+    Access, ConnectionRequest, DeviceError, LocalSpan, MemoryRegion, Operation, PeerIdentity,
+    QueuePair, QueuePairOptions, ReceiveQueue, Rkey,
 };
 use stonecast_log::{SEGMENT_HEADER_UNITS, UNIT_SIZE};
 use zerocopy::IntoBytes as _;
@@ -24,8 +24,8 @@ use super::publication::{Publication, Returned, Stamper};
 use super::receives::{OWN_RECEIVES, post_all};
 use super::{ClientPolicy, Server, State};
 use crate::limits::{
-    ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASE_RECLAIM_NS, LEASE_TURN_NS, LEASES_PER_CLIENT, SERVER_RECEIVES,
-    STAGING_SIZE,
+    ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASE_RECLAIM_NS, LEASE_TURN_NS,
+    LEASES_PER_CLIENT, SERVER_RECEIVES, STAGING_SIZE,
 };
 use crate::metrics::ClientPath;
 use crate::protocol::{Accesses, Answer, AnswerWriter, Grant, Verdict, Welcome};
@@ -101,14 +101,23 @@ const RNR_RETRY_COUNT: u32 = 100;
 const RNR_RETRY_DELAY_NS: u64 = 1_000_000;
 
 impl Server {
-    pub(super) fn accept(&self, request: ConnectionRequest, peer: &PeerIdentity, path: ClientPath) -> Result<(), DeviceError> {
+    pub(super) fn accept(
+        &self,
+        request: ConnectionRequest,
+        peer: &PeerIdentity,
+        path: ClientPath,
+    ) -> Result<(), DeviceError> {
         let device = self.port.device();
         if self.state.borrow().sessions.len() >= CLIENTS_MAX {
-            return device.reject(request, &format!("the server has {CLIENTS_MAX} clients already, its limit"));
+            return device.reject(
+                request,
+                &format!("the server has {CLIENTS_MAX} clients already, its limit"),
+            );
         }
         // Where the log is a file that is synced, a page that a client has written is taken from its mapping at each sync,
         // with an interrupt of its processor, and faults at its next store: more than copying its records costs.
-        let copying = self.options.clients == ClientPolicy::Copying || !peer.same_user || self.syncs_files();
+        let copying =
+            self.options.clients == ClientPolicy::Copying || !peer.same_user || self.syncs_files();
         let mut made = Made::default();
         match self.welcome(request, copying, path, &mut made) {
             Ok(session) => {
@@ -118,8 +127,15 @@ impl Server {
             }
             Err(error) => {
                 // What was made for the client goes again; a client that hears no reason would wait.
-                let _ = device.reject(request, &format!("the server cannot take another client: {error}"));
-                self.retire(Retired { qp: made.qp, regions: made.regions, ..Retired::default() });
+                let _ = device.reject(
+                    request,
+                    &format!("the server cannot take another client: {error}"),
+                );
+                self.retire(Retired {
+                    qp: made.qp,
+                    regions: made.regions,
+                    ..Retired::default()
+                });
                 Err(error)
             }
         }
@@ -134,9 +150,16 @@ impl Server {
         made: &mut Made,
     ) -> Result<Session, DeviceError> {
         let device = self.port.device();
-        let answers = device.allocate((IN_FLIGHT_MAX * (LINE_SIZE + ANSWER_SIZE_MAX)) as u64, Access::NONE)?;
+        let answers = device.allocate(
+            (IN_FLIGHT_MAX * (LINE_SIZE + ANSWER_SIZE_MAX)) as u64,
+            Access::NONE,
+        )?;
         made.regions.push(answers);
-        let staging = if copying { Some(device.allocate(STAGING_SIZE, Access::NONE)?) } else { None };
+        let staging = if copying {
+            Some(device.allocate(STAGING_SIZE, Access::NONE)?)
+        } else {
+            None
+        };
         made.regions.extend(staging);
         let receives = self.receives.allocate_own(&**device)?;
         made.regions.extend(receives);
@@ -197,15 +220,28 @@ impl Server {
     /// Opens index, log and staging memory, as they are now, to the client of `qp`.
     pub(super) fn grant_access(&self, qp: QueuePair) -> Answer {
         let state = &mut *self.state.borrow_mut();
-        let State { sessions, tables, index, .. } = state;
+        let State {
+            sessions,
+            tables,
+            index,
+            ..
+        } = state;
         let Some(session) = sessions.get_mut(&qp) else {
-            return Answer::Verdict { verdict: Verdict::Invalid, version: 0 };
+            return Answer::Verdict {
+                verdict: Verdict::Invalid,
+                version: 0,
+            };
         };
         let table = tables.last().expect("there is always a table");
         let device = self.port.device();
-        let window = |region: MemoryRegion, access| device.bind_window(qp, region, 0, region.size, access);
+        let window =
+            |region: MemoryRegion, access| device.bind_window(qp, region, 0, region.size, access);
         let mut bound = || {
-            let index_rkey = match session.index_windows.iter().find(|(number, _)| *number == table.number) {
+            let index_rkey = match session
+                .index_windows
+                .iter()
+                .find(|(number, _)| *number == table.number)
+            {
                 Some(&(_, rkey)) => rkey,
                 None => {
                     let rkey = window(table.region, Access::REMOTE_READ)?;
@@ -215,10 +251,14 @@ impl Server {
             };
             let log_rkey = match session.log_window {
                 Some(rkey) => rkey,
-                None => *session.log_window.insert(window(self.log_region, Access::REMOTE_READ)?),
+                None => *session
+                    .log_window
+                    .insert(window(self.log_region, Access::REMOTE_READ)?),
             };
             let staging_rkey = match (session.staging_window, session.staging) {
-                (None, Some(region)) => *session.staging_window.insert(window(region, Access::REMOTE_WRITE)?),
+                (None, Some(region)) => *session
+                    .staging_window
+                    .insert(window(region, Access::REMOTE_WRITE)?),
                 (known, _) => known.unwrap_or(Rkey(0)),
             };
             Ok::<_, DeviceError>(Accesses {
@@ -235,17 +275,28 @@ impl Server {
         match bound() {
             Ok(accesses) => Answer::Access(accesses),
             // The device has no more windows now; others may give theirs back.
-            Err(_) => Answer::Verdict { verdict: Verdict::Busy, version: 0 },
+            Err(_) => Answer::Verdict {
+                verdict: Verdict::Busy,
+                version: 0,
+            },
         }
     }
 
     /// The client of `qp` reads index `table` no more.
     pub(super) fn leave_index(&self, qp: QueuePair, table: u32) {
         let state = &mut *self.state.borrow_mut();
-        let Some(session) = state.sessions.get_mut(&qp) else { return };
-        let left = session.index_windows.iter().position(|&(number, _)| number == table);
+        let Some(session) = state.sessions.get_mut(&qp) else {
+            return;
+        };
+        let left = session
+            .index_windows
+            .iter()
+            .position(|&(number, _)| number == table);
         if let Some((_, rkey)) = left.map(|index| session.index_windows.swap_remove(index)) {
-            self.retire(Retired { windows: vec![rkey], ..Retired::default() });
+            self.retire(Retired {
+                windows: vec![rkey],
+                ..Retired::default()
+            });
         }
     }
 
@@ -253,7 +304,11 @@ impl Server {
     /// it is looked at afterwards.
     pub(super) fn end_session_called(&self, id: u64, qp: QueuePair) {
         let state = self.state.borrow();
-        let named = state.sessions.iter().find(|(_, session)| session.id == id).map(|(&qp, _)| qp);
+        let named = state
+            .sessions
+            .iter()
+            .find(|(_, session)| session.id == id)
+            .map(|(&qp, _)| qp);
         drop(state);
         if let Some(named) = named.filter(|&named| named != qp) {
             self.end_session(named);
@@ -262,13 +317,25 @@ impl Server {
 
     /// Takes back everything that the client of `qp` holds.
     pub(super) fn end_session(&self, qp: QueuePair) {
-        let Some(session) = self.state.borrow_mut().sessions.remove(&qp) else { return };
+        let Some(session) = self.state.borrow_mut().sessions.remove(&qp) else {
+            return;
+        };
         self.retire(Retired {
             qp: Some(qp),
-            windows: session.index_windows.iter().map(|&(_, rkey)| rkey).chain(session.log_window).collect(),
+            windows: session
+                .index_windows
+                .iter()
+                .map(|&(_, rkey)| rkey)
+                .chain(session.log_window)
+                .collect(),
             leases: session.leases.into_iter().flatten().collect(),
             publication: session.publication,
-            regions: session.staging.into_iter().chain(session.receives).chain([session.answers]).collect(),
+            regions: session
+                .staging
+                .into_iter()
+                .chain(session.receives)
+                .chain([session.answers])
+                .collect(),
         });
     }
 
@@ -281,9 +348,20 @@ impl Server {
     /// Revokes and frees beside the server's task: a revocation waits for a client that may be stopped in the middle of a
     /// write, and nobody else shall wait with it.
     pub(super) fn retire(&self, retired: Retired) {
-        let Retired { qp, windows, leases, publication, mut regions } = retired;
-        let (port, revoked, retiring) = (self.port.clone(), self.revoked.clone(), self.retiring.clone());
-        let (ended_rings, may_be_publishing) = (self.ended_rings.clone(), self.may_be_publishing.clone());
+        let Retired {
+            qp,
+            windows,
+            leases,
+            publication,
+            mut regions,
+        } = retired;
+        let (port, revoked, retiring) = (
+            self.port.clone(),
+            self.revoked.clone(),
+            self.retiring.clone(),
+        );
+        let (ended_rings, may_be_publishing) =
+            (self.ended_rings.clone(), self.may_be_publishing.clone());
         retiring.set(retiring.get() + 1);
         self.runtime.spawn(Box::pin(async move {
             let device = port.device();
@@ -309,7 +387,10 @@ impl Server {
                 true if ends => Stamper::DeadClient,
                 true => Stamper::Client,
             };
-            let returned = |lease: &Lease| Returned { segment: lease.segment, stamper: stamper(lease) };
+            let returned = |lease: &Lease| Returned {
+                segment: lease.segment,
+                stamper: stamper(lease),
+            };
             if mutant!(LeaseNotRevoked) {
                 revoked.borrow_mut().extend(leases.iter().map(returned));
             }
@@ -348,20 +429,35 @@ impl Server {
     /// again. Whether there were any.
     pub(super) fn reclaim_unused(&self, state: &mut State) -> bool {
         let idle = self.reclaim_publications(&mut state.sessions, LEASE_RECLAIM_NS);
-        let State { sessions, space, cleaner, .. } = state;
+        let State {
+            sessions,
+            space,
+            cleaner,
+            ..
+        } = state;
         let now = self.runtime.now();
         let mut unused = Vec::new();
         for session in sessions.values_mut() {
             // A client that writes to one extent uses the one that it leased ahead, too: it counts on it.
             let mut is_used = false;
-            for Lease { segment, seen, .. } in session.leases.iter_mut().flatten().filter(|lease| !lease.publishes) {
+            for Lease { segment, seen, .. } in session
+                .leases
+                .iter_mut()
+                .flatten()
+                .filter(|lease| !lease.publishes)
+            {
                 let end = space.state(*segment).end;
                 if end != seen.0 {
                     *seen = (end, now);
                 }
                 is_used |= now.saturating_sub(seen.1) < LEASE_RECLAIM_NS;
             }
-            for (lease, reclaimed) in session.leases.iter_mut().zip(&mut session.reclaimed).filter(|_| !is_used) {
+            for (lease, reclaimed) in session
+                .leases
+                .iter_mut()
+                .zip(&mut session.reclaimed)
+                .filter(|_| !is_used)
+            {
                 if let Some(lease) = lease.take_if(|lease| !lease.publishes) {
                     unused.push(lease);
                     *reclaimed = true;
@@ -372,7 +468,10 @@ impl Server {
         self.idle_publications.borrow_mut().extend(idle);
         if any {
             cleaner.note_reclaimed(unused.len());
-            self.retire(Retired { leases: unused, ..Retired::default() });
+            self.retire(Retired {
+                leases: unused,
+                ..Retired::default()
+            });
         }
         any
     }
@@ -380,9 +479,14 @@ impl Server {
     /// Whether what is leased to clients has room for `units`, or something to clean where all in all there `is_gain`: they use it
     /// up, return it, or lose it after a while. What a client that publishes has used of it is not known yet.
     pub(super) fn is_room_leased(&self, state: &State, units: u32, is_gain: bool) -> bool {
-        let mut leases = state.sessions.values().flat_map(|session| session.leases.iter().flatten());
-        leases
-            .any(|lease| state.space.has_worthwhile_room(lease.segment, units) || is_gain && state.space.has_dead(lease.segment))
+        let mut leases = state
+            .sessions
+            .values()
+            .flat_map(|session| session.leases.iter().flatten());
+        leases.any(|lease| {
+            state.space.has_worthwhile_room(lease.segment, units)
+                || is_gain && state.space.has_dead(lease.segment)
+        })
     }
 
     /// The verdict on a write that is done, to the client of `qp`, in a segment that it leases: others may wait for one.
@@ -391,11 +495,20 @@ impl Server {
             return Verdict::Done;
         }
         let state = &mut *self.state.borrow_mut();
-        let leases = state.sessions.get_mut(&qp).into_iter().flat_map(|session| session.leases.iter_mut().flatten());
+        let leases = state
+            .sessions
+            .get_mut(&qp)
+            .into_iter()
+            .flat_map(|session| session.leases.iter_mut().flatten());
         let now = self.runtime.now();
-        let had_its_turn =
-            |lease: &&mut Lease| lease.segment == segment && !lease.publishes && now.saturating_sub(lease.since) >= LEASE_TURN_NS;
-        let Some(lease) = leases.into_iter().find(had_its_turn) else { return Verdict::Done };
+        let had_its_turn = |lease: &&mut Lease| {
+            lease.segment == segment
+                && !lease.publishes
+                && now.saturating_sub(lease.since) >= LEASE_TURN_NS
+        };
+        let Some(lease) = leases.into_iter().find(had_its_turn) else {
+            return Verdict::Done;
+        };
         // Where it is not returned it is asked for again, not with each answer until then.
         lease.since = now;
         self.lease_wanted.set(false);
@@ -414,26 +527,40 @@ impl Server {
         }
         for returned in revoked {
             self.take_over(state, &returned);
-            state.unpersisted.extend(state.space.give_back(returned.segment, &*self.log));
+            state
+                .unpersisted
+                .extend(state.space.give_back(returned.segment, &*self.log));
         }
         if !ended_rings.is_empty() {
             self.drain_reports(state);
-            state.rings.retain(|ring| !ended_rings.iter().any(|ended| Rc::ptr_eq(ring, ended)));
+            state
+                .rings
+                .retain(|ring| !ended_rings.iter().any(|ended| Rc::ptr_eq(ring, ended)));
         }
     }
 
     /// Gives a client an extent with room for `size` bytes.
     pub(super) fn grant_lease(&self, qp: QueuePair, size: u32, publishes: bool) -> Answer {
-        let refuse = |verdict| Answer::Verdict { verdict, version: 0 };
+        let refuse = |verdict| Answer::Verdict {
+            verdict,
+            version: 0,
+        };
         let state = &mut *self.state.borrow_mut();
-        let may_lease = |session: &&Session| session.staging.is_none() && (!publishes || session.publication.is_some());
+        let may_lease = |session: &&Session| {
+            session.staging.is_none() && (!publishes || session.publication.is_some())
+        };
         let Some(session) = state.sessions.get(&qp).filter(may_lease) else {
             return refuse(Verdict::Invalid);
         };
         let slots = session.leases.iter().zip(session.reclaimed);
-        let free_slot = slots.enumerate().find(|(_, (lease, reclaimed))| lease.is_none() && !reclaimed).map(|(slot, _)| slot);
+        let free_slot = slots
+            .enumerate()
+            .find(|(_, (lease, reclaimed))| lease.is_none() && !reclaimed)
+            .map(|(slot, _)| slot);
         // What the client gives back may be behind this request, on its way.
-        let Some(slot) = free_slot else { return refuse(Verdict::Busy) };
+        let Some(slot) = free_slot else {
+            return refuse(Verdict::Busy);
+        };
         let units = size.div_ceil(UNIT_SIZE as u32);
         if units > self.format.segment_units() - SEGMENT_HEADER_UNITS {
             return refuse(Verdict::Invalid);
@@ -453,15 +580,24 @@ impl Server {
             }
         };
         if fresh {
-            let span = state.space.state(number).write_header(&*self.log, &self.format);
+            let span = state
+                .space
+                .state(number)
+                .write_header(&*self.log, &self.format);
             state.unpersisted.push(span);
         }
         let position = self.format.position(number, 0);
         // The window opens what nobody has written yet, and nothing below.
         let first = u64::from(state.space.state(number).end) * UNIT_SIZE;
         let (offset, size) = (position + first, self.format.segment_size - first);
-        let Ok(rkey) = self.port.device().bind_window(qp, self.log_region, offset, size, Access::REMOTE_WRITE) else {
-            state.unpersisted.extend(state.space.give_back(number, &*self.log));
+        let Ok(rkey) =
+            self.port
+                .device()
+                .bind_window(qp, self.log_region, offset, size, Access::REMOTE_WRITE)
+        else {
+            state
+                .unpersisted
+                .extend(state.space.give_back(number, &*self.log));
             return refuse(Verdict::Busy);
         };
         state.cleaner.note_given();
@@ -469,10 +605,19 @@ impl Server {
         if publishes {
             state.space.lend(number);
         }
-        let session = state.sessions.get_mut(&qp).expect("it is there since the start of this");
+        let session = state
+            .sessions
+            .get_mut(&qp)
+            .expect("it is there since the start of this");
         let segment = state.space.state(number);
         let now = self.runtime.now();
-        session.leases[slot] = Some(Lease { segment: number, publishes, rkey, since: now, seen: (segment.end, now) });
+        session.leases[slot] = Some(Lease {
+            segment: number,
+            publishes,
+            rkey,
+            since: now,
+            seen: (segment.end, now),
+        });
         Answer::Lease(Grant {
             slot: slot as u8,
             segment: number,
@@ -488,8 +633,15 @@ impl Server {
     /// for long, by this machine's clock, is no fault of the client: its clock may say otherwise.
     pub(super) fn verdict_on_stray(&self, qp: QueuePair, slot: u8) -> Verdict {
         let state = self.state.borrow();
-        let reclaimed = state.sessions.get(&qp).and_then(|session| session.reclaimed.get(usize::from(slot)).copied());
-        if reclaimed == Some(true) { Verdict::Busy } else { Verdict::Invalid }
+        let reclaimed = state
+            .sessions
+            .get(&qp)
+            .and_then(|session| session.reclaimed.get(usize::from(slot)).copied());
+        if reclaimed == Some(true) {
+            Verdict::Busy
+        } else {
+            Verdict::Invalid
+        }
     }
 
     /// Ends a lease that the client gives back.
@@ -503,30 +655,46 @@ impl Server {
             })
         };
         if let Some(lease) = lease {
-            self.retire(Retired { leases: vec![lease], ..Retired::default() });
+            self.retire(Retired {
+                leases: vec![lease],
+                ..Retired::default()
+            });
         }
     }
 
     /// Queues an answer behind the earlier ones of this client.
     pub(super) fn answer(&self, qp: QueuePair, answer: &Answer) {
         let state = &mut *self.state.borrow_mut();
-        let Some(session) = state.sessions.get_mut(&qp) else { return };
+        let Some(session) = state.sessions.get_mut(&qp) else {
+            return;
+        };
         if !session.writer.push(answer) {
             self.send_answers(qp, session);
-            assert!(session.writer.push(answer), "an empty message takes any answer");
+            assert!(
+                session.writer.push(answer),
+                "an empty message takes any answer"
+            );
         }
     }
 
     /// Sends what is queued for every client.
     pub(super) fn send_answers_of_all(&self) {
         let state = &mut *self.state.borrow_mut();
-        state.sessions.iter_mut().for_each(|(&qp, session)| self.send_answers(qp, session));
+        state
+            .sessions
+            .iter_mut()
+            .for_each(|(&qp, session)| self.send_answers(qp, session));
     }
 
     /// Clients that do not take their answers.
     pub(super) fn stuck_clients(&self) -> Vec<QueuePair> {
         let state = self.state.borrow();
-        state.sessions.iter().filter(|(_, session)| session.stuck).map(|(&qp, _)| qp).collect()
+        state
+            .sessions
+            .iter()
+            .filter(|(_, session)| session.stuck)
+            .map(|(&qp, _)| qp)
+            .collect()
     }
 
     fn send_answers(&self, qp: QueuePair, session: &mut Session) {
@@ -540,13 +708,20 @@ impl Server {
         let short = |number: u64| slot(number) * LINE_SIZE as u64;
         let offset = match session.writer.bytes().len() {
             0..=LINE_SIZE => short(session.next_answer),
-            _ => (IN_FLIGHT_MAX * LINE_SIZE) as u64 + slot(session.next_answer) * ANSWER_SIZE_MAX as u64,
+            _ => {
+                (IN_FLIGHT_MAX * LINE_SIZE) as u64
+                    + slot(session.next_answer) * ANSWER_SIZE_MAX as u64
+            }
         };
         session.next_answer += 1;
         let device = self.port.device();
         let memory = device.memory(session.answers);
         memory.write(offset, session.writer.bytes());
-        let local = LocalSpan { region: session.answers, offset, size: session.writer.bytes().len() as u32 };
+        let local = LocalSpan {
+            region: session.answers,
+            offset,
+            size: session.writer.bytes().len() as u32,
+        };
         session.stuck |= self.port.post(qp, [Operation::Send { local }]).is_err();
         session.writer.clear();
         // Most answers are short, and the next one shall find its line here.
@@ -554,4 +729,5 @@ impl Server {
     }
 }
 
-const _: () = assert!(STAGING_SIZE <= u32::MAX as u64 && STAGING_SIZE / (LINE_SIZE as u64) <= 1 << 24);
+const _: () =
+    assert!(STAGING_SIZE <= u32::MAX as u64 && STAGING_SIZE / (LINE_SIZE as u64) <= 1 << 24);

@@ -34,7 +34,11 @@ impl Space {
     /// How much there is to clean.
     pub fn need(&self) -> Need {
         let (free, reserve) = (self.usable_free(), self.reserve_for(Purpose::Put));
-        let ahead = if self.format.segment_count < LARGE_POOL_SEGMENTS { 1 } else { 2 };
+        let ahead = if self.format.segment_count < LARGE_POOL_SEGMENTS {
+            1
+        } else {
+            2
+        };
         if free <= reserve && self.may_gain() {
             Need::Now
         } else if free < reserve + ahead && self.may_gain() || self.tombstones_pile_up() {
@@ -58,7 +62,9 @@ impl Space {
         let gain = |state: &SegmentState| {
             let number = state.number;
             match self.holds[number as usize] {
-                Hold::Appender if self.for_moves == Some(number) => self.gain(number, horizons.without(number)),
+                Hold::Appender if self.for_moves == Some(number) => {
+                    self.gain(number, horizons.without(number))
+                }
                 Hold::Nobody => self.gain(number, horizons.without(number)),
                 Hold::Appender => {
                     let used = u64::from(state.end - SEGMENT_HEADER_UNITS) * UNIT_SIZE;
@@ -71,12 +77,15 @@ impl Space {
         // Something is always wasted at the ends of the segments that records are moved to.
         let size = self.format.segment_size;
         let gained = gainable.saturating_sub(size / 8) / size;
-        gained > 0 && u64::from(self.usable_free()) + gained > u64::from(self.reserve_for(Purpose::Put))
+        gained > 0
+            && u64::from(self.usable_free()) + gained > u64::from(self.reserve_for(Purpose::Put))
     }
 
     /// Whether enough is dead in a segment that it is cleaned for that, once nobody appends to it.
     pub fn has_dead(&self, number: u32) -> bool {
-        let written = (self.format.segment_units() - SEGMENT_HEADER_UNITS - self.room(number)) as u64 * UNIT_SIZE;
+        let written = (self.format.segment_units() - SEGMENT_HEADER_UNITS - self.room(number))
+            as u64
+            * UNIT_SIZE;
         let needed = self.occupancy(number).needed(self.horizon(number));
         written.saturating_sub(needed) >= self.format.segment_size / GAIN_SHARE
     }
@@ -92,7 +101,9 @@ impl Space {
             if let Some(most) = droppable.max_by_key(|&number| self.occupancy(number).tombstones) {
                 return Some(most);
             }
-            let blocking = self.candidates().filter(|&number| self.occupancy(number).first_death != u64::MAX);
+            let blocking = self
+                .candidates()
+                .filter(|&number| self.occupancy(number).first_death != u64::MAX);
             if let Some(first) = blocking.min_by_key(|&number| self.occupancy(number).first_death) {
                 return Some(first);
             }
@@ -100,7 +111,11 @@ impl Space {
         let gains = |&(_, gain, _): &(u32, u64, u64)| gain >= self.format.segment_size / GAIN_SHARE;
         let all = self.candidates().map(|number| {
             let horizon = horizons.without(number);
-            (number, self.gain(number, horizon), self.occupancy(number).needed(horizon))
+            (
+                number,
+                self.gain(number, horizon),
+                self.occupancy(number).needed(horizon),
+            )
         });
         let best = all.filter(gains).max_by(|a, b| {
             let score = |&(number, gain, needed): &(u32, u64, u64)| {
@@ -137,7 +152,11 @@ impl Space {
             return self.free.len() as u32;
         }
         // The reserve has its space, and so have those that were used before.
-        let had_space = self.free.iter().filter(|&&number| self.blank[number as usize].is_some()).count();
+        let had_space = self
+            .free
+            .iter()
+            .filter(|&&number| self.blank[number as usize].is_some())
+            .count();
         had_space as u32
     }
 
@@ -170,12 +189,20 @@ struct Horizons {
 impl Horizons {
     fn of(space: &Space) -> Self {
         let used = space.segments.iter().flatten();
-        Self::over(used.map(|state| (state.number, space.occupancy(state.number).first_death)), space.unsettled)
+        Self::over(
+            used.map(|state| (state.number, space.occupancy(state.number).first_death)),
+            space.unsettled,
+        )
     }
 
     /// Of segments, each by its number with its first death.
     fn over(deaths: impl Iterator<Item = (u32, u64)>, unsettled: u64) -> Self {
-        let mut all = Self { first: u64::MAX, in_segment: u32::MAX, second: u64::MAX, unsettled };
+        let mut all = Self {
+            first: u64::MAX,
+            in_segment: u32::MAX,
+            second: u64::MAX,
+            unsettled,
+        };
         for (number, death) in deaths {
             if death < all.first {
                 all.second = all.first;
@@ -189,7 +216,11 @@ impl Horizons {
     }
 
     fn without(&self, number: u32) -> u64 {
-        let first = if number == self.in_segment { self.second } else { self.first };
+        let first = if number == self.in_segment {
+            self.second
+        } else {
+            self.first
+        };
         first.min(self.unsettled)
     }
 }
@@ -205,9 +236,16 @@ mod tests {
     fn a_tombstone_stays_while_a_client_may_have_stamped_what_is_older() {
         let deaths = [(3, 50), (5, 40), (7, u64::MAX)];
         let settled = Horizons::over(deaths.into_iter(), u64::MAX);
-        assert_eq!((settled.without(5), settled.without(3), settled.without(7)), (50, 40, 40));
+        assert_eq!(
+            (settled.without(5), settled.without(3), settled.without(7)),
+            (50, 40, 40)
+        );
         let unsettled = Horizons::over(deaths.into_iter(), 20);
-        assert!([3, 5, 7].iter().all(|&number| unsettled.without(number) == 20));
+        assert!(
+            [3, 5, 7]
+                .iter()
+                .all(|&number| unsettled.without(number) == 20)
+        );
         assert_eq!(Horizons::over(deaths.into_iter(), 45).without(5), 45);
         assert_eq!(Horizons::over([].into_iter(), 9).without(1), 9);
     }

@@ -21,7 +21,10 @@ fn what_was_put_is_read_back_and_what_was_deleted_is_gone() {
             assert_eq!(read, b"two");
             assert!(client.delete(b"a").await.unwrap());
             assert_eq!(client.get(b"a", &mut read).await.unwrap(), None);
-            assert!(!client.delete(b"a").await.unwrap(), "there is nothing left to delete");
+            assert!(
+                !client.delete(b"a").await.unwrap(),
+                "there is nothing left to delete"
+            );
             let third = client.put(b"a", b"three").await.unwrap();
             assert!(third > second, "a key that comes back gets a newer version");
         });
@@ -34,14 +37,27 @@ fn values_of_every_size_come_back_whole() {
         World::default().run(async |world| {
             let client = world.client().await;
             let around = |n: usize| n.saturating_sub(70)..n + 8;
-            let sizes: Vec<usize> =
-                around(64).chain(around(128)).chain(around(1024)).chain(around(4096)).chain([65_536, 1 << 20]).collect();
+            let sizes: Vec<usize> = around(64)
+                .chain(around(128))
+                .chain(around(1024))
+                .chain(around(4096))
+                .chain([65_536, 1 << 20])
+                .collect();
             for &size in &sizes {
-                client.put(&key(size as u64), &value(size as u64, size)).await.unwrap();
+                client
+                    .put(&key(size as u64), &value(size as u64, size))
+                    .await
+                    .unwrap();
             }
             let mut read = Vec::new();
             for &size in &sizes {
-                assert!(client.get(&key(size as u64), &mut read).await.unwrap().is_some());
+                assert!(
+                    client
+                        .get(&key(size as u64), &mut read)
+                        .await
+                        .unwrap()
+                        .is_some()
+                );
                 assert!(read == value(size as u64, size), "value of {size} bytes");
             }
             let keys: Vec<Vec<u8>> = sizes.iter().map(|&size| key(size as u64)).collect();
@@ -49,7 +65,10 @@ fn values_of_every_size_come_back_whole() {
             let mut values = Values::default();
             client.multi_get(&keys, &mut values).await.unwrap();
             for (index, &size) in sizes.iter().enumerate() {
-                assert!(values.get(index).unwrap().0 == value(size as u64, size), "value of {size} bytes");
+                assert!(
+                    values.get(index).unwrap().0 == value(size as u64, size),
+                    "value of {size} bytes"
+                );
             }
         });
     });
@@ -60,15 +79,41 @@ fn keys_and_values_beyond_the_limits_are_refused_with_the_limit() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;
-            assert!(matches!(client.put(b"", b"").await, Err(StoreError::KeySize { size: 0, max: 1024 })));
-            assert!(matches!(client.put(&[1; 1025], b"").await, Err(StoreError::KeySize { size: 1025, max: 1024 })));
-            assert!(matches!(client.delete(&[]).await, Err(StoreError::KeySize { .. })));
-            assert!(matches!(client.get(&[], &mut Vec::new()).await, Err(StoreError::KeySize { .. })));
+            assert!(matches!(
+                client.put(b"", b"").await,
+                Err(StoreError::KeySize { size: 0, max: 1024 })
+            ));
+            assert!(matches!(
+                client.put(&[1; 1025], b"").await,
+                Err(StoreError::KeySize {
+                    size: 1025,
+                    max: 1024
+                })
+            ));
+            assert!(matches!(
+                client.delete(&[]).await,
+                Err(StoreError::KeySize { .. })
+            ));
+            assert!(matches!(
+                client.get(&[], &mut Vec::new()).await,
+                Err(StoreError::KeySize { .. })
+            ));
             let long = vec![0; (1 << 20) + 1];
-            assert!(matches!(client.put(b"k", &long).await, Err(StoreError::ValueSize { max: 1_048_576, .. })));
+            assert!(matches!(
+                client.put(b"k", &long).await,
+                Err(StoreError::ValueSize { max: 1_048_576, .. })
+            ));
             client.put(&[1; 1024], &long[1..]).await.unwrap();
             client.put(b"k", b"").await.unwrap();
-            assert_eq!(client.get(b"k", &mut Vec::new()).await.unwrap().map(|v| v > 0), Some(true), "an empty value is a value");
+            assert_eq!(
+                client
+                    .get(b"k", &mut Vec::new())
+                    .await
+                    .unwrap()
+                    .map(|v| v > 0),
+                Some(true),
+                "an empty value is a value"
+            );
         });
     });
 }
@@ -78,21 +123,59 @@ fn of_two_writes_that_name_the_same_version_one_is_done() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let (first, second) = (world.client().await, world.client().await);
-            assert_eq!(first.put_if(b"k", b"x", Condition::Version(1)).await.unwrap(), Written::Conflict(None));
-            let Written::Done(version) = first.put_if(b"k", b"a", Condition::Absent).await.unwrap() else {
+            assert_eq!(
+                first
+                    .put_if(b"k", b"x", Condition::Version(1))
+                    .await
+                    .unwrap(),
+                Written::Conflict(None)
+            );
+            let Written::Done(version) = first.put_if(b"k", b"a", Condition::Absent).await.unwrap()
+            else {
                 panic!("the key is absent")
             };
-            assert_eq!(second.put_if(b"k", b"b", Condition::Absent).await.unwrap(), Written::Conflict(Some(version)));
-            let Written::Done(next) = second.put_if(b"k", b"b", Condition::Version(version)).await.unwrap() else {
+            assert_eq!(
+                second.put_if(b"k", b"b", Condition::Absent).await.unwrap(),
+                Written::Conflict(Some(version))
+            );
+            let Written::Done(next) = second
+                .put_if(b"k", b"b", Condition::Version(version))
+                .await
+                .unwrap()
+            else {
                 panic!("the version holds")
             };
-            assert_eq!(first.put_if(b"k", b"c", Condition::Version(version)).await.unwrap(), Written::Conflict(Some(next)));
+            assert_eq!(
+                first
+                    .put_if(b"k", b"c", Condition::Version(version))
+                    .await
+                    .unwrap(),
+                Written::Conflict(Some(next))
+            );
             let mut read = Vec::new();
             first.get(b"k", &mut read).await.unwrap();
             assert_eq!(read, b"b", "a write that conflicted left nothing");
-            assert_eq!(first.delete_if(b"k", Condition::Version(version)).await.unwrap(), Some(Written::Conflict(Some(next))));
-            assert!(matches!(first.delete_if(b"k", Condition::Version(next)).await.unwrap(), Some(Written::Done(_))));
-            assert_eq!(second.delete_if(b"k", Condition::Version(next)).await.unwrap(), None);
+            assert_eq!(
+                first
+                    .delete_if(b"k", Condition::Version(version))
+                    .await
+                    .unwrap(),
+                Some(Written::Conflict(Some(next)))
+            );
+            assert!(matches!(
+                first
+                    .delete_if(b"k", Condition::Version(next))
+                    .await
+                    .unwrap(),
+                Some(Written::Done(_))
+            ));
+            assert_eq!(
+                second
+                    .delete_if(b"k", Condition::Version(next))
+                    .await
+                    .unwrap(),
+                None
+            );
         });
     });
 }
@@ -119,7 +202,11 @@ fn many_keys_are_found_alone_in_batches_and_by_iteration_in_the_order_of_their_c
             };
             let mut read = Vec::new();
             for n in 0..count + 100 {
-                let found = client.get(&key(n), &mut read).await.unwrap().map(|_| read.clone());
+                let found = client
+                    .get(&key(n), &mut read)
+                    .await
+                    .unwrap()
+                    .map(|_| read.clone());
                 assert_eq!(found, expected(n), "key {n}");
             }
             let mut values = Values::default();
@@ -128,7 +215,12 @@ fn many_keys_are_found_alone_in_batches_and_by_iteration_in_the_order_of_their_c
                 let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
                 client.multi_get(&keys, &mut values).await.unwrap();
                 for n in 0..16 {
-                    assert_eq!(values.get(n).map(|(v, _)| v.to_vec()), expected(first + n as u64), "key {}", first + n as u64);
+                    assert_eq!(
+                        values.get(n).map(|(v, _)| v.to_vec()),
+                        expected(first + n as u64),
+                        "key {}",
+                        first + n as u64
+                    );
                 }
             }
             let mut entries = client.entries().await.unwrap();

@@ -20,19 +20,30 @@ fn record_size(size: usize) -> u64 {
 fn a_pool_takes_overwrites_many_times_its_capacity_over_kills_and_restarts() {
     on_every_provider(|| {
         for durability in [Durability::Process, Durability::Power] {
-            let world = World { durability, ..World::small() };
+            let world = World {
+                durability,
+                ..World::small()
+            };
             let mut model: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
             let mut random = stonecast_base::random_from_seed(11);
             let mut written = 0;
             let keys = (world.capacity / 2) / record_size(500);
             for round in 0..3 {
-                let end = if round % 2 == 0 { End::Kill } else { End::Close };
+                let end = if round % 2 == 0 {
+                    End::Kill
+                } else {
+                    End::Close
+                };
                 world.run_until(end, async |world| {
                     let client = world.client().await;
                     check(&client, &model, keys).await;
                     let (mut cleaned, start) = (0, written);
                     // Each put of a durable pool waits for a disk.
-                    let times = if durability == Durability::Power { 1 } else { 3 };
+                    let times = if durability == Durability::Power {
+                        1
+                    } else {
+                        3
+                    };
                     while cleaned < 4 * times || written < start + times * world.capacity {
                         for _ in 0..200 {
                             let n = random.random_range(0..keys);
@@ -52,8 +63,12 @@ fn a_pool_takes_overwrites_many_times_its_capacity_over_kills_and_restarts() {
                     check(&client, &model, keys).await;
                 });
                 assert_eq!(world.report.borrow().torn_tails, 0);
-                let found = verify(&world.open_pool_for(OpenMode::Inspect), &mut |_, _| {}).unwrap();
-                assert!(found.damage.is_empty() && found.keys == model.len() as u64, "{found:?}");
+                let found =
+                    verify(&world.open_pool_for(OpenMode::Inspect), &mut |_, _| {}).unwrap();
+                assert!(
+                    found.damage.is_empty() && found.keys == model.len() as u64,
+                    "{found:?}"
+                );
             }
             assert!(written > 3 * world.capacity, "{written}");
         }
@@ -74,14 +89,20 @@ fn keys_that_come_and_go_for_ever_do_not_fill_the_pool_with_tombstones() {
                     client.put(&key(n), v).await.unwrap();
                 }
                 for _ in 0..6_000 {
-                    client.put(&key(next), b"short").await.unwrap_or_else(|error| panic!("round {round}: {error}"));
+                    client
+                        .put(&key(next), b"short")
+                        .await
+                        .unwrap_or_else(|error| panic!("round {round}: {error}"));
                     assert!(client.delete(&key(next)).await.unwrap());
                     next += 1;
                 }
                 let cleaning = client.metrics().await.unwrap().cleaning;
                 assert!(cleaning.dropped_tombstones > 2_000, "{cleaning:?}");
                 // A sixteenth, and what comes while the oldest segments are cleaned.
-                assert!(cleaning.tombstone_bytes < world.capacity / 4, "{cleaning:?}");
+                assert!(
+                    cleaning.tombstone_bytes < world.capacity / 4,
+                    "{cleaning:?}"
+                );
             });
             world.run_until(End::Kill, async |world| {
                 let client = world.client().await;
@@ -101,7 +122,11 @@ fn keys_that_come_and_go_for_ever_do_not_fill_the_pool_with_tombstones() {
 #[test]
 fn a_pool_full_of_live_data_refuses_puts_deletes_and_takes_puts_again() {
     on_every_provider(|| {
-        let world = World { capacity: 8 << 20, segment_size: 256 << 10, ..World::default() };
+        let world = World {
+            capacity: 8 << 20,
+            segment_size: 256 << 10,
+            ..World::default()
+        };
         world.run(async |world| {
             let client = world.client().await;
             for round in 0..3 {
@@ -114,14 +139,21 @@ fn a_pool_full_of_live_data_refuses_puts_deletes_and_takes_puts_again() {
                     }
                 }
                 let live = stored * record_size(500);
-                assert!(live * 100 > world.capacity * 80, "round {round}: {live} of {} are live", world.capacity);
+                assert!(
+                    live * 100 > world.capacity * 80,
+                    "round {round}: {live} of {} are live",
+                    world.capacity
+                );
                 let mut read = Vec::new();
                 for n in 0..stored {
                     assert!(client.get(&key(n), &mut read).await.unwrap().is_some());
                     assert_eq!(read, value(n + round, 500));
                 }
                 for n in 0..stored {
-                    assert!(client.delete(&key(n)).await.unwrap(), "round {round}: {n} of {stored}");
+                    assert!(
+                        client.delete(&key(n)).await.unwrap(),
+                        "round {round}: {n} of {stored}"
+                    );
                 }
                 assert_eq!(client.stat().await.unwrap().keys, 0);
             }
@@ -147,7 +179,11 @@ fn clients_that_keep_their_leases_and_do_nothing_block_nobody() {
                 while let Err(error) = client.put(&key(100 + n % 750), &value(n, 1000)).await {
                     assert!(matches!(error, StoreError::NoSpace), "{error}");
                     refused += 1;
-                    assert!(refused < 100, "put {n}: {:?}", client.metrics().await.map(|all| (all.stat, all.cleaning)));
+                    assert!(
+                        refused < 100,
+                        "put {n}: {:?}",
+                        client.metrics().await.map(|all| (all.stat, all.cleaning))
+                    );
                     world.runtime().sleep(200_000_000).await;
                 }
             }
@@ -155,7 +191,13 @@ fn clients_that_keep_their_leases_and_do_nothing_block_nobody() {
             // Those who were away find their keys, and write again as if nothing had been.
             client.close().await;
             for (n, client) in (0..).zip(idle) {
-                assert!(client.get(&key(n), &mut Vec::new()).await.unwrap().is_some());
+                assert!(
+                    client
+                        .get(&key(n), &mut Vec::new())
+                        .await
+                        .unwrap()
+                        .is_some()
+                );
                 client.put(&key(n), b"still mine").await.unwrap();
                 client.close().await;
             }
@@ -175,11 +217,21 @@ fn a_pool_whose_index_is_lost_forgets_no_version_and_guesses_no_outcome() {
             let client = world.client().await;
             for n in 0..3000 {
                 let mut token = client.token();
-                client.put_with(&mut token, &key(n % 50), &value(n, 1000), Condition::None).await.unwrap();
+                client
+                    .put_with(&mut token, &key(n % 50), &value(n, 1000), Condition::None)
+                    .await
+                    .unwrap();
                 first.get_or_insert(token);
             }
-            let known = client.put_with(&mut first.clone().unwrap(), &key(0), b"", Condition::None).await.unwrap();
-            assert_eq!(known, Written::Done(1), "as long as the server lives it remembers");
+            let known = client
+                .put_with(&mut first.clone().unwrap(), &key(0), b"", Condition::None)
+                .await
+                .unwrap();
+            assert_eq!(
+                known,
+                Written::Done(1),
+                "as long as the server lives it remembers"
+            );
             for n in 0..50 {
                 assert!(client.delete(&key(n)).await.unwrap());
             }
@@ -191,9 +243,18 @@ fn a_pool_whose_index_is_lost_forgets_no_version_and_guesses_no_outcome() {
             assert!(!world.report.borrow().used_checkpoint);
             let client = world.client().await;
             check(&client, &BTreeMap::new(), 50).await;
-            assert!(client.put(b"k", b"v").await.unwrap() > latest, "versions grow");
-            let error = client.put_with(first.as_mut().unwrap(), &key(0), b"", Condition::None).await.unwrap_err();
-            assert!(matches!(error, StoreError::Forgotten), "the record went with its segment: {error}");
+            assert!(
+                client.put(b"k", b"v").await.unwrap() > latest,
+                "versions grow"
+            );
+            let error = client
+                .put_with(first.as_mut().unwrap(), &key(0), b"", Condition::None)
+                .await
+                .unwrap_err();
+            assert!(
+                matches!(error, StoreError::Forgotten),
+                "the record went with its segment: {error}"
+            );
         });
     });
 }
@@ -215,13 +276,19 @@ fn a_checkpoint_that_names_places_which_were_used_again_is_not_believed() {
             let client = world.client().await;
             let mut n = 0;
             while client.metrics().await.unwrap().cleaning.segments < 3 {
-                client.put(&key(n % 100), &value(n + 1, 3000)).await.unwrap();
+                client
+                    .put(&key(n % 100), &value(n + 1, 3000))
+                    .await
+                    .unwrap();
                 model.insert(n % 100, value(n + 1, 3000));
                 n += 1;
             }
         });
         world.run(async |world| {
-            assert!(!world.report.borrow().used_checkpoint, "its words may name what is not there any more");
+            assert!(
+                !world.report.borrow().used_checkpoint,
+                "its words may name what is not there any more"
+            );
             check(&world.client().await, &model, 400).await;
         });
     });
@@ -237,7 +304,10 @@ fn a_pool_that_has_to_be_cleaned_when_it_is_opened_takes_writes_at_once() {
         let mut next = 0;
         let put = async |client: &Client, next: &mut u64, model: &mut BTreeMap<u64, Vec<u8>>| {
             let fresh = value(*next, 1000);
-            client.put(&key(*next % 300), &fresh).await.unwrap_or_else(|error| panic!("put {next}: {error}"));
+            client
+                .put(&key(*next % 300), &fresh)
+                .await
+                .unwrap_or_else(|error| panic!("put {next}: {error}"));
             model.insert(*next % 300, fresh);
             *next += 1;
         };

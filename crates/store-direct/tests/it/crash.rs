@@ -13,7 +13,10 @@ use crate::world::{End, World, key, value};
 fn everything_acknowledged_is_there_after_a_kill_and_after_another() {
     on_every_provider(|| {
         for durability in [Durability::Process, Durability::Power] {
-            let world = World { durability, ..World::default() };
+            let world = World {
+                durability,
+                ..World::default()
+            };
             let mut model: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
             let mut random = stonecast_base::random_from_seed(5);
             for round in 0..4 {
@@ -23,7 +26,10 @@ fn everything_acknowledged_is_there_after_a_kill_and_after_another() {
                     for _ in 0..300 {
                         let n = random.random_range(0..400);
                         if random.random_bool(0.3) {
-                            assert_eq!(client.delete(&key(n)).await.unwrap(), model.remove(&n).is_some());
+                            assert_eq!(
+                                client.delete(&key(n)).await.unwrap(),
+                                model.remove(&n).is_some()
+                            );
                         } else {
                             let fresh = value(random.random(), random.random_range(0..3000));
                             client.put(&key(n), &fresh).await.unwrap();
@@ -31,7 +37,11 @@ fn everything_acknowledged_is_there_after_a_kill_and_after_another() {
                         }
                     }
                 });
-                assert_eq!(world.report.borrow().torn_tails, 0, "round {round}: a killed process tears nothing");
+                assert_eq!(
+                    world.report.borrow().torn_tails,
+                    0,
+                    "round {round}: a killed process tears nothing"
+                );
             }
             world.run(async |world| check(&world.client().await, &model, 400).await);
         }
@@ -51,7 +61,11 @@ fn a_closed_pool_opens_from_its_checkpoint_and_a_damaged_checkpoint_only_costs_a
         });
         world.run_until(End::Kill, async |world| {
             assert!(world.report.borrow().used_checkpoint);
-            assert_eq!(world.report.borrow().records, 0, "nothing was appended since the checkpoint");
+            assert_eq!(
+                world.report.borrow().records,
+                0,
+                "nothing was appended since the checkpoint"
+            );
             check(&world.client().await, &model, 2100).await;
         });
         let path = world.pool_path().join("checkpoint");
@@ -60,7 +74,11 @@ fn a_closed_pool_opens_from_its_checkpoint_and_a_damaged_checkpoint_only_costs_a
         bytes[middle] ^= 1;
         std::fs::write(&path, bytes).unwrap();
         world.run(async |world| {
-            assert_eq!(world.report.borrow().repairs.len(), 1, "the damage is reported");
+            assert_eq!(
+                world.report.borrow().repairs.len(),
+                1,
+                "the damage is reported"
+            );
             assert_eq!(world.report.borrow().records, 2000);
             check(&world.client().await, &model, 2100).await;
         });
@@ -86,7 +104,11 @@ fn a_checkpoint_stays_useful_after_a_crash_and_later_writes_win_over_it() {
         });
         world.run(async |world| {
             assert!(world.report.borrow().used_checkpoint);
-            assert_eq!(world.report.borrow().records, 251, "only what came after the checkpoint is scanned");
+            assert_eq!(
+                world.report.borrow().records,
+                251,
+                "only what came after the checkpoint is scanned"
+            );
             let client = world.client().await;
             let mut read = Vec::new();
             for n in 0..500 {
@@ -115,8 +137,17 @@ fn a_full_pool_refuses_writes_serves_reads_and_still_deletes() {
                     Err(error) => panic!("{error}"),
                 }
             }
-            assert!(stored > 400, "most of 2 MiB holds records of 2 KiB: {stored}");
-            assert!(matches!(client.put(b"more", &value(1, 2000)).await, Err(StoreError::NoSpace)), "full stays full");
+            assert!(
+                stored > 400,
+                "most of 2 MiB holds records of 2 KiB: {stored}"
+            );
+            assert!(
+                matches!(
+                    client.put(b"more", &value(1, 2000)).await,
+                    Err(StoreError::NoSpace)
+                ),
+                "full stays full"
+            );
             let mut read = Vec::new();
             for n in 0..stored {
                 assert!(client.get(&key(n), &mut read).await.unwrap().is_some());
@@ -157,7 +188,11 @@ fn clients_that_come_and_go_leave_no_segment_behind() {
 }
 
 /// Every key of `model` has its value, and no other below `limit` exists.
-pub async fn check(client: &stonecast_store_direct::Client, model: &BTreeMap<u64, Vec<u8>>, limit: u64) {
+pub async fn check(
+    client: &stonecast_store_direct::Client,
+    model: &BTreeMap<u64, Vec<u8>>,
+    limit: u64,
+) {
     let mut read = Vec::new();
     for n in 0..limit {
         let found = client.get(&key(n), &mut read).await.unwrap().map(|_| &read);

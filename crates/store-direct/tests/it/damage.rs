@@ -23,7 +23,11 @@ struct Model {
 }
 
 fn fill(world: &World, end: End) -> Model {
-    let mut model = Model { present: BTreeMap::new(), uncovered_by_a_bit: Vec::new(), uncovered_by_a_run: Vec::new() };
+    let mut model = Model {
+        present: BTreeMap::new(),
+        uncovered_by_a_bit: Vec::new(),
+        uncovered_by_a_run: Vec::new(),
+    };
     world.run_until(end, async |world| {
         let client = world.client().await;
         for n in 0..KEYS * 2 {
@@ -57,9 +61,15 @@ fn mutate(directory: &Path, random: &mut Random) -> (String, bool) {
     let files = ["header", "log", "log", "log", "checkpoint"];
     let name = files[random.random_range(0..files.len())];
     let path = directory.join(name);
-    let Ok(mut bytes) = fs::read(&path) else { return (format!("{name} is not there"), false) };
+    let Ok(mut bytes) = fs::read(&path) else {
+        return (format!("{name} is not there"), false);
+    };
     // Most of the log is empty; damage there proves nothing.
-    let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1).max(1);
+    let used = bytes
+        .iter()
+        .rposition(|&byte| byte != 0)
+        .map_or(0, |last| last + 1)
+        .max(1);
     let at = random.random_range(0..used);
     let kind = random.random_range(0..8);
     let what = match kind {
@@ -75,7 +85,9 @@ fn mutate(directory: &Path, random: &mut Random) -> (String, bool) {
         }
         4 => {
             let size = random.random_range(1..64).min(bytes.len() - at);
-            bytes[at..at + size].iter_mut().for_each(|byte| *byte = random.random());
+            bytes[at..at + size]
+                .iter_mut()
+                .for_each(|byte| *byte = random.random());
             format!("{size} bytes from {at} overwritten")
         }
         5 => {
@@ -99,7 +111,11 @@ fn mutate(directory: &Path, random: &mut Random) -> (String, bool) {
 }
 
 fn opened_or_refused(end: End, seed: u64) {
-    let world = World { capacity: 1 << 20, segment_size: 256 << 10, ..World::default() };
+    let world = World {
+        capacity: 1 << 20,
+        segment_size: 256 << 10,
+        ..World::default()
+    };
     let model = fill(&world, end);
     let original = world.pool_path();
     let saved = world.directory.path().join("saved");
@@ -109,7 +125,11 @@ fn opened_or_refused(end: End, seed: u64) {
     for round in 0..MUTATIONS {
         copy_pool(&saved, &original);
         let (what, run) = mutate(&original, &mut random);
-        let uncovered = if run { &model.uncovered_by_a_run } else { &model.uncovered_by_a_bit };
+        let uncovered = if run {
+            &model.uncovered_by_a_run
+        } else {
+            &model.uncovered_by_a_bit
+        };
         let story = world.try_run(End::Kill, async |world| {
             let client = world.client().await;
             let mut read = Vec::new();
@@ -117,7 +137,10 @@ fn opened_or_refused(end: End, seed: u64) {
                 match client.get(&key(n), &mut read).await {
                     Ok(found) => {
                         let right = found.map(|_| &read) == model.present.get(&n);
-                        assert!(right || uncovered.contains(&n), "seed {seed} round {round} ({what}): key {n} is wrong");
+                        assert!(
+                            right || uncovered.contains(&n),
+                            "seed {seed} round {round} ({what}): key {n} is wrong"
+                        );
                     }
                     Err(StoreError::Corrupt(damage)) => {
                         unreadable += 1;
@@ -132,13 +155,23 @@ fn opened_or_refused(end: End, seed: u64) {
             Err(error) => {
                 refused += 1;
                 let text = error.to_string();
-                let named = ["header", "log", "checkpoint", "pool"].iter().any(|name| text.contains(name));
-                assert!(named, "seed {seed} round {round} ({what}): the message names no file: {text}");
+                let named = ["header", "log", "checkpoint", "pool"]
+                    .iter()
+                    .any(|name| text.contains(name));
+                assert!(
+                    named,
+                    "seed {seed} round {round} ({what}): the message names no file: {text}"
+                );
             }
         }
     }
-    println!("{MUTATIONS} mutations, seed {seed}: {opened} opened, {refused} refused, {unreadable} records reported damaged");
-    assert!(opened > MUTATIONS / 20 && refused > MUTATIONS / 20, "the mutations exercise both outcomes");
+    println!(
+        "{MUTATIONS} mutations, seed {seed}: {opened} opened, {refused} refused, {unreadable} records reported damaged"
+    );
+    assert!(
+        opened > MUTATIONS / 20 && refused > MUTATIONS / 20,
+        "the mutations exercise both outcomes"
+    );
 }
 
 /// Needs: the checksums of header and checkpoint, tags, seals and links. Taken out one at a time, values went wrong.

@@ -12,7 +12,10 @@ use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use crate::loopback::{Fault, Flavour, LIBERAL, LoopbackWorld, PROTECTION_DOMAINS};
 
 /// As a network card does, it executes a READ some time after it was posted.
-const POSTING: Flavour = Flavour { reads_at_once: false, ..LIBERAL };
+const POSTING: Flavour = Flavour {
+    reads_at_once: false,
+    ..LIBERAL
+};
 
 /// Makes devices that reach each other.
 pub trait Fabric {
@@ -44,7 +47,9 @@ impl Provider {
         #[cfg(feature = "verbs")]
         match verbs::device_name() {
             Some(_) => return vec![Self::Verbs],
-            None => println!("not run: the stories on verbs (no RDMA device is named in STONECAST_RDMA_DEVICES)"),
+            None => println!(
+                "not run: the stories on verbs (no RDMA device is named in STONECAST_RDMA_DEVICES)"
+            ),
         }
         vec![Self::Reference, Self::SharedMemory]
     }
@@ -52,7 +57,10 @@ impl Provider {
     /// Whether clients lease extents of the log and write there. Those on other machines write into memory that the server
     /// copies from.
     pub fn leases_extents(self) -> bool {
-        matches!(self, Self::Reference | Self::ProtectionDomains | Self::SharedMemory)
+        matches!(
+            self,
+            Self::Reference | Self::ProtectionDomains | Self::SharedMemory
+        )
     }
 
     /// Whether READs are executed in the call: then clients remember no places.
@@ -70,10 +78,14 @@ impl Provider {
             Self::SharedMemory => Box::new(SharedMemory::new(directory)),
             #[cfg(feature = "verbs")]
             Self::Verbs => Box::new(verbs::Verbs::new()),
-            Self::Reference => Box::new(Reference { world: LoopbackWorld::new(POSTING, Fault::Nothing), nodes: Cell::new(0) }),
-            Self::ProtectionDomains => {
-                Box::new(Reference { world: LoopbackWorld::new(PROTECTION_DOMAINS, Fault::Nothing), nodes: Cell::new(0) })
-            }
+            Self::Reference => Box::new(Reference {
+                world: LoopbackWorld::new(POSTING, Fault::Nothing),
+                nodes: Cell::new(0),
+            }),
+            Self::ProtectionDomains => Box::new(Reference {
+                world: LoopbackWorld::new(PROTECTION_DOMAINS, Fault::Nothing),
+                nodes: Cell::new(0),
+            }),
         }
     }
 }
@@ -180,7 +192,10 @@ impl Fabric for SharedMemory {
 
     fn listener(&self) -> (Rc<Port>, String) {
         self.listeners.set(self.listeners.get() + 1);
-        (self.port(65_536), format!("shm:{}-{}", self.socket.display(), self.listeners.get()))
+        (
+            self.port(65_536),
+            format!("shm:{}-{}", self.socket.display(), self.listeners.get()),
+        )
     }
 }
 
@@ -197,7 +212,11 @@ mod verbs {
     /// The RDMA device that the stories run on.
     pub fn device_name() -> Option<String> {
         let named = std::env::var("STONECAST_RDMA_DEVICES").ok()?;
-        named.split(',').map(str::trim).find(|name| !name.is_empty()).map(str::to_owned)
+        named
+            .split(',')
+            .map(str::trim)
+            .find(|name| !name.is_empty())
+            .map(str::to_owned)
     }
 
     /// Whether the device is taken for one without memory windows.
@@ -218,7 +237,10 @@ mod verbs {
 
     impl Verbs {
         pub fn new() -> Self {
-            Self { executor: BusyPoll::new(Rc::new(Awake(device())), 1_000_000), address: free_address() }
+            Self {
+                executor: BusyPoll::new(Rc::new(Awake(device())), 1_000_000),
+                address: free_address(),
+            }
         }
     }
 
@@ -235,7 +257,8 @@ mod verbs {
                 log: std::sync::Arc::new(|line| println!("{line}")),
                 ..VerbsOptions::default()
             };
-            let device = VerbsDevice::open(options).expect("the device that is named can be opened");
+            let device =
+                VerbsDevice::open(options).expect("the device that is named can be opened");
             let port = Rc::new(Port::new(device, capacity).expect("a port"));
             self.executor.add_port(&port);
             port

@@ -9,7 +9,10 @@ use crate::world::{End, World, key, value};
 /// that the first one's client still has mapped for writing.
 #[test]
 fn what_a_client_of_a_killed_server_had_leased_is_given_to_nobody_while_that_client_lives() {
-    let world = World { provider: Provider::SharedMemory, ..World::small() };
+    let world = World {
+        provider: Provider::SharedMemory,
+        ..World::small()
+    };
     let mut survivor = None;
     world.run_until(End::Kill, async |world| {
         let client = world.client().await;
@@ -20,23 +23,35 @@ fn what_a_client_of_a_killed_server_had_leased_is_given_to_nobody_while_that_cli
         let client = world.client().await;
         client.put(&key(2), b"second").await.unwrap();
         let stat = client.stat().await.unwrap();
-        assert_eq!(stat.segments_full, 1, "the segment of the first run is left alone: {stat:?}");
+        assert_eq!(
+            stat.segments_full, 1,
+            "the segment of the first run is left alone: {stat:?}"
+        );
         let mut read = Vec::new();
-        assert!(client.get(&key(1), &mut read).await.unwrap().is_some(), "what it published is there");
+        assert!(
+            client.get(&key(1), &mut read).await.unwrap().is_some(),
+            "what it published is there"
+        );
     });
     drop(survivor);
     world.run(async |world| {
         let client = world.client().await;
         client.put(&key(3), b"third").await.unwrap();
         let stat = client.stat().await.unwrap();
-        assert_eq!(stat.segments_full, 0, "with the last mapping gone the rests are used again: {stat:?}");
+        assert_eq!(
+            stat.segments_full, 0,
+            "with the last mapping gone the rests are used again: {stat:?}"
+        );
     });
 }
 
 /// Needs: `Space::release_earlier_run`, before anybody is told *no space*.
 #[test]
 fn what_an_earlier_run_used_is_cleaned_as_soon_as_its_last_client_is_gone() {
-    let world = World { provider: Provider::SharedMemory, ..World::small() };
+    let world = World {
+        provider: Provider::SharedMemory,
+        ..World::small()
+    };
     let keys = (world.capacity / 2) >> 10;
     let mut survivor = None;
     world.run_until(End::Kill, async |world| {
@@ -55,7 +70,10 @@ fn what_an_earlier_run_used_is_cleaned_as_soon_as_its_last_client_is_gone() {
             Ok::<_, StoreError>(())
         };
         let refused = overwrite().await;
-        assert!(matches!(refused, Err(StoreError::NoSpace)), "half of the pool is left alone: {refused:?}");
+        assert!(
+            matches!(refused, Err(StoreError::NoSpace)),
+            "half of the pool is left alone: {refused:?}"
+        );
         drop(survivor.take());
         overwrite().await.expect("there is room again");
     });

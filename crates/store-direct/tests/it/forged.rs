@@ -14,17 +14,30 @@ use crate::world::{End, World};
 /// Makes what a client writes a record that was moved when no sequence was left. `log`: where the log is for this client.
 fn moved_at_the_end_of_time(format: LogFormat, epoch: u32, log: u64) -> Forge {
     Box::new(move |device: &dyn Device, request: &WorkRequest| {
-        let Operation::WriteWithImmediate { local, remote, .. } = request.operation else { return };
+        let Operation::WriteWithImmediate { local, remote, .. } = request.operation else {
+            return;
+        };
         let memory = device.memory(local.region);
         let mut bytes = vec![0; STAMP_SIZE + local.size as usize];
         memory.read(local.offset, &mut bytes[STAMP_SIZE..]);
         bytes.resize(bytes.len().max(64), 0);
         let header = RecordHeader::parse(bytes.first_chunk().unwrap()).unwrap();
-        let (key, value) = bytes[header.key_start()..header.whole_size() as usize].split_at(header.key_size());
+        let (key, value) =
+            bytes[header.key_start()..header.whole_size() as usize].split_at(header.key_size());
         let position = remote.address - STAMP_SIZE as u64 - log;
         let mut forged = Vec::new();
-        relocate(&format, Record { header, key, value }, (position, header.generation(), epoch), u64::MAX, &mut forged);
-        assert_eq!(forged.len(), STAMP_SIZE + local.size as usize, "a version takes as many bytes as a moment");
+        relocate(
+            &format,
+            Record { header, key, value },
+            (position, header.generation(), epoch),
+            u64::MAX,
+            &mut forged,
+        );
+        assert_eq!(
+            forged.len(),
+            STAMP_SIZE + local.size as usize,
+            "a version takes as many bytes as a moment"
+        );
         memory.write(local.offset, &forged[STAMP_SIZE..]);
     })
 }
@@ -43,8 +56,13 @@ fn a_record_of_a_client_that_says_it_was_moved_is_refused_and_does_no_harm() {
             let meddler = Rc::new(Meddler::default());
             let port = meddling::port(&*world.fabric(), 1024, &meddler);
             // Its overwrites go through the server.
-            let options = ClientOptions { publishes: false, ..ClientOptions::default() };
-            let client = Client::connect_with(options, port, world.runtime(), &world.address()).await.unwrap();
+            let options = ClientOptions {
+                publishes: false,
+                ..ClientOptions::default()
+            };
+            let client = Client::connect_with(options, port, world.runtime(), &world.address())
+                .await
+                .unwrap();
             let version = client.put(b"key", b"1").await.unwrap();
             let pool = world.open_pool_for(OpenMode::Inspect);
             let format = LogFormat {
@@ -54,9 +72,12 @@ fn a_record_of_a_client_that_says_it_was_moved_is_refused_and_does_no_harm() {
                 segment_size: pool.segment_size(),
                 segment_count: pool.segment_count(),
             };
-            let forge = moved_at_the_end_of_time(format, pool.epoch(), client.yardstick().log.address);
+            let forge =
+                moved_at_the_end_of_time(format, pool.epoch(), client.yardstick().log.address);
             meddler.forge.replace(Some(forge));
-            let forged = client.put_if(b"key", b"forged", Condition::Version(version)).await;
+            let forged = client
+                .put_if(b"key", b"forged", Condition::Version(version))
+                .await;
             assert!(matches!(forged, Err(StoreError::Invalid)), "{forged:?}");
             meddler.forge.replace(None);
             // Behind it in the same segment.

@@ -11,12 +11,19 @@ use crate::world::{End, World, key, value};
 #[test]
 fn on_a_full_file_system_puts_are_refused_and_deletes_and_reads_go_on() {
     on_every_provider(|| {
-        let world = World { capacity: 8 << 20, segment_size: 256 << 10, ..World::default() };
+        let world = World {
+            capacity: 8 << 20,
+            segment_size: 256 << 10,
+            ..World::default()
+        };
         let mut stored = 0;
         world.run_until(End::Kill, async |world| {
             let client = world.client().await;
             for _ in 0..200 {
-                client.put(&key(stored), &value(stored, 2000)).await.unwrap();
+                client
+                    .put(&key(stored), &value(stored, 2000))
+                    .await
+                    .unwrap();
                 stored += 1;
             }
             world.trouble.set(Trouble::Full);
@@ -27,7 +34,10 @@ fn on_a_full_file_system_puts_are_refused_and_deletes_and_reads_go_on() {
                     Err(error) => panic!("{error}"),
                 }
             }
-            assert!(stored < 3000, "it was the file system that was full, not the pool: {stored}");
+            assert!(
+                stored < 3000,
+                "it was the file system that was full, not the pool: {stored}"
+            );
             let mut read = Vec::new();
             for n in 0..stored {
                 assert!(client.get(&key(n), &mut read).await.unwrap().is_some());
@@ -47,7 +57,11 @@ fn on_a_full_file_system_puts_are_refused_and_deletes_and_reads_go_on() {
 #[test]
 fn a_medium_that_fails_to_give_space_costs_the_write_that_needs_it_and_nothing_else() {
     on_every_provider(|| {
-        let world = World { capacity: 64 << 20, segment_size: 256 << 10, ..World::default() };
+        let world = World {
+            capacity: 64 << 20,
+            segment_size: 256 << 10,
+            ..World::default()
+        };
         world.run(async |world| {
             let client = world.client().await;
             client.put(b"k", b"v").await.unwrap();
@@ -59,7 +73,10 @@ fn a_medium_that_fails_to_give_space_costs_the_write_that_needs_it_and_nothing_e
                     Err(error) => break error,
                 }
             };
-            assert!(matches!(error, StoreError::SpaceFailed) && error.effect() == Effect::None, "{error}");
+            assert!(
+                matches!(error, StoreError::SpaceFailed) && error.effect() == Effect::None,
+                "{error}"
+            );
             assert!(client.get(b"k", &mut Vec::new()).await.unwrap().is_some());
             assert!(client.stat().await.unwrap().space_failures > 0);
             world.trouble.set(Trouble::None);
@@ -72,12 +89,18 @@ fn a_medium_that_fails_to_give_space_costs_the_write_that_needs_it_and_nothing_e
 #[test]
 fn clients_of_a_server_that_cannot_persist_any_more_are_told_while_the_server_still_exists() {
     on_every_provider(|| {
-        let world = World { durability: stonecast_media::Durability::Power, ..World::default() };
+        let world = World {
+            durability: stonecast_media::Durability::Power,
+            ..World::default()
+        };
         world.run_until(End::Kill, async |world| {
             let (first, second) = (world.client().await, world.client().await);
             first.put(b"k", b"v").await.unwrap();
             world.trouble.set(Trouble::SyncBroken);
-            assert!(matches!(first.put(b"k", b"w").await, Err(StoreError::NotPersisted)));
+            assert!(matches!(
+                first.put(b"k", b"w").await,
+                Err(StoreError::NotPersisted)
+            ));
             // It sends its request to a server that runs no more.
             let error = second.put(b"k", b"x").await.unwrap_err();
             assert!(matches!(error, StoreError::Disconnected { .. }), "{error}");

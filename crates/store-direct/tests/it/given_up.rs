@@ -24,18 +24,30 @@ fn gets_that_are_given_up_leave_no_memory_behind_and_spoil_no_other() {
                 for n in 0..4 {
                     let (key, mut nothing) = (key(n), Vec::new());
                     let mut get = pin!(client.get(&key, &mut nothing));
-                    given_up += u32::from(get.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                    given_up += u32::from(
+                        get.as_mut()
+                            .poll(&mut Context::from_waker(Waker::noop()))
+                            .is_pending(),
+                    );
                 }
                 if round == 0 {
-                    assert!(given_up > 0 || before.is_none(), "where READs are posted a GET waits");
+                    assert!(
+                        given_up > 0 || before.is_none(),
+                        "where READs are posted a GET waits"
+                    );
                 }
                 // What is read beside them comes from memory that none of them writes to.
                 let n = round % 4;
                 assert!(client.get(&key(n), &mut found).await.unwrap().is_some());
                 assert_eq!(found, value(n, 3000), "in round {round}");
             }
-            let beyond = registered().zip(before).map_or(0, |(after, before)| after - before);
-            assert!(beyond <= 16, "{beyond} pieces of memory for four GETs at a time");
+            let beyond = registered()
+                .zip(before)
+                .map_or(0, |(after, before)| after - before);
+            assert!(
+                beyond <= 16,
+                "{beyond} pieces of memory for four GETs at a time"
+            );
         });
     });
 }

@@ -18,11 +18,16 @@ use crate::world::{End, World, key};
 fn readers_miss_nothing_and_find_nothing_that_is_not_there_while_the_index_grows() {
     on_every_provider(|| {
         const KEYS: u64 = 30_000;
-        World { capacity: 32 << 20, ..World::default() }.run(async |world| {
+        World {
+            capacity: 32 << 20,
+            ..World::default()
+        }
+        .run(async |world| {
             let written = Rc::new(Cell::new(0));
             let running = Rc::new(Cell::new(0));
             for seed in 0..3 {
-                let (client, written, running) = (world.client().await, written.clone(), running.clone());
+                let (client, written, running) =
+                    (world.client().await, written.clone(), running.clone());
                 running.set(running.get() + 1);
                 let runtime = world.runtime();
                 world.runtime().spawn(Box::pin(async move {
@@ -33,12 +38,18 @@ fn readers_miss_nothing_and_find_nothing_that_is_not_there_while_the_index_grows
                         let present = written.get();
                         let n = random.random_range(0..KEYS);
                         let found = client.get(&key(n), &mut read).await.unwrap();
-                        assert!(found.is_some() || n >= present, "key {n} of {present} was there before the call");
+                        assert!(
+                            found.is_some() || n >= present,
+                            "key {n} of {present} was there before the call"
+                        );
                         assert!(found.is_none() || n <= written.get(), "key {n} comes later");
                         assert!(found.is_none() || read == n.to_be_bytes());
                         let several = [key(n), key(n / 2), key(KEYS + n)];
                         let present = written.get();
-                        client.multi_get(&several.each_ref().map(Vec::as_slice), &mut values).await.unwrap();
+                        client
+                            .multi_get(&several.each_ref().map(Vec::as_slice), &mut values)
+                            .await
+                            .unwrap();
                         assert!(values.get(1).is_some() || n / 2 >= present);
                         assert!(values.get(2).is_none(), "a key that never was");
                         runtime.sleep(1_000).await;
@@ -57,7 +68,11 @@ fn readers_miss_nothing_and_find_nothing_that_is_not_there_while_the_index_grows
             let stat = writer.stat().await.unwrap();
             assert!(stat.index_growths >= 6, "{stat:?}");
             assert_eq!(stat.keys, KEYS);
-            assert_eq!(writer.entries().await.unwrap().len() as u64, KEYS, "a listing finds each key once");
+            assert_eq!(
+                writer.entries().await.unwrap().len() as u64,
+                KEYS,
+                "a listing finds each key once"
+            );
         });
     });
 }
@@ -66,7 +81,10 @@ fn readers_miss_nothing_and_find_nothing_that_is_not_there_while_the_index_grows
 #[test]
 fn an_index_that_has_grown_opens_from_its_checkpoint_and_is_no_damage() {
     on_every_provider(|| {
-        let world = World { capacity: 16 << 20, ..World::default() };
+        let world = World {
+            capacity: 16 << 20,
+            ..World::default()
+        };
         world.run(async |world| {
             let client = world.client().await;
             for n in 0..5_000 {
@@ -80,14 +98,20 @@ fn an_index_that_has_grown_opens_from_its_checkpoint_and_is_no_damage() {
         for round in 0..2 {
             let pool = world.open_pool_for(OpenMode::Inspect);
             let verified = verify(&pool, &mut |_, _| {}).unwrap();
-            assert!(verified.harmless.is_empty() && verified.damage.is_empty(), "{verified:?}");
+            assert!(
+                verified.harmless.is_empty() && verified.damage.is_empty(),
+                "{verified:?}"
+            );
             assert_eq!(verified.keys, 1_000);
             drop(pool);
-            world.run_until(if round == 0 { End::Close } else { End::Kill }, async |world| {
-                assert!(world.report.borrow().used_checkpoint, "round {round}");
-                assert_eq!(world.report.borrow().records, 0);
-                assert_eq!(world.client().await.stat().await.unwrap().keys, 1_000);
-            });
+            world.run_until(
+                if round == 0 { End::Close } else { End::Kill },
+                async |world| {
+                    assert!(world.report.borrow().used_checkpoint, "round {round}");
+                    assert_eq!(world.report.borrow().records, 0);
+                    assert_eq!(world.client().await.stat().await.unwrap().keys, 1_000);
+                },
+            );
         }
     });
 }
@@ -113,7 +137,10 @@ fn without_memory_for_a_larger_index_new_keys_are_refused_and_everything_else_go
             }
             assert!(client.delete(&key(0)).await.unwrap());
             client.put(&key(n), b"").await.unwrap();
-            assert!(matches!(client.put(&key(n + 1), b"").await, Err(StoreError::IndexFull)));
+            assert!(matches!(
+                client.put(&key(n + 1), b"").await,
+                Err(StoreError::IndexFull)
+            ));
             world.trouble.set(Trouble::None);
             world.runtime().sleep(1_500_000_000).await;
             client.put(&key(n + 1), b"").await.unwrap();

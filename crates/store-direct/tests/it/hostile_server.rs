@@ -5,7 +5,8 @@ use std::rc::Rc;
 use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric::{
-    Access, ConnectionEvent, LocalSpan, Operation, Port, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Runtime,
+    Access, ConnectionEvent, LocalSpan, Operation, Port, QueuePair, QueuePairOptions, ReceiveQueue,
+    ReceiveRequest, Runtime,
 };
 use stonecast_store_direct::limits::PROTOCOL_VERSION;
 use stonecast_store_direct::{Client, Values};
@@ -19,7 +20,9 @@ const BUFFERS: u64 = 64;
 /// Accepts one client, and answers each of its requests with what it makes up.
 async fn serve(port: Rc<Port>, runtime: Rc<dyn Runtime>, mut random: Random) {
     let device = port.device().clone();
-    let memory = device.allocate(BUFFER * (BUFFERS + 1), Access::REMOTE_READ).unwrap();
+    let memory = device
+        .allocate(BUFFER * (BUFFERS + 1), Access::REMOTE_READ)
+        .unwrap();
     let request = loop {
         port.activity().await;
         if let Some(ConnectionEvent::Request { request, .. }) = port.take_event() {
@@ -39,8 +42,14 @@ async fn serve(port: Rc<Port>, runtime: Rc<dyn Runtime>, mut random: Random) {
         })
         .unwrap();
     for n in 0..BUFFERS {
-        let local = LocalSpan { region: memory, offset: n * BUFFER, size: BUFFER as u32 };
-        device.post_receive(ReceiveQueue::Own(qp), &[ReceiveRequest { wr_id: n, local }]).unwrap();
+        let local = LocalSpan {
+            region: memory,
+            offset: n * BUFFER,
+            size: BUFFER as u32,
+        };
+        device
+            .post_receive(ReceiveQueue::Own(qp), &[ReceiveRequest { wr_id: n, local }])
+            .unwrap();
     }
     device.accept(request, qp, &welcome(&mut random)).unwrap();
     let mut is_first = true;
@@ -54,7 +63,13 @@ async fn serve(port: Rc<Port>, runtime: Rc<dyn Runtime>, mut random: Random) {
         .await;
         while port.take_event().is_some() {}
         while port.take_received().is_some() {
-            answer(&port, qp, memory, std::mem::take(&mut is_first), &mut random);
+            answer(
+                &port,
+                qp,
+                memory,
+                std::mem::take(&mut is_first),
+                &mut random,
+            );
         }
     }
     device.disconnect(qp).unwrap();
@@ -80,7 +95,13 @@ fn welcome(random: &mut Random) -> Vec<u8> {
 }
 
 /// An answer with some tag and any numbers.
-fn answer(port: &Port, qp: QueuePair, memory: stonecast_fabric::MemoryRegion, is_first: bool, random: &mut Random) {
+fn answer(
+    port: &Port,
+    qp: QueuePair,
+    memory: stonecast_fabric::MemoryRegion,
+    is_first: bool,
+    random: &mut Random,
+) {
     let small = |random: &mut Random| match random.random_range(0..4) {
         0 => random.random::<u32>(),
         1 => 0,
@@ -100,7 +121,11 @@ fn answer(port: &Port, qp: QueuePair, memory: stonecast_fabric::MemoryRegion, is
             bytes.extend_from_slice(&small(random).to_le_bytes());
             bytes.extend_from_slice(&memory.rkey.0.to_le_bytes());
             for _ in 0..2 {
-                let address = if random.random_bool(0.7) { memory.address & !63 } else { random.random() };
+                let address = if random.random_bool(0.7) {
+                    memory.address & !63
+                } else {
+                    random.random()
+                };
                 bytes.extend_from_slice(&address.to_le_bytes());
             }
             (0..2).for_each(|_| bytes.extend_from_slice(&memory.rkey.0.to_le_bytes()));
@@ -115,7 +140,11 @@ fn answer(port: &Port, qp: QueuePair, memory: stonecast_fabric::MemoryRegion, is
             bytes.extend_from_slice(&small(random).to_le_bytes());
             bytes.extend_from_slice(&(small(random) % 12).to_le_bytes());
             for _ in 0..3 {
-                let address = if random.random_bool(0.7) { memory.address & !63 } else { random.random() };
+                let address = if random.random_bool(0.7) {
+                    memory.address & !63
+                } else {
+                    random.random()
+                };
                 bytes.extend_from_slice(&address.to_le_bytes());
             }
             (0..3).for_each(|_| bytes.extend_from_slice(&memory.rkey.0.to_le_bytes()));
@@ -123,7 +152,11 @@ fn answer(port: &Port, qp: QueuePair, memory: stonecast_fabric::MemoryRegion, is
     }
     let offset = BUFFER * BUFFERS;
     port.device().memory(memory).write(offset, &bytes);
-    let local = LocalSpan { region: memory, offset, size: bytes.len() as u32 };
+    let local = LocalSpan {
+        region: memory,
+        offset,
+        size: bytes.len() as u32,
+    };
     let _ = port.post(qp, [Operation::Send { local }]);
 }
 
@@ -137,21 +170,32 @@ fn a_client_of_a_hostile_server_ends_with_an_error_and_never_with_a_panic() {
             for seed in 0..150 {
                 let (listener, address) = world.listener();
                 listener.device().listen(&address).unwrap();
-                world.runtime().spawn(Box::pin(serve(listener, world.runtime(), random_from_seed(seed))));
+                world.runtime().spawn(Box::pin(serve(
+                    listener,
+                    world.runtime(),
+                    random_from_seed(seed),
+                )));
                 let (port, runtime) = world.port();
-                let Ok(client) = Client::connect(port, runtime, &address).await else { continue };
+                let Ok(client) = Client::connect(port, runtime, &address).await else {
+                    continue;
+                };
                 connected += 1;
                 let mut read = Vec::new();
                 for n in 0..5u8 {
                     let _ = client.put(&[n + 1], &[n; 300]).await;
                     let _ = client.get(&[n + 1], &mut read).await;
                     let _ = client.delete(&[n + 1]).await;
-                    let _ = client.multi_get(&[b"a", b"b"], &mut Values::default()).await;
+                    let _ = client
+                        .multi_get(&[b"a", b"b"], &mut Values::default())
+                        .await;
                     let _ = client.stat().await;
                     let _ = client.entries().await.map(|entries| entries.len());
                 }
             }
-            assert!(connected > 5, "some got far enough to be lied to: {connected}");
+            assert!(
+                connected > 5,
+                "some got far enough to be lied to: {connected}"
+            );
         });
     });
 }

@@ -20,11 +20,17 @@ fn who_finds_all_segments_leased_to_idle_clients_waits_for_one() {
             let mut clients = Vec::new();
             for n in 0..CLIENTS {
                 let client = world.client().await;
-                client.put(&key(n), b"small").await.unwrap_or_else(|error| panic!("client {n}: {error}"));
+                client
+                    .put(&key(n), b"small")
+                    .await
+                    .unwrap_or_else(|error| panic!("client {n}: {error}"));
                 clients.push(client);
             }
             for (n, client) in (0..).zip(&clients) {
-                client.put(&key(n), b"again").await.unwrap_or_else(|error| panic!("client {n}: {error}"));
+                client
+                    .put(&key(n), b"again")
+                    .await
+                    .unwrap_or_else(|error| panic!("client {n}: {error}"));
             }
             assert_eq!(world.client().await.stat().await.unwrap().keys, CLIENTS);
         });
@@ -44,7 +50,10 @@ fn clients_that_write_all_the_time_take_turns_with_more_of_them_than_there_are_s
                 world.runtime().spawn(Box::pin(async move {
                     let mut puts = 0;
                     while puts < 20 || begun.get() < CLIENTS {
-                        client.put(&key(n), &value(puts, 100)).await.unwrap_or_else(|error| panic!("client {n}: {error}"));
+                        client
+                            .put(&key(n), &value(puts, 100))
+                            .await
+                            .unwrap_or_else(|error| panic!("client {n}: {error}"));
                         begun.set(begun.get() + u64::from(puts == 0));
                         puts += 1;
                         runtime.sleep(5_000_000).await;
@@ -80,7 +89,11 @@ fn a_pool_that_is_full_is_said_to_be_full_also_beside_clients_that_hold_leases()
             };
             assert!(matches!(error, StoreError::NoSpace), "{error}");
             // All but the reserve of two segments of eight, and what is left at the ends.
-            assert!(stored * 2000 * 100 > world.capacity * 65, "{stored} records of {}", world.capacity);
+            assert!(
+                stored * 2000 * 100 > world.capacity * 65,
+                "{stored} records of {}",
+                world.capacity
+            );
             assert!(idle.get(b"idle", &mut Vec::new()).await.unwrap().is_some());
             assert!(client.delete(&key(0)).await.unwrap());
         });

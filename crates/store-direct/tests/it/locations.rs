@@ -10,8 +10,13 @@ use crate::world::{World, key};
 
 async fn client_of(world: &World, locations: usize) -> Client {
     let (port, runtime) = world.port();
-    let options = ClientOptions { locations, ..ClientOptions::default() };
-    Client::connect_with(options, port, runtime, &world.address()).await.unwrap()
+    let options = ClientOptions {
+        locations,
+        ..ClientOptions::default()
+    };
+    Client::connect_with(options, port, runtime, &world.address())
+        .await
+        .unwrap()
 }
 
 /// Reads by `get` and by `multi_get`, which must agree.
@@ -28,20 +33,39 @@ async fn read(client: &Client, key: &[u8]) -> Option<Vec<u8>> {
 fn what_others_wrote_and_deleted_is_seen_whatever_a_client_remembers() {
     on_every_provider(|| {
         World::default().run(async |world| {
-            let (reader, batches, writer) = (world.client().await, world.client().await, world.client().await);
+            let (reader, batches, writer) = (
+                world.client().await,
+                world.client().await,
+                world.client().await,
+            );
             let mut values = Values::default();
             writer.put(b"a", b"one").await.unwrap();
             assert_eq!(read(&reader, b"a").await.as_deref(), Some(&b"one"[..]));
             let known = !world.provider.reads_at_once();
-            assert_eq!(reader.location_counts(), if known { (1, 1) } else { (0, 2) }, "the second read knows the place");
+            assert_eq!(
+                reader.location_counts(),
+                if known { (1, 1) } else { (0, 2) },
+                "the second read knows the place"
+            );
             for n in 0..20u64 {
                 writer.put(b"a", &n.to_be_bytes()).await.unwrap();
                 assert_eq!(read(&reader, b"a").await, Some(n.to_be_bytes().to_vec()));
-                let expected = if known { (n + 2, n + 2) } else { (0, 2 * n + 4) };
-                assert_eq!(reader.location_counts(), expected, "one read finds the new place, the other knows it");
+                let expected = if known {
+                    (n + 2, n + 2)
+                } else {
+                    (0, 2 * n + 4)
+                };
+                assert_eq!(
+                    reader.location_counts(),
+                    expected,
+                    "one read finds the new place, the other knows it"
+                );
                 // A client that asks for several at once alone meets the old place there.
                 batches.multi_get(&[b"b", b"a"], &mut values).await.unwrap();
-                assert_eq!((values.get(0), values.get(1).map(|(value, _)| value)), (None, Some(&n.to_be_bytes()[..])));
+                assert_eq!(
+                    (values.get(0), values.get(1).map(|(value, _)| value)),
+                    (None, Some(&n.to_be_bytes()[..]))
+                );
             }
             assert!(writer.delete(b"a").await.unwrap());
             batches.multi_get(&[b"b", b"a"], &mut values).await.unwrap();
@@ -58,7 +82,14 @@ fn what_others_wrote_and_deleted_is_seen_whatever_a_client_remembers() {
 fn who_wrote_a_key_knows_its_place() {
     on_every_provider(|| {
         for (clients, hits) in [(ClientPolicy::Trusted, 50), (ClientPolicy::Copying, 0)] {
-            World { options: ServerOptions { clients, ..ServerOptions::default() }, ..World::default() }.run(async |world| {
+            World {
+                options: ServerOptions {
+                    clients,
+                    ..ServerOptions::default()
+                },
+                ..World::default()
+            }
+            .run(async |world| {
                 let client = world.client().await;
                 let mut value = Vec::new();
                 for n in 0..50 {
@@ -68,7 +99,11 @@ fn who_wrote_a_key_knows_its_place() {
                     assert!(client.get(&key(n), &mut value).await.unwrap().is_some());
                     assert_eq!(value, n.to_be_bytes());
                 }
-                let hits = if world.provider.reads_at_once() { 0 } else { hits };
+                let hits = if world.provider.reads_at_once() {
+                    0
+                } else {
+                    hits
+                };
                 assert_eq!(client.location_counts(), (hits, 50 - hits));
             });
         }
@@ -161,12 +196,22 @@ fn keys_beside_their_home_buckets_are_remembered() {
             }
             for _ in 0..2 {
                 for n in 0..KEYS {
-                    assert_eq!(reader.get(&key(n), &mut Vec::new()).await.unwrap(), Some(n + 1));
+                    assert_eq!(
+                        reader.get(&key(n), &mut Vec::new()).await.unwrap(),
+                        Some(n + 1)
+                    );
                 }
             }
             let (hits, misses) = reader.location_counts();
-            let least = if world.provider.reads_at_once() { 0 } else { KEYS - 3 };
-            assert!(hits >= least && hits + misses == 2 * KEYS, "{hits} of the second {KEYS}");
+            let least = if world.provider.reads_at_once() {
+                0
+            } else {
+                KEYS - 3
+            };
+            assert!(
+                hits >= least && hits + misses == 2 * KEYS,
+                "{hits} of the second {KEYS}"
+            );
         });
     });
 }
@@ -176,9 +221,16 @@ fn keys_beside_their_home_buckets_are_remembered() {
 fn a_client_that_remembers_few_places_or_none_reads_the_same() {
     on_every_provider(|| {
         World::default().run(async |world| {
-            let clients = [client_of(world, 0).await, client_of(world, 1).await, client_of(world, 64).await];
+            let clients = [
+                client_of(world, 0).await,
+                client_of(world, 1).await,
+                client_of(world, 64).await,
+            ];
             for n in 0..500u64 {
-                clients[n as usize % 3].put(&key(n), &n.to_be_bytes()).await.unwrap();
+                clients[n as usize % 3]
+                    .put(&key(n), &n.to_be_bytes())
+                    .await
+                    .unwrap();
             }
             let keys: Vec<Vec<u8>> = (0..600).map(key).collect();
             let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();

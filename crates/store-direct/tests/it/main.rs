@@ -15,7 +15,11 @@ mod hostile_server;
 mod leases;
 mod locations;
 #[path = "../../../fabric/tests/it/loopback/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the stories need only a part of the reference provider")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the stories need only a part of the reference provider"
+)]
 mod loopback;
 mod meddling;
 mod metrics;

@@ -11,9 +11,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use stonecast_fabric::{
-    Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, LocalSpan,
-    MemoryRegion, Port, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey,
-    SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
+    Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device,
+    DeviceError, LocalSpan, MemoryRegion, Port, QueuePair, QueuePairOptions, ReadInto,
+    ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
+    SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{PersistentRegion, Region};
 
@@ -38,7 +39,16 @@ struct Meddling {
 /// A port of `fabric` with `meddler` in between.
 pub fn port(fabric: &dyn Fabric, capacity: u32, meddler: &Rc<Meddler>) -> Rc<Port> {
     let device = fabric.port(capacity).device().clone();
-    let port = Rc::new(Port::new(Rc::new(Meddling { device, meddler: meddler.clone() }), capacity).expect("a port"));
+    let port = Rc::new(
+        Port::new(
+            Rc::new(Meddling {
+                device,
+                meddler: meddler.clone(),
+            }),
+            capacity,
+        )
+        .expect("a port"),
+    );
     fabric.executor().add_port(&port);
     port
 }
@@ -50,10 +60,18 @@ impl Device for Meddling {
     fn allocate(&self, size: u64, access: Access) -> Result<MemoryRegion, DeviceError> {
         self.device.allocate(size, access)
     }
-    fn register(&self, memory: Rc<dyn Region>, access: Access) -> Result<MemoryRegion, DeviceError> {
+    fn register(
+        &self,
+        memory: Rc<dyn Region>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError> {
         self.device.register(memory, access)
     }
-    fn register_persistent(&self, memory: Rc<dyn PersistentRegion>, access: Access) -> Result<MemoryRegion, DeviceError> {
+    fn register_persistent(
+        &self,
+        memory: Rc<dyn PersistentRegion>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError> {
         self.device.register_persistent(memory, access)
     }
     fn deregister(&self, region: MemoryRegion) -> Result<(), DeviceError> {
@@ -72,16 +90,25 @@ impl Device for Meddling {
     ) -> Result<Rkey, DeviceError> {
         self.device.bind_window(qp, region, offset, size, access)
     }
-    fn poll_invalidate(&self, rkey: Rkey, context: &mut Context<'_>) -> Poll<Result<(), DeviceError>> {
+    fn poll_invalidate(
+        &self,
+        rkey: Rkey,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), DeviceError>> {
         match self.meddler.stands_still.get() {
-            true => Poll::Ready(Err(DeviceError::Unquiesced { peer: "who stands still".to_owned() })),
+            true => Poll::Ready(Err(DeviceError::Unquiesced {
+                peer: "who stands still".to_owned(),
+            })),
             false => self.device.poll_invalidate(rkey, context),
         }
     }
     fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {
         self.device.create_completion_queue(capacity)
     }
-    fn create_shared_receive_queue(&self, options: SharedReceiveQueueOptions) -> Result<SharedReceiveQueue, DeviceError> {
+    fn create_shared_receive_queue(
+        &self,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<SharedReceiveQueue, DeviceError> {
         self.device.create_shared_receive_queue(options)
     }
     fn create_queue_pair(&self, options: QueuePairOptions) -> Result<QueuePair, DeviceError> {
@@ -93,10 +120,20 @@ impl Device for Meddling {
     fn listen(&self, address: &str) -> Result<(), DeviceError> {
         self.device.listen(address)
     }
-    fn connect(&self, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError> {
+    fn connect(
+        &self,
+        qp: QueuePair,
+        address: &str,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         self.device.connect(qp, address, private_data)
     }
-    fn accept(&self, request: ConnectionRequest, qp: QueuePair, private_data: &[u8]) -> Result<(), DeviceError> {
+    fn accept(
+        &self,
+        request: ConnectionRequest,
+        qp: QueuePair,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         self.device.accept(request, qp, private_data)
     }
     fn reject(&self, request: ConnectionRequest, reason: &str) -> Result<(), DeviceError> {
@@ -110,11 +147,17 @@ impl Device for Meddling {
     }
     fn post_send(&self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError> {
         if let Some(forge) = &*self.meddler.forge.borrow() {
-            requests.iter().for_each(|request| forge(&*self.device, request));
+            requests
+                .iter()
+                .for_each(|request| forge(&*self.device, request));
         }
         self.device.post_send(qp, requests)
     }
-    fn post_receive(&self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+    fn post_receive(
+        &self,
+        queue: ReceiveQueue,
+        requests: &[ReceiveRequest],
+    ) -> Result<(), DeviceError> {
         self.device.post_receive(queue, requests)
     }
     fn poll(&self, cq: CompletionQueue, limit: usize, into: &mut Vec<WorkCompletion>) -> usize {

@@ -8,7 +8,9 @@ use crate::world::World;
 
 async fn gateway(world: &World) -> Client {
     let (port, runtime) = world.port();
-    Client::connect_as(ClientPath::Gateway, port, runtime, &world.address()).await.unwrap()
+    Client::connect_as(ClientPath::Gateway, port, runtime, &world.address())
+        .await
+        .unwrap()
 }
 
 /// Needs the path in what a client says when it connects, the reports, and the one before a client closes.
@@ -16,7 +18,11 @@ async fn gateway(world: &World) -> Client {
 fn both_paths_are_told_apart_and_everything_that_a_client_did_is_known_once_it_closed() {
     on_every_provider(|| {
         World::default().run(async |world| {
-            let (one_sided, gateway, observer) = (world.client().await, gateway(world).await, world.client().await);
+            let (one_sided, gateway, observer) = (
+                world.client().await,
+                gateway(world).await,
+                world.client().await,
+            );
             let mut value = Vec::new();
             for _ in 0..3 {
                 one_sided.put(b"a", b"12345").await.unwrap();
@@ -26,28 +32,81 @@ fn both_paths_are_told_apart_and_everything_that_a_client_did_is_known_once_it_c
             gateway.put(b"b", b"1").await.unwrap();
             gateway.put_if(b"b", b"2", Condition::Absent).await.unwrap();
             assert!(gateway.delete(b"b").await.unwrap());
-            gateway.multi_get(&[b"a", b"b", b"c"], &mut Values::default()).await.unwrap();
+            gateway
+                .multi_get(&[b"a", b"b", b"c"], &mut Values::default())
+                .await
+                .unwrap();
             let before = observer.metrics().await.unwrap();
             assert_eq!((before.one_sided.clients, before.gateway.clients), (2, 1));
-            assert_eq!(before.one_sided.reads, 0, "reads pass no server, and these are not reported yet");
+            assert_eq!(
+                before.one_sided.reads, 0,
+                "reads pass no server, and these are not reported yet"
+            );
             gateway.report().await.unwrap();
             assert_eq!(observer.metrics().await.unwrap().gateway.reads, 3);
             one_sided.close().await;
-            let Metrics { one_sided, gateway, stat, leases, .. } = observer.metrics().await.unwrap();
-            assert_eq!((one_sided.reads, one_sided.puts, one_sided.deletes, one_sided.refused), (2, 3, 0, 0));
-            assert_eq!((gateway.reads, gateway.puts, gateway.deletes, gateway.refused), (3, 1, 1, 1));
-            assert_eq!((stat.puts, stat.deletes, stat.refused), (4, 1, 1), "the sums are what they were");
+            let Metrics {
+                one_sided,
+                gateway,
+                stat,
+                leases,
+                ..
+            } = observer.metrics().await.unwrap();
+            assert_eq!(
+                (
+                    one_sided.reads,
+                    one_sided.puts,
+                    one_sided.deletes,
+                    one_sided.refused
+                ),
+                (2, 3, 0, 0)
+            );
+            assert_eq!(
+                (
+                    gateway.reads,
+                    gateway.puts,
+                    gateway.deletes,
+                    gateway.refused
+                ),
+                (3, 1, 1, 1)
+            );
+            assert_eq!(
+                (stat.puts, stat.deletes, stat.refused),
+                (4, 1, 1),
+                "the sums are what they were"
+            );
             // A record: room for a header of 56 bytes, key and value, in units of 64 bytes.
-            assert_eq!((one_sided.written_bytes, gateway.written_bytes), (3 * 64, 2 * 64));
+            assert_eq!(
+                (one_sided.written_bytes, gateway.written_bytes),
+                (3 * 64, 2 * 64)
+            );
             // A bucket of 64 bytes for each key, and the one record that is there.
-            assert_eq!((one_sided.read_bytes, gateway.read_bytes), (64 + 64 + 64, 3 * 64 + 64));
+            assert_eq!(
+                (one_sided.read_bytes, gateway.read_bytes),
+                (64 + 64 + 64, 3 * 64 + 64)
+            );
             // Who writes into memory that the server copies from leases nothing, and does not know the places of its writes.
             let one = u64::from(world.provider.leases_extents());
             assert_eq!(leases, one, "the gateway's; the other was given back");
-            assert!(one_sided.round_trips >= 3 + 2, "three puts, and a batch of READs for each of two gets");
-            let hits = if world.provider.reads_at_once() { 0 } else { one };
-            assert_eq!((one_sided.location_hits, one_sided.location_misses), (hits, 2 - hits), "its own key, and none");
-            assert_eq!((gateway.location_hits, gateway.location_misses), (0, 3), "it has forgotten what it deleted");
+            assert!(
+                one_sided.round_trips >= 3 + 2,
+                "three puts, and a batch of READs for each of two gets"
+            );
+            let hits = if world.provider.reads_at_once() {
+                0
+            } else {
+                one
+            };
+            assert_eq!(
+                (one_sided.location_hits, one_sided.location_misses),
+                (hits, 2 - hits),
+                "its own key, and none"
+            );
+            assert_eq!(
+                (gateway.location_hits, gateway.location_misses),
+                (0, 3),
+                "it has forgotten what it deleted"
+            );
         });
     });
 }
@@ -75,7 +134,9 @@ fn a_client_that_goes_on_reports_and_times_some_of_its_calls() {
             let metrics = observer.metrics().await.unwrap().one_sided;
             assert_eq!((metrics.reads, metrics.puts), (calls - 1, 1));
             assert_eq!(metrics.read_latencies.count(), calls / 64);
-            assert!(metrics.read_latencies.sum_ns > 0 && metrics.read_latencies.quantile(0.5).is_some());
+            assert!(
+                metrics.read_latencies.sum_ns > 0 && metrics.read_latencies.quantile(0.5).is_some()
+            );
         });
     });
 }
@@ -83,7 +144,11 @@ fn a_client_that_goes_on_reports_and_times_some_of_its_calls() {
 /// Needs the counts where bytes are made durable.
 #[test]
 fn what_makes_writes_durable_is_counted() {
-    World { durability: Durability::Power, ..World::default() }.run(async |world| {
+    World {
+        durability: Durability::Power,
+        ..World::default()
+    }
+    .run(async |world| {
         let client = world.client().await;
         let before = client.metrics().await.unwrap();
         for _ in 0..5 {
@@ -91,8 +156,16 @@ fn what_makes_writes_durable_is_counted() {
         }
         let after = client.metrics().await.unwrap();
         assert_eq!(after.stat.persists - before.stat.persists, 5);
-        assert_eq!(after.syncs - before.syncs, 5, "one by one, each has a sync of its own");
-        assert_eq!((after.write_backs, after.fences), (0, 0), "a file is synced as a whole");
+        assert_eq!(
+            after.syncs - before.syncs,
+            5,
+            "one by one, each has a sync of its own"
+        );
+        assert_eq!(
+            (after.write_backs, after.fences),
+            (0, 0),
+            "a file is synced as a whole"
+        );
     });
 }
 
@@ -101,7 +174,11 @@ fn what_makes_writes_durable_is_counted() {
 #[test]
 fn no_client_writes_to_a_log_that_is_synced_as_a_file() {
     for durability in [Durability::Process, Durability::Power] {
-        World { durability, ..World::default() }.run(async move |world| {
+        World {
+            durability,
+            ..World::default()
+        }
+        .run(async move |world| {
             let client = world.client().await;
             client.put(b"a", b"1").await.unwrap();
             let leases = client.metrics().await.unwrap().leases;

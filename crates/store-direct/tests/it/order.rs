@@ -31,7 +31,11 @@ enum Flying<'a> {
 }
 
 fn puts_are_committed_in_the_order_of_asking(durability: Durability) {
-    let world = World { segment_size: 256 << 10, durability, ..World::default() };
+    let world = World {
+        segment_size: 256 << 10,
+        durability,
+        ..World::default()
+    };
     world.run(async |world| {
         let client = &world.client().await;
         let mut flying: VecDeque<Flying<'_>> = VecDeque::new();
@@ -39,7 +43,8 @@ fn puts_are_committed_in_the_order_of_asking(durability: Durability) {
         for n in 0..4_000 {
             // Of very different sizes, so that most segments end with a record that does not fit before one that would.
             let size = if n % 5 == 0 { 30_000 } else { 20 };
-            let mut put: Put<'_> = Box::pin(async move { client.put(&key(n), &value(n, size)).await });
+            let mut put: Put<'_> =
+                Box::pin(async move { client.put(&key(n), &value(n, size)).await });
             let done = poll_fn(|context| Poll::Ready(put.as_mut().poll(context))).await;
             assert!(done.is_pending(), "a put waits for the server");
             flying.push_back(Flying::Put(put));

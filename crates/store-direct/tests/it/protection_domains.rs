@@ -9,7 +9,13 @@ use crate::world::{World, key, value};
 
 /// A world whose clients write as those of other machines do.
 fn copying() -> World {
-    World { options: ServerOptions { clients: ClientPolicy::Copying, ..ServerOptions::default() }, ..World::default() }
+    World {
+        options: ServerOptions {
+            clients: ClientPolicy::Copying,
+            ..ServerOptions::default()
+        },
+        ..World::default()
+    }
 }
 
 #[test]
@@ -27,10 +33,18 @@ fn a_client_with_its_own_receive_buffers_sends_more_messages_than_it_has_buffers
         copying().run(async |world| {
             let client = world.client().await;
             for n in 0..600 {
-                client.put(&key(n), &value(n, 40)).await.expect("a buffer for the record");
+                client
+                    .put(&key(n), &value(n, 40))
+                    .await
+                    .expect("a buffer for the record");
             }
             for n in 0..300 {
-                assert!(client.delete(&key(n)).await.expect("a buffer for the message"));
+                assert!(
+                    client
+                        .delete(&key(n))
+                        .await
+                        .expect("a buffer for the message")
+                );
             }
             let left = (300..600).map(|n| (n, value(n, 40))).collect();
             check(&client, &left, 600).await;
@@ -45,10 +59,16 @@ fn clients_that_come_and_go_leave_the_others_served() {
     on(Provider::ProtectionDomains, || {
         copying().run(async |world| {
             let steady = world.client().await;
-            let regions = world.fabric().region_count(0).expect("the reference provider tells");
+            let regions = world
+                .fabric()
+                .region_count(0)
+                .expect("the reference provider tells");
             for n in 0..40 {
                 let passing = world.client().await;
-                passing.put(&key(n), &value(n, 100)).await.expect("it is served");
+                passing
+                    .put(&key(n), &value(n, 100))
+                    .await
+                    .expect("it is served");
                 // One poll sends the record.
                 let (key, value) = (key(1000 + n), value(n, 100));
                 let mut given_up = Box::pin(passing.put(&key, &value));
@@ -57,11 +77,25 @@ fn clients_that_come_and_go_leave_the_others_served() {
                 drop(given_up);
                 drop(passing);
                 let mut read = Vec::new();
-                assert!(steady.get(&crate::world::key(n), &mut read).await.expect("it is served").is_some());
+                assert!(
+                    steady
+                        .get(&crate::world::key(n), &mut read)
+                        .await
+                        .expect("it is served")
+                        .is_some()
+                );
             }
             world.runtime().sleep(10_000_000).await;
-            assert_eq!(steady.stat().await.expect("it is served").clients, 1, "the others have gone");
-            assert_eq!(world.fabric().region_count(0), Some(regions), "and their memory with them");
+            assert_eq!(
+                steady.stat().await.expect("it is served").clients,
+                1,
+                "the others have gone"
+            );
+            assert_eq!(
+                world.fabric().region_count(0),
+                Some(regions),
+                "and their memory with them"
+            );
         });
     });
 }

@@ -5,25 +5,41 @@ use std::collections::BTreeMap;
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
 use stonecast_media::{Durability, OpenMode};
-use stonecast_store_direct::{Client, ClientOptions, ClientPolicy, Condition, ServerOptions, StoreError, Written};
+use stonecast_store_direct::{
+    Client, ClientOptions, ClientPolicy, Condition, ServerOptions, StoreError, Written,
+};
 
 use crate::fabric::{Provider, on_every_provider};
 use crate::world::{End, World, key, value};
 
 fn publishing(world: World) -> World {
-    World { options: ServerOptions { clients: ClientPolicy::Publishing, ..ServerOptions::default() }, ..world }
+    World {
+        options: ServerOptions {
+            clients: ClientPolicy::Publishing,
+            ..ServerOptions::default()
+        },
+        ..world
+    }
 }
 
 async fn modest_client(world: &World) -> Client {
     let (port, runtime) = world.port();
-    let options = ClientOptions { publishes: false, ..ClientOptions::default() };
-    Client::connect_with(options, port, runtime, &world.address()).await.unwrap()
+    let options = ClientOptions {
+        publishes: false,
+        ..ClientOptions::default()
+    };
+    Client::connect_with(options, port, runtime, &world.address())
+        .await
+        .unwrap()
 }
 
 async fn expect(client: &Client, model: &BTreeMap<u64, Vec<u8>>) {
     let mut found = Vec::new();
     for (&n, expected) in model {
-        assert!(client.get(&key(n), &mut found).await.unwrap().is_some(), "key {n} is there");
+        assert!(
+            client.get(&key(n), &mut found).await.unwrap().is_some(),
+            "key {n} is there"
+        );
         assert!(found == *expected, "key {n} has its value");
     }
 }
@@ -67,11 +83,22 @@ fn an_overwrite_needs_no_answer_of_the_server_and_survives_its_death() {
             assert!(versions.is_sorted_by(|a, b| a < b), "versions grow");
             // The clients' own questions are a batch each.
             let asked = batches(&reader).await - before;
-            assert!(asked <= 3, "nobody asked the server: {asked} batches, {:?}", reader.stat().await.unwrap());
+            assert!(
+                asked <= 3,
+                "nobody asked the server: {asked} batches, {:?}",
+                reader.stat().await.unwrap()
+            );
             expect(&reader, &model).await;
             let stat = reader.stat().await.unwrap();
-            assert_eq!((stat.keys, stat.sequence, stat.puts), (100, *versions.last().unwrap(), 600 + asked_before));
-            assert_eq!(reader.metrics().await.unwrap().one_sided.puts, stat.puts, "by its path, too");
+            assert_eq!(
+                (stat.keys, stat.sequence, stat.puts),
+                (100, *versions.last().unwrap(), 600 + asked_before)
+            );
+            assert_eq!(
+                reader.metrics().await.unwrap().one_sided.puts,
+                stat.puts,
+                "by its path, too"
+            );
         });
         world.run(async |world| {
             assert_eq!(world.report.borrow().keys, 100);
@@ -92,14 +119,29 @@ fn what_is_no_plain_overwrite_goes_through_the_server_beside_it() {
             let second = writer.put(b"key", b"2").await.unwrap();
             assert!(second > first);
             assert_eq!(
-                other.put_if(b"key", b"x", Condition::Version(first)).await.unwrap(),
+                other
+                    .put_if(b"key", b"x", Condition::Version(first))
+                    .await
+                    .unwrap(),
                 Written::Conflict(Some(second)),
                 "a condition sees what a client published"
             );
-            let Written::Done(third) = other.put_if(b"key", b"3", Condition::Version(second)).await.unwrap() else { panic!() };
+            let Written::Done(third) = other
+                .put_if(b"key", b"3", Condition::Version(second))
+                .await
+                .unwrap()
+            else {
+                panic!()
+            };
             let fourth = writer.put(b"key", b"4").await.unwrap();
             assert!(third < fourth);
-            assert!(matches!(writer.put_if(b"key", b"y", Condition::Absent).await.unwrap(), Written::Conflict(_)));
+            assert!(matches!(
+                writer
+                    .put_if(b"key", b"y", Condition::Absent)
+                    .await
+                    .unwrap(),
+                Written::Conflict(_)
+            ));
             let fifth = writer.put(b"key", b"5").await.unwrap();
             assert!(fifth > fourth);
             assert!(other.delete(b"key").await.unwrap());
@@ -129,7 +171,11 @@ fn clients_of_both_kinds_on_one_key_agree_on_what_is_newest() {
     on_every_provider(|| {
         let world = publishing(World::default());
         world.run_until(End::Kill, async |world| {
-            let clients = [world.client().await, world.client().await, modest_client(world).await];
+            let clients = [
+                world.client().await,
+                world.client().await,
+                modest_client(world).await,
+            ];
             clients[0].put(b"key", b"start").await.unwrap();
             let newest = std::cell::Cell::new(0);
             let work = clients.iter().enumerate().map(|(number, client)| {
@@ -139,16 +185,27 @@ fn clients_of_both_kinds_on_one_key_agree_on_what_is_newest() {
                         let seen = newest.get();
                         let version = match (number, round % 3) {
                             (2, 0) => {
-                                let version = client.get(b"key", &mut Vec::new()).await.unwrap().unwrap();
-                                assert!(version >= seen, "a version that was told is never newer than what is read");
-                                match client.put_if(b"key", b"conditional", Condition::Version(version)).await.unwrap() {
+                                let version =
+                                    client.get(b"key", &mut Vec::new()).await.unwrap().unwrap();
+                                assert!(
+                                    version >= seen,
+                                    "a version that was told is never newer than what is read"
+                                );
+                                match client
+                                    .put_if(b"key", b"conditional", Condition::Version(version))
+                                    .await
+                                    .unwrap()
+                                {
                                     Written::Done(done) => done,
                                     Written::Conflict(present) => present.unwrap(),
                                 }
                             }
                             _ => client.put(b"key", &round.to_le_bytes()).await.unwrap(),
                         };
-                        assert!(version > seen || (number == 2 && version >= seen), "{version} after {seen}");
+                        assert!(
+                            version > seen || (number == 2 && version >= seen),
+                            "{version} after {seen}"
+                        );
                         newest.set(newest.get().max(version));
                     }
                 }
@@ -156,10 +213,18 @@ fn clients_of_both_kinds_on_one_key_agree_on_what_is_newest() {
             let mut work: Vec<_> = work.map(Box::pin).collect();
             std::future::poll_fn(|context| {
                 work.retain_mut(|work| work.as_mut().poll(context).is_pending());
-                if work.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+                if work.is_empty() {
+                    std::task::Poll::Ready(())
+                } else {
+                    std::task::Poll::Pending
+                }
             })
             .await;
-            let found = clients[2].get(b"key", &mut Vec::new()).await.unwrap().unwrap();
+            let found = clients[2]
+                .get(b"key", &mut Vec::new())
+                .await
+                .unwrap()
+                .unwrap();
             assert_eq!(found, newest.get());
         });
     });
@@ -204,7 +269,10 @@ fn a_pool_is_cleaned_while_clients_publish() {
                 let n = random.random_range(0..200);
                 match random.random_range(0..20) {
                     0 => {
-                        assert_eq!(other.delete(&key(n)).await.unwrap(), model.remove(&n).is_some());
+                        assert_eq!(
+                            other.delete(&key(n)).await.unwrap(),
+                            model.remove(&n).is_some()
+                        );
                     }
                     1 => {
                         let value = value(round, 900);
@@ -237,7 +305,10 @@ fn a_pool_is_cleaned_while_clients_publish() {
 fn what_a_client_replaced_and_another_deleted_stays_away_however_much_is_cleaned() {
     on_every_provider(|| {
         // So large that nobody cleans the first segment for its few dead bytes.
-        let world = publishing(World { capacity: 8 << 20, ..World::small() });
+        let world = publishing(World {
+            capacity: 8 << 20,
+            ..World::small()
+        });
         world.run_until(End::Kill, async |world| {
             let (publisher, other) = (world.client().await, modest_client(world).await);
             other.put(b"gone", b"1").await.unwrap();
@@ -251,7 +322,10 @@ fn what_a_client_replaced_and_another_deleted_stays_away_however_much_is_cleaned
             publisher.put(b"gone", b"2").await.unwrap();
             assert!(other.delete(b"gone").await.unwrap());
             for round in 0..4000 {
-                publisher.put(&key(1000 + round % 8), &value(round, 2000)).await.unwrap();
+                publisher
+                    .put(&key(1000 + round % 8), &value(round, 2000))
+                    .await
+                    .unwrap();
                 // More tombstones than a pool keeps if it need not.
                 for _ in 0..4 {
                     other.put(b"passing", b"by").await.unwrap();
@@ -263,7 +337,11 @@ fn what_a_client_replaced_and_another_deleted_stays_away_however_much_is_cleaned
         });
         world.run(async |world| {
             let client = world.client().await;
-            assert_eq!(client.get(b"gone", &mut Vec::new()).await.unwrap(), None, "it was deleted");
+            assert_eq!(
+                client.get(b"gone", &mut Vec::new()).await.unwrap(),
+                None,
+                "it was deleted"
+            );
             assert_eq!(client.get(b"passing", &mut Vec::new()).await.unwrap(), None);
             assert_eq!(client.stat().await.unwrap().keys, 308);
         });
@@ -272,8 +350,14 @@ fn what_a_client_replaced_and_another_deleted_stays_away_however_much_is_cleaned
 
 #[test]
 fn a_server_that_cannot_let_clients_publish_says_why() {
-    let world = publishing(World { durability: Durability::Power, ..World::default() });
-    let refused = world.try_run(End::Close, async |_| ()).map(drop).unwrap_err();
+    let world = publishing(World {
+        durability: Durability::Power,
+        ..World::default()
+    });
+    let refused = world
+        .try_run(End::Close, async |_| ())
+        .map(drop)
+        .unwrap_err();
     assert!(matches!(refused, StoreError::Publication { .. }));
     assert!(refused.to_string().contains("power loss"), "{refused}");
 }
@@ -281,7 +365,10 @@ fn a_server_that_cannot_let_clients_publish_says_why() {
 /// Needs the look whether earlier publishers are gone, before the scan: what they publish after it would be lost.
 #[test]
 fn a_server_waits_for_clients_that_may_publish_in_the_log_of_the_one_before() {
-    let world = publishing(World { provider: Provider::SharedMemory, ..World::default() });
+    let world = publishing(World {
+        provider: Provider::SharedMemory,
+        ..World::default()
+    });
     let mut survivor = None;
     world.run_until(End::Kill, async |world| {
         let client = world.client().await;
@@ -289,7 +376,10 @@ fn a_server_waits_for_clients_that_may_publish_in_the_log_of_the_one_before() {
         client.put(b"key", b"2").await.unwrap();
         survivor = Some(client);
     });
-    let refused = world.try_run(End::Kill, async |_| ()).map(drop).unwrap_err();
+    let refused = world
+        .try_run(End::Kill, async |_| ())
+        .map(drop)
+        .unwrap_err();
     assert!(matches!(refused, StoreError::Publishers), "{refused}");
     drop(survivor);
     world.run(async |world| {
@@ -304,10 +394,18 @@ fn a_server_waits_for_clients_that_may_publish_in_the_log_of_the_one_before() {
 /// Needs the look at the revocations in `Server::close`: what such a client publishes, into a log that was scanned by then, is
 /// acknowledged and lost. Who writes through the server has nothing acknowledged by what it may finish later.
 #[test]
-fn a_server_that_is_closed_while_a_client_may_be_publishing_yet_leaves_its_pool_as_if_it_was_killed() {
+fn a_server_that_is_closed_while_a_client_may_be_publishing_yet_leaves_its_pool_as_if_it_was_killed()
+ {
     for clients in [ClientPolicy::Publishing, ClientPolicy::Trusted] {
-        let options = ServerOptions { clients, ..ServerOptions::default() };
-        let world = World { provider: Provider::SharedMemory, options, ..World::default() };
+        let options = ServerOptions {
+            clients,
+            ..ServerOptions::default()
+        };
+        let world = World {
+            provider: Provider::SharedMemory,
+            options,
+            ..World::default()
+        };
         let mut survivor = None;
         world.run(async |world| {
             let client = world.client().await;
@@ -323,7 +421,10 @@ fn a_server_that_is_closed_while_a_client_may_be_publishing_yet_leaves_its_pool_
         let is_clean = || world.open_pool_for(OpenMode::Inspect).was_clean();
         assert_eq!(is_clean(), clients == ClientPolicy::Trusted, "{clients:?}");
         if clients == ClientPolicy::Publishing {
-            let refused = world.try_run(End::Kill, async |_| ()).map(drop).unwrap_err();
+            let refused = world
+                .try_run(End::Kill, async |_| ())
+                .map(drop)
+                .unwrap_err();
             assert!(matches!(refused, StoreError::Publishers), "{refused}");
         }
         drop(survivor);

@@ -13,7 +13,11 @@ fn a_full_pool_that_is_opened_again_and_again_still_deletes() {
         let world = World::small();
         let (mut next, mut deleted) = (0, 0);
         for round in 0..6 {
-            let end = if round % 2 == 0 { End::Kill } else { End::Close };
+            let end = if round % 2 == 0 {
+                End::Kill
+            } else {
+                End::Close
+            };
             world.run_until(end, async |world| {
                 let client = world.client().await;
                 loop {
@@ -25,7 +29,10 @@ fn a_full_pool_that_is_opened_again_and_again_still_deletes() {
                 }
                 for _ in 0..3 {
                     let done = client.delete(&key(deleted)).await;
-                    assert!(matches!(done, Ok(true)), "round {round}: a full pool deletes key {deleted}: {done:?}");
+                    assert!(
+                        matches!(done, Ok(true)),
+                        "round {round}: a full pool deletes key {deleted}: {done:?}"
+                    );
                     deleted += 1;
                 }
             });

@@ -6,7 +6,9 @@ use std::rc::Rc;
 
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
-use stonecast_fabric::{Access, LocalSpan, Operation, QueuePairOptions, ReceiveQueue, ReceiveRequest};
+use stonecast_fabric::{
+    Access, LocalSpan, Operation, QueuePairOptions, ReceiveQueue, ReceiveRequest,
+};
 use stonecast_store_direct::{ClientPolicy, Condition, ServerOptions, StoreError, Written};
 
 use crate::crash::check;
@@ -19,7 +21,13 @@ type ByVersion = BTreeMap<(u64, u64), Vec<u8>>;
 /// Clients write and read a few keys at the same time. Each read must bring a value that was really written under that
 /// version, and no reader sees a key go back.
 pub fn meet_on_few_keys(policy: ClientPolicy, seed: u64) {
-    let world = World { options: ServerOptions { clients: policy, ..ServerOptions::default() }, ..World::default() };
+    let world = World {
+        options: ServerOptions {
+            clients: policy,
+            ..ServerOptions::default()
+        },
+        ..World::default()
+    };
     world.run(async |world| {
         let written: Rc<RefCell<ByVersion>> = Rc::default();
         let running = Rc::new(Cell::new(0));
@@ -36,13 +44,25 @@ pub fn meet_on_few_keys(policy: ClientPolicy, seed: u64) {
                     if random.random_bool(0.4) {
                         let fresh = value(random.random(), random.random_range(0..300));
                         let version = client.put(&key(n), &fresh).await.unwrap();
-                        assert!(written.borrow_mut().insert((n, version), fresh).is_none(), "versions are given once");
-                        assert!(seen.insert(n, version) < Some(version), "a write is newer than all that was seen before");
+                        assert!(
+                            written.borrow_mut().insert((n, version), fresh).is_none(),
+                            "versions are given once"
+                        );
+                        assert!(
+                            seen.insert(n, version) < Some(version),
+                            "a write is newer than all that was seen before"
+                        );
                     } else if let Some(version) = client.get(&key(n), &mut read).await.unwrap() {
-                        assert!(seen.insert(n, version) <= Some(version), "a key never goes back");
+                        assert!(
+                            seen.insert(n, version) <= Some(version),
+                            "a key never goes back"
+                        );
                         // The writer may not have its answer yet: then it is not in the table, but it is visible.
                         if let Some(expected) = written.borrow().get(&(n, version)) {
-                            assert!(*expected == read, "version {version} of key {n} has the value that was written");
+                            assert!(
+                                *expected == read,
+                                "version {version} of key {n} has the value that was written"
+                            );
                         }
                     }
                 }
@@ -75,8 +95,14 @@ fn clients_that_may_not_write_the_log_have_the_same_store_through_staging_memory
         for seed in 0..4 {
             meet_on_few_keys(ClientPolicy::Copying, seed);
         }
-        let options = ServerOptions { clients: ClientPolicy::Copying, ..ServerOptions::default() };
-        let world = World { options, ..World::default() };
+        let options = ServerOptions {
+            clients: ClientPolicy::Copying,
+            ..ServerOptions::default()
+        };
+        let world = World {
+            options,
+            ..World::default()
+        };
         let big = value(1, 1 << 20);
         world.run(async |world| {
             let client = world.client().await;
@@ -88,7 +114,11 @@ fn clients_that_may_not_write_the_log_have_the_same_store_through_staging_memory
                 client.get(&key(n), &mut read).await.unwrap();
                 assert!(read == big);
             }
-            let Written::Conflict(Some(_)) = client.put_if(&key(1), b"x", Condition::Absent).await.unwrap() else {
+            let Written::Conflict(Some(_)) = client
+                .put_if(&key(1), b"x", Condition::Absent)
+                .await
+                .unwrap()
+            else {
                 panic!("the key is there")
             };
         });
@@ -110,9 +140,16 @@ fn a_counter_loses_no_increment_when_everybody_compares_and_puts() {
                     for _ in 0..50 {
                         loop {
                             let present = client.get(b"counter", &mut read).await.unwrap();
-                            let count = if present.is_some() { u64::from_le_bytes(read[..].try_into().unwrap()) } else { 0 };
+                            let count = if present.is_some() {
+                                u64::from_le_bytes(read[..].try_into().unwrap())
+                            } else {
+                                0
+                            };
                             let condition = present.map_or(Condition::Absent, Condition::Version);
-                            let written = client.put_if(b"counter", &(count + 1).to_le_bytes(), condition).await.unwrap();
+                            let written = client
+                                .put_if(b"counter", &(count + 1).to_le_bytes(), condition)
+                                .await
+                                .unwrap();
                             if matches!(written, Written::Done(_)) {
                                 break;
                             }
@@ -125,7 +162,12 @@ fn a_counter_loses_no_increment_when_everybody_compares_and_puts() {
                 world.runtime().sleep(100_000).await;
             }
             let mut read = Vec::new();
-            world.client().await.get(b"counter", &mut read).await.unwrap();
+            world
+                .client()
+                .await
+                .get(b"counter", &mut read)
+                .await
+                .unwrap();
             assert_eq!(u64::from_le_bytes(read[..].try_into().unwrap()), 400);
         });
     });
@@ -180,11 +222,19 @@ fn a_peer_that_sends_garbage_is_answered_invalid_and_disturbs_nobody() {
                     })
                     .unwrap();
                 for n in 0..64 {
-                    let local = LocalSpan { region: memory, offset: n * 1024, size: 1024 };
-                    device.post_receive(ReceiveQueue::Own(qp), &[ReceiveRequest { wr_id: n, local }]).unwrap();
+                    let local = LocalSpan {
+                        region: memory,
+                        offset: n * 1024,
+                        size: 1024,
+                    };
+                    device
+                        .post_receive(ReceiveQueue::Own(qp), &[ReceiveRequest { wr_id: n, local }])
+                        .unwrap();
                 }
                 let mut hello = b"stonecdk".to_vec();
-                hello.extend_from_slice(&stonecast_store_direct::limits::PROTOCOL_VERSION.to_le_bytes());
+                hello.extend_from_slice(
+                    &stonecast_store_direct::limits::PROTOCOL_VERSION.to_le_bytes(),
+                );
                 hello.extend_from_slice(&[0; 4]);
                 device.connect(qp, &world.address(), &hello).unwrap();
                 port.activity().await;
@@ -195,11 +245,23 @@ fn a_peer_that_sends_garbage_is_answered_invalid_and_disturbs_nobody() {
                         *first %= 6;
                     }
                     device.memory(memory).write(0, &bytes);
-                    let _ = port.post(qp, [Operation::Send { local: LocalSpan { region: memory, offset: 0, size } }]);
+                    let _ = port.post(
+                        qp,
+                        [Operation::Send {
+                            local: LocalSpan {
+                                region: memory,
+                                offset: 0,
+                                size,
+                            },
+                        }],
+                    );
                     runtime.sleep(2_000).await;
                 }
                 let mut read = Vec::new();
-                assert!(honest.get(b"k", &mut read).await.unwrap().is_some(), "round {round}");
+                assert!(
+                    honest.get(b"k", &mut read).await.unwrap().is_some(),
+                    "round {round}"
+                );
                 honest.put(b"k", b"v").await.unwrap();
                 if round % 2 == 0 {
                     let _ = device.disconnect(qp);
@@ -238,7 +300,9 @@ fn a_client_of_another_protocol_version_is_refused_with_both_versions() {
                 let reason = loop {
                     port.activity().await;
                     match port.take_event() {
-                        Some(stonecast_fabric::ConnectionEvent::Rejected { reason, .. }) => break reason,
+                        Some(stonecast_fabric::ConnectionEvent::Rejected { reason, .. }) => {
+                            break reason;
+                        }
                         Some(event) => panic!("{event:?}"),
                         None => {}
                     }
@@ -266,7 +330,10 @@ fn operations_of_a_client_whose_server_is_gone_end_with_an_error_that_says_what_
             let (port, runtime) = world.port();
             let nobody = format!("{}-nobody", world.address());
             let refused = stonecast_store_direct::Client::connect(port, runtime, &nobody).await;
-            assert!(matches!(refused, Err(StoreError::Refused { .. } | StoreError::Device(_))));
+            assert!(matches!(
+                refused,
+                Err(StoreError::Refused { .. } | StoreError::Device(_))
+            ));
         });
     });
 }

@@ -2,14 +2,20 @@
 
 use stonecast_fabric::Runtime;
 use stonecast_store_direct::limits::OUTCOMES_MAX;
-use stonecast_store_direct::{Client, ClientPolicy, Condition, Effect, ServerOptions, StoreError, Token, Written};
+use stonecast_store_direct::{
+    Client, ClientPolicy, Condition, Effect, ServerOptions, StoreError, Token, Written,
+};
 
 use crate::fabric::on_every_provider;
 use crate::world::{End, World, key, value};
 
 /// Begins a write and gives it up after `patience_ns`, as a client does whose connection breaks. What was sent takes its
 /// course.
-async fn give_up<T>(runtime: std::rc::Rc<dyn Runtime>, patience_ns: u64, write: impl Future<Output = T>) {
+async fn give_up<T>(
+    runtime: std::rc::Rc<dyn Runtime>,
+    patience_ns: u64,
+    write: impl Future<Output = T>,
+) {
     let mut write = std::pin::pin!(write);
     let mut late = std::pin::pin!(runtime.sleep(patience_ns));
     std::future::poll_fn(|context| match write.as_mut().poll(context) {
@@ -32,22 +38,53 @@ fn a_write_that_was_done_is_not_done_again_whatever_came_after_it() {
             let (reader, other) = (world.client().await, world.client().await);
             let client = world.client().await;
             let mut token = client.token();
-            let Written::Done(first) = client.put_with(&mut token, b"k", b"mine", Condition::None).await.unwrap() else {
+            let Written::Done(first) = client
+                .put_with(&mut token, b"k", b"mine", Condition::None)
+                .await
+                .unwrap()
+            else {
                 panic!("nothing stands against it")
             };
             let theirs = other.put(b"k", b"theirs").await.unwrap();
             for again in [&client, &world.client().await] {
-                let done = again.put_with(&mut token, b"k", b"mine", Condition::None).await.unwrap();
-                assert_eq!(done, Written::Done(first), "a retry is told of the first attempt");
+                let done = again
+                    .put_with(&mut token, b"k", b"mine", Condition::None)
+                    .await
+                    .unwrap();
+                assert_eq!(
+                    done,
+                    Written::Done(first),
+                    "a retry is told of the first attempt"
+                );
             }
-            assert_eq!(version(&reader, b"k").await, Some(theirs), "and changes nothing");
+            assert_eq!(
+                version(&reader, b"k").await,
+                Some(theirs),
+                "and changes nothing"
+            );
 
             let client = world.client().await;
             let mut token = client.token();
-            assert!(matches!(client.delete_with(&mut token, b"k", Condition::None).await.unwrap(), Some(Written::Done(_))));
+            assert!(matches!(
+                client
+                    .delete_with(&mut token, b"k", Condition::None)
+                    .await
+                    .unwrap(),
+                Some(Written::Done(_))
+            ));
             let theirs = other.put(b"k", b"new").await.unwrap();
-            assert!(matches!(client.delete_with(&mut token, b"k", Condition::None).await.unwrap(), Some(Written::Done(_))));
-            assert_eq!(version(&reader, b"k").await, Some(theirs), "a delete that was done deletes nothing later");
+            assert!(matches!(
+                client
+                    .delete_with(&mut token, b"k", Condition::None)
+                    .await
+                    .unwrap(),
+                Some(Written::Done(_))
+            ));
+            assert_eq!(
+                version(&reader, b"k").await,
+                Some(theirs),
+                "a delete that was done deletes nothing later"
+            );
         });
     });
 }
@@ -58,17 +95,36 @@ fn a_write_that_was_done_is_not_done_again_whatever_came_after_it() {
 fn writes_that_are_given_up_at_any_moment_and_retried_elsewhere_are_done_once() {
     on_every_provider(|| {
         for clients in [ClientPolicy::Trusted, ClientPolicy::Copying] {
-            let world = World { options: ServerOptions { clients, ..ServerOptions::default() }, ..World::default() };
+            let world = World {
+                options: ServerOptions {
+                    clients,
+                    ..ServerOptions::default()
+                },
+                ..World::default()
+            };
             world.run(async |world| {
                 for n in 0..60u64 {
                     let unlucky = world.client().await;
                     let mut token = unlucky.token();
                     let (key, value) = (key(n), value(n, 100));
-                    give_up(world.runtime(), n * 300, unlucky.put_with(&mut token, &key, &value, Condition::Absent)).await;
+                    give_up(
+                        world.runtime(),
+                        n * 300,
+                        unlucky.put_with(&mut token, &key, &value, Condition::Absent),
+                    )
+                    .await;
                     let lucky = world.client().await;
-                    let done = lucky.put_with(&mut token, &key, &value, Condition::Absent).await.unwrap();
-                    let Written::Done(version) = done else { panic!("write {n} stands against itself: {done:?}") };
-                    assert_eq!(lucky.get(&key, &mut Vec::new()).await.unwrap(), Some(version));
+                    let done = lucky
+                        .put_with(&mut token, &key, &value, Condition::Absent)
+                        .await
+                        .unwrap();
+                    let Written::Done(version) = done else {
+                        panic!("write {n} stands against itself: {done:?}")
+                    };
+                    assert_eq!(
+                        lucky.get(&key, &mut Vec::new()).await.unwrap(),
+                        Some(version)
+                    );
                 }
                 let stat = world.client().await.stat().await.unwrap();
                 assert_eq!((stat.puts, stat.keys), (60, 60), "each was done once");
@@ -89,13 +145,20 @@ fn a_restart_of_the_server_forgets_no_outcome() {
                 for (n, (token, first)) in tokens.iter_mut().enumerate() {
                     let key = key(n as u64);
                     let later = client.put(&key, b"later").await.unwrap();
-                    let done = client.put_with(token, &key, b"again", Condition::None).await.unwrap();
+                    let done = client
+                        .put_with(token, &key, b"again", Condition::None)
+                        .await
+                        .unwrap();
                     assert_eq!(done, Written::Done(*first), "write {n} was done before");
                     assert_eq!(version(&client, &key).await, Some(later));
                 }
                 let n = tokens.len() as u64;
                 let mut token = client.token();
-                let Written::Done(first) = client.put_with(&mut token, &key(n), b"first", Condition::None).await.unwrap() else {
+                let Written::Done(first) = client
+                    .put_with(&mut token, &key(n), b"first", Condition::None)
+                    .await
+                    .unwrap()
+                else {
                     panic!("nothing stands against it")
                 };
                 tokens.push((token, first));
@@ -111,7 +174,13 @@ fn a_restart_of_the_server_forgets_no_outcome() {
         world.run(async |world| {
             let client = world.client().await;
             let mut token = unsent;
-            assert!(matches!(client.put_with(&mut token, b"unsent", b"", Condition::Absent).await.unwrap(), Written::Done(_)));
+            assert!(matches!(
+                client
+                    .put_with(&mut token, b"unsent", b"", Condition::Absent)
+                    .await
+                    .unwrap(),
+                Written::Done(_)
+            ));
         });
     });
 }
@@ -119,18 +188,35 @@ fn a_restart_of_the_server_forgets_no_outcome() {
 /// Needs the horizon: without it a write that was done long ago would be done again.
 #[test]
 fn an_outcome_that_is_too_old_is_forgotten_with_an_error_and_never_guessed() {
-    let world = World { capacity: 256 << 20, ..World::default() };
+    let world = World {
+        capacity: 256 << 20,
+        ..World::default()
+    };
     world.run(async |world| {
         let client = world.client().await;
         let mut old = client.token();
-        let first = client.put_with(&mut old, b"k", b"v", Condition::None).await.unwrap();
+        let first = client
+            .put_with(&mut old, b"k", b"v", Condition::None)
+            .await
+            .unwrap();
         for n in 0..OUTCOMES_MAX as u64 {
             let mut token = client.token();
-            client.put_with(&mut token, &key(n), b"", Condition::None).await.unwrap();
+            client
+                .put_with(&mut token, &key(n), b"", Condition::None)
+                .await
+                .unwrap();
         }
-        let error = client.put_with(&mut old, b"k", b"v", Condition::None).await.unwrap_err();
-        assert!(matches!(error, StoreError::Forgotten) && error.effect() == Effect::Unknown, "{error}");
-        let Written::Done(first) = first else { panic!("nothing stood against it") };
+        let error = client
+            .put_with(&mut old, b"k", b"v", Condition::None)
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, StoreError::Forgotten) && error.effect() == Effect::Unknown,
+            "{error}"
+        );
+        let Written::Done(first) = first else {
+            panic!("nothing stood against it")
+        };
         assert_eq!(version(&client, b"k").await, Some(first));
     });
 }
@@ -140,7 +226,10 @@ fn a_delete_of_what_is_to_be_absent_deletes_nothing() {
     on_every_provider(|| {
         World::default().run(async |world| {
             let client = world.client().await;
-            assert_eq!(client.delete_if(b"k", Condition::Absent).await.unwrap(), None);
+            assert_eq!(
+                client.delete_if(b"k", Condition::Absent).await.unwrap(),
+                None
+            );
             let version = client.put(b"k", b"v").await.unwrap();
             let conflict = client.delete_if(b"k", Condition::Absent).await.unwrap();
             assert_eq!(conflict, Some(Written::Conflict(Some(version))));

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 
 use stonecast_base::Span;
 use stonecast_media::{
-    Backing, Blob, LogOptions, Means, MediaError, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion,
-    Prepared, Region, Share,
+    Backing, Blob, LogOptions, Means, MediaError, PersistCounts, PersistError, PersistState,
+    Persisted, PersistentRegion, Prepared, Region, Share,
 };
 
 /// What goes wrong.
@@ -35,7 +35,11 @@ pub struct TroubledBacking {
 
 impl TroubledBacking {
     pub fn new(inner: Rc<dyn Backing>, trouble: Rc<Cell<Trouble>>) -> Self {
-        Self { inner, trouble, ready: RefCell::default() }
+        Self {
+            inner,
+            trouble,
+            ready: RefCell::default(),
+        }
     }
 }
 
@@ -51,17 +55,29 @@ impl Backing for TroubledBacking {
     }
     fn open_log(&self, options: LogOptions) -> Result<Rc<dyn PersistentRegion>, MediaError> {
         let inner = self.inner.open_log(options)?;
-        Ok(Rc::new(TroubledLog { inner, trouble: self.trouble.clone() }))
+        Ok(Rc::new(TroubledLog {
+            inner,
+            trouble: self.trouble.clone(),
+        }))
     }
     fn prepare(&self, span: Span) -> Result<Prepared, MediaError> {
         if self.ready.borrow().contains(&span) {
             return Ok(Prepared::Ready);
         }
         match self.trouble.get() {
-            Trouble::Full => return Err(MediaError::NoSpace { path: self.place(), size: span.size }),
+            Trouble::Full => {
+                return Err(MediaError::NoSpace {
+                    path: self.place(),
+                    size: span.size,
+                });
+            }
             Trouble::SpaceBroken => {
                 let source = std::io::Error::from_raw_os_error(5);
-                return Err(MediaError::Io { doing: "writing zeros to", path: self.place(), source });
+                return Err(MediaError::Io {
+                    doing: "writing zeros to",
+                    path: self.place(),
+                    source,
+                });
             }
             _ => {}
         }
@@ -82,13 +98,19 @@ impl Backing for TroubledBacking {
     }
     fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
         if self.trouble.get() == Trouble::NoMemory {
-            return Err(MediaError::NoSpace { path: name.into(), size });
+            return Err(MediaError::NoSpace {
+                path: name.into(),
+                size,
+            });
         }
         self.inner.volatile(name, size)
     }
     fn volatile_for_all(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
         if self.trouble.get() == Trouble::NoMemory {
-            return Err(MediaError::NoSpace { path: name.into(), size });
+            return Err(MediaError::NoSpace {
+                path: name.into(),
+                size,
+            });
         }
         self.inner.volatile_for_all(name, size)
     }

@@ -7,9 +7,12 @@ use std::rc::Rc;
 
 use stonecast_fabric::{Port, Runtime};
 use stonecast_media::{
-    Backing, Ddio, DeclaredPlatform, DirectoryBacking, Durability, OpenMode, PersistenceDomain, Pool, PoolOptions, ReceiveBuffers,
+    Backing, Ddio, DeclaredPlatform, DirectoryBacking, Durability, OpenMode, PersistenceDomain,
+    Pool, PoolOptions, ReceiveBuffers,
 };
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, RecoveryReport, Server, ServerOptions, StoreError};
+use stonecast_store_direct::{
+    CLIENT_COMPLETIONS, Client, RecoveryReport, Server, ServerOptions, StoreError,
+};
 use tempfile::TempDir;
 
 use crate::fabric::{Fabric, Provider};
@@ -50,7 +53,11 @@ impl Default for World {
         Self {
             directory: TempDir::new().expect("a temporary directory"),
             // Kernels pin the whole log for each client of an RDMA device.
-            capacity: if provider.leases_extents() { 64 << 20 } else { 32 << 20 },
+            capacity: if provider.leases_extents() {
+                64 << 20
+            } else {
+                32 << 20
+            },
             segment_size: 4 << 20,
             durability: Durability::Process,
             options: ServerOptions::default(),
@@ -68,7 +75,11 @@ impl Default for World {
 impl World {
     /// A pool that fills after a few hundred records.
     pub fn small() -> Self {
-        Self { capacity: 2 << 20, segment_size: 256 << 10, ..Self::default() }
+        Self {
+            capacity: 2 << 20,
+            segment_size: 256 << 10,
+            ..Self::default()
+        }
     }
 
     pub fn pool_path(&self) -> PathBuf {
@@ -119,7 +130,9 @@ impl World {
             OpenMode::Serve | OpenMode::Adopt => DirectoryBacking::open(&path),
             OpenMode::Inspect => DirectoryBacking::inspect(&path),
         };
-        Pool::open(Rc::new(backing.expect("there is a pool")), mode).expect("it opens").0
+        Pool::open(Rc::new(backing.expect("there is a pool")), mode)
+            .expect("it opens")
+            .0
     }
 
     /// Runs `story` with a server beside it, then closes the server.
@@ -133,7 +146,11 @@ impl World {
     }
 
     /// Like `run_until`; an error is that of opening.
-    pub fn try_run<T>(&self, end: End, story: impl AsyncFnOnce(&World) -> T) -> Result<T, StoreError> {
+    pub fn try_run<T>(
+        &self,
+        end: End,
+        story: impl AsyncFnOnce(&World) -> T,
+    ) -> Result<T, StoreError> {
         let pool = self.open_pool()?;
         let fabric: Rc<dyn Fabric> = self.provider.start(self.directory.path()).into();
         *self.fabric.borrow_mut() = Some(fabric.clone());
@@ -143,9 +160,16 @@ impl World {
         let stop = self.stop.clone();
         stop.set(false);
         self.ended.replace(None);
-        let (server, report) = executor.block_on(Server::open(pool, port.clone(), runtime.clone(), self.options))?;
+        let (server, report) = executor.block_on(Server::open(
+            pool,
+            port.clone(),
+            runtime.clone(),
+            self.options,
+        ))?;
         *self.report.borrow_mut() = report;
-        port.device().listen(&self.address()).expect("the address is free");
+        port.device()
+            .listen(&self.address())
+            .expect("the address is free");
         let server = Rc::new(server);
         let ended = self.ended.clone();
         let serving = server.clone();
@@ -166,7 +190,9 @@ impl World {
         });
         if end == End::Close && matches!(*self.ended.borrow(), Some(Ok(()))) {
             let server = Rc::into_inner(server).expect("nobody else holds the server");
-            executor.block_on(server.close()).expect("the server closes");
+            executor
+                .block_on(server.close())
+                .expect("the server closes");
         }
         *self.fabric.borrow_mut() = None;
         Ok(result)

@@ -12,7 +12,9 @@ use std::str::FromStr;
 
 use clap::Args;
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
-use stonecast_persist::{FlushKind, Operation, Platform, Profile, Scenario, Transport, Update, published_platforms};
+use stonecast_persist::{
+    FlushKind, Operation, Platform, Profile, Scenario, Transport, Update, published_platforms,
+};
 
 use crate::failure::Failure;
 
@@ -84,10 +86,14 @@ impl Selectors {
     /// The scenarios that were asked about.
     pub fn select(&self) -> Result<Selection, Failure> {
         if self.large && self.update == Some(Update::Single) {
-            return Err(Failure::usage("--large is about b of a compound update; --update single has none"));
+            return Err(Failure::usage(
+                "--large is about b of a compound update; --update single has none",
+            ));
         }
         let profile = match &self.profile {
-            Some(name) => Some(Profile::named_or_at(name).map_err(|error| Failure::usage(error.to_string()))?),
+            Some(name) => Some(
+                Profile::named_or_at(name).map_err(|error| Failure::usage(error.to_string()))?,
+            ),
             None => None,
         };
         let platforms = match &profile {
@@ -100,39 +106,68 @@ impl Selectors {
         let mut scenarios = Vec::new();
         for update in self.updates() {
             for &platform in &platforms {
-                let operations = Operation::ALL.iter().filter(|operation| self.operation.is_none_or(|only| only == **operation));
-                scenarios.extend(operations.map(|&operation| Scenario { platform, operation, update }));
+                let operations = Operation::ALL
+                    .iter()
+                    .filter(|operation| self.operation.is_none_or(|only| only == **operation));
+                scenarios.extend(operations.map(|&operation| Scenario {
+                    platform,
+                    operation,
+                    update,
+                }));
             }
         }
         Ok(Selection { scenarios, profile })
     }
 
     fn platform_of(&self, profile: &Profile) -> Result<Platform, Failure> {
-        let Some(port) = &self.port else { return Ok(profile.platform()) };
-        let known: Vec<&str> = profile.declarations().iter().filter_map(|declaration| declaration.port.as_deref()).collect();
+        let Some(port) = &self.port else {
+            return Ok(profile.platform());
+        };
+        let known: Vec<&str> = profile
+            .declarations()
+            .iter()
+            .filter_map(|declaration| declaration.port.as_deref())
+            .collect();
         if known.contains(&&**port) {
             return Ok(profile.platform_at(port));
         }
-        let which = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        Err(Failure::usage(format!("profile {} declares no port {port:?}; it declares {which}", profile.name())))
+        let which = if known.is_empty() {
+            "none".to_owned()
+        } else {
+            known.join(", ")
+        };
+        Err(Failure::usage(format!(
+            "profile {} declares no port {port:?}; it declares {which}",
+            profile.name()
+        )))
     }
 
     fn updates(&self) -> Vec<Update> {
         let all = [Update::Single, Update::Compound { large: self.large }];
-        all.into_iter().filter(|update| self.update.is_none_or(|only| only.is_compound() == update.is_compound())).collect()
+        all.into_iter()
+            .filter(|update| {
+                self.update
+                    .is_none_or(|only| only.is_compound() == update.is_compound())
+            })
+            .collect()
     }
 
     /// The published platforms that agree with every axis that they tell apart, changed in the others.
     fn of_the_published(&self) -> Vec<Platform> {
         let agrees = |platform: &Platform| {
-            self.persistence.is_none_or(|domain| domain == platform.persistence || !is_published(domain))
+            self.persistence
+                .is_none_or(|domain| domain == platform.persistence || !is_published(domain))
                 && self.ddio.is_none_or(|ddio| ddio == platform.ddio)
-                && self.receive_buffers.is_none_or(|buffers| buffers == platform.receive_buffers)
+                && self
+                    .receive_buffers
+                    .is_none_or(|buffers| buffers == platform.receive_buffers)
         };
         let mut platforms = Vec::new();
         for platform in published_platforms().into_iter().filter(agrees) {
             let mut platform = self.on_top_of(platform);
-            if self.persistence.is_some_and(|domain| !is_published(domain)) && self.receive_buffers.is_none() {
+            if self.persistence.is_some_and(|domain| !is_published(domain))
+                && self.receive_buffers.is_none()
+            {
                 // There is no persistent memory that could hold them.
                 platform.receive_buffers = ReceiveBuffers::Dram;
             }
@@ -149,7 +184,11 @@ impl Selectors {
     fn on_top_of(&self, base: Platform) -> Platform {
         let persistence = self.persistence.unwrap_or(base.persistence);
         let wsp = persistence == PersistenceDomain::Wsp;
-        let trusted = if self.persistence.is_some() { wsp } else { base.trusted_nic_buffers };
+        let trusted = if self.persistence.is_some() {
+            wsp
+        } else {
+            base.trusted_nic_buffers
+        };
         Platform {
             persistence,
             ddio: self.ddio.unwrap_or(base.ddio),
@@ -164,7 +203,10 @@ impl Selectors {
 }
 
 fn is_published(domain: PersistenceDomain) -> bool {
-    matches!(domain, PersistenceDomain::Dmp | PersistenceDomain::Mhp | PersistenceDomain::Wsp)
+    matches!(
+        domain,
+        PersistenceDomain::Dmp | PersistenceDomain::Mhp | PersistenceDomain::Wsp
+    )
 }
 
 /// Where a file goes.
@@ -187,7 +229,10 @@ mod tests {
     use super::*;
 
     fn select(selectors: &Selectors) -> Vec<Scenario> {
-        selectors.select().unwrap_or_else(|failure| panic!("{failure}")).scenarios
+        selectors
+            .select()
+            .unwrap_or_else(|failure| panic!("{failure}"))
+            .scenarios
     }
 
     #[test]
@@ -197,10 +242,17 @@ mod tests {
 
     #[test]
     fn axes_of_the_taxonomy_select_among_the_published_scenarios() {
-        let dmp = Selectors { persistence: Some(PersistenceDomain::Dmp), ddio: Some(Ddio::Off), ..Selectors::default() };
+        let dmp = Selectors {
+            persistence: Some(PersistenceDomain::Dmp),
+            ddio: Some(Ddio::Off),
+            ..Selectors::default()
+        };
         let expected: Vec<Scenario> = scenarios()
             .into_iter()
-            .filter(|scenario| scenario.platform.persistence == PersistenceDomain::Dmp && scenario.platform.ddio == Ddio::Off)
+            .filter(|scenario| {
+                scenario.platform.persistence == PersistenceDomain::Dmp
+                    && scenario.platform.ddio == Ddio::Off
+            })
             .collect();
         assert_eq!((select(&dmp), expected.len()), (expected, 12));
         let one = Selectors {
@@ -214,37 +266,101 @@ mod tests {
 
     #[test]
     fn other_axes_change_the_platforms_and_double_none_of_them() {
-        let iwarp = Selectors { transport: Some(Transport::Iwarp), ..Selectors::default() };
+        let iwarp = Selectors {
+            transport: Some(Transport::Iwarp),
+            ..Selectors::default()
+        };
         assert_eq!(select(&iwarp).len(), 72);
-        assert!(select(&iwarp).iter().all(|scenario| !scenario.platform.atomic_write));
-        let file = Selectors { persistence: Some(PersistenceDomain::PageFile), ..Selectors::default() };
-        assert_eq!(select(&file).len(), 12, "DDIO on and off, two updates, three operations");
-        let large = Selectors { large: true, update: Some(Update::Compound { large: false }), ..Selectors::default() };
-        assert!(select(&large).iter().all(|scenario| scenario.update == Update::Compound { large: true }));
+        assert!(
+            select(&iwarp)
+                .iter()
+                .all(|scenario| !scenario.platform.atomic_write)
+        );
+        let file = Selectors {
+            persistence: Some(PersistenceDomain::PageFile),
+            ..Selectors::default()
+        };
+        assert_eq!(
+            select(&file).len(),
+            12,
+            "DDIO on and off, two updates, three operations"
+        );
+        let large = Selectors {
+            large: true,
+            update: Some(Update::Compound { large: false }),
+            ..Selectors::default()
+        };
+        assert!(
+            select(&large)
+                .iter()
+                .all(|scenario| scenario.update == Update::Compound { large: true })
+        );
     }
 
     #[test]
     fn a_profile_is_one_platform_and_axes_lie_on_top_of_it() {
         for shipped in Profile::shipped() {
-            let named = Selectors { profile: Some(shipped.name().to_owned()), ..Selectors::default() };
+            let named = Selectors {
+                profile: Some(shipped.name().to_owned()),
+                ..Selectors::default()
+            };
             let selected = select(&named);
             assert_eq!(selected.len(), 6, "{}", shipped.name());
-            assert!(selected.iter().all(|scenario| scenario.platform == shipped.platform()));
+            assert!(
+                selected
+                    .iter()
+                    .all(|scenario| scenario.platform == shipped.platform())
+            );
         }
-        let changed =
-            Selectors { profile: Some("eadr".to_owned()), persistence: Some(PersistenceDomain::Dmp), ..Selectors::default() };
-        assert!(select(&changed).iter().all(|scenario| scenario.platform.persistence == PersistenceDomain::Dmp));
+        let changed = Selectors {
+            profile: Some("eadr".to_owned()),
+            persistence: Some(PersistenceDomain::Dmp),
+            ..Selectors::default()
+        };
+        assert!(
+            select(&changed)
+                .iter()
+                .all(|scenario| scenario.platform.persistence == PersistenceDomain::Dmp)
+        );
     }
 
     #[test]
     fn contradictions_are_refused_with_what_is_allowed() {
-        let refused =
-            Selectors { trusted_nic_buffers: Some(true), persistence: Some(PersistenceDomain::Dmp), ..Selectors::default() };
+        let refused = Selectors {
+            trusted_nic_buffers: Some(true),
+            persistence: Some(PersistenceDomain::Dmp),
+            ..Selectors::default()
+        };
         let said = refused.select().err().unwrap().to_string();
-        assert!(said.contains("trusted_nic_buffers = true contradicts persistence = dmp"), "{said}");
-        let refused = Selectors { large: true, update: Some(Update::Single), ..Selectors::default() };
-        assert!(refused.select().err().unwrap().to_string().contains("--large"));
-        let refused = Selectors { profile: Some("eadr".to_owned()), port: Some("mlx5_9".to_owned()), ..Selectors::default() };
-        assert!(refused.select().err().unwrap().to_string().contains("mlx5_9"));
+        assert!(
+            said.contains("trusted_nic_buffers = true contradicts persistence = dmp"),
+            "{said}"
+        );
+        let refused = Selectors {
+            large: true,
+            update: Some(Update::Single),
+            ..Selectors::default()
+        };
+        assert!(
+            refused
+                .select()
+                .err()
+                .unwrap()
+                .to_string()
+                .contains("--large")
+        );
+        let refused = Selectors {
+            profile: Some("eadr".to_owned()),
+            port: Some("mlx5_9".to_owned()),
+            ..Selectors::default()
+        };
+        assert!(
+            refused
+                .select()
+                .err()
+                .unwrap()
+                .to_string()
+                .contains("mlx5_9")
+        );
     }
 }

@@ -60,31 +60,60 @@ pub fn page(proven: &[(Plan, Proof)]) -> Result<Option<String>, Failure> {
     if proven.is_empty() {
         return Ok(None);
     }
-    let shown: Vec<Shown> = proven.iter().map(|(plan, proof)| show(plan, proof)).collect();
+    let shown: Vec<Shown> = proven
+        .iter()
+        .map(|(plan, proof)| show(plan, proof))
+        .collect();
     // In a script, "</" could end it, and "<!--" begin something else.
     let data = serde_json::to_string(&shown)?.replace('<', "\\u003c");
-    Ok(Some(FRAME.replace("/*STYLE*/", STYLE).replace("/*SCRIPT*/", SCRIPT).replace("/*DATA*/", &data)))
+    Ok(Some(
+        FRAME
+            .replace("/*STYLE*/", STYLE)
+            .replace("/*SCRIPT*/", SCRIPT)
+            .replace("/*DATA*/", &data),
+    ))
 }
 
 fn show(plan: &Plan, proof: &Proof) -> Shown {
     let reasons = plan.reasons();
-    let steps = plan.steps().iter().zip(reasons).map(|(step, why)| ShownStep { name: step.to_string(), why });
-    let mut runs = vec![ShownRun { title: "the plan".to_owned(), without: None, run: walk(plan) }];
+    let steps = plan
+        .steps()
+        .iter()
+        .zip(reasons)
+        .map(|(step, why)| ShownStep {
+            name: step.to_string(),
+            why,
+        });
+    let mut runs = vec![ShownRun {
+        title: "the plan".to_owned(),
+        without: None,
+        run: walk(plan),
+    }];
     for (index, necessity) in proof.necessary.iter().enumerate() {
         if let Some(run) = &necessity.run {
             let title = format!("without step {}, {}", index + 1, necessity.step);
-            runs.push(ShownRun { title, without: Some(index), run: run.clone() });
+            runs.push(ShownRun {
+                title,
+                without: Some(index),
+                run: run.clone(),
+            });
         }
     }
     let assumed = assumptions(plan);
     let assumptions = assumed.into_iter().map(|assumption| ShownAssumption {
-        claim: format!("{} = {}; were it {}:", assumption.axis, assumption.declared, assumption.otherwise),
+        claim: format!(
+            "{} = {}; were it {}:",
+            assumption.axis, assumption.declared, assumption.otherwise
+        ),
         run: assumption.counterexample,
     });
     Shown {
         title: text::title(plan.scenario()),
         cost: text::cost(plan.cost()),
-        proof: format!("Sound in all {} states and {} power cuts of the litmus model", proof.states, proof.crashes),
+        proof: format!(
+            "Sound in all {} states and {} power cuts of the litmus model",
+            proof.states, proof.crashes
+        ),
         persistent: persistent(&plan.scenario().platform),
         steps: steps.collect(),
         assumptions: assumptions.collect(),
@@ -98,7 +127,9 @@ fn persistent(platform: &Platform) -> Vec<Place> {
     match platform.persistence {
         PersistenceDomain::Volatile => Vec::new(),
         PersistenceDomain::PageFile | PersistenceDomain::Dmp => vec![Controller],
-        PersistenceDomain::Wsp if platform.trusted_nic_buffers => vec![Nic, IoController, Cache, Controller],
+        PersistenceDomain::Wsp if platform.trusted_nic_buffers => {
+            vec![Nic, IoController, Cache, Controller]
+        }
         PersistenceDomain::Mhp | PersistenceDomain::Wsp => vec![IoController, Cache, Controller],
     }
 }
@@ -112,9 +143,15 @@ mod tests {
 
     fn proven(count: usize) -> Vec<(Plan, Proof)> {
         let plan = |scenario: &stonecast_persist::Scenario| {
-            plan_for(&scenario.platform, scenario.operation, scenario.update).expect("a published scenario has a plan")
+            plan_for(&scenario.platform, scenario.operation, scenario.update)
+                .expect("a published scenario has a plan")
         };
-        scenarios().iter().take(count).map(plan).map(|plan| (plan.clone(), prove(&plan))).collect()
+        scenarios()
+            .iter()
+            .take(count)
+            .map(plan)
+            .map(|plan| (plan.clone(), prove(&plan)))
+            .collect()
     }
 
     #[test]
@@ -124,9 +161,18 @@ mod tests {
             assert!(!page.contains(placeholder));
         }
         for outside in ["http:", "https:", "src=", "@import", "<link"] {
-            assert!(!page.replace("http://www.w3.org/2000/svg", "").contains(outside), "{outside}");
+            assert!(
+                !page
+                    .replace("http://www.w3.org/2000/svg", "")
+                    .contains(outside),
+                "{outside}"
+            );
         }
-        assert_eq!(page.matches("</script>").count(), 2, "the data ends no script");
+        assert_eq!(
+            page.matches("</script>").count(),
+            2,
+            "the data ends no script"
+        );
         assert!(super::page(&[]).unwrap().is_none());
     }
 
@@ -135,8 +181,15 @@ mod tests {
         for (plan, proof) in proven(72) {
             let shown = show(&plan, &proof);
             assert_eq!(shown.runs.len(), 1 + plan.steps().len(), "{}", shown.title);
-            assert!(shown.runs[0].run.power_cut.is_none() && shown.runs[0].run.frames.last().unwrap().concluded);
-            assert!(shown.runs[1..].iter().all(|run| run.run.power_cut.is_some()));
+            assert!(
+                shown.runs[0].run.power_cut.is_none()
+                    && shown.runs[0].run.frames.last().unwrap().concluded
+            );
+            assert!(
+                shown.runs[1..]
+                    .iter()
+                    .all(|run| run.run.power_cut.is_some())
+            );
         }
     }
 }

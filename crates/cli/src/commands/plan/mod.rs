@@ -46,13 +46,22 @@ pub fn run(flags: &Plan) -> Result<(), Failure> {
                     output::json(&plan)?;
                 } else {
                     let between = if index == 0 { "" } else { "\n\n" };
-                    output::bytes(format!("{between}{}", text::plan(&plan, &proof, &assumptions(&plan))).as_bytes())?;
+                    output::bytes(
+                        format!(
+                            "{between}{}",
+                            text::plan(&plan, &proof, &assumptions(&plan))
+                        )
+                        .as_bytes(),
+                    )?;
                 }
                 proven.push((plan, proof));
             }
             Err(reason) => {
                 if flags.json {
-                    output::json(&Unanswered { scenario, no_plan: reason.to_string() })?;
+                    output::json(&Unanswered {
+                        scenario,
+                        no_plan: reason.to_string(),
+                    })?;
                 }
                 refusals.push(format!("{}: {reason}", text::title(scenario)));
             }
@@ -62,7 +71,9 @@ pub fn run(flags: &Plan) -> Result<(), Failure> {
         write_page(file, &proven)?;
     }
     match refusals.first() {
-        Some(first) if proven.is_empty() && !flags.json => Err(Failure::operation(format!("no plan for {first}"))),
+        Some(first) if proven.is_empty() && !flags.json => {
+            Err(Failure::operation(format!("no plan for {first}")))
+        }
         _ => Ok(()),
     }
 }
@@ -71,5 +82,6 @@ fn write_page(file: &std::path::Path, proven: &[(Planned, Proof)]) -> Result<(),
     let Some(page) = html::page(proven)? else {
         return Err(Failure::operation("there is no plan to show"));
     };
-    fs::write(file, page).map_err(|error| Failure::operation(format!("cannot write {}: {error}", file.display())))
+    fs::write(file, page)
+        .map_err(|error| Failure::operation(format!("cannot write {}: {error}", file.display())))
 }

@@ -19,7 +19,11 @@ const INDENT: &str = "       ";
 
 /// What is asked about, in words.
 pub fn title(scenario: &Scenario) -> String {
-    let Scenario { platform, operation, update } = scenario;
+    let Scenario {
+        platform,
+        operation,
+        update,
+    } = scenario;
     let update = match update {
         Update::Single => "single update a",
         Update::Compound { large: false } => "a, then b of at most 8 bytes",
@@ -45,39 +49,83 @@ pub fn title(scenario: &Scenario) -> String {
 /// A plan with its reasons.
 pub fn plan(plan: &Plan, proof: &Proof, assumptions: &[Assumption]) -> String {
     let mut text = format!("{}\n\n", title(plan.scenario()));
-    let width = |party| plan.program().of(party).map(|step| step.to_string().len()).max().unwrap_or(0).max(9);
+    let width = |party| {
+        plan.program()
+            .of(party)
+            .map(|step| step.to_string().len())
+            .max()
+            .unwrap_or(0)
+            .max(9)
+    };
     let (requester, responder) = (width(Party::Requester), width(Party::Responder));
-    put(&mut text, format_args!("     {:requester$}  {:responder$}", "requester", "responder"));
+    put(
+        &mut text,
+        format_args!(
+            "     {:requester$}  {:responder$}",
+            "requester", "responder"
+        ),
+    );
     for (index, step) in plan.steps().iter().enumerate() {
         let number = index + 1;
         let (left, right) = match step.party() {
             Party::Requester => (step.to_string(), String::new()),
             Party::Responder => (String::new(), step.to_string()),
         };
-        put(&mut text, format_args!("{number:>3}  {left:requester$}  {right:responder$}"));
+        put(
+            &mut text,
+            format_args!("{number:>3}  {left:requester$}  {right:responder$}"),
+        );
     }
     put(&mut text, format_args!("\ncost: {}", cost(plan.cost())));
     let proven = if proof.sound { "sound" } else { "NOT SOUND" };
     put(
         &mut text,
-        format_args!("proof: {proven} in all {} states and {} power cuts of the litmus model", proof.states, proof.crashes),
+        format_args!(
+            "proof: {proven} in all {} states and {} power cuts of the litmus model",
+            proof.states, proof.crashes
+        ),
     );
     text += "\nwhy each step\n";
     for (index, (reason, necessity)) in plan.reasons().iter().zip(&proof.necessary).enumerate() {
-        wrap(&mut text, INDENT, &format!("{:>3}  {}: ", index + 1, necessity.step), reason);
+        wrap(
+            &mut text,
+            INDENT,
+            &format!("{:>3}  {}: ", index + 1, necessity.step),
+            reason,
+        );
         match necessity.counterexample.as_slice() {
             [] => wrap(&mut text, INDENT, "     ", "without it nothing breaks"),
-            run => wrap(&mut text, INDENT, "     ", &format!("without it: {}", run.join(", "))),
+            run => wrap(
+                &mut text,
+                INDENT,
+                "     ",
+                &format!("without it: {}", run.join(", ")),
+            ),
         }
     }
     text += "\nwhat is assumed of the platform\n";
     if assumptions.is_empty() {
-        wrap(&mut text, INDENT, "     ", "nothing: the plan is sound whatever the platform is");
+        wrap(
+            &mut text,
+            INDENT,
+            "     ",
+            "nothing: the plan is sound whatever the platform is",
+        );
     }
     for assumption in assumptions {
-        let Assumption { axis, declared, otherwise, counterexample } = assumption;
+        let Assumption {
+            axis,
+            declared,
+            otherwise,
+            counterexample,
+        } = assumption;
         let run = counterexample.join(", ");
-        wrap(&mut text, INDENT, "     ", &format!("{axis} = {declared}; were it {otherwise}: {run}"));
+        wrap(
+            &mut text,
+            INDENT,
+            "     ",
+            &format!("{axis} = {declared}; were it {otherwise}: {run}"),
+        );
     }
     text
 }
@@ -89,9 +137,24 @@ pub fn declarations(profile: &Profile) -> String {
         text += &format!(", {}", profile.summary());
     }
     text.push('\n');
-    for Declaration { axis, port, value, by, evidence } in profile.declarations() {
-        let port = port.as_ref().map(|port| format!(" of {port}")).unwrap_or_default();
-        wrap(&mut text, INDENT, "     ", &format!("{axis}{port} = {value}, says {by}: {evidence}"));
+    for Declaration {
+        axis,
+        port,
+        value,
+        by,
+        evidence,
+    } in profile.declarations()
+    {
+        let port = port
+            .as_ref()
+            .map(|port| format!(" of {port}"))
+            .unwrap_or_default();
+        wrap(
+            &mut text,
+            INDENT,
+            "     ",
+            &format!("{axis}{port} = {value}, says {by}: {evidence}"),
+        );
     }
     text.push('\n');
     text
@@ -99,12 +162,17 @@ pub fn declarations(profile: &Profile) -> String {
 
 /// What a plan costs, in words.
 pub fn cost(cost: Cost) -> String {
-    let count = |number: u32, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    let count =
+        |number: u32, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let responder = match cost.responder_steps {
         0 => "one-sided: the responder's processor has no part in it".to_owned(),
         steps => format!("{} of the responder's processor", count(steps, "step")),
     };
-    format!("{}, {responder}, {}", count(cost.round_trips, "round trip"), count(cost.operations, "work request"))
+    format!(
+        "{}, {responder}, {}",
+        count(cost.round_trips, "round trip"),
+        count(cost.operations, "work request")
+    )
 }
 
 fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
@@ -122,12 +190,29 @@ mod tests {
     #[test]
     fn every_published_plan_is_told_with_every_step_and_no_line_is_too_long() {
         for scenario in scenarios() {
-            let planned = plan_for(&scenario.platform, scenario.operation, scenario.update).unwrap();
+            let planned =
+                plan_for(&scenario.platform, scenario.operation, scenario.update).unwrap();
             let text = plan(&planned, &prove(&planned), &assumptions(&planned));
-            assert!(text.lines().all(|line| line.chars().count() <= crate::output::WIDTH + 20), "{text}");
-            assert_eq!(text.matches("without it: ").count(), planned.steps().len(), "{text}");
-            assert!(planned.steps().iter().all(|step| text.contains(&step.to_string())));
-            assert!(text.contains("proof: sound") && text.contains("power cut: "), "{text}");
+            assert!(
+                text.lines()
+                    .all(|line| line.chars().count() <= crate::output::WIDTH + 20),
+                "{text}"
+            );
+            assert_eq!(
+                text.matches("without it: ").count(),
+                planned.steps().len(),
+                "{text}"
+            );
+            assert!(
+                planned
+                    .steps()
+                    .iter()
+                    .all(|step| text.contains(&step.to_string()))
+            );
+            assert!(
+                text.contains("proof: sound") && text.contains("power cut: "),
+                "{text}"
+            );
         }
     }
 }

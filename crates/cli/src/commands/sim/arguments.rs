@@ -53,13 +53,20 @@ pub struct Sim {
 }
 
 fn scenarios() -> PossibleValuesParser {
-    PossibleValuesParser::new(SCENARIOS.iter().map(|scenario| PossibleValue::new(scenario.name).help(scenario.summary)))
+    PossibleValuesParser::new(
+        SCENARIOS
+            .iter()
+            .map(|scenario| PossibleValue::new(scenario.name).help(scenario.summary)),
+    )
 }
 
 impl Sim {
     /// What of the runs is not left to their seeds.
     pub fn adjustment(&self) -> Adjustment {
-        let without = fault_names().iter().copied().filter(|name| self.without.iter().any(|typed| typed == name));
+        let without = fault_names()
+            .iter()
+            .copied()
+            .filter(|name| self.without.iter().any(|typed| typed == name));
         Adjustment {
             operations: self.operations,
             clients: self.clients,
@@ -74,7 +81,15 @@ impl Sim {
 
 /// The command that runs `scenario` from `seed` again.
 pub fn replay(scenario: &str, seed: u64, adjustment: &Adjustment) -> String {
-    let Adjustment { operations, clients, lanes, keys, without, every_moment, canary } = adjustment;
+    let Adjustment {
+        operations,
+        clients,
+        lanes,
+        keys,
+        without,
+        every_moment,
+        canary,
+    } = adjustment;
     let mut command = format!("stonecast sim {scenario} --seed {seed}");
     let numbers = [
         ("operations", *operations),
@@ -83,10 +98,17 @@ pub fn replay(scenario: &str, seed: u64, adjustment: &Adjustment) -> String {
         ("keys", keys.map(u64::from)),
     ];
     for (name, number) in numbers {
-        command += &number.map(|number| format!(" --{name} {number}")).unwrap_or_default();
+        command += &number
+            .map(|number| format!(" --{name} {number}"))
+            .unwrap_or_default();
     }
-    without.iter().for_each(|name| command += &format!(" --without {name}"));
-    for (name, _) in [("every-moment", every_moment), ("canary", canary)].iter().filter(|(_, is_set)| **is_set) {
+    without
+        .iter()
+        .for_each(|name| command += &format!(" --without {name}"));
+    for (name, _) in [("every-moment", every_moment), ("canary", canary)]
+        .iter()
+        .filter(|(_, is_set)| **is_set)
+    {
         command += &format!(" --{name}");
     }
     command
@@ -117,7 +139,9 @@ mod tests {
         };
         for adjustment in [Adjustment::default(), all] {
             let command = replay("store-direct", 17, &adjustment);
-            let parsed = Alone::try_parse_from(command.split(' ').skip(1)).expect("what is printed can be typed").sim;
+            let parsed = Alone::try_parse_from(command.split(' ').skip(1))
+                .expect("what is printed can be typed")
+                .sim;
             assert_eq!(
                 (parsed.adjustment(), parsed.seed, parsed.scenario.as_deref()),
                 (adjustment, Some(17), Some("store-direct"))

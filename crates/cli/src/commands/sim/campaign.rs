@@ -28,11 +28,15 @@ impl QuietPanics {
     pub fn begin() -> Self {
         let before = panic::take_hook();
         panic::set_hook(Box::new(|info| {
-            let place = info.location().map(|location| format!(" ({}:{})", location.file(), location.line()));
+            let place = info
+                .location()
+                .map(|location| format!(" ({}:{})", location.file(), location.line()));
             let message = info.payload_as_str().unwrap_or("no message");
             BROKEN.set(format!("{message}{}", place.unwrap_or_default()));
         }));
-        Self { before: Some(before) }
+        Self {
+            before: Some(before),
+        }
     }
 }
 
@@ -68,7 +72,11 @@ pub fn run(
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     // Nobody listens any more when the campaign has ended.
-                    if seed >= end || sender.send((seed, run_one(scenario, seed, adjustment))).is_err() {
+                    if seed >= end
+                        || sender
+                            .send((seed, run_one(scenario, seed, adjustment)))
+                            .is_err()
+                    {
                         return;
                     }
                 }
@@ -97,7 +105,10 @@ mod tests {
     #[test]
     fn reports_come_in_the_order_of_their_seeds_and_do_not_depend_on_threads() {
         let scenario = scenario("store-direct").expect("it is there");
-        let small = Adjustment { operations: Some(30), ..Adjustment::default() };
+        let small = Adjustment {
+            operations: Some(30),
+            ..Adjustment::default()
+        };
         let reports = |threads| {
             let mut reports = Vec::new();
             let all = run(scenario, 5..13, threads, &small, |report| {
@@ -108,18 +119,28 @@ mod tests {
             reports
         };
         let alone = reports(1);
-        assert_eq!(alone.iter().map(|report| report.seed).collect::<Vec<_>>(), (5..13).collect::<Vec<_>>());
+        assert_eq!(
+            alone.iter().map(|report| report.seed).collect::<Vec<_>>(),
+            (5..13).collect::<Vec<_>>()
+        );
         assert_eq!(alone, reports(4));
     }
 
     #[test]
     fn a_campaign_ends_when_nobody_wants_its_reports() {
         let scenario = scenario("store-direct").expect("it is there");
-        let small = Adjustment { operations: Some(2), ..Adjustment::default() };
+        let small = Adjustment {
+            operations: Some(2),
+            ..Adjustment::default()
+        };
         let mut taken = 0;
         let ended = run(scenario, 0..u64::MAX, 2, &small, |_| {
             taken += 1;
-            if taken < 3 { Ok(()) } else { Err(Failure::Silent) }
+            if taken < 3 {
+                Ok(())
+            } else {
+                Err(Failure::Silent)
+            }
         });
         assert!(matches!(ended, Err(Failure::Silent)) && taken == 3);
     }

@@ -24,8 +24,14 @@ pub fn print(json: bool) -> Result<(), Failure> {
         return classes.iter().try_for_each(output::json);
     }
     let text = |class: &Class| {
-        let why_not = class.why_not.map(|reason| format!(" Cannot be reached yet: {reason}.")).unwrap_or_default();
-        format!("{:>2} {:<26} {}{why_not}\n", class.number, class.name, class.what)
+        let why_not = class
+            .why_not
+            .map(|reason| format!(" Cannot be reached yet: {reason}."))
+            .unwrap_or_default();
+        format!(
+            "{:>2} {:<26} {}{why_not}\n",
+            class.number, class.name, class.what
+        )
     };
     output::bytes(classes.iter().map(text).collect::<String>().as_bytes())
 }
@@ -35,6 +41,19 @@ fn describe(class: &FaultClass) -> Class {
         Reach::Direct => None,
         Reach::NotYet(reason) => Some(reason),
     };
-    let FaultClass { number, name, unit, what, .. } = *class;
-    Class { number, name, unit, what, reachable: why_not.is_none(), why_not }
+    let FaultClass {
+        number,
+        name,
+        unit,
+        what,
+        ..
+    } = *class;
+    Class {
+        number,
+        name,
+        unit,
+        what,
+        reachable: why_not.is_none(),
+        why_not,
+    }
 }

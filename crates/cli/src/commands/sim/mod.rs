@@ -27,14 +27,23 @@ use crate::progress::Progress;
 
 /// See the module documentation.
 pub fn run(flags: &Sim) -> Result<(), Failure> {
-    let Some(name) = &flags.scenario else { return classes::print(flags.json) };
+    let Some(name) = &flags.scenario else {
+        return classes::print(flags.json);
+    };
     let scenario = scenario(name).expect("the command line takes no other name");
     let adjustment = flags.adjustment();
     // Small enough to be read by everybody's JSON.
-    let first = flags.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
-    let end = first.checked_add(flags.seeds).ok_or_else(|| Failure::usage("--seed and --seeds together leave 64 bits"))?;
+    let first = flags
+        .seed
+        .unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
+    let end = first
+        .checked_add(flags.seeds)
+        .ok_or_else(|| Failure::usage("--seed and --seeds together leave 64 bits"))?;
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    let threads = flags.threads.map_or(processors, |threads| threads as usize).min(flags.seeds.try_into().unwrap_or(usize::MAX));
+    let threads = flags
+        .threads
+        .map_or(processors, |threads| threads as usize)
+        .min(flags.seeds.try_into().unwrap_or(usize::MAX));
 
     let _quiet = QuietPanics::begin();
     let mut sum = text::Sum::default();
@@ -50,7 +59,11 @@ pub fn run(flags: &Sim) -> Result<(), Failure> {
         }
         if !report.violations.is_empty() {
             if flags.json || flags.seeds > 1 {
-                output::say(format_args!("seed {}: {}", report.seed, text::of_violations(&report)));
+                output::say(format_args!(
+                    "seed {}: {}",
+                    report.seed,
+                    text::of_violations(&report)
+                ));
             }
             first_failure.get_or_insert(report);
         }
@@ -60,17 +73,26 @@ pub fn run(flags: &Sim) -> Result<(), Failure> {
     if flags.seeds > 1 && !flags.json {
         output::bytes(sum.text(scenario, first).as_bytes())?;
     }
-    let Some(failure) = first_failure else { return Ok(()) };
+    let Some(failure) = first_failure else {
+        return Ok(());
+    };
     if !flags.no_shrink {
         tell_shortest(flags, scenario, &failure)?;
     }
-    Err(Failure::operation(format!("{} of {} seeds broke a promise: {:?}", sum.failed.len(), flags.seeds, sum.failed)))
+    Err(Failure::operation(format!(
+        "{} of {} seeds broke a promise: {:?}",
+        sum.failed.len(),
+        flags.seeds,
+        sum.failed
+    )))
 }
 
 /// Searches for the shortest schedule that fails as `failure` did, and tells it.
 fn tell_shortest(flags: &Sim, scenario: &Scenario, failure: &Report) -> Result<(), Failure> {
     output::say_to_a_person("searching for the shortest schedule that fails");
-    let shrunk = shrink(&flags.adjustment(), failure, |adjustment| run_one(scenario, failure.seed, adjustment));
+    let shrunk = shrink(&flags.adjustment(), failure, |adjustment| {
+        run_one(scenario, failure.seed, adjustment)
+    });
     let text = text::of_shrunk(&shrunk);
     if flags.json {
         output::say(text.trim_end());

@@ -33,7 +33,10 @@ struct Broken<'a> {
 impl<'a> Line<'a> {
     /// The line of a report.
     pub fn of(report: &'a Report) -> Self {
-        let broken = |violation: &'a stonecast_check::Violation| Broken { promise: violation.oracle, found: &violation.found };
+        let broken = |violation: &'a stonecast_check::Violation| Broken {
+            promise: violation.oracle,
+            found: &violation.found,
+        };
         Self {
             scenario: report.scenario,
             seed: report.seed,
@@ -50,52 +53,99 @@ impl<'a> Line<'a> {
 
 /// Names and values below each other.
 fn table(rows: &[(&str, String)]) -> String {
-    rows.iter().map(|(name, value)| format!("{name:<13} {value}\n")).collect()
+    rows.iter()
+        .map(|(name, value)| format!("{name:<13} {value}\n"))
+        .collect()
 }
 
 fn counts(all: &BTreeMap<&'static str, u64>) -> String {
-    let counted = all.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{name} {count}"));
+    let counted = all
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(name, count)| format!("{name} {count}"));
     let counted: Vec<String> = counted.collect();
-    if counted.is_empty() { "none".to_owned() } else { counted.join(", ") }
+    if counted.is_empty() {
+        "none".to_owned()
+    } else {
+        counted.join(", ")
+    }
 }
 
 /// One run, in full.
 pub fn of_run(scenario: &Scenario, report: &Report, adjustment: &Adjustment) -> String {
     let sizes = report.sizes;
     let mut rows = vec![
-        ("scenario", format!("{} ({})", scenario.name, scenario.summary)),
+        (
+            "scenario",
+            format!("{} ({})", scenario.name, scenario.summary),
+        ),
         ("seed", report.seed.to_string()),
-        ("clients", format!("{}, each with at most {} operations under way", sizes.clients, sizes.lanes)),
-        ("asked for", format!("{} operations on {} keys", sizes.operations, sizes.keys)),
+        (
+            "clients",
+            format!(
+                "{}, each with at most {} operations under way",
+                sizes.clients, sizes.lanes
+            ),
+        ),
+        (
+            "asked for",
+            format!("{} operations on {} keys", sizes.operations, sizes.keys),
+        ),
     ];
-    let options: Vec<String> = report.options.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    let options: Vec<String> = report
+        .options
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}"))
+        .collect();
     rows.extend([
         ("options", options.join("; ")),
         ("replay", replay(scenario.name, report.seed, adjustment)),
         ("hash", format!("{:016x}", report.hash)),
         ("events", report.events.to_string()),
         ("operations", format!("{} checked", report.operations)),
-        ("crash states", format!("{} recovered and judged", report.crash_states)),
+        (
+            "crash states",
+            format!("{} recovered and judged", report.crash_states),
+        ),
         ("faults hit", counts(&report.faults_hit)),
         ("course", counts(&report.course)),
-        ("violations", if report.violations.is_empty() { "none".to_owned() } else { of_violations(report) }),
+        (
+            "violations",
+            if report.violations.is_empty() {
+                "none".to_owned()
+            } else {
+                of_violations(report)
+            },
+        ),
     ]);
     table(&rows)
 }
 
 /// What a failing run broke.
 pub fn of_violations(report: &Report) -> String {
-    report.violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    report
+        .violations
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// The shortest schedule that fails.
 pub fn of_shrunk(shrunk: &Shrunk) -> String {
-    let Shrunk { adjustment, report, tries } = shrunk;
+    let Shrunk {
+        adjustment,
+        report,
+        tries,
+    } = shrunk;
     let sizes = report.sizes;
     let mut text = table(&[
         (
             "shortest",
-            format!("{} operations of {} clients on {} keys, found in {tries} runs", sizes.operations, sizes.clients, sizes.keys),
+            format!(
+                "{} operations of {} clients on {} keys, found in {tries} runs",
+                sizes.operations, sizes.clients, sizes.keys
+            ),
         ),
         ("faults hit", counts(&report.faults_hit)),
         ("violations", of_violations(report)),
@@ -139,18 +189,33 @@ impl Sum {
 
     /// For people.
     pub fn text(&self, scenario: &Scenario, first_seed: u64) -> String {
-        let missed: Vec<&str> = fault_names().iter().copied().filter(|name| !self.faults.contains_key(name)).collect();
+        let missed: Vec<&str> = fault_names()
+            .iter()
+            .copied()
+            .filter(|name| !self.faults.contains_key(name))
+            .collect();
         let mut text = table(&[
             ("scenario", scenario.name.to_owned()),
             ("seeds", format!("{} from {first_seed} on", self.seeds)),
             ("events", self.events.to_string()),
             ("operations", format!("{} checked", self.operations)),
-            ("crash states", format!("{} recovered and judged", self.crash_states)),
-            ("not hit", if missed.is_empty() { "every fault was hit".to_owned() } else { missed.join(", ") }),
+            (
+                "crash states",
+                format!("{} recovered and judged", self.crash_states),
+            ),
+            (
+                "not hit",
+                if missed.is_empty() {
+                    "every fault was hit".to_owned()
+                } else {
+                    missed.join(", ")
+                },
+            ),
             ("violations", format!("in {} seeds", self.failed.len())),
         ]);
         for (name, (hits, seeds)) in &self.faults {
-            writeln!(text, "  {name:<40} {hits:>10} times in {seeds} seeds").expect("a String takes everything");
+            writeln!(text, "  {name:<40} {hits:>10} times in {seeds} seeds")
+                .expect("a String takes everything");
         }
         text
     }

@@ -24,7 +24,11 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Asks the server and prints its answer.
 pub fn run(flags: &Stat, session: Session, admin: Option<SocketAddr>) -> Result<(), Failure> {
-    let result = if flags.watch { watch(flags, &session, admin) } else { print(flags, &ask(&session)?, None, admin) };
+    let result = if flags.watch {
+        watch(flags, &session, admin)
+    } else {
+        print(flags, &ask(&session)?, None, admin)
+    };
     session.close();
     result
 }
@@ -43,7 +47,9 @@ fn watch(flags: &Stat, session: &Session, admin: Option<SocketAddr>) -> Result<(
         } else if !flags.json && before.is_some() {
             output::bytes(b"\n")?;
         }
-        let since = before.as_ref().map(|(metrics, then)| (metrics, now - *then));
+        let since = before
+            .as_ref()
+            .map(|(metrics, then)| (metrics, now - *then));
         print(flags, &metrics, since, admin)?;
         before = Some((metrics, now));
         while !stop.asked() && now.elapsed() < flags.every.0 {

@@ -163,8 +163,16 @@ impl Times {
 /// For people. `before`: an earlier report and how old it is, to tell how much is done each second.
 pub fn text(metrics: &Metrics, before: Option<(&Metrics, Duration)>) -> String {
     let rows = state_rows(metrics);
-    let width = rows.iter().map(|(name, _)| name.len()).chain([PATH_WIDTH]).max().unwrap_or(0);
-    let mut text: String = rows.iter().map(|(name, value)| format!("{name:<width$}  {value}\n")).collect();
+    let width = rows
+        .iter()
+        .map(|(name, _)| name.len())
+        .chain([PATH_WIDTH])
+        .max()
+        .unwrap_or(0);
+    let mut text: String = rows
+        .iter()
+        .map(|(name, value)| format!("{name:<width$}  {value}\n"))
+        .collect();
     let paths = [&metrics.one_sided, &metrics.gateway];
     let earlier = before.map(|(metrics, age)| ([&metrics.one_sided, &metrics.gateway], age));
     text += &format!("{:<width$}  {:>20} {:>20}\n", "", "one-sided", "gateway");
@@ -181,21 +189,36 @@ pub fn text(metrics: &Metrics, before: Option<(&Metrics, Duration)>) -> String {
 fn state_rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
     let stat = &metrics.stat;
     let of = |part: u64, whole: u64| {
-        let percent = if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 };
-        format!("{} of {} ({percent:.1} %)", output::size(part), output::size(whole))
+        let percent = if whole == 0 {
+            0.0
+        } else {
+            part as f64 * 100.0 / whole as f64
+        };
+        format!(
+            "{} of {} ({percent:.1} %)",
+            output::size(part),
+            output::size(whole)
+        )
     };
     let per_write = |count: u64| match stat.puts + stat.deletes {
         0 => String::new(),
         writes => format!(" ({:.2} for each write)", count as f64 / writes as f64),
     };
-    let durable = [(metrics.write_backs, "lines written back"), (metrics.fences, "fences"), (metrics.syncs, "syncs")];
+    let durable = [
+        (metrics.write_backs, "lines written back"),
+        (metrics.fences, "fences"),
+        (metrics.syncs, "syncs"),
+    ];
     let durable: Vec<String> = durable
         .iter()
         .filter(|(count, _)| *count > 0)
         .map(|(count, what)| format!("{count} {what}{}", per_write(*count)))
         .collect();
     vec![
-        ("keys", format!("{} of at most {}", stat.keys, stat.keys_max)),
+        (
+            "keys",
+            format!("{} of at most {}", stat.keys, stat.keys_max),
+        ),
         ("log in use", of(stat.used_bytes, stat.capacity_bytes)),
         ("of that live", of(stat.live_bytes, stat.used_bytes)),
         (
@@ -211,12 +234,40 @@ fn state_rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
         ),
         ("cleaned", cleaned(&metrics.cleaning)),
         ("version", stat.sequence.to_string()),
-        ("durability", if stat.power { "power" } else { "process" }.to_owned()),
-        ("clients", format!("{}, with {} leases", stat.clients, metrics.leases)),
-        ("writes", format!("{} puts, {} deletes, {} refused", stat.puts, stat.deletes, stat.refused)),
-        ("batches", format!("{}, made durable {} times", stat.batches, stat.persists)),
-        ("durable by", if durable.is_empty() { "nothing that has to be done".to_owned() } else { durable.join(", ") }),
-        ("server", format!("process {}, start number {} of this pool", stat.process, stat.epoch)),
+        (
+            "durability",
+            if stat.power { "power" } else { "process" }.to_owned(),
+        ),
+        (
+            "clients",
+            format!("{}, with {} leases", stat.clients, metrics.leases),
+        ),
+        (
+            "writes",
+            format!(
+                "{} puts, {} deletes, {} refused",
+                stat.puts, stat.deletes, stat.refused
+            ),
+        ),
+        (
+            "batches",
+            format!("{}, made durable {} times", stat.batches, stat.persists),
+        ),
+        (
+            "durable by",
+            if durable.is_empty() {
+                "nothing that has to be done".to_owned()
+            } else {
+                durable.join(", ")
+            },
+        ),
+        (
+            "server",
+            format!(
+                "process {}, start number {} of this pool",
+                stat.process, stat.epoch
+            ),
+        ),
     ]
 }
 
@@ -228,7 +279,10 @@ fn cleaned(cleaning: &Cleaning) -> String {
         (cleaning.write_amplification() * 100.0).round() / 100.0
     );
     if cleaning.abandoned > 0 {
-        text += &format!("; {} segments stay, something in them is damaged: see `stonecast verify`", cleaning.abandoned);
+        text += &format!(
+            "; {} segments stay, something in them is damaged: see `stonecast verify`",
+            cleaning.abandoned
+        );
     }
     text
 }
@@ -241,13 +295,27 @@ const PATH_WIDTH: usize = "bytes of a write".len();
 
 const PATH_ROWS: [(&str, Show); 10] = [
     ("clients", |path, _| path.clients.to_string()),
-    ("keys read", |path, earlier| counted(path, earlier, |path| path.reads)),
-    ("puts", |path, earlier| counted(path, earlier, |path| path.puts)),
-    ("deletes", |path, earlier| counted(path, earlier, |path| path.deletes)),
-    ("refused", |path, earlier| counted(path, earlier, |path| path.refused)),
-    ("round trips", |path, earlier| counted(path, earlier, |path| path.round_trips)),
-    ("bytes of a read", |path, _| average(path.read_bytes, path.reads)),
-    ("bytes of a write", |path, _| average(path.written_bytes, path.puts + path.deletes)),
+    ("keys read", |path, earlier| {
+        counted(path, earlier, |path| path.reads)
+    }),
+    ("puts", |path, earlier| {
+        counted(path, earlier, |path| path.puts)
+    }),
+    ("deletes", |path, earlier| {
+        counted(path, earlier, |path| path.deletes)
+    }),
+    ("refused", |path, earlier| {
+        counted(path, earlier, |path| path.refused)
+    }),
+    ("round trips", |path, earlier| {
+        counted(path, earlier, |path| path.round_trips)
+    }),
+    ("bytes of a read", |path, _| {
+        average(path.read_bytes, path.reads)
+    }),
+    ("bytes of a write", |path, _| {
+        average(path.written_bytes, path.puts + path.deletes)
+    }),
     ("read, 50 / 99 %", |path, _| times(&path.read_latencies)),
     ("write, 50 / 99 %", |path, _| times(&path.write_latencies)),
 ];
@@ -264,7 +332,11 @@ fn counted(path: &PathMetrics, earlier: Earlier<'_>, count: fn(&PathMetrics) -> 
 }
 
 fn average(sum: u64, count: u64) -> String {
-    if count == 0 { "-".to_owned() } else { format!("{:.0}", sum as f64 / count as f64) }
+    if count == 0 {
+        "-".to_owned()
+    } else {
+        format!("{:.0}", sum as f64 / count as f64)
+    }
 }
 
 fn times(latencies: &Latencies) -> String {
@@ -292,11 +364,29 @@ mod tests {
         later.one_sided.reads = 300;
         let once = text(&metrics, None);
         assert!(once.contains("2 syncs (0.50 for each write)"), "{once}");
-        let row = |text: &str, name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-        assert_eq!(row(&once, "keys read").split_whitespace().collect::<Vec<_>>(), ["keys", "read", "100", "0"]);
-        assert_eq!(row(&once, "bytes of a read").split_whitespace().collect::<Vec<_>>()[4..], ["192", "-"]);
+        let row = |text: &str, name: &str| {
+            text.lines()
+                .find(|line| line.starts_with(name))
+                .unwrap()
+                .to_owned()
+        };
+        assert_eq!(
+            row(&once, "keys read")
+                .split_whitespace()
+                .collect::<Vec<_>>(),
+            ["keys", "read", "100", "0"]
+        );
+        assert_eq!(
+            row(&once, "bytes of a read")
+                .split_whitespace()
+                .collect::<Vec<_>>()[4..],
+            ["192", "-"]
+        );
         let again = text(&later, Some((&metrics, Duration::from_secs(2))));
         let words = row(&again, "keys read");
-        assert!(words.contains("300 (100/s)") && words.ends_with("0 (0/s)"), "{words}");
+        assert!(
+            words.contains("300 (100/s)") && words.ends_with("0 (0/s)"),
+            "{words}"
+        );
     }
 }

@@ -21,20 +21,47 @@ const PIECE: usize = 500;
 /// Needs each OK to come after the store's answer, and that after the sync.
 #[test]
 fn every_set_that_redis_benchmark_was_told_ok_for_is_there_after_kill_9() {
-    if Command::new("redis-benchmark").arg("--version").stdout(Stdio::null()).status().is_err() {
-        return not_run("gateway: kill -9 under redis-benchmark", "redis-benchmark is not installed");
+    if Command::new("redis-benchmark")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .status()
+        .is_err()
+    {
+        return not_run(
+            "gateway: kill -9 under redis-benchmark",
+            "redis-benchmark is not installed",
+        );
     }
     let place = Place::on_disk();
     let mut acknowledged: Vec<Set> = Vec::new();
     for round in 0..ROUNDS {
-        let mut server = Server::start(&place.pool(), ["--resp", "127.0.0.1:0", "--durability", "power"]);
+        let mut server = Server::start(
+            &place.pool(),
+            ["--resp", "127.0.0.1:0", "--durability", "power"],
+        );
         let resp = address(&mut server, "redis://");
         check(resp, &acknowledged);
         let proxy = Proxy::start(resp);
         let port = proxy.address.port().to_string();
         let mut benchmark = Command::new("redis-benchmark")
-            .args(["-p", &port, "-c", "8", "-P", "16", "-r", "1000000000", "-n", "100000000", "-q"])
-            .args(["SET", &format!("{round}:__rand_int__:__rand_int__"), "value:__rand_int__"])
+            .args([
+                "-p",
+                &port,
+                "-c",
+                "8",
+                "-P",
+                "16",
+                "-r",
+                "1000000000",
+                "-n",
+                "100000000",
+                "-q",
+            ])
+            .args([
+                "SET",
+                &format!("{round}:__rand_int__:__rand_int__"),
+                "value:__rand_int__",
+            ])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -42,7 +69,10 @@ fn every_set_that_redis_benchmark_was_told_ok_for_is_there_after_kill_9() {
             .expect("redis-benchmark is installed");
         let start = Instant::now();
         while proxy.count.load(Ordering::Relaxed) < SETS_MIN + 777 * round {
-            assert!(start.elapsed() < PATIENCE, "redis-benchmark stores something");
+            assert!(
+                start.elapsed() < PATIENCE,
+                "redis-benchmark stores something"
+            );
             thread::sleep(Duration::from_micros(100));
         }
         server.kill();
@@ -53,21 +83,33 @@ fn every_set_that_redis_benchmark_was_told_ok_for_is_there_after_kill_9() {
     }
     let mut server = Server::start(&place.pool(), ["--resp", "127.0.0.1:0"]);
     check(address(&mut server, "redis://"), &acknowledged);
-    println!("{} acknowledged SETs are there after {ROUNDS} kills", acknowledged.len());
+    println!(
+        "{} acknowledged SETs are there after {ROUNDS} kills",
+        acknowledged.len()
+    );
     server.stop();
 }
 
 /// Every key has a value that was acknowledged under it. No key is drawn twice: there are 10^18.
 fn check(resp: std::net::SocketAddr, acknowledged: &[Set]) {
-    let values: HashMap<&[u8], &[u8]> = acknowledged.iter().map(|(key, value)| (key.as_slice(), value.as_slice())).collect();
+    let values: HashMap<&[u8], &[u8]> = acknowledged
+        .iter()
+        .map(|(key, value)| (key.as_slice(), value.as_slice()))
+        .collect();
     let mut client = RespClient::connect(resp);
     let keys: Vec<&[u8]> = values.keys().copied().collect();
     for piece in keys.chunks(PIECE) {
-        let command: Vec<&[u8]> = std::iter::once(&b"MGET"[..]).chain(piece.iter().copied()).collect();
+        let command: Vec<&[u8]> = std::iter::once(&b"MGET"[..])
+            .chain(piece.iter().copied())
+            .collect();
         assert!(client.send(&[command]));
-        let Some(Reply::List(found)) = client.reply() else { panic!("MGET returns a list") };
+        let Some(Reply::List(found)) = client.reply() else {
+            panic!("MGET returns a list")
+        };
         for (key, found) in piece.iter().zip(found) {
-            let Reply::Bulk(Some(found)) = found else { panic!("{} was acknowledged and is lost", key.escape_ascii()) };
+            let Reply::Bulk(Some(found)) = found else {
+                panic!("{} was acknowledged and is lost", key.escape_ascii())
+            };
             assert_eq!(found, values[key], "{}", key.escape_ascii());
         }
     }

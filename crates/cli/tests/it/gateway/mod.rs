@@ -16,15 +16,23 @@ const BOTH: [&str; 4] = ["--resp", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
 /// Where the server said that it listens for `scheme`.
 fn address(server: &mut Server, scheme: &str) -> SocketAddr {
     let heard = server.heard();
-    let start = heard.find(scheme).unwrap_or_else(|| panic!("{scheme} in {heard}")) + scheme.len();
+    let start = heard
+        .find(scheme)
+        .unwrap_or_else(|| panic!("{scheme} in {heard}"))
+        + scheme.len();
     let rest = &heard[start..];
-    rest[..rest.find([',', '\n']).unwrap_or(rest.len())].parse().expect("an address")
+    rest[..rest.find([',', '\n']).unwrap_or(rest.len())]
+        .parse()
+        .expect("an address")
 }
 
 #[test]
 fn redis_clients_and_one_sided_clients_see_the_same_keys() {
     let place = Place::in_volatile_memory();
-    let mut server = Server::start(&place.pool(), BOTH.into_iter().chain(["--durability", "process"]));
+    let mut server = Server::start(
+        &place.pool(),
+        BOTH.into_iter().chain(["--durability", "process"]),
+    );
     let mut client = RespClient::connect(address(&mut server, "redis://"));
     assert!(client.call("SET greeting hello").is_ok());
     assert_eq!(server.client(&["get", "greeting"]).text(), "hello");
@@ -40,11 +48,18 @@ fn redis_clients_and_one_sided_clients_see_the_same_keys() {
 #[test]
 fn metrics_and_health_need_no_port_for_redis_clients() {
     let place = Place::in_volatile_memory();
-    let mut server = Server::start(&place.pool(), ["--admin", "127.0.0.1:0", "--durability", "process"]);
+    let mut server = Server::start(
+        &place.pool(),
+        ["--admin", "127.0.0.1:0", "--durability", "process"],
+    );
     server.client(&["put", "a", "b"]).text();
     let admin = address(&mut server, "http://");
     assert_eq!(http_get(admin, "/readyz").0, 200);
-    assert!(http_get(admin, "/metrics").1.contains("stonecast_store_keys 1\n"));
+    assert!(
+        http_get(admin, "/metrics")
+            .1
+            .contains("stonecast_store_keys 1\n")
+    );
     assert!(!server.heard().contains("redis://"));
     server.stop();
 }
@@ -62,7 +77,13 @@ fn after_sigterm_what_was_acknowledged_is_there_and_everything_ends() {
                 let mut acknowledged = 0;
                 loop {
                     let batch: Vec<Vec<String>> = (acknowledged..acknowledged + 16)
-                        .map(|number| vec!["SET".to_owned(), format!("{loader}:{number}"), number.to_string()])
+                        .map(|number| {
+                            vec![
+                                "SET".to_owned(),
+                                format!("{loader}:{number}"),
+                                number.to_string(),
+                            ]
+                        })
                         .collect();
                     if !client.send(&batch) {
                         return acknowledged;
@@ -81,15 +102,26 @@ fn after_sigterm_what_was_acknowledged_is_there_and_everything_ends() {
     let mut observer = RespClient::connect(resp);
     while observer.call("EXISTS 0:200 1:200 2:200 3:200") != Reply::Line(":4".to_owned()) {}
     server.signal(Signal::TERM);
-    let counts: Vec<u64> = loaders.into_iter().map(|loader| loader.join().expect("no reply was wrong")).collect();
+    let counts: Vec<u64> = loaders
+        .into_iter()
+        .map(|loader| loader.join().expect("no reply was wrong"))
+        .collect();
     assert_eq!(server.wait().code(), Some(0), "{}", server.heard());
     let mut server = Server::start(&place.pool(), BOTH);
-    assert!(server.heard().contains("and a checkpoint"), "the end was in good order: {}", server.heard());
+    assert!(
+        server.heard().contains("and a checkpoint"),
+        "the end was in good order: {}",
+        server.heard()
+    );
     let mut client = RespClient::connect(address(&mut server, "redis://"));
     for (loader, count) in counts.into_iter().enumerate() {
         assert!(count >= 200);
         for number in 0..count {
-            assert_eq!(client.call(&format!("GET {loader}:{number}")), Reply::bulk(number.to_string()), "{loader}:{number}");
+            assert_eq!(
+                client.call(&format!("GET {loader}:{number}")),
+                Reply::bulk(number.to_string()),
+                "{loader}:{number}"
+            );
         }
     }
     server.stop();
@@ -98,8 +130,14 @@ fn after_sigterm_what_was_acknowledged_is_there_and_everything_ends() {
 #[test]
 fn stat_tells_both_paths_apart_and_goes_on_when_it_watches() {
     let place = Place::in_volatile_memory();
-    let mut server = Server::start(&place.pool(), BOTH.into_iter().chain(["--durability", "process"]));
-    let (resp, admin) = (address(&mut server, "redis://"), address(&mut server, "http://").to_string());
+    let mut server = Server::start(
+        &place.pool(),
+        BOTH.into_iter().chain(["--durability", "process"]),
+    );
+    let (resp, admin) = (
+        address(&mut server, "redis://"),
+        address(&mut server, "http://").to_string(),
+    );
     let mut client = RespClient::connect(resp);
     assert!(client.call("SET a 12345").is_ok());
     assert_eq!(client.call("GET a"), Reply::bulk("12345"));
@@ -113,22 +151,56 @@ fn stat_tells_both_paths_apart_and_goes_on_when_it_watches() {
             break stat;
         }
     };
-    assert_eq!((&stat["one_sided"]["reads"], &stat["one_sided"]["puts"]), (&2.into(), &1.into()));
-    assert_eq!((&stat["gateway"]["puts"], &stat["gateway"]["written_bytes"]), (&1.into(), &64.into()));
+    assert_eq!(
+        (&stat["one_sided"]["reads"], &stat["one_sided"]["puts"]),
+        (&2.into(), &1.into())
+    );
+    assert_eq!(
+        (&stat["gateway"]["puts"], &stat["gateway"]["written_bytes"]),
+        (&1.into(), &64.into())
+    );
     assert_eq!(stat["admin"]["commands"]["set"], 1);
     let text = server.client(&["stat", "--admin", &admin]);
-    let row = |name: &str| text.text().lines().find(|line| line.starts_with(name)).map(str::to_owned).expect("the row");
-    assert_eq!(row("keys read").split_whitespace().collect::<Vec<_>>(), ["keys", "read", "2", "1"]);
-    assert!(row("commands").contains("1 set") && row("connections").contains("1 of at most 10000"), "{}", text.text());
+    let row = |name: &str| {
+        text.text()
+            .lines()
+            .find(|line| line.starts_with(name))
+            .map(str::to_owned)
+            .expect("the row")
+    };
+    assert_eq!(
+        row("keys read").split_whitespace().collect::<Vec<_>>(),
+        ["keys", "read", "2", "1"]
+    );
+    assert!(
+        row("commands").contains("1 set") && row("connections").contains("1 of at most 10000"),
+        "{}",
+        text.text()
+    );
     let mut watch = command();
-    watch.args(["stat", "--watch", "--every", "50ms", "--json", "--connect", &server.address()]);
-    let mut watch = watch.stdout(std::process::Stdio::piped()).spawn().expect("the binary starts");
-    let lines = std::io::BufRead::lines(std::io::BufReader::new(watch.stdout.take().expect("a pipe")));
+    watch.args([
+        "stat",
+        "--watch",
+        "--every",
+        "50ms",
+        "--json",
+        "--connect",
+        &server.address(),
+    ]);
+    let mut watch = watch
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let lines = std::io::BufRead::lines(std::io::BufReader::new(
+        watch.stdout.take().expect("a pipe"),
+    ));
     for line in lines.take(3) {
-        let stat: serde_json::Value = serde_json::from_str(&line.expect("a line")).expect("one object a line");
+        let stat: serde_json::Value =
+            serde_json::from_str(&line.expect("a line")).expect("one object a line");
         assert_eq!(stat["keys"], 2);
     }
-    rustix::process::kill_process(rustix::process::Pid::from_child(&watch), Signal::INT).expect("it runs");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&watch), Signal::INT)
+        .expect("it runs");
     // Interrupted, or without a reader any more: it ends.
     watch.wait().expect("a child can be waited for");
     server.stop();
@@ -140,11 +212,22 @@ fn a_port_that_is_taken_or_not_safe_is_refused_with_a_reason() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = taken.local_addr().expect("an address").to_string();
     let said = Server::refused(&place.pool(), ["--durability", "process", "--resp", &taken]);
-    assert!(said.contains(&format!("cannot listen at {taken}")), "{said}");
+    assert!(
+        said.contains(&format!("cannot listen at {taken}")),
+        "{said}"
+    );
     let mut open = command();
-    open.args(["serve", "--resp", "0.0.0.0:0", "--data"]).arg(place.path().join("other"));
-    assert!(run(open, b"").refusal(2).contains("can be reached from other machines"));
-    assert!(!place.path().join("other").exists(), "nothing is created for a server that cannot start");
+    open.args(["serve", "--resp", "0.0.0.0:0", "--data"])
+        .arg(place.path().join("other"));
+    assert!(
+        run(open, b"")
+            .refusal(2)
+            .contains("can be reached from other machines")
+    );
+    assert!(
+        !place.path().join("other").exists(),
+        "nothing is created for a server that cannot start"
+    );
 }
 
 #[test]
@@ -152,23 +235,46 @@ fn settings_come_from_the_environment_and_from_the_file_and_the_password_is_aske
     let place = Place::in_volatile_memory();
     let password = place.path().join("password");
     std::fs::write(&password, "open sesame\n").expect("room for a file");
-    std::fs::set_permissions(&password, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("it is ours");
+    std::fs::set_permissions(
+        &password,
+        std::os::unix::fs::PermissionsExt::from_mode(0o600),
+    )
+    .expect("it is ours");
     let file = place.path().join("stonecast.toml");
-    let text = format!("durability = 'process'\nresp = '127.0.0.1:0'\npassword-file = '{}'\n", password.display());
+    let text = format!(
+        "durability = 'process'\nresp = '127.0.0.1:0'\npassword-file = '{}'\n",
+        password.display()
+    );
     std::fs::write(&file, text).expect("room for a file");
     let mut serve = command();
-    serve.arg("serve").arg("--data").arg(place.pool()).env("STONECAST_CONFIG", file).env("STONECAST_CONNECTIONS", "1");
+    serve
+        .arg("serve")
+        .arg("--data")
+        .arg(place.pool())
+        .env("STONECAST_CONFIG", file)
+        .env("STONECAST_CONNECTIONS", "1");
     let mut server = Server::of(serve, &place.pool());
     let resp = address(&mut server, "redis://");
     let mut client = RespClient::connect(resp);
-    assert_eq!(client.call("GET a"), Reply::Line("-NOAUTH Authentication required.".to_owned()));
-    let Reply::Line(refused) = client.call("AUTH open") else { panic!("a password is right or wrong") };
+    assert_eq!(
+        client.call("GET a"),
+        Reply::Line("-NOAUTH Authentication required.".to_owned())
+    );
+    let Reply::Line(refused) = client.call("AUTH open") else {
+        panic!("a password is right or wrong")
+    };
     assert!(refused.starts_with("-WRONGPASS"), "{refused}");
-    assert_eq!(client.call("HELLO 2 AUTH default wrong"), Reply::Line(refused));
+    assert_eq!(
+        client.call("HELLO 2 AUTH default wrong"),
+        Reply::Line(refused)
+    );
     assert!(client.send(&[vec!["AUTH", "open sesame"]]));
     assert!(client.reply().expect("a reply").is_ok());
     assert_eq!(client.call("GET a"), Reply::Bulk(None));
     let refused = RespClient::connect(resp).reply();
-    assert_eq!(refused, Some(Reply::Line("-ERR max number of clients reached".to_owned())));
+    assert_eq!(
+        refused,
+        Some(Reply::Line("-ERR max number of clients reached".to_owned()))
+    );
     server.stop();
 }

@@ -29,25 +29,42 @@ impl Proxy {
     pub fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let (count, acknowledged) = (Arc::<AtomicU64>::default(), Arc::<Mutex<Vec<Set>>>::default());
+        let (count, acknowledged) = (
+            Arc::<AtomicU64>::default(),
+            Arc::<Mutex<Vec<Set>>>::default(),
+        );
         let (counts, sets) = (count.clone(), acknowledged.clone());
         thread::spawn(move || {
             for client in listener.incoming() {
                 // When the server is gone a client that comes is sent away.
-                let (Ok(client), Ok(server)) = (client, TcpStream::connect(server)) else { continue };
+                let (Ok(client), Ok(server)) = (client, TcpStream::connect(server)) else {
+                    continue;
+                };
                 connect(client, server, counts.clone(), sets.clone());
             }
         });
-        Self { address, count, acknowledged }
+        Self {
+            address,
+            count,
+            acknowledged,
+        }
     }
 
     /// The SETs whose acknowledgement came back from the server.
     pub fn acknowledged(&self) -> Vec<Set> {
-        self.acknowledged.lock().expect("nobody panics with it").clone()
+        self.acknowledged
+            .lock()
+            .expect("nobody panics with it")
+            .clone()
     }
 }
 
-fn connect(client: TcpStream, server: TcpStream, count: Arc<AtomicU64>, acknowledged: Arc<Mutex<Vec<Set>>>) {
+fn connect(
+    client: TcpStream,
+    server: TcpStream,
+    count: Arc<AtomicU64>,
+    acknowledged: Arc<Mutex<Vec<Set>>>,
+) {
     let copy = |socket: &TcpStream| socket.try_clone().expect("a socket can be copied");
     let waiting = Arc::<Mutex<VecDeque<Option<Set>>>>::default();
     let noted = waiting.clone();
@@ -59,7 +76,10 @@ fn connect(client: TcpStream, server: TcpStream, count: Arc<AtomicU64>, acknowle
             take_replies(bytes, |reply| {
                 let request = waiting.pop_front().expect("a reply has a request");
                 if let (Some(set), b"+OK\r\n") = (request, reply) {
-                    acknowledged.lock().expect("nobody panics with it").push(set);
+                    acknowledged
+                        .lock()
+                        .expect("nobody panics with it")
+                        .push(set);
                     count.fetch_add(1, Ordering::Relaxed);
                 }
             })
@@ -88,10 +108,15 @@ fn note_requests(bytes: &[u8], waiting: &Mutex<VecDeque<Option<Set>>>) -> usize 
     let mut at = 0;
     while let Some((arguments, size)) = request(&bytes[at..]) {
         let set = match &arguments[..] {
-            [name, key, value] if name.eq_ignore_ascii_case(b"SET") => Some((key.to_vec(), value.to_vec())),
+            [name, key, value] if name.eq_ignore_ascii_case(b"SET") => {
+                Some((key.to_vec(), value.to_vec()))
+            }
             _ => None,
         };
-        waiting.lock().expect("nobody panics with it").push_back(set);
+        waiting
+            .lock()
+            .expect("nobody panics with it")
+            .push_back(set);
         at += size;
     }
     at
@@ -132,7 +157,13 @@ fn request(bytes: &[u8]) -> Option<(Vec<&[u8]>, usize)> {
 fn reply_size(bytes: &[u8]) -> Option<usize> {
     let end = bytes.iter().position(|&byte| byte == b'\n')? + 1;
     let size = match bytes[0] {
-        b'$' => number_line(bytes).map(|(size, line)| if size < 0 { line } else { line + size as usize + 2 })?,
+        b'$' => number_line(bytes).map(|(size, line)| {
+            if size < 0 {
+                line
+            } else {
+                line + size as usize + 2
+            }
+        })?,
         b'*' => {
             let (count, mut at) = number_line(bytes)?;
             for _ in 0..count {

@@ -42,20 +42,32 @@ const FULL_ENOUGH: f64 = 0.6;
 
 #[test]
 fn every_acknowledged_write_survives_kills_on_a_disk() {
-    run("kill::every_acknowledged_write_survives_kills_on_a_disk", options("power", "trusted"), Place::on_disk);
+    run(
+        "kill::every_acknowledged_write_survives_kills_on_a_disk",
+        options("power", "trusted"),
+        Place::on_disk,
+    );
 }
 
 #[test]
 fn every_acknowledged_write_survives_kills_in_volatile_memory() {
     let test = "kill::every_acknowledged_write_survives_kills_in_volatile_memory";
-    run(test, options("process", "trusted"), Place::in_volatile_memory);
+    run(
+        test,
+        options("process", "trusted"),
+        Place::in_volatile_memory,
+    );
 }
 
 /// Writers that overwrite keys without the server: what they publish while it is dead is found, too.
 #[test]
 fn every_acknowledged_write_survives_kills_of_clients_that_publish() {
     let test = "kill::every_acknowledged_write_survives_kills_of_clients_that_publish";
-    run(test, options("process", "publishing"), Place::in_volatile_memory);
+    run(
+        test,
+        options("process", "publishing"),
+        Place::in_volatile_memory,
+    );
 }
 
 fn run(test: &'static str, options: Options, place: fn() -> Place) {
@@ -79,7 +91,10 @@ fn run(test: &'static str, options: Options, place: fn() -> Place) {
 fn seed() -> u64 {
     match std::env::var("STONECAST_TEST_SEED") {
         Ok(seed) => seed.parse().expect("STONECAST_TEST_SEED is a number"),
-        Err(_) => std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970").as_micros() as u64,
+        Err(_) => std::time::UNIX_EPOCH
+            .elapsed()
+            .expect("a clock after 1970")
+            .as_micros() as u64,
     }
 }
 
@@ -151,7 +166,8 @@ impl Scene {
             kills += 1;
         }
         for worker in 0..=WRITERS {
-            self.model.read_notes(&notes_of(self.place.path(), self.epoch, worker));
+            self.model
+                .read_notes(&notes_of(self.place.path(), self.epoch, worker));
         }
         self.epoch += 1;
         self.server = Server::start(&self.pool(), self.options);
@@ -180,7 +196,10 @@ impl Scene {
     fn finish(mut self) {
         self.verify();
         let acknowledged = self.acknowledged_before + self.model.acknowledged;
-        assert!(acknowledged > 1000, "there was load: {acknowledged} writes acknowledged");
+        assert!(
+            acknowledged > 1000,
+            "there was load: {acknowledged} writes acknowledged"
+        );
     }
 
     fn verify(&mut self) {
@@ -195,7 +214,9 @@ impl Scene {
     }
 
     fn start_workers(&mut self) {
-        self.workers = (0..=WRITERS).map(|index| self.start_worker(index)).collect();
+        self.workers = (0..=WRITERS)
+            .map(|index| self.start_worker(index))
+            .collect();
         self.wait_for_load();
     }
 
@@ -203,8 +224,20 @@ impl Scene {
         self.sessions += 1;
         let notes = notes_of(self.place.path(), self.epoch, worker);
         let noted = size_of(&notes);
-        let work = Work { address: self.server.address(), notes, worker, session: self.sessions };
-        (start_worker(self.test, &work.to_string(), &self.place.path().join("words")), noted)
+        let work = Work {
+            address: self.server.address(),
+            notes,
+            worker,
+            session: self.sessions,
+        };
+        (
+            start_worker(
+                self.test,
+                &work.to_string(),
+                &self.place.path().join("words"),
+            ),
+            noted,
+        )
     }
 
     /// Until every worker has something to say, so that the kill meets them at work.
@@ -213,8 +246,16 @@ impl Scene {
         for index in 0..self.workers.len() {
             let notes = notes_of(self.place.path(), self.epoch, index);
             while size_of(&notes) == self.workers[index].1 {
-                assert!(self.workers[index].0.runs(), "worker {index} ended: {}", self.words());
-                assert!(start.elapsed() < Duration::from_secs(60), "worker {index} does nothing: {}", self.words());
+                assert!(
+                    self.workers[index].0.runs(),
+                    "worker {index} ended: {}",
+                    self.words()
+                );
+                assert!(
+                    start.elapsed() < Duration::from_secs(60),
+                    "worker {index} does nothing: {}",
+                    self.words()
+                );
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
@@ -229,7 +270,16 @@ impl Scene {
 type Options = [&'static str; 8];
 
 fn options(durability: &'static str, clients: &'static str) -> Options {
-    ["--durability", durability, "--clients", clients, "--capacity", CAPACITY, "--segment-size", SEGMENT_SIZE]
+    [
+        "--durability",
+        durability,
+        "--clients",
+        clients,
+        "--capacity",
+        CAPACITY,
+        "--segment-size",
+        SEGMENT_SIZE,
+    ]
 }
 
 fn size_of(path: &Path) -> u64 {

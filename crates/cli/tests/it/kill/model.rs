@@ -26,7 +26,11 @@ struct Key {
 
 impl Default for Key {
     fn default() -> Self {
-        Self { done: (0, Kind::Delete), open: None, seen: 0 }
+        Self {
+            done: (0, Kind::Delete),
+            open: None,
+            seen: 0,
+        }
     }
 }
 
@@ -36,7 +40,11 @@ impl Model {
         let mut under_way = BTreeMap::new();
         for note in read(path) {
             match note {
-                Note::Begin { operation, kind, key } => {
+                Note::Begin {
+                    operation,
+                    kind,
+                    key,
+                } => {
                     let state = self.keys.entry(key.clone()).or_default();
                     assert!(
                         state.open.is_none(),
@@ -47,13 +55,17 @@ impl Model {
                     under_way.insert(operation, key);
                 }
                 Note::Acknowledged { operation } => {
-                    let key = under_way.remove(&operation).expect("what is acknowledged was asked for");
+                    let key = under_way
+                        .remove(&operation)
+                        .expect("what is acknowledged was asked for");
                     let state = self.keys.get_mut(&key).expect("its key is known");
                     state.done = state.open.take().expect("its operation is open");
                     self.acknowledged += 1;
                 }
                 Note::NotDone { operation } => {
-                    let key = under_way.remove(&operation).expect("what is refused was asked for");
+                    let key = under_way
+                        .remove(&operation)
+                        .expect("what is refused was asked for");
                     self.keys.get_mut(&key).expect("its key is known").open = None;
                 }
                 Note::Saw { operation, key } => {
@@ -69,18 +81,32 @@ impl Model {
         let mut there = BTreeMap::new();
         for line in exported.lines() {
             let entry: serde_json::Value = serde_json::from_str(line).expect("an export is JSON");
-            let (key, value) = (entry["key"].as_str().expect("keys are text"), entry["value"].as_str().expect("values are text"));
+            let (key, value) = (
+                entry["key"].as_str().expect("keys are text"),
+                entry["value"].as_str().expect("values are text"),
+            );
             let operation = operation_of(value.as_bytes());
-            assert_eq!(value.as_bytes(), value_of(operation), "{key} has the value that operation {operation} wrote");
+            assert_eq!(
+                value.as_bytes(),
+                value_of(operation),
+                "{key} has the value that operation {operation} wrote"
+            );
             assert!(self.keys.contains_key(key), "{key} was written by somebody");
-            assert!(there.insert(key.to_owned(), operation).is_none(), "{key} is there once");
+            assert!(
+                there.insert(key.to_owned(), operation).is_none(),
+                "{key} is there once"
+            );
         }
         for (key, state) in &mut self.keys {
             let found = there.get(key.as_str()).copied();
             let possible = [Some(state.done), state.open].into_iter().flatten();
-            let fitting = possible.filter(|(operation, kind)| found == (*kind == Kind::Put).then_some(*operation));
+            let fitting = possible
+                .filter(|(operation, kind)| found == (*kind == Kind::Put).then_some(*operation));
             let Some(last) = fitting.max_by_key(|(operation, _)| *operation) else {
-                panic!("{key} holds {found:?}; last acknowledged {:?}, under way {:?}", state.done, state.open);
+                panic!(
+                    "{key} holds {found:?}; last acknowledged {:?}, under way {:?}",
+                    state.done, state.open
+                );
             };
             state.done = last;
             state.open = None;
@@ -88,7 +114,11 @@ impl Model {
         // After all that was acknowledged: where both are gone, that is what is told.
         for (key, state) in &self.keys {
             let found = there.get(key);
-            assert!(state.done.0 >= state.seen, "{key} held the value of operation {}, which is gone; now {found:?}", state.seen);
+            assert!(
+                state.done.0 >= state.seen,
+                "{key} held the value of operation {}, which is gone; now {found:?}",
+                state.seen
+            );
         }
     }
 }

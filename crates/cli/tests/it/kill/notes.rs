@@ -18,7 +18,11 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// About to ask.
-    Begin { operation: u64, kind: Kind, key: String },
+    Begin {
+        operation: u64,
+        kind: Kind,
+        key: String,
+    },
     /// Done, and acknowledged.
     Acknowledged { operation: u64 },
     /// Not done, and the server said so.
@@ -35,22 +39,37 @@ pub struct Notes {
 impl Notes {
     /// Goes on with the notes in `path`, behind the last whole one.
     pub fn append(path: &Path) -> Self {
-        let file = OpenOptions::new().create(true).append(true).open(path).expect("the notes can be opened");
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .expect("the notes can be opened");
         let bytes = std::fs::read(path).expect("the notes can be read");
-        file.set_len(whole(&bytes).len() as u64).expect("the notes can be cut");
+        file.set_len(whole(&bytes).len() as u64)
+            .expect("the notes can be cut");
         Self { file }
     }
 
     /// Writes one down.
     pub fn write(&self, note: &Note) {
         let line = match note {
-            Note::Begin { operation, kind: Kind::Put, key } => format!("put {operation} {key}\n"),
-            Note::Begin { operation, kind: Kind::Delete, key } => format!("delete {operation} {key}\n"),
+            Note::Begin {
+                operation,
+                kind: Kind::Put,
+                key,
+            } => format!("put {operation} {key}\n"),
+            Note::Begin {
+                operation,
+                kind: Kind::Delete,
+                key,
+            } => format!("delete {operation} {key}\n"),
             Note::Acknowledged { operation } => format!("acknowledged {operation} -\n"),
             Note::NotDone { operation } => format!("not-done {operation} -\n"),
             Note::Saw { operation, key } => format!("saw {operation} {key}\n"),
         };
-        let written = (&self.file).write(line.as_bytes()).expect("the notes can be written");
+        let written = (&self.file)
+            .write(line.as_bytes())
+            .expect("the notes can be written");
         assert_eq!(written, line.len(), "a note is written whole");
     }
 }
@@ -64,18 +83,31 @@ pub fn read(path: &Path) -> Vec<Note> {
 
 /// The bytes without a note that the writer's death cut off.
 fn whole(bytes: &[u8]) -> &[u8] {
-    let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+    let end = bytes
+        .iter()
+        .rposition(|&byte| byte == b'\n')
+        .map_or(0, |last| last + 1);
     &bytes[..end]
 }
 
 fn parse(line: &str) -> Note {
     let words: Vec<&str> = line.split(' ').collect();
-    let [what, operation, key] = words[..] else { panic!("a note has three words: {line}") };
+    let [what, operation, key] = words[..] else {
+        panic!("a note has three words: {line}")
+    };
     let operation = operation.parse().expect("a number");
     let key = key.to_owned();
     match what {
-        "put" => Note::Begin { operation, kind: Kind::Put, key },
-        "delete" => Note::Begin { operation, kind: Kind::Delete, key },
+        "put" => Note::Begin {
+            operation,
+            kind: Kind::Put,
+            key,
+        },
+        "delete" => Note::Begin {
+            operation,
+            kind: Kind::Delete,
+            key,
+        },
         "acknowledged" => Note::Acknowledged { operation },
         "not-done" => Note::NotDone { operation },
         "saw" => Note::Saw { operation, key },
@@ -87,10 +119,21 @@ fn parse(line: &str) -> Note {
 fn a_note_that_its_writers_death_cut_off_is_gone_when_the_next_writer_goes_on() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("notes");
-    let (first, last) = (Note::Acknowledged { operation: 1 }, Note::Saw { operation: 3, key: "key".to_owned() });
+    let (first, last) = (
+        Note::Acknowledged { operation: 1 },
+        Note::Saw {
+            operation: 3,
+            key: "key".to_owned(),
+        },
+    );
     Notes::append(&path).write(&first);
-    let torn = OpenOptions::new().append(true).open(&path).expect("the notes can be opened");
-    (&torn).write_all(b"put 2 writer-0/la").expect("the notes can be written");
+    let torn = OpenOptions::new()
+        .append(true)
+        .open(&path)
+        .expect("the notes can be opened");
+    (&torn)
+        .write_all(b"put 2 writer-0/la")
+        .expect("the notes can be written");
 
     Notes::append(&path).write(&last);
 

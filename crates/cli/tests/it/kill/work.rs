@@ -31,40 +31,75 @@ pub struct Work {
 
 impl fmt::Display for Work {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}\n{}\n{}\n{}", self.worker, self.session, self.address, self.notes.display())
+        write!(
+            formatter,
+            "{}\n{}\n{}\n{}",
+            self.worker,
+            self.session,
+            self.address,
+            self.notes.display()
+        )
     }
 }
 
 impl Work {
     pub fn parse(text: &str) -> Self {
         let lines: Vec<&str> = text.lines().collect();
-        let [worker, session, address, notes] = lines[..] else { panic!("four lines: {text}") };
-        let (worker, session) = (worker.parse().expect("a number"), session.parse().expect("a number"));
-        Self { address: address.to_owned(), notes: notes.into(), worker, session }
+        let [worker, session, address, notes] = lines[..] else {
+            panic!("four lines: {text}")
+        };
+        let (worker, session) = (
+            worker.parse().expect("a number"),
+            session.parse().expect("a number"),
+        );
+        Self {
+            address: address.to_owned(),
+            notes: notes.into(),
+            worker,
+            session,
+        }
     }
 }
 
 /// The value that `operation` writes: its number, then bytes that follow from it.
 pub fn value_of(operation: u64) -> Vec<u8> {
     let mut random = random_from_seed(operation);
-    let size = if random.random_bool(0.03) { random.random_range(0..40_000) } else { random.random_range(0..900) };
+    let size = if random.random_bool(0.03) {
+        random.random_range(0..40_000)
+    } else {
+        random.random_range(0..900)
+    };
     let filling = (0..size).map(|_| random.random_range(b'a'..=b'z'));
     format!("{operation}:").bytes().chain(filling).collect()
 }
 
 /// The number in a value.
 pub fn operation_of(value: &[u8]) -> u64 {
-    let digits: Vec<u8> = value.iter().copied().take_while(u8::is_ascii_digit).collect();
-    std::str::from_utf8(&digits).expect("digits").parse().expect("a value starts with its operation")
+    let digits: Vec<u8> = value
+        .iter()
+        .copied()
+        .take_while(u8::is_ascii_digit)
+        .collect();
+    std::str::from_utf8(&digits)
+        .expect("digits")
+        .parse()
+        .expect("a value starts with its operation")
 }
 
 /// Works until the server is gone or this process is killed.
 pub fn run(work: &Work) {
-    let Some((executor, client)) = connect(&work.address) else { return };
+    let Some((executor, client)) = connect(&work.address) else {
+        return;
+    };
     let random = random_from_seed(work.session.into());
     let runtime = executor.runtime();
     if work.worker == WRITERS {
-        executor.block_on(read_all_keys(client, executor.runtime(), Notes::append(&work.notes), random));
+        executor.block_on(read_all_keys(
+            client,
+            executor.runtime(),
+            Notes::append(&work.notes),
+            random,
+        ));
         return;
     }
     let shared = Rc::new(Shared {
@@ -79,7 +114,12 @@ pub fn run(work: &Work) {
         let keys: Vec<String> = keys.filter(|key| !left_alone.contains(key)).collect();
         let random = random_from_seed(u64::from(work.session) << 8 | lane as u64);
         if !keys.is_empty() {
-            runtime.spawn(Box::pin(write_keys(shared.clone(), keys, lane as u64, random)));
+            runtime.spawn(Box::pin(write_keys(
+                shared.clone(),
+                keys,
+                lane as u64,
+                random,
+            )));
         }
     }
     executor.block_on(std::future::pending::<()>());
@@ -91,7 +131,9 @@ fn connect(address: &str) -> Option<(BusyPoll, Client)> {
     let executor = BusyPoll::new(device.clone(), 20_000);
     let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS).expect("a port"));
     executor.add_port(&port);
-    let client = executor.block_on(Client::connect(port, executor.runtime(), address)).ok()?;
+    let client = executor
+        .block_on(Client::connect(port, executor.runtime(), address))
+        .ok()?;
     Some((executor, client))
 }
 
@@ -105,7 +147,9 @@ fn open_keys(notes: &Path) -> Vec<String> {
     for note in read(notes) {
         match note {
             Note::Begin { operation, key, .. } => drop(open.insert(operation, key)),
-            Note::Acknowledged { operation } | Note::NotDone { operation } => drop(open.remove(&operation)),
+            Note::Acknowledged { operation } | Note::NotDone { operation } => {
+                drop(open.remove(&operation))
+            }
             Note::Saw { .. } => {}
         }
     }
@@ -123,10 +167,22 @@ async fn write_keys(shared: Rc<Shared>, keys: Vec<String>, lane: u64, mut random
     for count in 0.. {
         let operation = shared.next_operation + count * LANES as u64 + lane;
         let key = &keys[random.random_range(0..keys.len())];
-        let kind = if random.random_bool(0.25) { Kind::Delete } else { Kind::Put };
-        shared.notes.write(&Note::Begin { operation, kind, key: key.clone() });
+        let kind = if random.random_bool(0.25) {
+            Kind::Delete
+        } else {
+            Kind::Put
+        };
+        shared.notes.write(&Note::Begin {
+            operation,
+            kind,
+            key: key.clone(),
+        });
         let result = match kind {
-            Kind::Put => shared.client.put(key.as_bytes(), &value_of(operation)).await.map(drop),
+            Kind::Put => shared
+                .client
+                .put(key.as_bytes(), &value_of(operation))
+                .await
+                .map(drop),
             Kind::Delete => shared.client.delete(key.as_bytes()).await.map(drop),
         };
         match result {
@@ -149,12 +205,20 @@ async fn read_all_keys(client: Client, runtime: Rc<dyn Runtime>, notes: Notes, m
             // Reads need nobody's help and would keep the processor from those who write.
             runtime.sleep(50_000).await;
         }
-        let key = key(random.random_range(0..WRITERS), random.random_range(0..LANES), random.random_range(0..KEYS_PER_LANE));
+        let key = key(
+            random.random_range(0..WRITERS),
+            random.random_range(0..LANES),
+            random.random_range(0..KEYS_PER_LANE),
+        );
         match client.get(key.as_bytes(), &mut value).await {
             Ok(None) => {}
             Ok(Some(_)) => {
                 let operation = operation_of(&value);
-                assert_eq!(value, value_of(operation), "{key} has the value that operation {operation} wrote");
+                assert_eq!(
+                    value,
+                    value_of(operation),
+                    "{key} has the value that operation {operation} wrote"
+                );
                 if seen.insert(key.clone(), operation) != Some(operation) {
                     notes.write(&Note::Saw { operation, key });
                 }

@@ -11,14 +11,23 @@ const PACKAGES_MIN: usize = 60_000;
 /// Every package description as one NDJSON entry under `package/version/architecture`, in the canonical form. The error
 /// says why there are none.
 pub fn debian_packages() -> Result<Vec<(String, String)>, String> {
-    let output =
-        Command::new("apt-cache").arg("dumpavail").output().map_err(|error| format!("apt-cache cannot be started: {error}"))?;
-    let text = String::from_utf8(output.stdout).map_err(|error| format!("apt-cache prints no UTF-8: {error}"))?;
+    let output = Command::new("apt-cache")
+        .arg("dumpavail")
+        .output()
+        .map_err(|error| format!("apt-cache cannot be started: {error}"))?;
+    let text = String::from_utf8(output.stdout)
+        .map_err(|error| format!("apt-cache prints no UTF-8: {error}"))?;
     let mut seen = BTreeSet::new();
-    let entries: Vec<(String, String)> =
-        text.split_terminator("\n\n").map(entry).filter(|(key, _)| seen.insert(key.clone())).collect();
+    let entries: Vec<(String, String)> = text
+        .split_terminator("\n\n")
+        .map(entry)
+        .filter(|(key, _)| seen.insert(key.clone()))
+        .collect();
     if entries.len() < PACKAGES_MIN {
-        return Err(format!("apt-cache lists {} packages, {PACKAGES_MIN} are wanted; run apt-get update", entries.len()));
+        return Err(format!(
+            "apt-cache lists {} packages, {PACKAGES_MIN} are wanted; run apt-get update",
+            entries.len()
+        ));
     }
     Ok(entries)
 }
@@ -27,18 +36,29 @@ pub fn debian_packages() -> Result<Vec<(String, String)>, String> {
 pub fn generated_packages(count: usize) -> Vec<(String, String)> {
     let description = |index: usize| {
         let lines = index * index % 97 * (1 + index % 5);
-        let body: String = (0..lines).map(|line| format!(" Line {line} of \"{index}\": \u{fc}ber/\\\t\u{1f600}.\n")).collect();
-        format!("Package: generated-{index}\nVersion: 1.{index}\nArchitecture: all\nDescription: generated\n{body}")
+        let body: String = (0..lines)
+            .map(|line| format!(" Line {line} of \"{index}\": \u{fc}ber/\\\t\u{1f600}.\n"))
+            .collect();
+        format!(
+            "Package: generated-{index}\nVersion: 1.{index}\nArchitecture: all\nDescription: generated\n{body}"
+        )
     };
     (0..count).map(|index| entry(&description(index))).collect()
 }
 
 fn entry(paragraph: &str) -> (String, String) {
     let field = |name: &str| {
-        let line = paragraph.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        let line = paragraph
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         line.unwrap_or_else(|| panic!("a description without {name}: {paragraph}"))
     };
-    let key = format!("{}/{}/{}", field("Package"), field("Version"), field("Architecture"));
+    let key = format!(
+        "{}/{}/{}",
+        field("Package"),
+        field("Version"),
+        field("Architecture")
+    );
     // serde_json sorts the fields of an object by name: key, then value, as the canonical form has them.
     let line = format!("{}\n", json!({ "key": key, "value": paragraph }));
     (key, line)

@@ -19,7 +19,11 @@ use std::io::Write;
 pub fn not_run(name: &str, reason: &str) {
     eprintln!("not run: {name} ({reason})");
     if let Some(path) = std::env::var_os("STONECAST_NOT_RUN") {
-        let mut file = OpenOptions::new().append(true).create(true).open(path).expect("the file of tests not run opens");
+        let mut file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .expect("the file of tests not run opens");
         writeln!(file, "{name}\t{reason}").expect("the file of tests not run takes a line");
     }
 }

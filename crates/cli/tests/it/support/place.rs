@@ -14,12 +14,18 @@ impl Place {
     /// On the disk.
     pub fn on_disk() -> Self {
         // /var/tmp: /tmp is volatile memory on many machines.
-        Self { folder: TempDir::with_prefix_in("stonecast-test-", "/var/tmp").expect("/var/tmp can be written") }
+        Self {
+            folder: TempDir::with_prefix_in("stonecast-test-", "/var/tmp")
+                .expect("/var/tmp can be written"),
+        }
     }
 
     /// In memory that does not survive power loss.
     pub fn in_volatile_memory() -> Self {
-        Self { folder: TempDir::with_prefix_in("stonecast-test-", "/dev/shm").expect("/dev/shm can be written") }
+        Self {
+            folder: TempDir::with_prefix_in("stonecast-test-", "/dev/shm")
+                .expect("/dev/shm can be written"),
+        }
     }
 
     /// The folder.
@@ -63,7 +69,10 @@ impl Mount {
         std::fs::create_dir(&point).expect("the folder can be created");
         let target = point.to_str().expect("a name in UTF-8");
         run("mount", &[arguments, &[target]].concat())?;
-        Ok(Self { point, _place: place })
+        Ok(Self {
+            point,
+            _place: place,
+        })
     }
 
     /// Where it is mounted.
@@ -80,10 +89,16 @@ impl Drop for Mount {
 }
 
 fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output();
     match output {
         Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Ok(output) => Err(format!(
+            "{program} failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
         Err(error) => Err(format!("{program} cannot be started: {error}")),
     }
 }

@@ -36,14 +36,23 @@ impl Output {
 
     /// Results as one JSON object; the command must have succeeded.
     pub fn json(&self) -> serde_json::Value {
-        assert_eq!(self.text().matches('\n').count(), 1, "one object on one line: {}", self.text());
+        assert_eq!(
+            self.text().matches('\n').count(),
+            1,
+            "one object on one line: {}",
+            self.text()
+        );
         serde_json::from_str(self.text()).expect("JSON on stdout")
     }
 
     /// Checks that the command failed with `code` in good manners, and returns what it said.
     pub fn refusal(&self, code: i32) -> &str {
         assert_eq!(self.code, Some(code), "{}", self.stderr);
-        assert!(self.stdout.is_empty(), "{}", String::from_utf8_lossy(&self.stdout));
+        assert!(
+            self.stdout.is_empty(),
+            "{}",
+            String::from_utf8_lossy(&self.stdout)
+        );
         assert!(self.stderr.starts_with("error: "), "{}", self.stderr);
         assert_manners(&self.stderr);
         &self.stderr
@@ -52,7 +61,12 @@ impl Output {
 
 /// No backtrace, no panic, in whatever was said to a person.
 fn assert_manners(stderr: &str) {
-    for word in ["panicked", "RUST_BACKTRACE", "stack backtrace", "stonecast is broken"] {
+    for word in [
+        "panicked",
+        "RUST_BACKTRACE",
+        "stack backtrace",
+        "stonecast is broken",
+    ] {
         assert!(!stderr.contains(word), "{stderr}");
     }
 }
@@ -61,9 +75,11 @@ fn assert_manners(stderr: &str) {
 pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stonecast"));
     let settings = std::env::vars_os().map(|(name, _)| name);
-    settings.filter(|name| name.to_string_lossy().starts_with("STONECAST_")).for_each(|name| {
-        command.env_remove(name);
-    });
+    settings
+        .filter(|name| name.to_string_lossy().starts_with("STONECAST_"))
+        .for_each(|name| {
+            command.env_remove(name);
+        });
     command
 }
 
@@ -76,8 +92,12 @@ pub fn stonecast<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Out
 
 /// Runs `command` with `input` on its stdin.
 pub fn run(mut command: Command, input: &[u8]) -> Output {
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
     let mut stdin = child.stdin.take().expect("a pipe");
     let input = input.to_vec();
     // A command that does not want all of its input closes the pipe.
@@ -86,9 +106,14 @@ pub fn run(mut command: Command, input: &[u8]) -> Output {
     let stderr = read_all(child.stderr.take().expect("a pipe"));
     let status = wait(&mut child);
     writer.join().expect("the writer does not panic");
-    let stderr = String::from_utf8_lossy(&stderr.join().expect("the reader does not panic")).into_owned();
+    let stderr =
+        String::from_utf8_lossy(&stderr.join().expect("the reader does not panic")).into_owned();
     assert_manners(&stderr);
-    Output { code: status.code(), stdout: stdout.join().expect("the reader does not panic"), stderr }
+    Output {
+        code: status.code(),
+        stdout: stdout.join().expect("the reader does not panic"),
+        stderr,
+    }
 }
 
 fn read_all(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
@@ -125,7 +150,11 @@ impl Server {
     /// Starts a server on the pool in `data` and waits until it is ready.
     pub fn start<S: AsRef<OsStr>>(data: &Path, arguments: impl IntoIterator<Item = S>) -> Self {
         let mut server = Self::launch(data, arguments);
-        assert!(server.wait_until_ready(), "the server did not start: {}", server.heard);
+        assert!(
+            server.wait_until_ready(),
+            "the server did not start: {}",
+            server.heard
+        );
         server
     }
 
@@ -150,7 +179,11 @@ impl Server {
     /// Starts a server with this command, which names the pool in `data`, and waits until it is ready.
     pub fn of(command: Command, data: &Path) -> Self {
         let mut server = Self::spawn(command, data);
-        assert!(server.wait_until_ready(), "the server did not start: {}", server.heard);
+        assert!(
+            server.wait_until_ready(),
+            "the server did not start: {}",
+            server.heard
+        );
         server
     }
 
@@ -162,19 +195,31 @@ impl Server {
     }
 
     fn spawn(mut command: Command, data: &Path) -> Self {
-        let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
         let (sender, words) = mpsc::channel();
         let stderr = child.stderr.take().expect("a pipe");
         thread::spawn(move || {
             for line in BufReader::new(stderr).split(b'\n') {
                 let line = line.expect("a pipe can be read");
-                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                if sender
+                    .send(String::from_utf8_lossy(&line).into_owned())
+                    .is_err()
+                {
                     return;
                 }
             }
         });
-        Self { child, words, heard: String::new(), data: data.to_owned() }
+        Self {
+            child,
+            words,
+            heard: String::new(),
+            data: data.to_owned(),
+        }
     }
 
     /// Waits for the line that says that it serves; false if it ends before.
@@ -189,7 +234,9 @@ impl Server {
                     }
                 }
                 Err(RecvTimeoutError::Disconnected) => return false,
-                Err(RecvTimeoutError::Timeout) => panic!("the server neither started nor ended: {}", self.heard),
+                Err(RecvTimeoutError::Timeout) => {
+                    panic!("the server neither started nor ended: {}", self.heard)
+                }
             }
         }
     }
@@ -216,7 +263,8 @@ impl Server {
     /// The socket itself.
     pub fn socket(&self) -> PathBuf {
         // A device has no folder for it.
-        let is_device = std::fs::metadata(&self.data).is_ok_and(|status| status.file_type().is_char_device());
+        let is_device =
+            std::fs::metadata(&self.data).is_ok_and(|status| status.file_type().is_char_device());
         match self.data.file_name().filter(|_| is_device) {
             Some(name) => Path::new("/run").join(format!("stonecast-{}", name.display())),
             None => self.data.join("socket"),

@@ -29,19 +29,30 @@ impl RespClient {
     pub fn connect(address: SocketAddr) -> Self {
         let output = TcpStream::connect(address).expect("the port is open");
         output.set_nodelay(true).expect("a socket has options");
-        output.set_read_timeout(Some(PATIENCE)).expect("a socket has options");
-        Self { input: BufReader::new(output.try_clone().expect("a socket can be copied")), output }
+        output
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a socket has options");
+        Self {
+            input: BufReader::new(output.try_clone().expect("a socket can be copied")),
+            output,
+        }
     }
 
     /// Sends commands of words, all at once; false if the connection has ended.
     pub fn send<A: AsRef<[u8]>>(&mut self, commands: &[Vec<A>]) -> bool {
-        let bytes: Vec<u8> = commands.iter().flat_map(|command| request(command)).collect();
+        let bytes: Vec<u8> = commands
+            .iter()
+            .flat_map(|command| request(command))
+            .collect();
         self.output.write_all(&bytes).is_ok()
     }
 
     /// Sends a command of words and returns its reply.
     pub fn call(&mut self, line: &str) -> Reply {
-        assert!(self.send(&[line.split(' ').collect::<Vec<_>>()]), "the connection is open");
+        assert!(
+            self.send(&[line.split(' ').collect::<Vec<_>>()]),
+            "the connection is open"
+        );
         self.reply().expect("a reply")
     }
 
@@ -91,10 +102,20 @@ fn request<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
 /// Status and body of what `path` answers at the admin port.
 pub fn http_get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("the port is open");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket has options");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("the port takes requests");
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a socket has options");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .expect("the port takes requests");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-    (head.split(' ').nth(1).expect("a status").parse().expect("a number"), body.to_owned())
+    (
+        head.split(' ')
+            .nth(1)
+            .expect("a status")
+            .parse()
+            .expect("a number"),
+        body.to_owned(),
+    )
 }

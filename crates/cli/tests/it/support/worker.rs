@@ -14,10 +14,21 @@ pub fn as_worker() -> Option<String> {
 
 /// Starts this test binary again; in it, `test` (its full name) finds `work` by [`as_worker`].
 pub fn start_worker(test: &str, work: &str, words: &Path) -> Worker {
-    let words = std::fs::OpenOptions::new().create(true).append(true).open(words).expect("the file for words opens");
+    let words = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(words)
+        .expect("the file for words opens");
     let mut command = Command::new(std::env::current_exe().expect("a test knows its program"));
-    command.args(["--exact", test, "--nocapture", "--include-ignored"]).env(WORK, work);
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(words).spawn().expect("the test binary starts");
+    command
+        .args(["--exact", test, "--nocapture", "--include-ignored"])
+        .env(WORK, work);
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(words)
+        .spawn()
+        .expect("the test binary starts");
     Worker { child }
 }
 
@@ -35,7 +46,10 @@ impl Worker {
 
     /// Whether it still runs.
     pub fn runs(&mut self) -> bool {
-        self.child.try_wait().expect("a child can be waited for").is_none()
+        self.child
+            .try_wait()
+            .expect("a child can be waited for")
+            .is_none()
     }
 }
 

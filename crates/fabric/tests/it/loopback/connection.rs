@@ -1,33 +1,74 @@
 //! How connections begin and end.
 
-use stonecast_fabric::{ConnectionEvent, ConnectionRequest, DisconnectCause, Opcode, PeerIdentity, QueuePair, Status};
+use stonecast_fabric::{
+    ConnectionEvent, ConnectionRequest, DisconnectCause, Opcode, PeerIdentity, QueuePair, Status,
+};
 
 use super::engine::completion;
 use super::{Fault, Net};
 
 impl Net {
-    pub(super) fn connect(&mut self, node: usize, qp: QueuePair, address: &str, private_data: &[u8]) {
-        let listener = self.listeners.get(address).copied().filter(|&listener| !self.nodes[listener].dead);
+    pub(super) fn connect(
+        &mut self,
+        node: usize,
+        qp: QueuePair,
+        address: &str,
+        private_data: &[u8],
+    ) {
+        let listener = self
+            .listeners
+            .get(address)
+            .copied()
+            .filter(|&listener| !self.nodes[listener].dead);
         let Some(listener) = listener else {
             if self.fault == Fault::RejectionLost {
                 return;
             }
             let reason = format!("nobody listens at {address}");
-            return self.nodes[node].events.push_back(ConnectionEvent::Rejected { qp, reason });
+            return self.nodes[node]
+                .events
+                .push_back(ConnectionEvent::Rejected { qp, reason });
         };
         self.next_request += 1;
         self.requests.insert(self.next_request, (node, qp.0));
-        let peer = PeerIdentity { name: format!("node {node}"), same_user: true };
+        let peer = PeerIdentity {
+            name: format!("node {node}"),
+            same_user: true,
+        };
         let request = ConnectionRequest(self.next_request);
-        let private_data = if self.fault == Fault::PrivateDataLost { Vec::new() } else { private_data.to_vec() };
-        self.nodes[listener].events.push_back(ConnectionEvent::Request { request, peer, private_data });
+        let private_data = if self.fault == Fault::PrivateDataLost {
+            Vec::new()
+        } else {
+            private_data.to_vec()
+        };
+        self.nodes[listener]
+            .events
+            .push_back(ConnectionEvent::Request {
+                request,
+                peer,
+                private_data,
+            });
     }
 
-    pub(super) fn accept(&mut self, node: usize, (from, from_qp): (usize, u32), qp: u32, private_data: &[u8]) {
-        for (node, qp, peer, private_data) in [(from, from_qp, (node, qp), private_data), (node, qp, (from, from_qp), b"")] {
-            let Some(state) = self.nodes[node].qps.get_mut(&qp) else { continue };
+    pub(super) fn accept(
+        &mut self,
+        node: usize,
+        (from, from_qp): (usize, u32),
+        qp: u32,
+        private_data: &[u8],
+    ) {
+        for (node, qp, peer, private_data) in [
+            (from, from_qp, (node, qp), private_data),
+            (node, qp, (from, from_qp), b""),
+        ] {
+            let Some(state) = self.nodes[node].qps.get_mut(&qp) else {
+                continue;
+            };
             state.peer = Some(peer);
-            let event = ConnectionEvent::Established { qp: QueuePair(qp), private_data: private_data.to_vec() };
+            let event = ConnectionEvent::Established {
+                qp: QueuePair(qp),
+                private_data: private_data.to_vec(),
+            };
             self.nodes[node].events.push_back(event);
         }
     }
@@ -35,8 +76,15 @@ impl Net {
     /// The queue pair failed, by itself or by its first failed request, which has its status already.
     pub(super) fn break_queue_pair(&mut self, node: usize, qp: u32) {
         if self.fault == Fault::FailureSpreads {
-            let others: Vec<u32> = self.nodes[node].qps.keys().copied().filter(|&other| other != qp).collect();
-            others.into_iter().for_each(|other| self.part(node, other, DisconnectCause::QueuePairError));
+            let others: Vec<u32> = self.nodes[node]
+                .qps
+                .keys()
+                .copied()
+                .filter(|&other| other != qp)
+                .collect();
+            others
+                .into_iter()
+                .for_each(|other| self.part(node, other, DisconnectCause::QueuePairError));
         }
         self.part(node, qp, DisconnectCause::QueuePairError);
     }
@@ -45,7 +93,9 @@ impl Net {
     pub(super) fn part(&mut self, node: usize, qp: u32, cause: DisconnectCause) {
         // Once only: the peer's number may be that of another queue pair by now.
         let pair = self.nodes[node].qps.get(&qp).filter(|pair| !pair.failed);
-        let Some(peer) = pair.and_then(|pair| pair.peer) else { return };
+        let Some(peer) = pair.and_then(|pair| pair.peer) else {
+            return;
+        };
         self.end(node, qp, cause, Status::WorkRequestFlushed);
         self.end(peer.0, peer.1, cause, Status::WorkRequestFlushed);
     }
@@ -54,16 +104,29 @@ impl Net {
     pub(super) fn end(&mut self, node: usize, qp: u32, cause: DisconnectCause, first: Status) {
         let fault = self.fault;
         let state = &mut self.nodes[node];
-        let Some(pair) = state.qps.get_mut(&qp) else { return };
+        let Some(pair) = state.qps.get_mut(&qp) else {
+            return;
+        };
         if pair.failed || pair.peer.is_none() {
             return;
         }
         pair.failed = true;
-        let event = ConnectionEvent::Disconnected { qp: QueuePair(qp), cause };
-        let times = if fault == Fault::DisconnectToldTwice { 2 } else { 1 };
+        let event = ConnectionEvent::Disconnected {
+            qp: QueuePair(qp),
+            cause,
+        };
+        let times = if fault == Fault::DisconnectToldTwice {
+            2
+        } else {
+            1
+        };
         state.events.extend(std::iter::repeat_n(event, times));
         let mut status = first;
-        for posted in pair.send.iter_mut().filter(|posted| posted.status.is_none()) {
+        for posted in pair
+            .send
+            .iter_mut()
+            .filter(|posted| posted.status.is_none())
+        {
             posted.status = Some(status);
             status = Status::WorkRequestFlushed;
         }
@@ -75,15 +138,28 @@ impl Net {
     pub(super) fn flush_receives(&mut self, node: usize, qp: u32) {
         let fault = self.fault;
         let state = &mut self.nodes[node];
-        let Some(pair) = state.qps.get_mut(&qp) else { return };
+        let Some(pair) = state.qps.get_mut(&qp) else {
+            return;
+        };
         let cq = pair.options.receive_cq.0;
         let mut buffers = std::mem::take(&mut pair.receive);
-        if let (Fault::SharedBuffersFlushed, Some(shared)) = (fault, pair.options.shared_receive_queue) {
+        if let (Fault::SharedBuffersFlushed, Some(shared)) =
+            (fault, pair.options.shared_receive_queue)
+        {
             buffers = std::mem::take(&mut state.shared[shared.0 as usize].buffers);
         }
         for buffer in buffers {
             if fault != Fault::FlushedReceivesForgotten {
-                self.complete(node, cq, completion(buffer.wr_id, Status::WorkRequestFlushed, Opcode::Receive, qp));
+                self.complete(
+                    node,
+                    cq,
+                    completion(
+                        buffer.wr_id,
+                        Status::WorkRequestFlushed,
+                        Opcode::Receive,
+                        qp,
+                    ),
+                );
             }
         }
     }
@@ -96,8 +172,15 @@ impl Net {
         }
         for node in 0..self.nodes.len() {
             let of_the_dead = |qp: &super::Qp| qp.peer.is_some_and(|(peer, _)| peer == dead);
-            let qps: Vec<u32> = self.nodes[node].qps.iter().filter(|(_, qp)| of_the_dead(qp)).map(|(&qp, _)| qp).collect();
-            qps.into_iter().for_each(|qp| self.end(node, qp, DisconnectCause::PeerDied, Status::RetryExceeded));
+            let qps: Vec<u32> = self.nodes[node]
+                .qps
+                .iter()
+                .filter(|(_, qp)| of_the_dead(qp))
+                .map(|(&qp, _)| qp)
+                .collect();
+            qps.into_iter().for_each(|qp| {
+                self.end(node, qp, DisconnectCause::PeerDied, Status::RetryExceeded)
+            });
         }
     }
 }

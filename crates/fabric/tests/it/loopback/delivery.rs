@@ -21,15 +21,26 @@ impl Net {
         if self.stride(to).is_some() {
             return self.append(from, to, &bytes, posted);
         }
-        let Some(buffer) = self.take_buffer(to) else { return self.not_ready(from, posted) };
+        let Some(buffer) = self.take_buffer(to) else {
+            return self.not_ready(from, posted);
+        };
         let cut = self.fault == Fault::LongMessagesCut;
         if local.size > buffer.local.size && !cut {
-            self.arrive(to, completion(buffer.wr_id, Status::LocalLength, Opcode::Receive, to.1));
+            self.arrive(
+                to,
+                completion(buffer.wr_id, Status::LocalLength, Opcode::Receive, to.1),
+            );
             return Err(Status::RemoteInvalidRequest);
         }
         bytes.truncate(buffer.local.size as usize);
-        self.local(to.0, buffer.local).expect("checked when it was posted").write(buffer.local.offset, &bytes);
-        let size = if self.fault == Fault::MessageLengthLost { buffer.local.size } else { local.size };
+        self.local(to.0, buffer.local)
+            .expect("checked when it was posted")
+            .write(buffer.local.offset, &bytes);
+        let size = if self.fault == Fault::MessageLengthLost {
+            buffer.local.size
+        } else {
+            local.size
+        };
         self.arrive(to, received(buffer.wr_id, to.1, 0, size));
         Ok(true)
     }
@@ -44,29 +55,59 @@ impl Net {
         posted: &mut Posted,
     ) -> Result<bool, Status> {
         let buffer = match self.fault {
-            Fault::ImmediateTakesNoReceive => {
-                Some(ReceiveRequest { wr_id: 0, local: LocalSpan { region: dummy(), offset: 0, size: 0 } })
-            }
+            Fault::ImmediateTakesNoReceive => Some(ReceiveRequest {
+                wr_id: 0,
+                local: LocalSpan {
+                    region: dummy(),
+                    offset: 0,
+                    size: 0,
+                },
+            }),
             _ => self.take_buffer(to),
         };
-        let Some(buffer) = buffer else { return self.not_ready(from, posted) };
-        let immediate = if self.fault == Fault::ImmediateLost { 0 } else { immediate };
+        let Some(buffer) = buffer else {
+            return self.not_ready(from, posted);
+        };
+        let immediate = if self.fault == Fault::ImmediateLost {
+            0
+        } else {
+            immediate
+        };
         let opcode = Opcode::ReceiveWriteWithImmediate;
-        self.arrive(to, WorkCompletion { immediate, opcode, ..received(buffer.wr_id, to.1, 0, size) });
+        self.arrive(
+            to,
+            WorkCompletion {
+                immediate,
+                opcode,
+                ..received(buffer.wr_id, to.1, 0, size)
+            },
+        );
         Ok(true)
     }
 
     pub(super) fn refuse_multi_packet(&self, to: usize, to_qp: u32) -> Result<(), Status> {
-        if self.stride((to, to_qp)).is_some() { Err(Status::RemoteInvalidRequest) } else { Ok(()) }
+        if self.stride((to, to_qp)).is_some() {
+            Err(Status::RemoteInvalidRequest)
+        } else {
+            Ok(())
+        }
     }
 
     /// Appends a message to the first buffer of a multi-packet queue that has room.
-    fn append(&mut self, from: (usize, u32), to: (usize, u32), bytes: &[u8], posted: &mut Posted) -> Result<bool, Status> {
+    fn append(
+        &mut self,
+        from: (usize, u32),
+        to: (usize, u32),
+        bytes: &[u8],
+        posted: &mut Posted,
+    ) -> Result<bool, Status> {
         let stride = self.stride(to).expect("multi-packet");
         let needed = (bytes.len() as u32).div_ceil(stride).max(1);
         loop {
             let queue = self.shared_queue(to).expect("multi-packet");
-            let Some(&buffer) = queue.buffers.front() else { return self.not_ready(from, posted) };
+            let Some(&buffer) = queue.buffers.front() else {
+                return self.not_ready(from, posted);
+            };
             let strides = buffer.local.size / stride;
             if needed > strides {
                 return Err(Status::RemoteInvalidRequest);
@@ -77,8 +118,14 @@ impl Net {
                 continue;
             }
             queue.taken += needed;
-            let offset = if self.fault == Fault::StrideIgnored { taken * stride + 4 * taken.min(1) } else { taken * stride };
-            let memory = self.local(to.0, buffer.local).expect("checked when it was posted");
+            let offset = if self.fault == Fault::StrideIgnored {
+                taken * stride + 4 * taken.min(1)
+            } else {
+                taken * stride
+            };
+            let memory = self
+                .local(to.0, buffer.local)
+                .expect("checked when it was posted");
             memory.write(buffer.local.offset + u64::from(offset), bytes);
             self.arrive(to, received(buffer.wr_id, to.1, offset, bytes.len() as u32));
             if taken + needed == strides {
@@ -93,16 +140,25 @@ impl Net {
         let queue = self.shared_queue(to).expect("multi-packet");
         queue.buffers.pop_front();
         queue.taken = 0;
-        let times = if self.fault == Fault::BufferConsumedTwice { 2 } else { 1 };
+        let times = if self.fault == Fault::BufferConsumedTwice {
+            2
+        } else {
+            1
+        };
         for _ in 0..times {
-            self.arrive(to, completion(wr_id, Status::Success, Opcode::BufferConsumed, to.1));
+            self.arrive(
+                to,
+                completion(wr_id, Status::Success, Opcode::BufferConsumed, to.1),
+            );
         }
     }
 
     fn not_ready(&mut self, (node, qp): (usize, u32), posted: &mut Posted) -> Result<bool, Status> {
         let options = self.nodes[node].qps[&qp].options;
         let patient = self.fault == Fault::ReceiverNotReadyForEver;
-        if self.fault == Fault::NoReceiverNotReady || (posted.refusals == options.rnr_retry_count && !patient) {
+        if self.fault == Fault::NoReceiverNotReady
+            || (posted.refusals == options.rnr_retry_count && !patient)
+        {
             return Err(Status::RnrRetryExceeded);
         }
         posted.refusals += 1;
@@ -138,9 +194,17 @@ impl Net {
 }
 
 fn received(wr_id: u64, qp: u32, offset: u32, size: u32) -> WorkCompletion {
-    WorkCompletion { placement: Placement { offset, size }, ..completion(wr_id, Status::Success, Opcode::Receive, qp) }
+    WorkCompletion {
+        placement: Placement { offset, size },
+        ..completion(wr_id, Status::Success, Opcode::Receive, qp)
+    }
 }
 
 fn dummy() -> stonecast_fabric::MemoryRegion {
-    stonecast_fabric::MemoryRegion { index: 0, address: 0, size: 0, rkey: stonecast_fabric::Rkey(0) }
+    stonecast_fabric::MemoryRegion {
+        index: 0,
+        address: 0,
+        size: 0,
+        rkey: stonecast_fabric::Rkey(0),
+    }
 }

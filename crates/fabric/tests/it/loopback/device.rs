@@ -6,9 +6,10 @@ use std::task::{Context, Poll};
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError, DisconnectCause,
-    LocalSpan, MemoryRegion, Operation, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey,
-    SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
+    Access, Capabilities, ChangeNow, CompletionQueue, ConnectionEvent, ConnectionRequest, Device,
+    DeviceError, DisconnectCause, LocalSpan, MemoryRegion, Operation, QueuePair, QueuePairOptions,
+    ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueue,
+    SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{PersistentRegion, Region};
 
@@ -19,7 +20,13 @@ const PRIVATE_DATA_SIZE_MAX: usize = 256;
 
 impl Loopback {
     pub(super) fn new(net: Rc<RefCell<Net>>, node: usize) -> Self {
-        let Flavour { name, capable, reads_at_once, protection_domains, .. } = net.borrow().flavour;
+        let Flavour {
+            name,
+            capable,
+            reads_at_once,
+            protection_domains,
+            ..
+        } = net.borrow().flavour;
         let capabilities = Capabilities {
             name: format!("{name} reference provider"),
             send_size_max: SEND_SIZE_MAX,
@@ -34,7 +41,11 @@ impl Loopback {
             read_soon: !reads_at_once,
             atomic_with_processor: true,
         };
-        Self { net, node, capabilities }
+        Self {
+            net,
+            node,
+            capabilities,
+        }
     }
 
     fn add_region(&self, memory: Memory, access: Access) -> MemoryRegion {
@@ -43,28 +54,60 @@ impl Loopback {
         net.next_address += (size + 4096).next_multiple_of(4096);
         let region = net.nodes[self.node].regions.len();
         net.nodes[self.node].regions.push(Some(Rc::new(memory)));
-        let rkey = net.new_key(self.node, Key { region, address, offset: 0, size, access, qp: None, valid: true });
-        MemoryRegion { index: region as u32, address, size, rkey: Rkey(rkey) }
+        let rkey = net.new_key(
+            self.node,
+            Key {
+                region,
+                address,
+                offset: 0,
+                size,
+                access,
+                qp: None,
+                valid: true,
+            },
+        );
+        MemoryRegion {
+            index: region as u32,
+            address,
+            size,
+            rkey: Rkey(rkey),
+        }
     }
 
     fn unsupported(&self, capability: &'static str) -> DeviceError {
-        DeviceError::Unsupported { device: self.capabilities.name.clone(), capability }
+        DeviceError::Unsupported {
+            device: self.capabilities.name.clone(),
+            capability,
+        }
     }
 
     fn check(&self, net: &Net, operation: &Operation) -> Result<(), DeviceError> {
         let has = &self.capabilities;
         match operation {
-            Operation::Send { local } if local.size > SEND_SIZE_MAX && net.fault != Fault::LongSendsAccepted => {
-                Err(DeviceError::Limit { what: "bytes of a SEND", limit: u64::from(SEND_SIZE_MAX) })
+            Operation::Send { local }
+                if local.size > SEND_SIZE_MAX && net.fault != Fault::LongSendsAccepted =>
+            {
+                Err(DeviceError::Limit {
+                    what: "bytes of a SEND",
+                    limit: u64::from(SEND_SIZE_MAX),
+                })
             }
-            Operation::CompareAndSwap { local, .. } | Operation::FetchAndAdd { local, .. } if local.size != 8 => {
-                Err(DeviceError::Malformed { reason: "an atomic brings back 8 bytes" })
+            Operation::CompareAndSwap { local, .. } | Operation::FetchAndAdd { local, .. }
+                if local.size != 8 =>
+            {
+                Err(DeviceError::Malformed {
+                    reason: "an atomic brings back 8 bytes",
+                })
             }
             Operation::Flush { .. } if !has.flush_global => Err(self.unsupported("FLUSH")),
             Operation::Flush { size: 0, .. } if net.fault != Fault::EmptyFlushAccepted => {
-                Err(DeviceError::Malformed { reason: "a FLUSH of no bytes" })
+                Err(DeviceError::Malformed {
+                    reason: "a FLUSH of no bytes",
+                })
             }
-            Operation::AtomicWrite { .. } if !has.atomic_write => Err(self.unsupported("ATOMIC_WRITE")),
+            Operation::AtomicWrite { .. } if !has.atomic_write => {
+                Err(self.unsupported("ATOMIC_WRITE"))
+            }
             _ => Ok(()),
         }
     }
@@ -72,12 +115,22 @@ impl Loopback {
 
 fn private_data_fits(private_data: &[u8]) -> Result<(), DeviceError> {
     let limit = PRIVATE_DATA_SIZE_MAX as u64;
-    if private_data.len() as u64 > limit { Err(DeviceError::Limit { what: "bytes of private data", limit }) } else { Ok(()) }
+    if private_data.len() as u64 > limit {
+        Err(DeviceError::Limit {
+            what: "bytes of private data",
+            limit,
+        })
+    } else {
+        Ok(())
+    }
 }
 
 impl Net {
     fn qp(&mut self, node: usize, qp: QueuePair) -> Result<&mut Qp, DeviceError> {
-        let missing = DeviceError::NoSuch { what: "queue pair", index: u64::from(qp.0) };
+        let missing = DeviceError::NoSuch {
+            what: "queue pair",
+            index: u64::from(qp.0),
+        };
         self.nodes[node].qps.get_mut(&qp.0).ok_or(missing)
     }
 }
@@ -95,11 +148,19 @@ impl Device for Loopback {
         Ok(self.add_region(memory, access))
     }
 
-    fn register(&self, memory: Rc<dyn Region>, access: Access) -> Result<MemoryRegion, DeviceError> {
+    fn register(
+        &self,
+        memory: Rc<dyn Region>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError> {
         Ok(self.add_region(Memory::of(memory, false), access))
     }
 
-    fn register_persistent(&self, memory: Rc<dyn PersistentRegion>, access: Access) -> Result<MemoryRegion, DeviceError> {
+    fn register_persistent(
+        &self,
+        memory: Rc<dyn PersistentRegion>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceError> {
         Ok(self.add_region(Memory::of(memory, true), access))
     }
 
@@ -107,15 +168,24 @@ impl Device for Loopback {
         let net = &mut *self.net.borrow_mut();
         let unchecked = net.fault == Fault::DeregistrationUnchecked;
         let node = &mut net.nodes[self.node];
-        if !unchecked && node.keys.values().any(|key| key.region == region.index as usize && key.valid) {
-            return Err(DeviceError::Malformed { reason: "a key still opens the region" });
+        if !unchecked
+            && node
+                .keys
+                .values()
+                .any(|key| key.region == region.index as usize && key.valid)
+        {
+            return Err(DeviceError::Malformed {
+                reason: "a key still opens the region",
+            });
         }
         node.regions[region.index as usize] = None;
         Ok(())
     }
 
     fn memory(&self, region: MemoryRegion) -> Rc<dyn Region> {
-        self.net.borrow().nodes[self.node].regions[region.index as usize].clone().expect("registered")
+        self.net.borrow().nodes[self.node].regions[region.index as usize]
+            .clone()
+            .expect("registered")
     }
 
     fn bind_window(
@@ -130,22 +200,41 @@ impl Device for Loopback {
             return Err(self.unsupported("memory windows"));
         }
         if !Span::new(offset, size).fits(region.size) {
-            return Err(DeviceError::Malformed { reason: "the window leaves its region" });
+            return Err(DeviceError::Malformed {
+                reason: "the window leaves its region",
+            });
         }
         let net = &mut *self.net.borrow_mut();
         let made_for_windows = net.qp(self.node, qp)?.options.windows;
         if self.capabilities.protection_domains && !made_for_windows {
-            return Err(DeviceError::Malformed { reason: "a window for a queue pair that was not made for any" });
+            return Err(DeviceError::Malformed {
+                reason: "a window for a queue pair that was not made for any",
+            });
         }
         let address = region.address + offset;
-        let key = Key { region: region.index as usize, address, offset, size, access, qp: Some(qp.0), valid: true };
+        let key = Key {
+            region: region.index as usize,
+            address,
+            offset,
+            size,
+            access,
+            qp: Some(qp.0),
+            valid: true,
+        };
         Ok(Rkey(net.new_key(self.node, key)))
     }
 
-    fn poll_invalidate(&self, rkey: Rkey, context: &mut Context<'_>) -> Poll<Result<(), DeviceError>> {
+    fn poll_invalidate(
+        &self,
+        rkey: Rkey,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), DeviceError>> {
         let net = &mut *self.net.borrow_mut();
         let Some(key) = net.nodes[self.node].keys.get_mut(&rkey.0) else {
-            return Poll::Ready(Err(DeviceError::NoSuch { what: "key", index: u64::from(rkey.0) }));
+            return Poll::Ready(Err(DeviceError::NoSuch {
+                what: "key",
+                index: u64::from(rkey.0),
+            }));
         };
         key.valid = false;
         if net.writes_through(self.node, rkey.0) && net.fault != Fault::RevocationDoesNotWait {
@@ -157,26 +246,46 @@ impl Device for Loopback {
 
     fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {
         let queues = &mut self.net.borrow_mut().nodes[self.node].completions;
-        queues.push(Completions { capacity: capacity as usize, entries: Default::default(), overrun: false });
+        queues.push(Completions {
+            capacity: capacity as usize,
+            entries: Default::default(),
+            overrun: false,
+        });
         Ok(CompletionQueue(queues.len() as u32 - 1))
     }
 
-    fn create_shared_receive_queue(&self, options: SharedReceiveQueueOptions) -> Result<SharedReceiveQueue, DeviceError> {
+    fn create_shared_receive_queue(
+        &self,
+        options: SharedReceiveQueueOptions,
+    ) -> Result<SharedReceiveQueue, DeviceError> {
         if options.multi_packet_stride.is_some() && !self.capabilities.multi_packet {
             return Err(self.unsupported("multi-packet receive queues"));
         }
         let queues = &mut self.net.borrow_mut().nodes[self.node].shared;
-        queues.push(SharedQueue { options, buffers: Default::default(), taken: 0 });
+        queues.push(SharedQueue {
+            options,
+            buffers: Default::default(),
+            taken: 0,
+        });
         Ok(SharedReceiveQueue(queues.len() as u32 - 1))
     }
 
     fn create_queue_pair(&self, options: QueuePairOptions) -> Result<QueuePair, DeviceError> {
-        if self.capabilities.protection_domains && options.windows && options.shared_receive_queue.is_some() {
+        if self.capabilities.protection_domains
+            && options.windows
+            && options.shared_receive_queue.is_some()
+        {
             return Err(self.unsupported("shared receive queues of several protection domains"));
         }
         let qps = &mut self.net.borrow_mut().nodes[self.node].qps;
         let number = qps.keys().next_back().map_or(7, |last| last + 1);
-        let qp = Qp { options, peer: None, failed: false, send: Default::default(), receive: Default::default() };
+        let qp = Qp {
+            options,
+            peer: None,
+            failed: false,
+            send: Default::default(),
+            receive: Default::default(),
+        };
         qps.insert(number, qp);
         Ok(QueuePair(number))
     }
@@ -188,10 +297,17 @@ impl Device for Loopback {
         let kept = net.fault == Fault::CompletesAfterDestruction;
         let node = &mut net.nodes[self.node];
         node.qps.remove(&qp.0);
-        node.keys.values_mut().filter(|key| key.qp == Some(qp.0)).for_each(|key| key.valid = false);
-        node.events.retain(|event| !matches!(event, ConnectionEvent::Disconnected { qp: of, .. } if *of == qp));
+        node.keys
+            .values_mut()
+            .filter(|key| key.qp == Some(qp.0))
+            .for_each(|key| key.valid = false);
+        node.events.retain(
+            |event| !matches!(event, ConnectionEvent::Disconnected { qp: of, .. } if *of == qp),
+        );
         for queue in &mut node.completions {
-            queue.entries.retain(|completion| completion.qp != qp || kept);
+            queue
+                .entries
+                .retain(|completion| completion.qp != qp || kept);
         }
         Ok(())
     }
@@ -200,13 +316,21 @@ impl Device for Loopback {
         let net = &mut *self.net.borrow_mut();
         let listeners = &mut net.listeners;
         if listeners.contains_key(address) && net.fault != Fault::AnyoneMayListen {
-            return Err(DeviceError::Address { address: address.to_owned(), reason: "in use".to_owned() });
+            return Err(DeviceError::Address {
+                address: address.to_owned(),
+                reason: "in use".to_owned(),
+            });
         }
         listeners.insert(address.to_owned(), self.node);
         Ok(())
     }
 
-    fn connect(&self, qp: QueuePair, address: &str, private_data: &[u8]) -> Result<(), DeviceError> {
+    fn connect(
+        &self,
+        qp: QueuePair,
+        address: &str,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         private_data_fits(private_data)?;
         let net = &mut *self.net.borrow_mut();
         net.qp(self.node, qp)?;
@@ -214,11 +338,19 @@ impl Device for Loopback {
         Ok(())
     }
 
-    fn accept(&self, request: ConnectionRequest, qp: QueuePair, private_data: &[u8]) -> Result<(), DeviceError> {
+    fn accept(
+        &self,
+        request: ConnectionRequest,
+        qp: QueuePair,
+        private_data: &[u8],
+    ) -> Result<(), DeviceError> {
         private_data_fits(private_data)?;
         let net = &mut *self.net.borrow_mut();
         net.qp(self.node, qp)?;
-        let missing = DeviceError::NoSuch { what: "connection request", index: request.0 };
+        let missing = DeviceError::NoSuch {
+            what: "connection request",
+            index: request.0,
+        };
         let from = net.requests.remove(&request.0).ok_or(missing)?;
         net.accept(self.node, from, qp.0, private_data);
         Ok(())
@@ -226,9 +358,15 @@ impl Device for Loopback {
 
     fn reject(&self, request: ConnectionRequest, reason: &str) -> Result<(), DeviceError> {
         let net = &mut *self.net.borrow_mut();
-        let missing = DeviceError::NoSuch { what: "connection request", index: request.0 };
+        let missing = DeviceError::NoSuch {
+            what: "connection request",
+            index: request.0,
+        };
         let (node, qp) = net.requests.remove(&request.0).ok_or(missing)?;
-        let event = ConnectionEvent::Rejected { qp: QueuePair(qp), reason: reason.to_owned() };
+        let event = ConnectionEvent::Rejected {
+            qp: QueuePair(qp),
+            reason: reason.to_owned(),
+        };
         net.nodes[node].events.push_back(event);
         Ok(())
     }
@@ -246,38 +384,66 @@ impl Device for Loopback {
 
     fn post_send(&self, qp: QueuePair, requests: &[WorkRequest]) -> Result<(), DeviceError> {
         let net = &mut *self.net.borrow_mut();
-        requests.iter().try_for_each(|request| self.check(net, &request.operation))?;
+        requests
+            .iter()
+            .try_for_each(|request| self.check(net, &request.operation))?;
         let fault = net.fault;
         let pair = net.qp(self.node, qp)?;
         if pair.peer.is_none() && fault != Fault::SendsBeforeTheConnection {
-            return Err(DeviceError::Malformed { reason: "a send on a queue pair that was never connected" });
+            return Err(DeviceError::Malformed {
+                reason: "a send on a queue pair that was never connected",
+            });
         }
         let capacity = pair.options.send_capacity;
         let room = (capacity as usize).saturating_sub(pair.send.len());
-        let (failed, full) = (pair.failed, requests.len() > room && fault != Fault::QueueNeverFull);
+        let (failed, full) = (
+            pair.failed,
+            requests.len() > room && fault != Fault::QueueNeverFull,
+        );
         let accepted = match fault {
             Fault::HalfABatchAccepted if full => &requests[..room],
             _ if full => &[],
             _ => requests,
         };
         let status = failed.then_some(Status::WorkRequestFlushed);
-        let post = |&request| Posted { request, placed: 0, status, refusals: 0, not_before: 0 };
+        let post = |&request| Posted {
+            request,
+            placed: 0,
+            status,
+            refusals: 0,
+            not_before: 0,
+        };
         pair.send.extend(accepted.iter().map(post));
         net.retire(self.node, qp.0);
-        if full { Err(DeviceError::QueueFull { capacity }) } else { Ok(()) }
+        if full {
+            Err(DeviceError::QueueFull { capacity })
+        } else {
+            Ok(())
+        }
     }
 
-    fn post_receive(&self, queue: ReceiveQueue, requests: &[ReceiveRequest]) -> Result<(), DeviceError> {
+    fn post_receive(
+        &self,
+        queue: ReceiveQueue,
+        requests: &[ReceiveRequest],
+    ) -> Result<(), DeviceError> {
         let net = &mut *self.net.borrow_mut();
-        if requests.iter().any(|request| net.local(self.node, request.local).is_none()) {
-            return Err(DeviceError::Malformed { reason: "a receive buffer leaves its region" });
+        if requests
+            .iter()
+            .any(|request| net.local(self.node, request.local).is_none())
+        {
+            return Err(DeviceError::Malformed {
+                reason: "a receive buffer leaves its region",
+            });
         }
         let endless = net.fault == Fault::QueueNeverFull;
         let (buffers, capacity) = match queue {
             ReceiveQueue::Own(qp) => {
                 let pair = net.qp(self.node, qp)?;
                 if pair.options.shared_receive_queue.is_some() {
-                    return Err(DeviceError::Malformed { reason: "the queue pair takes from a shared queue" });
+                    return Err(DeviceError::Malformed {
+                        reason: "the queue pair takes from a shared queue",
+                    });
                 }
                 (&mut pair.receive, pair.options.receive_capacity)
             }
@@ -307,7 +473,11 @@ impl Device for Loopback {
         net.wakers.drain(..).for_each(std::task::Waker::wake);
         let endless = net.fault == Fault::PollLimitIgnored;
         let entries = &mut net.nodes[self.node].completions[cq.0 as usize].entries;
-        let count = if endless { entries.len() } else { entries.len().min(limit) };
+        let count = if endless {
+            entries.len()
+        } else {
+            entries.len().min(limit)
+        };
         into.extend(entries.drain(..count));
         count
     }
@@ -337,7 +507,10 @@ impl Device for Loopback {
             net.reads_in_the_call += 1;
             // Who takes every liberty is late now and then.
             let late = net.flavour.overtakes && net.reads_in_the_call.is_multiple_of(3);
-            (net.qp(self.node, qp)?.options.send_cq, if late { 0 } else { looks })
+            (
+                net.qp(self.node, qp)?.options.send_cq,
+                if late { 0 } else { looks },
+            )
         };
         if reads.is_empty() {
             return Ok(true);
@@ -348,8 +521,12 @@ impl Device for Loopback {
             net.progress();
             let fault = net.fault;
             let entries = &mut net.nodes[self.node].completions[cq.0 as usize].entries;
-            let counts = |status| status == Status::Success || fault == Fault::ReadsInTheCallAlwaysSucceed;
-            if let Some(at) = entries.iter().position(|found| found.wr_id == wr_id && counts(found.status)) {
+            let counts =
+                |status| status == Status::Success || fault == Fault::ReadsInTheCallAlwaysSucceed;
+            if let Some(at) = entries
+                .iter()
+                .position(|found| found.wr_id == wr_id && counts(found.status))
+            {
                 if fault != Fault::ReadsInTheCallToldTwice {
                     entries.remove(at);
                 }
@@ -363,8 +540,18 @@ impl Device for Loopback {
 impl Net {
     /// What was posted before comes first; `None` where it cannot be finished now.
     fn catch_up(&mut self, node: usize, qp: u32, overtakes: Fault) -> Option<()> {
-        while self.fault != overtakes && self.nodes[node].qps.get(&qp)?.send.iter().any(|posted| posted.status.is_none()) {
-            let waits = self.nodes[node].qps[&qp].send.iter().any(|posted| posted.refusals > 0);
+        while self.fault != overtakes
+            && self.nodes[node]
+                .qps
+                .get(&qp)?
+                .send
+                .iter()
+                .any(|posted| posted.status.is_none())
+        {
+            let waits = self.nodes[node].qps[&qp]
+                .send
+                .iter()
+                .any(|posted| posted.refusals > 0);
             if waits || !self.step(node, qp) {
                 return None;
             }
@@ -378,16 +565,25 @@ impl Net {
         let (to, to_qp) = pair.peer.filter(|_| !pair.failed)?;
         let place = |change: &ChangeNow<'_>| {
             let (remote, size, right) = match change {
-                ChangeNow::Write { remote, from } => (*remote, from.len() as u64, Access::REMOTE_WRITE),
-                ChangeNow::CompareAndSwap { remote, .. } | ChangeNow::FetchAndAdd { remote, .. } => {
+                ChangeNow::Write { remote, from } => {
+                    (*remote, from.len() as u64, Access::REMOTE_WRITE)
+                }
+                ChangeNow::CompareAndSwap { remote, .. }
+                | ChangeNow::FetchAndAdd { remote, .. } => {
                     self.refuse_misaligned(*remote).ok()?;
                     (*remote, 8, Access::REMOTE_ATOMIC)
                 }
             };
-            let right = if self.fault == Fault::ChangesAtOnceIgnoreRights { Access::NONE } else { right };
+            let right = if self.fault == Fault::ChangesAtOnceIgnoreRights {
+                Access::NONE
+            } else {
+                right
+            };
             self.resolve(to, to_qp, remote, size, right).ok()
         };
-        if self.fault != Fault::ChangesAtOnceHalfDone && changes.iter().any(|change| place(change).is_none()) {
+        if self.fault != Fault::ChangesAtOnceHalfDone
+            && changes.iter().any(|change| place(change).is_none())
+        {
             return None;
         }
         for change in changes {
@@ -395,7 +591,12 @@ impl Net {
             let mut word = [0; 8];
             match change {
                 ChangeNow::Write { from, .. } => memory.write(offset, from),
-                ChangeNow::CompareAndSwap { expected, swap, found, .. } => {
+                ChangeNow::CompareAndSwap {
+                    expected,
+                    swap,
+                    found,
+                    ..
+                } => {
                     memory.read(offset, &mut word);
                     **found = u64::from_ne_bytes(word);
                     if **found == *expected || self.fault == Fault::SwapAlways {
@@ -420,7 +621,11 @@ impl Net {
             return Some(Status::WorkRequestFlushed);
         }
         for read in reads {
-            let right = if self.fault == Fault::ReadsAtOnceIgnoreRights { Access::NONE } else { Access::REMOTE_READ };
+            let right = if self.fault == Fault::ReadsAtOnceIgnoreRights {
+                Access::NONE
+            } else {
+                Access::REMOTE_READ
+            };
             match self.resolve(to, to_qp, read.remote, read.into.len() as u64, right) {
                 Ok((memory, offset)) => memory.read(offset, read.into),
                 Err(status) => {

@@ -6,7 +6,9 @@ use std::task::{Context, Poll};
 
 use stonecast_base::Span;
 use stonecast_fabric::{Access, LocalSpan, RemoteAddress, Status};
-use stonecast_media::{Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region};
+use stonecast_media::{
+    Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region,
+};
 
 use super::{Fault, Key, Net};
 
@@ -22,12 +24,22 @@ pub struct Memory {
 impl Memory {
     /// Zeroed memory of its own.
     pub fn new(size: u64, persistent: bool) -> Self {
-        Self { bytes: RefCell::new(vec![0; size as usize]), foreign: None, persistent, endless: false }
+        Self {
+            bytes: RefCell::new(vec![0; size as usize]),
+            foreign: None,
+            persistent,
+            endless: false,
+        }
     }
 
     /// Somebody else's memory.
     pub fn of(foreign: Rc<dyn Region>, persistent: bool) -> Self {
-        Self { bytes: RefCell::default(), foreign: Some(foreign), persistent, endless: false }
+        Self {
+            bytes: RefCell::default(),
+            foreign: Some(foreign),
+            persistent,
+            endless: false,
+        }
     }
 
     pub(super) fn is_persistent(&self) -> bool {
@@ -37,7 +49,9 @@ impl Memory {
 
 impl Region for Memory {
     fn size(&self) -> u64 {
-        self.foreign.as_ref().map_or(self.bytes.borrow().len() as u64, |foreign| foreign.size())
+        self.foreign
+            .as_ref()
+            .map_or(self.bytes.borrow().len() as u64, |foreign| foreign.size())
     }
 
     fn read(&self, offset: u64, into: &mut [u8]) {
@@ -100,7 +114,12 @@ impl PersistentRegion for Memory {
         PersistCounts::default()
     }
 
-    fn poll_persist(&self, _: &[Span], _: &mut PersistState, _: &mut Context<'_>) -> Poll<Result<Persisted, PersistError>> {
+    fn poll_persist(
+        &self,
+        _: &[Span],
+        _: &mut PersistState,
+        _: &mut Context<'_>,
+    ) -> Poll<Result<Persisted, PersistError>> {
         Poll::Ready(Ok(Persisted::assertion()))
     }
 }
@@ -108,11 +127,17 @@ impl PersistentRegion for Memory {
 impl Net {
     /// The memory of a local span, if the span is in it.
     pub(super) fn local(&self, node: usize, span: LocalSpan) -> Option<Rc<Memory>> {
-        let memory = self.nodes[node].regions.get(span.region.index as usize)?.clone()?;
+        let memory = self.nodes[node]
+            .regions
+            .get(span.region.index as usize)?
+            .clone()?;
         let fits = Span::new(span.offset, u64::from(span.size)).fits(memory.size());
         match self.fault {
             // What lies outside is taken from somewhere else.
-            Fault::LocalBoundsIgnored if !fits => Some(Rc::new(Memory { endless: true, ..Memory::new(0, false) })),
+            Fault::LocalBoundsIgnored if !fits => Some(Rc::new(Memory {
+                endless: true,
+                ..Memory::new(0, false)
+            })),
             _ => fits.then_some(memory),
         }
     }
@@ -128,11 +153,20 @@ impl Net {
     ) -> Result<(Rc<Memory>, u64), Status> {
         let refused = Status::RemoteAccess;
         let keys = &self.nodes[node].keys;
-        let any = keys.values().find(|_| self.fault == Fault::KeyNumberIgnored);
+        let any = keys
+            .values()
+            .find(|_| self.fault == Fault::KeyNumberIgnored);
         let key = keys.get(&remote.rkey.0).or(any).ok_or(refused)?;
-        let memory = self.nodes[node].regions[key.region].clone().ok_or(refused)?;
-        let apart = self.flavour.protection_domains && self.nodes[node].qps.get(&qp).is_some_and(|qp| qp.options.windows);
-        let foreign = key.qp.map_or(apart, |of| of != qp) && self.fault != Fault::WindowForEverybody;
+        let memory = self.nodes[node].regions[key.region]
+            .clone()
+            .ok_or(refused)?;
+        let apart = self.flavour.protection_domains
+            && self.nodes[node]
+                .qps
+                .get(&qp)
+                .is_some_and(|qp| qp.options.windows);
+        let foreign =
+            key.qp.map_or(apart, |of| of != qp) && self.fault != Fault::WindowForEverybody;
         let revoked = !key.valid && self.fault != Fault::RevocationIgnored;
         let lacking = !key.access.grants(right) && self.fault != Fault::RightsIgnored;
         if foreign || revoked || lacking {
@@ -145,7 +179,9 @@ impl Net {
         };
         let fits = Span::new(inside, size).fits(reach);
         match self.fault {
-            Fault::BoundsIgnored | Fault::KeyNumberIgnored if !fits => Ok((memory.clone(), memory.size().saturating_sub(size))),
+            Fault::BoundsIgnored | Fault::KeyNumberIgnored if !fits => {
+                Ok((memory.clone(), memory.size().saturating_sub(size)))
+            }
             _ if fits => Ok((memory, key.offset + inside)),
             _ => Err(refused),
         }
@@ -155,7 +191,11 @@ impl Net {
     pub(super) fn new_key(&mut self, node: usize, key: Key) -> u32 {
         let reuse = self.fault == Fault::KeysReused;
         let node = &mut self.nodes[node];
-        let dead = node.keys.iter().find(|(_, key)| reuse && !key.valid).map(|(&number, _)| number);
+        let dead = node
+            .keys
+            .iter()
+            .find(|(_, key)| reuse && !key.valid)
+            .map(|(&number, _)| number);
         let number = dead.unwrap_or_else(|| {
             node.next_key += 1;
             0x100 + node.next_key
@@ -166,9 +206,16 @@ impl Net {
 
     /// Whether a WRITE that began before now still places bytes through the key `rkey` of `node`.
     pub(super) fn writes_through(&self, node: usize, rkey: u32) -> bool {
-        self.nodes.iter().flat_map(|from| from.qps.values()).any(|qp| {
-            qp.peer.is_some_and(|(to, _)| to == node)
-                && qp.send.iter().any(|posted| posted.status.is_none() && posted.placed > 0 && posted.remote_key() == Some(rkey))
-        })
+        self.nodes
+            .iter()
+            .flat_map(|from| from.qps.values())
+            .any(|qp| {
+                qp.peer.is_some_and(|(to, _)| to == node)
+                    && qp.send.iter().any(|posted| {
+                        posted.status.is_none()
+                            && posted.placed > 0
+                            && posted.remote_key() == Some(rkey)
+                    })
+            })
     }
 }

@@ -16,7 +16,8 @@ use std::task::Waker;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{
-    ConnectionEvent, QueuePairOptions, ReceiveRequest, SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
+    ConnectionEvent, QueuePairOptions, ReceiveRequest, SharedReceiveQueueOptions, Status,
+    WorkCompletion, WorkRequest,
 };
 
 mod connection;
@@ -45,16 +46,35 @@ pub struct Flavour {
 }
 
 /// Can everything, takes no liberty.
-pub const PLAIN: Flavour =
-    Flavour { name: "plain", capable: true, overtakes: false, reads_at_once: false, protection_domains: false };
+pub const PLAIN: Flavour = Flavour {
+    name: "plain",
+    capable: true,
+    overtakes: false,
+    reads_at_once: false,
+    protection_domains: false,
+};
 /// Can everything, takes every liberty.
-pub const LIBERAL: Flavour =
-    Flavour { name: "liberal", capable: true, overtakes: true, reads_at_once: true, protection_domains: false };
+pub const LIBERAL: Flavour = Flavour {
+    name: "liberal",
+    capable: true,
+    overtakes: true,
+    reads_at_once: true,
+    protection_domains: false,
+};
 /// Keeps peers apart by protection domains, as strictly as it may.
-pub const PROTECTION_DOMAINS: Flavour = Flavour { name: "protective", protection_domains: true, ..PLAIN };
+pub const PROTECTION_DOMAINS: Flavour = Flavour {
+    name: "protective",
+    protection_domains: true,
+    ..PLAIN
+};
 /// Has nothing optional.
-pub const POOR: Flavour =
-    Flavour { name: "poor", capable: false, overtakes: false, reads_at_once: true, protection_domains: false };
+pub const POOR: Flavour = Flavour {
+    name: "poor",
+    capable: false,
+    overtakes: false,
+    reads_at_once: true,
+    protection_domains: false,
+};
 
 /// The promise that is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

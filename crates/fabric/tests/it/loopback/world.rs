@@ -42,7 +42,10 @@ impl LoopbackWorld {
             wakers: Vec::new(),
             reads_in_the_call: 0,
         };
-        Rc::new(Self { net: Rc::new(RefCell::new(net)), executor: BusyPoll::new(clock, 1_000) })
+        Rc::new(Self {
+            net: Rc::new(RefCell::new(net)),
+            executor: BusyPoll::new(clock, 1_000),
+        })
     }
 
     /// The executor.
@@ -51,9 +54,16 @@ impl LoopbackWorld {
     }
 
     /// How many regions a node has registered.
-    #[allow(dead_code, reason = "asked by stories of other crates that take this file")]
+    #[allow(
+        dead_code,
+        reason = "asked by stories of other crates that take this file"
+    )]
     pub fn region_count(&self, index: usize) -> usize {
-        self.net.borrow().nodes[index].regions.iter().flatten().count()
+        self.net.borrow().nodes[index]
+            .regions
+            .iter()
+            .flatten()
+            .count()
     }
 }
 
@@ -62,7 +72,10 @@ impl World for LoopbackWorld {
         while self.net.borrow().nodes.len() <= index {
             self.net.borrow_mut().nodes.push(NodeState::default());
         }
-        let port = Rc::new(Port::new(Rc::new(Loopback::new(self.net.clone(), index)), 1024).expect("completion queues"));
+        let port = Rc::new(
+            Port::new(Rc::new(Loopback::new(self.net.clone(), index)), 1024)
+                .expect("completion queues"),
+        );
         self.executor.add_port(&port);
         port
     }
@@ -80,7 +93,11 @@ impl World for LoopbackWorld {
     }
 
     fn persistent_region(&self, _: usize, size: u64) -> Option<Rc<dyn PersistentRegion>> {
-        self.net.borrow().flavour.capable.then(|| Rc::new(Memory::new(size, true)) as Rc<dyn PersistentRegion>)
+        self.net
+            .borrow()
+            .flavour
+            .capable
+            .then(|| Rc::new(Memory::new(size, true)) as Rc<dyn PersistentRegion>)
     }
 
     fn hold(&self, index: usize) {

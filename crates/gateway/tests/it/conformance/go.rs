@@ -13,14 +13,19 @@ fn go_redis_works() {
         let mut go = Command::new("go");
         // Files of packages are read-only unless told otherwise, and the folder must be removable.
         go.args(["build", "-modcacherw", "-o", "check", "."]);
-        go.env("GOPATH", folder.join("packages")).env("GOCACHE", folder.join("cache"));
+        go.env("GOPATH", folder.join("packages"))
+            .env("GOCACHE", folder.join("cache"));
         vec![go]
     };
     if !need(test, &[("go", "golang-go")]) {
         return;
     }
-    let Some(folder) = installed(test, "go", build) else { return };
+    let Some(folder) = installed(test, "go", build) else {
+        return;
+    };
     let world = World::start();
-    let printed = succeed(Command::new(folder.join("check")).arg(world.gateway().resp_address().unwrap().to_string()));
+    let printed = succeed(
+        Command::new(folder.join("check")).arg(world.gateway().resp_address().unwrap().to_string()),
+    );
     assert!(printed.ends_with("done\n"), "{printed}");
 }

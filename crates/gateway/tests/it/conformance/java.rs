@@ -15,7 +15,12 @@ fn ycsb_runs_its_workloads_through_jedis() {
     let test = "conformance: Jedis and YCSB";
     let steps = |_: &std::path::Path| {
         let mut maven = Command::new("mvn");
-        maven.args(["--quiet", "--batch-mode", "dependency:copy-dependencies", "-DoutputDirectory=lib"]);
+        maven.args([
+            "--quiet",
+            "--batch-mode",
+            "dependency:copy-dependencies",
+            "-DoutputDirectory=lib",
+        ]);
         let mut compiler = Command::new("javac");
         compiler.args(["-cp", "lib/*", "-d", "out", "RespDB.java"]);
         vec![maven, compiler]
@@ -23,27 +28,65 @@ fn ycsb_runs_its_workloads_through_jedis() {
     if !need(test, &[("javac", "default-jdk-headless"), ("mvn", "maven")]) {
         return;
     }
-    let Some(folder) = installed(test, "ycsb", steps) else { return };
+    let Some(folder) = installed(test, "ycsb", steps) else {
+        return;
+    };
     let world = World::start();
     let port = world.gateway().resp_address().unwrap().port();
     for workload in WORKLOADS {
         world.client().words("FLUSHDB");
         let ycsb = |phase: &str| {
-            let (records, operations) = (format!("recordcount={RECORDS}"), format!("operationcount={OPERATIONS}"));
+            let (records, operations) = (
+                format!("recordcount={RECORDS}"),
+                format!("operationcount={OPERATIONS}"),
+            );
             let (port, file) = (format!("resp.port={port}"), format!("workload{workload}"));
-            let properties = ["-P", &file, "-p", &records, "-p", &operations, "-p", &port, "-threads", "4"];
+            let properties = [
+                "-P",
+                &file,
+                "-p",
+                &records,
+                "-p",
+                &operations,
+                "-p",
+                &port,
+                "-threads",
+                "4",
+            ];
             let mut java = Command::new("java");
-            java.args(["-cp", "lib/*:out", "site.ycsb.Client", phase, "-db", "RespDB"]).args(properties);
+            java.args([
+                "-cp",
+                "lib/*:out",
+                "site.ycsb.Client",
+                phase,
+                "-db",
+                "RespDB",
+            ])
+            .args(properties);
             succeed(java.current_dir(&folder))
         };
         let loaded = ycsb("-load");
-        assert_eq!(returned_ok(&loaded), RECORDS, "workload {workload}:\n{loaded}");
+        assert_eq!(
+            returned_ok(&loaded),
+            RECORDS,
+            "workload {workload}:\n{loaded}"
+        );
         let run = ycsb("-t");
         println!("workload {workload}\n{run}");
         let done = returned_ok(&run);
         // In F a read-modify-write counts as a read and an update beside.
-        assert!(if workload == "f" { done > OPERATIONS } else { done == OPERATIONS }, "workload {workload}: {done}\n{run}");
-        assert!(!run.contains("Return=ERROR") && !run.contains("Return=NOT_FOUND"), "workload {workload}:\n{run}");
+        assert!(
+            if workload == "f" {
+                done > OPERATIONS
+            } else {
+                done == OPERATIONS
+            },
+            "workload {workload}: {done}\n{run}"
+        );
+        assert!(
+            !run.contains("Return=ERROR") && !run.contains("Return=NOT_FOUND"),
+            "workload {workload}:\n{run}"
+        );
     }
 }
 

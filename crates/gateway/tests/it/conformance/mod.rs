@@ -29,9 +29,16 @@ fn run(command: &mut Command) -> Result<Output, String> {
     let shown = format!("{command:?}");
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     // Into files, since a pipe that nobody empties holds the program up.
-    let file = |name: &str| std::fs::File::create(directory.path().join(name)).map_err(|error| error.to_string());
-    command.stdin(Stdio::null()).stdout(file("stdout")?).stderr(file("stderr")?);
-    let mut child = command.spawn().map_err(|error| format!("{shown}: {error}"))?;
+    let file = |name: &str| {
+        std::fs::File::create(directory.path().join(name)).map_err(|error| error.to_string())
+    };
+    command
+        .stdin(Stdio::null())
+        .stdout(file("stdout")?)
+        .stderr(file("stderr")?);
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("{shown}: {error}"))?;
     let deadline = Instant::now() + PATIENCE;
     let status = loop {
         match child.try_wait().map_err(|error| error.to_string())? {
@@ -40,13 +47,21 @@ fn run(command: &mut Command) -> Result<Output, String> {
                 // It may end at this very moment.
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("{shown} takes longer than {} seconds", PATIENCE.as_secs()));
+                return Err(format!(
+                    "{shown} takes longer than {} seconds",
+                    PATIENCE.as_secs()
+                ));
             }
             None => std::thread::sleep(Duration::from_millis(20)),
         }
     };
-    let read = |name: &str| std::fs::read(directory.path().join(name)).map_err(|error| error.to_string());
-    Ok(Output { status, stdout: read("stdout")?, stderr: read("stderr")? })
+    let read =
+        |name: &str| std::fs::read(directory.path().join(name)).map_err(|error| error.to_string());
+    Ok(Output {
+        status,
+        stdout: read("stdout")?,
+        stderr: read("stderr")?,
+    })
 }
 
 /// Runs a step of an installation. False: it did not work, and `test` is reported as not run.
@@ -56,7 +71,10 @@ fn install(test: &str, command: &mut Command) -> bool {
         Ok(output) if output.status.success() => return true,
         Ok(output) => {
             let words = String::from_utf8_lossy(&output.stderr).into_owned();
-            format!("{shown}: {}", words.lines().last().unwrap_or("no reason given"))
+            format!(
+                "{shown}: {}",
+                words.lines().last().unwrap_or("no reason given")
+            )
         }
         Err(error) => error,
     };
@@ -77,7 +95,9 @@ fn need(test: &str, programs: &[(&str, &str)]) -> bool {
         }
         let apt_get = |arguments: &[&str]| {
             let mut command = Command::new("apt-get");
-            command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+            command
+                .args(arguments)
+                .env("DEBIAN_FRONTEND", "noninteractive");
             install(test, &mut command)
         };
         apt_get(&["update"]) && apt_get(&["install", "--yes", "--no-install-recommends", package])
@@ -87,12 +107,23 @@ fn need(test: &str, programs: &[(&str, &str)]) -> bool {
 /// A folder for a client's program in the target folder, with the program's files in it and what `steps` install there:
 /// once, until a file of it changes. `None`: it cannot be installed, and `test` is reported as not run.
 fn installed(test: &str, name: &str, steps: impl Fn(&Path) -> Vec<Command>) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("conformance").join(name);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("conformance")
+        .join(name);
     let (source, mark) = (programs().join(name), folder.join("installed"));
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(source).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(source)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     paths.sort();
-    let files: Vec<(&Path, Vec<u8>)> = paths.iter().map(|path| (path.as_path(), std::fs::read(path).unwrap())).collect();
-    let pinned: Vec<u8> = files.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect();
+    let files: Vec<(&Path, Vec<u8>)> = paths
+        .iter()
+        .map(|path| (path.as_path(), std::fs::read(path).unwrap()))
+        .collect();
+    let pinned: Vec<u8> = files
+        .iter()
+        .flat_map(|(_, bytes)| bytes.iter().copied())
+        .collect();
     if std::fs::read(&mark).is_ok_and(|bytes| bytes == pinned) {
         return Some(folder);
     }
@@ -102,7 +133,10 @@ fn installed(test: &str, name: &str, steps: impl Fn(&Path) -> Vec<Command>) -> O
     for (path, bytes) in &files {
         std::fs::write(folder.join(path.file_name().unwrap()), bytes).unwrap();
     }
-    if !steps(&folder).iter_mut().all(|step| install(test, step.current_dir(&folder))) {
+    if !steps(&folder)
+        .iter_mut()
+        .all(|step| install(test, step.current_dir(&folder)))
+    {
         return None;
     }
     std::fs::write(mark, pinned).unwrap();
@@ -113,7 +147,10 @@ fn installed(test: &str, name: &str, steps: impl Fn(&Path) -> Vec<Command>) -> O
 fn succeed(command: &mut Command) -> String {
     let shown = format!("{command:?}");
     let output = run(command).unwrap();
-    let (printed, words) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (printed, words) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     assert!(output.status.success(), "{shown}\n{printed}\n{words}");
     printed.into_owned()
 }

@@ -17,11 +17,18 @@ fn node_redis_and_ioredis_work() {
     if !need(test, &[("node", "nodejs"), ("npm", "npm")]) {
         return;
     }
-    let Some(folder) = installed(test, "node", steps) else { return };
+    let Some(folder) = installed(test, "node", steps) else {
+        return;
+    };
     let world = World::start();
     let port = world.gateway().resp_address().unwrap().port().to_string();
     for program in ["node_redis.mjs", "ioredis.mjs"] {
-        let printed = succeed(Command::new("node").arg(program).arg(&port).current_dir(&folder));
+        let printed = succeed(
+            Command::new("node")
+                .arg(program)
+                .arg(&port)
+                .current_dir(&folder),
+        );
         assert!(printed.ends_with("done\n"), "{printed}");
     }
 }

@@ -13,13 +13,23 @@ fn redis_py_works() {
         let mut environment = Command::new("python3");
         environment.args(["-m", "venv", "environment"]);
         let mut pip = Command::new(folder.join("environment/bin/python"));
-        pip.args(["-m", "pip", "install", "--quiet", "--require-hashes", "--requirement", "requirements.txt"]);
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--require-hashes",
+            "--requirement",
+            "requirements.txt",
+        ]);
         vec![environment, pip]
     };
     if !need(test, &[("python3", "python3-venv")]) {
         return;
     }
-    let Some(folder) = installed(test, "python", steps) else { return };
+    let Some(folder) = installed(test, "python", steps) else {
+        return;
+    };
     let world = World::start();
     let port = world.gateway().resp_address().unwrap().port().to_string();
     for protocol in ["2", "3"] {

@@ -37,7 +37,10 @@ impl Client {
         socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
-        Self { input: BufReader::new(socket.try_clone().unwrap()), socket }
+        Self {
+            input: BufReader::new(socket.try_clone().unwrap()),
+            socket,
+        }
     }
 
     /// Sends bytes as they are.
@@ -58,14 +61,19 @@ impl Client {
 
     /// Sends commands of words, all at once, and returns their replies.
     pub fn pipeline<'a>(&mut self, lines: impl IntoIterator<Item = &'a str>) -> Vec<Reply> {
-        let requests: Vec<Vec<u8>> = lines.into_iter().map(|line| request(line.split(' '))).collect();
+        let requests: Vec<Vec<u8>> = lines
+            .into_iter()
+            .map(|line| request(line.split(' ')))
+            .collect();
         self.send(requests.concat());
         requests.iter().map(|_| self.reply()).collect()
     }
 
     /// The next reply.
     pub fn reply(&mut self) -> Reply {
-        self.try_reply().expect("the connection is open").expect("the connection has not ended")
+        self.try_reply()
+            .expect("the connection is open")
+            .expect("the connection has not ended")
     }
 
     /// The next reply, none at the end of the connection.
@@ -85,7 +93,9 @@ impl Client {
             "_" => Reply::Null,
             "$" if number() < 0 => Reply::NoBulk,
             "$" => Reply::Bulk(self.bytes(number() as usize)),
-            "=" => Reply::Text(String::from_utf8(self.bytes(number() as usize)).unwrap()[4..].to_owned()),
+            "=" => Reply::Text(
+                String::from_utf8(self.bytes(number() as usize)).unwrap()[4..].to_owned(),
+            ),
             "*" => Reply::Array(many(number())),
             "~" => Reply::Set(many(number())),
             "%" => {
@@ -113,7 +123,10 @@ impl Client {
         match self.try_reply() {
             Ok(None) => true,
             Ok(Some(reply)) => panic!("{reply:?} instead of the end"),
-            Err(error) => matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe),
+            Err(error) => matches!(
+                error.kind(),
+                io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+            ),
         }
     }
 }

@@ -7,7 +7,11 @@ use std::io::Write as _;
 pub fn not_run(name: &str, reason: &str) {
     println!("not run: {name} ({reason})");
     if let Some(path) = std::env::var_os("STONECAST_NOT_RUN") {
-        let mut file = OpenOptions::new().append(true).create(true).open(path).unwrap();
+        let mut file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .unwrap();
         writeln!(file, "{name}\t{reason}").unwrap();
     }
 }

@@ -30,7 +30,12 @@ impl Process {
         // Of an earlier run.
         let _ = std::fs::remove_file(&ready);
         let child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "support::process::server_process", "--ignored", "--nocapture"])
+            .args([
+                "--exact",
+                "support::process::server_process",
+                "--ignored",
+                "--nocapture",
+            ])
             .env(DIRECTORY, directory)
             .env(DURABILITY, durability.to_string())
             .stdout(Stdio::null())
@@ -44,22 +49,38 @@ impl Process {
             }
             assert!(Instant::now() < deadline, "the server process starts");
         };
-        Self { child, address: text.trim().parse().unwrap() }
+        Self {
+            child,
+            address: text.trim().parse().unwrap(),
+        }
     }
 
     /// Processor time that it has used.
     pub fn processor_seconds(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let after_name = stat.rsplit_once(')').unwrap().1;
-        let ticks: f64 = after_name.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<f64>().unwrap()).sum();
+        let ticks: f64 = after_name
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .map(|ticks| ticks.parse::<f64>().unwrap())
+            .sum();
         ticks / rustix::param::clock_ticks_per_second() as f64
     }
 
     /// Memory that is its own: no files, and nothing that it shares.
     pub fn private_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-        line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("RssAnon:"))
+            .unwrap();
+        line.split_whitespace()
+            .next()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+            << 10
     }
 
     /// Kills it at whatever it is doing.
@@ -81,7 +102,9 @@ impl Drop for Process {
 #[test]
 #[ignore = "the server of other tests, not a test"]
 fn server_process() {
-    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    let Some(directory) = std::env::var_os(DIRECTORY) else {
+        return;
+    };
     let directory = Path::new(&directory);
     let durability = match std::env::var(DURABILITY).unwrap().as_str() {
         "power" => Durability::Power,
@@ -90,7 +113,11 @@ fn server_process() {
     let address = format!("shm:{}", directory.join("socket").display());
     let mut gateway = None;
     let start = || {
-        let handle = spawn(GatewayOptions::new("127.0.0.1:0".parse().unwrap(), &address)).unwrap();
+        let handle = spawn(GatewayOptions::new(
+            "127.0.0.1:0".parse().unwrap(),
+            &address,
+        ))
+        .unwrap();
         let resp = handle.resp_address().unwrap();
         gateway = Some(handle);
         let ready = directory.join("ready");
@@ -98,5 +125,12 @@ fn server_process() {
         std::fs::rename(directory.join("ready.new"), ready).unwrap();
     };
     // Until it is killed.
-    serve(&directory.join("pool"), &address, durability, CAPACITY, start, &|| false);
+    serve(
+        &directory.join("pool"),
+        &address,
+        durability,
+        CAPACITY,
+        start,
+        &|| false,
+    );
 }

@@ -12,7 +12,8 @@ use stonecast_fabric::{BusyPoll, Device as _, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_gateway::{GatewayHandle, GatewayOptions, spawn};
 use stonecast_media::{
-    Ddio, DeclaredPlatform, DirectoryBacking, Durability, OpenMode, PersistenceDomain, Pool, PoolOptions, ReceiveBuffers,
+    Ddio, DeclaredPlatform, DirectoryBacking, Durability, OpenMode, PersistenceDomain, Pool,
+    PoolOptions, ReceiveBuffers,
 };
 use stonecast_store_direct::{CLIENT_COMPLETIONS, Client as StoreClient, Server, ServerOptions};
 use tempfile::TempDir;
@@ -48,8 +49,15 @@ impl World {
         let store = StoreThread::start(directory.path(), durability, capacity);
         options.store = store.address.clone();
         let gateway = spawn(options).unwrap();
-        assert!(gateway.wait_until_ready(Duration::from_secs(30)), "the gateway connects to the store");
-        Self { gateway: Some(gateway), store, _directory: directory }
+        assert!(
+            gateway.wait_until_ready(Duration::from_secs(30)),
+            "the gateway connects to the store"
+        );
+        Self {
+            gateway: Some(gateway),
+            store,
+            _directory: directory,
+        }
     }
 
     /// The gateway.
@@ -90,7 +98,9 @@ pub fn with_store_client<T>(address: &str, work: impl AsyncFnOnce(&StoreClient) 
     let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS).unwrap());
     executor.add_port(&port);
     executor.block_on(async {
-        let client = StoreClient::connect(port, executor.runtime(), address).await.unwrap();
+        let client = StoreClient::connect(port, executor.runtime(), address)
+            .await
+            .unwrap();
         let result = work(&client).await;
         client.close().await;
         result
@@ -108,14 +118,24 @@ impl StoreThread {
         let address = format!("shm:{}", directory.join("socket").display());
         let stop = Arc::new(AtomicBool::new(false));
         let (ready, is_ready) = mpsc::channel();
-        let (pool, their_address, their_stop) = (directory.join("pool"), address.clone(), stop.clone());
+        let (pool, their_address, their_stop) =
+            (directory.join("pool"), address.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
-            serve(&pool, &their_address, durability, capacity, || ready.send(()).unwrap(), &|| {
-                their_stop.load(Ordering::Acquire)
-            });
+            serve(
+                &pool,
+                &their_address,
+                durability,
+                capacity,
+                || ready.send(()).unwrap(),
+                &|| their_stop.load(Ordering::Acquire),
+            );
         });
         is_ready.recv().expect("the store starts");
-        Self { address, stop, thread: Some(thread) }
+        Self {
+            address,
+            stop,
+            thread: Some(thread),
+        }
     }
 
     fn stop(&mut self) {
@@ -147,7 +167,9 @@ pub fn serve(
     let port = Rc::new(Port::new(device.clone(), 65_536).unwrap());
     executor.add_port(&port);
     executor.block_on(async {
-        let (server, _) = Server::open(pool, port, executor.runtime(), ServerOptions::default()).await.unwrap();
+        let (server, _) = Server::open(pool, port, executor.runtime(), ServerOptions::default())
+            .await
+            .unwrap();
         device.listen(address).unwrap();
         ready();
         server.run(stop).await.unwrap();
@@ -163,7 +185,21 @@ fn open(directory: &Path, durability: Durability, capacity: u64) -> Pool {
         Durability::Power => PersistenceDomain::PageFile,
         Durability::Process => PersistenceDomain::Volatile,
     };
-    let platform = DeclaredPlatform { persistence_domain, ddio: Ddio::On, receive_buffers: ReceiveBuffers::Dram };
-    let options = PoolOptions { capacity, segment_size: 4 << 20, platform, durability, entropy: [7; 64] };
-    Pool::create(Rc::new(DirectoryBacking::create(directory).unwrap()), options).unwrap()
+    let platform = DeclaredPlatform {
+        persistence_domain,
+        ddio: Ddio::On,
+        receive_buffers: ReceiveBuffers::Dram,
+    };
+    let options = PoolOptions {
+        capacity,
+        segment_size: 4 << 20,
+        platform,
+        durability,
+        entropy: [7; 64],
+    };
+    Pool::create(
+        Rc::new(DirectoryBacking::create(directory).unwrap()),
+        options,
+    )
+    .unwrap()
 }

@@ -11,7 +11,9 @@ use std::cell::RefCell;
 use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Span;
-use stonecast_media::{Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region};
+use stonecast_media::{
+    Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region,
+};
 use stonecast_persist::execute::{Layout, recover};
 
 /// See the module documentation.
@@ -44,12 +46,16 @@ impl Log {
 
     /// Record `number`.
     pub fn record(&self, number: u64) -> Vec<u8> {
-        (0..8).flat_map(|word| (number << 32 | word << 8 | 0xa5).to_le_bytes()).collect()
+        (0..8)
+            .flat_map(|word| (number << 32 | word << 8 | 0xa5).to_le_bytes())
+            .collect()
     }
 
     /// The tail behind record `number`; empty where there is none.
     pub fn tail(&self, number: u64) -> Vec<u8> {
-        number.to_le_bytes().repeat(self.second_size.unwrap_or(0) / 8)
+        number
+            .to_le_bytes()
+            .repeat(self.second_size.unwrap_or(0) / 8)
     }
 
     /// Judges what a crash left of `image`, after recovery.
@@ -67,15 +73,21 @@ impl Log {
         if let Some(record) = (1..=acknowledged).find(|&number| !has(number)) {
             return Err(Broken::Lost { record });
         }
-        let Some(size) = self.second_size else { return Ok(()) };
+        let Some(size) = self.second_size else {
+            return Ok(());
+        };
         // Whatever word of the tail survived names records.
-        let words: Vec<u64> = (0..size as u64 / 8).map(|word| region.load(word * 8)).collect();
+        let words: Vec<u64> = (0..size as u64 / 8)
+            .map(|word| region.load(word * 8))
+            .collect();
         let newest = words.iter().copied().max().unwrap_or(0);
         if let Some(record) = (1..=newest).find(|&number| !has(number)) {
             return Err(Broken::OutOfOrder { record });
         }
         match words.iter().min() {
-            Some(&oldest) if oldest < acknowledged => Err(Broken::Lost { record: acknowledged }),
+            Some(&oldest) if oldest < acknowledged => Err(Broken::Lost {
+                record: acknowledged,
+            }),
             _ => Ok(()),
         }
     }
@@ -98,7 +110,11 @@ impl Region for Plain {
     }
 
     fn load(&self, offset: u64) -> u64 {
-        u64::from_le_bytes(*self.0.borrow()[offset as usize..].first_chunk().expect("a word"))
+        u64::from_le_bytes(
+            *self.0.borrow()[offset as usize..]
+                .first_chunk()
+                .expect("a word"),
+        )
     }
 
     fn store(&self, offset: u64, value: u64) {
@@ -130,7 +146,12 @@ impl PersistentRegion for Plain {
         PersistCounts::default()
     }
 
-    fn poll_persist(&self, _: &[Span], _: &mut PersistState, _: &mut Context<'_>) -> Poll<Result<Persisted, PersistError>> {
+    fn poll_persist(
+        &self,
+        _: &[Span],
+        _: &mut PersistState,
+        _: &mut Context<'_>,
+    ) -> Poll<Result<Persisted, PersistError>> {
         Poll::Ready(Ok(Persisted::assertion()))
     }
 }

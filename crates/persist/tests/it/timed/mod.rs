@@ -7,10 +7,13 @@
 mod log;
 mod stage;
 
-use stonecast_media::{Ddio, DeclaredPlatform, Durability, Means, PersistenceDomain, ReceiveBuffers};
+use stonecast_media::{
+    Ddio, DeclaredPlatform, Durability, Means, PersistenceDomain, ReceiveBuffers,
+};
 use stonecast_persist::execute::{Commit, Effect};
 use stonecast_persist::{
-    FlushKind, Operation, Platform, Program, Scenario, Step, Transport, Update, plan_for, published_platforms, scenarios,
+    FlushKind, Operation, Platform, Program, Scenario, Step, Transport, Update, plan_for,
+    published_platforms, scenarios,
 };
 
 use stage::{Outcome, Run, run};
@@ -32,20 +35,50 @@ fn second_size(update: Update) -> Option<usize> {
 
 /// A scenario in words.
 fn name(scenario: &Scenario) -> String {
-    let Scenario { platform, operation, update } = scenario;
-    let large = if *update == (Update::Compound { large: true }) { " (large)" } else { "" };
-    let Platform { persistence, ddio, receive_buffers, transport, flush, .. } = platform;
-    format!("{persistence} ddio={ddio} {receive_buffers} {transport} {flush}: {operation} {}{large}", update.word())
+    let Scenario {
+        platform,
+        operation,
+        update,
+    } = scenario;
+    let large = if *update == (Update::Compound { large: true }) {
+        " (large)"
+    } else {
+        ""
+    };
+    let Platform {
+        persistence,
+        ddio,
+        receive_buffers,
+        transport,
+        flush,
+        ..
+    } = platform;
+    format!(
+        "{persistence} ddio={ddio} {receive_buffers} {transport} {flush}: {operation} {}{large}",
+        update.word()
+    )
 }
 
 /// The program of the scenario's plan.
 fn planned(scenario: &Scenario) -> Program {
-    plan_for(&scenario.platform, scenario.operation, scenario.update).expect("there is one").program().clone()
+    plan_for(&scenario.platform, scenario.operation, scenario.update)
+        .expect("there is one")
+        .program()
+        .clone()
 }
 
 fn run_once(scenario: &Scenario, program: &Program, seed: u64, stall_ns_max: u64) -> Outcome {
-    let Scenario { platform, update, .. } = *scenario;
-    run(&Run { platform, program, second_size: second_size(update), appends: 3, seed, stall_ns_max })
+    let Scenario {
+        platform, update, ..
+    } = *scenario;
+    run(&Run {
+        platform,
+        program,
+        second_size: second_size(update),
+        appends: 3,
+        seed,
+        stall_ns_max,
+    })
 }
 
 /// Checks that the plan keeps its promise whatever waits; how many states that were.
@@ -53,7 +86,10 @@ fn keeps_its_promise(scenario: &Scenario) -> u64 {
     let program = planned(scenario);
     let look = |seed, stall| match run_once(scenario, &program, seed, stall) {
         Outcome::Sound { states } => states,
-        other => panic!("{} seed {seed} stall {stall}: {program}: {other:?}", name(scenario)),
+        other => panic!(
+            "{} seed {seed} stall {stall}: {program}: {other:?}",
+            name(scenario)
+        ),
     };
     look(0, 0) + (0..SEEDS).map(|seed| look(seed, STALL_NS_MAX)).sum::<u64>()
 }
@@ -62,10 +98,18 @@ fn keeps_its_promise(scenario: &Scenario) -> u64 {
 fn without_effect(scenario: &Scenario, seeds: u64, stall_ns_max: u64) -> Vec<Step> {
     let program = planned(scenario);
     let breaks = |weakened: &Program| {
-        (0..seeds).any(|seed| matches!(run_once(scenario, weakened, seed, stall_ns_max), Outcome::Broken(_)))
+        (0..seeds).any(|seed| {
+            matches!(
+                run_once(scenario, weakened, seed, stall_ns_max),
+                Outcome::Broken(_)
+            )
+        })
     };
     let steps = program.steps().iter().enumerate();
-    steps.filter(|(index, _)| !breaks(&program.without(*index))).map(|(_, step)| *step).collect()
+    steps
+        .filter(|(index, _)| !breaks(&program.without(*index)))
+        .map(|(_, step)| *step)
+        .collect()
 }
 
 /// What the taxonomy does not have and the simulated world does: iWARP, native flushes, relaxed ordering, a page-granular file, a
@@ -74,24 +118,54 @@ fn extended() -> Vec<Scenario> {
     use PersistenceDomain::{Dmp, PageFile, Wsp};
     let mut platforms = published_platforms();
     for base in published_platforms() {
-        platforms.push(Platform { transport: Transport::Iwarp, atomic_write: false, ..base });
-        platforms.push(Platform { atomic_write: false, ..base });
-        platforms.push(Platform { relaxed_ordering: true, ..base });
-        platforms.push(Platform { relaxed_ordering: true, flush: FlushKind::NativePersistent, ..base });
-        platforms.push(Platform { flush: FlushKind::NativeGlobal, ..base });
-        platforms.push(Platform { flush: FlushKind::NativePersistent, ..base });
+        platforms.push(Platform {
+            transport: Transport::Iwarp,
+            atomic_write: false,
+            ..base
+        });
+        platforms.push(Platform {
+            atomic_write: false,
+            ..base
+        });
+        platforms.push(Platform {
+            relaxed_ordering: true,
+            ..base
+        });
+        platforms.push(Platform {
+            relaxed_ordering: true,
+            flush: FlushKind::NativePersistent,
+            ..base
+        });
+        platforms.push(Platform {
+            flush: FlushKind::NativeGlobal,
+            ..base
+        });
+        platforms.push(Platform {
+            flush: FlushKind::NativePersistent,
+            ..base
+        });
         if base.persistence == Wsp {
-            platforms.push(Platform { trusted_nic_buffers: false, ..base });
+            platforms.push(Platform {
+                trusted_nic_buffers: false,
+                ..base
+            });
         }
         if base.persistence == Dmp && base.receive_buffers == ReceiveBuffers::Dram {
-            platforms.push(Platform { persistence: PageFile, ..base });
+            platforms.push(Platform {
+                persistence: PageFile,
+                ..base
+            });
         }
     }
     let mut all = Vec::new();
     for platform in platforms {
         assert_eq!(platform.check(), Ok(()));
         for &operation in Operation::ALL {
-            all.extend(Update::ALL.iter().map(|&update| Scenario { platform, operation, update }));
+            all.extend(Update::ALL.iter().map(|&update| Scenario {
+                platform,
+                operation,
+                update,
+            }));
         }
     }
     let published = scenarios();
@@ -102,22 +176,39 @@ fn extended() -> Vec<Scenario> {
 #[test]
 fn every_published_plan_keeps_its_promise_through_a_power_cut_after_every_event() {
     let states: u64 = scenarios().iter().map(keeps_its_promise).sum();
-    println!("{states} states after power cuts, of {} scenarios", scenarios().len());
-    assert!(states > 10_000, "power cuts leave many states, not {states}");
+    println!(
+        "{states} states after power cuts, of {} scenarios",
+        scenarios().len()
+    );
+    assert!(
+        states > 10_000,
+        "power cuts leave many states, not {states}"
+    );
 }
 
 #[test]
 fn every_plan_beyond_the_published_ones_keeps_its_promise_too() {
     let states: u64 = extended().iter().map(keeps_its_promise).sum();
-    println!("{states} states after power cuts, of {} scenarios", extended().len());
-    assert!(states > 10_000, "power cuts leave many states, not {states}");
+    println!(
+        "{states} states after power cuts, of {} scenarios",
+        extended().len()
+    );
+    assert!(
+        states > 10_000,
+        "power cuts leave many states, not {states}"
+    );
 }
 
 #[test]
 fn every_published_plan_without_any_one_of_its_steps_loses_something() {
     for scenario in scenarios() {
         let idle = without_effect(&scenario, SEEDS_MAX, STALL_NS_MAX);
-        assert!(idle.is_empty(), "{}: {} without {idle:?}", name(&scenario), planned(&scenario));
+        assert!(
+            idle.is_empty(),
+            "{}: {} without {idle:?}",
+            name(&scenario),
+            planned(&scenario)
+        );
     }
 }
 
@@ -131,11 +222,23 @@ fn without_traffic_flushes_and_answers_seem_to_be_for_nothing() {
         let idle = without_effect(&scenario, 1, 0);
         let program = planned(&scenario);
         let flushes = program.steps().contains(&Step::Flush);
-        let allowed = if flushes { idle == [Step::Flush] } else { idle.iter().all(|step| *step == Step::SendAck) };
-        assert!(allowed, "{}: {} without {idle:?}", name(&scenario), planned(&scenario));
+        let allowed = if flushes {
+            idle == [Step::Flush]
+        } else {
+            idle.iter().all(|step| *step == Step::SendAck)
+        };
+        assert!(
+            allowed,
+            "{}: {} without {idle:?}",
+            name(&scenario),
+            planned(&scenario)
+        );
         seem_idle.extend(idle);
     }
-    assert!(seem_idle.contains(&Step::Flush) && seem_idle.contains(&Step::SendAck), "{seem_idle:?}");
+    assert!(
+        seem_idle.contains(&Step::Flush) && seem_idle.contains(&Step::SendAck),
+        "{seem_idle:?}"
+    );
 }
 
 /// What servers do that decide on each update themselves. Needs the write-back where caches are lost.
@@ -148,13 +251,25 @@ fn what_a_server_commits_survives_on_every_platform_on_which_it_can_be_chosen() 
         (PersistenceDomain::Wsp, Means::Fence),
     ] {
         for ddio in [Ddio::On, Ddio::Off] {
-            let declared = DeclaredPlatform { persistence_domain, ddio, receive_buffers: ReceiveBuffers::Dram };
+            let declared = DeclaredPlatform {
+                persistence_domain,
+                ddio,
+                receive_buffers: ReceiveBuffers::Dram,
+            };
             let commit = Commit::choose(declared, Durability::Power, means).unwrap();
             let platform = Platform::of(declared);
-            let scenario = Scenario { platform, operation: Operation::WriteImmediate, update: Update::Single };
+            let scenario = Scenario {
+                platform,
+                operation: Operation::WriteImmediate,
+                update: Update::Single,
+            };
             for seed in 0..SEEDS {
                 let outcome = run_once(&scenario, commit.program(), seed, STALL_NS_MAX);
-                assert!(matches!(outcome, Outcome::Sound { .. }), "{}: {outcome:?}", name(&scenario));
+                assert!(
+                    matches!(outcome, Outcome::Sound { .. }),
+                    "{}: {outcome:?}",
+                    name(&scenario)
+                );
             }
         }
     }
@@ -166,23 +281,46 @@ fn what_a_server_commits_survives_on_every_platform_on_which_it_can_be_chosen() 
 fn a_recovery_that_is_cut_itself_leaves_everything_to_the_next_one() {
     let mut replayed = 0;
     for scenario in scenarios() {
-        let Scenario { platform, operation, update } = scenario;
+        let Scenario {
+            platform,
+            operation,
+            update,
+        } = scenario;
         if operation == Operation::Send && platform.receive_buffers == ReceiveBuffers::Pm {
             let program = planned(&scenario);
-            let run = Run { platform, program: &program, second_size: second_size(update), appends: 2, seed: 1, stall_ns_max: 0 };
-            replayed += stage::cut_recoveries(&run).unwrap_or_else(|broken| panic!("{}: {broken:?}", name(&scenario)));
+            let run = Run {
+                platform,
+                program: &program,
+                second_size: second_size(update),
+                appends: 2,
+                seed: 1,
+                stall_ns_max: 0,
+            };
+            replayed += stage::cut_recoveries(&run)
+                .unwrap_or_else(|broken| panic!("{}: {broken:?}", name(&scenario)));
         }
     }
-    assert!(replayed > 50, "recoveries had messages to finish, {replayed} of them");
+    assert!(
+        replayed > 50,
+        "recoveries had messages to finish, {replayed} of them"
+    );
 }
 
 /// Needs the arm that makes a failed completion *unknown*: the power goes while the flush is under way, and the requester
 /// learns that its peer is gone, not what became of the update.
 #[test]
 fn a_flush_whose_answer_never_comes_is_neither_done_nor_not_done() {
-    for scenario in scenarios().into_iter().filter(|scenario| scenario.update == Update::Single) {
+    for scenario in scenarios()
+        .into_iter()
+        .filter(|scenario| scenario.update == Update::Single)
+    {
         let error = stage::cut_during_the_update(&scenario);
-        assert_eq!(error.effect(), Effect::Unknown, "{}: {error}", name(&scenario));
+        assert_eq!(
+            error.effect(),
+            Effect::Unknown,
+            "{}: {error}",
+            name(&scenario)
+        );
         assert!(error.to_string().contains("is unknown"), "{error}");
     }
 }

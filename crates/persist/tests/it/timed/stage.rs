@@ -7,12 +7,15 @@ use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric_sim::{
-    Fate, Features, Machine, MachineOptions, Module, Process, Profile, RootPort, SimBacking, Survivor, Transport as Speaks,
-    World, Wreck,
+    Fate, Features, Machine, MachineOptions, Module, Process, Profile, RootPort, SimBacking,
+    Survivor, Transport as Speaks, World, Wreck,
 };
-use stonecast_media::{Backing as _, Durability, LogOptions, PersistenceDomain, PersistentRegion, ReceiveBuffers};
+use stonecast_media::{
+    Backing as _, Durability, LogOptions, PersistenceDomain, PersistentRegion, ReceiveBuffers,
+};
 use stonecast_persist::execute::{
-    ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Rehearsal, Responder, recover,
+    ExecuteError, Layout, Payload, REQUESTER_COMPLETIONS, RESPONDER_COMPLETIONS, Rehearsal,
+    Responder, recover,
 };
 use stonecast_persist::{Platform, Program, Scenario, Transport, plan_for};
 
@@ -75,7 +78,9 @@ struct Stage {
 /// Runs the steps, and cuts the power after every event in thought.
 pub fn run(run: &Run<'_>) -> Outcome {
     let stage = Stage::new(run);
-    let log = Log { second_size: run.second_size };
+    let log = Log {
+        second_size: run.second_size,
+    };
     let mut seen = BTreeSet::new();
     let mut states = 0;
     for _ in 0..EVENTS_MAX {
@@ -98,7 +103,11 @@ pub fn run(run: &Run<'_>) -> Outcome {
             }
         }
         if !more {
-            return if stage.done.get() { Outcome::Sound { states } } else { Outcome::NeverConcludes };
+            return if stage.done.get() {
+                Outcome::Sound { states }
+            } else {
+                Outcome::NeverConcludes
+            };
         }
     }
     panic!("{run:?} does not come to rest");
@@ -108,7 +117,9 @@ pub fn run(run: &Run<'_>) -> Outcome {
 /// each of their own events. How many messages recoveries had to finish.
 pub fn cut_recoveries(run: &Run<'_>) -> Result<u64, Broken> {
     let stage = Stage::new(run);
-    let log = Log { second_size: run.second_size };
+    let log = Log {
+        second_size: run.second_size,
+    };
     let mut messages = 0;
     while stage.world.step() {
         let acknowledged = stage.acknowledged.get();
@@ -116,27 +127,58 @@ pub fn cut_recoveries(run: &Run<'_>) -> Result<u64, Broken> {
             continue;
         }
         let wreck = stage.world.wreck(stage.machine, &stage.module);
-        let most = (0..wreck.undecided()).map(|unit| Fate { stores: wreck.stores(unit), torn: 0 }).collect::<Vec<_>>();
+        let most = (0..wreck.undecided())
+            .map(|unit| Fate {
+                stores: wreck.stores(unit),
+                torn: 0,
+            })
+            .collect::<Vec<_>>();
         for fates in [vec![Fate::default(); wreck.undecided()], most] {
-            messages += cut_recovery(run, &stage.layout, wreck.survivor(&fates), &log, acknowledged)?;
+            messages += cut_recovery(
+                run,
+                &stage.layout,
+                wreck.survivor(&fates),
+                &log,
+                acknowledged,
+            )?;
         }
     }
     Ok(messages)
 }
 
 /// Recovers from `survivor` on a machine of its own, and judges what a power cut after each event would leave.
-fn cut_recovery(run: &Run<'_>, layout: &Layout, survivor: Survivor, log: &Log, acknowledged: u64) -> Result<u64, Broken> {
+fn cut_recovery(
+    run: &Run<'_>,
+    layout: &Layout,
+    survivor: Survivor,
+    log: &Log,
+    acknowledged: u64,
+) -> Result<u64, Broken> {
     let world = World::new(run.seed);
     let profile = Profile::by_name("connectx4-taxonomy").expect("it is there");
     let platform = run.platform.declared();
-    let machine = world.machine(MachineOptions { platform, ..MachineOptions::new(profile) });
+    let machine = world.machine(MachineOptions {
+        platform,
+        ..MachineOptions::new(profile)
+    });
     let (process, module) = (world.process(machine), world.module(machine, survivor));
-    let options = LogOptions { capacity: CAPACITY, platform, durability: Durability::Power };
-    let region = SimBacking::new(&module).open_log(options).expect("the survivor is whole");
+    let options = LogOptions {
+        capacity: CAPACITY,
+        platform,
+        durability: Durability::Power,
+    };
+    let region = SimBacking::new(&module)
+        .open_log(options)
+        .expect("the survivor is whole");
     let (layout, messages) = (*layout, Rc::new(Cell::new(0)));
     let counted = messages.clone();
     process.runtime().spawn(Box::pin(async move {
-        counted.set(recover(&*region, &layout).await.expect("the medium does not fail").messages);
+        counted.set(
+            recover(&*region, &layout)
+                .await
+                .expect("the medium does not fail")
+                .messages,
+        );
     }));
     while world.step() {
         let wreck = world.wreck(machine, &module);
@@ -152,9 +194,17 @@ fn cut_recovery(run: &Run<'_>, layout: &Layout, survivor: Survivor, log: &Log, a
 /// Runs the plan of a scenario, cuts the power of the responder while the first update is under way, and returns what the
 /// requester is told.
 pub fn cut_during_the_update(scenario: &Scenario) -> ExecuteError {
-    let plan = plan_for(&scenario.platform, scenario.operation, scenario.update).expect("there is one");
+    let plan =
+        plan_for(&scenario.platform, scenario.operation, scenario.update).expect("there is one");
     let platform = scenario.platform;
-    let run = Run { platform, program: plan.program(), second_size: None, appends: 1, seed: 1, stall_ns_max: 0 };
+    let run = Run {
+        platform,
+        program: plan.program(),
+        second_size: None,
+        appends: 1,
+        seed: 1,
+        stall_ns_max: 0,
+    };
     let stage = Stage::new(&run);
     while !stage.connected.get() {
         assert!(stage.world.step(), "the sides connect");
@@ -165,7 +215,11 @@ pub fn cut_during_the_update(scenario: &Scenario) -> ExecuteError {
     }
     stage.world.cut_power(stage.machine);
     while stage.world.step() {}
-    stage.failure.borrow_mut().take().expect("the requester learns that nobody answers")
+    stage
+        .failure
+        .borrow_mut()
+        .take()
+        .expect("the requester learns that nobody answers")
 }
 
 impl Stage {
@@ -175,7 +229,11 @@ impl Stage {
         let options = MachineOptions {
             platform: run.platform.declared(),
             features: Features::ALL,
-            transport: if iwarp { Speaks::Iwarp } else { Speaks::InfiniBand },
+            transport: if iwarp {
+                Speaks::Iwarp
+            } else {
+                Speaks::InfiniBand
+            },
             inbound_stall_ns_max: run.stall_ns_max,
             outbound_stall_ns_max: if iwarp { run.stall_ns_max } else { 0 },
             ..MachineOptions::new(Profile::by_name("connectx4-taxonomy").expect("it is there"))
@@ -187,19 +245,33 @@ impl Stage {
             PersistenceDomain::Volatile => Durability::Process,
             _ => Durability::Power,
         };
-        let options = LogOptions { capacity: CAPACITY, platform: run.platform.declared(), durability };
-        let region: Rc<dyn PersistentRegion> = SimBacking::new(&module).open_log(options).expect("the module is empty");
+        let options = LogOptions {
+            capacity: CAPACITY,
+            platform: run.platform.declared(),
+            durability,
+        };
+        let region: Rc<dyn PersistentRegion> = SimBacking::new(&module)
+            .open_log(options)
+            .expect("the module is empty");
         let persistent = run.platform.receive_buffers == ReceiveBuffers::Pm;
         let layout = Layout {
             data: Span::new(0, BUFFERS.offset),
             receive_buffers: persistent.then_some(BUFFERS),
             buffer_size: BUFFER_SIZE,
         };
-        let root_port = RootPort { relaxed_ordering: run.platform.relaxed_ordering, ..RootPort::default() };
-        let port = server.port_on(server.open_device_at(root_port), RESPONDER_COMPLETIONS).expect("completion queues");
-        port.device().listen("sim:responder").expect("nobody listens there yet");
+        let root_port = RootPort {
+            relaxed_ordering: run.platform.relaxed_ordering,
+            ..RootPort::default()
+        };
+        let port = server
+            .port_on(server.open_device_at(root_port), RESPONDER_COMPLETIONS)
+            .expect("completion queues");
+        port.device()
+            .listen("sim:responder")
+            .expect("nobody listens there yet");
         let responder =
-            Responder::rehearsing(&port, region, layout, run.program, run.platform.flush).expect("the device has everything");
+            Responder::rehearsing(&port, region, layout, run.program, run.platform.flush)
+                .expect("the device has everything");
         server.runtime().spawn(Box::pin(async move {
             let Err(error) = responder.serve().await;
             panic!("the responder failed: {error}");
@@ -215,11 +287,19 @@ impl Stage {
             failure: Rc::default(),
             _processes: [server, client.clone()],
         };
-        let (acknowledged, connected, done) = (stage.acknowledged.clone(), stage.connected.clone(), stage.done.clone());
+        let (acknowledged, connected, done) = (
+            stage.acknowledged.clone(),
+            stage.connected.clone(),
+            stage.done.clone(),
+        );
         let failure = stage.failure.clone();
         let (program, flush, appends) = (run.program.clone(), run.platform.flush, run.appends);
-        let log = Log { second_size: run.second_size };
-        let port = client.port(REQUESTER_COMPLETIONS).expect("completion queues");
+        let log = Log {
+            second_size: run.second_size,
+        };
+        let port = client
+            .port(REQUESTER_COMPLETIONS)
+            .expect("completion queues");
         client.runtime().spawn(Box::pin(async move {
             let session = Rehearsal::connect(&port, "sim:responder", &program, flush, 1024).await;
             let mut session = session.expect("the responder rehearses the same");
@@ -227,7 +307,11 @@ impl Stage {
             for number in 1..=appends {
                 let (record, tail) = (log.record(number), log.tail(number));
                 let payload = Payload::single(Log::place(number), &record);
-                let payload = if tail.is_empty() { payload } else { payload.then(0, &tail) };
+                let payload = if tail.is_empty() {
+                    payload
+                } else {
+                    payload.then(0, &tail)
+                };
                 if let Err(error) = session.run(&payload).await {
                     *failure.borrow_mut() = Some(error);
                     return;
@@ -246,23 +330,49 @@ impl Stage {
 /// them and a torn one.
 fn choices(wreck: &Wreck) -> Vec<Vec<Fate>> {
     let count = wreck.undecided();
-    let all = |unit: usize| Fate { stores: wreck.stores(unit), torn: 0 };
-    let extremes = |kept: u32| (0..count).map(|unit| if kept >> unit & 1 == 1 { all(unit) } else { Fate::default() }).collect();
+    let all = |unit: usize| Fate {
+        stores: wreck.stores(unit),
+        torn: 0,
+    };
+    let extremes = |kept: u32| {
+        (0..count)
+            .map(|unit| {
+                if kept >> unit & 1 == 1 {
+                    all(unit)
+                } else {
+                    Fate::default()
+                }
+            })
+            .collect()
+    };
     let mut choices: Vec<Vec<Fate>> = if count <= EXHAUSTIVE_MAX {
         (0..1u32 << count).map(extremes).collect()
     } else {
         let single = |unit: usize| [1 << unit, !(1 << unit)];
-        [0, u32::MAX].into_iter().chain((0..count).flat_map(single)).map(extremes).collect()
+        [0, u32::MAX]
+            .into_iter()
+            .chain((0..count).flat_map(single))
+            .map(extremes)
+            .collect()
     };
     for unit in 0..count {
         for stores in 0..wreck.stores(unit) {
             let parts = wreck.parts(unit, stores);
             let first = 1 << parts.trailing_zeros().min(7);
             for torn in [0, parts & first, parts & !first] {
-                for others in [Fate::default(), Fate { stores: u32::MAX, torn: 0 }] {
+                for others in [
+                    Fate::default(),
+                    Fate {
+                        stores: u32::MAX,
+                        torn: 0,
+                    },
+                ] {
                     let fate = |other: usize| match other {
                         _ if other == unit => Fate { stores, torn },
-                        _ => Fate { stores: others.stores.min(wreck.stores(other)), torn: 0 },
+                        _ => Fate {
+                            stores: others.stores.min(wreck.stores(other)),
+                            torn: 0,
+                        },
                     };
                     choices.push((0..count).map(fate).collect());
                 }

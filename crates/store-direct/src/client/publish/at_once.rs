@@ -39,7 +39,11 @@ impl Inner {
 
     /// Publishes a plain put, if it is an overwrite that can be done here; its version then. `None`: nothing was done.
     #[inline]
-    pub(in crate::client) fn publish_at_once(self: &Rc<Self>, key: &[u8], value: &[u8]) -> Option<u64> {
+    pub(in crate::client) fn publish_at_once(
+        self: &Rc<Self>,
+        key: &[u8],
+        value: &[u8],
+    ) -> Option<u64> {
         if self.at_once != AtOnce::Now || self.turns.are_taken() {
             return None;
         }
@@ -57,23 +61,34 @@ impl Inner {
     #[inline]
     fn overwrite_with_rights(self: &Rc<Self>, key: &[u8], value: &[u8]) -> Option<u64> {
         let publishing = &mut *self.publishing.borrow_mut();
-        let Publishing::Granted(rights) = publishing else { return None };
+        let Publishing::Granted(rights) = publishing else {
+            return None;
+        };
         self.overwrite_at_once(rights, key, value)
     }
 
     #[inline]
-    fn overwrite_at_once(self: &Rc<Self>, rights: &mut Rights, key: &[u8], value: &[u8]) -> Option<u64> {
+    fn overwrite_at_once(
+        self: &Rc<Self>,
+        rights: &mut Rights,
+        key: &[u8],
+        value: &[u8],
+    ) -> Option<u64> {
         if self.pending.borrow().has_puts() || self.closed.get() || check_key(key).is_err() {
             return None;
         }
         let size = record_size(key.len(), value.len());
         let access = self.access.get();
-        if size > PUBLISHED_SIZE_MAX || rights.grant.table != access.table || !rights.has_room(size) {
+        if size > PUBLISHED_SIZE_MAX || rights.grant.table != access.table || !rights.has_room(size)
+        {
             return None;
         }
         if !rights.has_room_for_reports() {
             let mut taken = [0; 8];
-            self.read_now(&mut [ReadInto { remote: rights.ring(0), into: &mut taken }])?;
+            self.read_now(&mut [ReadInto {
+                remote: rights.ring(0),
+                into: &mut taken,
+            }])?;
             rights.note_taken(u64::from_le_bytes(taken));
             if !rights.has_room_for_reports() {
                 return None;
@@ -82,11 +97,21 @@ impl Inner {
         let hash = KeyHash::of(self.format.tag_key, key);
         let target = self.find_target_at_once(hash, key)?;
         let mut sequence = 0;
-        self.change_now(&mut [ChangeNow::FetchAndAdd { remote: rights.counter(), add: 1, found: &mut sequence }])?;
+        self.change_now(&mut [ChangeNow::FetchAndAdd {
+            remote: rights.counter(),
+            add: 1,
+            found: &mut sequence,
+        }])?;
         if sequence == 0 || sequence > SEQUENCE_MAX {
             return None;
         }
-        let draft = Draft { kind: Kind::Put, condition: Condition::None, token: 0, key, value };
+        let draft = Draft {
+            kind: Kind::Put,
+            condition: Condition::None,
+            token: 0,
+            key,
+            value,
+        };
         let attempt = rights.stamp_next(self, &draft, hash, &target, sequence);
         let report = attempt.report.encode(attempt.report_number);
         let mut found = 0;
@@ -109,15 +134,28 @@ impl Inner {
         let access = self.access.get();
         let bucket = hash.bucket(access.index_bits);
         let mut line = [0; LINE_SIZE];
-        self.read_now(&mut [ReadInto { remote: self.index_address(bucket), into: &mut line }])?;
+        self.read_now(&mut [ReadInto {
+            remote: self.index_address(bucket),
+            into: &mut line,
+        }])?;
         let (slot, word) = candidate_in(&line, hash)?;
         if control(&line) & MOVED != 0 || word.is_long() {
             return None;
         }
-        let start = &mut self.read_at_once_to.borrow_mut().record[..self.first_read_size(word).min(start_size(key.len()))];
-        self.read_now(&mut [ReadInto { remote: self.log_address(word.position()), into: start }])?;
+        let start = &mut self.read_at_once_to.borrow_mut().record
+            [..self.first_read_size(word).min(start_size(key.len()))];
+        self.read_now(&mut [ReadInto {
+            remote: self.log_address(word.position()),
+            into: start,
+        }])?;
         match judge(word, start, key) {
-            Replaced::Plain(size) => Some(Target { table: access.table, bucket, slot: slot as u64, word, size }),
+            Replaced::Plain(size) => Some(Target {
+                table: access.table,
+                bucket,
+                slot: slot as u64,
+                word,
+                size,
+            }),
             _ => None,
         }
     }
@@ -127,7 +165,10 @@ impl Inner {
     fn take_back_at_once(self: &Rc<Self>, rights: &mut Rights, attempt: Attempt) {
         let place = rights.next_report();
         let (void, report) = attempt.taken_back(place.0);
-        if self.change_now(&mut attempt.taking_back(&void, place.1, &report)).is_none() {
+        if self
+            .change_now(&mut attempt.taking_back(&void, place.1, &report))
+            .is_none()
+        {
             drop(self.beside(async move |inner: &Rc<Self>| inner.take_back(&attempt, place).await));
         }
     }
@@ -135,6 +176,9 @@ impl Inner {
     #[inline]
     fn change_now(&self, changes: &mut [ChangeNow<'_>]) -> Option<()> {
         self.meter.note_round_trip();
-        self.port.device().change_now(self.qp, changes).then_some(())
+        self.port
+            .device()
+            .change_now(self.qp, changes)
+            .then_some(())
     }
 }

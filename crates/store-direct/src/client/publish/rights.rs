@@ -69,9 +69,14 @@ impl Inner {
         }
         if !self.rights(|rights| rights.has_room(size)) {
             let used_up = self.take_published_extent();
-            used_up.into_iter().for_each(|slot| self.release_beside(slot));
+            used_up
+                .into_iter()
+                .for_each(|slot| self.release_beside(slot));
             // Beside this put: where it is given up, the extent is there for the next one.
-            if !self.beside(async move |inner: &Rc<Self>| inner.lease_to_publish(size).await).await? {
+            if !self
+                .beside(async move |inner: &Rc<Self>| inner.lease_to_publish(size).await)
+                .await?
+            {
                 return Ok(false);
             }
         }
@@ -80,7 +85,11 @@ impl Inner {
         }
         let mut taken = [0; 8];
         let remote = self.rights(|rights| rights.ring(0));
-        self.read(&mut [ReadInto { remote, into: &mut taken }]).await?;
+        self.read(&mut [ReadInto {
+            remote,
+            into: &mut taken,
+        }])
+        .await?;
         Ok(self.rights(|rights| {
             rights.note_taken(u64::from_le_bytes(taken));
             rights.has_room_for_reports()
@@ -89,11 +98,12 @@ impl Inner {
 
     /// Asks for the rights to publish in the present index, and gives those up that it had. False: there are none now.
     async fn ask_rights(self: &Rc<Self>, now: Nanoseconds) -> Result<bool, StoreError> {
-        let (extent, scratch) = match std::mem::replace(&mut *self.publishing.borrow_mut(), Publishing::MayAsk(None)) {
-            Publishing::Granted(rights) => (rights.extent, Some(rights.scratch)),
-            Publishing::MayAsk(scratch) => (None, scratch),
-            Publishing::Never => (None, None),
-        };
+        let (extent, scratch) =
+            match std::mem::replace(&mut *self.publishing.borrow_mut(), Publishing::MayAsk(None)) {
+                Publishing::Granted(rights) => (rights.extent, Some(rights.scratch)),
+                Publishing::MayAsk(scratch) => (None, scratch),
+                Publishing::Never => (None, None),
+            };
         let scratch = match scratch {
             Some(scratch) => scratch,
             None => {
@@ -108,7 +118,10 @@ impl Inner {
         }
         let grant = match self.request(Request::Publish).await? {
             Answer::Publication(grant) => grant,
-            Answer::Verdict { verdict: Verdict::Busy, .. } => return Ok(false),
+            Answer::Verdict {
+                verdict: Verdict::Busy,
+                ..
+            } => return Ok(false),
             _ => {
                 *self.publishing.borrow_mut() = Publishing::Never;
                 return Ok(false);
@@ -117,8 +130,20 @@ impl Inner {
         if let Some(what) = grant.fault() {
             return Err(StoreError::Protocol { what });
         }
-        let format = LogFormat { secret: Some(Secret::new(grant.secret)), ..self.format };
-        let rights = Rights { grant, format, scratch, extent: None, reported: 0, taken: 0, used_at: now, record: Vec::new() };
+        let format = LogFormat {
+            secret: Some(Secret::new(grant.secret)),
+            ..self.format
+        };
+        let rights = Rights {
+            grant,
+            format,
+            scratch,
+            extent: None,
+            reported: 0,
+            taken: 0,
+            used_at: now,
+            record: Vec::new(),
+        };
         *self.publishing.borrow_mut() = Publishing::Granted(Box::new(rights));
         let table = self.access.get().table;
         if grant.table != table {
@@ -130,16 +155,30 @@ impl Inner {
 
     /// Leases an extent for records that this client stamps. False: there is none now.
     async fn lease_to_publish(&self, size: u64) -> Result<bool, StoreError> {
-        match self.request(Request::Lease { size: size as u32, publishes: true }).await? {
+        match self
+            .request(Request::Lease {
+                size: size as u32,
+                publishes: true,
+            })
+            .await?
+        {
             Answer::Lease(grant) => {
                 if let Some(what) = self.extents.borrow().fault(&grant, size) {
                     return Err(StoreError::Protocol { what });
                 }
-                self.rights(|rights| rights.extent = Some(Extent { grant, unit: grant.start, last: grant.last }));
+                self.rights(|rights| {
+                    rights.extent = Some(Extent {
+                        grant,
+                        unit: grant.start,
+                        last: grant.last,
+                    })
+                });
                 Ok(true)
             }
             Answer::Verdict { .. } => Ok(false),
-            _ => Err(StoreError::Protocol { what: "the answer to a lease request is none" }),
+            _ => Err(StoreError::Protocol {
+                what: "the answer to a lease request is none",
+            }),
         }
     }
 
@@ -154,11 +193,17 @@ impl Inner {
 
 impl Rights {
     pub(super) fn counter(&self) -> RemoteAddress {
-        RemoteAddress { address: self.grant.counter_address, rkey: Rkey(self.grant.counter_rkey) }
+        RemoteAddress {
+            address: self.grant.counter_address,
+            rkey: Rkey(self.grant.counter_rkey),
+        }
     }
 
     pub(super) fn ring(&self, offset: u64) -> RemoteAddress {
-        RemoteAddress { address: self.grant.ring_address + offset, rkey: Rkey(self.grant.ring_rkey) }
+        RemoteAddress {
+            address: self.grant.ring_address + offset,
+            rkey: Rkey(self.grant.ring_rkey),
+        }
     }
 
     /// Number and place of the next report.
@@ -170,7 +215,9 @@ impl Rights {
     /// Whether there is an extent with room for `size` bytes.
     pub(super) fn has_room(&self, size: u64) -> bool {
         let segment_size = self.format.segment_size;
-        self.extent.as_ref().is_some_and(|extent| u64::from(extent.unit) * UNIT_SIZE + size <= segment_size)
+        self.extent
+            .as_ref()
+            .is_some_and(|extent| u64::from(extent.unit) * UNIT_SIZE + size <= segment_size)
     }
 
     /// Whether there is room for all that one put can have to report: what is about to happen, and that it has not.
@@ -200,22 +247,53 @@ impl Rights {
     ) -> Attempt {
         let size = record_size(draft.key.len(), draft.value.len());
         let epoch = client.welcome.epoch.get();
-        let Extent { grant, unit, last } = *self.extent.as_ref().expect("it was looked at in this turn");
+        let Extent { grant, unit, last } =
+            *self.extent.as_ref().expect("it was looked at in this turn");
         let position = self.format.position(grant.segment, unit);
-        let tag = draft.encode(&self.format, position, grant.generation, epoch, &mut self.record);
+        let tag = draft.encode(
+            &self.format,
+            position,
+            grant.generation,
+            epoch,
+            &mut self.record,
+        );
         // One writer, whose stores are there in their order: what is below is as durable as it is promised.
-        let stamp = Stamp { sequence, previous: last, durable: grant.durable, epoch };
-        let commit_tag = stamp.put_into(&mut self.record, &self.format, position, grant.generation, tag, size);
+        let stamp = Stamp {
+            sequence,
+            previous: last,
+            durable: grant.durable,
+            epoch,
+        };
+        let commit_tag = stamp.put_into(
+            &mut self.record,
+            &self.format,
+            position,
+            grant.generation,
+            tag,
+            size,
+        );
         let after = Word::new(position, grant.generation, hash, size);
         let units = (target.size / UNIT_SIZE, size / UNIT_SIZE);
-        let report = PublicationReport { before: target.word, after, sequence, units, is_taken_back: false };
+        let report = PublicationReport {
+            before: target.word,
+            after,
+            sequence,
+            units,
+            is_taken_back: false,
+        };
         let report_number = self.reported + 1;
         let bucket = client.index_address(target.bucket);
         Attempt {
             sequence,
             commit_tag,
-            record_at: RemoteAddress { address: client.access.get().log_address + position, rkey: Rkey(grant.rkey) },
-            word_at: RemoteAddress { address: bucket.address + target.slot * 8, rkey: Rkey(self.grant.index_rkey) },
+            record_at: RemoteAddress {
+                address: client.access.get().log_address + position,
+                rkey: Rkey(grant.rkey),
+            },
+            word_at: RemoteAddress {
+                address: bucket.address + target.slot * 8,
+                rkey: Rkey(self.grant.index_rkey),
+            },
             report,
             report_number,
             report_at: self.ring(report_offset(report_number)),

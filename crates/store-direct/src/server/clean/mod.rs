@@ -129,7 +129,10 @@ struct Step {
 
 impl Cleaner {
     pub fn new(heritage: Heritage) -> Self {
-        Self { heritage, ..Self::default() }
+        Self {
+            heritage,
+            ..Self::default()
+        }
     }
 
     /// Somebody gave a segment back: there may be something to gain in it.
@@ -172,7 +175,11 @@ impl Server {
     /// that is late: an operation waits for a piece and a persist, not for a step.
     async fn copy_due(&self, due: Due) -> Step {
         let mut step = Step::default();
-        let piece = if due.is_late || self.syncs_files() { due.bytes } else { PIECE_SIZE };
+        let piece = if due.is_late || self.syncs_files() {
+            due.bytes
+        } else {
+            PIECE_SIZE
+        };
         let mut done = 0;
         while done < due.bytes {
             let copied = self.copy_some(piece.min(due.bytes - done), due.horizon, &mut step);
@@ -212,7 +219,10 @@ impl Server {
     /// is room that is only leased, then it is asked for; else what is full.
     pub(super) fn refuse_space(&self, state: &mut State, units: u32) -> Verdict {
         let State { cleaner, space, .. } = state;
-        space.take_refusal().into_iter().for_each(|error| self.note_trouble(error));
+        space
+            .take_refusal()
+            .into_iter()
+            .for_each(|error| self.note_trouble(error));
         space.release_earlier_run();
         let is_gain = cleaner.victim.is_some() || space.may_gain();
         if is_gain && space.died() >= cleaner.exhausted_until {
@@ -235,7 +245,15 @@ impl Server {
         let state = &mut *self.state.borrow_mut();
         self.drain_reports(state);
         let next_sequence = state.sequences.next();
-        let State { cleaner, space, sessions, own_put, own_delete, unpersisted, .. } = state;
+        let State {
+            cleaner,
+            space,
+            sessions,
+            own_put,
+            own_delete,
+            unpersisted,
+            ..
+        } = state;
         let appended = space.take_appended();
         cleaner.counters.written_bytes += appended;
         if appended == 0 && cleaner.credit == 0 {
@@ -256,7 +274,11 @@ impl Server {
             if chosen.is_none() && need == Need::Now {
                 // What is dead lies in the segments that the server itself appends to: it takes others.
                 let own = [cleaner.own.take(), own_put.take(), own_delete.take()];
-                unpersisted.extend(own.into_iter().flatten().filter_map(|number| space.give_back(number, &*self.log)));
+                unpersisted.extend(
+                    own.into_iter()
+                        .flatten()
+                        .filter_map(|number| space.give_back(number, &*self.log)),
+                );
                 chosen = space.choose_victim(need, next_sequence);
             }
             let Some(number) = chosen else {
@@ -277,15 +299,29 @@ impl Server {
             };
             let state = space.begin_cleaning(number);
             let unit = stonecast_log::SEGMENT_HEADER_UNITS;
-            cleaner.victim = Some(Victim { state, unit, count: 0, xor: 0, tokens_lost: 0, next: None });
+            cleaner.victim = Some(Victim {
+                state,
+                unit,
+                count: 0,
+                xor: 0,
+                tokens_lost: 0,
+                next: None,
+            });
         }
         let victim = cleaner.victim.as_ref().expect("there is one by now");
         // To make room for what was written, so much has to be looked at.
         let horizon = space.horizon(victim.state.number);
         let gain = space.gain(victim.state.number, horizon).max(1);
         let ratio = (self.format.segment_size * AHEAD_NUMERATOR).div_ceil(gain * AHEAD_DENOMINATOR);
-        cleaner.credit = cleaner.credit.saturating_add(appended * ratio).min(4 * self.format.segment_size);
-        let step = if self.syncs_files() { SYNCED_STEP_SIZE } else { STEP_SIZE };
+        cleaner.credit = cleaner
+            .credit
+            .saturating_add(appended * ratio)
+            .min(4 * self.format.segment_size);
+        let step = if self.syncs_files() {
+            SYNCED_STEP_SIZE
+        } else {
+            STEP_SIZE
+        };
         let need = space.need();
         if need < Need::Now && cleaner.credit < step {
             // Below a step it is cheaper to wait for more.
@@ -293,7 +329,11 @@ impl Server {
         }
         // Whoever is told to wait makes a whole segment due.
         let is_late = cleaner.credit > self.format.segment_size / LATE_SHARE;
-        Some(Due { bytes: step, is_late, horizon })
+        Some(Due {
+            bytes: step,
+            is_late,
+            horizon,
+        })
     }
 
     /// Makes the copies of a step durable and then visible.
@@ -302,8 +342,16 @@ impl Server {
             return Ok(());
         }
         step.spans.append(&mut self.state.borrow_mut().unpersisted);
-        let spans: &[Span] = if mutant!(CopiesNotDurable) { &[] } else { &step.spans };
-        let persisted = self.commit.persist(&*self.log, spans).await.map_err(MediaError::from)?;
+        let spans: &[Span] = if mutant!(CopiesNotDurable) {
+            &[]
+        } else {
+            &step.spans
+        };
+        let persisted = self
+            .commit
+            .persist(&*self.log, spans)
+            .await
+            .map_err(MediaError::from)?;
         self.publish_moves(&step, &persisted);
         Ok(())
     }
@@ -311,12 +359,22 @@ impl Server {
     /// Stores the index words of what was moved. Takes the proof that the copies are durable.
     fn publish_moves(&self, step: &Step, _: &Persisted) {
         let state = &mut *self.state.borrow_mut();
-        let State { index, space, cleaner, counters, .. } = state;
+        let State {
+            index,
+            space,
+            cleaner,
+            counters,
+            ..
+        } = state;
         counters.persists += 1;
-        step.segments.iter().for_each(|&number| space.state(number).note_durable());
+        step.segments
+            .iter()
+            .for_each(|&number| space.state(number).note_durable());
         for moved in &step.moves {
             let is_moved = loop {
-                let Some(found) = index.find(moved.hash, |word| word.names(moved.old)) else { break false };
+                let Some(found) = index.find(moved.hash, |word| word.names(moved.old)) else {
+                    break false;
+                };
                 if index.replace(moved.hash, found, moved.new) {
                     break true;
                 }
@@ -338,7 +396,14 @@ impl Server {
             let state = &mut *self.state.borrow_mut();
             self.drain_reports(state);
             let State { cleaner, space, .. } = state;
-            let Some(Victim { state: old, next: Some(next), .. }) = &cleaner.victim else { return Ok(()) };
+            let Some(Victim {
+                state: old,
+                next: Some(next),
+                ..
+            }) = &cleaner.victim
+            else {
+                return Ok(());
+            };
             if !space.may_reuse(next, self.runtime.now()) {
                 return Ok(());
             }
@@ -354,12 +419,29 @@ impl Server {
             }
             next.write_header(&*self.log, &self.format)
         };
-        let spans: &[Span] = if mutant!(NextGenerationNotPersisted) { &[] } else { &[header] };
-        let _durable = self.commit.persist(&*self.log, spans).await.map_err(MediaError::from)?;
+        let spans: &[Span] = if mutant!(NextGenerationNotPersisted) {
+            &[]
+        } else {
+            &[header]
+        };
+        let _durable = self
+            .commit
+            .persist(&*self.log, spans)
+            .await
+            .map_err(MediaError::from)?;
         let state = &mut *self.state.borrow_mut();
-        let State { cleaner, space, counters, .. } = state;
+        let State {
+            cleaner,
+            space,
+            counters,
+            ..
+        } = state;
         counters.persists += 1;
-        let next = cleaner.victim.take().and_then(|victim| victim.next).expect("it was there before the persist");
+        let next = cleaner
+            .victim
+            .take()
+            .and_then(|victim| victim.next)
+            .expect("it was there before the persist");
         space.free(next, self.runtime.now());
         cleaner.counters.segments += 1;
         cleaner.note_barren(space.died(), &self.format);
@@ -369,7 +451,10 @@ impl Server {
     /// What cleaning has done.
     pub fn cleaning(&self) -> Cleaning {
         let state = self.state.borrow();
-        Cleaning { tombstone_bytes: state.space.tombstone_bytes(), ..state.cleaner.counters }
+        Cleaning {
+            tombstone_bytes: state.space.tombstone_bytes(),
+            ..state.cleaner.counters
+        }
     }
 }
 
