@@ -21,7 +21,7 @@ life /dax/synced --platform page-file --capacity 32MiB
 
 # The store and its fabric on this kernel, and a workload on the device.
 mount --bind /dax /scratch
-/programs/store-direct-it basics
+/programs/kv-it basics
 /programs/fabric-shm-it contract
 export STONECAST_DATA=/dev/dax0.0
 case_ "the device is served for a workload" serve /dev/dax0.0

@@ -11,10 +11,10 @@ export STONECAST_RDMA_DEVICES=rxe0,rxe1 STONECAST_DAX=/dev/dax0.0 TMPDIR=/disk
 # Memory of files: the temporary ones lie on the disk.
 /programs/fabric-verbs-it --test-threads 1 files::
 # The stories of the store, on files of a disk, whose pages devices may read and not write.
-/programs/store-direct-verbs-it --test-threads 1 basics:: fencing::puts growing::an_ metrics::both port:: rights::the_ \
+/programs/kv-verbs-it --test-threads 1 basics:: fencing::puts growing::an_ metrics::both port:: rights::the_ \
     sharing::a_client sharing::a_peer sharing::clients sharing::operations tokens::a_
 # The same store as a device without memory windows would have it: each client in a protection domain of its own.
-STONECAST_RDMA_WITHOUT_WINDOWS=1 /programs/store-direct-verbs-it --test-threads 1 basics::v basics::w rights::the_ \
+STONECAST_RDMA_WITHOUT_WINDOWS=1 /programs/kv-verbs-it --test-threads 1 basics::v basics::w rights::the_ \
     sharing::clients_that_meet
 # REMOTELOG: the responder's log is the device.
 remotelog="$stonecast bench remotelog --fabric verbs --data /dev/dax0.0 --rdma-device rxe1 --requester-device rxe0 --json"

@@ -15,13 +15,13 @@ use crate::tally::{NotRunFile, Outcome, Tally, minutes};
 use crate::{debian, doc_tables, guest, layers, mutants, sim, source_rules};
 
 /// The package with the binary, whose integration tests start real processes.
-const BINARY_PACKAGE: &str = "stonecast";
+const BINARY_PACKAGE: &str = "stonecast-cli";
 
 /// Packages with a feature `verbs`.
 const VERBS_PACKAGES: [&str; 4] = [
     "stonecast-fabric-verbs",
     "stonecast-persist",
-    "stonecast-store-direct",
+    "stonecast-kv",
     BINARY_PACKAGE,
 ];
 

@@ -4,7 +4,7 @@
 //!        cli      bench     gateway     xtask
 //!          \      |  \       /
 //!           v     v   check  v
-//!   store-direct  store-replicated  structures      never import each other; know no provider
+//!          kv                   structures        never import each other; know no provider
 //!            \          |          /
 //!             v         v         v
 //!          log        cluster                  workload   published
@@ -24,8 +24,8 @@
 use crate::metadata::{Metadata, Package};
 
 const PREFIX: &str = "stonecast-";
-/// The binary's package has no role in its name.
-const BINARY: &str = "stonecast";
+/// The package of the library that people link has no prefix.
+const LIBRARY: &str = "stonecast";
 
 /// For each role, what it may name beside `base`. A role that is missing here is a mistake, too: whoever adds a crate
 /// says where it belongs.
@@ -39,14 +39,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("persist", &["fabric", "media"]),
     ("log", &["media"]),
     ("cluster", &["persist", "fabric", "media"]),
-    (
-        "store-direct",
-        &["log", "persist", "cluster", "fabric", "media"],
-    ),
-    (
-        "store-replicated",
-        &["log", "persist", "cluster", "fabric", "media"],
-    ),
+    ("kv", &["log", "persist", "cluster", "fabric", "media"]),
     (
         "structures",
         &["log", "persist", "cluster", "fabric", "media"],
@@ -56,12 +49,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// What stands on top, from the bottom up: each may name every role of the table and those before it here.
-const ON_TOP: &[&str] = &["check", "gateway", "bench", "cli"];
+const ON_TOP: &[&str] = &["check", "stonecast", "gateway", "bench", "cli"];
 
 /// What a package is: its name without prefix.
 pub fn role(package: &str) -> Option<&str> {
-    if package == BINARY {
-        Some("cli")
+    if package == LIBRARY {
+        Some(package)
     } else {
         package.strip_prefix(PREFIX)
     }
@@ -140,15 +133,15 @@ mod tests {
     #[test]
     fn the_arrows_that_the_design_forbids_are_found() {
         for (package, named) in [
-            ("stonecast-store-direct", "stonecast-fabric-shm"),
-            ("stonecast-store-direct", "stonecast-store-replicated"),
+            ("stonecast-kv", "stonecast-fabric-shm"),
+            ("stonecast-kv", "stonecast-structures"),
             ("stonecast-media", "stonecast-fabric"),
             ("stonecast-log", "stonecast-fabric"),
             ("stonecast-base", "stonecast-media"),
             ("stonecast-fabric", "stonecast-fabric-sim"),
-            ("stonecast-workload", "stonecast-store-direct"),
-            ("stonecast-bench", "stonecast"),
-            ("stonecast-store-direct", "xtask"),
+            ("stonecast-workload", "stonecast-kv"),
+            ("stonecast-bench", "stonecast-cli"),
+            ("stonecast-kv", "xtask"),
         ] {
             assert_eq!(judge(package, &[named]).len(), 1, "{package} -> {named}");
         }
@@ -158,7 +151,7 @@ mod tests {
     fn the_arrows_of_the_design_pass() {
         for (package, named) in [
             (
-                "stonecast-store-direct",
+                "stonecast-kv",
                 ["stonecast-base", "stonecast-fabric", "stonecast-log"],
             ),
             (
@@ -166,12 +159,8 @@ mod tests {
                 ["stonecast-base", "stonecast-fabric", "stonecast-media"],
             ),
             (
-                "stonecast",
-                [
-                    "stonecast-fabric-shm",
-                    "stonecast-store-direct",
-                    "stonecast-bench",
-                ],
+                "stonecast-cli",
+                ["stonecast-fabric-shm", "stonecast-kv", "stonecast-bench"],
             ),
         ] {
             assert_eq!(judge(package, &named), Vec::<String>::new());

@@ -23,7 +23,13 @@ pub fn run() -> Result<bool> {
     let metadata = Metadata::of_the_workspace()?;
     let built = cargo(
         &metadata.workspace_root,
-        &["build", "--release", "--locked", "--package", "stonecast"],
+        &[
+            "build",
+            "--release",
+            "--locked",
+            "--package",
+            "stonecast-cli",
+        ],
     )
     .status()?;
     ensure!(built.success(), "the binary does not build");

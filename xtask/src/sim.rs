@@ -23,9 +23,9 @@ use crate::step::cargo;
 use crate::tally::minutes;
 
 /// The scenario with several clients and a thousand operations.
-const FULL: &str = "store-direct";
+const FULL: &str = "kv";
 /// The scenario whose every moment is looked at.
-const CRASHES: &str = "store-direct-crashes";
+const CRASHES: &str = "kv-crashes";
 /// Full runs in each run of the whole test command.
 const FULL_SEEDS: u64 = 2000;
 /// Operations of a full run, at least.
@@ -206,7 +206,13 @@ impl Binary {
 fn build(workspace: &Path) -> Result<()> {
     let status = cargo(
         workspace,
-        &["build", "--release", "--locked", "--package", "stonecast"],
+        &[
+            "build",
+            "--release",
+            "--locked",
+            "--package",
+            "stonecast-cli",
+        ],
     )
     .status()?;
     ensure!(status.success(), "the release build failed");

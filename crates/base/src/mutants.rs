@@ -48,29 +48,29 @@ macro_rules! mutants {
 
 mutants! {
     /// Records are acknowledged without having been written back.
-    RecordNotWrittenBack in "store-direct", "E1";
+    RecordNotWrittenBack in "kv", "E1";
     /// The last line of each record is not written back.
-    LastLineNotWrittenBack in "store-direct", "E1";
+    LastLineNotWrittenBack in "kv", "E1";
     /// The header of a new segment is not written back with its first records.
-    SegmentHeaderNotWrittenBack in "store-direct", "E5";
+    SegmentHeaderNotWrittenBack in "kv", "E5";
     /// Index words are stored before what they point to is durable.
-    PublishBeforeDurable in "store-direct", "E4";
+    PublishBeforeDurable in "kv", "E4";
     /// Clients are told before what they wrote is durable.
-    AnswerBeforeDurable in "store-direct", "E1";
+    AnswerBeforeDurable in "kv", "E1";
     /// The server stamps what clients wrote without looking at its tag.
-    TagNotCheckedByServer in "store-direct", "E6";
+    TagNotCheckedByServer in "kv", "E6";
     /// A tag does not depend on the epoch, so the server takes records of another one.
     EpochNotChecked in "log", "epochs fence";
     /// Conditions of writes are not looked at.
-    ConditionIgnored in "store-direct", "conditional writes";
+    ConditionIgnored in "kv", "conditional writes";
     /// Deletes take the word out of the index and leave no tombstone.
-    TombstoneLeftOut in "store-direct", "E11";
+    TombstoneLeftOut in "kv", "E11";
     /// A lease's segment goes to others while its key still opens it.
-    LeaseNotRevoked in "store-direct", "E8";
+    LeaseNotRevoked in "kv", "E8";
     /// A reader who finds a record that does not check deletes the key.
-    ReaderRepairs in "store-direct", "E3";
+    ReaderRepairs in "kv", "E3";
     /// A client believes a place that it remembers without the bucket's word.
-    LocationTrusted in "store-direct", "one round trip for reads";
+    LocationTrusted in "kv", "one round trip for reads";
     /// Readers do not check the tags of records.
     TagNotCheckedByReader in "log", "E9";
     /// A tag does not depend on the record's position.
@@ -88,41 +88,41 @@ mutants! {
     /// A server never notes that what it persisted is durable.
     DurableNotNoted in "log", "E7";
     /// Recovery takes the older of two versions of a key.
-    OlderVersionRecovered in "store-direct", "recovery order";
+    OlderVersionRecovered in "kv", "recovery order";
     /// Recovery takes a deleted key out also where a later put brought it back.
-    TombstoneWinsAlways in "store-direct", "E11";
+    TombstoneWinsAlways in "kv", "E11";
     /// Recovery does not scan segments that the checkpoint knows.
-    StaleCheckpointBelieved in "store-direct", "E7";
+    StaleCheckpointBelieved in "kv", "E7";
     /// Recovery believes a checkpoint without its checksum.
-    CheckpointNotChecked in "store-direct", "mutated pool";
+    CheckpointNotChecked in "kv", "mutated pool";
     /// What recovery settled is not persisted before the server opens.
-    SettledNotPersisted in "store-direct", "E5";
+    SettledNotPersisted in "kv", "E5";
     /// A server does not remember which writes with tokens were done.
-    OutcomesNotNoted in "store-direct", "R8";
+    OutcomesNotNoted in "kv", "R8";
     /// Recovery forgets which writes with tokens were done.
-    OutcomesNotRecovered in "store-direct", "R8";
+    OutcomesNotRecovered in "kv", "R8";
     /// A recovered server gives out the last version again.
-    VersionGivenTwice in "store-direct", "versions grow";
+    VersionGivenTwice in "kv", "versions grow";
     /// A segment is used again in the generation that it had.
     GenerationKept in "log", "E9";
     /// A segment is freed before the copies of its records are durable.
-    CopiesNotDurable in "store-direct", "R9";
+    CopiesNotDurable in "kv", "R9";
     /// A moved record is published also where its key has a newer one.
-    RepublishedUnchecked in "store-direct", "R9";
+    RepublishedUnchecked in "kv", "R9";
     /// A segment's next generation is not persisted before it is written again.
-    NextGenerationNotPersisted in "store-direct", "E8";
+    NextGenerationNotPersisted in "kv", "E8";
     /// A tombstone is dropped while older versions of its key are still in the log.
-    TombstoneDroppedEarly in "store-direct", "E11";
+    TombstoneDroppedEarly in "kv", "E11";
     /// Records that are live are left behind in the segment that is freed.
-    LiveRecordLeftBehind in "store-direct", "E12";
+    LiveRecordLeftBehind in "kv", "E12";
     /// A segment that was freed is given to nobody again.
-    FreedMemoryLost in "store-direct", "no space is lost";
+    FreedMemoryLost in "kv", "no space is lost";
     /// A client that publishes takes its sequence before it reads the word that it replaces.
-    SequenceBeforeRead in "store-direct", "versions grow";
+    SequenceBeforeRead in "kv", "versions grow";
     /// A client that publishes takes a lost compare-and-swap for a success.
-    LostSwapBelieved in "store-direct", "lost update";
+    LostSwapBelieved in "kv", "lost update";
     /// The server writes keys without keeping clients that publish off them.
-    ClaimIgnored in "store-direct", "lost update";
+    ClaimIgnored in "kv", "lost update";
     /// Persisting does not wait for the lines that it wrote back.
     FenceMissing in "fabric-sim", "T8";
     /// Persisting fences and writes no line back.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `cargo run --release --package stonecast-bench --example growth [KEYS]` needs 190 bytes of /dev/shm for each key, and the
-//! binary beside itself: `cargo build --release --package stonecast`. It fails with the first look-up that is wrong.
+//! binary beside itself: `cargo build --release --package stonecast-cli`. It fails with the first look-up that is wrong.
 #![forbid(unsafe_code)]
 
 use std::error::Error;

@@ -15,7 +15,7 @@ use rand::RngExt as _;
 use stonecast_base::random_from_seed;
 use stonecast_bench::sim::{Scene, SceneOptions};
 use stonecast_fabric_sim::Profile;
-use stonecast_store_direct::StoreError;
+use stonecast_kv::StoreError;
 use stonecast_workload::KeyName;
 
 const KEYS: u64 = 1_000_000;

@@ -82,7 +82,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     };
     if !program.exists() {
         return Err(format!(
-            "{} is not there; build it with `cargo build --release --package stonecast`",
+            "{} is not there; build it with `cargo build --release --package stonecast-cli`",
             program.display()
         )
         .into());

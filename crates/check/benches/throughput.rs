@@ -10,7 +10,7 @@ fn main() {
         .skip(1)
         .filter(|argument| !argument.starts_with("--"))
         .collect();
-    let name = arguments.first().map_or("store-direct", String::as_str);
+    let name = arguments.first().map_or("kv", String::as_str);
     let number = |index: usize, otherwise| {
         arguments
             .get(index)

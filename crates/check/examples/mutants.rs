@@ -16,7 +16,7 @@ use stonecast_check::{Scenario, run, scenario};
 /// What each mutant must be found within.
 const SEEDS_MAX: u64 = 10_000;
 /// The scenario that is run.
-const SCENARIO: &str = "store-direct-lite";
+const SCENARIO: &str = "kv-lite";
 
 struct Arguments {
     shard: (usize, usize),

@@ -48,17 +48,17 @@ pub struct Scenario {
 /// Everything that can be run.
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
-        name: "store-direct",
+        name: "kv",
         summary: "the direct store: several clients, a thousand operations, ends of servers, clients and power",
         setup: direct::Setup::full,
     },
     Scenario {
-        name: "store-direct-crashes",
+        name: "kv-crashes",
         summary: "the direct store: a few operations, a power cut at every moment, every state that it may leave",
         setup: direct::Setup::short,
     },
     Scenario {
-        name: "store-direct-lite",
+        name: "kv-lite",
         summary: "the direct store: a hundred operations, a bit of everything that goes wrong, for many seeds",
         setup: direct::Setup::lite,
     },

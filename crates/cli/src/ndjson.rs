@@ -20,7 +20,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, SerializeStruct, Serializer};
-use stonecast_store_direct::limits::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
+use stonecast_kv::limits::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 
 /// Longest line: every byte of the largest entry as `\u00xx`, and white space as much as anyone writes.
 const LINE_SIZE_MAX: u64 = 6 * (KEY_SIZE_MAX as u64 + VALUE_SIZE_MAX as u64) + 4096;

@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client};
+use stonecast_kv::{CLIENT_COMPLETIONS, Client};
 
 use crate::configuration::Destination;
 use crate::fabric::{self, Opened};

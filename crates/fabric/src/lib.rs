@@ -2,7 +2,7 @@
 //! code.
 //!
 //! ```text
-//!   store-direct, log shipping, ...      let status = port.submit(qp, &[write, flush]).await;
+//!   kv, log shipping, ...      let status = port.submit(qp, &[write, flush]).await;
 //!         |
 //!   Port        pairs completions with the futures that wait for them
 //!         |

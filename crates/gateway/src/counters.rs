@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stonecast_base::Nanoseconds;
-use stonecast_store_direct::{LATENCY_BUCKETS, Latencies, latency_bucket};
+use stonecast_kv::{LATENCY_BUCKETS, Latencies, latency_bucket};
 
 use crate::commands::COMMAND_COUNT;
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use stonecast_fabric::DeviceError;
-use stonecast_store_direct::StoreError;
+use stonecast_kv::StoreError;
 
 /// Why a gateway did not start, or ended.
 #[derive(Debug, thiserror::Error)]

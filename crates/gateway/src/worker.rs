@@ -21,7 +21,7 @@ use rustls::ServerConfig;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Park, Port, Runtime};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientPath, StoreError};
+use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientPath, StoreError};
 
 use crate::commands::{Context, Session, Store, UnderWay};
 use crate::connection::Connection;

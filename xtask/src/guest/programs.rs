@@ -41,19 +41,31 @@ struct Build {
 const BUILDS: &[Build] = &[
     Build {
         set: Set::Binary,
-        arguments: &["test", "--package", "stonecast", "--locked", "--release"],
+        arguments: &[
+            "test",
+            "--package",
+            "stonecast-cli",
+            "--locked",
+            "--release",
+        ],
         wanted: &[
-            ("stonecast", "stonecast", "stonecast"),
-            ("stonecast", "it", "cli-it"),
+            ("stonecast-cli", "stonecast", "stonecast"),
+            ("stonecast-cli", "it", "cli-it"),
         ],
     },
     Build {
         set: Set::Tests,
-        arguments: &["test", "--workspace", "--exclude", "stonecast", "--locked"],
+        arguments: &[
+            "test",
+            "--workspace",
+            "--exclude",
+            "stonecast-cli",
+            "--locked",
+        ],
         wanted: &[
             ("stonecast-media", "it", "media-it"),
             ("stonecast-fabric-shm", "it", "fabric-shm-it"),
-            ("stonecast-store-direct", "it", "store-direct-it"),
+            ("stonecast-kv", "it", "kv-it"),
         ],
     },
     Build {
@@ -65,15 +77,15 @@ const BUILDS: &[Build] = &[
             "--package",
             "stonecast-persist",
             "--package",
-            "stonecast-store-direct",
+            "stonecast-kv",
             "--features",
-            "stonecast-fabric-verbs/verbs,stonecast-persist/verbs,stonecast-store-direct/verbs",
+            "stonecast-fabric-verbs/verbs,stonecast-persist/verbs,stonecast-kv/verbs",
             "--locked",
         ],
         wanted: &[
             ("stonecast-fabric-verbs", "it", "fabric-verbs-it"),
             ("stonecast-persist", "it", "persist-verbs-it"),
-            ("stonecast-store-direct", "it", "store-direct-verbs-it"),
+            ("stonecast-kv", "it", "kv-verbs-it"),
         ],
     },
     Build {
@@ -81,13 +93,13 @@ const BUILDS: &[Build] = &[
         arguments: &[
             "build",
             "--package",
-            "stonecast",
+            "stonecast-cli",
             "--features",
             "verbs",
             "--locked",
             "--release",
         ],
-        wanted: &[("stonecast", "stonecast", "stonecast-verbs")],
+        wanted: &[("stonecast-cli", "stonecast", "stonecast-verbs")],
     },
 ];
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use stonecast_base::random_from_seed;
-use stonecast_store_direct::{Client, Pair, StoreError, Values};
+use stonecast_kv::{Client, Pair, StoreError, Values};
 use stonecast_workload::{Sequence, ValuePool};
 
 use super::Session;

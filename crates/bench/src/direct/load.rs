@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use stonecast_store_direct::StoreError;
+use stonecast_kv::StoreError;
 use stonecast_workload::KeyName;
 
 use super::Session;

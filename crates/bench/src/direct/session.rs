@@ -8,8 +8,8 @@ use std::task::Poll;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port};
 use stonecast_fabric_shm::ShmDevice;
-use stonecast_store_direct::limits::LOCATIONS;
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, StoreError};
+use stonecast_kv::limits::LOCATIONS;
+use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientOptions, StoreError};
 
 use super::devices::{Devices, OpenedDevice, SharedMemory};
 use super::limit::{Piece, StoreMemory};

@@ -13,7 +13,7 @@ use std::sync::{Arc, Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stonecast_store_direct::StoreError;
+use stonecast_kv::StoreError;
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 
 use super::devices::{Devices, SharedMemory};

@@ -9,6 +9,7 @@ use stonecast_base::Nanoseconds;
 use stonecast_fabric_sim::{
     Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, World,
 };
+use stonecast_kv::{Cleaning, Server, ServerOptions, StoreError};
 use stonecast_media::{
     Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, OpenMode, PersistenceDomain,
     PersistentRegion, Pool, PoolOptions, ReceiveBuffers,
@@ -16,7 +17,6 @@ use stonecast_media::{
 use stonecast_published::{
     BaselineServer, ErdaOptions, ErdaServer, Geometry, PublishedError, Scheme,
 };
-use stonecast_store_direct::{Cleaning, Server, ServerOptions, StoreError};
 
 use super::contestant::{ContestError, Contestant, Design};
 use crate::crowd::Crowd;
@@ -142,7 +142,7 @@ impl Contest {
     fn serve(&mut self) -> Result<(), ContestError> {
         let process = self.server.clone();
         let scheme = match self.options.design {
-            Design::StoreDirect => {
+            Design::Kv => {
                 self.serve_direct()?;
                 return Ok(());
             }

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use stonecast_fabric::{DeviceError, Port, Runtime};
+use stonecast_kv::{Client, StoreError};
 use stonecast_published::{BaselineClient, ErdaClient, Geometry, PublishedError, Scheme};
-use stonecast_store_direct::{Client, StoreError};
 
 /// Who takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +16,7 @@ pub enum Design {
     /// Its second baseline.
     ReadAfterWrite,
     /// The store of this project, durable in the declared persistence domain.
-    StoreDirect,
+    Kv,
 }
 
 impl Design {
@@ -25,7 +25,7 @@ impl Design {
         Self::ErdaPublished,
         Self::RedoLogging,
         Self::ReadAfterWrite,
-        Self::StoreDirect,
+        Self::Kv,
     ];
 
     /// As the figures name it.
@@ -34,7 +34,7 @@ impl Design {
             Self::ErdaPublished => "erda-published",
             Self::RedoLogging => "redo-logging",
             Self::ReadAfterWrite => "read-after-write",
-            Self::StoreDirect => "store-direct",
+            Self::Kv => "kv",
         }
     }
 }
@@ -75,9 +75,8 @@ impl Contestant {
         let published =
             || make_port(stonecast_published::CLIENT_COMPLETIONS).map_err(PublishedError::from);
         let kind = match design {
-            Design::StoreDirect => {
-                let port = make_port(stonecast_store_direct::CLIENT_COMPLETIONS)
-                    .map_err(StoreError::from)?;
+            Design::Kv => {
+                let port = make_port(stonecast_kv::CLIENT_COMPLETIONS).map_err(StoreError::from)?;
                 Kind::Direct(Client::connect(port, runtime.clone(), address).await?)
             }
             Design::ErdaPublished => Kind::Erda(

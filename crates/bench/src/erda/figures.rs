@@ -120,7 +120,7 @@ impl Runs {
             beside,
         })?;
         assert!(
-            outcome.moved > 0.0 || design != Design::StoreDirect || beside != Beside::Cleaning,
+            outcome.moved > 0.0 || design != Design::Kv || beside != Beside::Cleaning,
             "something is cleaned"
         );
         self.done.insert(name, outcome);
@@ -138,7 +138,7 @@ fn besides(design: Design) -> &'static [Beside] {
     match design {
         Design::ErdaPublished => &[Beside::Nothing, Beside::Cleaning],
         Design::RedoLogging | Design::ReadAfterWrite => &[Beside::Nothing],
-        Design::StoreDirect => &[Beside::Nothing, Beside::Writer, Beside::Cleaning],
+        Design::Kv => &[Beside::Nothing, Beside::Writer, Beside::Cleaning],
     }
 }
 
@@ -229,7 +229,7 @@ pub fn points(figure: &str, scale: Scale, runs: &mut Runs) -> Result<Vec<Point>,
                 }
             }
             _ if figure == MOVED => {
-                for mix in MIXES.into_iter().filter(|_| design == Design::StoreDirect) {
+                for mix in MIXES.into_iter().filter(|_| design == Design::Kv) {
                     let outcome = runs.run(
                         design,
                         mix,

@@ -157,14 +157,14 @@ pub fn headlines(points: &[Point]) -> Vec<Headline> {
 pub fn page(points: &[Point]) -> String {
     let mut text = String::from(
         "# The figures of Erda, again\n\n\
-         Printed by `stonecast bench figure erda --out DIR`: Erda as published, its two baselines and `store-direct`, all in one\n\
+         Printed by `stonecast bench figure erda --out DIR`: Erda as published, its two baselines and `kv`, all in one\n\
          simulated world of the machines of the paper (profile `connectx3-erda`, see `docs/simulator.md`). Virtual time: the same\n\
          command gives the same numbers. 2,000 keys of 23 bytes; latencies of one client, throughput with values of 64 bytes.\n\
          Before anything is measured each client has written a key and read every key, as clients that have run for a while have.\n\
-         While logs are cleaned (`erda-26`) there are 8,000 keys. `store-direct` cleans what one more client leaves behind that\n\
+         While logs are cleaned (`erda-26`) there are 8,000 keys. `kv` cleans what one more client leaves behind that\n\
          overwrites 100,000 keys a second, whichever, in a pool of twice the live records; *beside a writer* is the same with room\n\
          for all that it writes. `erda-26-moved`: bytes that were moved meanwhile for each byte written.\n\
-         `erda-published` acknowledges what is not durable yet (`docs/design/0015-published-designs.md`); `store-direct` is durable here.\n\n\
+         `erda-published` acknowledges what is not durable yet (`docs/design/0015-published-designs.md`); `kv` is durable here.\n\n\
          ## Headlines of the paper\n\n\
          | headline | published | measured here | why they differ by more than 15 % |\n| --- | --- | --- | --- |\n",
     );

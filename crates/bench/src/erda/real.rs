@@ -126,7 +126,7 @@ pub fn serve_published(
         }
         Design::RedoLogging => Scheme::RedoLogging,
         Design::ReadAfterWrite => Scheme::ReadAfterWrite,
-        Design::StoreDirect => {
+        Design::Kv => {
             return Err(ContestError::from(PublishedError::Protocol(
                 "the direct store has a server of its own",
             ))
@@ -243,7 +243,7 @@ fn start(options: &RealOptions, store: &PublishedStore) -> Result<ServerProcess,
         capacity: capacity.next_multiple_of(CAPACITY_STEP),
         publishing: false,
         resp: false,
-        published: (store.design != Design::StoreDirect).then_some(*store),
+        published: (store.design != Design::Kv).then_some(*store),
     })?)
 }
 

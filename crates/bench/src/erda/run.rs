@@ -74,7 +74,7 @@ pub fn key_name(number: u64) -> Vec<u8> {
 /// Loads, and measures a workload.
 pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
     let room = match options.beside {
-        Beside::Cleaning if options.design == Design::StoreDirect => Room::Tight,
+        Beside::Cleaning if options.design == Design::Kv => Room::Tight,
         _ => Room::Plenty,
     };
     let contest = Contest::new(ContestOptions {
@@ -86,7 +86,7 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
         writes: 2 * options.operations + WRITER_WARM_UP,
         room,
     })?;
-    let has_writer = options.beside != Beside::Nothing && options.design == Design::StoreDirect;
+    let has_writer = options.beside != Beside::Nothing && options.design == Design::Kv;
     let writer = has_writer.then(|| contest.connect()).transpose()?;
     let mut contestants = (0..options.threads)
         .map(|_| contest.connect())

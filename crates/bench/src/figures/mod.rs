@@ -23,8 +23,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use stonecast_kv::StoreError;
 use stonecast_media::MediaError;
-use stonecast_store_direct::StoreError;
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 
 use crate::data_set::DataSet;

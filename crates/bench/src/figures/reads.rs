@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use stonecast_store_direct::limits::LOCATIONS;
+use stonecast_kv::limits::LOCATIONS;
 use stonecast_workload::{Distribution, Mix, Sequence};
 
 use super::plan::{

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use stonecast_fabric::{BusyPoll, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_kv::{ClientPolicy, RecoveryReport, Server, StoreError};
 use stonecast_media::{DirectoryBacking, OpenMode, Pool};
-use stonecast_store_direct::{ClientPolicy, RecoveryReport, Server, StoreError};
 
 use super::plan::RESTART_SCAN;
 use super::{FiguresError, Run, capacity};
@@ -65,7 +65,7 @@ fn recover(pool: Pool) -> Result<RecoveryReport, StoreError> {
     let executor = BusyPoll::new(device.clone(), 0);
     let port = Rc::new(Port::new(device, COMPLETIONS)?);
     executor.add_port(&port);
-    let options = stonecast_store_direct::ServerOptions {
+    let options = stonecast_kv::ServerOptions {
         clients: ClientPolicy::Trusted,
         ..Default::default()
     };

@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::decorate::Counts;
 use stonecast_fabric_sim::{MediumCounts, Profile};
+use stonecast_kv::{Client, ClientOptions, Condition, StoreError, Values, Written};
 use stonecast_media::MediaError;
-use stonecast_store_direct::{Client, ClientOptions, Condition, StoreError, Values, Written};
 
 use super::scene::{Scene, SceneClient, SceneOptions, platform_of};
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric_sim::{MediumCounts, Profile};
-use stonecast_store_direct::{Cleaning, StoreError};
+use stonecast_kv::{Cleaning, StoreError};
 
 use super::costs::CostError;
 use super::scene::{Scene, SceneOptions};

@@ -9,12 +9,12 @@ use stonecast_fabric::decorate::{Counts, Meter, Observed};
 use stonecast_fabric_sim::{
     MachineOptions, MediumCounts, Module, Process, Profile, SimBacking, Survivor, World,
 };
+use stonecast_kv::{
+    CLIENT_COMPLETIONS, Client, ClientOptions, ClientPolicy, Server, ServerOptions, StoreError,
+};
 use stonecast_media::{
     Ddio, DeclaredPlatform, Durability, MediaError, OpenMode, PersistenceDomain, Pool, PoolOptions,
     ReceiveBuffers,
-};
-use stonecast_store_direct::{
-    CLIENT_COMPLETIONS, Client, ClientOptions, ClientPolicy, Server, ServerOptions, StoreError,
 };
 
 use crate::crowd::Crowd;

@@ -14,8 +14,8 @@ use serde::Serialize;
 use stonecast_base::{Nanoseconds, random_from_seed};
 use stonecast_fabric::Runtime;
 use stonecast_fabric_sim::Profile;
+use stonecast_kv::{Client, ClientOptions, StoreError, Values};
 use stonecast_media::MediaError;
-use stonecast_store_direct::{Client, ClientOptions, StoreError, Values};
 use stonecast_workload::{KeyName, Sequence, SequenceOptions, ValuePool};
 
 use super::scene::{Scene, SceneClient, SceneOptions};

@@ -7,7 +7,7 @@ use stonecast_bench::DataSet;
 use stonecast_bench::direct::{
     Amount, Limit, Order, Plan, Session, YcsbError, YcsbOptions, load, run,
 };
-use stonecast_store_direct::limits::LOCATIONS;
+use stonecast_kv::limits::LOCATIONS;
 use stonecast_workload::{Distribution, KeyName, Mix, Sequence, SequenceOptions};
 
 use crate::server::ThreadServer;

@@ -10,11 +10,11 @@ use std::thread::{self, JoinHandle};
 use stonecast_bench::direct::Target;
 use stonecast_fabric::{BusyPoll, Device as _, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_kv::{Server, ServerOptions};
 use stonecast_media::{
     Ddio, DeclaredPlatform, DirectoryBacking, Durability, PersistenceDomain, Pool, PoolOptions,
     ReceiveBuffers,
 };
-use stonecast_store_direct::{Server, ServerOptions};
 
 /// Ends with this value.
 pub struct ThreadServer {

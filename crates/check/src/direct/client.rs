@@ -10,7 +10,7 @@ use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric::Runtime;
 use stonecast_fabric_sim::{Fault, Process};
-use stonecast_store_direct::{
+use stonecast_kv::{
     CLIENT_COMPLETIONS, Client, ClientOptions, Condition, Effect, StoreError, Token, Values,
     Written,
 };

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use stonecast_fabric_sim::{
     Faults, LocalClock, Machine, Module, Process, SimBacking, Survivor, World,
 };
+use stonecast_kv::{Cleaning, Server, ServerOptions, StoreError};
 use stonecast_media::{OpenMode, Pool};
-use stonecast_store_direct::{Cleaning, Server, ServerOptions, StoreError};
 
 use crate::direct::client::ADDRESS;
 use crate::direct::damage::Damage;

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use stonecast_fabric_sim::{
     Fate, Machine, MachineOptions, Module, Process, SimBacking, Survivor, World, Wreck,
 };
+use stonecast_kv::{Server, ServerOptions, StoreError};
 use stonecast_media::{OpenMode, Pool};
-use stonecast_store_direct::{Server, ServerOptions, StoreError};
 
 use crate::direct::keys;
 use crate::oracles::space::{self, Space};

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric_sim::Process;
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client};
+use stonecast_kv::{CLIENT_COMPLETIONS, Client};
 
 use crate::direct::client::{ADDRESS, Work, execute, judge_error};
 use crate::history::{Answer, Call};

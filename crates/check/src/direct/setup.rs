@@ -3,11 +3,11 @@
 use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric_sim::{Faults, Features, MachineOptions, Profile};
+use stonecast_kv::ClientPolicy;
+use stonecast_kv::limits::LOCATIONS;
 use stonecast_media::{
     Ddio, DeclaredPlatform, Durability, PersistenceDomain, PoolOptions, ReceiveBuffers,
 };
-use stonecast_store_direct::ClientPolicy;
-use stonecast_store_direct::limits::LOCATIONS;
 
 use crate::adjustment::Adjustment;
 use crate::direct::explorer::Effort;

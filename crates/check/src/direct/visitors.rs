@@ -7,8 +7,8 @@ use rand::{Rng as _, RngExt as _};
 use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric::{Operation, Status};
 use stonecast_fabric_sim::{Fault, Process};
+use stonecast_kv::limits::PROTOCOL_VERSION as VERSION;
 use stonecast_log::{Condition, Draft, Kind};
-use stonecast_store_direct::limits::PROTOCOL_VERSION as VERSION;
 
 use crate::direct::client::Work;
 use crate::direct::raw::{NoConnection, Raw, request};

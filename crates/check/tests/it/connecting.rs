@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use stonecast_fabric_sim::{Faults, MachineOptions, Profile, SimBacking, Survivor, World};
+use stonecast_kv::{CLIENT_COMPLETIONS, Client, Server, ServerOptions, StoreError};
 use stonecast_media::{Durability, Pool, PoolOptions};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, Server, ServerOptions, StoreError};
 
 /// A queue pair that breaks while it connects gives its receive buffers back and no event. Needs the look at them in
 /// `welcome`: without it the client looks for an event for ever, and nothing else of its process runs.

@@ -6,11 +6,7 @@ use stonecast_check::{SCENARIOS, run};
 fn a_seed_means_the_same_run_for_ever() {
     for scenario in SCENARIOS {
         // Every state of every moment takes minutes without optimization; one seed has tens of thousands.
-        let seeds = if scenario.name == "store-direct-crashes" {
-            1
-        } else {
-            6
-        };
+        let seeds = if scenario.name == "kv-crashes" { 1 } else { 6 };
         for seed in 0..seeds {
             let report = run(scenario, seed);
             println!("{report:?}");

@@ -5,7 +5,7 @@ use stonecast_check::{Adjustment, run_adjusted, scenario, shrink};
 /// The canary demands that what was never answered survives. Needs the judging of crash states: without it nothing is found.
 #[test]
 fn a_broken_promise_is_found_made_small_and_told_in_order() {
-    let scenario = scenario("store-direct").unwrap();
+    let scenario = scenario("kv").unwrap();
     let adjustment = Adjustment {
         canary: true,
         ..Adjustment::default()

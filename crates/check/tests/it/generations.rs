@@ -6,9 +6,9 @@ use std::rc::Rc;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::decorate::{Meter, Observed};
 use stonecast_fabric_sim::{MachineOptions, Process, Profile, World};
+use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientOptions, Server};
 use stonecast_log::{LogFormat, Secret, SegmentState, generation_of};
 use stonecast_media::persist;
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientOptions, Server};
 
 use crate::one_server::{self, ADDRESS};
 

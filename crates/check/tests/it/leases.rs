@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric_sim::{MachineOptions, Process, Profile, World};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, Server, Stat};
+use stonecast_kv::{CLIENT_COMPLETIONS, Client, Server, Stat};
 
 use crate::one_server::{self, ADDRESS};
 

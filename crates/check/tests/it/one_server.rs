@@ -3,8 +3,8 @@
 use std::rc::Rc;
 
 use stonecast_fabric_sim::{MachineOptions, Process, Profile, SimBacking, Survivor, World};
+use stonecast_kv::{Server, ServerOptions};
 use stonecast_media::{Durability, OpenMode, Pool, PoolOptions};
-use stonecast_store_direct::{Server, ServerOptions};
 
 /// Where it listens, some time after the world began.
 pub const ADDRESS: &str = "sim:server";

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use stonecast_store_direct::Client;
+use stonecast_kv::Client;
 use tempfile::NamedTempFile;
 
 use super::import::{Transferred, report};

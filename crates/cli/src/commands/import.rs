@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
-use stonecast_store_direct::{Client, StoreError};
+use stonecast_kv::{Client, StoreError};
 
 use crate::arguments::Import;
 use crate::failure::Failure;

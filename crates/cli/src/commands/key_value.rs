@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
-use stonecast_store_direct::limits::VALUE_SIZE_MAX;
-use stonecast_store_direct::{Condition, Written};
+use stonecast_kv::limits::VALUE_SIZE_MAX;
+use stonecast_kv::{Condition, Written};
 
 use crate::arguments::{Delete, Get, Put};
 use crate::failure::Failure;

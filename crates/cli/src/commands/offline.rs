@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 use stonecast_base::Corruption;
+use stonecast_kv::verify as verify_pool;
 use stonecast_log::{Finding, LogFormat, Secret, SegmentVerdict, UNIT_SIZE, walk_segment};
 use stonecast_media::{MediaError, OpenMode, Pool, inspect_backing};
-use stonecast_store_direct::verify as verify_pool;
 
 use crate::arguments::Offline;
 use crate::failure::Failure;

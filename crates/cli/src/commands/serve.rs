@@ -10,12 +10,12 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port};
 use stonecast_gateway::GatewayHandle;
+use stonecast_kv::{ClientPolicy, RecoveryReport, Server, ServerOptions};
 use stonecast_media::{
     Backing, Ddio, DeclaredPlatform, DetectedDomain, Durability, MediaError, OpenMode,
     PersistenceDomain, Pool, PoolOptions, ReceiveBuffers, Repair, SEGMENT_SIZE_DEFAULT,
     create_backing, detect_domain, open_backing,
 };
-use stonecast_store_direct::{ClientPolicy, RecoveryReport, Server, ServerOptions};
 
 use crate::arguments::{ClientsArgument, DurabilityArgument, PlatformArgument, Serve};
 use crate::configuration::{CAPACITY, Serving};

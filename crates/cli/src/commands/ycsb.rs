@@ -14,8 +14,8 @@ use stonecast_bench::direct::{
     YcsbOptions, load, run_on,
 };
 use stonecast_bench::{DataSet, YcsbResult};
+use stonecast_kv::limits::VALUE_SIZE_MAX;
 use stonecast_log::record_size;
-use stonecast_store_direct::limits::VALUE_SIZE_MAX;
 use stonecast_workload::{Distribution, KeyName, Mix};
 
 use super::sim_ycsb;

@@ -8,12 +8,7 @@ use serde_json::Value;
 
 use crate::support::{Place, stonecast};
 
-const SERIES: [&str; 4] = [
-    "erda-published",
-    "redo-logging",
-    "read-after-write",
-    "store-direct",
-];
+const SERIES: [&str; 4] = ["erda-published", "redo-logging", "read-after-write", "kv"];
 
 fn points(printed: &str) -> Vec<Value> {
     printed
@@ -63,7 +58,7 @@ fn the_bytes_of_each_operation_are_those_of_the_formats() {
     }
     // Ours: each byte of the record once, with a header of 40 bytes, of which 24 are the stamp. All metadata counted.
     for (size, most) in [(64.0, 1.3), (1024.0, 1.05)] {
-        let ours = at(&points, "store-direct", &format!("update {size}"));
+        let ours = at(&points, "kv", &format!("update {size}"));
         assert_eq!(ours, 40.0 + 23.0 + size);
         assert!(
             ours <= most * at(&points, "erda-published", &format!("update {size}")),
@@ -104,7 +99,7 @@ fn a_figure_is_the_same_each_time_and_its_picture_and_points_are_written() {
     let points = points(&printed);
     assert_eq!(points.len(), SERIES.len() * 5);
     // One round trip where the published design needs two, on machines whose round trips are all that counts.
-    assert!(at(&points, "store-direct", "64") < at(&points, "erda-published", "64"));
+    assert!(at(&points, "kv", "64") < at(&points, "erda-published", "64"));
 }
 
 #[test]
@@ -147,17 +142,13 @@ fn cleaning_costs_other_clients_little(folder: &Path) {
     let read = |name: &str| points(&fs::read_to_string(folder.join(name)).unwrap());
     let (latencies, moved) = (read("erda-26.jsonl"), read("erda-26-moved.jsonl"));
     for workload in ["c", "a"] {
-        let beside_a_writer = at(
-            &latencies,
-            "store-direct",
-            &format!("{workload} beside a writer"),
-        );
-        let cleaning = at(&latencies, "store-direct", &format!("{workload} cleaning"));
+        let beside_a_writer = at(&latencies, "kv", &format!("{workload} beside a writer"));
+        let cleaning = at(&latencies, "kv", &format!("{workload} cleaning"));
         assert!(
             cleaning <= 1.15 * beside_a_writer,
             "{workload}: {cleaning} us, {beside_a_writer} us"
         );
-        let moved = at(&moved, "store-direct", workload);
+        let moved = at(&moved, "kv", workload);
         assert!(
             moved >= 0.25,
             "{workload}: cleaning went on all the time: {moved}"

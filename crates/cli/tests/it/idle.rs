@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use stonecast_fabric::{BusyPoll, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client};
+use stonecast_kv::{CLIENT_COMPLETIONS, Client};
 
 use crate::support::{Place, Server, Worker, as_worker, start_worker};
 

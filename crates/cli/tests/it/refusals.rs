@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use stonecast_fabric::{BusyPoll, ConnectionEvent, Device, Port, QueuePairOptions};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_store_direct::limits::PROTOCOL_VERSION;
+use stonecast_kv::limits::PROTOCOL_VERSION;
 
 use crate::support::{Place, Server};
 

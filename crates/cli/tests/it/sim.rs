@@ -16,17 +16,7 @@ const FIELDS: [&str; 9] = [
 
 #[test]
 fn each_seed_is_a_line_of_json_and_means_the_same_run_for_ever() {
-    let run = || {
-        stonecast([
-            "sim",
-            "store-direct",
-            "--seed",
-            "40",
-            "--seeds",
-            "6",
-            "--json",
-        ])
-    };
+    let run = || stonecast(["sim", "kv", "--seed", "40", "--seeds", "6", "--json"]);
     let output = run();
     let lines: Vec<serde_json::Value> = output
         .text()
@@ -42,7 +32,7 @@ fn each_seed_is_a_line_of_json_and_means_the_same_run_for_ever() {
             .for_each(|field| assert!(object.contains_key(*field), "{field} in {line}"));
         assert_eq!(
             (&line["scenario"], &line["seed"]),
-            (&"store-direct".into(), &seed.into())
+            (&"kv".into(), &seed.into())
         );
         assert_eq!(line["violations"], serde_json::json!([]));
         assert_eq!(line["hash"].as_str().map(str::len), Some(16));
@@ -68,26 +58,19 @@ fn each_seed_is_a_line_of_json_and_means_the_same_run_for_ever() {
 
 #[test]
 fn one_seed_is_told_in_full_with_the_command_that_replays_it() {
-    let output = stonecast(["sim", "store-direct", "--seed", "7", "--operations", "50"]);
+    let output = stonecast(["sim", "kv", "--seed", "7", "--operations", "50"]);
     for part in [
         "seed          7\n",
-        "replay        stonecast sim store-direct --seed 7 --operations 50\n",
+        "replay        stonecast sim kv --seed 7 --operations 50\n",
         "profile: ",
         "violations    none\n",
     ] {
         assert!(output.text().contains(part), "{part} in {}", output.text());
     }
     let help = stonecast(["sim", "--help"]);
-    let (first, other) = (
-        help.text().find("- store-direct:"),
-        help.text().find("- store-direct-crashes:"),
-    );
+    let (first, other) = (help.text().find("- kv:"), help.text().find("- kv-crashes:"));
     assert!(first.is_some() && first < other, "{}", help.text());
-    assert!(
-        stonecast(["sim", "store-abacus"])
-            .refusal(2)
-            .contains("store-direct")
-    );
+    assert!(stonecast(["sim", "store-abacus"]).refusal(2).contains("kv"));
 }
 
 #[test]
@@ -114,7 +97,7 @@ fn the_classes_of_faults_are_forty_and_each_says_why_if_it_cannot_be_reached() {
 /// The canary breaks in every run. Needs the exit status, the search, and a replay command that means what it says.
 #[test]
 fn a_failure_is_status_1_and_comes_with_the_shortest_schedule_and_its_replay() {
-    let output = stonecast(["sim", "store-direct", "--seed", "3", "--canary"]);
+    let output = stonecast(["sim", "kv", "--seed", "3", "--canary"]);
     assert!(
         output.code == Some(1) && output.stderr.contains("1 of 1 seeds broke a promise"),
         "{}",

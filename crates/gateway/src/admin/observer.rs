@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, ClientPath, Metrics, StoreError};
+use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientPath, Metrics, StoreError};
 
 use crate::error::GatewayError;
 use crate::shared::Shared;

@@ -1,7 +1,7 @@
 //! `/metrics`: counters in the text format that Prometheus reads.
 //!
 //! What was done to the store carries the label `path`: `gateway` came through here, `one-sided` from clients that use the
-//! store's memory themselves. Reads and round trips of both are what their clients reported, see `stonecast_store_direct`.
+//! store's memory themselves. Reads and round trips of both are what their clients reported, see `stonecast_kv`.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
-use stonecast_store_direct::{
+use stonecast_kv::{
     ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound,
 };
 

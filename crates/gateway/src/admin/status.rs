@@ -1,7 +1,7 @@
 //! `/status`: everything as one JSON object.
 
 use serde_json::{Map, Value, json};
-use stonecast_store_direct::{Latencies, Metrics, PathMetrics};
+use stonecast_kv::{Latencies, Metrics, PathMetrics};
 
 use super::observer::Observer;
 use crate::commands::COMMANDS;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use stonecast_fabric::Runtime;
-use stonecast_store_direct::Values;
+use stonecast_kv::Values;
 
 use super::keyspace::Scans;
 use super::step::Keys;

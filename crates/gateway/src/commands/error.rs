@@ -1,6 +1,6 @@
 //! Errors that a client is told, in the words that clients know: a code in capitals first.
 
-use stonecast_store_direct::{Effect, StoreError};
+use stonecast_kv::{Effect, StoreError};
 
 /// Why a command was not done.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use stonecast_store_direct::{Stat, limits};
+use stonecast_kv::{Stat, limits};
 
 use super::operation::Arguments;
 use crate::glob;

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
-use stonecast_store_direct::{Condition, Entries};
+use stonecast_kv::{Condition, Entries};
 
 use super::context::Context;
 use super::error::CommandError;

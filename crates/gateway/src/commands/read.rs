@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use smallvec::SmallVec;
-use stonecast_store_direct::Values;
+use stonecast_kv::Values;
 
 use super::error::CommandError;
 use super::operation::{Arguments, Operation};

@@ -5,9 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use stonecast_base::hash::xxh3_64;
-use stonecast_store_direct::{
-    Client, Condition, Entries, Entry, Stat, StoreError, Values, Written, limits,
-};
+use stonecast_kv::{Client, Condition, Entries, Entry, Stat, StoreError, Values, Written, limits};
 
 use super::error::CommandError;
 use crate::counters::Counters;

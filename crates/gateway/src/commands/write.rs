@@ -16,7 +16,7 @@
 use std::collections::{HashMap, HashSet};
 
 use smallvec::{SmallVec, smallvec};
-use stonecast_store_direct::{Condition, Written};
+use stonecast_kv::{Condition, Written};
 
 use super::error::CommandError;
 use super::operation::{Arguments, Operation};

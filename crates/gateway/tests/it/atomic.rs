@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use stonecast_store_direct::{Condition, Written};
+use stonecast_kv::{Condition, Written};
 
 use crate::support::{Reply, World};
 

@@ -1,6 +1,6 @@
 //! What is wrong with Erda as published, each flaw with a schedule that shows it: acknowledged writes that are lost, values
 //! that go back in time, memory that is never given back. The numbers are those of the review of the paper that the decisions
-//! rest on (`docs/design/0015-published-designs.md`). `store-direct` is held to the same by its own scenarios.
+//! rest on (`docs/design/0015-published-designs.md`). `kv` is held to the same by its own scenarios.
 //!
 //! Where a schedule needs a race, the test tries all moments of a range and says at which one it happened.
 

@@ -138,13 +138,13 @@ mod tests {
             canary: true,
         };
         for adjustment in [Adjustment::default(), all] {
-            let command = replay("store-direct", 17, &adjustment);
+            let command = replay("kv", 17, &adjustment);
             let parsed = Alone::try_parse_from(command.split(' ').skip(1))
                 .expect("what is printed can be typed")
                 .sim;
             assert_eq!(
                 (parsed.adjustment(), parsed.seed, parsed.scenario.as_deref()),
-                (adjustment, Some(17), Some("store-direct"))
+                (adjustment, Some(17), Some("kv"))
             );
         }
     }

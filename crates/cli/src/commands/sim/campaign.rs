@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn reports_come_in_the_order_of_their_seeds_and_do_not_depend_on_threads() {
-        let scenario = scenario("store-direct").expect("it is there");
+        let scenario = scenario("kv").expect("it is there");
         let small = Adjustment {
             operations: Some(30),
             ..Adjustment::default()
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_campaign_ends_when_nobody_wants_its_reports() {
-        let scenario = scenario("store-direct").expect("it is there");
+        let scenario = scenario("kv").expect("it is there");
         let small = Adjustment {
             operations: Some(2),
             ..Adjustment::default()

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use stonecast_store_direct::Metrics;
+use stonecast_kv::Metrics;
 
 use crate::arguments::Stat;
 use crate::failure::Failure;

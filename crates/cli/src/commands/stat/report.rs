@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
-use stonecast_store_direct::{Cleaning, Latencies, Metrics, PathMetrics};
+use stonecast_kv::{Cleaning, Latencies, Metrics, PathMetrics};
 
 use crate::output;
 

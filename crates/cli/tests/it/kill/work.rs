@@ -9,7 +9,7 @@ use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
 use stonecast_fabric::{BusyPoll, Port, Runtime};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client, StoreError};
+use stonecast_kv::{CLIENT_COMPLETIONS, Client, StoreError};
 
 use super::notes::{Kind, Note, Notes, read};
 

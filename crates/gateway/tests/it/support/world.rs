@@ -11,11 +11,11 @@ use std::time::Duration;
 use stonecast_fabric::{BusyPoll, Device as _, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_gateway::{GatewayHandle, GatewayOptions, spawn};
+use stonecast_kv::{CLIENT_COMPLETIONS, Client as StoreClient, Server, ServerOptions};
 use stonecast_media::{
     Ddio, DeclaredPlatform, DirectoryBacking, Durability, OpenMode, PersistenceDomain, Pool,
     PoolOptions, ReceiveBuffers,
 };
-use stonecast_store_direct::{CLIENT_COMPLETIONS, Client as StoreClient, Server, ServerOptions};
 use tempfile::TempDir;
 
 use super::Client;

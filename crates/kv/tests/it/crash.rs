@@ -1,0 +1,202 @@
+//! What a killed or closed server leaves, and what the next one makes of it.
+
+use std::collections::BTreeMap;
+
+use rand::RngExt as _;
+use stonecast_kv::StoreError;
+use stonecast_media::Durability;
+
+use crate::fabric::on_every_provider;
+use crate::world::{End, World, key, value};
+
+#[test]
+fn everything_acknowledged_is_there_after_a_kill_and_after_another() {
+    on_every_provider(|| {
+        for durability in [Durability::Process, Durability::Power] {
+            let world = World {
+                durability,
+                ..World::default()
+            };
+            let mut model: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+            let mut random = stonecast_base::random_from_seed(5);
+            for round in 0..4 {
+                world.run_until(End::Kill, async |world| {
+                    let client = world.client().await;
+                    check(&client, &model, 400).await;
+                    for _ in 0..300 {
+                        let n = random.random_range(0..400);
+                        if random.random_bool(0.3) {
+                            assert_eq!(
+                                client.delete(&key(n)).await.unwrap(),
+                                model.remove(&n).is_some()
+                            );
+                        } else {
+                            let fresh = value(random.random(), random.random_range(0..3000));
+                            client.put(&key(n), &fresh).await.unwrap();
+                            model.insert(n, fresh);
+                        }
+                    }
+                });
+                assert_eq!(
+                    world.report.borrow().torn_tails,
+                    0,
+                    "round {round}: a killed process tears nothing"
+                );
+            }
+            world.run(async |world| check(&world.client().await, &model, 400).await);
+        }
+    });
+}
+
+#[test]
+fn a_closed_pool_opens_from_its_checkpoint_and_a_damaged_checkpoint_only_costs_a_scan() {
+    on_every_provider(|| {
+        let world = World::default();
+        let model: BTreeMap<u64, Vec<u8>> = (0..2000).map(|n| (n, value(n, 100))).collect();
+        world.run(async |world| {
+            let client = world.client().await;
+            for (&n, v) in &model {
+                client.put(&key(n), v).await.unwrap();
+            }
+        });
+        world.run_until(End::Kill, async |world| {
+            assert!(world.report.borrow().used_checkpoint);
+            assert_eq!(
+                world.report.borrow().records,
+                0,
+                "nothing was appended since the checkpoint"
+            );
+            check(&world.client().await, &model, 2100).await;
+        });
+        let path = world.pool_path().join("checkpoint");
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        world.run(async |world| {
+            assert_eq!(
+                world.report.borrow().repairs.len(),
+                1,
+                "the damage is reported"
+            );
+            assert_eq!(world.report.borrow().records, 2000);
+            check(&world.client().await, &model, 2100).await;
+        });
+    });
+}
+
+#[test]
+fn a_checkpoint_stays_useful_after_a_crash_and_later_writes_win_over_it() {
+    on_every_provider(|| {
+        let world = World::default();
+        world.run(async |world| {
+            let client = world.client().await;
+            for n in 0..500 {
+                client.put(&key(n), b"old").await.unwrap();
+            }
+        });
+        world.run_until(End::Kill, async |world| {
+            let client = world.client().await;
+            for n in 0..250 {
+                client.put(&key(n), b"new").await.unwrap();
+            }
+            assert!(client.delete(&key(400)).await.unwrap());
+        });
+        world.run(async |world| {
+            assert!(world.report.borrow().used_checkpoint);
+            assert_eq!(
+                world.report.borrow().records,
+                251,
+                "only what came after the checkpoint is scanned"
+            );
+            let client = world.client().await;
+            let mut read = Vec::new();
+            for n in 0..500 {
+                let found = client.get(&key(n), &mut read).await.unwrap();
+                match n {
+                    400 => assert_eq!(found, None, "a delete after the checkpoint holds"),
+                    _ => assert_eq!(read, if n < 250 { b"new" } else { b"old" }, "key {n}"),
+                }
+            }
+            assert_eq!(client.stat().await.unwrap().keys, 499);
+        });
+    });
+}
+
+#[test]
+fn a_full_pool_refuses_writes_serves_reads_and_still_deletes() {
+    on_every_provider(|| {
+        let world = World::small();
+        let mut stored = 0;
+        world.run_until(End::Kill, async |world| {
+            let client = world.client().await;
+            loop {
+                match client.put(&key(stored), &value(stored, 2000)).await {
+                    Ok(_) => stored += 1,
+                    Err(StoreError::NoSpace) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            assert!(
+                stored > 400,
+                "most of 2 MiB holds records of 2 KiB: {stored}"
+            );
+            assert!(
+                matches!(
+                    client.put(b"more", &value(1, 2000)).await,
+                    Err(StoreError::NoSpace)
+                ),
+                "full stays full"
+            );
+            let mut read = Vec::new();
+            for n in 0..stored {
+                assert!(client.get(&key(n), &mut read).await.unwrap().is_some());
+                assert_eq!(read, value(n, 2000));
+            }
+            for n in 0..stored {
+                assert!(client.delete(&key(n)).await.unwrap());
+            }
+        });
+        world.run(async |world| assert_eq!(world.client().await.stat().await.unwrap().keys, 0));
+    });
+}
+
+#[test]
+fn clients_that_come_and_go_leave_no_segment_behind() {
+    on_every_provider(|| {
+        let world = World::small();
+        world.run(async |world| {
+            for n in 0..100 {
+                let client = world.client().await;
+                client.put(&key(n), b"x").await.unwrap();
+                if n % 2 == 0 {
+                    client.close().await;
+                }
+            }
+            let client = world.client().await;
+            // The server learns of the last departures in its own time.
+            for _ in 0..1000 {
+                let stat = client.stat().await.unwrap();
+                if stat.clients == 1 && stat.segments_taken == 0 {
+                    return;
+                }
+                world.runtime().sleep(1_000_000).await;
+            }
+            panic!("leases leak: {:?}", client.stat().await.unwrap());
+        });
+    });
+}
+
+/// Every key of `model` has its value, and no other below `limit` exists.
+pub async fn check(client: &stonecast_kv::Client, model: &BTreeMap<u64, Vec<u8>>, limit: u64) {
+    let mut read = Vec::new();
+    for n in 0..limit {
+        let found = client.get(&key(n), &mut read).await.unwrap().map(|_| &read);
+        assert!(
+            found == model.get(&n),
+            "key {n}: found {:?} bytes, expected {:?}",
+            found.map(Vec::len),
+            model.get(&n).map(Vec::len)
+        );
+    }
+}

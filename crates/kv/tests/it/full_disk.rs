@@ -1,0 +1,111 @@
+//! Media that give no space, fail, or make nothing durable.
+
+use stonecast_kv::{Effect, StoreError};
+
+use crate::fabric::on_every_provider;
+use crate::trouble::Trouble;
+use crate::world::{End, World, key, value};
+
+/// Needs the reserve to have its space before a put takes any other (`Space::prepare_reserve`): without it the first delete
+/// on a full file system is refused. Needs `Space::lacks_medium` where a put is refused: most of the pool is free.
+#[test]
+fn on_a_full_file_system_puts_are_refused_and_deletes_and_reads_go_on() {
+    on_every_provider(|| {
+        let world = World {
+            capacity: 8 << 20,
+            segment_size: 256 << 10,
+            ..World::default()
+        };
+        let mut stored = 0;
+        world.run_until(End::Kill, async |world| {
+            let client = world.client().await;
+            for _ in 0..200 {
+                client
+                    .put(&key(stored), &value(stored, 2000))
+                    .await
+                    .unwrap();
+                stored += 1;
+            }
+            world.trouble.set(Trouble::Full);
+            loop {
+                match client.put(&key(stored), &value(stored, 2000)).await {
+                    Ok(_) => stored += 1,
+                    Err(StoreError::MediumFull) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            assert!(
+                stored < 3000,
+                "it was the file system that was full, not the pool: {stored}"
+            );
+            let mut read = Vec::new();
+            for n in 0..stored {
+                assert!(client.get(&key(n), &mut read).await.unwrap().is_some());
+            }
+            for n in 0..stored {
+                assert!(client.delete(&key(n)).await.unwrap(), "key {n} of {stored}");
+            }
+            world.trouble.set(Trouble::None);
+            client.put(b"again", b"x").await.unwrap();
+        });
+        world.run(async |world| assert_eq!(world.client().await.stat().await.unwrap().keys, 1));
+    });
+}
+
+/// Needs the verdict of its own in `take_own` and `grant_lease`: an error of the medium that costs nothing but space ends
+/// neither the server nor anybody's reads, and is not told as a full pool.
+#[test]
+fn a_medium_that_fails_to_give_space_costs_the_write_that_needs_it_and_nothing_else() {
+    on_every_provider(|| {
+        let world = World {
+            capacity: 64 << 20,
+            segment_size: 256 << 10,
+            ..World::default()
+        };
+        world.run(async |world| {
+            let client = world.client().await;
+            client.put(b"k", b"v").await.unwrap();
+            world.trouble.set(Trouble::SpaceBroken);
+            let mut next = 0;
+            let error = loop {
+                match client.put(&key(next), &value(next, 20_000)).await {
+                    Ok(_) => next += 1,
+                    Err(error) => break error,
+                }
+            };
+            assert!(
+                matches!(error, StoreError::SpaceFailed) && error.effect() == Effect::None,
+                "{error}"
+            );
+            assert!(client.get(b"k", &mut Vec::new()).await.unwrap().is_some());
+            assert!(client.stat().await.unwrap().space_failures > 0);
+            world.trouble.set(Trouble::None);
+            client.put(&key(next), &value(next, 20_000)).await.unwrap();
+        });
+    });
+}
+
+/// Needs `end_all_sessions` where `run` ends with an error: without it a client that waits for an answer waits for ever.
+#[test]
+fn clients_of_a_server_that_cannot_persist_any_more_are_told_while_the_server_still_exists() {
+    on_every_provider(|| {
+        let world = World {
+            durability: stonecast_media::Durability::Power,
+            ..World::default()
+        };
+        world.run_until(End::Kill, async |world| {
+            let (first, second) = (world.client().await, world.client().await);
+            first.put(b"k", b"v").await.unwrap();
+            world.trouble.set(Trouble::SyncBroken);
+            assert!(matches!(
+                first.put(b"k", b"w").await,
+                Err(StoreError::NotPersisted)
+            ));
+            // It sends its request to a server that runs no more.
+            let error = second.put(b"k", b"x").await.unwrap_err();
+            assert!(matches!(error, StoreError::Disconnected { .. }), "{error}");
+            world.trouble.set(Trouble::None);
+        });
+        assert!(matches!(*world.ended.borrow(), Some(Err(_))));
+    });
+}

@@ -1,0 +1,136 @@
+//! More clients than segments: room that others have leased is waited for.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use stonecast_kv::StoreError;
+
+use crate::fabric::on_every_provider;
+use crate::world::{World, key, value};
+
+/// More than twice as many as a small pool has segments that puts may use.
+const CLIENTS: u64 = 14;
+
+/// Needs `is_room_leased` in `refuse_space`: without it those who come when all segments are leased are told that a pool is full
+/// which is empty.
+#[test]
+fn who_finds_all_segments_leased_to_idle_clients_waits_for_one() {
+    on_every_provider(|| {
+        World::small().run(async |world| {
+            let mut clients = Vec::new();
+            for n in 0..CLIENTS {
+                let client = world.client().await;
+                client
+                    .put(&key(n), b"small")
+                    .await
+                    .unwrap_or_else(|error| panic!("client {n}: {error}"));
+                clients.push(client);
+            }
+            for (n, client) in (0..).zip(&clients) {
+                client
+                    .put(&key(n), b"again")
+                    .await
+                    .unwrap_or_else(|error| panic!("client {n}: {error}"));
+            }
+            assert_eq!(world.client().await.stat().await.unwrap().keys, CLIENTS);
+        });
+    });
+}
+
+/// Needs `verdict_on_done`, and what `put_record` makes of it: none of these clients is ever idle, and none uses its segment up
+/// within the time that the others wait.
+#[test]
+fn clients_that_write_all_the_time_take_turns_with_more_of_them_than_there_are_segments() {
+    on_every_provider(|| {
+        World::small().run(async |world| {
+            let (begun, done) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+            for n in 0..CLIENTS {
+                let (client, runtime) = (world.client().await, world.runtime());
+                let (begun, done) = (begun.clone(), done.clone());
+                world.runtime().spawn(Box::pin(async move {
+                    let mut puts = 0;
+                    while puts < 20 || begun.get() < CLIENTS {
+                        client
+                            .put(&key(n), &value(puts, 100))
+                            .await
+                            .unwrap_or_else(|error| panic!("client {n}: {error}"));
+                        begun.set(begun.get() + u64::from(puts == 0));
+                        puts += 1;
+                        runtime.sleep(5_000_000).await;
+                    }
+                    let mut read = Vec::new();
+                    assert!(client.get(&key(n), &mut read).await.unwrap().is_some());
+                    assert_eq!(read, value(puts - 1, 100));
+                    done.set(done.get() + 1);
+                }));
+            }
+            while done.get() < CLIENTS {
+                world.runtime().sleep(1_000_000).await;
+            }
+        });
+    });
+}
+
+/// Needs *busy* to end: where what is leased is taken back, and what is live leaves no room, the answer is *no space*.
+#[test]
+fn a_pool_that_is_full_is_said_to_be_full_also_beside_clients_that_hold_leases() {
+    on_every_provider(|| {
+        let world = World::small();
+        world.run(async |world| {
+            let idle = world.client().await;
+            idle.put(b"idle", b"v").await.unwrap();
+            let client = world.client().await;
+            let mut stored = 0;
+            let error = loop {
+                match client.put(&key(stored), &value(stored, 2000)).await {
+                    Ok(_) => stored += 1,
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(error, StoreError::NoSpace), "{error}");
+            // All but the reserve of two segments of eight, and what is left at the ends.
+            assert!(
+                stored * 2000 * 100 > world.capacity * 65,
+                "{stored} records of {}",
+                world.capacity
+            );
+            assert!(idle.get(b"idle", &mut Vec::new()).await.unwrap().is_some());
+            assert!(client.delete(&key(0)).await.unwrap());
+        });
+    });
+}
+
+/// Needs `is_used` in `reclaim_unused`: else the extent that a client has leased ahead is taken for unused while the client fills
+/// the one before, and with its window goes the connection of who then writes there.
+#[test]
+fn an_extent_that_is_leased_ahead_is_kept_while_its_client_writes() {
+    on_every_provider(|| {
+        let world = World::small();
+        world.run(async |world| {
+            let busy = world.client().await;
+            let record = value(0, 2000);
+            let half = world.segment_size / 2 / 2000 + 4;
+            for n in 0..half {
+                busy.put(&key(n), &record).await.unwrap();
+            }
+            let mut others = Vec::new();
+            for n in 0..4 {
+                let other = world.client().await;
+                other.put(&key(1000 + n), b"other").await.unwrap();
+                others.push(other);
+            }
+            // The extent leased ahead lies unused for longer than a lease may, and nobody is idle.
+            for _ in 0..12 {
+                world.runtime().sleep(100_000_000).await;
+                busy.put(&key(0), b"slow").await.unwrap();
+                for (n, other) in (0..).zip(&others) {
+                    other.put(&key(1000 + n), b"slow").await.unwrap();
+                }
+            }
+            world.client().await.put(b"more", b"v").await.unwrap();
+            for n in 0..half {
+                busy.put(&key(n), &record).await.unwrap();
+            }
+        });
+    });
+}

@@ -1,0 +1,189 @@
+//! What is counted, of whom, and what it costs.
+
+use stonecast_kv::{Client, ClientPath, Condition, Metrics, Values};
+use stonecast_media::Durability;
+
+use crate::fabric::on_every_provider;
+use crate::world::World;
+
+async fn gateway(world: &World) -> Client {
+    let (port, runtime) = world.port();
+    Client::connect_as(ClientPath::Gateway, port, runtime, &world.address())
+        .await
+        .unwrap()
+}
+
+/// Needs the path in what a client says when it connects, the reports, and the one before a client closes.
+#[test]
+fn both_paths_are_told_apart_and_everything_that_a_client_did_is_known_once_it_closed() {
+    on_every_provider(|| {
+        World::default().run(async |world| {
+            let (one_sided, gateway, observer) = (
+                world.client().await,
+                gateway(world).await,
+                world.client().await,
+            );
+            let mut value = Vec::new();
+            for _ in 0..3 {
+                one_sided.put(b"a", b"12345").await.unwrap();
+            }
+            one_sided.get(b"a", &mut value).await.unwrap();
+            one_sided.get(b"nothing", &mut value).await.unwrap();
+            gateway.put(b"b", b"1").await.unwrap();
+            gateway.put_if(b"b", b"2", Condition::Absent).await.unwrap();
+            assert!(gateway.delete(b"b").await.unwrap());
+            gateway
+                .multi_get(&[b"a", b"b", b"c"], &mut Values::default())
+                .await
+                .unwrap();
+            let before = observer.metrics().await.unwrap();
+            assert_eq!((before.one_sided.clients, before.gateway.clients), (2, 1));
+            assert_eq!(
+                before.one_sided.reads, 0,
+                "reads pass no server, and these are not reported yet"
+            );
+            gateway.report().await.unwrap();
+            assert_eq!(observer.metrics().await.unwrap().gateway.reads, 3);
+            one_sided.close().await;
+            let Metrics {
+                one_sided,
+                gateway,
+                stat,
+                leases,
+                ..
+            } = observer.metrics().await.unwrap();
+            assert_eq!(
+                (
+                    one_sided.reads,
+                    one_sided.puts,
+                    one_sided.deletes,
+                    one_sided.refused
+                ),
+                (2, 3, 0, 0)
+            );
+            assert_eq!(
+                (
+                    gateway.reads,
+                    gateway.puts,
+                    gateway.deletes,
+                    gateway.refused
+                ),
+                (3, 1, 1, 1)
+            );
+            assert_eq!(
+                (stat.puts, stat.deletes, stat.refused),
+                (4, 1, 1),
+                "the sums are what they were"
+            );
+            // A record: room for a header of 56 bytes, key and value, in units of 64 bytes.
+            assert_eq!(
+                (one_sided.written_bytes, gateway.written_bytes),
+                (3 * 64, 2 * 64)
+            );
+            // A bucket of 64 bytes for each key, and the one record that is there.
+            assert_eq!(
+                (one_sided.read_bytes, gateway.read_bytes),
+                (64 + 64 + 64, 3 * 64 + 64)
+            );
+            // Who writes into memory that the server copies from leases nothing, and does not know the places of its writes.
+            let one = u64::from(world.provider.leases_extents());
+            assert_eq!(leases, one, "the gateway's; the other was given back");
+            assert!(
+                one_sided.round_trips >= 3 + 2,
+                "three puts, and a batch of READs for each of two gets"
+            );
+            let hits = if world.provider.reads_at_once() {
+                0
+            } else {
+                one
+            };
+            assert_eq!(
+                (one_sided.location_hits, one_sided.location_misses),
+                (hits, 2 - hits),
+                "its own key, and none"
+            );
+            assert_eq!(
+                (gateway.location_hits, gateway.location_misses),
+                (0, 3),
+                "it has forgotten what it deleted"
+            );
+        });
+    });
+}
+
+/// Needs every 64th call to be timed, and to report while a client goes on.
+#[test]
+fn a_client_that_goes_on_reports_and_times_some_of_its_calls() {
+    on_every_provider(|| {
+        World::default().run(async |world| {
+            let (client, observer) = (world.client().await, world.client().await);
+            client.put(b"a", b"1").await.unwrap();
+            let (mut value, mut calls, mut seen) = (Vec::new(), 1, Metrics::default());
+            while seen.one_sided.reads < 1000 {
+                // Longer than the time between two reports.
+                world.runtime().sleep(110_000_000).await;
+                for _ in 0..640 {
+                    client.get(b"a", &mut value).await.unwrap();
+                }
+                calls += 640;
+                world.runtime().sleep(10_000_000).await;
+                seen = observer.metrics().await.unwrap();
+                assert!(calls < 64_000, "reads are reported while they go on");
+            }
+            client.close().await;
+            let metrics = observer.metrics().await.unwrap().one_sided;
+            assert_eq!((metrics.reads, metrics.puts), (calls - 1, 1));
+            assert_eq!(metrics.read_latencies.count(), calls / 64);
+            assert!(
+                metrics.read_latencies.sum_ns > 0 && metrics.read_latencies.quantile(0.5).is_some()
+            );
+        });
+    });
+}
+
+/// Needs the counts where bytes are made durable.
+#[test]
+fn what_makes_writes_durable_is_counted() {
+    World {
+        durability: Durability::Power,
+        ..World::default()
+    }
+    .run(async |world| {
+        let client = world.client().await;
+        let before = client.metrics().await.unwrap();
+        for _ in 0..5 {
+            client.put(b"a", b"1").await.unwrap();
+        }
+        let after = client.metrics().await.unwrap();
+        assert_eq!(after.stat.persists - before.stat.persists, 5);
+        assert_eq!(
+            after.syncs - before.syncs,
+            5,
+            "one by one, each has a sync of its own"
+        );
+        assert_eq!(
+            (after.write_backs, after.fences),
+            (0, 0),
+            "a file is synced as a whole"
+        );
+    });
+}
+
+/// Needs staging memory for every client of a log that is synced as a file: a page that a client has stored to costs each sync
+/// an interrupt of that client's processor.
+#[test]
+fn no_client_writes_to_a_log_that_is_synced_as_a_file() {
+    for durability in [Durability::Process, Durability::Power] {
+        World {
+            durability,
+            ..World::default()
+        }
+        .run(async move |world| {
+            let client = world.client().await;
+            client.put(b"a", b"1").await.unwrap();
+            let leases = client.metrics().await.unwrap().leases;
+            let may_lease = durability == Durability::Process && world.provider.leases_extents();
+            assert_eq!(leases > 0, may_lease, "{durability:?}: {leases} leases");
+        });
+    }
+}

@@ -1,0 +1,238 @@
+//! A server and its clients in one thread, each with a device of its own, over shared memory, on a pool in a temporary
+//! directory. A story is an async closure; the server runs beside it.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use stonecast_fabric::{Port, Runtime};
+use stonecast_kv::{CLIENT_COMPLETIONS, Client, RecoveryReport, Server, ServerOptions, StoreError};
+use stonecast_media::{
+    Backing, Ddio, DeclaredPlatform, DirectoryBacking, Durability, OpenMode, PersistenceDomain,
+    Pool, PoolOptions, ReceiveBuffers,
+};
+use tempfile::TempDir;
+
+use crate::fabric::{Fabric, Provider};
+use crate::meddling::{self, Meddler};
+use crate::trouble::{Trouble, TroubledBacking};
+
+/// See the module documentation.
+pub struct World {
+    pub directory: TempDir,
+    pub capacity: u64,
+    pub segment_size: u64,
+    pub durability: Durability,
+    pub options: ServerOptions,
+    pub provider: Provider,
+    pub fabric: RefCell<Option<Rc<dyn Fabric>>>,
+    pub stop: Rc<Cell<bool>>,
+    pub report: RefCell<RecoveryReport>,
+    /// What goes wrong with the medium.
+    pub trouble: Rc<Cell<Trouble>>,
+    /// What goes wrong between the server and its device.
+    pub meddler: Rc<Meddler>,
+    /// How the latest `run` of the server ended.
+    pub ended: Rc<RefCell<Option<Result<(), StoreError>>>>,
+}
+
+/// How a story ends for the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// In good order.
+    Close,
+    /// As by kill -9: nothing is written any more.
+    Kill,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        let provider = Provider::chosen();
+        Self {
+            directory: TempDir::new().expect("a temporary directory"),
+            // Kernels pin the whole log for each client of an RDMA device.
+            capacity: if provider.leases_extents() {
+                64 << 20
+            } else {
+                32 << 20
+            },
+            segment_size: 4 << 20,
+            durability: Durability::Process,
+            options: ServerOptions::default(),
+            provider,
+            fabric: RefCell::default(),
+            stop: Rc::default(),
+            report: RefCell::default(),
+            trouble: Rc::default(),
+            meddler: Rc::default(),
+            ended: Rc::default(),
+        }
+    }
+}
+
+impl World {
+    /// A pool that fills after a few hundred records.
+    pub fn small() -> Self {
+        Self {
+            capacity: 2 << 20,
+            segment_size: 256 << 10,
+            ..Self::default()
+        }
+    }
+
+    pub fn pool_path(&self) -> PathBuf {
+        self.directory.path().join("pool")
+    }
+
+    pub fn address(&self) -> String {
+        self.fabric().address()
+    }
+
+    pub fn fabric(&self) -> Rc<dyn Fabric> {
+        self.fabric.borrow().clone().expect("a story runs")
+    }
+
+    /// Opens the pool as a server does, creating it the first time.
+    pub fn open_pool(&self) -> Result<Pool, stonecast_media::MediaError> {
+        let path = self.pool_path();
+        if !path.exists() {
+            let platform = DeclaredPlatform {
+                persistence_domain: match self.durability {
+                    Durability::Power => PersistenceDomain::PageFile,
+                    Durability::Process => PersistenceDomain::Volatile,
+                },
+                ddio: Ddio::On,
+                receive_buffers: ReceiveBuffers::Dram,
+            };
+            let entropy = std::array::from_fn(|i| (i as u8).wrapping_mul(37).wrapping_add(11));
+            let options = PoolOptions {
+                capacity: self.capacity,
+                segment_size: self.segment_size,
+                platform,
+                durability: self.durability,
+                entropy,
+            };
+            let backing: Rc<dyn Backing> = Rc::new(DirectoryBacking::create(&path)?);
+            drop(Pool::create(backing, options)?);
+        }
+        let backing: Rc<dyn Backing> = Rc::new(DirectoryBacking::open(&path)?);
+        let backing = Rc::new(TroubledBacking::new(backing, self.trouble.clone()));
+        let (pool, _) = Pool::open(backing, OpenMode::Serve)?;
+        Ok(pool)
+    }
+
+    /// Opens the pool of an earlier story.
+    pub fn open_pool_for(&self, mode: OpenMode) -> Pool {
+        let path = self.pool_path();
+        let backing = match mode {
+            OpenMode::Serve | OpenMode::Adopt => DirectoryBacking::open(&path),
+            OpenMode::Inspect => DirectoryBacking::inspect(&path),
+        };
+        Pool::open(Rc::new(backing.expect("there is a pool")), mode)
+            .expect("it opens")
+            .0
+    }
+
+    /// Runs `story` with a server beside it, then closes the server.
+    pub fn run<T>(&self, story: impl AsyncFnOnce(&World) -> T) -> T {
+        self.run_until(End::Close, story)
+    }
+
+    /// Runs `story` with a server beside it, then ends the server.
+    pub fn run_until<T>(&self, end: End, story: impl AsyncFnOnce(&World) -> T) -> T {
+        self.try_run(end, story).expect("the pool opens")
+    }
+
+    /// Like `run_until`; an error is that of opening.
+    pub fn try_run<T>(
+        &self,
+        end: End,
+        story: impl AsyncFnOnce(&World) -> T,
+    ) -> Result<T, StoreError> {
+        let pool = self.open_pool()?;
+        let fabric: Rc<dyn Fabric> = self.provider.start(self.directory.path()).into();
+        *self.fabric.borrow_mut() = Some(fabric.clone());
+        let executor = fabric.executor();
+        let port = meddling::port(&*fabric, 65_536, &self.meddler);
+        let runtime = executor.runtime();
+        let stop = self.stop.clone();
+        stop.set(false);
+        self.ended.replace(None);
+        let (server, report) = executor.block_on(Server::open(
+            pool,
+            port.clone(),
+            runtime.clone(),
+            self.options,
+        ))?;
+        *self.report.borrow_mut() = report;
+        port.device()
+            .listen(&self.address())
+            .expect("the address is free");
+        let server = Rc::new(server);
+        let ended = self.ended.clone();
+        let serving = server.clone();
+        let done = Rc::new(Cell::new(false));
+        let done2 = done.clone();
+        runtime.spawn(Box::pin(async move {
+            let result = serving.run(&|| stop.get()).await;
+            *ended.borrow_mut() = Some(result);
+            drop(serving);
+            done2.set(true);
+        }));
+        let result = executor.block_on(story(self));
+        self.stop.set(true);
+        executor.block_on(async {
+            while !done.get() {
+                runtime.sleep(1_000_000).await;
+            }
+        });
+        if end == End::Close && matches!(*self.ended.borrow(), Some(Ok(()))) {
+            let server = Rc::into_inner(server).expect("nobody else holds the server");
+            executor
+                .block_on(server.close())
+                .expect("the server closes");
+        }
+        *self.fabric.borrow_mut() = None;
+        Ok(result)
+    }
+
+    /// A new client with a device of its own.
+    pub async fn client(&self) -> Client {
+        self.try_client().await.expect("the server accepts")
+    }
+
+    pub async fn try_client(&self) -> Result<Client, StoreError> {
+        let (port, runtime) = self.port();
+        Client::connect(port, runtime, &self.address()).await
+    }
+
+    /// A device of its own for a client.
+    pub fn port(&self) -> (Rc<Port>, Rc<dyn Runtime>) {
+        let fabric = self.fabric();
+        (fabric.port(CLIENT_COMPLETIONS), fabric.executor().runtime())
+    }
+
+    /// A port, and an address where it may listen.
+    pub fn listener(&self) -> (Rc<Port>, String) {
+        self.fabric().listener()
+    }
+
+    pub fn runtime(&self) -> Rc<dyn Runtime> {
+        self.fabric().executor().runtime()
+    }
+}
+
+/// The `n`-th key.
+pub fn key(n: u64) -> Vec<u8> {
+    let mut key = b"key-".to_vec();
+    key.extend_from_slice(&n.to_be_bytes());
+    key
+}
+
+/// A value that tells from which `seed` it was made.
+pub fn value(seed: u64, size: usize) -> Vec<u8> {
+    use rand::Rng as _;
+    let mut bytes = vec![0; size];
+    stonecast_base::random_from_seed(seed).fill_bytes(&mut bytes);
+    bytes
+}

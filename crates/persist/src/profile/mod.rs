@@ -1,0 +1,192 @@
+//! A platform with a name, and who declared what of it on which evidence.
+//!
+//! ```toml
+//! name = "my-server"
+//! summary = "One line for people."
+//!
+//! [persistence]                      # one table for each axis of Platform
+//! value = "dmp"
+//! by = "the kernel"                  # who says so
+//! evidence = "persistence_domain says memory_controller"
+//!
+//! [[port]]                           # optional: DDIO is a property of a port, not of a machine
+//! name = "mlx5_0/1"
+//! ddio = { value = "off", by = "the operator", evidence = "root port 3a, perfctrlsts" }
+//! ```
+//!
+//! Nothing has a default: what nobody has looked at is declared as such. `ddio = "unknown"` is an answer, and means on.
+//! Where a profile comes from a file, an error names the line, what is wrong with it, and what is allowed.
+
+mod error;
+mod file;
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+use stonecast_media::Ddio;
+
+use crate::platform::{Axis, Platform};
+
+pub use error::ProfileError;
+
+/// A named platform. Serialised: everything, evidence included.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Profile {
+    name: String,
+    summary: String,
+    platform: Platform,
+    ports: Vec<PortDdio>,
+    declarations: Vec<Declaration>,
+}
+
+/// What was declared of an axis.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Declaration {
+    /// Of which axis.
+    pub axis: Axis,
+    /// Of which port, if of one alone.
+    pub port: Option<String>,
+    /// The value, as declared: DDIO may be "unknown".
+    pub value: String,
+    /// Who says so.
+    pub by: String,
+    /// Why to believe it.
+    pub evidence: String,
+}
+
+/// DDIO of one port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct PortDdio {
+    port: String,
+    ddio: bool,
+}
+
+/// Name and text of the profiles that come with the program.
+const SHIPPED: &[(&str, &str)] = &[
+    (
+        "connectx3-erda",
+        include_str!("shipped/connectx3-erda.toml"),
+    ),
+    (
+        "connectx3-asymnvm",
+        include_str!("shipped/connectx3-asymnvm.toml"),
+    ),
+    (
+        "connectx4-taxonomy",
+        include_str!("shipped/connectx4-taxonomy.toml"),
+    ),
+    (
+        "connectx5-rowan",
+        include_str!("shipped/connectx5-rowan.toml"),
+    ),
+    ("modern", include_str!("shipped/modern.toml")),
+    ("eadr", include_str!("shipped/eadr.toml")),
+    (
+        "battery-backed-dram",
+        include_str!("shipped/battery-backed-dram.toml"),
+    ),
+    (
+        "cxl-own-energy",
+        include_str!("shipped/cxl-own-energy.toml"),
+    ),
+    ("nvme-file", include_str!("shipped/nvme-file.toml")),
+    (
+        "soft-roce-guest",
+        include_str!("shipped/soft-roce-guest.toml"),
+    ),
+];
+
+impl Profile {
+    /// A platform that somebody describes on the spot, without evidence.
+    pub fn of_platform(name: &str, platform: Platform) -> Self {
+        Self {
+            name: name.to_owned(),
+            summary: String::new(),
+            platform,
+            ports: Vec::new(),
+            declarations: Vec::new(),
+        }
+    }
+
+    /// The profiles that come with the program.
+    pub fn shipped() -> Vec<Self> {
+        let read = |(name, text): &(&str, &str)| {
+            Self::parse(name, text).unwrap_or_else(|error| panic!("{error}"))
+        };
+        SHIPPED.iter().map(read).collect()
+    }
+
+    /// The shipped profile called `name`, or else the file at that path.
+    ///
+    /// # Errors
+    /// [`ProfileError`] if there is neither, or the file is no profile.
+    pub fn named_or_at(name_or_path: &str) -> Result<Self, ProfileError> {
+        match SHIPPED.iter().find(|(name, _)| *name == name_or_path) {
+            Some((name, text)) => Self::parse(name, text),
+            None => Self::read(Path::new(name_or_path)),
+        }
+    }
+
+    /// The profile in a file.
+    ///
+    /// # Errors
+    /// [`ProfileError`] if the file cannot be read or is no profile.
+    pub fn read(path: &Path) -> Result<Self, ProfileError> {
+        let text = fs::read_to_string(path).map_err(|source| ProfileError::Unreadable {
+            path: path.to_owned(),
+            shipped: Self::shipped_names(),
+            source,
+        })?;
+        Self::parse(&path.display().to_string(), &text)
+    }
+
+    /// The profile in a text; `origin` is what errors call it.
+    ///
+    /// # Errors
+    /// [`ProfileError`] if it is no profile.
+    pub fn parse(origin: &str, text: &str) -> Result<Self, ProfileError> {
+        file::parse(origin, text)
+    }
+
+    /// The names of the shipped profiles, as a list for people.
+    pub fn shipped_names() -> String {
+        SHIPPED
+            .iter()
+            .map(|(name, _)| *name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it stands for. Empty if it was described on the spot.
+    pub fn summary(&self) -> &str {
+        &self.summary
+    }
+
+    /// The platform as a port sees it of which nothing in particular was declared.
+    pub fn platform(&self) -> Platform {
+        self.platform
+    }
+
+    /// The platform as `port` sees it.
+    pub fn platform_at(&self, port: &str) -> Platform {
+        let declared = self.ports.iter().find(|declared| declared.port == port);
+        let ddio = declared.map_or(self.platform.ddio, |declared| {
+            if declared.ddio { Ddio::On } else { Ddio::Off }
+        });
+        Platform {
+            ddio,
+            ..self.platform
+        }
+    }
+
+    /// Who declared what, on which evidence, axis by axis.
+    pub fn declarations(&self) -> &[Declaration] {
+        &self.declarations
+    }
+}
