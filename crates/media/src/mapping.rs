@@ -91,8 +91,9 @@ impl Mapping {
         // SAFETY: `before < slack`, so the address stays inside the reservation.
         let start = unsafe { start.add(before) };
         // SAFETY: `before + length <= whole`.
+        let end = unsafe { start.add(length) };
         let tail = Self {
-            start: unsafe { start.add(length) },
+            start: end,
             length: after,
         };
         // Each part is unmapped by its own `drop`; the middle stays.
