@@ -7,8 +7,8 @@ use stonecast_fabric::{Device, Park};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_media::DeclaredPlatform;
 
-use crate::arguments::VerbsFlags;
 use crate::failure::Failure;
+use crate::flags::VerbsFlags;
 use crate::values::Address;
 
 /// A device, as what it does and as what can sleep.
@@ -114,8 +114,8 @@ mod rdma {
     use stonecast_fabric_verbs::control::KeyRing;
     use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 
-    use crate::arguments::VerbsFlags;
     use crate::failure::Failure;
+    use crate::flags::VerbsFlags;
 
     /// How the device that `flags` name is opened.
     pub fn options(flags: &VerbsFlags) -> Result<VerbsOptions, Failure> {

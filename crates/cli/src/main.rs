@@ -2,9 +2,10 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `arguments.rs`, `values.rs` | what can be typed |
+//! | `arguments.rs` | the command line as a whole |
 //! | `configuration.rs` | flag, environment, file, default: where a setting comes from |
-//! | `commands/` | one file for each command |
+//! | `commands/` | one file or folder for each command: its flags, its help, what it does |
+//! | `flags.rs`, `values.rs` | flags that several commands share, values that can be typed |
 //! | `doctor/` | facts about this machine, and what follows from them |
 //! | `fabric.rs` | the device behind an address |
 //! | `session.rs` | a connection to a server, and the loop that drives it |
@@ -23,6 +24,7 @@ mod configuration;
 mod doctor;
 mod fabric;
 mod failure;
+mod flags;
 mod ndjson;
 mod output;
 mod progress;
@@ -33,15 +35,14 @@ mod values;
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::CommandFactory as _;
 
 use arguments::Arguments;
 use failure::Failure;
 
 fn main() -> ExitCode {
     panic::set_hook(Box::new(report_defect));
-    let arguments = Arguments::parse();
-    match panic::catch_unwind(|| commands::run(arguments)) {
+    match panic::catch_unwind(|| Arguments::read()?.command.run(Arguments::command)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(failure)) => {
             if !matches!(failure, Failure::Silent) {

@@ -8,9 +8,9 @@ use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port};
 use stonecast_kv::{CLIENT_COMPLETIONS, Client};
 
-use crate::configuration::Destination;
 use crate::fabric::{self, Opened};
 use crate::failure::Failure;
+use crate::flags::Connection;
 
 /// How long a client looks for its answer before it sleeps. A wake-up costs some ten microseconds, a sync a hundred:
 /// longer than this a command that runs once would only burn a core.
@@ -26,9 +26,9 @@ pub struct Session {
 
 impl Session {
     /// Connects.
-    pub fn open(destination: &Destination) -> Result<Self, Failure> {
-        let address = &destination.address;
-        let Opened { device, park } = fabric::open(address, &destination.verbs, None)?;
+    pub fn open(connection: &Connection) -> Result<Self, Failure> {
+        let address = &connection.address;
+        let Opened { device, park } = fabric::open(address, &connection.verbs, None)?;
         let executor = BusyPoll::new(park, SPIN_NS);
         let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
         executor.add_port(&port);

@@ -10,8 +10,16 @@ use crate::doctor::{Conclusion, Facts, Root, text};
 use crate::failure::Failure;
 use crate::output;
 
-/// `doctor`.
+/// Shows what this machine lets one detect of how writes become durable, what must be declared, and the profile.
+///
+/// Claims nothing that it did not see: what no file of the kernel says is listed as what must be declared, and assumed to
+/// be what keeps plans sound.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Example: look, and plan for what was seen
+  stonecast doctor --data /mnt/pmem
+  stonecast doctor --write-profile this-machine.toml
+  stonecast plan --profile this-machine.toml")]
 pub struct Doctor {
     /// Folder in which a pool would lie: its file system decides most.
     #[arg(long, value_name = "DIR", default_value = ".")]

@@ -6,21 +6,42 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use clap::Args;
 use stonecast_kv::Client;
 use tempfile::NamedTempFile;
 
 use super::import::{Transferred, report};
-use crate::arguments::Export;
 use crate::failure::Failure;
+use crate::flags::Connection;
 use crate::ndjson;
 use crate::progress::Progress;
 use crate::session::Session;
+
+/// Writes every entry as NDJSON, in the order in which they were stored.
+///
+/// An entry that is stored again moves to the end. The form is canonical: exporting what was imported from an
+/// export with unique keys gives the same bytes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: to a file (replaced only when all is written), and into another program
+  stonecast export entries.ndjson
+  stonecast export | gzip > entries.ndjson.gz")]
+pub struct Export {
+    /// The file; stdout if it is not given or is `-`.
+    pub file: Option<PathBuf>,
+    /// Prints {"entries":..,"bytes":..,"seconds":..} to stdout at the end; needs FILE.
+    #[arg(long, requires = "file")]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
 
 /// Bytes written to the file at once.
 const BUFFER_SIZE: usize = 1 << 20;
 
 /// See the module documentation.
-pub fn run(flags: &Export, session: Session) -> Result<(), Failure> {
+pub fn run(flags: &Export) -> Result<(), Failure> {
+    let session = Session::open(&flags.connection)?;
     let start = Instant::now();
     let mut output =
         BufWriter::with_capacity(BUFFER_SIZE, Destination::open(flags.file.as_deref())?);

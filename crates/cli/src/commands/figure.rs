@@ -2,18 +2,48 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
 use stonecast_bench::erda::{
     ALL, FIGURES, Point, REAL, REAL_STEPS, RealOptions, Runs, Scale, chart, page, points,
     real_points,
 };
 
-use crate::arguments::Figure;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
+
+/// Measures a figure of a paper again, every design of it on the same simulated machines.
+///
+/// erda-14 ... erda-26 and erda-table1 are those of Erda's paper; erda is all of them. Virtual time: the same command
+/// gives the same numbers. erda-shm runs the same designs as processes of this machine, over shared memory.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: one figure as a table, one as JSON, all with pictures and the page of the documents
+  stonecast bench figure erda-14
+  stonecast bench figure erda-table1 --json
+  stonecast bench figure erda --out docs/figures")]
+pub struct Figure {
+    /// Which.
+    #[arg(value_name = "NAME", value_parser = figure_names())]
+    pub name: String,
+    /// Writes pictures (SVG), the points (JSON lines) and, for all figures of a paper, the page of the documents there.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Operations of each point, instead of as many as the documents have.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(10..))]
+    pub operations: Option<u64>,
+    /// Prints one JSON object for each point.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn figure_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(FIGURES.into_iter().chain([ALL, REAL]))
+}
 
 /// How much is run on this machine: some seconds for each design.
 const REAL_KEYS: u64 = 20_000;

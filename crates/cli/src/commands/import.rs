@@ -7,20 +7,43 @@ use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::iter;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Instant;
 
+use clap::Args;
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use stonecast_kv::{Client, StoreError};
 
-use crate::arguments::Import;
 use crate::failure::Failure;
+use crate::flags::Connection;
 use crate::ndjson::{Entry, LineError, Reader};
 use crate::output;
 use crate::progress::Progress;
 use crate::session::Session;
+
+/// Stores every entry of an NDJSON file, in its order.
+///
+/// Each line is {"key":KEY,"value":VALUE}, each of the two a string or {"base64":"..."}. A broken line ends the
+/// import: the lines before it are stored, nothing of it or after it is.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: a file, and the output of another program
+  stonecast import entries.ndjson
+  zcat entries.ndjson.gz | stonecast import")]
+pub struct Import {
+    /// The file; stdin if it is not given or is `-`.
+    pub file: Option<PathBuf>,
+    /// Operations that wait for an answer at the same time.
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub in_flight: u32,
+    /// Prints {"entries":..,"bytes":..,"seconds":..} to stdout at the end.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
 
 /// Bytes read from the file at once.
 const BUFFER_SIZE: usize = 1 << 20;
@@ -37,12 +60,9 @@ pub struct Transferred {
 }
 
 /// See the module documentation. Connects only when the file can be read.
-pub fn run(
-    flags: &Import,
-    connect: impl FnOnce() -> Result<Session, Failure>,
-) -> Result<(), Failure> {
+pub fn run(flags: &Import) -> Result<(), Failure> {
     let (input, size) = open(flags.file.as_deref())?;
-    let session = connect()?;
+    let session = Session::open(&flags.connection)?;
     let start = Instant::now();
     let progress = Progress::of_bytes("importing", size);
     let in_flight = flags.in_flight as usize;

@@ -9,8 +9,14 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 
-/// `litmus`.
+/// Proves plans in a model of everything that hardware may do: sound, and each of their steps needed.
+///
+/// Takes the selectors of `plan`. Status 1 if a plan loses anything, or has a step that is not needed.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Example: everything that was published, and one platform with its counterexamples
+  stonecast litmus --all
+  stonecast litmus --profile eadr --json")]
 pub struct Litmus {
     /// All 72 published scenarios; the same as no selector at all.
     #[arg(long, conflicts_with = "profile")]

@@ -1,5 +1,6 @@
-//! One file for each command.
+//! The list of commands. Each has a file or a folder with its flags, its help and what it does.
 
+mod bench;
 mod doctor;
 mod export;
 mod figure;
@@ -17,49 +18,53 @@ mod sim_ycsb;
 mod stat;
 mod ycsb;
 
-use std::path::PathBuf;
+use clap::Subcommand;
 
-pub use doctor::Doctor;
-pub use litmus::Litmus;
-pub use plan::Plan;
-pub use remotelog::Remotelog;
-pub use sim::Sim;
-
-use crate::arguments::{Arguments, Bench, Command, Connection};
-use crate::configuration::File;
 use crate::failure::Failure;
-use crate::session::Session;
 
-/// Does what was asked.
-pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    let file = File::load(arguments.config.as_deref())?;
-    let connect = |file: File, flags: &Connection| {
-        Session::open(
-            &file.connecting(flags, std::env::var_os("STONECAST_DATA").map(PathBuf::from)),
-        )
-    };
-    match arguments.command {
-        Command::Serve(flags) => serve::run(&flags, &file.serving(&flags)?),
-        Command::Put(flags) => key_value::put(&flags, connect(file, &flags.connection)?),
-        Command::Get(flags) => key_value::get(&flags, connect(file, &flags.connection)?),
-        Command::Delete(flags) => key_value::delete(&flags, connect(file, &flags.connection)?),
-        Command::Import(flags) => import::run(&flags, || connect(file, &flags.connection)),
-        Command::Export(flags) => export::run(&flags, connect(file, &flags.connection)?),
-        Command::Stat(flags) => {
-            let admin = flags.admin.or(file.admin());
-            stat::run(&flags, connect(file, &flags.connection)?, admin)
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Serve(Box<serve::Serve>),
+    Put(key_value::Put),
+    Get(key_value::Get),
+    Delete(key_value::Delete),
+    Import(import::Import),
+    Export(export::Export),
+    Stat(stat::Stat),
+    Inspect(offline::Inspect),
+    Verify(offline::Verify),
+    Sim(sim::Sim),
+    Plan(Box<plan::Plan>),
+    Litmus(Box<litmus::Litmus>),
+    Doctor(doctor::Doctor),
+    Completions(manual::Completions),
+    Man(manual::Man),
+    /// Measures.
+    #[command(subcommand, arg_required_else_help = true)]
+    Bench(bench::Bench),
+}
+
+impl Command {
+    /// Does what was asked. `definition`: the command line, for its manual.
+    pub fn run(self, definition: fn() -> clap::Command) -> Result<(), Failure> {
+        match self {
+            Self::Serve(flags) => serve::run(&flags),
+            Self::Put(flags) => key_value::put(&flags),
+            Self::Get(flags) => key_value::get(&flags),
+            Self::Delete(flags) => key_value::delete(&flags),
+            Self::Import(flags) => import::run(&flags),
+            Self::Export(flags) => export::run(&flags),
+            Self::Stat(flags) => stat::run(&flags),
+            Self::Inspect(flags) => offline::inspect(&flags.pool),
+            Self::Verify(flags) => offline::verify(&flags.pool),
+            Self::Sim(flags) => sim::run(&flags),
+            Self::Plan(flags) => plan::run(&flags),
+            Self::Litmus(flags) => litmus::run(&flags),
+            Self::Doctor(flags) => doctor::run(&flags),
+            Self::Completions(flags) => manual::completions(&flags, definition()),
+            Self::Man(flags) => manual::pages(&flags, definition()),
+            Self::Bench(bench) => bench.run(),
         }
-        Command::Inspect(flags) => offline::inspect(&flags),
-        Command::Verify(flags) => offline::verify(&flags),
-        Command::Sim(flags) => sim::run(&flags),
-        Command::Plan(flags) => plan::run(&flags),
-        Command::Litmus(flags) => litmus::run(&flags),
-        Command::Doctor(flags) => doctor::run(&flags),
-        Command::Completions(flags) => manual::completions(flags.shell),
-        Command::Man(flags) => manual::pages(flags.folder.as_deref()),
-        Command::Bench(Bench::Ycsb(flags)) => ycsb::run(&flags),
-        Command::Bench(Bench::Remotelog(flags)) => remotelog::run(&flags),
-        Command::Bench(Bench::Figure(flags)) => figure::run(&flags),
-        Command::Bench(Bench::ServePublished(flags)) => serve_published::run(&flags),
     }
 }

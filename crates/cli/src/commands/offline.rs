@@ -1,15 +1,51 @@
 //! `inspect` and `verify`: a pool without a server, read and never changed.
 
+use std::path::PathBuf;
+
+use clap::Args;
 use serde::Serialize;
 use stonecast_base::Corruption;
 use stonecast_kv::verify as verify_pool;
 use stonecast_log::{Finding, LogFormat, Secret, SegmentVerdict, UNIT_SIZE, walk_segment};
 use stonecast_media::{MediaError, OpenMode, Pool, inspect_backing};
 
-use crate::arguments::Offline;
 use crate::failure::Failure;
 use crate::output::{self, say, size};
 use crate::progress::Progress;
+
+/// Shows a pool that nobody serves: header, segments, counts.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  stonecast inspect ./stonecast-data")]
+pub struct Inspect {
+    #[command(flatten)]
+    pub pool: PoolFlags,
+}
+
+/// Checks every byte of a pool that nobody serves.
+///
+/// Changes nothing. Prints every finding with file, offset, what was found and what was expected, and exits with
+/// status 1 if there is one.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  stonecast verify ./stonecast-data")]
+pub struct Verify {
+    #[command(flatten)]
+    pub pool: PoolFlags,
+}
+
+/// Which pool, and for whom.
+#[derive(Debug, Args)]
+pub struct PoolFlags {
+    /// Folder of the pool, or device of persistent memory.
+    #[arg(value_name = "DIR")]
+    pub data: PathBuf,
+    /// Prints JSON, one object a line.
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// What `inspect` shows of a pool.
 #[derive(Serialize)]
@@ -68,7 +104,7 @@ struct Summary {
 }
 
 /// Shows a pool.
-pub fn inspect(flags: &Offline) -> Result<(), Failure> {
+pub fn inspect(flags: &PoolFlags) -> Result<(), Failure> {
     let backing = inspect_backing(&flags.data)?;
     let served_by = backing.in_use_by();
     let (pool, _) = Pool::open(backing, OpenMode::Inspect)?;
@@ -209,7 +245,7 @@ fn rows(report: &PoolReport) -> Vec<(&'static str, String)> {
 }
 
 /// Checks a pool.
-pub fn verify(flags: &Offline) -> Result<(), Failure> {
+pub fn verify(flags: &PoolFlags) -> Result<(), Failure> {
     let backing = inspect_backing(&flags.data)?;
     if let Some(process) = backing.in_use_by() {
         let data = flags.data.display();

@@ -13,8 +13,14 @@ use crate::failure::Failure;
 use crate::output;
 use crate::values::Fabric;
 
-/// `bench remotelog`.
+/// Appends to a log in remote memory, made durable in each of the ways that platforms ask for.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Example: a table of all published scenarios, the figure of it, and what the disk under the current folder does
+  stonecast bench remotelog
+  stonecast bench remotelog --figure remotelog.svg
+  stonecast bench remotelog --fabric shm --appends 200
+  stonecast bench remotelog --fabric verbs --data /dev/dax0.0")]
 pub struct Remotelog {
     /// Where: sim:PROFILE measures the 72 published scenarios in virtual time, shm and verbs those that this host executes for
     /// real, over shared memory or between two RDMA devices of it.

@@ -1,10 +1,58 @@
 //! `bench serve-published`: serves one of the published designs, for `bench figure erda-shm`.
 
-use stonecast_bench::erda::{PublishedStore, serve_published};
+use std::path::PathBuf;
+
+use clap::Args;
+use stonecast_bench::erda::{Design, PublishedStore, serve_published};
 
 use super::serve::{end_with, write_ready_file};
-use crate::arguments::ServePublished;
 use crate::failure::Failure;
+
+/// Serves a published design; started by `figure erda-shm`. It keeps no data.
+#[derive(Debug, Args)]
+#[command(
+    hide = true,
+    after_help = "\
+Example: the first baseline on memory of a folder, with room for a million writes
+  stonecast bench serve-published redo-logging --keys 1000 --value-size 64 --writes 1000000 --data /dev/shm/redo \\
+    --ready-file /dev/shm/redo-ready --exit-with-parent $$"
+)]
+pub struct ServePublished {
+    /// Which.
+    #[arg(value_parser = published_design)]
+    pub design: Design,
+    /// Keys that will be stored.
+    #[arg(long)]
+    pub keys: u64,
+    /// Bytes of a value.
+    #[arg(long)]
+    pub value_size: usize,
+    /// Writes after those that store each key once.
+    #[arg(long)]
+    pub writes: u64,
+    /// Folder of its memory.
+    #[arg(long)]
+    pub data: PathBuf,
+    /// Is written when it listens.
+    #[arg(long)]
+    pub ready_file: PathBuf,
+    /// Ends when this process does.
+    #[arg(long)]
+    pub exit_with_parent: i32,
+}
+
+fn published_design(name: &str) -> Result<Design, String> {
+    let published = Design::ALL
+        .into_iter()
+        .filter(|design| *design != Design::Kv);
+    published
+        .clone()
+        .find(|design| design.name() == name)
+        .ok_or_else(|| {
+            let names: Vec<&str> = published.map(Design::name).collect();
+            format!("is one of {}", names.join(", "))
+        })
+}
 
 /// See the module documentation.
 pub fn run(flags: &ServePublished) -> Result<(), Failure> {

@@ -6,8 +6,7 @@ use stonecast_fabric_sim::Profile;
 use stonecast_log::record_size;
 use stonecast_workload::{KeyName, Mix};
 
-use super::ycsb::rows as common_rows;
-use crate::arguments::Ycsb;
+use super::ycsb::{Ycsb, rows as common_rows};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;

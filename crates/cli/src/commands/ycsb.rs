@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use clap::{Args, ValueEnum};
 use rustix::fs::statvfs;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -19,14 +20,125 @@ use stonecast_log::record_size;
 use stonecast_workload::{Distribution, KeyName, Mix};
 
 use super::sim_ycsb;
-use crate::arguments::{
-    DistributionArgument, DurabilityArgument, VerbsFlags, WorkloadArgument, Ycsb,
-};
 use crate::fabric;
 use crate::failure::Failure;
+use crate::flags::{DurabilityArgument, VerbsFlags};
 use crate::output;
 use crate::progress::Progress;
-use crate::values::{Address, Fabric};
+use crate::values::{Address, Fabric, Size};
+
+/// Runs a workload of YCSB against a server, its own or one that runs.
+///
+/// Without --connect it starts a server on a pool of its own and removes both at the end.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: reads alone, half updates with sixteen in flight on a durable pool, the same between simulated machines
+  stonecast bench ycsb --workload c
+  stonecast bench ycsb --workload a --in-flight 16 --durability power
+  stonecast bench ycsb --workload a --fabric sim:connectx5-rowan --clients 8")]
+pub struct Ycsb {
+    /// Mix of operations: a = half updates, b = 5 % updates, c = reads alone, update-only.
+    #[arg(long, value_enum, default_value = "c")]
+    pub workload: WorkloadArgument,
+    /// Which keys are asked for: zipfian is YCSB's scrambled zipfian of 0.99.
+    #[arg(long, value_enum, default_value = "zipfian")]
+    pub distribution: DistributionArgument,
+    /// Keys loaded before.
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub keys: u64,
+    /// Client threads, each with a connection of its own.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=250))]
+    pub clients: u32,
+    /// Bytes of a value.
+    #[arg(long, value_name = "SIZE", default_value = "100")]
+    pub value_size: Size,
+    /// Operations of one client that wait for an answer at the same time.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub in_flight: u32,
+    /// Reads that are asked for in one multi_get, or updates that are put with one multi_put.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub batch: u32,
+    /// Keys whose places in the log each client remembers, 16 bytes of its memory each, so that it reads them in one round
+    /// trip; 0: none. Over shared memory none are: a read takes no round trip there.
+    #[arg(long, value_name = "COUNT", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(0..=1 << 28))]
+    pub locations: u32,
+    /// How long to measure [default: 10, in the simulated world 0.05 of its seconds].
+    #[arg(long, value_name = "SECONDS", conflicts_with = "ops")]
+    pub seconds: Option<f64>,
+    /// How many operations to measure instead, over all clients.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub ops: Option<u64>,
+    /// Seed of keys and values; the same seed asks for the same.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// What server and clients go through: shm, or sim:PROFILE, machines in virtual time; PROFILE is connectx3-erda,
+    /// connectx3-asymnvm, connectx4-taxonomy, connectx5-rowan or modern.
+    #[arg(long, value_name = "FABRIC", default_value = "shm")]
+    pub fabric: Fabric,
+    /// What writes survive, for the server that this command starts.
+    #[arg(
+        long,
+        value_enum,
+        default_value = "process",
+        conflicts_with = "connect"
+    )]
+    pub durability: DurabilityArgument,
+    /// Where the pool of the server that this command starts is put [default: /dev/shm for process, the current folder for power].
+    #[arg(long, value_name = "DIR", conflicts_with = "connect")]
+    pub data: Option<PathBuf>,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// A running server to measure, shm:PATH or verbs://HOST:PORT; its keys stay there. STONECAST_CONNECT is not looked at.
+    #[arg(long, value_name = "URL")]
+    pub connect: Option<Address>,
+    /// With --connect verbs://HOST:PORT: the keys, as `--keys` of other commands names them.
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "STONECAST_KEYS",
+        help_heading = "RDMA"
+    )]
+    pub key_file: Option<PathBuf>,
+    /// RDMA device, as `rdma link` shows it [default: the first one].
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "STONECAST_RDMA_DEVICE",
+        help_heading = "RDMA"
+    )]
+    pub rdma_device: Option<String>,
+    /// Entry of the device's table of addresses [default: RoCE v2, IPv4 if there is one].
+    #[arg(
+        long,
+        value_name = "INDEX",
+        env = "STONECAST_GID_INDEX",
+        help_heading = "RDMA"
+    )]
+    pub gid_index: Option<u8>,
+}
+
+/// A mix of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WorkloadArgument {
+    /// Half reads, half updates.
+    A,
+    /// 95 % reads, 5 % updates.
+    B,
+    /// Reads alone.
+    C,
+    /// Updates alone.
+    UpdateOnly,
+}
+
+/// Which keys are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DistributionArgument {
+    /// YCSB's scrambled zipfian, constant 0.99.
+    Zipfian,
+    /// Each key alike.
+    Uniform,
+}
 
 /// How long is measured.
 const SECONDS: f64 = 10.0;

@@ -209,8 +209,15 @@ fn is_published(domain: PersistenceDomain) -> bool {
     )
 }
 
-/// Where a file goes.
+/// Shows which steps make a remote write durable on a platform, why each is there, and what is lost without it.
+///
+/// Without selectors: the 72 scenarios of the published taxonomy. Each plan is proved on the spot.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Example: a platform by name, one scenario with a page to look at, all published plans for a program
+  stonecast plan --profile modern --operation write --update single
+  stonecast plan --persistence dmp --ddio off --receive-buffers dram --operation write --update compound --html plan.html
+  stonecast plan --json")]
 pub struct Plan {
     #[command(flatten)]
     pub selectors: Selectors,

@@ -8,14 +8,42 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use stonecast_kv::Metrics;
 
-use crate::arguments::Stat;
 use crate::failure::Failure;
+use crate::flags::Connection;
 use crate::output;
 use crate::session::Session;
 use crate::signals::Stop;
+use crate::values::Period;
 use report::Report;
+
+/// Shows what a running server holds and does, by clients of its memory and through its gateway.
+///
+/// Reads are what clients report: it lacks what each of them did in the last second.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: once for people, as JSON for programs, and again and again with the gateway's part
+  stonecast stat
+  stonecast stat --json
+  stonecast stat --watch --admin 127.0.0.1:9180")]
+pub struct Stat {
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    /// Prints again and again, redrawn on a terminal, until it is interrupted.
+    #[arg(long)]
+    pub watch: bool,
+    /// How long to wait in between.
+    #[arg(long, value_name = "TIME", default_value = "1s", requires = "watch")]
+    pub every: Period,
+    /// Asks this address of `serve --admin`, too, for what only the gateway knows: connections, commands, their times.
+    #[arg(long, value_name = "ADDRESS", env = "STONECAST_ADMIN")]
+    pub admin: Option<SocketAddr>,
+    #[command(flatten)]
+    pub connection: Connection,
+}
 
 /// Home, and everything below is erased: what was there is drawn over, without flicker.
 const REDRAW: &str = "\x1b[H\x1b[J";
@@ -23,11 +51,12 @@ const REDRAW: &str = "\x1b[H\x1b[J";
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Asks the server and prints its answer.
-pub fn run(flags: &Stat, session: Session, admin: Option<SocketAddr>) -> Result<(), Failure> {
+pub fn run(flags: &Stat) -> Result<(), Failure> {
+    let session = Session::open(&flags.connection)?;
     let result = if flags.watch {
-        watch(flags, &session, admin)
+        watch(flags, &session)
     } else {
-        print(flags, &ask(&session)?, None, admin)
+        print(flags, &ask(&session)?, None)
     };
     session.close();
     result
@@ -37,7 +66,7 @@ fn ask(session: &Session) -> Result<Metrics, Failure> {
     session.run(async |client| Ok(client.metrics().await?))
 }
 
-fn watch(flags: &Stat, session: &Session, admin: Option<SocketAddr>) -> Result<(), Failure> {
+fn watch(flags: &Stat, session: &Session) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
     let mut before: Option<(Metrics, Instant)> = None;
     while !stop.asked() {
@@ -50,7 +79,7 @@ fn watch(flags: &Stat, session: &Session, admin: Option<SocketAddr>) -> Result<(
         let since = before
             .as_ref()
             .map(|(metrics, then)| (metrics, now - *then));
-        print(flags, &metrics, since, admin)?;
+        print(flags, &metrics, since)?;
         before = Some((metrics, now));
         while !stop.asked() && now.elapsed() < flags.every.0 {
             thread::sleep(LOOK.min(flags.every.0));
@@ -63,9 +92,8 @@ fn print(
     flags: &Stat,
     metrics: &Metrics,
     before: Option<(&Metrics, Duration)>,
-    admin: Option<SocketAddr>,
 ) -> Result<(), Failure> {
-    let gateway = admin.map(gateway::status).transpose();
+    let gateway = flags.admin.map(gateway::status).transpose();
     if flags.json {
         let report = Report::of(metrics, gateway.unwrap_or_default());
         return output::json(&report);

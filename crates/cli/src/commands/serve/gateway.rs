@@ -5,7 +5,9 @@ use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
 
 use clap::Args;
+use stonecast_gateway::{GatewayLimits, GatewayOptions, Password, TlsOptions};
 
+use crate::failure::Failure;
 use crate::values::{Period, Size};
 
 /// Who is let in beside clients of shared memory, and how much they may use.
@@ -54,4 +56,65 @@ pub struct GatewayFlags {
     /// How long replies may wait without any being taken before the connection is cut [default: 30s].
     #[arg(long, value_name = "TIME", env = "STONECAST_OUTPUT_TIMEOUT")]
     pub output_timeout: Option<Period>,
+}
+
+impl GatewayFlags {
+    /// What the gateway is told, without the address of the store; `None`: nobody asked for one.
+    pub fn options(&self) -> Result<Option<GatewayOptions>, Failure> {
+        let (resp, admin) = (self.resp, self.admin);
+        let Some(first) = resp.or(admin) else {
+            return Ok(None);
+        };
+        let tls = match (
+            self.tls_certificate.clone(),
+            self.tls_key.clone(),
+            self.tls_client_authority.clone(),
+        ) {
+            (Some(certificate), Some(key), client_authority) => Some(TlsOptions {
+                certificate,
+                key,
+                client_authority,
+            }),
+            (None, None, None) => None,
+            _ => {
+                return Err(Failure::usage(
+                    "TLS needs both --tls-certificate and --tls-key",
+                ));
+            }
+        };
+        let password = self.password_file.clone().map(|path| Password::read(&path));
+        let whole = |size: Size| usize::try_from(size.0).unwrap_or(usize::MAX);
+        let most = GatewayLimits::default();
+        let limits = GatewayLimits {
+            connections: self.connections.map_or(most.connections, NonZeroUsize::get),
+            request_size: self.request_size.map_or(most.request_size, |size| size.0),
+            pipeline_depth: self
+                .pipeline_depth
+                .map_or(most.pipeline_depth, NonZeroUsize::get),
+            output_size: self.output_size.map_or(most.output_size, whole),
+            memory_size: self.buffer_size.map_or(most.memory_size, whole),
+            request_timeout: self
+                .request_timeout
+                .map_or(most.request_timeout, |time| time.0),
+            output_timeout: self
+                .output_timeout
+                .map_or(most.output_timeout, |time| time.0),
+        };
+        let options = GatewayOptions {
+            resp,
+            admin,
+            password: password
+                .transpose()
+                .map_err(|error| Failure::usage(error.to_string()))?,
+            tls,
+            threads: self.gateway_threads.map_or(NonZeroUsize::MIN, Into::into),
+            limits,
+            ..GatewayOptions::new(first, String::new())
+        };
+        // Before a pool is opened, and created, for nothing.
+        options
+            .check()
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        Ok(Some(options))
+    }
 }

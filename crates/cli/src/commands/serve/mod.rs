@@ -1,5 +1,9 @@
 //! `serve`: opens a pool, or creates it, and serves it until it is asked to end.
 
+mod arguments;
+mod gateway;
+mod settings;
+
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -17,10 +21,13 @@ use stonecast_media::{
     create_backing, detect_domain, open_backing,
 };
 
-use crate::arguments::{ClientsArgument, DurabilityArgument, PlatformArgument, Serve};
-use crate::configuration::{CAPACITY, Serving};
+pub use arguments::Serve;
+use arguments::{ClientsArgument, PlatformArgument};
+use settings::{CAPACITY, Serving};
+
 use crate::fabric::{self, Opened};
 use crate::failure::Failure;
+use crate::flags::DurabilityArgument;
 use crate::output::{say, size};
 use crate::signals::Stop;
 use crate::values::{Size, is_device};
@@ -32,7 +39,8 @@ const SPIN_NS: Nanoseconds = 200_000;
 const COMPLETIONS: u32 = 65_536;
 
 /// See the module documentation.
-pub fn run(flags: &Serve, serving: &Serving) -> Result<(), Failure> {
+pub fn run(flags: &Serve) -> Result<(), Failure> {
+    let serving = &Serving::of(flags)?;
     let stop = Stop::on_signals()?;
     if let Some(parent) = flags.exit_with_parent {
         end_with(parent)?;

@@ -1,0 +1,102 @@
+//! The command line as a whole.
+
+use std::path::PathBuf;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+
+use crate::commands::Command;
+use crate::configuration::File;
+use crate::failure::Failure;
+
+/// A durable key-value store that clients read and write directly, in shared memory.
+///
+/// `stonecast serve` in one terminal, `stonecast put a b` and `stonecast get a` in another: that is all it needs.
+#[derive(Debug, Parser)]
+#[command(name = "stonecast", version, max_term_width = 120)]
+#[command(after_help = "\
+Settings come from flags, then from environment variables (STONECAST_*, named beside each flag), then from the file that
+--config names (TOML; the keys are the names of the flags without dashes in front), then from the defaults.
+
+Exit status: 0 done, 1 the operation failed (a key that is not there included), 2 wrong usage.")]
+pub struct Arguments {
+    /// Configuration file (TOML).
+    #[arg(long, global = true, value_name = "FILE", env = "STONECAST_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+impl Arguments {
+    /// What was typed, completed by the environment and the configuration file. Wrong usage ends the process, and so does
+    /// what only asks for help.
+    pub fn read() -> Result<Self, Failure> {
+        let arguments = Self::parse();
+        let Some(path) = &arguments.config else {
+            return Ok(arguments);
+        };
+        let program = Self::command();
+        let file = File::load(path, &program)?;
+        let matches = file.complete(program).get_matches();
+        Self::from_arg_matches(&matches).map_err(|error| error.exit())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_has_no_contradictions() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_names_every_simulated_machine() {
+        let mut command = Arguments::command();
+        let ycsb = command
+            .find_subcommand_mut("bench")
+            .and_then(|bench| bench.find_subcommand_mut("ycsb"));
+        let help = ycsb.expect("it is there").render_long_help().to_string();
+        let words: Vec<&str> = help.split([' ', '\n', ',', ';', '.']).collect();
+        for profile in stonecast_fabric_sim::Profile::ALL {
+            assert!(words.contains(&profile.name), "{help}");
+        }
+    }
+
+    #[test]
+    fn every_command_has_a_help_with_an_example() {
+        fn leaves(command: &clap::Command) -> Vec<&clap::Command> {
+            let below: Vec<_> = command.get_subcommands().collect();
+            if below.is_empty() {
+                vec![command]
+            } else {
+                below.into_iter().flat_map(leaves).collect()
+            }
+        }
+        let command = Arguments::command();
+        let leaves = leaves(&command);
+        assert!(leaves.len() >= 13, "{}", leaves.len());
+        for leaf in leaves {
+            let example = leaf
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            assert!(
+                example.starts_with("Example:") && example.contains("  stonecast "),
+                "{}",
+                leaf.get_name()
+            );
+            assert!(leaf.get_about().is_some(), "{}", leaf.get_name());
+            let undocumented: Vec<_> = leaf
+                .get_arguments()
+                .filter(|argument| argument.get_help().is_none())
+                .collect();
+            assert!(
+                undocumented.is_empty(),
+                "{}: {undocumented:?}",
+                leaf.get_name()
+            );
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `delete`: deletes a key.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use clap::Args;
+
+use super::{Printed, not_found};
+use crate::failure::Failure;
+use crate::flags::Connection;
+use crate::ndjson::Bytes;
+use crate::output;
+use crate::session::Session;
+
+/// Deletes a key. When it returns, the deletion is durable.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  stonecast delete greeting")]
+pub struct Delete {
+    /// The key.
+    pub key: OsString,
+    /// Prints {"key":..} to stdout.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// Deletes a key.
+pub fn delete(flags: &Delete) -> Result<(), Failure> {
+    let session = Session::open(&flags.connection)?;
+    let key = flags.key.as_bytes();
+    let was_there = session.run(async |client| Ok(client.delete(key).await?))?;
+    session.close();
+    if !was_there {
+        return Err(not_found(key));
+    }
+    if flags.json {
+        return output::json(&Printed {
+            key: Bytes(key),
+            value: None,
+            version: None,
+        });
+    }
+    output::say_to_a_person("OK");
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! `get`: prints the value of a key.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
+
+use clap::Args;
+
+use super::{Printed, not_found};
+use crate::failure::Failure;
+use crate::flags::Connection;
+use crate::ndjson::Bytes;
+use crate::output;
+use crate::session::Session;
+
+/// Prints the value of a key.
+///
+/// The bytes go to stdout as they are; on a terminal a line feed follows.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: a value as it is, and as JSON with its version
+  stonecast get picture > picture.png
+  stonecast get greeting --json")]
+pub struct Get {
+    /// The key.
+    pub key: OsString,
+    /// Prints {"key":..,"value":..,"version":..} instead.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// Prints a value.
+pub fn get(flags: &Get) -> Result<(), Failure> {
+    let session = Session::open(&flags.connection)?;
+    let key = flags.key.as_bytes();
+    let mut value = Vec::new();
+    let version = session.run(async |client| Ok(client.get(key, &mut value).await?))?;
+    session.close();
+    let version = version.ok_or_else(|| not_found(key))?;
+    if flags.json {
+        return output::json(&Printed {
+            key: Bytes(key),
+            value: Some(Bytes(&value)),
+            version: Some(version),
+        });
+    }
+    // The prompt of a shell should not stand behind the value; a program gets the bytes alone.
+    if io::stdout().is_terminal() && !value.ends_with(b"\n") {
+        value.push(b'\n');
+    }
+    output::bytes(&value)
+}

@@ -1,0 +1,33 @@
+//! `put`, `get`, `delete`: one key.
+
+mod delete;
+mod get;
+mod put;
+
+use serde::Serialize;
+
+pub use delete::{Delete, delete};
+pub use get::{Get, get};
+pub use put::{Put, put};
+
+use crate::failure::Failure;
+use crate::ndjson::Bytes;
+
+/// What the three print with `--json`, as far as they know it.
+#[derive(Serialize)]
+struct Printed<'a> {
+    key: Bytes<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Bytes<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u64>,
+}
+
+fn not_found(key: &[u8]) -> Failure {
+    Failure::operation(format!("{} is not there", name(key)))
+}
+
+/// A key in a message.
+fn name(key: &[u8]) -> String {
+    format!("key \"{}\"", key.escape_ascii())
+}

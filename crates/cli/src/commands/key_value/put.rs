@@ -1,0 +1,88 @@
+//! `put`: stores a value under a key.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+
+use clap::Args;
+use stonecast_kv::limits::VALUE_SIZE_MAX;
+use stonecast_kv::{Condition, Written};
+
+use super::{Printed, name};
+use crate::failure::Failure;
+use crate::flags::Connection;
+use crate::ndjson::Bytes;
+use crate::output;
+use crate::session::Session;
+
+/// Stores a value under a key. When it returns, the value is durable.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: a value from the command line, one from a file, and one only if the key is still at version 17
+  stonecast put greeting hello
+  stonecast put picture < picture.png
+  stonecast put greeting hi --if-version 17")]
+pub struct Put {
+    /// The key: 1 to 1024 bytes, taken as they are typed.
+    pub key: OsString,
+    /// The value: at most 1 MiB. Read from stdin if it is not given or is `-`.
+    #[arg(allow_hyphen_values = true)]
+    pub value: Option<OsString>,
+    /// Only if the key is at this version.
+    #[arg(long, value_name = "VERSION", conflicts_with = "if_absent")]
+    pub if_version: Option<u64>,
+    /// Only if the key is not there.
+    #[arg(long)]
+    pub if_absent: bool,
+    /// Prints {"key":..,"version":..} to stdout.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// Stores a value.
+pub fn put(flags: &Put) -> Result<(), Failure> {
+    let session = Session::open(&flags.connection)?;
+    let key = flags.key.as_bytes();
+    let value = match flags.value.as_deref().map(OsStr::as_bytes) {
+        None | Some(b"-") => read_value(io::stdin().lock())?,
+        Some(value) => value.to_vec(),
+    };
+    let condition = match flags.if_version {
+        Some(version) => Condition::Version(version),
+        None if flags.if_absent => Condition::Absent,
+        None => Condition::None,
+    };
+    let written = session.run(async |client| Ok(client.put_if(key, &value, condition).await?))?;
+    session.close();
+    match written {
+        Written::Done(version) if flags.json => output::json(&Printed {
+            key: Bytes(key),
+            value: None,
+            version: Some(version),
+        }),
+        Written::Done(version) => {
+            output::say_to_a_person(format_args!("OK, version {version}"));
+            Ok(())
+        }
+        Written::Conflict(present) => Err(Failure::operation(match present {
+            Some(version) => format!("{} is at version {version}; nothing was done", name(key)),
+            None => format!("{} is not there; nothing was done", name(key)),
+        })),
+    }
+}
+
+/// All of `input`, but no more than shows that it is too much.
+fn read_value(input: impl Read) -> Result<Vec<u8>, Failure> {
+    let mut value = Vec::new();
+    input
+        .take(VALUE_SIZE_MAX as u64 + 1)
+        .read_to_end(&mut value)?;
+    if value.len() > VALUE_SIZE_MAX {
+        return Err(Failure::operation(format!(
+            "the value has more than {VALUE_SIZE_MAX} bytes, which is the limit; nothing was done"
+        )));
+    }
+    Ok(value)
+}

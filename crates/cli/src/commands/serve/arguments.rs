@@ -1,0 +1,85 @@
+//! Flags of `serve`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::gateway::GatewayFlags;
+use crate::flags::{DATA, DurabilityArgument, VerbsFlags};
+use crate::values::{Address, Size};
+
+/// Serves a pool until SIGTERM or SIGINT; a second signal stops at once.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: serve a pool of 8 GiB on an ordinary disk; one in volatile memory; one on a device of persistent memory; one to Redis clients, with metrics
+  stonecast serve --data /srv/stonecast --capacity 8GiB
+  stonecast serve --data /dev/shm/cache --durability process
+  stonecast serve --data /dev/dax0.0 --listen shm:./socket
+  stonecast serve --resp 127.0.0.1:6380 --admin 127.0.0.1:9180
+
+An address that other machines reach needs a password or TLS
+  stonecast serve --resp 0.0.0.0:6380 --password-file /etc/stonecast/password")]
+pub struct Serve {
+    /// Folder of the pool, created if it is not there, or device of persistent memory.
+    #[arg(long, value_name = "DIR", env = "STONECAST_DATA", default_value = DATA)]
+    pub data: PathBuf,
+    /// Where to listen, shm:PATH or verbs:HOST:PORT; may be given more than once, of one kind [default: shm:DIR/socket].
+    #[arg(long, value_name = "URL", env = "STONECAST_LISTEN")]
+    pub listen: Vec<Address>,
+    /// What acknowledged writes survive; for a pool that exists, what it was created with [default: power].
+    #[arg(long, value_enum, env = "STONECAST_DURABILITY")]
+    pub durability: Option<DurabilityArgument>,
+    /// What the memory under the pool survives; declared at creation, never guessed [default: page-file, for a device what
+    /// the kernel says of it].
+    #[arg(long, value_enum, env = "STONECAST_PLATFORM")]
+    pub platform: Option<PlatformArgument>,
+    /// Size of a new pool, such as 512MiB or 8GiB [default: 1GiB].
+    #[arg(long, value_name = "SIZE", env = "STONECAST_CAPACITY")]
+    pub capacity: Option<Size>,
+    /// Size of each segment of a new pool, a power of two [default: 4MiB].
+    #[arg(long, value_name = "SIZE", env = "STONECAST_SEGMENT_SIZE")]
+    pub segment_size: Option<Size>,
+    /// Serves a pool that was copied while it was served: what was written or moved meanwhile may be missing.
+    #[arg(long)]
+    pub accept_copy: bool,
+    /// Who may write into the log.
+    #[arg(long, value_enum, env = "STONECAST_CLIENTS", default_value = "trusted")]
+    pub clients: ClientsArgument,
+    #[command(flatten)]
+    pub verbs: VerbsFlags,
+    /// Written when the server is ready, with its process number in it.
+    #[arg(long, value_name = "FILE")]
+    pub ready_file: Option<PathBuf>,
+    /// Stops when the process with this number, which started it, is gone.
+    #[arg(long, hide = true, value_name = "PROCESS")]
+    pub exit_with_parent: Option<i32>,
+    // Last: its heading would be that of what follows.
+    #[command(flatten)]
+    pub gateway: GatewayFlags,
+}
+
+/// What the memory under the pool survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlatformArgument {
+    /// An ordinary file on an ordinary disk: pages that were synced survive power loss.
+    PageFile,
+    /// Persistent memory (DAX): cache lines that were written back survive power loss.
+    Dmp,
+    /// Persistent memory with caches that survive power loss (eADR).
+    Mhp,
+    /// A whole system that survives power loss, by battery.
+    Wsp,
+}
+
+/// Who may write into the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClientsArgument {
+    /// Clients of the server's own user write in place, others, and everybody where the log is a file that is synced,
+    /// through memory that the server copies from.
+    Trusted,
+    /// Like trusted; clients that write in place also publish their overwrites themselves, for durability process. They can then
+    /// spoil what the server counts and finds, so only for programs that are as trusted as the server.
+    Publishing,
+    /// Everybody writes through memory that the server copies from.
+    Copying,
+}

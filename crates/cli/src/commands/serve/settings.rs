@@ -1,0 +1,297 @@
+//! How to serve, as flags, environment and file say together.
+
+use std::path::PathBuf;
+
+use stonecast_gateway::GatewayOptions;
+
+use super::arguments::{ClientsArgument, PlatformArgument, Serve};
+use crate::failure::Failure;
+use crate::flags::{DurabilityArgument, VerbsFlags};
+use crate::values::{Address, Size};
+
+/// Enough to try things out; sparse until it is used.
+pub const CAPACITY: Size = Size(1 << 30);
+
+/// How to serve.
+#[derive(Debug)]
+pub struct Serving {
+    /// Folder of the pool.
+    pub data: PathBuf,
+    /// Where to listen; at least one.
+    pub listen: Vec<Address>,
+    /// `None`: nobody said; what the pool has, or `power` for a new one.
+    pub durability: Option<DurabilityArgument>,
+    /// `None`: nobody said; what the pool has, or `page-file` for a new one.
+    pub platform: Option<PlatformArgument>,
+    /// `None`: nobody said; what the pool has, or [`CAPACITY`] for a new one.
+    pub capacity: Option<Size>,
+    /// `None`: nobody said; what the pool has, or the default of pools for a new one.
+    pub segment_size: Option<Size>,
+    /// Who may write into the log.
+    pub clients: ClientsArgument,
+    /// What addresses of the form verbs:HOST:PORT need.
+    pub verbs: VerbsFlags,
+    /// For Redis clients, metrics and health; `None`: nobody asked for them.
+    pub gateway: Option<GatewayOptions>,
+}
+
+impl Serving {
+    /// What `flags` say together. A contradiction is wrong usage.
+    pub fn of(flags: &Serve) -> Result<Self, Failure> {
+        let mut gateway = flags.gateway.options()?;
+        let listen = if flags.listen.is_empty() {
+            vec![Address::of_pool(&flags.data)]
+        } else {
+            flags.listen.clone()
+        };
+        let kind = |address: &Address| matches!(address, Address::SharedMemory(_));
+        if listen
+            .iter()
+            .any(|address| kind(address) != kind(&listen[0]))
+        {
+            return Err(Failure::usage(
+                "a server listens at shm: addresses or at verbs: addresses; processes of this machine reach one at verbs: as well",
+            ));
+        }
+        if let Some(gateway) = &mut gateway {
+            if !kind(&listen[0]) {
+                return Err(Failure::usage(
+                    "--resp and --admin reach the store over shared memory; listen at shm:PATH",
+                ));
+            }
+            let own = listen
+                .iter()
+                .find(|address| matches!(address, Address::SharedMemory(_)));
+            let own = own.ok_or_else(|| {
+                Failure::usage("the gateway needs an address shm:PATH in --listen, too, for itself")
+            })?;
+            gateway.store = own.to_string();
+        }
+        Ok(Self {
+            data: flags.data.clone(),
+            listen,
+            durability: flags.durability,
+            platform: flags.platform,
+            capacity: flags.capacity,
+            segment_size: flags.segment_size,
+            clients: flags.clients,
+            verbs: flags.verbs.clone(),
+            gateway,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+    use stonecast_gateway::GatewayLimits;
+
+    use super::*;
+    use crate::configuration::File;
+
+    /// `serve` as a program of its own.
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        serve: Serve,
+    }
+
+    /// How to serve with this file and these flags.
+    fn serving(text: &str, flags: &[&str]) -> Result<Serving, Failure> {
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        file.write_all(text.as_bytes()).expect("room for it");
+        let file = File::load(file.path(), &Alone::command())?;
+        let typed = ["serve"].iter().chain(flags);
+        let matches = file.complete(Alone::command()).get_matches_from(typed);
+        Serving::of(&Alone::from_arg_matches(&matches).expect("good flags").serve)
+    }
+
+    #[test]
+    fn what_verbs_need_comes_from_flags_then_from_the_file() {
+        let text = "keys = '/k'\nrdma-device = 'rxe0'\ngid-index = 3\n";
+        let settled = serving(text, &["--rdma-device", "mlx5_0"]).unwrap();
+        assert_eq!(settled.verbs.keys.as_deref(), Some(Path::new("/k")));
+        assert_eq!(
+            (
+                settled.verbs.rdma_device.as_deref(),
+                settled.verbs.gid_index
+            ),
+            (Some("mlx5_0"), Some(3))
+        );
+    }
+
+    #[cfg(feature = "verbs")]
+    #[test]
+    fn a_server_listens_at_addresses_of_one_kind_and_the_gateway_needs_shared_memory() {
+        let both = ["--listen", "shm:/a", "--listen", "verbs:127.0.0.1:1"];
+        assert!(serving("", &both).is_err_and(|failure| failure.status() == 2));
+        let gateway = ["--listen", "verbs:127.0.0.1:1", "--resp", "127.0.0.1:2"];
+        assert!(serving("", &gateway).is_err_and(|failure| failure.status() == 2));
+    }
+
+    #[test]
+    fn without_any_setting_the_defaults_hold() {
+        let settled = serving("", &[]).unwrap();
+        assert!(settled.gateway.is_none(), "off unless asked for");
+        assert_eq!(settled.data, Path::new("./stonecast-data"));
+        assert_eq!(
+            settled.listen,
+            ["shm:./stonecast-data/socket".parse().unwrap()]
+        );
+        assert_eq!((settled.durability, settled.platform), (None, None));
+    }
+
+    #[test]
+    fn a_flag_beats_the_file_and_the_file_beats_the_default() {
+        let text = "data = '/a'\ncapacity = '2GiB'\nsegment-size = 1048576\nclients = 'copying'\ndurability = 'process'\n";
+        let settled = serving(text, &["--capacity", "3GiB", "--durability", "power"]).unwrap();
+        assert_eq!(settled.data, Path::new("/a"));
+        assert_eq!(settled.listen, ["shm:/a/socket".parse().unwrap()]);
+        assert_eq!(
+            (settled.capacity, settled.segment_size),
+            (Some(Size(3 << 30)), Some(Size(1 << 20)))
+        );
+        assert_eq!(settled.clients, ClientsArgument::Copying);
+        assert_eq!(settled.durability, Some(DurabilityArgument::Power));
+    }
+
+    #[test]
+    fn what_the_gateway_is_told_comes_from_flags_then_from_the_file() {
+        let text = "resp = '127.0.0.1:1'\nadmin = '127.0.0.1:2'\nlisten = ['shm:/l']\nconnections = 7\npipeline-depth = 8\n\
+            request-size = '4MiB'\noutput-size = 9\nbuffer-size = '1GiB'\nrequest-timeout = '5s'\noutput-timeout = '6s'\n\
+            gateway-threads = 2\n";
+        let flags = [
+            "--resp",
+            "127.0.0.1:3",
+            "--connections",
+            "70",
+            "--output-timeout",
+            "100ms",
+        ];
+        let gateway = serving(text, &flags)
+            .unwrap()
+            .gateway
+            .expect("it was asked for");
+        assert_eq!(
+            (gateway.resp, gateway.admin),
+            (
+                Some("127.0.0.1:3".parse().unwrap()),
+                Some("127.0.0.1:2".parse().unwrap())
+            )
+        );
+        assert_eq!(
+            (gateway.store.as_str(), gateway.threads.get()),
+            ("shm:/l", 2)
+        );
+        let expected = GatewayLimits {
+            connections: 70,
+            request_size: 4 << 20,
+            pipeline_depth: 8,
+            output_size: 9,
+            memory_size: 1 << 30,
+            request_timeout: Duration::from_secs(5),
+            output_timeout: Duration::from_millis(100),
+        };
+        assert_eq!(gateway.limits, expected);
+        let admin = serving("", &["--admin", "127.0.0.1:2"])
+            .unwrap()
+            .gateway
+            .expect("it was asked for");
+        assert_eq!((admin.resp, admin.limits), (None, GatewayLimits::default()));
+    }
+
+    #[test]
+    fn a_gateway_that_would_not_be_safe_is_wrong_usage() {
+        for (flags, words) in [
+            (
+                &["--resp", "0.0.0.0:6380"][..],
+                "0.0.0.0:6380 can be reached from other machines",
+            ),
+            (
+                &["--admin", "10.0.0.1:1"],
+                "10.0.0.1:1 can be reached from other machines",
+            ),
+            (
+                &["--resp", "127.0.0.1:1", "--tls-key", "/k"],
+                "--tls-certificate and --tls-key",
+            ),
+            (
+                &["--resp", "127.0.0.1:1", "--tls-client-authority", "/k"],
+                "--tls-certificate and --tls-key",
+            ),
+            (
+                &["--resp", "127.0.0.1:1", "--password-file", "/no/such/file"],
+                "/no/such/file",
+            ),
+            (
+                &["--resp", "127.0.0.1:1", "--request-size", "1KiB"],
+                "a request may have between",
+            ),
+            (
+                &["--resp", "127.0.0.1:1", "--output-timeout", "0s"],
+                "a time limit of 0",
+            ),
+        ] {
+            let failure = serving("", flags).expect_err(words);
+            assert!(
+                failure.to_string().contains(words) && failure.status() == 2,
+                "{failure}"
+            );
+        }
+    }
+
+    /// The example in `packaging`: what is commented out is there to be used, and shows the defaults.
+    #[test]
+    fn the_example_configuration_names_every_key_and_shows_the_defaults() {
+        let example = include_str!("../../../../../packaging/stonecast.toml");
+        let uncommented: String = example
+            .lines()
+            .map(|line| match line.strip_prefix("# ") {
+                Some(rest)
+                    if rest
+                        .split_once(" = ")
+                        .is_some_and(|(key, _)| !key.contains(' ')) =>
+                {
+                    format!("{rest}\n")
+                }
+                _ => format!("{line}\n"),
+            })
+            .collect();
+        let keys: toml::Table = uncommented.parse().unwrap();
+        let missing = serving("no-such-key = 1", &[]).unwrap_err().to_string();
+        let known: Vec<&str> = missing
+            .split_once("expected one of ")
+            .unwrap()
+            .1
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .collect();
+        assert!(known.len() > 20, "{missing}");
+        for key in known {
+            assert!(keys.contains_key(key), "{key} is not in the example");
+        }
+        let without_files: String = uncommented
+            .lines()
+            .filter(|line| !line.contains("/etc/stonecast/"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let all = serving(&without_files, &[]).unwrap();
+        let as_it_is = serving(example, &[]).unwrap();
+        let gateway = |settled: &Serving| settled.gateway.clone().expect("it is in the example");
+        assert_eq!(gateway(&all).limits, GatewayLimits::default());
+        assert_eq!(gateway(&all).threads, gateway(&as_it_is).threads);
+        assert_eq!(
+            (all.clients, all.platform),
+            (as_it_is.clients, Some(PlatformArgument::PageFile))
+        );
+        assert_eq!(
+            all.segment_size.map(|size| size.0),
+            Some(stonecast_media::SEGMENT_SIZE_DEFAULT)
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! Flags that several commands share.
+
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, FromArgMatches, ValueEnum};
+
+use crate::values::Address;
+
+/// Folder of the pool where nothing else is said.
+pub const DATA: &str = "./stonecast-data";
+
+/// Where the server is, and what is needed to get there.
+#[derive(Debug)]
+pub struct Connection {
+    /// Where it listens.
+    pub address: Address,
+    /// What addresses of the form verbs:HOST:PORT need.
+    pub verbs: VerbsFlags,
+}
+
+/// What [`Connection`] is made from.
+#[derive(Args)]
+struct ConnectionFlags {
+    /// Server to connect to, shm:PATH or verbs://HOST:PORT [default: where `serve` with the same settings listens].
+    #[arg(long, value_name = "URL", env = "STONECAST_CONNECT")]
+    connect: Option<Address>,
+    /// Folder of the server's pool, or its device: the socket is found there.
+    #[arg(long, value_name = "DIR", env = "STONECAST_DATA", default_value = DATA)]
+    data: PathBuf,
+    /// Where `serve` is told to listen, by environment or file.
+    #[arg(long, value_name = "URL", env = "STONECAST_LISTEN", hide = true)]
+    server_listens: Vec<Address>,
+    #[command(flatten)]
+    verbs: VerbsFlags,
+}
+
+impl ConnectionFlags {
+    /// The address that the nearest source names: a folder that was typed beats an address from the environment.
+    fn settle(self, source: impl Fn(&str) -> Option<ValueSource>) -> Connection {
+        let named = [
+            (source("connect"), self.connect),
+            (
+                source("server_listens"),
+                self.server_listens.into_iter().next(),
+            ),
+        ];
+        let of_pool = (source("data"), Some(Address::of_pool(&self.data)));
+        // The first of those that are equally near.
+        let nearest = named.into_iter().chain([of_pool]).rev();
+        let address = nearest
+            .filter_map(|(source, address)| Some((source, address?)))
+            .max_by_key(|(source, _)| *source)
+            .map(|(_, address)| address)
+            .expect("the folder has a default");
+        Connection {
+            address,
+            verbs: self.verbs,
+        }
+    }
+}
+
+impl Args for Connection {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        ConnectionFlags::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        ConnectionFlags::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for Connection {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let flags = ConnectionFlags::from_arg_matches(matches)?;
+        Ok(flags.settle(|name| matches.value_source(name)))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// What addresses of the form verbs:HOST:PORT need.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "RDMA")]
+pub struct VerbsFlags {
+    /// Keys that prove who is who, a name and 64 hexadecimal digits a line; the first line names the client.
+    #[arg(long, value_name = "FILE", env = "STONECAST_KEYS")]
+    pub keys: Option<PathBuf>,
+    /// RDMA device, as `rdma link` shows it [default: the first one].
+    #[arg(long, value_name = "NAME", env = "STONECAST_RDMA_DEVICE")]
+    pub rdma_device: Option<String>,
+    /// Entry of the device's table of addresses [default: RoCE v2, IPv4 if there is one].
+    #[arg(long, value_name = "INDEX", env = "STONECAST_GID_INDEX")]
+    pub gid_index: Option<u8>,
+}
+
+/// What acknowledged writes survive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DurabilityArgument {
+    /// Power loss.
+    Power,
+    /// The death of every process, but not power loss.
+    Process,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nearest(settings: [Option<ValueSource>; 3]) -> String {
+        let [connect, listen, data] = settings;
+        let address = |source: Option<_>, text: &str| source.map(|_| text.parse().unwrap());
+        let flags = ConnectionFlags {
+            connect: address(connect, "shm:/connect"),
+            data: "/data".into(),
+            server_listens: address(listen, "shm:/listen").into_iter().collect(),
+            verbs: VerbsFlags::default(),
+        };
+        let source = |name: &str| match name {
+            "connect" => connect,
+            "data" => data,
+            _ => listen,
+        };
+        flags.settle(source).address.to_string()
+    }
+
+    #[test]
+    fn clients_look_where_the_server_of_the_same_settings_listens_and_the_nearest_source_decides() {
+        use ValueSource::{CommandLine, DefaultValue, EnvVariable};
+        let (typed, variable, file) = (Some(CommandLine), Some(EnvVariable), Some(DefaultValue));
+        for (settings, address) in [
+            ([None, None, file], "shm:/data/socket"),
+            ([None, file, file], "shm:/listen"),
+            ([file, file, file], "shm:/connect"),
+            ([file, file, variable], "shm:/data/socket"),
+            ([file, variable, variable], "shm:/listen"),
+            ([variable, None, typed], "shm:/data/socket"),
+            ([typed, None, typed], "shm:/connect"),
+        ] {
+            assert_eq!(nearest(settings), address, "{settings:?}");
+        }
+    }
+}
