@@ -1,5 +1,7 @@
 //! Commands that stand alone: about the connection, the server, or all keys.
 
+use std::mem::take;
+
 use super::context::Context;
 use super::describe;
 use super::error::CommandError;
@@ -45,6 +47,20 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             run.session.has_quit = true;
             run.writer().ok();
         }
+        Control::Multi => {
+            run.session.is_in_refused_transaction = true;
+            return Err(CommandError::Transaction);
+        }
+        Control::Exec => {
+            return Err(match take(&mut run.session.is_in_refused_transaction) {
+                true => CommandError::TransactionAborted,
+                false => CommandError::Refused("EXEC without MULTI"),
+            });
+        }
+        Control::Discard => match take(&mut run.session.is_in_refused_transaction) {
+            true => run.writer().ok(),
+            false => return Err(CommandError::Refused("DISCARD without MULTI")),
+        },
         Control::ClientReport(ClientReport::Id) => {
             let id = run.session.id as i64;
             run.writer().integer(id);

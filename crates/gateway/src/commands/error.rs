@@ -61,6 +61,20 @@ pub enum CommandError {
         "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
     )]
     PasswordUnused,
+    /// `MULTI`.
+    #[error(
+        "ERR MULTI is not supported by this store: this and every command up to EXEC or DISCARD is refused"
+    )]
+    Transaction,
+    /// A command behind a `MULTI` that was refused.
+    #[error("ERR not done: MULTI was refused, and so is every command up to EXEC or DISCARD")]
+    InRefusedTransaction,
+    /// `EXEC` of a transaction that was refused.
+    #[error("EXECABORT Transaction discarded because of previous errors.")]
+    TransactionAborted,
+    /// `EXEC` that is malformed, which ends a transaction, too.
+    #[error("EXECABORT Transaction discarded because of: {0}")]
+    TransactionAbortedBecause(Box<str>),
     /// Another protocol version than 2 or 3.
     #[error("NOPROTO unsupported protocol version")]
     Protocol,
@@ -112,6 +126,12 @@ impl From<StoreError> for Failure {
 }
 
 impl CommandError {
+    /// As the answer to an `EXEC` that ends its transaction because of this error.
+    pub fn aborts_transaction(self) -> Self {
+        let words = self.to_string();
+        Self::TransactionAbortedBecause(words.strip_prefix("ERR ").unwrap_or(&words).into())
+    }
+
     /// Of a command on `all` keys of which `done` were written.
     pub fn in_part(self, done: usize, all: usize) -> Self {
         match self {

@@ -5,6 +5,7 @@
 //!   step.rs       pipeline -> steps              run.rs                     step after step, replies in order
 //!   read.rs       many keys at once              write.rs                   puts, compare-and-put
 //!   value.rs      what a command does to a value, without a store
+//!   transaction.rs   what follows a refused MULTI
 //!   control.rs    connection, server (info.rs, describe.rs, session.rs), all keys (keyspace.rs)
 //! ```
 
@@ -23,6 +24,7 @@ mod session;
 mod step;
 mod store;
 mod table;
+mod transaction;
 mod value;
 mod write;
 

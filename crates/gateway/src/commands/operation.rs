@@ -57,6 +57,12 @@ pub enum Control<'a> {
     Reset,
     /// `QUIT`.
     Quit,
+    /// `MULTI`.
+    Multi,
+    /// `EXEC`.
+    Exec,
+    /// `DISCARD`.
+    Discard,
     /// `CLIENT GETNAME`, `ID`, `INFO`.
     ClientReport(ClientReport),
     /// `CLIENT SETNAME`.
@@ -207,10 +213,12 @@ impl<'a> Operation<'a> {
             return (None, Self::Answer(unknown.into()));
         };
         if !spec.accepts(arguments.len()) {
-            return (
-                Some(spec),
-                Self::Answer(CommandError::ArgumentCount(spec.name.to_owned()).into()),
-            );
+            let error = CommandError::ArgumentCount(spec.name.to_owned());
+            let error = match spec.id {
+                Id::Exec => error.aborts_transaction(),
+                _ => error,
+            };
+            return (Some(spec), Self::Answer(error.into()));
         }
         let operation =
             Self::of(spec, arguments).unwrap_or_else(|error| Self::Answer(error.into()));
@@ -289,6 +297,12 @@ impl<'a> Operation<'a> {
             Id::Hello => control(Control::Hello(options::hello(rest)?)),
             Id::Reset => control(Control::Reset),
             Id::Quit => control(Control::Quit),
+            Id::Multi => control(Control::Multi),
+            Id::Exec => control(Control::Exec),
+            Id::Discard => control(Control::Discard),
+            Id::Watch => Err(CommandError::Refused(
+                "WATCH is not supported by this store",
+            )),
             Id::Client => control(options::client(rest)?),
             Id::Command => options::describe(rest),
             Id::Config => control(options::config(rest)?),

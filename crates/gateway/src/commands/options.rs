@@ -320,7 +320,7 @@ mod tests {
             "ERR DEBUG is not supported by this store"
         );
         assert_eq!(read("SELECT 1"), "ERR DB index is out of range");
-        assert!(read("MULTI").starts_with("ERR unknown command 'MULTI'"));
+        assert!(read("LPUSH").starts_with("ERR unknown command 'LPUSH'"));
     }
 
     #[test]

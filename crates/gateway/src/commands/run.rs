@@ -13,9 +13,10 @@ use super::reply::Reply;
 use super::session::Session;
 use super::step::{Keys, Step, next_step, write_unit};
 use super::table::Spec;
+use super::transaction::refusal;
 use super::write::{self, Overwritten};
 use crate::connection::{End, Outlet};
-use crate::counters::Kind;
+use crate::counters::{Counters, Kind};
 use crate::join::in_order;
 use crate::resp::ReplyWriter;
 
@@ -41,10 +42,6 @@ pub async fn run_batch<'a>(
 ) -> Result<(), End> {
     let counters = run.context.counters.clone();
     counters.batches.add(1);
-    specs
-        .iter()
-        .flatten()
-        .for_each(|spec| counters.commands[spec.id as usize].add(1));
     let mut start = 0;
     while start < run.operations.len() {
         if !run.session.is_authenticated && !may_come_before_the_password(specs[start]) {
@@ -52,29 +49,31 @@ pub async fn run_batch<'a>(
             start += 1;
             continue;
         }
+        if run.session.is_in_refused_transaction
+            && let Some(refusal) = refusal(run.session, specs[start], &run.operations[start])
+        {
+            run.reply(&refusal);
+            start += 1;
+            continue;
+        }
         let step = next_step(run.operations, start, keys);
-        let (kind, end) = match step {
-            Step::Reads(range) => {
-                let end = range.end;
-                run.reads(range).await?;
-                (Kind::Read, end)
-            }
-            Step::Writes(range) => {
-                let end = range.end;
-                match keys.comes_again() {
-                    true => run.overlapping_writes(range).await?,
-                    false => run.writes(range).await?,
-                }
-                (Kind::Write, end)
-            }
+        let (kind, end) = match &step {
+            Step::Reads(range) => (Kind::Read, range.end),
+            Step::Writes(range) => (Kind::Write, range.end),
+            Step::Alone(index) => (Kind::Other, index + 1),
+        };
+        count_commands(&counters, &specs[start..end]);
+        match step {
+            Step::Reads(range) => run.reads(range).await?,
+            Step::Writes(range) if keys.comes_again() => run.overlapping_writes(range).await?,
+            Step::Writes(range) => run.writes(range).await?,
             Step::Alone(index) => {
                 let Operation::Control(control) = &run.operations[index] else {
                     unreachable!("only these stand alone")
                 };
                 run.control(control).await?;
-                (Kind::Other, index + 1)
             }
-        };
+        }
         let took = run.context.runtime.now().saturating_sub(run.arrived_at);
         counters.latencies[kind as usize].note(took, (end - start) as u64);
         start = end;
@@ -95,6 +94,12 @@ fn units<'o, 'a>(operations: &'o [Operation<'a>]) -> SmallVec<[&'o [Operation<'a
         start = end;
     }
     units
+}
+
+fn count_commands(counters: &Counters, specs: &[Option<&'static Spec>]) {
+    for spec in specs.iter().flatten() {
+        counters.commands[spec.id as usize].add(1);
+    }
 }
 
 fn may_come_before_the_password(spec: Option<&Spec>) -> bool {

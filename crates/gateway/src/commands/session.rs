@@ -18,6 +18,8 @@ pub struct Session {
     pub protocol: Protocol,
     /// Whether it may use the store.
     pub is_authenticated: bool,
+    /// Whether a `MULTI` was refused, and with it what follows.
+    pub is_in_refused_transaction: bool,
     /// Whether it has asked for its end.
     pub has_quit: bool,
     /// Name, as `CLIENT SETNAME` gave it.
@@ -47,6 +49,7 @@ impl Session {
             id,
             protocol: Protocol::Resp2,
             is_authenticated: !needs_password,
+            is_in_refused_transaction: false,
             has_quit: false,
             name: Vec::new(),
             library: Default::default(),

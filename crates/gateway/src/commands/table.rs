@@ -13,7 +13,9 @@ pub enum Id {
     Decr,
     DecrBy,
     Del,
+    Discard,
     Echo,
+    Exec,
     Exists,
     FlushAll,
     FlushDb,
@@ -28,6 +30,7 @@ pub enum Id {
     Keys,
     MGet,
     MSet,
+    Multi,
     Ping,
     Quit,
     RandomKey,
@@ -41,6 +44,7 @@ pub enum Id {
     Unlink,
     Wait,
     WaitAof,
+    Watch,
 }
 
 /// What `COMMAND` says about a command.
@@ -77,6 +81,8 @@ pub enum Group {
     Server,
     /// About values.
     String,
+    /// About commands that take effect together.
+    Transactions,
 }
 
 impl Group {
@@ -87,6 +93,7 @@ impl Group {
             Self::Generic => "generic",
             Self::Server => "server",
             Self::String => "string",
+            Self::Transactions => "transactions",
         }
     }
 
@@ -97,6 +104,7 @@ impl Group {
             Self::Generic => "@keyspace",
             Self::Server => "@admin",
             Self::String => "@string",
+            Self::Transactions => "@transaction",
         }
     }
 }
@@ -155,7 +163,9 @@ pub const COMMANDS: &[Spec] = commands! {
     "decr" Decr 2 WRITE ONE_KEY String "1.0.0" "O(1)" "Subtracts one from a number, 0 if the key is not there.";
     "decrby" DecrBy 3 WRITE ONE_KEY String "1.0.0" "O(1)" "Subtracts from a number, 0 if the key is not there.";
     "del" Del -2 SLOW_REMOVE ALL_KEYS Generic "1.0.0" "O(N)" "Deletes keys and says how many were there.";
+    "discard" Discard 1 ANY_TIME NO_KEY Transactions "2.0.0" "O(1)" "Ends what MULTI began: commands are done again.";
     "echo" Echo 2 ANY_TIME NO_KEY Connection "1.0.0" "O(1)" "Returns its argument.";
+    "exec" Exec 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Refused with EXECABORT; commands are done again.";
     "exists" Exists -2 READ ALL_KEYS Generic "1.0.0" "O(N)" "Counts which of the keys are there.";
     "flushall" FlushAll -1 SLOW_REMOVE NO_KEY Server "1.0.0" "O(N)" "Deletes every key. There is one database, so this is FLUSHDB.";
     "flushdb" FlushDb -1 SLOW_REMOVE NO_KEY Server "1.0.0" "O(N)" "Deletes every key, one after the other.";
@@ -170,6 +180,7 @@ pub const COMMANDS: &[Spec] = commands! {
     "keys" Keys 2 SLOW_READ NO_KEY Generic "1.0.0" "O(N)" "Returns all keys that match a pattern.";
     "mget" MGet -2 READ ALL_KEYS String "1.0.0" "O(N)" "Returns the values of keys. Together they are no snapshot.";
     "mset" MSet -3 SLOW_WRITE EVERY_SECOND String "1.0.1" "O(N)" "Stores values of keys. Each is stored whole, but others may see some before the rest.";
+    "multi" Multi 1 ANY_TIME NO_KEY Transactions "1.2.0" "O(1)" "Refused, and so is every command behind it up to EXEC, DISCARD or RESET.";
     "ping" Ping -1 ANY_TIME NO_KEY Connection "1.0.0" "O(1)" "Returns PONG, or its argument.";
     "quit" Quit -1 BEFORE_PASSWORD NO_KEY Connection "1.0.0" "O(1)" "Ends the connection.";
     "randomkey" RandomKey 1 SLOW_READ NO_KEY Generic "1.0.0" "O(1)" "Returns a key.";
@@ -183,6 +194,7 @@ pub const COMMANDS: &[Spec] = commands! {
     "unlink" Unlink -2 REMOVE ALL_KEYS Generic "4.0.0" "O(N)" "Deletes keys and says how many were there.";
     "wait" Wait 3 BLOCKING NO_KEY Generic "3.0.0" "O(1)" "Says how many replicas have the writes of this connection: none, there are no replicas.";
     "waitaof" WaitAof 4 BLOCKING NO_KEY Generic "7.2.0" "O(1)" "Says where the writes of this connection survive power loss: 1 or 0 here, 0 replicas.";
+    "watch" Watch -2 ANY_TIME ALL_KEYS Transactions "2.2.0" "O(N)" "Refused.";
 };
 
 /// How many there are.

@@ -202,3 +202,66 @@ fn a_pipeline_ends_at_quit_as_that_of_redis_does() {
         }
     }
 }
+
+/// A random pipeline in which each transaction has an error: Redis begins it and aborts it, the gateway refuses it.
+fn draw_with_transactions(random: &mut Random) -> Vec<Vec<&'static str>> {
+    const COMMANDS: [&[&str]; 14] = [
+        &["MULTI", "nonsense"],
+        &["MULTI", "nonsense"],
+        &["MULTI x"],
+        &["EXEC"],
+        &["EXEC"],
+        &["EXEC now"],
+        &["DISCARD"],
+        &["DISCARD now"],
+        &["RESET"],
+        &["SET a 1"],
+        &["INCR a"],
+        &["DEL a b"],
+        &["MSET a 5 b 6"],
+        &["GET a"],
+    ];
+    (0..random.random_range(1..30))
+        .map(|_| COMMANDS[random.random_range(0..COMMANDS.len())].to_vec())
+        .collect()
+}
+
+/// Needs every command of a refused transaction to be refused, and exactly those.
+#[test]
+fn a_refused_transaction_begins_and_ends_where_one_of_redis_does() {
+    let Some(redis) = Redis::start() else {
+        return not_run(
+            "differential::a_refused_transaction_begins_and_ends_where_one_of_redis_does",
+            "redis-server is not installed",
+        );
+    };
+    let world = World::start();
+    for seed in 0..100 {
+        let mut random = random_from_seed(seed);
+        let pipeline = draw_with_transactions(&mut random).concat();
+        let replies = |address: SocketAddr| {
+            let mut client = Client::connect(address);
+            client.words("FLUSHDB");
+            client.pipeline(pipeline.iter().copied())
+        };
+        let ours = replies(world.gateway().resp_address().unwrap());
+        let theirs = replies(redis.address);
+        for ((command, ours), theirs) in pipeline.iter().zip(ours).zip(theirs) {
+            let is_begun = *command == "MULTI" && theirs == Reply::simple("OK");
+            if is_begun || theirs == Reply::simple("QUEUED") {
+                assert!(
+                    ours.error().contains("MULTI"),
+                    "seed {seed}: {command}: {ours:?}"
+                );
+            } else {
+                assert_eq!(ours, theirs, "seed {seed}: {command}, of {pipeline:?}");
+            }
+        }
+        let values = |address| Client::connect(address).words("MGET a b");
+        assert_eq!(
+            values(world.gateway().resp_address().unwrap()),
+            values(redis.address),
+            "seed {seed}: {pipeline:?}"
+        );
+    }
+}

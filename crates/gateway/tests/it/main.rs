@@ -12,3 +12,4 @@ mod limits;
 mod pipeline;
 mod protection;
 mod support;
+mod transactions;
