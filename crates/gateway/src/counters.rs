@@ -20,9 +20,31 @@ impl Count {
         );
     }
 
+    /// Replaces the value, where it is a state and not a sum.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     /// The value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Keys that commands looked up for their replies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lookups {
+    /// They were there.
+    pub hits: u64,
+    /// They were not.
+    pub misses: u64,
+}
+
+impl Lookups {
+    /// Adds one.
+    pub fn note(&mut self, is_hit: bool) {
+        self.hits += u64::from(is_hit);
+        self.misses += u64::from(!is_hit);
     }
 }
 
@@ -54,8 +76,14 @@ impl Kind {
 /// Counts of one thread. See the module documentation.
 #[derive(Debug)]
 pub struct Counters {
-    /// Commands done, by their place in the table.
+    /// Commands done, by their place in the table. What is refused before it begins is not in it.
     pub commands: [Count; COMMAND_COUNT],
+    /// Commands done a second, lately.
+    pub commands_per_second: Count,
+    /// Keys that a command looked up for its reply and found.
+    pub hits: Count,
+    /// Keys that a command looked up for its reply and did not find.
+    pub misses: Count,
     /// Commands that were answered with an error, unknown ones included.
     pub failures: Count,
     /// Batches: pipelines, or what fitted of them.
@@ -86,6 +114,9 @@ impl Default for Counters {
     fn default() -> Self {
         Self {
             commands: std::array::from_fn(|_| Count::default()),
+            commands_per_second: Count::default(),
+            hits: Count::default(),
+            misses: Count::default(),
             failures: Count::default(),
             batches: Count::default(),
             connections: Count::default(),
@@ -99,6 +130,19 @@ impl Default for Counters {
             latencies: Default::default(),
             rounds: Count::default(),
         }
+    }
+}
+
+impl Counters {
+    /// Adds what was looked up.
+    pub fn add_lookups(&self, lookups: Lookups) {
+        self.hits.add(lookups.hits);
+        self.misses.add(lookups.misses);
+    }
+
+    /// All commands done.
+    pub fn all_commands(&self) -> u64 {
+        self.commands.iter().map(Count::get).sum()
     }
 }
 

@@ -36,6 +36,8 @@ mod glob;
 mod guard;
 mod join;
 mod options;
+mod process;
+mod rate;
 mod reactor;
 mod resp;
 mod shared;

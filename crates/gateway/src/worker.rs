@@ -26,6 +26,7 @@ use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientPath, StoreError};
 use crate::commands::{Context, Session, Store, UnderWay};
 use crate::connection::Connection;
 use crate::error::{GatewayError, system};
+use crate::rate::Rate;
 use crate::reactor::{Reactor, Source};
 use crate::shared::{Seat, Shared};
 use crate::sleeper::Sleeper;
@@ -124,9 +125,14 @@ async fn connect(
 
 /// Looks after the connections until the gateway is stopped or the store is gone.
 async fn watch(context: &Rc<Context>) -> Result<(), GatewayError> {
+    let mut rate = Rate::default();
     loop {
         context.runtime.sleep(LOOK_NS).await;
-        context.counters.rounds.add(1);
+        let counters = &context.counters;
+        counters.rounds.add(1);
+        counters
+            .commands_per_second
+            .set(rate.sample(context.runtime.now(), counters.all_commands()));
         context.guards.sweep(context.runtime.now());
         report(context);
         if context.shared.is_stopping() {

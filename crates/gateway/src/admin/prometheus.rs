@@ -1,4 +1,4 @@
-//! `/metrics`: counters in the text format that Prometheus reads.
+//! `/metrics`: counters in the OpenMetrics text format; `exposition` makes the classic one of it.
 //!
 //! What was done to the store carries the label `path`: `gateway` came through here, `one-sided` from clients that use the
 //! store's memory themselves. Reads and round trips of both are what their clients reported, see `stonecast_kv`.
@@ -18,9 +18,6 @@ use stonecast_kv::{
 use super::observer::Observer;
 use crate::commands::COMMANDS;
 use crate::counters::{Counters, Kind};
-
-/// What the answer's head says it is.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The text.
 pub fn metrics(observer: &Observer) -> String {
@@ -215,6 +212,15 @@ impl Snapshot {
         ] {
             sheet.counter(name, help, value)?;
         }
+        sheet.family(
+            "gateway_lookups",
+            "Keys that commands looked up for their replies, by whether they were there.",
+            MetricType::Counter,
+            &[
+                (&[("result", "hit")], count(|thread| thread.hits.get())),
+                (&[("result", "miss")], count(|thread| thread.misses.get())),
+            ],
+        )?;
         let labels: Vec<[(&str, &str); 1]> = COMMANDS
             .iter()
             .map(|spec| [("command", spec.name)])

@@ -11,7 +11,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{
+    ACCEPT, ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderValue, VARY, WWW_AUTHENTICATE,
+};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -21,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use super::exposition::Format;
 use super::observer::Observer;
 use super::{prometheus, status};
 use crate::error::{GatewayError, system};
@@ -187,10 +190,7 @@ impl Admin {
             return refusal;
         }
         match path {
-            "/metrics" => typed(
-                prometheus::CONTENT_TYPE,
-                prometheus::metrics(&self.observer),
-            ),
+            "/metrics" => self.metrics(request),
             "/status" => typed(
                 "application/json",
                 format!("{}\n", status::json(&self.observer)),
@@ -212,6 +212,20 @@ impl Admin {
                 ),
             },
         }
+    }
+
+    /// The counters, in the text format that the request asks for.
+    fn metrics(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+        let accept = request.headers().get_all(ACCEPT).iter();
+        let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
+        let format = Format::asked_for(&accept);
+        let mut response = typed(
+            format.content_type(),
+            format.of(prometheus::metrics(&self.observer)),
+        );
+        let headers = response.headers_mut();
+        headers.insert(VARY, HeaderValue::from_static("Accept"));
+        response
     }
 
     /// Whether the head of a request says the password, if there is one. Any user name will do.

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use stonecast_kv::{Stat, limits};
 
 use super::operation::Arguments;
+use crate::counters::Counters;
 use crate::glob;
+use crate::process::ProcessMemory;
 use crate::shared::Shared;
 
 /// The version of Redis whose commands these are. Clients choose by it what they send.
@@ -90,17 +92,29 @@ fn port(shared: &Shared) -> String {
     shared.resp.map_or(0, |resp| resp.port()).to_string()
 }
 
+/// A number of bytes as Redis writes it for people.
+fn human(bytes: u64) -> String {
+    let in_units = |shift: u32| bytes as f64 / (1_u64 << shift) as f64;
+    match bytes.checked_ilog2().unwrap_or(0) {
+        0..10 => format!("{bytes}B"),
+        10..20 => format!("{:.2}K", in_units(10)),
+        20..30 => format!("{:.2}M", in_units(20)),
+        30..40 => format!("{:.2}G", in_units(30)),
+        _ => format!("{:.2}T", in_units(40)),
+    }
+}
+
 type Lines = Vec<(&'static str, String)>;
 
 fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
-    let sum = |count: fn(&crate::counters::Counters) -> u64| {
+    let sum = |count: fn(&Counters) -> u64| {
         shared
             .threads
             .iter()
             .map(|thread| count(thread))
             .sum::<u64>()
     };
-    let commands = sum(|thread| thread.commands.iter().map(|count| count.get()).sum());
+    let process = ProcessMemory::now();
     let uptime = shared.uptime();
     let server = vec![
         ("redis_version", REDIS_VERSION.to_owned()),
@@ -121,7 +135,11 @@ fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
         ("store_clients", stat.clients.to_string()),
     ];
     let memory = vec![
-        ("used_memory", shared.memory.used().to_string()),
+        ("used_memory", process.private.to_string()),
+        ("used_memory_human", human(process.private)),
+        ("used_memory_rss", process.resident.to_string()),
+        ("used_memory_rss_human", human(process.resident)),
+        ("mem_clients_normal", shared.memory.used().to_string()),
         ("maxmemory", "0".to_owned()),
         ("maxmemory_policy", "noeviction".to_owned()),
         ("pool_capacity_bytes", stat.capacity_bytes.to_string()),
@@ -145,7 +163,19 @@ fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
             "total_connections_received",
             sum(|thread| thread.connections.get()).to_string(),
         ),
-        ("total_commands_processed", commands.to_string()),
+        (
+            "total_commands_processed",
+            sum(Counters::all_commands).to_string(),
+        ),
+        (
+            "instantaneous_ops_per_sec",
+            sum(|thread| thread.commands_per_second.get()).to_string(),
+        ),
+        ("keyspace_hits", sum(|thread| thread.hits.get()).to_string()),
+        (
+            "keyspace_misses",
+            sum(|thread| thread.misses.get()).to_string(),
+        ),
         (
             "total_error_replies",
             sum(|thread| thread.failures.get()).to_string(),
@@ -184,4 +214,23 @@ fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
         ("Replication", replication),
         ("Keyspace", keyspace),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_as_redis_writes_them() {
+        for (bytes, text) in [
+            (0, "0B"),
+            (1023, "1023B"),
+            (1024, "1.00K"),
+            (1_572_864, "1.50M"),
+            (1 << 30, "1.00G"),
+            (3 << 41, "6.00T"),
+        ] {
+            assert_eq!(human(bytes), text);
+        }
+    }
 }

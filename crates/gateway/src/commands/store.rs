@@ -8,7 +8,7 @@ use stonecast_base::hash::xxh3_64;
 use stonecast_kv::{Client, Condition, Entries, Entry, Stat, StoreError, Values, Written, limits};
 
 use super::error::CommandError;
-use crate::counters::Counters;
+use crate::counters::{Counters, Lookups};
 use crate::fifo::{Budget, Turn, Turns};
 
 /// See the module documentation.
@@ -72,11 +72,21 @@ impl Store {
         self.is_lost.get()
     }
 
-    /// Reads the values of keys, all at once.
+    /// Reads the values of keys for a reply, all at once.
     pub async fn get_many(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), CommandError> {
         let _under_way = UnderWay::begin(&self.in_flight);
         let result = self.client.multi_get(keys, values).await;
+        if result.is_ok() {
+            let mut lookups = Lookups::default();
+            (0..keys.len()).for_each(|index| lookups.note(values.get(index).is_some()));
+            self.count_lookups(lookups);
+        }
         self.checked(result)
+    }
+
+    /// Notes what was looked up for replies in another way than by `get_many`.
+    pub fn count_lookups(&self, lookups: Lookups) {
+        self.counters.add_lookups(lookups);
     }
 
     /// Reads the value of a key; its version, if it is there.

@@ -94,6 +94,20 @@ impl<'a> ValueCommand<'a> {
         )
     }
 
+    /// Whether its reply says something of the value before: what Redis counts as a hit or a miss.
+    pub fn looks_up(&self) -> bool {
+        match self {
+            Self::Get
+            | Self::Exists
+            | Self::Type
+            | Self::Length
+            | Self::Range { .. }
+            | Self::Take => true,
+            Self::Set { answer, .. } => *answer == SetAnswer::Before,
+            Self::Append(_) | Self::Add(_) | Self::Delete => false,
+        }
+    }
+
     /// Applies it and returns the reply. `changed` becomes true if the value has to be written.
     pub fn apply(&self, value: &mut Value<'a>, changed: &mut bool) -> Reply<'a> {
         match *self {

@@ -13,6 +13,7 @@
 //! The version is compared by the server at the moment of the write, so a unit is atomic against every other client, also
 //! those that do not come through a gateway.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use smallvec::{SmallVec, smallvec};
@@ -23,6 +24,7 @@ use super::operation::{Arguments, Operation};
 use super::reply::Reply;
 use super::store::Store;
 use super::value::{Value, ValueCommand};
+use crate::counters::Lookups;
 use crate::join::in_order;
 
 /// Replies of a unit, in the order of its commands.
@@ -54,7 +56,7 @@ pub async fn overwrite<'a>(store: &Store, unit: &[Operation<'a>]) -> Overwritten
     let [Operation::Value { key, .. }, ..] = *unit else {
         unreachable!("a unit that overwrites is on one key")
     };
-    let (replies, value, _) = apply(unit, None);
+    let (replies, value, _) = apply(unit, None, &Cell::default());
     let bytes = value.expect("a unit that overwrites leaves a value");
     match store.put_at_once(key, &bytes).await {
         Ok(is_done) => Overwritten {
@@ -129,19 +131,21 @@ async fn write_value<'a>(
     else {
         unreachable!("a unit of several operations is on one key")
     };
+    let lookups = Cell::default();
     if first.is_blind() {
-        let (replies, value, _) = apply(unit, None);
+        let (replies, value, _) = apply(unit, None, &lookups);
         match value {
             Some(bytes) => drop(store.put(key, &bytes, Condition::None).await?),
             None => drop(store.delete(key, Condition::None).await?),
         }
+        store.count_lookups(lookups.get());
         return Ok(replies);
     }
     let _turn = store.turn(key).await;
     loop {
         let mut bytes = Vec::new();
         let version = store.get(key, &mut bytes).await?;
-        let (replies, value, changed) = apply(unit, version.map(|_| bytes.into()));
+        let (replies, value, changed) = apply(unit, version.map(|_| bytes.into()), &lookups);
         let done = match (value, version) {
             _ if !changed => true,
             (Some(bytes), version) => {
@@ -156,21 +160,32 @@ async fn write_value<'a>(
             (None, None) => true,
         };
         if done {
+            store.count_lookups(lookups.get());
             return Ok(replies);
         }
     }
 }
 
-/// Applies the commands of a unit to a value: replies, the value after, whether it was written.
-fn apply<'a>(unit: &[Operation<'a>], mut value: Value<'a>) -> (Replies<'a>, Value<'a>, bool) {
+/// Applies the commands of a unit to a value: replies, the value after, whether it was written. `lookups` becomes what they
+/// looked up for their replies.
+fn apply<'a>(
+    unit: &[Operation<'a>],
+    mut value: Value<'a>,
+    lookups: &Cell<Lookups>,
+) -> (Replies<'a>, Value<'a>, bool) {
     let mut changed = false;
+    let mut found = Lookups::default();
     let replies = unit.iter().map(|operation| {
         let Operation::Value { command, .. } = operation else {
             unreachable!("a unit of several operations is on one key")
         };
+        if command.looks_up() {
+            found.note(value.is_some());
+        }
         command.apply(&mut value, &mut changed)
     });
     let replies = replies.collect();
+    lookups.set(found);
     (replies, value, changed)
 }
 

@@ -1,8 +1,10 @@
 //! What each command does, in both protocols.
 
+use std::time::{Duration, Instant};
+
 use stonecast_media::Durability;
 
-use crate::support::{Reply, World, options};
+use crate::support::{Client, Reply, World, options};
 
 const OK: &str = "OK";
 
@@ -300,4 +302,56 @@ fn a_pool_that_is_full_says_so_and_goes_on_reading_and_deleting() {
     assert_eq!(client.words("GET key:0"), Reply::Bulk(value));
     assert_eq!(client.words("DEL key:0"), Reply::Integer(1));
     assert_eq!(client.words("GET key:0"), Reply::NoBulk);
+}
+
+/// The number of a field of `INFO`.
+fn reported(client: &mut Client, name: &str) -> u64 {
+    let report = client.words("INFO");
+    let prefix = format!("{name}:");
+    let line = report
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix(&prefix));
+    line.unwrap_or_else(|| panic!("{name}")).parse().unwrap()
+}
+
+/// Needs the look into the kernel's count: the buffers of requests and replies, which stood there, are a few KiB.
+#[test]
+fn info_reports_the_memory_of_the_process() {
+    let world = World::start();
+    let mut client = world.client();
+    let used = reported(&mut client, "used_memory");
+    assert!(used > 1 << 20, "{used}");
+    assert!(used <= reported(&mut client, "used_memory_rss"));
+    let block = vec![1_u8; 256 << 20];
+    // Other tests of this process come and go meanwhile.
+    let more = reported(&mut client, "used_memory");
+    assert!(
+        more > used + (64 << 20),
+        "{used}, then {more} with {} more",
+        block.len()
+    );
+}
+
+#[test]
+fn info_counts_what_was_looked_up_and_what_was_done() {
+    let world = World::start();
+    let mut client = world.client();
+    client.pipeline(["SET a 1", "MSET b 2 c 3"]);
+    let before = reported(&mut client, "total_commands_processed");
+    assert_eq!(before, 3, "the INFO that reports it is the third");
+    client.pipeline([
+        "GET a",
+        "GET x",
+        "MGET a b x y",
+        "EXISTS a x",
+        "STRLEN a",
+        "TYPE x",
+    ]);
+    assert_eq!(reported(&mut client, "keyspace_hits"), 5);
+    assert_eq!(reported(&mut client, "keyspace_misses"), 5);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while reported(&mut client, "instantaneous_ops_per_sec") == 0 {
+        assert!(Instant::now() < deadline, "it does something all the time");
+    }
 }

@@ -60,13 +60,13 @@ fn a_client_that_takes_no_replies_is_cut_off_and_not_buffered_without_end() {
     slow.send("GET big\r\n".repeat(400));
     let mut most = 0;
     wait_until("the slow reader is cut off", || {
-        most = most.max(info(&mut observer, "used_memory"));
+        most = most.max(info(&mut observer, "mem_clients_normal"));
         info(&mut observer, "connected_clients") == 1
     });
     // One piece of a batch above the limit: 32 values.
     assert!(most < 70 << 20, "{most} bytes were held");
     wait_until("its memory is free", || {
-        info(&mut observer, "used_memory") < 1 << 20
+        info(&mut observer, "mem_clients_normal") < 1 << 20
     });
 }
 
@@ -110,7 +110,7 @@ fn replies_that_many_do_not_take_share_a_bound() {
         .for_each(|client| client.send("GET big\r\n".repeat(300)));
     let mut most = 0;
     for _ in 0..50 {
-        most = most.max(info(&mut observer, "used_memory"));
+        most = most.max(info(&mut observer, "mem_clients_normal"));
         std::thread::sleep(Duration::from_millis(10));
     }
     // Each may finish the piece of 32 values that it was at: without the bound, 30 MB each.
@@ -216,7 +216,7 @@ fn what_is_promised_costs_nothing_and_what_breaks_the_limits_ends_the_connection
         assert_eq!(client.reply().error(), error);
         assert!(client.has_ended());
     }
-    let before = info(&mut observer, "used_memory");
+    let before = info(&mut observer, "mem_clients_normal");
     let promising: Vec<Client> = (0..20)
         .map(|_| {
             let mut client = world.client();
@@ -227,7 +227,7 @@ fn what_is_promised_costs_nothing_and_what_breaks_the_limits_ends_the_connection
     wait_until("all have arrived", || {
         info(&mut observer, "connected_clients") >= 21
     });
-    let used = info(&mut observer, "used_memory").saturating_sub(before);
+    let used = info(&mut observer, "mem_clients_normal").saturating_sub(before);
     assert!(
         used < 20 * (128 << 10),
         "{used} bytes are held for promises of 320 MB"
@@ -253,7 +253,7 @@ fn large_requests_of_many_share_a_bound() {
     wait_until("some are refused", || {
         info(&mut observer, "connected_clients") <= 6
     });
-    assert!(info(&mut observer, "used_memory") < 12 << 20);
+    assert!(info(&mut observer, "mem_clients_normal") < 12 << 20);
     drop(large);
     let mut client = world.client();
     assert_eq!(

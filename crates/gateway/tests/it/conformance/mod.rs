@@ -6,6 +6,7 @@
 mod go;
 mod java;
 mod node;
+mod promtool;
 mod python;
 mod redis_tools;
 

@@ -1,6 +1,7 @@
 //! A store, a gateway and clients for tests.
 
 mod client;
+pub mod exposition;
 mod not_run;
 mod process;
 mod world;
