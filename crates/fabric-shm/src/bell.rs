@@ -2,6 +2,8 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Wake;
 use std::time::Duration;
 
 use stonecast_base::Nanoseconds;
@@ -19,6 +21,8 @@ pub(crate) struct Bell {
     memory: Arc<MappedRegion>,
     /// The device page, which says whether the device sleeps.
     page: Arc<MappedRegion>,
+    /// Another thread of this process wants the sleep that is going on, or the next one, to end.
+    unparked: Arc<AtomicBool>,
 }
 
 impl Bell {
@@ -28,7 +32,11 @@ impl Bell {
             BELL_SIZE,
             Sealing::None,
         )?);
-        Ok(Self { memory, page })
+        Ok(Self {
+            memory,
+            page,
+            unparked: Arc::default(),
+        })
     }
 
     /// The memory that peers of the same user get.
@@ -36,7 +44,8 @@ impl Bell {
         &self.memory
     }
 
-    /// Sleeps until the bell rings or `timeout` is over, unless `has_work` once the sleep is announced.
+    /// Sleeps until the bell rings or `timeout` is over, unless `has_work` once the sleep is announced, or the bell was
+    /// woken since the last sleep.
     pub(crate) fn sleep(
         &self,
         reasons: u64,
@@ -46,7 +55,8 @@ impl Bell {
         let word = self.memory.futex_word(FUTEX);
         let ticket = word.load();
         doorbell::announce_sleep(&*self.page, SLEEPING, reasons);
-        if !has_work() {
+        // The ticket is older than this look: a wake-up that comes after the look has changed the word.
+        if !self.unparked.swap(false, Ordering::SeqCst) && !has_work() {
             // Whatever ended the sleep, the caller looks for work again.
             let _ = word.wait(ticket, Some(Duration::from_nanos(timeout)));
         }
@@ -58,6 +68,18 @@ impl Bell {
         if doorbell::must_wake(&*self.page, SLEEPING, doorbell::ARRIVALS) {
             ring(&self.memory);
         }
+    }
+}
+
+/// Ends the sleep that is going on, or the next one at once, for whatever reason the device sleeps.
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.unparked.store(true, Ordering::SeqCst);
+        ring(&self.memory);
     }
 }
 
@@ -89,6 +111,35 @@ mod tests {
         let start = Instant::now();
         bell.sleep(doorbell::ARRIVALS, LONG_NS, || {
             bell.ring();
+            false
+        });
+        assert!(start.elapsed().as_nanos() < u128::from(LONG_NS / 2));
+    }
+
+    /// Needs `unparked`: the sleep is entered after the wake-up, so the futex word is what it is at the ticket.
+    #[test]
+    fn a_wake_up_before_the_sleep_ends_that_sleep_alone() {
+        let bell = bell();
+        Arc::new(bell.clone()).wake();
+        let start = Instant::now();
+        bell.sleep(doorbell::ARRIVALS, LONG_NS, || false);
+        assert!(start.elapsed().as_nanos() < u128::from(LONG_NS / 2));
+        let mut looked = false;
+        bell.sleep(doorbell::ARRIVALS, 1, || {
+            looked = true;
+            false
+        });
+        assert!(looked, "the wake-up is used up");
+    }
+
+    /// Needs the change of the futex word in `wake_by_ref`.
+    #[test]
+    fn a_wake_up_between_the_last_look_and_the_sleep_is_not_lost() {
+        let bell = bell();
+        let waker = Arc::new(bell.clone());
+        let start = Instant::now();
+        bell.sleep(doorbell::ARRIVALS, LONG_NS, || {
+            waker.wake_by_ref();
             false
         });
         assert!(start.elapsed().as_nanos() < u128::from(LONG_NS / 2));

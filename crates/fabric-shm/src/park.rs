@@ -4,6 +4,9 @@
 //! ring or take something out of one, and the control thread, ring it. What nobody rings for bounds the sleep: counting
 //! refusals of messages that find no buffer, and peers that are waited for in a revocation.
 
+use std::sync::Arc;
+use std::task::Waker;
+
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::Park;
 
@@ -43,6 +46,10 @@ impl Park for ShmDevice {
             doorbell::ARRIVALS
         };
         state.bell.sleep(reasons, timeout, || state.has_work());
+    }
+
+    fn unpark(&self) -> Option<Waker> {
+        Some(Waker::from(Arc::new(self.state.borrow().bell.clone())))
     }
 }
 

@@ -1,8 +1,8 @@
 //! What protocol code may ask of whoever runs it: a clock, tasks, timers. The simulated world and the busy-poll executor
 //! both answer, and the code above cannot tell which.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Nanoseconds;
@@ -42,7 +42,33 @@ impl dyn Runtime {
     pub fn sleep(&self, duration: Nanoseconds) -> Sleep<'_> {
         self.sleep_until(self.now().saturating_add(duration))
     }
+
+    /// Runs `work` for at most `duration` nanoseconds, counted from the first poll that leaves it unfinished.
+    ///
+    /// Work that is ready at once costs neither a timer nor a look at the clock. Work that is late is dropped; what that
+    /// means is the work's own affair.
+    pub async fn within<T>(
+        &self,
+        duration: Nanoseconds,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Elapsed> {
+        let mut work = pin!(work);
+        let mut late = None;
+        poll_fn(|context| {
+            if let Poll::Ready(output) = work.as_mut().poll(context) {
+                return Poll::Ready(Ok(output));
+            }
+            let late = late.get_or_insert_with(|| self.sleep(duration));
+            Pin::new(late).poll(context).map(|()| Err(Elapsed))
+        })
+        .await
+    }
 }
+
+/// Work that [`Runtime::within`](trait.Runtime.html#method.within) gave up because its time was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the time is over")]
+pub struct Elapsed;
 
 /// Waits for a moment. Leaves nothing behind when it is dropped, however often it was polled.
 pub struct Sleep<'a> {

@@ -17,6 +17,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -160,8 +161,21 @@ struct Shared {
     wake: OwnedFd,
     events: Mutex<VecDeque<ControlEvent>>,
     any_events: AtomicBool,
-    /// Readable when there are events.
+    /// Readable when there are events, or another thread woke the device.
     bell: OwnedFd,
+    /// Another thread of this process woke the device.
+    unparked: AtomicBool,
+}
+
+impl Wake for Shared {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.unparked.store(true, Ordering::SeqCst);
+        ring(&self.bell);
+    }
 }
 
 /// The handle of the device's thread. Dropping it says goodbye to everybody and ends the thread.
@@ -188,6 +202,7 @@ impl ControlPlane {
             events: Mutex::default(),
             any_events: AtomicBool::new(false),
             bell: eventfd(0, flags)?,
+            unparked: AtomicBool::new(false),
         });
         let engine = Engine::new(options, shared.clone());
         let thread = thread::Builder::new()
@@ -292,14 +307,20 @@ impl ControlPlane {
         event
     }
 
-    /// Readable when there may be an event.
+    /// Readable when there may be an event, or another thread woke the device.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.shared.bell.as_fd()
     }
 
-    /// Takes back what made the bell readable.
-    pub fn silence(&self) {
+    /// Takes back what made the bell readable. Whether another thread of this process woke the device since the last call.
+    pub fn silence(&self) -> bool {
         take(&self.shared.bell);
+        self.shared.unparked.swap(false, Ordering::SeqCst)
+    }
+
+    /// Ends the device's sleep, or its next one at once, from any thread.
+    pub fn waker(&self) -> Waker {
+        Waker::from(self.shared.clone())
     }
 
     fn join(&mut self) {

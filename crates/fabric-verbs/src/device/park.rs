@@ -3,6 +3,8 @@
 //! The completion queues are armed, looked at once more, and then the thread sleeps on three descriptors: the completion
 //! channel, the bell of the control plane, the events of the device.
 
+use std::task::Waker;
+
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::Park;
 
@@ -38,13 +40,16 @@ impl Park for VerbsDevice {
             self.state.borrow_mut().hear_device();
         }
     }
+
+    fn unpark(&self) -> Option<Waker> {
+        Some(self.state.borrow().control.waker())
+    }
 }
 
 impl State {
     /// Arms every completion queue, and says whether there is something to do already.
     fn has_work(&mut self) -> bool {
-        self.control.silence();
-        if self.control.has_events() || !self.events.is_empty() {
+        if self.control.silence() || self.control.has_events() || !self.events.is_empty() {
             return true;
         }
         let queues: Vec<u32> = self.cqs.iter().map(|(handle, _)| handle).collect();
