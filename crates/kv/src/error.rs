@@ -146,8 +146,30 @@ impl StoreError {
             | Self::NotPersisted
             | Self::Protocol { .. }
             | Self::Forgotten => Effect::Unknown,
-            _ => Effect::None,
+            Self::KeySize { .. }
+            | Self::ValueSize { .. }
+            | Self::NoSpace
+            | Self::MediumFull
+            | Self::Busy
+            | Self::IndexFull
+            | Self::SpaceFailed
+            | Self::Invalid
+            | Self::Publishers
+            | Self::Publication { .. }
+            | Self::Corrupt(_)
+            | Self::Disconnected { unknown: false }
+            | Self::Refused(_)
+            | Self::NoPlan(_)
+            | Self::Device(_)
+            | Self::Media(_) => Effect::None,
         }
+    }
+
+    /// Whether the server has answered a write with a refusal. It decides about a write that is repeated only when it knows
+    /// that the attempts before did nothing, so nothing was done by any of them.
+    pub fn is_refusal_of_write(&self) -> bool {
+        self.is_for_want_of_room()
+            || matches!(self, Self::IndexFull | Self::SpaceFailed | Self::Invalid)
     }
 }
 
