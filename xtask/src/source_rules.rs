@@ -17,7 +17,14 @@ use crate::metadata::{Metadata, Package};
 /// Crates whose work cannot be done in safe code: mappings and cache lines, shared memory, a C library.
 const MAY_BE_UNSAFE: &[&str] = &["media", "fabric-shm", "fabric-verbs"];
 /// Crates that stand at the edge to the world.
-const MAY_BE_UNREPEATABLE: &[&str] = &["cli", "bench", "gateway", "fabric-shm", "fabric-verbs"];
+const MAY_BE_UNREPEATABLE: &[&str] = &[
+    "cli",
+    "bench",
+    "gateway",
+    "stonecast",
+    "fabric-shm",
+    "fabric-verbs",
+];
 /// Files of other crates that do: the pool in a directory has threads that prepare space and keep a
 /// processor awake.
 const FILES_THAT_MAY_BE_UNREPEATABLE: &[&str] = &["crates/media/src/directory"];

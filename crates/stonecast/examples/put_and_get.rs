@@ -1,0 +1,13 @@
+//! Stores a value and reads it back. Needs a server: `stonecast serve` in another terminal, and its address as the
+//! argument where it is not the default one.
+
+fn main() -> Result<(), stonecast::Error> {
+    let url = std::env::args().nth(1);
+    let client =
+        stonecast::blocking::connect(url.as_deref().unwrap_or("shm:./stonecast-data/socket"))?;
+    let version = client.put("greeting", "hello")?;
+    let entry = client.get("greeting")?.expect("just stored");
+    assert_eq!(entry.value, b"hello");
+    println!("greeting is at version {version}");
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! Watches what a server does, once a second for three seconds. Needs a server: `stonecast serve` in another terminal, and
+//! its address as the argument where it is not the default one.
+
+use std::thread::sleep;
+use std::time::Duration;
+
+fn main() -> Result<(), stonecast::Error> {
+    let url = std::env::args().nth(1);
+    let client =
+        stonecast::blocking::connect(url.as_deref().unwrap_or("shm:./stonecast-data/socket"))?;
+    let mut before = client.stat()?;
+    for _ in 0..3 {
+        sleep(Duration::from_secs(1));
+        let now = client.stat()?;
+        println!(
+            "{} keys, {} of {} bytes live, {} puts and {} persists in the last second",
+            now.keys,
+            now.live_bytes,
+            now.capacity_bytes,
+            now.puts - before.puts,
+            now.persists - before.persists,
+        );
+        before = now;
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! Where a server listens.
+
+use std::fmt;
+use std::os::unix::fs::FileTypeExt as _;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Where a server listens: `shm:PATH`, a socket of this host, or `verbs:HOST:PORT`, a machine in the RDMA network.
+///
+/// Two slashes after the colon are accepted and mean nothing: `shm://./socket` is `shm:./socket`.
+///
+/// ```
+/// let address: stonecast::Address = "shm:./stonecast-data/socket".parse()?;
+/// assert_eq!(address.to_string(), "shm:./stonecast-data/socket");
+/// assert!("redis://localhost".parse::<stonecast::Address>().is_err());
+/// # Ok::<(), stonecast::AddressError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address(pub(crate) Place);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The socket carries the first message; everything after it goes through shared memory.
+    SharedMemory(PathBuf),
+    /// The control plane of a machine in the RDMA network.
+    #[cfg(feature = "verbs")]
+    Verbs(stonecast_fabric_verbs::ControlAddress),
+}
+
+/// Text that is no address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no address: {reason}")]
+pub struct AddressError {
+    /// The text.
+    pub text: String,
+    /// What is wrong with it, and what an address looks like.
+    pub reason: String,
+}
+
+#[cfg(not(feature = "verbs"))]
+const NO_VERBS: &str = "this build speaks shared memory alone (shm:PATH); a build with the feature `verbs` speaks to other machines over \
+     RDMA";
+
+impl Address {
+    /// The socket of the pool at `data` where nobody names another one: in its folder, or, for a device of persistent
+    /// memory, which has none, under the device's name in `/run`.
+    ///
+    /// ```
+    /// let address = stonecast::Address::of_pool("./stonecast-data".as_ref());
+    /// assert_eq!(address.to_string(), "shm:./stonecast-data/socket");
+    /// ```
+    pub fn of_pool(data: &Path) -> Self {
+        let is_device =
+            std::fs::metadata(data).is_ok_and(|status| status.file_type().is_char_device());
+        Self(Place::SharedMemory(
+            match data.file_name().filter(|_| is_device) {
+                Some(name) => Path::new("/run").join(format!("stonecast-{}", name.display())),
+                None => data.join("socket"),
+            },
+        ))
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let refused = |reason: &str| AddressError {
+            text: text.to_owned(),
+            reason: reason.to_owned(),
+        };
+        match text.split_once(':') {
+            Some(("shm", path)) => match path.strip_prefix("//").unwrap_or(path) {
+                "" => Err(refused(
+                    "shm: needs a path after it, such as shm:./stonecast-data/socket",
+                )),
+                path => Ok(Self(Place::SharedMemory(path.into()))),
+            },
+            #[cfg(feature = "verbs")]
+            Some(("verbs", _)) => text
+                .parse()
+                .map(|address| Self(Place::Verbs(address)))
+                .map_err(|error: stonecast_fabric::DeviceError| refused(&error.to_string())),
+            #[cfg(not(feature = "verbs"))]
+            Some(("verbs", _)) => Err(refused(NO_VERBS)),
+            _ => Err(refused("an address is shm:PATH or verbs:HOST:PORT")),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Place::SharedMemory(path) => write!(formatter, "shm:{}", path.display()),
+            #[cfg(feature = "verbs")]
+            Place::Verbs(address) => address.fmt(formatter),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A client for programs without `async`: each call waits for its answer. Belongs to the thread that made it.
+//!
+//! ```no_run
+//! let client = stonecast::blocking::connect("shm:./stonecast-data/socket")?;
+//! client.put("greeting", "hello")?;
+//! for record in client.entries()? {
+//!     println!("{:?}", record?.key);
+//! }
+//! # Ok::<(), stonecast::Error>(())
+//! ```
+//!
+//! A call drives the connection until it has its answer. Between calls nothing is driven, and nothing needs to be.
+
+use stonecast_kv::{Condition, Metrics, Stat, Written};
+
+use crate::connector::Connector;
+use crate::entry::{Entry, Record};
+use crate::error::Error;
+use crate::local::{self, Connection};
+use crate::write::Write;
+
+/// Connects to the server at `url` with the defaults of [`Connector`].
+///
+/// # Errors
+///
+/// As [`Connector::connect`].
+pub fn connect(url: &str) -> Result<Client, Error> {
+    Connector::new(url)?.connect_blocking()
+}
+
+/// A client whose calls wait. See the module documentation.
+pub struct Client {
+    connection: Connection,
+}
+
+impl Client {
+    pub(crate) fn connect(connector: Connector) -> Result<Self, Error> {
+        connector
+            .connect_local()
+            .map(|connection| Self { connection })
+    }
+
+    /// The value of `key` with its version; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Entry>, Error> {
+        self.connection
+            .run(async |client| client.get(key.as_ref()).await)
+    }
+
+    /// Reads the value of `key` into `value`, in place of what is there, and returns its version.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::get`].
+    pub fn get_into(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: &mut Vec<u8>,
+    ) -> Result<Option<u64>, Error> {
+        self.connection
+            .run(async |client| client.get_into(key.as_ref(), value).await)
+    }
+
+    /// Stores `value` under `key` and returns its version.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::put`].
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<u64, Error> {
+        self.connection
+            .run(async |client| client.put(key.as_ref(), value.as_ref()).await)
+    }
+
+    /// Stores `value` under `key` if `condition` holds.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::put`].
+    pub fn put_if(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        condition: Condition,
+    ) -> Result<Written, Error> {
+        self.put_with(key, value, Write::new().on(condition))
+    }
+
+    /// Stores `value` under `key` as `write` says.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::put`].
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        write: Write,
+    ) -> Result<Written, Error> {
+        self.connection
+            .run(async |client| client.put_with(key.as_ref(), value.as_ref(), write).await)
+    }
+
+    /// Removes `key`. Whether it was there.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.connection
+            .run(async |client| client.delete(key.as_ref()).await)
+    }
+
+    /// Removes `key` if `condition` holds.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::put`].
+    pub fn delete_if(&self, key: impl AsRef<[u8]>, condition: Condition) -> Result<Written, Error> {
+        self.delete_with(key, Write::new().on(condition))
+    }
+
+    /// Removes `key` as `write` says.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::put`].
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, write: Write) -> Result<Written, Error> {
+        self.connection
+            .run(async |client| client.delete_with(key.as_ref(), write).await)
+    }
+
+    /// The values of `keys`, in their order.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::multi_get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Entry>>, Error> {
+        self.connection
+            .run(async |client| client.multi_get(keys).await)
+    }
+
+    /// Stores all `pairs` and returns the version of each, or why it was not stored.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::multi_put`].
+    pub fn multi_put<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        pairs: &[(K, V)],
+    ) -> Result<Vec<Result<u64, Error>>, Error> {
+        self.connection
+            .run(async |client| client.multi_put(pairs).await)
+    }
+
+    /// All records, in the order in which their present versions were committed; see [`local::Client::entries`]. The
+    /// iteration ends after its first error.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::get`].
+    pub fn entries(&self) -> Result<Entries<'_>, Error> {
+        let found = self.connection.run(async |client| client.entries().await)?;
+        Ok(Entries {
+            client: self,
+            found,
+            batch: Vec::new().into_iter(),
+            has_ended: false,
+        })
+    }
+
+    /// The server's report of itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::get`].
+    pub fn stat(&self) -> Result<Stat, Error> {
+        self.connection.run(async |client| client.stat().await)
+    }
+
+    /// Everything that the server counts.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::get`].
+    pub fn metrics(&self) -> Result<Metrics, Error> {
+        self.connection.run(async |client| client.metrics().await)
+    }
+
+    /// Gives back what the client holds and disconnects.
+    pub fn close(self) {
+        self.connection.close();
+    }
+}
+
+/// An iteration over all records. See [`Client::entries`].
+pub struct Entries<'a> {
+    client: &'a Client,
+    found: local::Entries,
+    batch: std::vec::IntoIter<Record>,
+    has_ended: bool,
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Result<Record, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(record) = self.batch.next() {
+            return Some(Ok(record));
+        }
+        if self.has_ended {
+            return None;
+        }
+        let connection = &self.client.connection;
+        match connection.run(async |client| self.found.next_batch(client).await) {
+            Ok(batch) => {
+                self.has_ended = batch.is_empty();
+                self.batch = batch.into_iter();
+                self.batch.next().map(Ok)
+            }
+            Err(error) => {
+                self.has_ended = true;
+                Some(Err(error))
+            }
+        }
+    }
+}

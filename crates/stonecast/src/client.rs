@@ -1,0 +1,267 @@
+//! The client that can be used from everywhere: it hands operations to the thread that drives its connection.
+
+use std::sync::Arc;
+
+use futures_channel::oneshot;
+use stonecast_kv::{Condition, Metrics, Stat, Written};
+
+use crate::connector::Connector;
+use crate::driver::{self, Job, Queue};
+use crate::entry::{Entry, Record};
+use crate::error::{Effect, Error, ErrorKind};
+use crate::local;
+use crate::write::Write;
+
+/// A client that can be cloned and used from any thread and any executor. [`crate::connect`] makes one.
+///
+/// A thread of its own drives the connection; an operation is two hops between threads away from the store. Operations of
+/// all clones are in flight together. Dropping a future gives its operation up, not back: a write takes its course. The
+/// connection ends when the last clone is dropped.
+#[derive(Clone)]
+pub struct Client {
+    driver: Arc<Driver>,
+}
+
+/// Ends the driver with the last clone.
+struct Driver(Arc<Queue>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Client {
+    pub(crate) async fn connect(connector: Connector) -> Result<Self, Error> {
+        let queue = driver::start(connector).await?;
+        Ok(Self {
+            driver: Arc::new(Driver(queue)),
+        })
+    }
+
+    /// The value of `key` with its version; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::get`], and [`ErrorKind::Closed`] after [`Client::close`].
+    pub async fn get(&self, key: impl Into<Vec<u8>>) -> Result<Option<Entry>, Error> {
+        let key = key.into();
+        self.read(async move |client| client.get(&key).await).await
+    }
+
+    /// Stores `value` under `key` and returns its version. Durable and visible when it returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::put`], and [`ErrorKind::Closed`] after [`Client::close`].
+    pub async fn put(
+        &self,
+        key: impl Into<Vec<u8>>,
+        value: impl Into<Vec<u8>>,
+    ) -> Result<u64, Error> {
+        let (key, value) = (key.into(), value.into());
+        self.write(async move |client| client.put(&key, &value).await)
+            .await
+    }
+
+    /// Stores `value` under `key` if `condition` holds at the moment of the write.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::put`]. A condition that does not hold is no error.
+    pub async fn put_if(
+        &self,
+        key: impl Into<Vec<u8>>,
+        value: impl Into<Vec<u8>>,
+        condition: Condition,
+    ) -> Result<Written, Error> {
+        self.put_with(key, value, Write::new().on(condition)).await
+    }
+
+    /// Stores `value` under `key` as `write` says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::put`].
+    pub async fn put_with(
+        &self,
+        key: impl Into<Vec<u8>>,
+        value: impl Into<Vec<u8>>,
+        write: Write,
+    ) -> Result<Written, Error> {
+        let (key, value) = (key.into(), value.into());
+        self.write(async move |client| client.put_with(&key, &value, write).await)
+            .await
+    }
+
+    /// Removes `key`. Whether it was there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::put`].
+    pub async fn delete(&self, key: impl Into<Vec<u8>>) -> Result<bool, Error> {
+        let key = key.into();
+        self.write(async move |client| client.delete(&key).await)
+            .await
+    }
+
+    /// Removes `key` if `condition` holds at the moment of the write.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::put`].
+    pub async fn delete_if(
+        &self,
+        key: impl Into<Vec<u8>>,
+        condition: Condition,
+    ) -> Result<Written, Error> {
+        self.delete_with(key, Write::new().on(condition)).await
+    }
+
+    /// Removes `key` as `write` says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::put`].
+    pub async fn delete_with(
+        &self,
+        key: impl Into<Vec<u8>>,
+        write: Write,
+    ) -> Result<Written, Error> {
+        let key = key.into();
+        self.write(async move |client| client.delete_with(&key, write).await)
+            .await
+    }
+
+    /// The values of `keys`, in their order, all in flight together.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn multi_get(
+        &self,
+        keys: impl IntoIterator<Item = impl Into<Vec<u8>>>,
+    ) -> Result<Vec<Option<Entry>>, Error> {
+        let keys: Vec<Vec<u8>> = keys.into_iter().map(Into::into).collect();
+        self.read(async move |client| client.multi_get(&keys).await)
+            .await
+    }
+
+    /// Stores all `pairs`, in flight together, and returns the version of each, or why it was not stored.
+    ///
+    /// # Errors
+    ///
+    /// As [`local::Client::multi_put`].
+    pub async fn multi_put(
+        &self,
+        pairs: impl IntoIterator<Item = (impl Into<Vec<u8>>, impl Into<Vec<u8>>)>,
+    ) -> Result<Vec<Result<u64, Error>>, Error> {
+        let pairs = pairs.into_iter();
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> = pairs
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
+        self.write(async move |client| client.multi_put(&pairs).await)
+            .await
+    }
+
+    /// All records, in the order in which their present versions were committed; see [`local::Client::entries`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn entries(&self) -> Result<Entries, Error> {
+        let found = self
+            .read(async move |client| client.entries().await)
+            .await?;
+        Ok(Entries {
+            client: self.clone(),
+            found: Some(found),
+        })
+    }
+
+    /// The server's report of itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn stat(&self) -> Result<Stat, Error> {
+        self.read(async move |client| client.stat().await).await
+    }
+
+    /// Everything that the server counts.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn metrics(&self) -> Result<Metrics, Error> {
+        self.read(async move |client| client.metrics().await).await
+    }
+
+    /// Ends the connection once everything that was asked for is done. Other clones are refused from now on.
+    pub fn close(self) {
+        self.driver.0.close();
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        work: impl AsyncFnOnce(local::Client) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.call(work, Effect::None).await
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        work: impl AsyncFnOnce(local::Client) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        self.call(work, Effect::Unknown { token: None }).await
+    }
+
+    /// Does `work` on the driver's thread. `lost`: what it means when that thread ends inside it.
+    async fn call<T: Send + 'static>(
+        &self,
+        work: impl AsyncFnOnce(local::Client) -> Result<T, Error> + Send + 'static,
+        lost: Effect,
+    ) -> Result<T, Error> {
+        let (answer, answered) = oneshot::channel();
+        let job: Job = Box::new(move |client| {
+            Box::pin(async move {
+                // A caller that has gone needs no answer.
+                let _ = answer.send(work(client).await);
+            })
+        });
+        if !self.driver.0.push(job) {
+            return Err(ErrorKind::Closed.into());
+        }
+        match answered.await {
+            Ok(result) => result,
+            Err(_) => Err(Error::new(ErrorKind::Closed, lost)),
+        }
+    }
+}
+
+/// The records found by [`Client::entries`], read a few at a time.
+pub struct Entries {
+    client: Client,
+    /// `None` while a batch is being read, and for ever after a batch was given up.
+    found: Option<local::Entries>,
+}
+
+impl Entries {
+    /// The next records, some tens of them; empty at the end. After an error the same records are tried again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`]; [`ErrorKind::Closed`] after a call that was dropped before it ended.
+    pub async fn next_batch(&mut self) -> Result<Vec<Record>, Error> {
+        let mut found = self.found.take().ok_or(ErrorKind::Closed)?;
+        let (found, batch) = self
+            .client
+            .read(async move |client| {
+                let batch = found.next_batch(&client).await;
+                Ok((found, batch))
+            })
+            .await?;
+        self.found = Some(found);
+        batch
+    }
+}

@@ -1,0 +1,227 @@
+//! How a client connects.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_kv::{ClientOptions, ClientPath};
+use stonecast_media::Durability;
+
+use crate::address::{Address, Place};
+use crate::blocking;
+use crate::client::Client;
+use crate::error::Error;
+use crate::local::Connection;
+use crate::open_device::OpenDevice;
+
+/// How a client connects: time limits, keys, the durability that the program expects.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use stonecast::{Connector, Durability};
+///
+/// let client = Connector::new("shm:./stonecast-data/socket")?
+///     .operation_timeout(Some(Duration::from_secs(2)))
+///     .expect_durability(Durability::Power)
+///     .connect_blocking()?;
+/// # Ok::<(), stonecast::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Connector {
+    pub(crate) address: Address,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) operation_timeout: Option<Duration>,
+    pub(crate) durability: Option<Durability>,
+    pub(crate) spin: Duration,
+    pub(crate) options: ClientOptions,
+    rdma: Rdma,
+}
+
+/// How the RDMA device is opened.
+#[derive(Clone, Debug, Default)]
+struct Rdma {
+    keys: Option<PathBuf>,
+    device: Option<String>,
+    gid_index: Option<u8>,
+}
+
+/// A server accepts between two batches, and a batch is a sync at the longest.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer than the server keeps a write waiting for room.
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
+/// A wake-up costs some ten microseconds, a sync a hundred: a client that looks longer for its answer burns a processor.
+const SPIN: Duration = Duration::from_micros(50);
+
+impl Connector {
+    /// Connects to the server at `url`, `shm:PATH` or `verbs:HOST:PORT`.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::ErrorKind::Address`] where `url` is none.
+    pub fn new(url: &str) -> Result<Self, Error> {
+        Ok(Self::to(url.parse()?))
+    }
+
+    /// Connects to the server at `address`.
+    pub fn to(address: Address) -> Self {
+        Self {
+            address,
+            connect_timeout: CONNECT_TIMEOUT,
+            operation_timeout: Some(OPERATION_TIMEOUT),
+            durability: None,
+            spin: SPIN,
+            options: ClientOptions::default(),
+            rdma: Rdma::default(),
+        }
+    }
+
+    /// How long the server may take to accept the connection. 10 seconds where nothing is said.
+    #[must_use]
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// How long an operation may take; `None`: for ever. 30 seconds where nothing is said. A write that is late has an
+    /// unknown outcome.
+    #[must_use]
+    pub fn operation_timeout(mut self, limit: Option<Duration>) -> Self {
+        self.operation_timeout = limit;
+        self
+    }
+
+    /// Refuses a pool that promises less: with [`Durability::Power`], one that survives the death of processes alone.
+    #[must_use]
+    pub fn expect_durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// How long the client looks for an answer before its thread sleeps. 50 microseconds where nothing is said. A longer
+    /// time saves the wake-up, some ten microseconds, and costs processor time.
+    #[must_use]
+    pub fn spin(mut self, time: Duration) -> Self {
+        self.spin = time;
+        self
+    }
+
+    /// Keys whose places in the log the client remembers, so that reading one takes one round trip: 16 bytes each, the
+    /// number rounded up to a power of two. Over shared memory nothing is remembered, since nothing would be saved.
+    #[must_use]
+    pub fn remembered_places(mut self, count: usize) -> Self {
+        self.options.locations = count;
+        self
+    }
+
+    /// Whether the client publishes its overwrites itself where the server lets it. Yes where nothing is said.
+    #[must_use]
+    pub fn publishing(mut self, publishes: bool) -> Self {
+        self.options.publishes = publishes;
+        self
+    }
+
+    /// The path under which the server counts what this client does.
+    #[must_use]
+    pub fn counted_as(mut self, path: ClientPath) -> Self {
+        self.options.path = path;
+        self
+    }
+
+    /// The file with the key that proves who this client is, for `verbs:` addresses: a name and 64 hexadecimal digits in
+    /// its first line, readable by its owner alone.
+    #[must_use]
+    pub fn keys(mut self, path: impl Into<PathBuf>) -> Self {
+        self.rdma.keys = Some(path.into());
+        self
+    }
+
+    /// The RDMA device, as `rdma link` shows it. The first one where nothing is said.
+    #[must_use]
+    pub fn rdma_device(mut self, name: impl Into<String>) -> Self {
+        self.rdma.device = Some(name.into());
+        self
+    }
+
+    /// The entry of the RDMA device's table of addresses. RoCE v2 and IPv4 first where nothing is said.
+    #[must_use]
+    pub fn gid_index(mut self, index: u8) -> Self {
+        self.rdma.gid_index = Some(index);
+        self
+    }
+
+    /// A client that can be cloned and used from any thread and executor.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::ErrorKind::Store`] where nobody listens at the address or the server refuses,
+    /// [`crate::ErrorKind::Unanswered`] where it is silent, [`crate::ErrorKind::Durability`] where it promises less than
+    /// expected, [`crate::ErrorKind::Setup`] where a key file is missing or unusable.
+    pub async fn connect(self) -> Result<Client, Error> {
+        Client::connect(self).await
+    }
+
+    /// A client whose calls wait. It belongs to the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connector::connect`].
+    pub fn connect_blocking(self) -> Result<blocking::Client, Error> {
+        blocking::Client::connect(self)
+    }
+
+    /// A connection that the calling thread drives itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connector::connect`].
+    pub fn connect_local(self) -> Result<Connection, Error> {
+        let device = self.open_device()?;
+        Connection::over(device, self)
+    }
+
+    pub(crate) fn spin_ns(&self) -> Nanoseconds {
+        nanoseconds(self.spin)
+    }
+
+    fn open_device(&self) -> Result<OpenDevice, Error> {
+        match &self.address.0 {
+            Place::SharedMemory(_) => Ok(OpenDevice::new(ShmDevice::new(ShmOptions::default())?)),
+            #[cfg(feature = "verbs")]
+            Place::Verbs(_) => {
+                let options = self.rdma.options()?;
+                Ok(OpenDevice::new(stonecast_fabric_verbs::VerbsDevice::open(
+                    options,
+                )?))
+            }
+        }
+    }
+}
+
+#[cfg(feature = "verbs")]
+impl Rdma {
+    fn options(&self) -> Result<stonecast_fabric_verbs::VerbsOptions, Error> {
+        use crate::error::ErrorKind;
+        use stonecast_fabric_verbs::control::KeyRing;
+
+        let path = self.keys.as_ref().ok_or_else(|| {
+            ErrorKind::Setup(
+                "verbs: addresses need a key file, the same line on both sides: a name and 64 hexadecimal digits (make one: \
+                 echo \"NAME $(openssl rand -hex 32)\" > FILE; chmod 600 FILE)"
+                    .to_owned(),
+            )
+        })?;
+        let keys = KeyRing::load(path).map_err(|error| ErrorKind::Setup(error.to_string()))?;
+        Ok(stonecast_fabric_verbs::VerbsOptions {
+            device: self.device.clone(),
+            gid_index: self.gid_index,
+            keys,
+            ..stonecast_fabric_verbs::VerbsOptions::default()
+        })
+    }
+}
+
+/// What a clock counts; more than it holds is for ever.
+pub(crate) fn nanoseconds(time: Duration) -> Nanoseconds {
+    Nanoseconds::try_from(time.as_nanos()).unwrap_or(Nanoseconds::MAX)
+}

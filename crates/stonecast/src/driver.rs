@@ -1,0 +1,160 @@
+//! The thread that drives the connection of a [`crate::Client`], and how work gets there.
+//!
+//! ```text
+//!   any thread                              the driver's thread
+//!     job -> queue, wake                      takes all jobs -> one future each
+//!     waits for the answer <---one-shot------ polled at once; what is not ready is under way, beside new jobs
+//! ```
+//!
+//! Jobs are begun in the order in which they were queued. The thread ends when the last client is gone or one of them
+//! closes it: jobs that are queued by then are done, and later ones are refused.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::thread;
+
+use futures_channel::oneshot;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use futures_util::task::AtomicWaker;
+
+use crate::connector::Connector;
+use crate::error::{Error, ErrorKind};
+use crate::local;
+
+/// Work on the driver's thread.
+pub(crate) type Job = Box<dyn FnOnce(local::Client) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+
+/// The queue of a driver.
+#[derive(Default)]
+pub(crate) struct Queue {
+    jobs: Mutex<Jobs>,
+    waker: AtomicWaker,
+}
+
+#[derive(Default)]
+struct Jobs {
+    waiting: Vec<Job>,
+    /// The driver takes no more.
+    is_closed: bool,
+}
+
+impl Queue {
+    /// Hands `job` to the driver. False: it has ended, and `job` is dropped.
+    pub fn push(&self, job: Job) -> bool {
+        let mut jobs = self.jobs.lock().expect("no holder panics");
+        if jobs.is_closed {
+            return false;
+        }
+        jobs.waiting.push(job);
+        let is_first = jobs.waiting.len() == 1;
+        drop(jobs);
+        // Whoever queued the first job has woken the driver, which takes all of them.
+        if is_first {
+            self.waker.wake();
+        }
+        true
+    }
+
+    /// Lets the driver end once it has done what is queued.
+    pub fn close(&self) {
+        self.jobs.lock().expect("no holder panics").is_closed = true;
+        self.waker.wake();
+    }
+
+    /// Exchanges the jobs that wait with `taken`, which is empty. Pending while there is none; `Ready(false)` at the end.
+    fn poll_take(&self, context: &Context<'_>, taken: &mut Vec<Job>) -> Poll<bool> {
+        self.waker.register(context.waker());
+        let mut jobs = self.jobs.lock().expect("no holder panics");
+        if !jobs.waiting.is_empty() {
+            std::mem::swap(&mut jobs.waiting, taken);
+            return Poll::Ready(true);
+        }
+        if jobs.is_closed {
+            Poll::Ready(false)
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+/// Starts a driver, whose queue this is, once it is connected.
+pub(crate) async fn start(connector: Connector) -> Result<Arc<Queue>, Error> {
+    let queue = Arc::new(Queue::default());
+    let (report, connected) = oneshot::channel();
+    let theirs = queue.clone();
+    thread::Builder::new()
+        .name("stonecast-client".to_owned())
+        .spawn(move || run(connector, &theirs, report))
+        .map_err(|error| {
+            ErrorKind::Setup(format!(
+                "cannot start the thread that drives the connection: {error}"
+            ))
+        })?;
+    match connected.await {
+        Ok(result) => result.map(|()| queue),
+        Err(_) => Err(ErrorKind::Closed.into()),
+    }
+}
+
+fn run(connector: Connector, queue: &Queue, report: oneshot::Sender<Result<(), Error>>) {
+    let _closed = ClosedAtTheEnd(queue);
+    let connection = match connector.connect_local() {
+        Ok(connection) => connection,
+        Err(error) => {
+            // The caller may have given up.
+            let _ = report.send(Err(error));
+            return;
+        }
+    };
+    if report.send(Ok(())).is_err() {
+        return connection.close();
+    }
+    connection.run(async |client| serve(client, queue).await);
+    connection.close();
+}
+
+/// Does what is queued until the queue is closed and all of it is done.
+async fn serve(client: &local::Client, queue: &Queue) {
+    let mut taken: Vec<Job> = Vec::new();
+    let mut under_way = FuturesUnordered::new();
+    poll_fn(|context| {
+        let is_open = match queue.poll_take(context, &mut taken) {
+            Poll::Ready(is_open) => is_open,
+            Poll::Pending => true,
+        };
+        for job in taken.drain(..) {
+            let mut work = job(client.clone());
+            // Most reads end here, and cost no place among what is under way.
+            if work.as_mut().poll(context).is_pending() {
+                under_way.push(work);
+            }
+        }
+        while let Poll::Ready(Some(())) = under_way.poll_next_unpin(context) {}
+        if is_open || !under_way.is_empty() {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
+    })
+    .await;
+}
+
+/// However the driver ends, nobody waits for it afterwards.
+struct ClosedAtTheEnd<'a>(&'a Queue);
+
+impl Drop for ClosedAtTheEnd<'_> {
+    fn drop(&mut self) {
+        let mut jobs = match self.0.jobs.lock() {
+            Ok(jobs) => jobs,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        jobs.is_closed = true;
+        // Their answers' senders go with them, which is what the callers are told by.
+        let abandoned = std::mem::take(&mut jobs.waiting);
+        drop(jobs);
+        drop(abandoned);
+    }
+}

@@ -1,0 +1,36 @@
+//! What a store holds.
+
+/// A value with its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The value, 0 bytes to 1 MiB.
+    pub value: Vec<u8>,
+    /// The commit sequence number of the write that stored it: of two versions of one key, the larger one is newer.
+    pub version: u64,
+}
+
+/// A key with its value and version, as an iteration over the whole store yields it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The key, 1 to 1024 bytes.
+    pub key: Vec<u8>,
+    /// The value, 0 bytes to 1 MiB.
+    pub value: Vec<u8>,
+    /// The version; see [`Entry::version`].
+    pub version: u64,
+}
+
+impl From<stonecast_kv::Entry> for Record {
+    fn from(entry: stonecast_kv::Entry) -> Self {
+        let stonecast_kv::Entry {
+            key,
+            value,
+            version,
+        } = entry;
+        Self {
+            key,
+            value,
+            version,
+        }
+    }
+}

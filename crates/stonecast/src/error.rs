@@ -1,0 +1,236 @@
+//! What can go wrong, and what that means for the data.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use stonecast_fabric::DeviceError;
+use stonecast_kv::{StoreError, Token};
+use stonecast_media::{Durability, MediaError};
+
+use crate::address::AddressError;
+
+/// Why an operation failed. [`Error::effect`] says what that means for the data, [`Error::kind`] what happened.
+///
+/// One pointer, so that the result of a read that takes a hundred nanoseconds stays small.
+pub struct Error(Box<Failure>);
+
+struct Failure {
+    kind: ErrorKind,
+    effect: Effect,
+}
+
+/// What a failed operation means for the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing was done, and nothing will be.
+    None,
+    /// The operation was done; what failed came after it.
+    Done,
+    /// It may have been done, or may still be. Find out by reading, or repeat it with the token.
+    Unknown {
+        /// Names the write for the next attempt ([`crate::Write::retry`]). `None`: the write was sent without a token, or
+        /// it was so long ago that the server has forgotten its outcome.
+        token: Option<Token>,
+    },
+}
+
+/// What happened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The text is no address.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// Something that the connection needs is missing or unusable, such as a key file.
+    #[error("{0}")]
+    Setup(String),
+    /// The server accepted nothing in time.
+    #[error("the server at {address} does not answer: nothing came within {limit:?}")]
+    Unanswered {
+        /// The server.
+        address: String,
+        /// The limit ([`crate::Connector::connect_timeout`]).
+        limit: Duration,
+    },
+    /// The pool promises less than the program expects.
+    #[error(
+        "the pool at {address} has durability {found}, and {expected} is expected: an acknowledged write would survive less. Serve a \
+         pool that was created with --durability {expected}, or expect {found}"
+    )]
+    Durability {
+        /// The server.
+        address: String,
+        /// What the program expects.
+        expected: Durability,
+        /// What the pool promises.
+        found: Durability,
+    },
+    /// The pool exists and was made with another setting than asked for.
+    #[error(
+        "{} was created with {setting} {has}, not {asked}: leave the setting unsaid, or export the pool into a new one",
+        data.display()
+    )]
+    OtherSetting {
+        /// The pool.
+        data: PathBuf,
+        /// Which setting, as the command line names it.
+        setting: &'static str,
+        /// What the pool has.
+        has: String,
+        /// What was asked for.
+        asked: String,
+    },
+    /// The operation took longer than its limit.
+    #[error("no answer came within {limit:?}")]
+    TimedOut {
+        /// The limit ([`crate::Connector::operation_timeout`]).
+        limit: Duration,
+    },
+    /// The client was closed, or the thread that drives it has ended.
+    #[error("the client is closed")]
+    Closed,
+    /// The store refused or failed.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, effect: Effect) -> Self {
+        Self(Box::new(Failure { kind, effect }))
+    }
+
+    /// Of an operation that changed nothing.
+    pub(crate) fn nothing_done(kind: impl Into<ErrorKind>) -> Self {
+        Self::new(kind.into(), Effect::None)
+    }
+
+    /// Of an operation that changes nothing.
+    #[cold]
+    pub(crate) fn of_read(error: StoreError) -> Self {
+        Self::nothing_done(ErrorKind::Store(error))
+    }
+
+    /// What happened.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// What it means for the data.
+    pub fn effect(&self) -> Effect {
+        self.0.effect.clone()
+    }
+
+    /// Whether the connection is over: every further operation of this client fails, and a new client is needed.
+    pub fn is_disconnected(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::Closed
+                | ErrorKind::Store(StoreError::Disconnected { .. } | StoreError::Protocol { .. })
+        )
+    }
+}
+
+/// Why the store's own operation failed, before it is known what that means.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The store says so.
+    Store(StoreError),
+    /// It took longer than this.
+    Late(Duration),
+}
+
+impl Fault {
+    /// Of an operation that changes nothing.
+    #[cold]
+    pub fn of_read(self) -> Error {
+        Error::nothing_done(self.into_kind())
+    }
+
+    /// Of the first attempt of a write, which `token` names.
+    #[cold]
+    pub fn of_write(self, token: Option<Token>) -> Error {
+        let effect = match &self {
+            Self::Late(_) => Effect::Unknown { token },
+            Self::Store(error) => match error.effect() {
+                stonecast_kv::Effect::None => Effect::None,
+                stonecast_kv::Effect::Unknown => Effect::Unknown {
+                    token: token.filter(|_| !matches!(error, StoreError::Forgotten)),
+                },
+            },
+        };
+        Error::new(self.into_kind(), effect)
+    }
+
+    /// Of a further attempt of the write that `token` names. Only an answer of the server to the write itself says that
+    /// the attempts before did nothing: the server asks for their outcome first.
+    #[cold]
+    pub fn of_retry(self, token: Token) -> Error {
+        let is_decided = matches!(&self, Self::Store(error) if error.is_refusal_of_write());
+        let effect = match &self {
+            _ if is_decided => Effect::None,
+            Self::Store(StoreError::Forgotten) => Effect::Unknown { token: None },
+            _ => Effect::Unknown { token: Some(token) },
+        };
+        Error::new(self.into_kind(), effect)
+    }
+
+    fn into_kind(self) -> ErrorKind {
+        match self {
+            Self::Store(error) => ErrorKind::Store(error),
+            Self::Late(limit) => ErrorKind::TimedOut { limit },
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Error")
+            .field("kind", &self.0.kind)
+            .field("effect", &self.0.effect)
+            .finish()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.kind.fmt(formatter)?;
+        match (&self.0.kind, &self.0.effect) {
+            // The store's own sentences say what became of the operation.
+            (ErrorKind::Store(_), _) | (_, Effect::None) => Ok(()),
+            (_, Effect::Done) => formatter.write_str("; the operation was done"),
+            (_, Effect::Unknown { .. }) => formatter.write_str("; the outcome is unknown"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.kind.source()
+    }
+}
+
+impl From<AddressError> for Error {
+    fn from(error: AddressError) -> Self {
+        Self::nothing_done(error)
+    }
+}
+
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        Self::of_read(error.into())
+    }
+}
+
+impl From<MediaError> for Error {
+    fn from(error: MediaError) -> Self {
+        Self::of_read(error.into())
+    }
+}
+
+impl From<ErrorKind> for Error {
+    fn from(kind: ErrorKind) -> Self {
+        Self::nothing_done(kind)
+    }
+}

@@ -1,0 +1,72 @@
+//! A durable key-value store in remote memory. Clients read the store's memory directly, without the server's processor,
+//! and what was acknowledged survives what the pool declares.
+//!
+//! ```no_run
+//! let client = stonecast::blocking::connect("shm:./stonecast-data/socket")?;
+//! client.put("greeting", "hello")?;
+//! assert_eq!(client.get("greeting")?.unwrap().value, b"hello");
+//! # Ok::<(), stonecast::Error>(())
+//! ```
+//!
+//! # Three kinds of client
+//!
+//! | | belongs to | for | one GET over shared memory costs, beside the GET itself |
+//! | --- | --- | --- | --- |
+//! | [`blocking::Client`] | a thread | programs without `async` | one turn of a loop |
+//! | [`local::Connection`] | a thread | many operations in flight at full speed | nothing |
+//! | [`Client`] | nobody: `Send + Sync + Clone` | programs on tokio or any other executor | two hops between threads |
+//!
+//! All three speak the same store; [`Connector`] makes each of them, with time limits, keys, and the durability that the
+//! program expects.
+//!
+//! # What an answer means
+//!
+//! `Ok` of a write says that the record and its publication are durable as the pool declares
+//! ([`Stat::power`]: power loss is survived, else the death of every process), and visible to every client. An
+//! [`Error`] has an [`Effect`]: nothing was done, or the outcome is unknown. A write that was sent with
+//! [`Write::retryable`] gives a [`Token`] with an unknown outcome: with it the write is repeated safely, over any connection
+//! and after a restart of the server, and takes effect once.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod address;
+pub mod blocking;
+mod client;
+mod connector;
+mod driver;
+mod entry;
+mod error;
+pub mod local;
+mod open_device;
+pub mod server;
+mod write;
+
+pub use address::{Address, AddressError};
+pub use client::{Client, Entries};
+pub use connector::Connector;
+pub use entry::{Entry, Record};
+pub use error::{Effect, Error, ErrorKind};
+pub use open_device::OpenDevice;
+pub use server::Server;
+pub use stonecast_kv::limits::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
+pub use stonecast_kv::{Condition, Metrics, Stat, Token, Written};
+pub use stonecast_media::{Durability, PersistenceDomain};
+pub use write::Write;
+
+/// Connects to the server at `url`, `shm:PATH` or `verbs:HOST:PORT`, with the defaults of [`Connector`].
+///
+/// The client can be cloned and used from any thread and any executor; a thread of its own drives the connection.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), stonecast::Error> {
+/// let client = stonecast::connect("shm:./stonecast-data/socket").await?;
+/// client.put("greeting", "hello").await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+///
+/// As [`Connector::connect`].
+pub async fn connect(url: &str) -> Result<Client, Error> {
+    Connector::new(url)?.connect().await
+}

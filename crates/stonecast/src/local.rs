@@ -1,0 +1,392 @@
+//! A connection that the thread which made it drives itself: operations in flight side by side, nothing between the program
+//! and the store.
+//!
+//! ```no_run
+//! let connection = stonecast::local::connect("shm:./stonecast-data/socket")?;
+//! connection.run(async |client| {
+//!     client.put(b"greeting", b"hello").await?;
+//!     client.get(b"greeting").await
+//! })?;
+//! # Ok::<(), stonecast::Error>(())
+//! ```
+//!
+//! Futures of [`Client`] make progress only inside [`Connection::run`]. Dropping one gives the operation up, not back: a
+//! write that was sent takes its course.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use stonecast_fabric::{BusyPoll, Port, Runtime};
+use stonecast_kv::{CLIENT_COMPLETIONS, Condition, Metrics, Stat, StoreError, Written};
+use stonecast_media::Durability;
+
+use crate::connector::{Connector, nanoseconds};
+use crate::entry::{Entry, Record};
+use crate::error::{Error, ErrorKind, Fault};
+use crate::open_device::OpenDevice;
+use crate::write::{Retry, Write};
+
+pub use stonecast_kv::Values;
+
+/// Connects to the server at `url` with the defaults of [`Connector`].
+///
+/// # Errors
+///
+/// As [`Connector::connect`].
+pub fn connect(url: &str) -> Result<Connection, Error> {
+    Connector::new(url)?.connect_local()
+}
+
+/// A connection, and the loop that drives it. Belongs to one thread.
+pub struct Connection {
+    executor: BusyPoll,
+    client: Client,
+}
+
+/// The operations of a [`Connection`]. Cloning gives another handle of the same connection.
+#[derive(Clone)]
+pub struct Client {
+    store: stonecast_kv::Client,
+    runtime: Rc<dyn Runtime>,
+    /// How long an operation may take.
+    limit: Option<Duration>,
+}
+
+impl Connection {
+    /// A connection over a device of the caller's, for programs whose threads also wait for something else.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connector::connect`].
+    pub fn over(device: OpenDevice, connector: Connector) -> Result<Self, Error> {
+        let OpenDevice { device, park } = device;
+        let executor = BusyPoll::new(park, connector.spin_ns());
+        let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
+        executor.add_port(&port);
+        let client = executor.block_on(Client::connect(port, executor.runtime(), &connector))?;
+        Ok(Self { executor, client })
+    }
+
+    /// The operations, for tasks of the program's own; see [`Connection::spawn`].
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Runs `work` to its end, and spawned tasks beside it. Not from inside a task of this connection.
+    pub fn run<T>(&self, work: impl AsyncFnOnce(&Client) -> T) -> T {
+        self.executor.block_on(work(&self.client))
+    }
+
+    /// Runs `task` beside what [`Connection::run`] is given. Tasks make progress only inside that call, and end with the
+    /// connection.
+    pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.client.runtime.spawn(Box::pin(task));
+    }
+
+    /// Gives back what the client holds and disconnects. A connection that is dropped instead is noticed by the server,
+    /// which then takes back what the client held.
+    pub fn close(self) {
+        let Self { executor, client } = self;
+        executor.block_on(client.store.close());
+    }
+}
+
+impl Client {
+    async fn connect(
+        port: Rc<Port>,
+        runtime: Rc<dyn Runtime>,
+        connector: &Connector,
+    ) -> Result<Self, Error> {
+        let address = connector.address.to_string();
+        let limit = connector.connect_timeout;
+        let connected =
+            stonecast_kv::Client::connect_with(connector.options, port, runtime.clone(), &address);
+        let store = match runtime.within(nanoseconds(limit), connected).await {
+            Ok(connected) => connected.map_err(Error::of_read)?,
+            Err(_) => return Err(ErrorKind::Unanswered { address, limit }.into()),
+        };
+        let client = Self {
+            store,
+            runtime,
+            limit: connector.operation_timeout,
+        };
+        if connector.durability == Some(Durability::Power) && !client.stat().await?.power {
+            return Err(ErrorKind::Durability {
+                address,
+                expected: Durability::Power,
+                found: Durability::Process,
+            }
+            .into());
+        }
+        Ok(client)
+    }
+
+    /// The store's own client, with the calls that only servers and benchmarks need.
+    pub fn store(&self) -> &stonecast_kv::Client {
+        &self.store
+    }
+
+    /// What runs the tasks of this connection: its clock and its timers.
+    pub fn runtime(&self) -> &Rc<dyn Runtime> {
+        &self.runtime
+    }
+
+    /// The value of `key` with its version; `None` where there is none. No code of the server runs.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`]; a read never changes anything.
+    pub async fn get(&self, key: &[u8]) -> Result<Option<Entry>, Error> {
+        let mut value = Vec::new();
+        let version = self.get_into(key, &mut value).await?;
+        Ok(version.map(|version| Entry { value, version }))
+    }
+
+    /// Reads the value of `key` into `value`, in place of what is there, and returns its version. Allocates nothing where
+    /// `value` has room.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    #[inline]
+    pub async fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, Error> {
+        let read = self.store.get(key, value);
+        self.timed(read).await.map_err(Fault::of_read)
+    }
+
+    /// Stores `value` under `key` and returns its version. Durable and visible when it returns.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`], and [`Error::effect`] for what became of the write.
+    pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, Error> {
+        let put = self.store.put(key, value);
+        self.timed(put).await.map_err(|fault| fault.of_write(None))
+    }
+
+    /// Stores `value` under `key` if `condition` holds at the moment of the write.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::put`]. A condition that does not hold is no error.
+    pub async fn put_if(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        condition: Condition,
+    ) -> Result<Written, Error> {
+        self.put_with(key, value, Write::new().on(condition)).await
+    }
+
+    /// Stores `value` under `key` as `write` says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::put`].
+    pub async fn put_with(&self, key: &[u8], value: &[u8], write: Write) -> Result<Written, Error> {
+        let condition = write.condition();
+        match write.retry {
+            Retry::Never => {
+                let put = self.store.put_if(key, value, condition);
+                self.timed(put).await.map_err(|fault| fault.of_write(None))
+            }
+            Retry::Fresh => {
+                let mut token = self.store.token();
+                let put = self.store.put_with(&mut token, key, value, condition);
+                let written = self.timed(put).await;
+                written.map_err(|fault| fault.of_write(Some(token)))
+            }
+            Retry::Of(mut token) => {
+                let put = self.store.put_with(&mut token, key, value, condition);
+                let written = self.timed(put).await;
+                written.map_err(|fault| fault.of_retry(token))
+            }
+        }
+    }
+
+    /// Removes `key`. Whether it was there. Durable and visible when it returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::put`].
+    pub async fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+        let delete = self.store.delete(key);
+        self.timed(delete)
+            .await
+            .map_err(|fault| fault.of_write(None))
+    }
+
+    /// Removes `key` if `condition` holds at the moment of the write. A key that is absent is
+    /// [`Written::Conflict`]`(None)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::put`].
+    pub async fn delete_if(&self, key: &[u8], condition: Condition) -> Result<Written, Error> {
+        self.delete_with(key, Write::new().on(condition)).await
+    }
+
+    /// Removes `key` as `write` says. A key that is absent is [`Written::Conflict`]`(None)`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::put`].
+    pub async fn delete_with(&self, key: &[u8], write: Write) -> Result<Written, Error> {
+        let condition = write.condition();
+        let written = match write.retry {
+            Retry::Never => {
+                let delete = self.store.delete_if(key, condition);
+                self.timed(delete)
+                    .await
+                    .map_err(|fault| fault.of_write(None))?
+            }
+            Retry::Fresh => {
+                let mut token = self.store.token();
+                let delete = self.store.delete_with(&mut token, key, condition);
+                let written = self.timed(delete).await;
+                written.map_err(|fault| fault.of_write(Some(token)))?
+            }
+            Retry::Of(mut token) => {
+                let delete = self.store.delete_with(&mut token, key, condition);
+                let written = self.timed(delete).await;
+                written.map_err(|fault| fault.of_retry(token))?
+            }
+        };
+        Ok(written.unwrap_or(Written::Conflict(None)))
+    }
+
+    /// The values of `keys`, in their order, all in flight together. Each is read as by [`Client::get`]; together they are
+    /// no snapshot.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Entry>>, Error> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let mut values = Values::default();
+        self.multi_get_into(&keys, &mut values).await?;
+        Ok((0..keys.len())
+            .map(|index| {
+                values.get(index).map(|(value, version)| Entry {
+                    value: value.to_vec(),
+                    version,
+                })
+            })
+            .collect())
+    }
+
+    /// As [`Client::multi_get`], into memory that is used again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn multi_get_into(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), Error> {
+        let read = self.store.multi_get(keys, values);
+        self.timed(read).await.map_err(Fault::of_read)
+    }
+
+    /// Stores all `pairs`, in flight together, and returns the version of each, or why it was not stored. Each is a put of
+    /// its own: a crash may leave any of those that were not answered.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::TimedOut`] where not all were answered in time: the outcome of each is unknown.
+    pub async fn multi_put<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        pairs: &[(K, V)],
+    ) -> Result<Vec<Result<u64, Error>>, Error> {
+        let pairs: Vec<_> = pairs
+            .iter()
+            .map(|(key, value)| (key.as_ref(), value.as_ref()))
+            .collect();
+        let mut outcomes = Vec::new();
+        let put = async {
+            self.store.multi_put(&pairs, &mut outcomes).await;
+            Ok(())
+        };
+        self.timed(put)
+            .await
+            .map_err(|fault| fault.of_write(None))?;
+        let outcomes = outcomes.into_iter();
+        Ok(outcomes
+            .map(|outcome| outcome.map_err(|error| Fault::Store(error).of_write(None)))
+            .collect())
+    }
+
+    /// All records, in the order in which their present versions were committed. No snapshot: a key that is there all the
+    /// time is found once, one that is written or deleted meanwhile may be found or not. Holds 24 bytes for each key.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn entries(&self) -> Result<Entries, Error> {
+        // Without the time limit of an operation: it is one round trip for each 256 buckets of the whole index.
+        let found = self.store.entries().await.map_err(Error::of_read)?;
+        Ok(Entries {
+            found,
+            batch: Vec::new(),
+        })
+    }
+
+    /// The server's report of itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn stat(&self) -> Result<Stat, Error> {
+        self.timed(self.store.stat()).await.map_err(Fault::of_read)
+    }
+
+    /// Everything that the server counts, what this client has done included.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn metrics(&self) -> Result<Metrics, Error> {
+        self.timed(self.store.metrics())
+            .await
+            .map_err(Fault::of_read)
+    }
+
+    async fn timed<T>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Fault> {
+        match self.limit {
+            None => work.await.map_err(Fault::Store),
+            Some(limit) => match self.runtime.within(nanoseconds(limit), work).await {
+                Ok(result) => result.map_err(Fault::Store),
+                Err(_) => Err(Fault::Late(limit)),
+            },
+        }
+    }
+}
+
+/// The records found by [`Client::entries`], read a few at a time.
+pub struct Entries {
+    found: stonecast_kv::Entries,
+    batch: Vec<stonecast_kv::Entry>,
+}
+
+impl Entries {
+    /// Number of keys that were found.
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Whether no key was found.
+    pub fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    /// The next records, some tens of them; empty at the end. After an error the same records are tried again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::get`].
+    pub async fn next_batch(&mut self, client: &Client) -> Result<Vec<Record>, Error> {
+        let read = self.found.next(&client.store, &mut self.batch);
+        client.timed(read).await.map_err(Fault::of_read)?;
+        Ok(self.batch.drain(..).map(Record::from).collect())
+    }
+}

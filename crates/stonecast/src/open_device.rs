@@ -1,0 +1,26 @@
+//! A device that a connection or a server runs on.
+
+use std::rc::Rc;
+
+use stonecast_fabric::{Device, Park};
+
+/// A device that a connection or a server runs on: as what it does, and as what its thread sleeps on.
+///
+/// The two differ where a thread also waits for something else, such as sockets.
+#[derive(Clone)]
+pub struct OpenDevice {
+    /// What it does.
+    pub device: Rc<dyn Device>,
+    /// How its thread sleeps.
+    pub park: Rc<dyn Park>,
+}
+
+impl OpenDevice {
+    /// Of a device that its thread sleeps on.
+    pub fn new<D: Device + Park + 'static>(device: Rc<D>) -> Self {
+        Self {
+            device: device.clone(),
+            park: device,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! How a server is opened.
+
+use std::path::PathBuf;
+
+use stonecast_fabric_shm::{ShmDevice, ShmOptions};
+use stonecast_kv::{ClientPolicy, ServerOptions};
+use stonecast_media::{DeclaredPlatform, Durability, PersistenceDomain};
+
+use super::pool::{self, Wanted};
+use super::{Server, ServerHandle};
+use crate::address::{Address, Place};
+use crate::error::{Error, ErrorKind};
+use crate::open_device::OpenDevice;
+
+/// How a server is opened. [`Server::builder`] makes one.
+///
+/// What a pool is made with ([`Builder::durability`], [`Builder::platform`], [`Builder::capacity`],
+/// [`Builder::segment_size`]) must be what it has where it exists; what is left unsaid is taken from it.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    wanted: Wanted,
+    listen: Vec<Address>,
+    clients: Clients,
+}
+
+/// Who may write into the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clients {
+    /// Clients write records to their final place, in extents that they lease. The server decides and publishes.
+    #[default]
+    Trusted,
+    /// Trusted clients may also publish overwrites themselves, for durability `process`.
+    Publishing,
+    /// Clients write to memory of the server, which checks and copies.
+    Copying,
+}
+
+impl Builder {
+    pub(super) fn new(data: PathBuf) -> Self {
+        Self {
+            wanted: Wanted::new(data),
+            listen: Vec::new(),
+            clients: Clients::default(),
+        }
+    }
+
+    /// What acknowledged writes survive. Power loss for a new pool where nothing is said.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.wanted.durability = Some(durability);
+        self
+    }
+
+    /// What the memory of the pool is declared to keep when the power goes. A page file for a new pool in a folder, and
+    /// what the kernel says of a device.
+    #[must_use]
+    pub fn platform(mut self, domain: PersistenceDomain) -> Self {
+        self.wanted.domain = Some(domain);
+        self
+    }
+
+    /// Bytes of the log, rounded down to whole segments. 1 GiB for a new pool in a folder, all of a device.
+    #[must_use]
+    pub fn capacity(mut self, bytes: u64) -> Self {
+        self.wanted.capacity = Some(bytes);
+        self
+    }
+
+    /// Bytes of a segment, a power of two from 256 KiB to 1 GiB.
+    #[must_use]
+    pub fn segment_size(mut self, bytes: u64) -> Self {
+        self.wanted.segment_size = Some(bytes);
+        self
+    }
+
+    /// Takes a pool that was copied while it was served: what is there counts, and what was written meanwhile is missing.
+    #[must_use]
+    pub fn accept_copy(mut self) -> Self {
+        self.wanted.accepts_copy = true;
+        self
+    }
+
+    /// Where to listen; may be called more than once. `shm:DIR/socket` where it is not called.
+    #[must_use]
+    pub fn listen(mut self, address: Address) -> Self {
+        self.listen.push(address);
+        self
+    }
+
+    /// Who may write into the log. [`Clients::Trusted`] where nothing is said.
+    #[must_use]
+    pub fn clients(mut self, clients: Clients) -> Self {
+        self.clients = clients;
+        self
+    }
+
+    /// Opens the pool, or creates it, and serves it from a thread of its own. Clients can connect when this returns.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::open`].
+    pub fn serve(self) -> Result<ServerHandle, Error> {
+        ServerHandle::start(self)
+    }
+
+    /// Opens the pool, or creates it, and listens. Nothing is served before [`Server::run`].
+    ///
+    /// # Errors
+    ///
+    /// The pool is in use, damaged, or made with other settings than asked for; it was copied while it was served; no plan
+    /// makes writes durable on what it declares; an address cannot be listened at.
+    pub fn open(self) -> Result<Server, Error> {
+        let addresses = match self.listen {
+            named if !named.is_empty() => named,
+            _ => vec![Address::of_pool(&self.wanted.data)],
+        };
+        if addresses
+            .iter()
+            .any(|address| !matches!(address.0, Place::SharedMemory(_)))
+        {
+            return Err(ErrorKind::Setup(
+                "an embedded server listens at shm: addresses; over RDMA the program needs a device of its own, which \
+                 Builder::open_on takes"
+                    .to_owned(),
+            )
+            .into());
+        }
+        let device = ShmDevice::new(ShmOptions::default())?;
+        Self {
+            listen: addresses,
+            ..self
+        }
+        .open_on(|_| Ok(OpenDevice::new(device)))
+    }
+
+    /// As [`Builder::open`], over a device of the caller's, which is opened when the pool's declared platform is
+    /// known.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::open`].
+    pub fn open_on(
+        self,
+        device: impl FnOnce(DeclaredPlatform) -> Result<OpenDevice, Error>,
+    ) -> Result<Server, Error> {
+        let opened = pool::open_or_create(&self.wanted)?;
+        let device = device(opened.pool.platform())?;
+        let options = ServerOptions {
+            clients: match self.clients {
+                Clients::Trusted => ClientPolicy::Trusted,
+                Clients::Publishing => ClientPolicy::Publishing,
+                Clients::Copying => ClientPolicy::Copying,
+            },
+            process: std::process::id(),
+        };
+        Server::open(opened, device, options, self.listen)
+    }
+}

@@ -1,0 +1,142 @@
+//! A server inside the program.
+//!
+//! ```
+//! use stonecast::{Durability, Server, blocking};
+//!
+//! # let folder = tempfile::tempdir()?;
+//! # let data = folder.path().join("pool");
+//! let server = Server::builder(&data).durability(Durability::Process).serve()?;
+//! let client = blocking::connect(&server.address().to_string())?;
+//! client.put("greeting", "hello")?;
+//! client.close();
+//! server.shutdown()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod builder;
+mod pool;
+mod thread;
+
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{BusyPoll, Port};
+use stonecast_kv::RecoveryReport;
+use stonecast_media::{MediaError, Repair};
+
+use crate::address::Address;
+use crate::error::Error;
+use crate::open_device::OpenDevice;
+
+pub use builder::{Builder, Clients};
+pub use thread::ServerHandle;
+
+/// A server on the calling thread. [`Builder::open`] makes one; [`Builder::serve`] gives it a thread of its own.
+pub struct Server {
+    executor: BusyPoll,
+    store: stonecast_kv::Server,
+    addresses: Vec<Address>,
+    opening: Opening,
+}
+
+/// What was found when the pool was opened.
+#[derive(Debug)]
+pub struct Opening {
+    /// The pool was made by this opening.
+    pub was_created: bool,
+    /// Bytes of the log.
+    pub capacity: u64,
+    /// What acknowledged writes survive.
+    pub durability: stonecast_media::Durability,
+    /// Parts of the pool's header that were damaged and were written again.
+    pub repairs: Vec<Repair>,
+    /// What recovery found.
+    pub recovery: RecoveryReport,
+}
+
+/// How long a server looks for work before it sleeps: longer than a client that has its answer takes to ask again, so
+/// that only a client that pauses pays for a wake-up.
+const SPIN_NS: Nanoseconds = 200_000;
+/// Entries of the server's completion queues: the answers that all clients together may be waiting for.
+const COMPLETIONS: u32 = 65_536;
+
+impl Server {
+    /// A server of the pool at `data`: a folder, made if it is not there, or a device of persistent memory.
+    pub fn builder(data: impl Into<std::path::PathBuf>) -> Builder {
+        Builder::new(data.into())
+    }
+
+    fn open(
+        opened: pool::OpenedPool,
+        device: OpenDevice,
+        options: stonecast_kv::ServerOptions,
+        addresses: Vec<Address>,
+    ) -> Result<Self, Error> {
+        let pool::OpenedPool {
+            pool,
+            repairs,
+            was_created,
+        } = opened;
+        let OpenDevice { device, park } = device;
+        let (capacity, durability) = (pool.capacity(), pool.durability());
+        let executor = BusyPoll::new(park, SPIN_NS);
+        let port = Rc::new(Port::new(device.clone(), COMPLETIONS)?);
+        executor.add_port(&port);
+        let opened = stonecast_kv::Server::open(pool, port, executor.runtime(), options);
+        let (store, recovery) = executor.block_on(opened).map_err(Error::of_read)?;
+        for address in &addresses {
+            device.listen(&address.to_string())?;
+        }
+        Ok(Self {
+            executor,
+            store,
+            addresses,
+            opening: Opening {
+                was_created,
+                capacity,
+                durability,
+                repairs,
+                recovery,
+            },
+        })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// What was found when the pool was opened.
+    pub fn opening(&self) -> &Opening {
+        &self.opening
+    }
+
+    /// Serves until `stop` says so; it is asked between batches, and every 20 ms while there is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// A sync or a write-back that failed: nothing is acknowledged any more, and the pool has to be opened anew.
+    pub fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), Error> {
+        self.executor
+            .block_on(self.store.run(stop))
+            .map_err(Error::of_read)
+    }
+
+    /// Why the medium refuses space, since this was last asked; at most one a minute.
+    pub fn take_trouble(&self) -> Option<MediaError> {
+        self.store.take_trouble()
+    }
+
+    /// Ends in good order: connections end, what is written is sealed, and the index is kept for the next opening. A
+    /// server that is dropped instead leaves the pool as a crash does; nothing acknowledged is lost by that.
+    ///
+    /// # Errors
+    ///
+    /// The medium failed. The pool opens as after a crash.
+    pub fn close(self) -> Result<(), Error> {
+        let Self {
+            executor, store, ..
+        } = self;
+        executor.block_on(store.close()).map_err(Error::of_read)
+    }
+}

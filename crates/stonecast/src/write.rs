@@ -1,0 +1,85 @@
+//! What a write asks for beside its key and value.
+
+use stonecast_kv::{Condition, Token};
+
+/// What a write asks for beside its key and value: a condition, and whether it can be repeated safely.
+///
+/// ```no_run
+/// use stonecast::{Effect, Write};
+///
+/// let client = stonecast::blocking::connect("shm:./stonecast-data/socket")?;
+/// let mut write = Write::retryable().if_absent();
+/// let written = loop {
+///     match client.put_with("job", "taken", write) {
+///         Ok(written) => break written,
+///         Err(error) => match error.effect() {
+///             Effect::Unknown { token: Some(token) } => write = Write::retry(token).if_absent(),
+///             _ => return Err(error),
+///         },
+///     }
+/// };
+/// # Ok::<(), stonecast::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Write {
+    pub(crate) condition: Option<Condition>,
+    pub(crate) retry: Retry,
+}
+
+/// How a write is named for its retries.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Retry {
+    /// Not at all.
+    #[default]
+    Never,
+    /// By a token that is made when it is sent.
+    Fresh,
+    /// By the token of an earlier attempt.
+    Of(Token),
+}
+
+impl Write {
+    /// Without a condition and without a token: an unknown outcome stays unknown.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Named by a token, which an error with an unknown outcome carries. The token takes 8 bytes of the record.
+    pub fn retryable() -> Self {
+        Self {
+            retry: Retry::Fresh,
+            ..Self::default()
+        }
+    }
+
+    /// The next attempt of the write that `token` names. Key, value and condition must be those of the first attempt.
+    pub fn retry(token: Token) -> Self {
+        Self {
+            retry: Retry::Of(token),
+            ..Self::default()
+        }
+    }
+
+    /// Takes effect only if the key has this version at the moment of the write.
+    #[must_use]
+    pub fn if_version(self, version: u64) -> Self {
+        self.on(Condition::Version(version))
+    }
+
+    /// Takes effect only if the key is absent at the moment of the write.
+    #[must_use]
+    pub fn if_absent(self) -> Self {
+        self.on(Condition::Absent)
+    }
+
+    /// Takes effect only if `condition` holds at the moment of the write.
+    #[must_use]
+    pub fn on(mut self, condition: Condition) -> Self {
+        self.condition = Some(condition);
+        self
+    }
+
+    pub(crate) fn condition(&self) -> Condition {
+        self.condition.unwrap_or(Condition::None)
+    }
+}

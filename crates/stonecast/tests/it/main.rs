@@ -1,0 +1,5 @@
+//! The library as a program uses it, against servers over shared memory.
+
+mod behaviour;
+mod support;
+mod trouble;

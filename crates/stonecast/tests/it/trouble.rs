@@ -1,0 +1,146 @@
+//! What a program is told when something is wrong.
+
+use std::time::Duration;
+
+use stonecast::{Connector, Durability, Effect, ErrorKind, Server, blocking};
+
+use crate::support::Place;
+
+#[test]
+fn a_text_that_is_no_address_is_refused_with_what_one_looks_like() {
+    for text in ["redis://localhost", "shm:", "socket", ""] {
+        let error = blocking::connect(text).err().unwrap();
+        assert!(matches!(error.kind(), ErrorKind::Address(_)), "{error}");
+        assert!(error.to_string().contains("shm:"), "{error}");
+        assert_eq!(error.effect(), Effect::None);
+    }
+}
+
+#[test]
+fn where_nobody_listens_the_address_is_named() {
+    let error = blocking::connect("shm:/nowhere/socket").err().unwrap();
+    assert!(error.to_string().contains("/nowhere/socket"), "{error}");
+    let error = block_on(stonecast::connect("shm:/nowhere/socket"))
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("/nowhere/socket"), "{error}");
+}
+
+#[test]
+fn a_pool_that_promises_less_than_expected_is_refused() {
+    let place = Place::new();
+    let error = Connector::new(&place.url())
+        .unwrap()
+        .expect_durability(Durability::Power)
+        .connect_blocking()
+        .err()
+        .unwrap();
+    assert!(
+        matches!(
+            error.kind(),
+            ErrorKind::Durability {
+                expected: Durability::Power,
+                found: Durability::Process,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let weaker = Connector::new(&place.url()).unwrap();
+    let weaker = weaker.expect_durability(Durability::Process);
+    assert!(weaker.connect_blocking().is_ok());
+}
+
+#[test]
+fn a_key_or_value_that_is_too_long_is_refused_and_nothing_is_done() {
+    let place = Place::new();
+    let client = blocking::connect(&place.url()).unwrap();
+    for (key, value) in [
+        (vec![], vec![]),
+        (vec![1; stonecast::KEY_SIZE_MAX + 1], vec![]),
+        (vec![1], vec![0; stonecast::VALUE_SIZE_MAX + 1]),
+    ] {
+        let error = client.put(&key, &value).unwrap_err();
+        assert_eq!(error.effect(), Effect::None);
+        assert!(!error.is_disconnected());
+    }
+    assert_eq!(client.stat().unwrap().keys, 0);
+}
+
+#[test]
+fn a_pool_in_use_and_a_setting_that_differs_are_refused_by_name() {
+    let mut place = Place::new();
+    let in_use = place.builder().serve().err().unwrap();
+    assert!(in_use.to_string().contains("in use"), "{in_use}");
+    place.end();
+    let other = place.builder().durability(Durability::Power).serve();
+    let other = other.err().unwrap();
+    assert!(
+        matches!(
+            other.kind(),
+            ErrorKind::OtherSetting {
+                setting: "durability",
+                ..
+            }
+        ),
+        "{other}"
+    );
+    let other = place.builder().capacity(32 << 20).serve().err().unwrap();
+    assert!(other.to_string().contains("capacity"), "{other}");
+}
+
+#[test]
+fn after_the_end_of_the_server_every_kind_of_client_is_told() {
+    let mut place = Place::new();
+    let waiting = blocking::connect(&place.url()).unwrap();
+    let shared = block_on(stonecast::connect(&place.url())).unwrap();
+    waiting.put("a", "1").unwrap();
+    place.end();
+    let error = waiting.get("a").unwrap_err();
+    assert!(error.is_disconnected(), "{error}");
+    let error = block_on(shared.put("a", "2")).unwrap_err();
+    assert!(error.is_disconnected(), "{error}");
+    assert_eq!(error.effect(), Effect::None, "nothing was sent");
+}
+
+#[test]
+fn a_client_that_was_closed_refuses_what_its_clones_ask() {
+    let place = Place::new();
+    let client = block_on(stonecast::connect(&place.url())).unwrap();
+    let clone = client.clone();
+    client.close();
+    let error = block_on(clone.get("a")).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Closed), "{error}");
+    assert_eq!(error.effect(), Effect::None);
+}
+
+#[test]
+fn a_server_that_accepts_nobody_is_named_after_the_time_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let server = Server::builder(folder.path().join("pool"))
+        .durability(Durability::Process)
+        .capacity(16 << 20)
+        .listen(format!("shm:{}", socket.display()).parse().unwrap())
+        .open()
+        .unwrap();
+    // It listens, and is never run.
+    let error = Connector::new(&format!("shm:{}", socket.display()))
+        .unwrap()
+        .connect_timeout(Duration::from_millis(50))
+        .connect_blocking()
+        .err()
+        .unwrap();
+    assert!(
+        matches!(error.kind(), ErrorKind::Unanswered { .. }),
+        "{error}"
+    );
+    drop(server);
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(work)
+}
