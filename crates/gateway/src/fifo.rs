@@ -1,8 +1,8 @@
 //! Turns, first come first served, among the tasks of one thread.
 //!
-//! [`Budget`] hands out parts of a fixed amount; [`Turns`] hands out one turn for each key. Whoever comes later never
-//! overtakes, so writes reach the store in the order in which they were asked for. Dropping a waiting future gives its
-//! place up.
+//! [`Budget`] hands out parts of a fixed amount; [`Turns`] hands out one turn for each key, and hands on what its holder leaves.
+//! A later task never overtakes, so writes reach the store in the order in which they were asked for. Dropping a waiting
+//! future gives its place up.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -129,60 +129,111 @@ impl Drop for Place<'_> {
     }
 }
 
-/// One turn for each key.
-#[derive(Default)]
-pub struct Turns {
-    lines: RefCell<HashMap<u64, Line>>,
+/// One turn for each key, and what the task whose turn it is leaves to the next one.
+pub struct Turns<T> {
+    lines: RefCell<HashMap<u64, KeyLine<T>>>,
+}
+
+/// The tasks that want one key.
+struct KeyLine<T> {
+    line: Line,
+    left: Option<T>,
 }
 
 /// A key's turn; given on when dropped.
-pub struct Turn<'a> {
-    turns: &'a Turns,
+pub struct Turn<'a, T> {
+    turns: &'a Turns<T>,
     key: u64,
     ticket: u64,
 }
 
-impl Turns {
+impl<T> Default for Turns<T> {
+    fn default() -> Self {
+        Self {
+            lines: RefCell::default(),
+        }
+    }
+}
+
+impl<T> Turns<T> {
     /// Waits for the turn of the key with this hash. (Keys with equal hashes share one turn.)
-    pub async fn take(&self, key: u64) -> Turn<'_> {
-        let ticket = self.lines.borrow_mut().entry(key).or_default().enter();
+    pub async fn take(&self, key: u64) -> Turn<'_, T> {
         let turn = Turn {
             turns: self,
             key,
-            ticket,
+            ticket: self.enter(key),
         };
         poll_fn(|context| {
-            let mut lines = self.lines.borrow_mut();
-            let line = lines
-                .get_mut(&key)
-                .expect("a line lasts as long as somebody is in it");
-            if line.is_first(ticket) {
-                return Poll::Ready(());
-            }
-            line.wait(ticket, context.waker());
-            Poll::Pending
+            self.with(key, |of_key| {
+                if of_key.line.is_first(turn.ticket) {
+                    return Poll::Ready(());
+                }
+                of_key.line.wait(turn.ticket, context.waker());
+                Poll::Pending
+            })
         })
         .await;
         turn
     }
+
+    fn enter(&self, key: u64) -> u64 {
+        let mut lines = self.lines.borrow_mut();
+        let of_key = lines.entry(key).or_insert_with(|| KeyLine {
+            line: Line::default(),
+            left: None,
+        });
+        of_key.line.enter()
+    }
+
+    fn with<R>(&self, key: u64, work: impl FnOnce(&mut KeyLine<T>) -> R) -> R {
+        let mut lines = self.lines.borrow_mut();
+        work(
+            lines
+                .get_mut(&key)
+                .expect("a line lasts as long as somebody is in it"),
+        )
+    }
 }
 
-impl Drop for Turn<'_> {
+impl<T> Turn<'_, T> {
+    /// Whether another task waits for this turn to end.
+    pub fn is_awaited(&self) -> bool {
+        self.turns
+            .with(self.key, |of_key| of_key.line.waiting.len() > 1)
+    }
+
+    /// What the task before left to this one.
+    pub fn take_left(&self) -> Option<T> {
+        self.turns.with(self.key, |of_key| of_key.left.take())
+    }
+
+    /// Ends the turn and leaves something to the next task. It is dropped if there is none, or none comes to its turn.
+    pub fn leave(self, left: T) {
+        self.turns.with(self.key, |of_key| of_key.left = Some(left));
+    }
+}
+
+impl<T> Drop for Turn<'_, T> {
     fn drop(&mut self) {
         let mut lines = self.turns.lines.borrow_mut();
-        let line = lines
+        let of_key = lines
             .get_mut(&self.key)
             .expect("a line lasts as long as somebody is in it");
-        line.leave(self.ticket);
-        if line.waiting.is_empty() {
-            lines.remove(&self.key);
-        }
+        of_key.line.leave(self.ticket);
+        let ended = match of_key.line.waiting.is_empty() {
+            true => lines.remove(&self.key),
+            false => None,
+        };
+        // Dropped when the lines can be used again: what was left may wake tasks.
+        drop(lines);
+        drop(ended);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
+    use std::rc::Rc;
     use std::task::Context;
 
     use super::*;
@@ -230,7 +281,7 @@ mod tests {
 
     #[test]
     fn turns_of_one_key_come_in_order_and_keys_do_not_wait_for_each_other() {
-        let turns = Turns::default();
+        let turns = Turns::<()>::default();
         let first = poll(pin!(turns.take(1))).unwrap();
         let mut second = pin!(turns.take(1));
         let mut third = pin!(turns.take(1));
@@ -246,5 +297,25 @@ mod tests {
             turns.lines.borrow().is_empty(),
             "nothing is kept about a key that nobody wants"
         );
+    }
+
+    #[test]
+    fn what_a_turn_leaves_goes_to_the_next_one_or_is_dropped_with_the_line() {
+        let turns = Turns::<Rc<()>>::default();
+        let left = Rc::new(());
+        let first = poll(pin!(turns.take(1))).unwrap();
+        assert!(!first.is_awaited());
+        let mut second = pin!(turns.take(1));
+        assert!(poll(second.as_mut()).is_none() && first.is_awaited());
+        first.leave(left.clone());
+        let second = poll(second.as_mut()).unwrap();
+        assert!(second.take_left().is_some());
+        {
+            let mut given_up = pin!(turns.take(1));
+            assert!(poll(given_up.as_mut()).is_none() && second.is_awaited());
+            second.leave(left.clone());
+        }
+        assert_eq!(Rc::strong_count(&left), 1, "nobody came to its turn");
+        assert!(turns.lines.borrow().is_empty());
     }
 }

@@ -3,12 +3,13 @@
 //! ```text
 //!   table.rs      names, arity, flags            operation.rs, options.rs   arguments -> Operation
 //!   step.rs       pipeline -> steps              run.rs                     step after step, replies in order
-//!   read.rs       many keys at once              write.rs                   puts, compare-and-put
+//!   read.rs       many keys at once              write.rs, combine.rs       puts, compare-and-put
 //!   value.rs      what a command does to a value, without a store
 //!   transaction.rs   what follows a refused MULTI
 //!   control.rs    connection, server (info.rs, describe.rs, session.rs), all keys (keyspace.rs)
 //! ```
 
+mod combine;
 mod context;
 mod control;
 mod describe;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use stonecast_base::hash::xxh3_64;
 use stonecast_kv::{Client, Condition, Entries, Entry, Stat, StoreError, Values, Written, limits};
 
+use super::combine::Group;
 use super::error::CommandError;
 use crate::counters::{Counters, Lookups};
 use crate::fifo::{Budget, Turn, Turns};
@@ -16,7 +17,7 @@ pub struct Store {
     client: Client,
     counters: Arc<Counters>,
     budget: Budget,
-    turns: Turns,
+    turns: Turns<Group>,
     /// Requests that the store has not answered; the thread's sleeper looks at it.
     in_flight: Rc<Cell<usize>>,
     is_lost: Cell<bool>,
@@ -144,7 +145,7 @@ impl Store {
 
     /// The turn of a key among the tasks of this thread that read, compute and write it. Without it all of them would try
     /// at once, one would win, and the others would have written a record for nothing.
-    pub async fn turn(&self, key: &[u8]) -> Turn<'_> {
+    pub async fn turn(&self, key: &[u8]) -> Turn<'_, Group> {
         self.turns.take(xxh3_64(0, key)).await
     }
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   SET                         put                            whatever was there
-//!   anything else               read -> apply -> compare-and-put on the version that was read
-//!                                 ^------- somebody else was faster -------'
+//!   anything else               read -> apply -> compare-and-put on the version that was read     combine.rs
+//!                                 ^------- another client was faster -------'
 //! ```
 //!
 //! A key that comes again and again in a step is overwritten by several puts that are under way together. The store does them
@@ -17,8 +17,9 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use smallvec::{SmallVec, smallvec};
-use stonecast_kv::{Condition, Written};
+use stonecast_kv::Condition;
 
+use super::combine;
 use super::error::CommandError;
 use super::operation::{Arguments, Operation};
 use super::reply::Reply;
@@ -141,29 +142,9 @@ async fn write_value<'a>(
         store.count_lookups(lookups.get());
         return Ok(replies);
     }
-    let _turn = store.turn(key).await;
-    loop {
-        let mut bytes = Vec::new();
-        let version = store.get(key, &mut bytes).await?;
-        let (replies, value, changed) = apply(unit, version.map(|_| bytes.into()), &lookups);
-        let done = match (value, version) {
-            _ if !changed => true,
-            (Some(bytes), version) => {
-                let condition = version.map_or(Condition::Absent, Condition::Version);
-                matches!(store.put(key, &bytes, condition).await?, Written::Done(_))
-            }
-            (None, Some(version)) => matches!(
-                store.delete(key, Condition::Version(version)).await?,
-                Some(Written::Done(_))
-            ),
-            // Made and deleted again: nobody has seen it.
-            (None, None) => true,
-        };
-        if done {
-            store.count_lookups(lookups.get());
-            return Ok(replies);
-        }
-    }
+    let replies = combine::write(store, key, |value| apply(unit, value, &lookups)).await?;
+    store.count_lookups(lookups.get());
+    Ok(replies)
 }
 
 /// Applies the commands of a unit to a value: replies, the value after, whether it was written. `lookups` becomes what they

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use stonecast_kv::{Condition, Written};
+use stonecast_media::Durability;
 
-use crate::support::{Reply, World};
+use crate::support::{Client, Reply, World, options, request};
 
 /// Needs the write to name the version that was read: a plain put loses increments.
 #[test]
@@ -54,6 +55,71 @@ fn no_increment_is_lost_between_gateway_connections_and_one_sided_clients() {
         world.client().words("GET counter"),
         Reply::bulk(expected.to_string())
     );
+}
+
+/// Needs increments of several connections to share a write: each would wait for a sync of its own.
+#[test]
+fn increments_that_wait_for_each_other_are_written_together() {
+    let world = World::of(options(), Durability::Power, 256 << 20);
+    let mut clients: Vec<Client> = (0..50).map(|_| world.client()).collect();
+    let puts = || world.with_store_client(async |client| client.stat().await.unwrap().puts);
+    let before = puts();
+    let rounds = 20;
+    let mut answers = BTreeSet::new();
+    for _ in 0..rounds {
+        clients
+            .iter_mut()
+            .for_each(|client| client.send("INCR counter\r\n"));
+        for client in &mut clients {
+            assert!(answers.insert(client.reply().integer()), "counted twice");
+        }
+    }
+    assert_eq!(answers, (1..=50 * rounds).collect());
+    let written = puts() - before;
+    assert!(
+        written < 50 * rounds as u64 / 2,
+        "{written} writes of {} increments",
+        50 * rounds
+    );
+}
+
+/// Needs each command to see the ones before it in the same write, what changes nothing and what deletes among them, and a
+/// value that is too long to be refused alone.
+#[test]
+fn commands_that_share_a_write_are_done_one_after_the_other() {
+    let world = World::of(options(), Durability::Power, 256 << 20);
+    let mut clients: Vec<Client> = (0..40).map(|_| world.client()).collect();
+    let long = vec![b'x'; 1 << 20];
+    for round in 0..5 {
+        let key = format!("key:{round}");
+        for (index, client) in clients.iter_mut().enumerate() {
+            client.send(match index % 4 {
+                0 => request(["INCR", &key]),
+                1 => request(["SET", &key, "5", "NX"]),
+                2 => request(["GETDEL", &key]),
+                _ => request([b"APPEND", key.as_bytes(), &long]),
+            });
+        }
+        let (mut added, mut taken) = (0, 0);
+        for (index, client) in clients.iter_mut().enumerate() {
+            match (index % 4, client.reply()) {
+                (0, Reply::Integer(number)) => added += usize::from(number == 1),
+                (1, Reply::Simple(_)) => added += 1,
+                (2, Reply::Bulk(_)) => taken += 1,
+                (3, Reply::Integer(size)) => added += usize::from(size == 1 << 20),
+                (0, Reply::Error(error)) => assert!(error.contains("not an integer"), "{error}"),
+                (3, Reply::Error(error)) => assert!(error.contains("1048576"), "{error}"),
+                (1 | 2, Reply::NoBulk) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let left = usize::from(world.client().words(&format!("GET {key}")) != Reply::NoBulk);
+        assert_eq!(
+            added,
+            taken + left,
+            "each value was made once and taken once"
+        );
+    }
 }
 
 #[test]

@@ -1,0 +1,222 @@
+//! Reading, changing and writing one key: the tasks of a thread that want the same key at the same time share one write.
+//!
+//! ```text
+//!   task 1   turn: read v, apply -> v1, leave to task 2 ---------------------------.
+//!   task 2                 turn: apply -> v2, leave to task 3 ---------------------+--> all answer
+//!   task 3                                turn: apply -> v3, compare-and-put on v -'
+//!   task 4                                             waits for the turn: reads what was written
+//! ```
+//!
+//! Invariants:
+//! - A task answers only after the write that contains its change is durable: what it saw of the tasks before it is in the
+//!   same write.
+//! - A write is done whole or not at all, so its tasks share its outcome. Was another client faster, or was the write never
+//!   sent, nothing was done and each begins anew; where the outcome is unknown each says so and none tries again, so nothing
+//!   is counted twice.
+//! - Only short values are shared. The write of a longer one can be refused for its size, which is no other task's concern.
+
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use stonecast_kv::{Condition, StoreError, Written};
+
+use super::error::CommandError;
+use super::store::Store;
+use super::value::Value;
+use super::write::Replies;
+
+/// Bytes of the longest value that tasks share a write of.
+const SHARED_SIZE_MAX: usize = 4 << 10;
+/// Tasks that share a write at most, so that the first of them does not wait without end.
+const SHARED_TASKS_MAX: usize = 256;
+
+/// What the tasks of one write have made of a key's value so far. Handed from turn to turn; its last holder writes it.
+pub struct Group {
+    key: Vec<u8>,
+    /// The version that was read, none if the key was absent.
+    base: Option<u64>,
+    value: Option<Vec<u8>>,
+    is_changed: bool,
+    tasks: usize,
+    end: Rc<End>,
+}
+
+/// How a write ended, for all its tasks.
+#[derive(Default)]
+struct End {
+    outcome: RefCell<Option<Outcome>>,
+    /// The request may have reached the store.
+    is_sent: Cell<bool>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// True: durable. False: nothing was done, and each task begins anew.
+type Outcome = Result<bool, CommandError>;
+
+/// Lets `apply` change the value of `key`, and returns its replies when that is durable. `apply` says which value it leaves and whether
+/// that has to be written; it is called again where another client was faster.
+pub async fn write<'a>(
+    store: &Store,
+    key: &'a [u8],
+    apply: impl Fn(Value<'a>) -> (Replies<'a>, Value<'a>, bool),
+) -> Result<Replies<'a>, CommandError> {
+    loop {
+        let turn = store.turn(key).await;
+        let mut group = match turn.take_left() {
+            Some(group) if group.key == key => group,
+            Some(of_other_key) => {
+                of_other_key.write(store).await;
+                Group::read(store, key).await?
+            }
+            None => Group::read(store, key).await?,
+        };
+        let (mut replies, mut value, mut is_changed) = apply(group.share());
+        if group.tasks > 0 && !is_short(&value) {
+            group.write(store).await;
+            group = Group::read(store, key).await?;
+            (replies, value, is_changed) = apply(group.share());
+        }
+        group.value = value.map(Cow::into_owned);
+        group.is_changed |= is_changed;
+        group.tasks += 1;
+        let end = group.end.clone();
+        if turn.is_awaited() && group.may_grow() {
+            turn.leave(group);
+        } else {
+            group.write(store).await;
+            drop(turn);
+        }
+        if end.outcome().await? {
+            return Ok(replies);
+        }
+    }
+}
+
+fn is_short(value: &Value<'_>) -> bool {
+    value
+        .as_ref()
+        .is_none_or(|bytes| bytes.len() <= SHARED_SIZE_MAX)
+}
+
+impl Group {
+    async fn read(store: &Store, key: &[u8]) -> Result<Self, CommandError> {
+        let mut bytes = Vec::new();
+        let base = store.get(key, &mut bytes).await?;
+        Ok(Self {
+            key: key.to_vec(),
+            base,
+            value: base.map(|_| bytes),
+            is_changed: false,
+            tasks: 0,
+            end: Rc::default(),
+        })
+    }
+
+    /// The value for the next task; the group keeps it if other tasks depend on it.
+    fn share<'a>(&mut self) -> Value<'a> {
+        match self.tasks {
+            0 => self.value.take(),
+            _ => self.value.clone(),
+        }
+        .map(Cow::Owned)
+    }
+
+    fn may_grow(&self) -> bool {
+        let is_short = self
+            .value
+            .as_ref()
+            .is_none_or(|bytes| bytes.len() <= SHARED_SIZE_MAX);
+        is_short && self.tasks < SHARED_TASKS_MAX
+    }
+
+    /// Writes what the tasks have made, and tells them.
+    async fn write(self, store: &Store) {
+        self.end.is_sent.set(self.is_changed);
+        let outcome = match (&self.value, self.base) {
+            _ if !self.is_changed => Ok(true),
+            (Some(bytes), base) => {
+                let condition = base.map_or(Condition::Absent, Condition::Version);
+                let written = store.put(&self.key, bytes, condition).await;
+                written.map(|written| matches!(written, Written::Done(_)))
+            }
+            (None, Some(base)) => {
+                let deleted = store.delete(&self.key, Condition::Version(base)).await;
+                deleted.map(|written| matches!(written, Some(Written::Done(_))))
+            }
+            // Made and deleted again: nobody has seen it.
+            (None, None) => Ok(true),
+        };
+        self.end.tell(outcome);
+    }
+}
+
+impl Drop for Group {
+    /// Nobody is going to write it, or it is unknown what came of that.
+    fn drop(&mut self) {
+        if self.end.outcome.borrow().is_none() {
+            self.end.tell(match self.end.is_sent.get() {
+                false => Ok(false),
+                true => Err(StoreError::Disconnected { unknown: true }.into()),
+            });
+        }
+    }
+}
+
+impl End {
+    fn tell(&self, outcome: Outcome) {
+        *self.outcome.borrow_mut() = Some(outcome);
+        self.waiting.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    async fn outcome(&self) -> Outcome {
+        poll_fn(|context| match &*self.outcome.borrow() {
+            Some(outcome) => Poll::Ready(outcome.clone()),
+            None => {
+                self.waiting.borrow_mut().push(context.waker().clone());
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group() -> Group {
+        Group {
+            key: b"k".to_vec(),
+            base: Some(1),
+            value: None,
+            is_changed: true,
+            tasks: 1,
+            end: Rc::default(),
+        }
+    }
+
+    /// Needs the drop to tell: tasks whose write nobody does would wait for ever. Whether they may begin anew depends on
+    /// whether the request may have reached the store.
+    #[test]
+    fn a_group_that_is_dropped_was_not_done_unless_it_was_being_written() {
+        let (unsent, sent) = (group(), group());
+        let ends = [unsent.end.clone(), sent.end.clone()];
+        sent.end.is_sent.set(true);
+        drop((unsent, sent));
+        let [unsent, sent] = ends.map(|end| end.outcome.borrow_mut().take().unwrap());
+        assert!(!unsent.unwrap());
+        assert!(sent.unwrap_err().to_string().starts_with("UNKNOWN "));
+    }
+
+    #[test]
+    fn long_values_and_large_groups_are_not_left_to_the_next_task() {
+        let mut long = group();
+        long.value = Some(vec![0; SHARED_SIZE_MAX + 1]);
+        let mut large = group();
+        large.tasks = SHARED_TASKS_MAX;
+        assert!(!long.may_grow() && !large.may_grow() && group().may_grow());
+    }
+}
