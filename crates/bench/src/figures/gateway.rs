@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use stonecast_workload::{Distribution, Mix, Sequence};
 
 use super::figure::Definition;
 use super::plan::{
-    RESP_CONNECTIONS, RESP_GET_1, RESP_GET_16, RESP_GET_128, RESP_IDLE_MEMORY, RESP_SET_16,
-    RESP_SET_DURABLE_16,
+    RESP_CONNECTIONS, RESP_GET_1, RESP_GET_16, RESP_GET_128, RESP_IDLE_MEMORY, RESP_INCREMENT_50,
+    RESP_SET_16, RESP_SET_DURABLE_16,
 };
 use super::{FiguresError, Run, capacity, speed};
 use crate::direct::{ServerOptions, ServerProcess};
@@ -27,6 +28,10 @@ const FIRST_CONNECTIONS: usize = 50;
 const PIPELINING_CONNECTIONS: usize = 2000;
 const PIPELINE: usize = 16;
 const ROUNDS: u64 = 5;
+/// Connections that increment one key.
+const INCREMENTING_CONNECTIONS: usize = 50;
+/// Commands between two looks at the clock.
+const COMMANDS_PER_LOOK: u64 = 500;
 /// Room that a read is offered on each of those.
 const SMALL_READ: usize = 4 << 10;
 /// Files that this process needs beside connections.
@@ -63,6 +68,9 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
         folder: options.disk_folder.clone(),
     };
     compare(run, &durable, &on_disk, RedisPersistence::AppendFsyncAlways)?;
+    if run.wants(&[&RESP_INCREMENT_50]) {
+        increments(run, &server)?;
+    }
     if run.wants(&[&RESP_IDLE_MEMORY]) {
         idle_memory(run, &server)?;
     }
@@ -161,6 +169,58 @@ fn operations(
     let measured: Measured =
         connection.measure(sequence, &options.data, pipeline, options.duration)?;
     speed("commands over TCP", &measured)
+}
+
+/// INCR of one key by many connections, beside SET of one key by the same.
+fn increments(run: &mut Run<'_>, server: &Server) -> Result<(), FiguresError> {
+    let duration = run.options.duration;
+    let sets = (duration.as_secs_f64() * 2.4 * SETS_PER_S as f64) as u64
+        * u64::from(run.options.repetitions);
+    let own = server.start(run, sets)?;
+    let address = resp_address(&own)?;
+    let open = |_| RedisConnection::open_small(address, SMALL_READ);
+    let mut connections: Vec<RedisConnection> = (0..INCREMENTING_CONNECTIONS)
+        .map(open)
+        .collect::<Result<_, _>>()?;
+    for repetition in 1..=run.options.repetitions {
+        (run.say)(&format!(
+            "{}, {repetition} of {}",
+            RESP_INCREMENT_50.name, run.options.repetitions
+        ));
+        let mut speed = |command: &[&[u8]]| {
+            one_key(&mut connections, command, duration / 5)?;
+            one_key(&mut connections, command, duration)
+        };
+        let sets = speed(&[b"SET", b"word", b"1234567890"])?;
+        let increments = speed(&[b"INCR", b"number"])?;
+        run.add(&RESP_INCREMENT_50, increments, sets);
+    }
+    Ok(())
+}
+
+/// Commands a second, where each connection sends the next one as soon as the one before is answered.
+fn one_key(
+    connections: &mut [RedisConnection],
+    command: &[&[u8]],
+    duration: Duration,
+) -> Result<f64, FiguresError> {
+    let start = Instant::now();
+    let mut done = 0u64;
+    connections
+        .iter_mut()
+        .try_for_each(|connection| connection.ask(command))?;
+    while !done.is_multiple_of(COMMANDS_PER_LOOK) || start.elapsed() < duration {
+        for connection in connections.iter_mut() {
+            connection.take_done()?;
+            connection.ask(command)?;
+            done += 1;
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    connections
+        .iter_mut()
+        .try_for_each(RedisConnection::take_done)?;
+    Ok(done as f64 / seconds)
 }
 
 /// Memory of the server for each connection that has been used and has nothing to do.

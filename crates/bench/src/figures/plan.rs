@@ -141,6 +141,12 @@ pub const RESP_SET_DURABLE_16: Definition = at_least(
     "gateway: SET power on a file / redis-server appendfsync always, pipeline 16",
     1.2,
 );
+/// Increments of one key by many connections.
+pub const RESP_INCREMENT_50: Definition = at_least(
+    "resp-incr-50",
+    "gateway: INCR / SET of one key by 50 connections, process",
+    0.8,
+);
 /// What a connection costs that has nothing to do.
 pub const RESP_IDLE_MEMORY: Definition = Definition {
     name: "resp-idle-memory",
@@ -161,7 +167,7 @@ pub const RESP_CONNECTIONS: Definition = Definition {
 };
 
 /// All of them, in the order of the table.
-pub const DEFINITIONS: [Definition; 22] = [
+pub const DEFINITIONS: [Definition; 23] = [
     GET_LIMIT,
     GET_OVERLAPPING,
     MULTI_GET,
@@ -182,6 +188,7 @@ pub const DEFINITIONS: [Definition; 22] = [
     RESP_GET_128,
     RESP_SET_16,
     RESP_SET_DURABLE_16,
+    RESP_INCREMENT_50,
     RESP_IDLE_MEMORY,
     RESP_CONNECTIONS,
 ];

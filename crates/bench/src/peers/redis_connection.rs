@@ -109,6 +109,21 @@ impl RedisConnection {
         self.reply(|reply| matches!(reply, Reply::Simple(b"PONG")), "+PONG")
     }
 
+    /// Sends a command, and takes no reply.
+    pub fn ask(&mut self, arguments: &[&[u8]]) -> Result<(), PeerError> {
+        self.requests.clear();
+        resp::encode(arguments, &mut self.requests);
+        self.send()
+    }
+
+    /// Takes a reply, which must say that a command was done.
+    pub fn take_done(&mut self) -> Result<(), PeerError> {
+        self.reply(
+            |reply| matches!(reply, Reply::Simple(b"OK") | Reply::Integer(_)),
+            "+OK or a number",
+        )
+    }
+
     /// Stores all records of `data`.
     pub fn load(&mut self, data: &DataSet) -> Result<(), PeerError> {
         let mut waiting = 0;

@@ -1,4 +1,4 @@
-//! As much of the Redis protocol as GET and SET need: requests are appended to a buffer, replies are taken from one.
+//! As much of the Redis protocol as GET, SET and INCR need: requests are appended to a buffer, replies are taken from one.
 
 /// A reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub enum Reply<'a> {
     Error(&'a [u8]),
     /// `$size`, bytes.
     Bulk(&'a [u8]),
+    /// `:number`.
+    Integer(i64),
     /// `$-1`.
     Nil,
 }
@@ -30,6 +32,14 @@ pub fn encode_set(key: &[u8], value: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(b"*3\r\n$3\r\nSET\r\n");
     encode_bulk(key, into);
     encode_bulk(value, into);
+}
+
+/// Appends any command.
+pub fn encode(arguments: &[&[u8]], into: &mut Vec<u8>) {
+    into.extend_from_slice(format!("*{}\r\n", arguments.len()).as_bytes());
+    arguments
+        .iter()
+        .for_each(|argument| encode_bulk(argument, into));
 }
 
 fn encode_bulk(bytes: &[u8], into: &mut Vec<u8>) {
@@ -68,6 +78,11 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Malformed> {
     match kind {
         b'+' => Ok(Some((Reply::Simple(line), start))),
         b'-' => Ok(Some((Reply::Error(line), start))),
+        b':' => std::str::from_utf8(line)
+            .ok()
+            .and_then(|digits| digits.parse().ok())
+            .map(|number| Some((Reply::Integer(number), start)))
+            .ok_or(Malformed),
         b'$' if line == b"-1" => Ok(Some((Reply::Nil, start))),
         b'$' => {
             let size = parse_size(line).ok_or(Malformed)?;
@@ -107,7 +122,7 @@ mod tests {
         let mut bytes = Vec::new();
         encode_get(b"k", &mut bytes);
         encode_set(b"key", &[b'v'; 12], &mut bytes);
-        encode_set(b"", b"", &mut bytes);
+        encode(&[b"SET", b"", b""], &mut bytes);
         let expected = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$12\r\nvvvvvvvvvvvv\r\n\
             *3\r\n$3\r\nSET\r\n$0\r\n\r\n$0\r\n\r\n";
         assert_eq!(bytes, expected);
@@ -115,9 +130,10 @@ mod tests {
 
     #[test]
     fn a_reply_is_taken_when_all_of_it_has_come_and_not_before() {
-        let stream = b"+OK\r\n$5\r\na\r\nb\n\r\n$-1\r\n-ERR no\r\n$0\r\n\r\n";
+        let stream = b"+OK\r\n:-12\r\n$5\r\na\r\nb\n\r\n$-1\r\n-ERR no\r\n$0\r\n\r\n";
         let expected = [
             Reply::Simple(b"OK"),
+            Reply::Integer(-12),
             Reply::Bulk(b"a\r\nb\n"),
             Reply::Nil,
             Reply::Error(b"ERR no"),
@@ -150,6 +166,7 @@ mod tests {
             b"$99999999999\r\n",
             b"$-2\r\n",
             b"*1\r\n",
+            b":1x\r\n",
             b"\n",
         ] {
             assert_eq!(parse(bytes), Err(Malformed), "{}", bytes.escape_ascii());
