@@ -43,6 +43,13 @@ pub struct Source<S: AsFd> {
     socket: S,
 }
 
+/// What is said of a connected socket, and once only.
+const CONNECTED: EventFlags = EventFlags::IN
+    .union(EventFlags::OUT)
+    .union(EventFlags::RDHUP)
+    .union(EventFlags::ET);
+/// What is said of something that several threads wait for, as long as it is so.
+const SHARED: EventFlags = EventFlags::IN.union(EventFlags::EXCLUSIVE);
 /// Events taken with one call.
 const EVENTS_MAX: usize = 512;
 
@@ -59,13 +66,12 @@ impl Reactor {
 
     /// Registers a connected socket. It counts as ready until it says otherwise.
     pub fn add<S: AsFd>(self: &Rc<Self>, socket: S) -> io::Result<Source<S>> {
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        self.register(socket, flags)
+        self.register(socket, CONNECTED)
     }
 
     /// Registers something that several threads wait for, of which one is enough to take what is there.
     pub fn add_shared<S: AsFd>(self: &Rc<Self>, socket: S) -> io::Result<Source<S>> {
-        self.register(socket, EventFlags::IN | EventFlags::EXCLUSIVE)
+        self.register(socket, SHARED)
     }
 
     fn register<S: AsFd>(self: &Rc<Self>, socket: S, flags: EventFlags) -> io::Result<Source<S>> {
@@ -207,11 +213,24 @@ impl<S: AsFd> Source<S> {
         })
         .await;
     }
+
+    /// Ends the registration of a shared source for now: nothing that is there wakes this thread until `resume`.
+    pub fn pause(&self) -> io::Result<()> {
+        Ok(epoll::delete(&self.reactor.epoll, &self.socket)?)
+    }
+
+    /// Registers a shared source again. It counts as ready.
+    pub fn resume(&self) -> io::Result<()> {
+        let data = EventData::new_u64(self.index as u64);
+        epoll::add(&self.reactor.epoll, &self.socket, data, SHARED)?;
+        self.readiness.readable.set(true);
+        Ok(())
+    }
 }
 
 impl<S: AsFd> Drop for Source<S> {
     fn drop(&mut self) {
-        // Fails for nothing that is still registered.
+        // Fails only for a source that is paused.
         let _ = epoll::delete(&self.reactor.epoll, &self.socket);
         self.reactor.sources.borrow_mut().remove(self.index);
     }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustls::ServerConfig;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Park, Port, Runtime};
@@ -38,8 +39,10 @@ const LOOK_NS: Nanoseconds = 100_000_000;
 const CONNECT_NS_MAX: Nanoseconds = 30_000_000_000;
 /// How long connections may take to end.
 const STOP_NS_MAX: Nanoseconds = 5_000_000_000;
-/// Pause when the system has no file descriptor for another connection.
+/// Pause when the system has no file descriptor or no memory for another connection.
 const ACCEPT_PAUSE_NS: Nanoseconds = 100_000_000;
+/// Time between two messages that say so.
+const ACCEPT_MESSAGE_NS: Nanoseconds = 60_000_000_000;
 /// Idle time after which the system looks whether the other side is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(300);
 
@@ -81,6 +84,7 @@ pub fn run(
             context: context.clone(),
             listener,
             tls,
+            failure_told_at: Cell::new(None),
         };
         runtime.spawn(Box::pin(acceptor.run()));
         shared.note_ready();
@@ -160,6 +164,8 @@ struct Acceptor {
     context: Rc<Context>,
     listener: Source<TcpListener>,
     tls: Option<Arc<ServerConfig>>,
+    /// When the operator was last told that connections cannot be accepted.
+    failure_told_at: Cell<Option<Nanoseconds>>,
 }
 
 impl Acceptor {
@@ -174,10 +180,38 @@ impl Acceptor {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.listener.readiness().clear_readable()
                 }
-                // The connection that was to be accepted is gone already, or there is no descriptor for it.
+                // The connection that was to be accepted is gone already.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(_) => self.context.runtime.sleep(ACCEPT_PAUSE_NS).await,
+                Err(error) => self.wait_out(&error).await,
             }
+        }
+    }
+
+    /// Says why no connection can be accepted, and waits for a while. The connection that waits keeps the listener ready, so
+    /// the thread would not sleep without the pause of its registration.
+    async fn wait_out(&self, error: &io::Error) {
+        let runtime = &self.context.runtime;
+        let now = runtime.now();
+        let is_due = self
+            .failure_told_at
+            .get()
+            .is_none_or(|told_at| now.saturating_sub(told_at) >= ACCEPT_MESSAGE_NS);
+        if is_due {
+            self.failure_told_at.set(Some(now));
+            let open = self.context.shared.connections();
+            let words = match Errno::from_io_error(error) {
+                Some(Errno::MFILE) => {
+                    "the limit of open files is reached; raise it with `ulimit -n`, or LimitNOFILE in the unit file"
+                }
+                Some(Errno::NFILE) => "the system's limit of open files is reached",
+                _ => "new connections wait",
+            };
+            eprintln!("gateway: cannot accept a connection beside {open}: {error}: {words}");
+        }
+        let is_paused = self.listener.pause().is_ok();
+        runtime.sleep(ACCEPT_PAUSE_NS).await;
+        while is_paused && self.listener.resume().is_err() {
+            runtime.sleep(ACCEPT_PAUSE_NS).await;
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Client, Reply, World, options, request};
+use stonecast_media::Durability;
+
+use crate::support::{Client, Process, Reply, World, options, request};
 
 /// A number of `INFO`.
 fn info(client: &mut Client, name: &str) -> u64 {
@@ -287,6 +289,35 @@ fn commands_on_very_many_keys_are_answered_in_pieces() {
     assert_eq!(client.call(all("EXISTS")), Reply::Integer(50_000));
     assert_eq!(client.call(all("DEL")), Reply::Integer(50_000));
     assert_eq!(client.call(all("EXISTS")), Reply::Integer(0));
+}
+
+/// Needs the pause of the listener's registration, since a connection that waits keeps it ready, and the message.
+#[test]
+fn a_gateway_without_file_descriptors_says_so_once_sleeps_and_goes_on_when_there_are_some() {
+    let directory = tempfile::tempdir().unwrap();
+    let process = Process::start(directory.path(), Durability::Process);
+    let mut first = Client::connect(process.address);
+    assert_eq!(first.words("PING"), Reply::simple("PONG"));
+    process.limit_files(4);
+    let mut served: Vec<Client> = (0..4).map(|_| Client::connect(process.address)).collect();
+    for client in &mut served {
+        assert_eq!(client.words("PING"), Reply::simple("PONG"));
+    }
+    let mut waiting = Client::connect(process.address);
+    waiting.send("PING\r\n");
+    wait_until("the gateway reports it", || !process.errors().is_empty());
+    let before = process.processor_seconds();
+    std::thread::sleep(Duration::from_secs(1));
+    let used = process.processor_seconds() - before;
+    assert!(used < 0.2, "{used} seconds of processor time in a second");
+    let errors = process.errors();
+    assert!(
+        errors.lines().count() == 1 && errors.contains("the limit of open files is reached"),
+        "{errors}"
+    );
+    assert_eq!(first.words("PING"), Reply::simple("PONG"));
+    drop(served);
+    assert_eq!(waiting.reply(), Reply::simple("PONG"));
 }
 
 /// A browser on the same machine that was tricked into sending a request here: none of it is done.

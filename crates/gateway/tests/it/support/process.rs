@@ -2,11 +2,13 @@
 //!
 //! The process is this test binary again, told by its environment to be the server.
 
+use std::fs::File;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use stonecast_gateway::{GatewayOptions, spawn};
 use stonecast_media::Durability;
 
@@ -14,11 +16,20 @@ use super::world::serve;
 
 const DIRECTORY: &str = "STONECAST_TEST_SERVER_DIRECTORY";
 const DURABILITY: &str = "STONECAST_TEST_SERVER_DURABILITY";
+const BUFFER_SIZE: &str = "STONECAST_TEST_SERVER_BUFFER_SIZE";
 const CAPACITY: u64 = 1 << 30;
+
+/// How such a process differs from one with default options.
+#[derive(Clone, Copy, Default)]
+pub struct Bounds {
+    /// Bytes of requests and replies of all connections.
+    pub buffer_size: Option<usize>,
+}
 
 /// See the module documentation. Killed when dropped.
 pub struct Process {
     child: Child,
+    errors: PathBuf,
     /// Where Redis clients connect.
     pub address: SocketAddr,
 }
@@ -26,10 +37,20 @@ pub struct Process {
 impl Process {
     /// Starts one on the pool in `directory`, which is made if it is not there.
     pub fn start(directory: &Path, durability: Durability) -> Self {
+        Self::within(Bounds::default(), directory, durability)
+    }
+
+    /// Likewise, with these bounds.
+    pub fn within(bounds: Bounds, directory: &Path, durability: Durability) -> Self {
+        let errors = directory.join("errors");
         let ready = directory.join("ready");
         // Of an earlier run.
         let _ = std::fs::remove_file(&ready);
-        let child = Command::new(std::env::current_exe().unwrap())
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        if let Some(size) = bounds.buffer_size {
+            command.env(BUFFER_SIZE, size.to_string());
+        }
+        let child = command
             .args([
                 "--exact",
                 "support::process::server_process",
@@ -39,6 +60,7 @@ impl Process {
             .env(DIRECTORY, directory)
             .env(DURABILITY, durability.to_string())
             .stdout(Stdio::null())
+            .stderr(File::create(&errors).unwrap())
             .spawn()
             .unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -51,8 +73,27 @@ impl Process {
         };
         Self {
             child,
+            errors,
             address: text.trim().parse().unwrap(),
         }
+    }
+
+    /// Lets it open `spare` files more than it has open.
+    pub fn limit_files(&self, spare: u64) {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))
+            .unwrap()
+            .count() as u64;
+        let pid = Pid::from_child(&self.child);
+        let limit = Rlimit {
+            current: Some(open + spare),
+            maximum: getrlimit(Resource::Nofile).maximum,
+        };
+        prlimit(Some(pid), Resource::Nofile, limit).unwrap();
+    }
+
+    /// What it has printed about trouble.
+    pub fn errors(&self) -> String {
+        std::fs::read_to_string(&self.errors).unwrap()
     }
 
     /// Processor time that it has used.
@@ -113,11 +154,11 @@ fn server_process() {
     let address = format!("shm:{}", directory.join("socket").display());
     let mut gateway = None;
     let start = || {
-        let handle = spawn(GatewayOptions::new(
-            "127.0.0.1:0".parse().unwrap(),
-            &address,
-        ))
-        .unwrap();
+        let mut options = GatewayOptions::new("127.0.0.1:0".parse().unwrap(), &address);
+        if let Ok(size) = std::env::var(BUFFER_SIZE) {
+            options.limits.memory_size = size.parse().unwrap();
+        }
+        let handle = spawn(options).unwrap();
         let resp = handle.resp_address().unwrap();
         gateway = Some(handle);
         let ready = directory.join("ready");
