@@ -89,6 +89,11 @@ const STEPS: &[Step] = &[
         run: docs,
     },
     Step {
+        name: "examples",
+        what: "the examples of the library, in a program outside the workspace with a lock file of its own",
+        run: examples,
+    },
+    Step {
         name: "conformance",
         what: "real Redis clients against the gateway, each installed in a pinned version",
         run: conformance,
@@ -323,6 +328,19 @@ fn docs(at: &Surroundings) -> Result<Outcome> {
     ]);
     command.env("RUSTDOCFLAGS", "-D warnings");
     check(command)
+}
+
+/// As somebody else's program has them: outside the workspace, so that nothing but what it names is there.
+fn examples(at: &Surroundings) -> Result<Outcome> {
+    let manifest = at
+        .metadata
+        .workspace_root
+        .join("examples/stranger/Cargo.toml");
+    let mut command = at.cargo(&["test", "--locked", "--manifest-path"]);
+    command
+        .arg(manifest)
+        .env("CARGO_TARGET_DIR", &at.metadata.target_directory);
+    something(tests(command, &at.not_run)?)
 }
 
 /// Tests that the harness ignores otherwise, since they install things.
