@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use crate::metadata::Metadata;
 use crate::step::{cargo, check, tests};
 use crate::tally::{NotRunFile, Outcome, Tally, minutes};
-use crate::{debian, doc_tables, guest, layers, mutants, sim, source_rules};
+use crate::{debian, design_index, doc_tables, guest, layers, mutants, sim, source_rules};
 
 /// The package with the binary, whose integration tests start real processes.
 const BINARY_PACKAGE: &str = "stonecast-cli";
@@ -212,8 +212,9 @@ fn layers(at: &Surroundings) -> Result<Outcome> {
     Ok(Outcome::of_check(findings.is_empty()))
 }
 
-fn doc_tables(_: &Surroundings) -> Result<Outcome> {
-    let findings = doc_tables::run(false)?;
+fn doc_tables(at: &Surroundings) -> Result<Outcome> {
+    let mut findings = doc_tables::run(false)?;
+    findings.extend(design_index::findings(&at.metadata.workspace_root)?);
     findings.iter().for_each(|finding| println!("{finding}"));
     Ok(Outcome::of_check(findings.is_empty()))
 }

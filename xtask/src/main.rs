@@ -14,10 +14,12 @@
 //! | `guest/` | jobs in an emulated machine: persistent memory, real verbs, power cuts |
 //! | `sim.rs` | campaigns in the simulated world |
 //! | `doc_tables.rs` | tables of the documentation that are printed from facts |
+//! | `design_index.rs` | the index of the design pages names every page |
 #![forbid(unsafe_code)]
 
 mod ci;
 mod debian;
+mod design_index;
 mod doc_tables;
 mod guest;
 mod layers;
