@@ -178,6 +178,14 @@ impl Posted {
     }
 }
 
+/// Acknowledgements of a responder's program.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Acks {
+    pub all: usize,
+    pub sent: usize,
+    pub received: usize,
+}
+
 /// A program on a machine.
 pub(super) struct Machine {
     pub hardware: Hardware,
@@ -318,21 +326,24 @@ impl Machine {
             );
         }
         let ends = if step == Step::ReceiveAck {
-            let received = self.requester[..state.requester()]
-                .iter()
-                .filter(|step| **step == Step::ReceiveAck)
-                .count();
-            let sent = self.responder[..state.responder()]
-                .iter()
-                .filter(|step| **step == Step::SendAck)
-                .count();
-            sent > received
+            let acks = self.acks(state);
+            acks.sent > acks.received
         } else {
             self.awaited[state.requester()]
                 .as_ref()
                 .is_some_and(|lines| self.has_completed(state, lines))
         };
         ends.then_some(next)
+    }
+
+    /// How far the acknowledgements of the responder have come.
+    pub fn acks(&self, state: State) -> Acks {
+        let count = |steps: &[Step], ack: Step| steps.iter().filter(|step| **step == ack).count();
+        Acks {
+            all: count(&self.responder, Step::SendAck),
+            sent: count(&self.responder[..state.responder()], Step::SendAck),
+            received: count(&self.requester[..state.requester()], Step::ReceiveAck),
+        }
     }
 
     fn has_completed(&self, state: State, lines: &Range<usize>) -> bool {

@@ -70,6 +70,17 @@ pub struct Piece {
     pub survival: Survival,
 }
 
+/// A request without data of the update, or an answer: a flush, an announcement of a write, an acknowledgement.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Signal {
+    /// `flush`, `send(&a)` or `ack`.
+    pub name: String,
+    /// Where it is; none before it is posted.
+    pub place: Option<Place>,
+    /// Whether the requester has what it was for: the flush is answered, the acknowledgement received.
+    pub ended: bool,
+}
+
 /// An event and the state after it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Frame {
@@ -80,6 +91,8 @@ pub struct Frame {
     pub party: Option<Party>,
     /// Where everything is now.
     pub pieces: Vec<Piece>,
+    /// Where the requests and answers are that carry no data, in the order in which they are posted.
+    pub signals: Vec<Signal>,
     /// Whether the requester takes the update for durable now.
     pub concluded: bool,
     /// What recovery would find of `a` and `b`, had power failed now.
@@ -186,6 +199,7 @@ fn frame(machine: &Machine, state: State, event: String, party: Option<Party>) -
             .into_iter()
             .map(|(_, piece)| piece)
             .collect(),
+        signals: signals(machine, state),
         concluded: machine.has_concluded(state),
         survivals: items
             .iter()
@@ -230,6 +244,43 @@ fn pieces(machine: &Machine, state: State) -> Vec<(usize, Piece)> {
         }
     }
     pieces
+}
+
+/// What is on its way without data of the update.
+fn signals(machine: &Machine, state: State) -> Vec<Signal> {
+    let mut signals = Vec::new();
+    for (op, post) in machine.posted.iter().enumerate() {
+        let stage = state.stage(op);
+        let place = (stage != Stage::Unposted).then(|| place(stage, post.is_message()));
+        match post.step {
+            Step::Flush => {
+                let ended = stage == Stage::Visible;
+                signals.push(Signal {
+                    name: "flush".to_owned(),
+                    // The answer has come back.
+                    place: if ended { Some(Place::Nowhere) } else { place },
+                    ended,
+                });
+            }
+            Step::Send(message @ Message::Address(_)) => signals.push(Signal {
+                name: format!("send({message})"),
+                place,
+                ended: false,
+            }),
+            _ => {}
+        }
+    }
+    let acks = machine.acks(state);
+    signals.extend((0..acks.all).map(|ack| {
+        let ended = ack < acks.received;
+        let sent = (ack < acks.sent).then_some(Place::Network);
+        Signal {
+            name: "ack".to_owned(),
+            place: if ended { Some(Place::Nowhere) } else { sent },
+            ended,
+        }
+    }));
+    signals
 }
 
 fn place(stage: Stage, in_dram: bool) -> Place {

@@ -2,7 +2,7 @@
 
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
 use stonecast_persist::litmus::{
-    Damage, Place, Rules, Survival, Verdict, check, check_with, prove, walk, witnesses,
+    Damage, Frame, Place, Rules, Survival, Verdict, check, check_with, prove, walk, witnesses,
 };
 use stonecast_persist::{
     Operation, Plan, Platform, Program, Scenario, Update, plan_for, published_platforms, scenarios,
@@ -155,6 +155,54 @@ fn a_walk_shows_where_the_update_is_and_what_a_crash_would_leave() {
         run.frames
             .iter()
             .all(|frame| !frame.concluded || frame.survivals == [Survival::Kept])
+    );
+}
+
+/// The way of everything that a plan sends without data of the update.
+#[test]
+fn a_walk_shows_flushes_and_answers_on_their_way() {
+    let ways = |persistence, ddio, operation, name: &str| {
+        let scenario = scenarios().into_iter().find(|scenario| {
+            let platform = scenario.platform;
+            (platform.persistence, platform.ddio, scenario.operation)
+                == (persistence, ddio, operation)
+        });
+        let run = walk(&plan_of(&scenario.unwrap()));
+        let signal = |frame: &Frame| {
+            let found = frame.signals.iter().find(|signal| signal.name == name);
+            let found = found.unwrap_or_else(|| panic!("{name} is not in {frame:?}"));
+            (found.place, found.ended)
+        };
+        let mut way: Vec<_> = run.frames.iter().map(signal).collect();
+        way.dedup();
+        way
+    };
+    let (dmp, mhp) = (PersistenceDomain::Dmp, PersistenceDomain::Mhp);
+    assert_eq!(
+        ways(mhp, Ddio::On, Operation::Write, "flush"),
+        [
+            (None, false),
+            (Some(Place::Network), false),
+            (Some(Place::Nic), false),
+            (Some(Place::Nowhere), true),
+        ]
+    );
+    assert_eq!(
+        ways(dmp, Ddio::On, Operation::Write, "send(&a)"),
+        [
+            (None, false),
+            (Some(Place::Network), false),
+            (Some(Place::Nic), false),
+            (Some(Place::Dram), false),
+        ]
+    );
+    assert_eq!(
+        ways(dmp, Ddio::On, Operation::Write, "ack"),
+        [
+            (None, false),
+            (Some(Place::Network), false),
+            (Some(Place::Nowhere), true),
+        ]
     );
 }
 

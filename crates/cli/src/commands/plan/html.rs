@@ -9,7 +9,7 @@
 
 use serde::Serialize;
 use stonecast_media::PersistenceDomain;
-use stonecast_persist::litmus::{Place, Proof, Run, assumptions, walk};
+use stonecast_persist::litmus::{Frame, Place, Proof, Run, Survival, assumptions, walk};
 use stonecast_persist::{Plan, Platform};
 
 use super::text;
@@ -51,8 +51,67 @@ struct ShownRun {
     title: String,
     /// The step that is left out, from 0.
     without: Option<usize>,
+    /// The frame that is shown first.
+    opens_at: usize,
+    /// For each frame, the step of the plan that was done last, from 0.
+    latest_steps: Vec<Option<usize>>,
     #[serde(flatten)]
     run: Run,
+}
+
+impl ShownRun {
+    fn new(title: String, plan: &Plan, without: Option<usize>, run: Run) -> Self {
+        Self {
+            title,
+            without,
+            opens_at: opens_at(&run),
+            latest_steps: latest_steps(plan, without, &run),
+            run,
+        }
+    }
+}
+
+/// The frame that says most: of a run that breaks the promise the power cut, of another one the moment at which the most is
+/// under way while something may be lost, the latest of those.
+fn opens_at(run: &Run) -> usize {
+    if run.power_cut.is_some() {
+        return run.frames.len();
+    }
+    let under_way = |frame: &Frame| {
+        let pieces = frame.pieces.iter().map(|piece| piece.place);
+        let signals = frame.signals.iter().filter_map(|signal| signal.place);
+        let is_under_way = |place: &Place| !matches!(place, Place::Nowhere | Place::Controller);
+        pieces.chain(signals).filter(is_under_way).count()
+    };
+    // Where everything is kept already, a power cut is no question.
+    let is_open = |frame: &Frame| {
+        frame
+            .survivals
+            .iter()
+            .any(|survival| *survival != Survival::Kept)
+    };
+    let all = run.frames.iter().enumerate();
+    all.max_by_key(|(_, frame)| (is_open(frame), under_way(frame)))
+        .map_or(0, |(index, _)| index)
+}
+
+/// Which step of `plan` was the latest at each frame. A step that stands in the plan twice is told apart by its turn.
+fn latest_steps(plan: &Plan, without: Option<usize>, run: &Run) -> Vec<Option<usize>> {
+    let mut left: Vec<(usize, String)> = plan
+        .steps()
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| Some(*index) != without)
+        .map(|(index, step)| (index, step.to_string()))
+        .collect();
+    let mut latest = None;
+    let of_frame = |frame: &Frame| {
+        if let Some(at) = left.iter().position(|(_, name)| *name == frame.event) {
+            latest = Some(left.remove(at).0);
+        }
+        latest
+    };
+    run.frames.iter().map(of_frame).collect()
 }
 
 /// The page for `proven`; none if that is empty.
@@ -84,19 +143,11 @@ fn show(plan: &Plan, proof: &Proof) -> Shown {
             name: step.to_string(),
             why,
         });
-    let mut runs = vec![ShownRun {
-        title: "the plan".to_owned(),
-        without: None,
-        run: walk(plan),
-    }];
+    let mut runs = vec![ShownRun::new("the plan".to_owned(), plan, None, walk(plan))];
     for (index, necessity) in proof.necessary.iter().enumerate() {
         if let Some(run) = &necessity.run {
             let title = format!("without step {}, {}", index + 1, necessity.step);
-            runs.push(ShownRun {
-                title,
-                without: Some(index),
-                run: run.clone(),
-            });
+            runs.push(ShownRun::new(title, plan, Some(index), run.clone()));
         }
     }
     let assumed = assumptions(plan);
@@ -174,6 +225,91 @@ mod tests {
             "the data ends no script"
         );
         assert!(super::page(&[]).unwrap().is_none());
+    }
+
+    #[test]
+    fn the_page_opens_while_data_is_under_way_and_a_broken_run_at_its_power_cut() {
+        for (plan, proof) in proven(72) {
+            let shown = show(&plan, &proof);
+            let (run, opening) = (&shown.runs[0].run, shown.runs[0].opens_at);
+            let frame = &run.frames[opening];
+            assert!(!frame.concluded, "{}", shown.title);
+            let has_left = |piece: &stonecast_persist::litmus::Piece| piece.place != Place::Nowhere;
+            assert!(frame.pieces.iter().any(has_left), "{}", shown.title);
+            for broken in &shown.runs[1..] {
+                assert_eq!(broken.opens_at, broken.run.frames.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_flush_is_drawn_and_every_frame_after_the_first_marks_a_step() {
+        for (plan, proof) in proven(72) {
+            let shown = show(&plan, &proof);
+            let flushes = |name: &str| shown.steps.iter().filter(|step| step.name == name).count();
+            let own = &shown.runs[0];
+            let drawn = own.run.frames[0].signals.iter();
+            assert_eq!(
+                drawn.filter(|signal| signal.name == "flush").count(),
+                flushes("rq.flush")
+            );
+            assert_eq!(own.latest_steps.len(), own.run.frames.len());
+            assert_eq!(own.latest_steps[0], None);
+            assert!(own.latest_steps[1..].iter().all(Option::is_some));
+            let marked: std::collections::BTreeSet<_> = own.latest_steps.iter().flatten().collect();
+            assert_eq!(marked.len(), plan.steps().len(), "{}", shown.title);
+        }
+        for part in ["now.signals", "aria-current", "latest_steps", "opens_at"] {
+            assert!(SCRIPT.contains(part), "{part}");
+        }
+    }
+
+    /// Whoever opens the page has read no paper.
+    #[test]
+    fn the_page_explains_its_terms() {
+        let explained: Vec<&str> = FRAME
+            .split("<dt>")
+            .skip(1)
+            .filter_map(|rest| rest.split_once("</dt>"))
+            .flat_map(|(terms, _)| terms.split(", "))
+            .collect();
+        for term in [
+            "dmp",
+            "mhp",
+            "wsp",
+            "page-file",
+            "volatile",
+            "DDIO",
+            "requester",
+            "responder",
+            "receive buffers",
+            "rq.flush",
+            "rq.write",
+            "rq.write_imm",
+            "rq.write_atomic",
+            "rq.send",
+            "rq.await",
+            "rq.receive",
+            "rsp.receive",
+            "rsp.copy",
+            "rsp.write_back",
+            "rsp.send",
+            "one-sided",
+            "round trip",
+            "work request",
+            "NIC",
+            "DIMM",
+            "litmus model",
+        ] {
+            assert!(explained.contains(&term), "{term}");
+        }
+        for (plan, _) in proven(72) {
+            for step in plan.steps() {
+                let name = step.to_string();
+                let verb = name.split('(').next().unwrap();
+                assert!(explained.contains(&verb), "{verb}");
+            }
+        }
     }
 
     #[test]
