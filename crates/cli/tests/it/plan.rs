@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Place, stonecast};
+use crate::support::{Place, not_run, stonecast};
 
 fn lines(arguments: &[&str]) -> Vec<Value> {
     let printed = stonecast(arguments);
@@ -137,6 +138,61 @@ fn every_published_plan_is_proved_sound_and_each_of_its_steps_needed() {
 }
 
 #[test]
+fn all_published_scenarios_begin_with_one_table_and_a_selection_does_not() {
+    let told = stonecast(["plan"]);
+    let mut lines = told.text().lines();
+    let header: Vec<&str> = lines
+        .next()
+        .unwrap()
+        .split("  ")
+        .filter(|word| !word.is_empty())
+        .map(str::trim)
+        .collect();
+    assert_eq!(
+        header,
+        [
+            "update",
+            "persistence",
+            "DDIO",
+            "receive buffers",
+            "write",
+            "write-imm",
+            "send"
+        ]
+    );
+    let rows: Vec<Vec<&str>> = lines
+        .by_ref()
+        .take_while(|line| !line.is_empty())
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows.len(), 24, "72 scenarios, three in a row");
+    assert_eq!(
+        rows[0],
+        [
+            "single", "dmp", "on", "dram", "message", "1", "message", "1", "message", "1"
+        ]
+    );
+    assert!(rows.contains(&vec![
+        "compound", "dmp", "off", "dram", "flush", "1", "flush", "2", "message", "1"
+    ]));
+    assert!(rows.contains(&vec![
+        "single",
+        "wsp",
+        "on",
+        "pm",
+        "completion",
+        "1",
+        "completion",
+        "1",
+        "completion",
+        "1"
+    ]));
+    assert!(lines.next().unwrap().contains("round trips") || told.text().contains("round trips"));
+    let one = stonecast(["plan", "--persistence", "wsp", "--operation", "send"]);
+    assert!(!one.text().starts_with("update"), "{}", one.text());
+}
+
+#[test]
 fn a_plan_is_told_to_people_with_columns_reasons_crashes_and_assumptions() {
     let told = stonecast([
         "plan",
@@ -231,6 +287,65 @@ fn the_page_holds_everything_in_one_file() {
         refused.stderr.contains("/no/such/folder/plan.html"),
         "{}",
         refused.stderr
+    );
+}
+
+/// Looked at in a real browser, where there is one. The page has most pieces where both updates go by messages.
+#[test]
+fn the_page_fits_into_500_pixels_and_marks_a_step_when_it_opens() {
+    let name = "the_page_fits_into_500_pixels_and_marks_a_step_when_it_opens";
+    let Some(browser) = ["chromium", "chromium-browser", "google-chrome"]
+        .into_iter()
+        .find(|name| Command::new(name).arg("--version").output().is_ok())
+    else {
+        return not_run(name, "no chromium is installed");
+    };
+    let place = Place::in_volatile_memory();
+    let page = place.path().join("plan.html");
+    let file = page.to_str().unwrap();
+    stonecast([
+        "plan",
+        "--persistence",
+        "dmp",
+        "--ddio",
+        "on",
+        "--update",
+        "compound",
+        "--html",
+        file,
+    ])
+    .text();
+    let measure = "<script>document.title = [document.documentElement.scrollWidth, \
+         document.getElementById('picture').parentElement.scrollWidth - document.getElementById('picture').parentElement.clientWidth, \
+         document.querySelectorAll('[aria-current=step]').length].join(' ')</script></body>";
+    let text = fs::read_to_string(&page).unwrap();
+    fs::write(&page, text.replace("</body>", measure)).unwrap();
+    let shown = Command::new(browser)
+        .args([
+            "--headless",
+            "--hide-scrollbars",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--dump-dom",
+            "--window-size=500,900",
+        ])
+        .arg(format!(
+            "--user-data-dir={}",
+            place.path().join("browser").display()
+        ))
+        .arg(format!("file://{file}"))
+        .output()
+        .unwrap();
+    let dom = String::from_utf8_lossy(&shown.stdout);
+    let title = dom
+        .split_once("<title>")
+        .and_then(|(_, rest)| rest.split_once("</title>"));
+    let Some((title, _)) = title else {
+        return not_run(name, "the browser shows no page");
+    };
+    assert_eq!(
+        title, "500 0 1",
+        "width of the page, what the picture lacks, marked steps"
     );
 }
 

@@ -19,7 +19,7 @@ use stonecast_persist::{
 use crate::failure::Failure;
 
 /// What is asked about.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, PartialEq, Args)]
 pub struct Selectors {
     /// Platform profile: the name of a shipped one, or a file (TOML). Axes given beside it replace what it says.
     #[arg(long, value_name = "NAME|FILE")]
@@ -83,6 +83,11 @@ pub struct Selection {
 }
 
 impl Selectors {
+    /// Whether nothing was selected, which asks for everything that was published.
+    pub fn are_absent(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// The scenarios that were asked about.
     pub fn select(&self) -> Result<Selection, Failure> {
         if self.large && self.update == Some(Update::Single) {

@@ -37,6 +37,9 @@ pub fn run(flags: &Plan) -> Result<(), Failure> {
     if let Some(profile) = profile.as_ref().filter(|_| !flags.json) {
         output::bytes(text::declarations(profile).as_bytes())?;
     }
+    if flags.selectors.are_absent() && !flags.json {
+        output::bytes(text::overview(&scenarios).as_bytes())?;
+    }
     for (index, scenario) in scenarios.iter().enumerate() {
         match plan_for(&scenario.platform, scenario.operation, scenario.update) {
             Ok(plan) if flags.json && flags.html.is_none() => output::json(&plan)?,

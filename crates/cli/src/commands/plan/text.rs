@@ -10,7 +10,9 @@
 use std::fmt::Write as _;
 
 use stonecast_persist::litmus::{Assumption, Proof};
-use stonecast_persist::{Cost, Declaration, Party, Plan, Profile, Scenario, Update};
+use stonecast_persist::{
+    Cost, Declaration, Party, Plan, Profile, Scenario, Step, Update, plan_for,
+};
 
 use crate::output::wrap;
 
@@ -128,6 +130,73 @@ pub fn plan(plan: &Plan, proof: &Proof, assumptions: &[Assumption]) -> String {
         );
     }
     text
+}
+
+/// All scenarios in one table: a row for each platform and update, a column for each operation. A cell says in which of the
+/// planner's ways the update becomes durable, and after how many round trips.
+pub fn overview(scenarios: &[Scenario]) -> String {
+    let mut text = String::new();
+    let row = |text: &mut String, cells: [&str; 7]| {
+        let [update, persistence, ddio, buffers, cells @ ..] = cells;
+        let [write, write_imm, send] = cells;
+        put(
+            text,
+            format_args!(
+                "{update:8}  {persistence:11}  {ddio:4}  {buffers:15}  {write:13}  {write_imm:13}  {send}"
+            ),
+        );
+    };
+    let operations = stonecast_persist::Operation::ALL;
+    let names: Vec<String> = operations.iter().map(ToString::to_string).collect();
+    row(
+        &mut text,
+        [
+            "update",
+            "persistence",
+            "DDIO",
+            "receive buffers",
+            &names[0],
+            &names[1],
+            &names[2],
+        ],
+    );
+    for of_platform in scenarios.chunks(operations.len()) {
+        let Scenario {
+            platform, update, ..
+        } = of_platform[0];
+        let cells: Vec<String> = of_platform.iter().map(way).collect();
+        row(
+            &mut text,
+            [
+                update.word(),
+                &platform.persistence.to_string(),
+                &platform.ddio.to_string(),
+                &platform.receive_buffers.to_string(),
+                &cells[0],
+                &cells[1],
+                &cells[2],
+            ],
+        );
+    }
+    text += "\ncompletion: the completion of the posted operation says that it is durable; flush: the answer of a flush behind it does;\n\
+             message: the responder's processor is told, makes it durable and answers. The number: round trips.\n\n\n";
+    text
+}
+
+/// How the update of a scenario becomes durable, in a word, and the round trips that it takes.
+fn way(scenario: &Scenario) -> String {
+    let planned = plan_for(&scenario.platform, scenario.operation, scenario.update);
+    planned.map_or("none".to_owned(), |plan| {
+        let has = |step| plan.steps().contains(&step);
+        let way = if has(Step::SendAck) {
+            "message"
+        } else if has(Step::Flush) {
+            "flush"
+        } else {
+            "completion"
+        };
+        format!("{way} {}", plan.cost().round_trips)
+    })
 }
 
 /// Who declared what of a profile.
