@@ -47,6 +47,12 @@ struct Report<'a> {
 /// See the module documentation.
 pub fn run(flags: &Doctor) -> Result<(), Failure> {
     let facts = Facts::collect(&Root::at(&flags.root), &flags.data);
+    if let Some(error) = &facts.place.error {
+        return Err(Failure::operation(format!(
+            "{error}; the file system of the folder decides what a pool there survives: make the folder, or name one that \
+             exists with --data DIR"
+        )));
+    }
     let conclusion = Conclusion::of(&facts);
     if let Some(file) = &flags.write_profile {
         let refuse =

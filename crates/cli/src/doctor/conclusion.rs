@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use stonecast_media::PersistenceDomain;
 use stonecast_persist::{Axis, Profile, Transport};
 
 use crate::doctor::pci::RelaxedOrdering;
@@ -29,6 +30,8 @@ pub struct Conclusion {
     pub profile: Profile,
     /// What must be declared.
     pub declare: Vec<Declaration>,
+    /// The command that serves a pool in the folder, as far as it was seen.
+    pub serve: String,
     /// The profile as a file.
     #[serde(skip)]
     pub text: String,
@@ -132,12 +135,32 @@ impl Conclusion {
         let text = toml(facts, &answers);
         let profile = Profile::parse("this machine", &text)
             .unwrap_or_else(|error| panic!("what was concluded is a profile: {error}"));
+        let serve = serve(&facts.place.path, profile.platform().persistence);
         Self {
             profile,
             declare,
+            serve,
             text,
         }
     }
+}
+
+/// The command for a pool at `path`, of which `persistence` survives a power cut. What a flag would say anyway is left out.
+fn serve(path: &str, persistence: PersistenceDomain) -> String {
+    let is_plain =
+        |character: char| character.is_ascii_alphanumeric() || "/._-+:@".contains(character);
+    let quoted = if path.chars().all(is_plain) {
+        path.to_owned()
+    } else {
+        // As a shell reads it.
+        format!("'{}'", path.replace('\'', "'\\''"))
+    };
+    let kept = match persistence {
+        PersistenceDomain::Volatile => " --durability process".to_owned(),
+        PersistenceDomain::PageFile => String::new(),
+        declared => format!(" --platform {declared}"),
+    };
+    format!("stonecast serve --data {quoted}{kept}")
 }
 
 fn persistence(facts: &Facts) -> Answer {

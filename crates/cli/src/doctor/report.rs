@@ -27,6 +27,8 @@ pub fn text(facts: &Facts, conclusion: &Conclusion) -> String {
     );
     text.push('\n');
     text += &conclusion.text;
+    head(&mut text, "The command that fits");
+    writeln!(text, "  {}", conclusion.serve).expect("a String takes everything");
     text
 }
 

@@ -137,3 +137,31 @@ fn a_profile_that_cannot_be_written_is_an_error_with_its_name() {
     let refused = stonecast(["doctor", "--write-profile", "/no/such/folder/profile.toml"]);
     assert!(refused.refusal(1).contains("/no/such/folder/profile.toml"));
 }
+
+#[test]
+fn a_folder_that_does_not_exist_fails_with_what_to_do() {
+    for more in [&[][..], &["--json"]] {
+        let refused = stonecast(["doctor", "--data", "/no/such/folder"].iter().chain(more));
+        let said = refused.refusal(1);
+        assert!(
+            said.contains("/no/such/folder") && said.contains("--data DIR"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn the_last_line_is_the_command_that_serves_there() {
+    for (place, more) in [
+        (Place::on_disk(), ""),
+        (Place::in_volatile_memory(), " --durability process"),
+    ] {
+        let data = place.path().canonicalize().unwrap();
+        let data = data.to_str().unwrap();
+        let fits = format!("stonecast serve --data {data}{more}");
+        let told = stonecast(["doctor", "--data", data]);
+        assert_eq!(told.text().lines().last().unwrap().trim(), fits);
+        let report = stonecast(["doctor", "--data", data, "--json"]).json();
+        assert_eq!(report["serve"], fits);
+    }
+}
