@@ -2,7 +2,7 @@
 
 use super::contestant::Design;
 use super::figures::Point;
-use super::headlines::{places, title};
+use super::headlines::{places, title, x_title};
 use crate::plot::{Chart, Series};
 
 /// The chart of a figure, if it is one that is drawn: the table is none.
@@ -11,7 +11,7 @@ pub fn chart(figure: &str, points: &[Point]) -> Option<Chart> {
         .iter()
         .filter(|point| point.figure == figure)
         .collect();
-    let number: u32 = figure.strip_prefix("erda-")?.parse().ok()?;
+    let _is_drawn: u32 = figure.strip_prefix("erda-")?.parse().ok()?;
     let unit = points.first()?.unit;
     let places = places(&points);
     let values = |design: Design| {
@@ -25,12 +25,7 @@ pub fn chart(figure: &str, points: &[Point]) -> Option<Chart> {
     };
     Some(Chart {
         title: title(figure).to_owned(),
-        x_title: match number {
-            14..=17 => "value size, bytes",
-            18..=21 => "threads",
-            _ => "workload",
-        }
-        .to_owned(),
+        x_title: x_title(figure).to_owned(),
         y_title: unit.to_owned(),
         series: Design::ALL
             .map(|design| Series {

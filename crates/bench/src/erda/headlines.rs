@@ -55,6 +55,46 @@ const CPU_FIGURES: [&str; 4] = ["erda-22", "erda-23", "erda-24", "erda-25"];
 /// The value size at which the counts of bytes are compared.
 const TABLE_VALUE_SIZE: usize = 256;
 
+const OPERATIONS: [&str; 3] = ["create", "update", "delete"];
+
+/// The row of a figure that has the mean of the others.
+pub(super) const MEAN: &str = "mean";
+
+/// The number that the paper has for a design at a place of a figure, if it names one.
+pub(super) fn published(figure: &str, design: Design, x: &str) -> Option<f64> {
+    let at = Design::ALL[..3].iter().position(|one| *one == design)?;
+    if figure == TABLE {
+        let (operation, size) = x.split_once(' ')?;
+        let row = OPERATIONS.iter().position(|one| *one == operation)?;
+        return Some(bytes(design, size.parse().ok()?)[row]);
+    }
+    if CPU_FIGURES.contains(&figure) {
+        // Of all four figures together, as a ratio to Erda.
+        let workload = x.strip_suffix(RATIO)?;
+        let (_, _, ratios) = CPU_RATIOS.iter().find(|(name, ..)| *name == workload)?;
+        return ratios.get(at.checked_sub(1)?).copied();
+    }
+    let means = LATENCIES.iter().chain(&THROUGHPUTS);
+    let (_, _, numbers) = means
+        .into_iter()
+        .find(|(name, ..)| *name == figure && x == MEAN)?;
+    Some(numbers[at])
+}
+
+/// Behind the workload in the name of a row that has ratios to Erda.
+pub(super) const RATIO: &str = " : erda-published";
+const TABLE: &str = "erda-table1";
+
+/// Bytes that the paper counts for create, update and delete of a value of `size` bytes.
+fn bytes(design: Design, size: usize) -> [f64; 3] {
+    let (key, pair) = (KEY_SIZE as f64, (KEY_SIZE + size) as f64);
+    if design == Design::ErdaPublished {
+        [key + 10.0 + pair, 9.0 + pair, key + 9.0]
+    } else {
+        [key + 12.0 + 2.0 * pair, 4.0 + 2.0 * pair, key + 8.0]
+    }
+}
+
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let values: Vec<f64> = values.collect();
     if values.is_empty() {
@@ -129,11 +169,8 @@ pub fn headlines(points: &[Point]) -> Vec<Headline> {
             push(what, "", number, cpu(design) / cpu(published[0]), CPU);
         }
     }
-    let (key, pair) = (KEY_SIZE as f64, (KEY_SIZE + TABLE_VALUE_SIZE) as f64);
-    let erda = [key + 10.0 + pair, 9.0 + pair, key + 9.0];
-    let baseline = [key + 12.0 + 2.0 * pair, 4.0 + 2.0 * pair, key + 8.0];
-    for (&design, counts) in published.iter().zip([erda, baseline, baseline]) {
-        for (operation, count) in ["create", "update", "delete"].iter().zip(counts) {
+    for &design in published {
+        for (operation, count) in OPERATIONS.iter().zip(bytes(design, TABLE_VALUE_SIZE)) {
             let x = format!("{operation} {TABLE_VALUE_SIZE}");
             let measured = mean(
                 of("erda-table1", design)
@@ -232,9 +269,23 @@ pub(super) fn places(points: &[&Point]) -> Vec<String> {
     places
 }
 
+/// What the x axis of a figure is.
+pub(super) fn x_title(figure: &str) -> &'static str {
+    let number = figure.strip_prefix("erda-").map(str::parse::<u32>);
+    match number {
+        Some(Ok(14..=17)) => "value size, bytes",
+        Some(Ok(18..=21)) => "threads",
+        _ if figure == TABLE => "operation, value size",
+        _ => "workload",
+    }
+}
+
 /// What a figure shows.
 pub(super) fn title(figure: &str) -> &'static str {
     match figure {
+        "erda-shm-latency" => "Mean latency over shared memory by workload",
+        "erda-shm-throughput" => "Throughput over shared memory by workload",
+        "erda-shm-cpu" => "CPU time of the server over shared memory by workload",
         "erda-14" => "Mean latency of YCSB C by value size in bytes",
         "erda-15" => "Mean latency of YCSB B by value size in bytes",
         "erda-16" => "Mean latency of YCSB A by value size in bytes",

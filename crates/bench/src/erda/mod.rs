@@ -9,6 +9,7 @@ mod figures;
 mod headlines;
 mod real;
 mod run;
+mod table;
 
 pub use chart::chart;
 pub use contestant::{ContestError, Design};
@@ -17,3 +18,4 @@ pub use headlines::{Headline, headlines, page};
 pub use real::{
     PublishedStore, REAL, REAL_STEPS, RealError, RealOptions, real_points, serve_published,
 };
+pub use table::table;

@@ -9,7 +9,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use stonecast_bench::erda::{
     ALL, FIGURES, Point, REAL, REAL_STEPS, RealOptions, Runs, Scale, chart, page, points,
-    real_points,
+    real_points, table,
 };
 
 use crate::failure::Failure;
@@ -134,18 +134,4 @@ fn write(folder: &Path, names: &[&str], all: &[Point], is_full: bool) -> anyhow:
         fs::write(folder.join(ALL).with_extension("md"), page(all))?;
     }
     Ok(())
-}
-
-fn table(all: &[Point]) -> String {
-    let line = |point: &Point| {
-        let Point {
-            figure,
-            series,
-            x,
-            y,
-            unit,
-        } = point;
-        format!("{figure:<12} {series:<18} {x:>20} {y:>12.2} {unit}\n")
-    };
-    all.iter().map(line).collect()
 }

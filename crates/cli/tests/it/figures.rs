@@ -68,6 +68,26 @@ fn the_bytes_of_each_operation_are_those_of_the_formats() {
 }
 
 #[test]
+fn a_figure_is_told_with_a_header_and_all_series_in_a_row_beside_what_was_published() {
+    let told = stonecast(["bench", "figure", "erda-table1"]);
+    let mut lines = told.text().lines();
+    assert!(lines.next().unwrap().starts_with("erda-table1: "));
+    let header = lines.next().unwrap();
+    assert!(
+        SERIES.iter().all(|series| header.contains(series)),
+        "{header}"
+    );
+    let row = |name: &str| {
+        told.text()
+            .lines()
+            .find(|line| line.starts_with(name))
+            .map(|line| line.split_whitespace().count())
+    };
+    assert_eq!(row("update 256 "), Some(2 + SERIES.len()));
+    assert!(row("published, update 256 ").is_some(), "{}", told.text());
+}
+
+#[test]
 fn a_figure_is_the_same_each_time_and_its_picture_and_points_are_written() {
     let place = Place::in_volatile_memory();
     let folder = place.path().to_str().expect("a name in UTF-8");
