@@ -8,7 +8,6 @@ use std::fmt;
 use stonecast_base::Nanoseconds;
 
 use crate::history::{Answer, Call, Expected, History, Moment, NEVER, Operation};
-use crate::values::ValueId;
 
 /// Something that happened in a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,26 +98,32 @@ fn describe_call(operation: &Operation) -> String {
     let key = operation.key;
     let asks = match operation.call {
         Call::Get => format!("get key {key}"),
-        Call::Put(value) => format!("put key {key} = {}", name(value)),
+        Call::Put(value) => format!("put key {key} = {}", value),
         Call::PutIf(value, Expected::Absent) => {
-            format!("put key {key} = {} if it is absent", name(value))
+            format!("put key {key} = {} if it is absent", value)
         }
         Call::PutIf(value, Expected::Version(version)) => {
-            format!(
-                "put key {key} = {} if it is at version {version}",
-                name(value)
-            )
+            format!("put key {key} = {} if it is at version {version}", value)
         }
         Call::Delete => format!("delete key {key}"),
     };
     format!("{}: {asks}", who(operation))
 }
 
+/// An operation and what its client was told.
+pub(crate) fn describe(operation: &Operation) -> String {
+    format!(
+        "{}; {}",
+        describe_call(operation),
+        describe_answer(operation)
+    )
+}
+
 fn describe_answer(operation: &Operation) -> String {
     let told = match operation.answer {
         Answer::Got(None) => "it is absent".to_owned(),
         Answer::Got(Some((value, version))) => {
-            format!("it is {} at version {version}", name(value))
+            format!("it is {} at version {version}", value)
         }
         Answer::Stored(version) => format!("stored at version {version}"),
         Answer::Conflict(None) => "not stored: it is absent".to_owned(),
@@ -140,13 +145,21 @@ fn describe_answer(operation: &Operation) -> String {
     )
 }
 
-fn name(value: ValueId) -> String {
-    format!("value {}", value.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::values::ValueId;
+
+    #[test]
+    fn an_operation_is_told_in_words() {
+        let mut history = History::new(1);
+        let put = history.call(2, 0, Call::PutIf(ValueId(7), Expected::Absent));
+        history.answer(put, Answer::Conflict(Some(3)));
+        assert_eq!(
+            describe(&history.operations()[0]),
+            "client 2: put key 0 = value 7 if it is absent; client 2: told of its put of key 0: not stored: it is at version 3"
+        );
+    }
 
     #[test]
     fn what_clients_did_and_what_ended_stand_in_one_order_with_their_times() {

@@ -1,5 +1,7 @@
 //! Values that tell which write made them, and whether they are whole.
 
+use std::fmt;
+
 /// Names a value that is written: each write of a history has its own. 0 stands for "absent".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub u32);
@@ -7,6 +9,25 @@ pub struct ValueId(pub u32);
 impl ValueId {
     /// No value.
     pub const ABSENT: Self = Self(0);
+}
+
+/// For people: `value 7`, `no value`.
+impl fmt::Display for ValueId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::ABSENT {
+            formatter.write_str("no value")
+        } else {
+            write!(formatter, "value {}", self.0)
+        }
+    }
+}
+
+/// What a key has, with its version, for people.
+pub fn describe(found: Option<(ValueId, u64)>) -> String {
+    match found {
+        Some((value, version)) => format!("{value} at version {version}"),
+        None => ValueId::ABSENT.to_string(),
+    }
 }
 
 /// Shortest value: its number and its size.

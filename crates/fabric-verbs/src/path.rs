@@ -7,9 +7,15 @@ use std::net::Ipv6Addr;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Gid(pub [u8; 16]);
 
-impl fmt::Debug for Gid {
+impl fmt::Display for Gid {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}", Ipv6Addr::from(self.0))
+    }
+}
+
+impl fmt::Debug for Gid {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{self}")
     }
 }
 

@@ -1,5 +1,7 @@
 //! Work requests and their completions.
 
+use std::fmt;
+
 use crate::{MemoryRegion, QueuePair, Rkey};
 
 /// Bytes of registered local memory (one scatter/gather entry).
@@ -157,6 +159,23 @@ pub enum Status {
     RetryExceeded,
     /// The responder had no receive buffer for longer than the RNR retries.
     RnrRetryExceeded,
+}
+
+/// For people: what the status says of the request.
+impl fmt::Display for Status {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Success => "success",
+            Self::LocalLength => "the receive buffer is too small for the message",
+            Self::LocalProtection => "a local span is outside its region",
+            Self::WorkRequestFlushed => "not executed: the queue pair has failed",
+            Self::RemoteInvalidRequest => "the peer found the request malformed",
+            Self::RemoteAccess => "the peer's key does not cover the bytes, or lacks the right",
+            Self::RemoteOperation => "the peer could not complete the request",
+            Self::RetryExceeded => "the peer does not answer",
+            Self::RnrRetryExceeded => "the peer has no receive buffer for the message",
+        })
+    }
 }
 
 /// What completed.

@@ -14,7 +14,7 @@ pub enum PublishedError {
     #[error(transparent)]
     Persist(#[from] PersistError),
     /// A work request failed; the connection is of no use any more.
-    #[error("a work request failed: {0:?}")]
+    #[error("a work request failed: {0}")]
     Failed(Status),
     /// The server refused the connection, or is gone.
     #[error("no connection: {0}")]

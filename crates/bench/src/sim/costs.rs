@@ -320,7 +320,7 @@ fn requests(counts: &Counts) -> u64 {
 pub fn print_costs(profile: &Profile, costs: &[Cost]) -> String {
     let platform = platform_of(profile);
     let mut text = format!(
-        "{}: {:?}, DDIO {:?}\n{:<31} {:>6} {:>6} {:>8} {:>9} {:>7} {:>7} {:>7} {:>6} {:>6} {:>5} {:>6} {:>6} {:>7} {:>8}\n",
+        "{}: {}, DDIO {}\n{:<31} {:>6} {:>6} {:>8} {:>9} {:>7} {:>7} {:>7} {:>6} {:>6} {:>5} {:>6} {:>6} {:>7} {:>8}\n",
         profile.name,
         platform.persistence_domain,
         platform.ddio,

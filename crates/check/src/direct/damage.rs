@@ -223,10 +223,10 @@ impl Damage {
             .values()
             .zip(contents.values())
             .find(|(before, after)| before != after);
-        differs.map(|(before, after)| {
+        differs.map(|((key, before), (_, after))| {
             Violation::new(
                 ORACLE,
-                format!("after damage {what} {before:?} became {after:?}"),
+                format!("after damage {what} key {key} has {after} instead of {before}"),
             )
         })
     }

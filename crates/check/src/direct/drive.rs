@@ -23,7 +23,7 @@ use crate::direct::visitors;
 use crate::oracles::acknowledged::Allowed;
 use crate::oracles::linearizability;
 use crate::report::Report;
-use crate::timeline::Notes;
+use crate::timeline::{self, Notes};
 use crate::values::ValueId;
 use crate::violation::Violation;
 
@@ -443,7 +443,7 @@ impl Run {
                     self.random.random(),
                 );
                 process.runtime().spawn(Box::pin(visit));
-                self.mark(format!("{visitor:?} comes"));
+                self.mark(format!("{visitor} comes"));
             }
         }
     }
@@ -537,9 +537,11 @@ impl Run {
         if self.report.violations.is_empty() {
             for key in 0..history.keys() {
                 if let Err(found) = linearizability::check(history.of_key(key), None) {
+                    let stuck = found.stuck.as_ref().map(timeline::describe);
                     let text = format!(
-                        "key {key}: {} operations are explained, then {:?} is not",
-                        found.explained, found.stuck
+                        "key {key}: {} operations are explained, then this one is not: {}",
+                        found.explained,
+                        stuck.as_deref().unwrap_or("none"),
                     );
                     self.report
                         .violations

@@ -146,7 +146,7 @@ pub(crate) async fn read_damaged(
                     .unwrap_or(ValueId::ABSENT);
                 if read != value {
                     let text = format!(
-                        "key {key} has {value:?}, its record is damaged, and a client reads {read:?}"
+                        "key {key} has {value}, its record is damaged, and a client reads {read}"
                     );
                     work.note(Violation::new("damage is never served", text));
                 }

@@ -329,10 +329,10 @@ impl Setup {
             ("profile", self.machine.profile.name.to_owned()),
             (
                 "persistence domain",
-                format!("{:?}", platform.persistence_domain),
+                platform.persistence_domain.to_string(),
             ),
-            ("DDIO", format!("{:?}", platform.ddio)),
-            ("clients are", format!("{:?}", self.policy)),
+            ("DDIO", platform.ddio.to_string()),
+            ("clients are", policy(self.policy).to_owned()),
             (
                 "segments",
                 format!(
@@ -359,6 +359,15 @@ impl Setup {
                 format!("{} %, {} %", self.gets_percent, self.deletes_percent),
             ),
         ]
+    }
+}
+
+/// The word of `serve --clients`.
+fn policy(policy: ClientPolicy) -> &'static str {
+    match policy {
+        ClientPolicy::Trusted => "trusted",
+        ClientPolicy::Publishing => "publishing",
+        ClientPolicy::Copying => "copying",
     }
 }
 
@@ -408,5 +417,27 @@ fn pool(seed: u64, platform: DeclaredPlatform, segments: u64) -> PoolOptions {
         platform,
         durability,
         entropy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is printed is what can be typed.
+    #[test]
+    fn a_setup_is_described_in_the_words_of_the_command_line() {
+        for seed in 0..64 {
+            let options = Setup::full(seed).describe();
+            let word = |name: &str| {
+                let found = options.iter().find(|(option, _)| *option == name);
+                found.expect("every setup has it").1.clone()
+            };
+            word("persistence domain")
+                .parse::<PersistenceDomain>()
+                .unwrap();
+            word("DDIO").parse::<Ddio>().unwrap();
+            assert!(["trusted", "publishing", "copying"].contains(&&*word("clients are")));
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Clients that nobody wants: of another version, in crowds, hostile. What they try must change nothing and must be refused
 //! as it deserves; whatever they do, the server goes on.
 
+use std::fmt;
 use std::rc::Rc;
 
 use rand::{Rng as _, RngExt as _};
@@ -29,6 +30,18 @@ pub(crate) enum Visitor {
     Hostile,
     /// Uses a key that was revoked.
     Evicted,
+}
+
+/// For the timeline of a run.
+impl fmt::Display for Visitor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::OtherVersion => "a client of another version",
+            Self::Crowd => "a crowd of clients",
+            Self::Hostile => "a hostile client",
+            Self::Evicted => "a client with a revoked key",
+        })
+    }
 }
 
 /// Lets a visitor do what it came for. What it must not achieve and does is noted as a violation.
@@ -115,7 +128,10 @@ async fn use_after_release(work: &Work, process: &Process) {
         if raw.submit(write).await == Status::Success {
             violation(
                 work,
-                format!("a write through the key of a lease that was given back: {spot:?}"),
+                format!(
+                    "a write went through the key of a lease that was given back, at position {} of the log",
+                    spot.position
+                ),
             );
         }
     }
@@ -157,7 +173,11 @@ async fn send_garbage(work: &Work, raw: &Raw, random: &mut Random) {
         if answer.first() != Some(&INVALID) {
             violation(
                 work,
-                format!("{} bytes of garbage are answered {answer:?}", bytes.len()),
+                format!(
+                    "{} bytes of garbage are answered with status {}",
+                    bytes.len(),
+                    answer.first().map_or("none".to_owned(), u8::to_string)
+                ),
             );
         }
     }
@@ -184,7 +204,12 @@ async fn write_what_is_read_only(work: &Work, raw: &Raw, random: &mut Random) {
         },
     };
     if raw.submit(operation).await == Status::Success {
-        violation(work, format!("{operation:?} on what is read-only"));
+        let what = match operation {
+            Operation::Write { .. } => "a WRITE",
+            Operation::CompareAndSwap { .. } => "a CAS",
+            _ => "a FAA",
+        };
+        violation(work, format!("{what} changed what is read-only"));
     }
 }
 

@@ -72,10 +72,12 @@ impl Allowed {
             .into_iter()
             .find(|(key, value)| !self.of_key(*key).contains(value))
             .map(|(key, value)| {
-                let allowed = self.of_key(key);
+                let allowed: Vec<String> =
+                    self.of_key(key).iter().map(ToString::to_string).collect();
+                let allowed = allowed.join(", ");
                 Violation::new(
                     "acknowledged writes survive",
-                    format!("key {key} has {value:?} after the crash, not one of {allowed:?}"),
+                    format!("key {key} has {value} after the crash, not one of: {allowed}"),
                 )
             })
     }

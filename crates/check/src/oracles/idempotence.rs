@@ -1,6 +1,6 @@
 //! Recovery is idempotent: whatever happens to what a finished recovery left undecided, the next one finds the same.
 
-use crate::values::ValueId;
+use crate::values::{ValueId, describe};
 use crate::violation::Violation;
 
 /// Judges what a second recovery found where a first one had found `first`: for each key its value and version.
@@ -13,9 +13,10 @@ pub fn judge(
         .zip(second)
         .enumerate()
         .find(|(_, (before, after))| before != after)?;
+    let (before, after) = (describe(*before), describe(*after));
     Some(Violation::new(
         "recovery is idempotent",
-        format!("key {key} had {before:?} and has {after:?} after another recovery"),
+        format!("key {key} had {before} and has {after} after another recovery"),
     ))
 }
 
@@ -27,7 +28,13 @@ mod tests {
     fn a_key_that_changes_from_one_recovery_to_the_next_is_found() {
         let first = [Some((ValueId(1), 7)), None];
         assert_eq!(judge(&first, &first), None);
-        assert!(judge(&first, &[None, None]).is_some());
+        let found = judge(&first, &[None, None])
+            .expect("a key has changed")
+            .found;
+        assert_eq!(
+            found,
+            "key 0 had value 1 at version 7 and has no value after another recovery"
+        );
         assert!(judge(&first, &[Some((ValueId(1), 8)), None]).is_some());
     }
 }

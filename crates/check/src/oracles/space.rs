@@ -53,7 +53,10 @@ pub fn judge_segments(segments: u64, counts: [u64; 4]) -> Option<Violation> {
     (!is_whole).then(|| {
         Violation::new(
             ORACLE,
-            format!("{segments} segments are counted as {counts:?}"),
+            format!(
+                "{segments} segments are counted as {}",
+                counts.map(|count| count.to_string()).join(" + ")
+            ),
         )
     })
 }

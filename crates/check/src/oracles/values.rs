@@ -33,7 +33,7 @@ pub fn judge(history: &History, key: u32, value: ValueId) -> Result<(), Violatio
     }
     Err(Violation::new(
         ORACLE,
-        format!("key {key} has {value:?}, which nobody wrote there"),
+        format!("key {key} has {value}, which nobody wrote there"),
     ))
 }
 

@@ -177,14 +177,14 @@ impl State {
     ) -> Result<(), DeviceError> {
         let (port, facts, retransmission) = (self.port, self.facts, self.retransmission);
         let unreachable = |source: io::Error| DeviceError::Address {
-            address: format!("{:?}", peer.gid),
-            reason: cause::connection(&source, port.gid_index, &format!("{:?}", port.gid)),
+            address: peer.gid.to_string(),
+            reason: cause::connection(&source, port.gid_index, &port.gid.to_string()),
         };
         if profile.transport != port.transport {
             let reason =
                 "the peer's link is of another kind (InfiniBand or Ethernet) than this one".into();
             return Err(DeviceError::Address {
-                address: format!("{:?}", peer.gid),
+                address: peer.gid.to_string(),
                 reason,
             });
         }

@@ -161,7 +161,7 @@ pub enum ExecuteError {
     Persist(#[from] PersistError),
     /// A completion that is no success, on its way to become [`ExecuteError::Unknown`].
     #[doc(hidden)]
-    #[error("completed with {0:?}")]
+    #[error("the request failed: {0}")]
     Completion(Status),
 }
 

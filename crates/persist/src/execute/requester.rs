@@ -190,7 +190,7 @@ impl Requester {
             },
             ExecuteError::Completion(status) => ExecuteError::Unknown {
                 step: self.name(index),
-                cause: format!("{status:?}"),
+                cause: status.to_string(),
             },
             other => other,
         }

@@ -80,10 +80,10 @@ pub fn run(flags: &Sim) -> Result<(), Failure> {
         tell_shortest(flags, scenario, &failure)?;
     }
     Err(Failure::operation(format!(
-        "{} of {} seeds broke a promise: {:?}",
+        "{} of {} seeds broke a promise: {}",
         sum.failed.len(),
         flags.seeds,
-        sum.failed
+        text::seeds(&sum.failed)
     )))
 }
 

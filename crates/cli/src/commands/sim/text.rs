@@ -131,6 +131,12 @@ pub fn of_violations(report: &Report) -> String {
         .join("; ")
 }
 
+/// Seeds as they are typed.
+pub fn seeds(seeds: &[u64]) -> String {
+    let words: Vec<String> = seeds.iter().map(u64::to_string).collect();
+    words.join(", ")
+}
+
 /// The shortest schedule that fails.
 pub fn of_shrunk(shrunk: &Shrunk) -> String {
     let Shrunk {
