@@ -94,10 +94,16 @@ pub struct Counters {
     pub connections_refused: Count,
     /// Connections cut off, because they took no replies or did not finish a request.
     pub connections_cut: Count,
+    /// Connections now whose peers have not shown who they are.
+    pub newcomers: Count,
+    /// Those that made way for newer ones.
+    pub newcomers_cut: Count,
     /// Connections ended, because they broke the protocol.
     pub protocol_errors: Count,
     /// Wrong passwords.
     pub wrong_passwords: Count,
+    /// Passwords that waited for their turn, because of wrong ones before them.
+    pub passwords_delayed: Count,
     /// Bytes of requests.
     pub received_bytes: Count,
     /// Bytes of replies.
@@ -122,8 +128,11 @@ impl Default for Counters {
             connections: Count::default(),
             connections_refused: Count::default(),
             connections_cut: Count::default(),
+            newcomers: Count::default(),
+            newcomers_cut: Count::default(),
             protocol_errors: Count::default(),
             wrong_passwords: Count::default(),
+            passwords_delayed: Count::default(),
             received_bytes: Count::default(),
             sent_bytes: Count::default(),
             conflicts: Count::default(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{GatewayError, system};
 use crate::options::GatewayOptions;
-use crate::shared::Shared;
+use crate::shared::{Shared, StopOnDrop};
 use crate::{admin, files, tls, worker};
 
 /// Connections that the system holds until they are accepted: all that a large client opens at once.
@@ -25,12 +25,15 @@ pub struct GatewayHandle {
 pub fn spawn(mut options: GatewayOptions) -> Result<GatewayHandle, GatewayError> {
     options.check()?;
     let tls = options.tls.as_ref().map(tls::configuration).transpose()?;
-    let possible = files::raise_limit(options.limits.connections);
-    if possible < options.limits.connections {
+    let wanted = options.limits.connections + options.newcomers();
+    let possible = files::raise_limit(wanted);
+    if possible < wanted {
+        // In the same proportion.
+        let clients = (options.limits.connections * possible / wanted).max(1);
         eprintln!(
-            "gateway: the limit of open files leaves room for {possible} connections (raise it with `ulimit -n`)"
+            "gateway: the limit of open files leaves room for {clients} connections (raise it with `ulimit -n`)"
         );
-        options.limits.connections = possible;
+        options.limits.connections = clients;
     }
     let resp = options.resp.map(listen).transpose()?;
     let admin = options.admin.map(listen).transpose()?;
@@ -154,13 +157,5 @@ impl Drop for GatewayHandle {
             // Whoever wants to know how it ended calls `stop`.
             let _ = thread.join();
         }
-    }
-}
-
-struct StopOnDrop(Arc<Shared>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.stop();
     }
 }

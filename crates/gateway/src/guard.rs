@@ -1,20 +1,28 @@
-//! Deadlines of connections, looked at now and then.
+//! Deadlines of connections, looked at now and then, and the places of newcomers.
+//!
+//! A *newcomer* is a connection whose peer has not shown who it is: its TLS handshake is not done, or the password not said.
+//! Newcomers have places of their own, beside those of clients, and make way for each other.
 //!
 //! A connection says until when its other side must have done something; when that is past, it is cut off. One look over
 //! all of them a few times a second costs less than a timer for each request.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use slab::Slab;
 use stonecast_base::Nanoseconds;
 
+use crate::counters::Counters;
+use crate::origin::Origin;
+use crate::places::{Places, Ticket};
 use crate::reactor::Readiness;
 
 /// All connections of a thread.
-#[derive(Default)]
 pub struct Guards {
     all: RefCell<Slab<Rc<Guarded>>>,
+    newcomers: RefCell<Places<Rc<Guarded>>>,
+    counters: Arc<Counters>,
     is_stopping: Cell<bool>,
 }
 
@@ -24,14 +32,33 @@ struct Guarded {
     readiness: Rc<Readiness>,
 }
 
+impl Guarded {
+    fn cut(&self) {
+        self.is_cut.set(true);
+        self.readiness.wake();
+    }
+}
+
 /// One connection's entry. Dropping it takes it out.
 pub struct Guard {
     guards: Rc<Guards>,
     index: usize,
     guarded: Rc<Guarded>,
+    /// Its place among the newcomers.
+    place: Cell<Option<Ticket>>,
 }
 
 impl Guards {
+    /// Of a thread with so many places for newcomers.
+    pub fn new(newcomers: usize, counters: Arc<Counters>) -> Self {
+        Self {
+            all: RefCell::default(),
+            newcomers: RefCell::new(Places::new(newcomers)),
+            counters,
+            is_stopping: Cell::new(false),
+        }
+    }
+
     /// Watches a connection, waking it through its readiness.
     pub fn watch(self: &Rc<Self>, readiness: Rc<Readiness>) -> Guard {
         let guarded = Rc::new(Guarded {
@@ -43,6 +70,7 @@ impl Guards {
             guards: self.clone(),
             index: self.all.borrow_mut().insert(guarded.clone()),
             guarded,
+            place: Cell::new(None),
         }
     }
 
@@ -54,8 +82,7 @@ impl Guards {
                 .get()
                 .is_some_and(|deadline| deadline <= now)
             {
-                guarded.is_cut.set(true);
-                guarded.readiness.wake();
+                guarded.cut();
             }
         }
     }
@@ -76,6 +103,28 @@ impl Guards {
 }
 
 impl Guard {
+    /// Counts the connection among the newcomers. One of those may have to make way, and is cut off.
+    pub fn enter(&self, origin: Origin) {
+        let mut newcomers = self.guards.newcomers.borrow_mut();
+        let (ticket, leaves) = newcomers.take(origin, self.guarded.clone());
+        self.place.set(Some(ticket));
+        let counters = &self.guards.counters;
+        counters.newcomers.set(newcomers.taken() as u64);
+        if let Some(leaves) = leaves {
+            counters.newcomers_cut.add(1);
+            leaves.cut();
+        }
+    }
+
+    /// The connection is no newcomer, or ends.
+    pub fn leave(&self) {
+        if let Some(ticket) = self.place.take() {
+            let mut newcomers = self.guards.newcomers.borrow_mut();
+            newcomers.give_back(ticket);
+            self.guards.counters.newcomers.set(newcomers.taken() as u64);
+        }
+    }
+
     /// Sets the deadline, or takes it away.
     pub fn set_deadline(&self, deadline: Option<Nanoseconds>) {
         self.guarded.deadline.set(deadline);
@@ -94,6 +143,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        self.leave();
         self.guards.all.borrow_mut().remove(self.index);
     }
 }

@@ -50,7 +50,7 @@ pub struct Password(String);
 /// Bounds of what clients may use. Sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayLimits {
-    /// Clients at a time.
+    /// Clients at a time. Connections that have not shown who they are have places beside these, see `newcomers`.
     pub connections: usize,
     /// One request as it is sent.
     pub request_size: u64,
@@ -60,6 +60,8 @@ pub struct GatewayLimits {
     pub output_size: usize,
     /// Requests and replies of all connections together.
     pub memory_size: usize,
+    /// How long the TLS handshake of a connection may take.
+    pub handshake_timeout: Duration,
     /// How long a request may take to arrive once it has begun, and the password to be said.
     pub request_timeout: Duration,
     /// How long replies may wait without any being taken.
@@ -74,12 +76,16 @@ impl Default for GatewayLimits {
             pipeline_depth: 1024,
             output_size: 32 << 20,
             memory_size: 512 << 20,
+            handshake_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(60),
             output_timeout: Duration::from_secs(30),
         }
     }
 }
 
+/// Places of clients for each place of a newcomer, and places for newcomers at least.
+const NEWCOMERS_SHARE: usize = 4;
+const NEWCOMERS_MIN: usize = 16;
 /// Right of everybody to read a file.
 const OTHERS_MAY_READ: u32 = 0o004;
 /// Most arguments of a command, as in Redis.
@@ -145,12 +151,25 @@ impl GatewayOptions {
                 "a limit of 0 lets nobody in".to_owned(),
             ));
         }
-        if limits.request_timeout.is_zero() || limits.output_timeout.is_zero() {
+        if limits.handshake_timeout.is_zero()
+            || limits.request_timeout.is_zero()
+            || limits.output_timeout.is_zero()
+        {
             return Err(GatewayError::Options(
                 "a time limit of 0 cuts everybody off".to_owned(),
             ));
         }
         Ok(())
+    }
+}
+
+impl GatewayOptions {
+    /// Connections at a time whose peers have not shown who they are. None where nobody has to.
+    pub(crate) fn newcomers(&self) -> usize {
+        if self.password.is_none() && self.tls.is_none() {
+            return 0;
+        }
+        (self.limits.connections / NEWCOMERS_SHARE).max(NEWCOMERS_MIN)
     }
 }
 

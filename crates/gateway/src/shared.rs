@@ -17,8 +17,11 @@ pub struct Shared {
     pub resp: Option<SocketAddr>,
     /// Counts of each thread.
     pub threads: Vec<Arc<Counters>>,
+    /// Counts of the admin port, as far as it has them.
+    pub admin: Arc<Counters>,
     /// Requests and replies of all connections.
     pub memory: Arc<Memory>,
+    /// Clients: connections that are no newcomers.
     connections: AtomicUsize,
     next_id: AtomicU64,
     threads_ready: AtomicUsize,
@@ -26,7 +29,7 @@ pub struct Shared {
     started_at: Instant,
 }
 
-/// One of the connections that there may be. Dropping it makes room for another.
+/// The seat of one of the clients that there may be. Dropping it makes room for another.
 pub struct Seat(Arc<Shared>);
 
 impl Shared {
@@ -37,6 +40,7 @@ impl Shared {
                 (0..options.threads.get()).map(|_| Arc::default()).collect()
             }),
             memory: Arc::new(Memory::new(options.limits.memory_size)),
+            admin: Arc::default(),
             options,
             resp,
             connections: AtomicUsize::new(0),
@@ -47,25 +51,31 @@ impl Shared {
         }
     }
 
-    /// A seat and a number for a new connection, if there is room for one.
-    pub fn seat(self: &Arc<Self>) -> Option<(Seat, u64)> {
+    /// A seat for a client, if there is one.
+    pub fn seat(self: &Arc<Self>) -> Option<Seat> {
         let max = self.options.limits.connections;
         let taken = self
             .connections
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
                 (count < max).then_some(count + 1)
             });
-        taken.ok().map(|_| {
-            (
-                Seat(self.clone()),
-                self.next_id.fetch_add(1, Ordering::Relaxed),
-            )
-        })
+        taken.ok().map(|_| Seat(self.clone()))
     }
 
-    /// Connections now.
+    /// A number for a new connection, which no other has.
+    pub fn connection_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Connections now, newcomers included.
     pub fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+        let clients = self.connections.load(Ordering::Relaxed);
+        clients + self.sum(|thread| thread.newcomers.get()) as usize
+    }
+
+    /// A count of all threads that serve Redis clients.
+    pub fn sum(&self, count: impl Fn(&Counters) -> u64) -> u64 {
+        self.threads.iter().map(|thread| count(thread)).sum()
     }
 
     /// A thread is connected to the store and serves.
@@ -91,6 +101,15 @@ impl Shared {
     /// Since the start.
     pub fn uptime(&self) -> Duration {
         self.started_at.elapsed()
+    }
+}
+
+/// Asks all threads to end when the one ends that holds it.
+pub struct StopOnDrop(pub Arc<Shared>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 

@@ -78,6 +78,11 @@ impl Transport {
         self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
+    /// Whether the TLS handshake is under way.
+    pub fn is_shaking_hands(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
     /// Says goodbye, as far as the socket takes it.
     pub fn close(&mut self) {
         if let Some(tls) = &mut self.tls {

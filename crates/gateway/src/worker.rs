@@ -25,7 +25,7 @@ use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientPath, StoreError};
 
 use crate::commands::{Context, Session, Store, UnderWay};
-use crate::connection::Connection;
+use crate::connection::{Connection, TOO_MANY};
 use crate::error::{GatewayError, system};
 use crate::rate::Rate;
 use crate::reactor::{Reactor, Source};
@@ -39,6 +39,8 @@ const LOOK_NS: Nanoseconds = 100_000_000;
 const CONNECT_NS_MAX: Nanoseconds = 30_000_000_000;
 /// How long connections may take to end.
 const STOP_NS_MAX: Nanoseconds = 5_000_000_000;
+/// Connections that are accepted before others get their turn.
+const ACCEPTED_AT_ONCE: u64 = 64;
 /// Pause when the system has no file descriptor or no memory for another connection.
 const ACCEPT_PAUSE_NS: Nanoseconds = 100_000_000;
 /// Time between two messages that say so.
@@ -170,10 +172,14 @@ struct Acceptor {
 
 impl Acceptor {
     async fn run(self) {
-        loop {
+        for accepted in 1_u64.. {
             self.listener.readable().await;
             if self.context.shared.is_stopping() {
                 return;
+            }
+            // Those that were accepted get on before more are, also where connections come without end.
+            if accepted.is_multiple_of(ACCEPTED_AT_ONCE) {
+                self.context.reactor.turn().await;
             }
             match self.listener.socket().accept() {
                 Ok((socket, peer)) => self.admit(socket, peer),
@@ -217,25 +223,28 @@ impl Acceptor {
 
     fn admit(&self, socket: TcpStream, peer: SocketAddr) {
         let counters = &self.context.counters;
-        match self.context.shared.seat() {
-            None => {
-                counters.connections_refused.add(1);
-                // Fits the empty buffer of a new socket; where it does not, the end says enough.
-                let _ = (&socket).write(b"-ERR max number of clients reached\r\n");
-            }
-            Some((seat, id)) => {
-                counters.connections.add(1);
-                // A socket that fails here is gone already.
-                if let Ok(connection) = self.connection(socket, peer, id) {
-                    self.context
-                        .runtime
-                        .spawn(Box::pin(serve(connection, seat)));
-                }
-            }
+        // Where peers have to show who they are, they begin without a seat.
+        let is_newcomer = self.context.shared.options.newcomers() > 0;
+        let seat = (!is_newcomer).then(|| self.context.shared.seat()).flatten();
+        if seat.is_none() && !is_newcomer {
+            counters.connections_refused.add(1);
+            // Fits the empty buffer of a new socket; where it does not, the end says enough.
+            let _ = (&socket).write(format!("-{TOO_MANY}\r\n").as_bytes());
+            return;
+        }
+        counters.connections.add(1);
+        // A socket that fails here is gone already.
+        if let Ok(connection) = self.connection(socket, peer, seat) {
+            self.context.runtime.spawn(Box::pin(connection.serve()));
         }
     }
 
-    fn connection(&self, socket: TcpStream, peer: SocketAddr, id: u64) -> io::Result<Connection> {
+    fn connection(
+        &self,
+        socket: TcpStream,
+        peer: SocketAddr,
+        seat: Option<Seat>,
+    ) -> io::Result<Connection> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
         rustix::net::sockopt::set_socket_keepalive(&socket, true)?;
@@ -244,12 +253,13 @@ impl Acceptor {
         let transport = Transport::new(self.context.reactor.add(socket)?, self.tls.as_ref())
             .map_err(io::Error::other)?;
         let needs_password = self.context.shared.options.password.is_some();
+        let id = self.context.shared.connection_id();
         let session = Session::new(id, peer, local, self.context.runtime.now(), needs_password);
-        Ok(Connection::new(self.context.clone(), session, transport))
+        Ok(Connection::new(
+            self.context.clone(),
+            session,
+            transport,
+            seat,
+        ))
     }
-}
-
-async fn serve(connection: Connection, seat: Seat) {
-    connection.serve().await;
-    drop(seat);
 }

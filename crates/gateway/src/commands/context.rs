@@ -14,6 +14,7 @@ use super::table::Spec;
 use crate::buffers::Stock;
 use crate::counters::Counters;
 use crate::guard::Guards;
+use crate::guesses::Guesses;
 use crate::reactor::Reactor;
 use crate::resp::Commands;
 use crate::shared::Shared;
@@ -34,8 +35,10 @@ pub struct Context {
     pub scans: RefCell<Scans>,
     /// Buffers of requests and replies.
     pub stock: Stock,
-    /// Deadlines of connections.
+    /// Deadlines of connections, and newcomers.
     pub guards: Rc<Guards>,
+    /// How many wrong passwords are looked at.
+    pub guesses: Guesses,
     /// Whether the store is being told what was done.
     pub is_reporting: Cell<bool>,
     /// Memory for values, for the next read.
@@ -69,6 +72,9 @@ impl Context {
         shared: Arc<Shared>,
         reactor: Rc<Reactor>,
     ) -> Self {
+        let threads = shared.threads.len();
+        let newcomers = shared.options.newcomers().div_ceil(threads.max(1));
+        let guards = Rc::new(Guards::new(newcomers, counters.clone()));
         Self {
             store,
             runtime,
@@ -77,7 +83,8 @@ impl Context {
             reactor,
             scans: RefCell::default(),
             stock: Stock::default(),
-            guards: Rc::default(),
+            guards,
+            guesses: Guesses::new(threads),
             is_reporting: Cell::new(false),
             values: RefCell::default(),
             scratch: RefCell::default(),

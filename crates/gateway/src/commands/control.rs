@@ -2,7 +2,6 @@
 
 use std::mem::take;
 
-use super::context::Context;
 use super::describe;
 use super::error::CommandError;
 use super::info;
@@ -18,6 +17,8 @@ pub async fn run(
     control: &Control<'_>,
 ) -> Result<Result<(), CommandError>, End> {
     let outcome = match control {
+        Control::Auth(_) => guess(run, control).await?,
+        Control::Hello(hello) if hello.credentials.is_some() => guess(run, control).await?,
         Control::Keys { pattern } => match keyspace::keys(run.context, pattern).await {
             Ok(keys) => return list(run, &keys).await.map(Ok),
             Err(error) => Err(error),
@@ -27,16 +28,40 @@ pub async fn run(
     Ok(outcome)
 }
 
+/// Does a command that says a password, when its turn has come.
+async fn guess(
+    run: &mut Run<'_, '_>,
+    control: &Control<'_>,
+) -> Result<Result<(), CommandError>, End> {
+    let context = run.context;
+    if context.shared.options.password.is_none() {
+        return Ok(answer(run, control).await);
+    }
+    // What was answered before must not wait with this one.
+    run.outlet.send()?;
+    let own = run.session.guesses.clone();
+    let turn = context.guesses.turn(&own, &context.runtime);
+    let turn = run.outlet.unless_cut(turn).await?;
+    let counters = &context.counters;
+    counters.passwords_delayed.add(turn.was_late.into());
+    let outcome = answer(run, control).await;
+    if matches!(outcome, Err(CommandError::PasswordWrong)) {
+        counters.wrong_passwords.add(1);
+        turn.was_wrong();
+    }
+    Ok(outcome)
+}
+
 async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), CommandError> {
     let context = run.context;
     let password = context.shared.options.password.as_ref();
     match *control {
         Control::Auth(credentials) => {
-            count_wrong_password(context, run.session.authenticate(credentials, password))?;
+            run.session.authenticate(credentials, password)?;
             run.writer().ok();
         }
         Control::Hello(hello) => {
-            count_wrong_password(context, run.session.greet(hello, password))?;
+            run.session.greet(hello, password)?;
             write_greeting(run);
         }
         Control::Reset => {
@@ -143,17 +168,6 @@ async fn list(run: &mut Run<'_, '_>, keys: &[Vec<u8>]) -> Result<(), End> {
         run.outlet.relieve().await?;
     }
     Ok(())
-}
-
-fn count_wrong_password(
-    context: &Context,
-    result: Result<(), CommandError>,
-) -> Result<(), CommandError> {
-    context.counters.wrong_passwords.add(u64::from(matches!(
-        result,
-        Err(CommandError::PasswordWrong)
-    )));
-    result
 }
 
 fn write_greeting(run: &mut Run<'_, '_>) {

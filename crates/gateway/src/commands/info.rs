@@ -107,13 +107,7 @@ fn human(bytes: u64) -> String {
 type Lines = Vec<(&'static str, String)>;
 
 fn sections(shared: &Shared, stat: &Stat) -> [(&'static str, Lines); 7] {
-    let sum = |count: fn(&Counters) -> u64| {
-        shared
-            .threads
-            .iter()
-            .map(|thread| count(thread))
-            .sum::<u64>()
-    };
+    let sum = |count: fn(&Counters) -> u64| shared.sum(count);
     let process = ProcessMemory::now();
     let uptime = shared.uptime();
     let server = vec![

@@ -1,16 +1,18 @@
 //! What a connection knows about itself.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 
 use super::error::CommandError;
 use super::operation::{Credentials, Hello};
+use crate::guesses::OwnGuesses;
 use crate::options::Password;
+use crate::origin::Origin;
 use crate::resp::Protocol;
 
 /// State of one connection.
-#[derive(Debug)]
 pub struct Session {
     /// Its number, which no other has.
     pub id: u64,
@@ -34,6 +36,8 @@ pub struct Session {
     pub began_at: Nanoseconds,
     /// Since when the password is missing, if it is.
     pub locked_at: Nanoseconds,
+    /// Passwords that it said.
+    pub guesses: Rc<OwnGuesses>,
 }
 
 impl Session {
@@ -57,14 +61,16 @@ impl Session {
             local,
             began_at,
             locked_at: began_at,
+            guesses: Rc::new(OwnGuesses::new(Origin::of(peer.ip()))),
         }
     }
 
     /// Back to how it began.
     pub fn reset(&mut self, now: Nanoseconds, needs_password: bool) {
-        let began_at = self.began_at;
+        let (began_at, guesses) = (self.began_at, self.guesses.clone());
         *self = Self {
             began_at,
+            guesses,
             ..Self::new(self.id, self.peer, self.local, now, needs_password)
         };
     }

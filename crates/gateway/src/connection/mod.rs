@@ -22,7 +22,9 @@ use std::task::Poll;
 use stonecast_base::Nanoseconds;
 
 use crate::commands::{Arguments, Context, Operation, Run, Scratch, Session, run_batch};
+use crate::origin::Origin;
 use crate::resp::{ProtocolError, ReplyWriter, RequestLimits, RequestParser};
+use crate::shared::Seat;
 use crate::transport::{Moved, Transport};
 
 pub use outlet::Outlet;
@@ -47,12 +49,16 @@ pub struct Connection {
     context: Rc<Context>,
     session: Session,
     outlet: Outlet,
+    /// None: it is a newcomer.
+    seat: Option<Seat>,
     parser: RequestParser,
     input: Vec<u8>,
     /// When the incomplete request began.
     request_began_at: Nanoseconds,
 }
 
+/// What a client is told that finds no seat.
+pub const TOO_MANY: &str = "ERR max number of clients reached";
 /// Requests that are discarded at the end, so that the last reply is not lost with them.
 const LINGER_SIZE_MAX: usize = 1 << 20;
 /// How long the last replies may take.
@@ -61,13 +67,22 @@ const LINGER_NS_MAX: Nanoseconds = 1_000_000_000;
 const SMALL_REQUEST: usize = 64 << 10;
 
 impl Connection {
-    /// One that begins.
-    pub fn new(context: Rc<Context>, session: Session, transport: Transport) -> Self {
+    /// One that begins: with the seat of a client, or as a newcomer.
+    pub fn new(
+        context: Rc<Context>,
+        session: Session,
+        transport: Transport,
+        seat: Option<Seat>,
+    ) -> Self {
         let outlet = Outlet::new(context.clone(), transport);
+        if seat.is_none() {
+            outlet.enter(Origin::of(session.peer.ip()));
+        }
         Self {
             context,
             session,
             outlet,
+            seat,
             parser: RequestParser::default(),
             input: Vec::new(),
             request_began_at: 0,
@@ -110,8 +125,8 @@ impl Connection {
             let was_empty = self.input.is_empty();
             match self.outlet.read(&mut self.input)? {
                 Moved::End => return Err(End::Peer),
-                Moved::Nothing => {}
-                Moved::Bytes(_) => goes_on = self.execute(was_empty).await?,
+                Moved::Nothing => goes_on = self.sit_down(),
+                Moved::Bytes(_) => goes_on = self.sit_down() && self.execute(was_empty).await?,
             }
         }
         self.outlet.send()?;
@@ -148,15 +163,29 @@ impl Connection {
         Ok(())
     }
 
-    /// Until when the password must be said, or the request that has begun be complete.
+    /// Takes a seat, if a newcomer has shown who it is. False: there is none, and the client has been told.
+    fn sit_down(&mut self) -> bool {
+        let is_known = self.session.is_authenticated && !self.outlet.is_shaking_hands();
+        if self.seat.is_none() && is_known {
+            self.seat = self.context.shared.seat();
+            if self.seat.is_none() {
+                self.context.counters.connections_refused.add(1);
+                self.writer().error(TOO_MANY);
+                return false;
+            }
+            self.outlet.leave();
+        }
+        true
+    }
+
+    /// Until when the handshake must be done, the password be said, or the request that has begun be complete.
     fn request_deadline(&self) -> Option<Nanoseconds> {
-        let timeout = self
-            .context
-            .shared
-            .options
-            .limits
-            .request_timeout
-            .as_nanos() as Nanoseconds;
+        let limits = &self.context.shared.options.limits;
+        if self.outlet.is_shaking_hands() {
+            let timeout = limits.handshake_timeout.as_nanos() as Nanoseconds;
+            return Some(self.session.began_at.saturating_add(timeout));
+        }
+        let timeout = limits.request_timeout.as_nanos() as Nanoseconds;
         match (self.session.is_authenticated, self.input.is_empty()) {
             (false, _) => Some(self.session.locked_at.saturating_add(timeout)),
             (true, false) => Some(self.request_began_at.saturating_add(timeout)),
@@ -210,6 +239,9 @@ impl Connection {
                 let done = self.batch(&input, scratch, arrived_at).await;
                 self.input = input;
                 done?;
+            }
+            if !self.sit_down() {
+                return Ok(false);
             }
             // Before what is wrong behind it: nobody asks for that any more.
             if self.session.has_quit {

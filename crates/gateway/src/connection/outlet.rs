@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::net::Shutdown;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -11,6 +12,7 @@ use super::End;
 use crate::buffers::Account;
 use crate::commands::Context;
 use crate::guard::Guard;
+use crate::origin::Origin;
 use crate::reactor::Readiness;
 use crate::transport::{Moved, Transport};
 
@@ -159,6 +161,22 @@ impl Outlet {
         Ok(moved)
     }
 
+    /// Waits for `work` as long as the connection is neither cut off nor asked to end.
+    pub async fn unless_cut<T>(&self, work: impl Future<Output = T>) -> Result<T, End> {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            if self.is_cut() {
+                return Poll::Ready(Err(End::Cut));
+            }
+            if self.is_stopping() {
+                return Poll::Ready(Err(End::Stopping));
+            }
+            self.readiness().register(context);
+            work.as_mut().poll(context).map(Ok)
+        })
+        .await
+    }
+
     /// Waits until there may be something to read.
     pub async fn readable(&self) -> Result<(), End> {
         self.ready(Readiness::is_readable).await
@@ -208,7 +226,22 @@ impl Outlet {
         self.guard.set_deadline(Some(deadline));
     }
 
-    /// Whether a deadline is past.
+    /// Counts the connection among those that have not shown who they are.
+    pub fn enter(&self, origin: Origin) {
+        self.guard.enter(origin);
+    }
+
+    /// The connection has shown who it is.
+    pub fn leave(&self) {
+        self.guard.leave();
+    }
+
+    /// Whether the TLS handshake is under way.
+    pub fn is_shaking_hands(&self) -> bool {
+        self.transport.is_shaking_hands()
+    }
+
+    /// Whether a deadline is past, or the connection has to make way.
     pub fn is_cut(&self) -> bool {
         self.guard.is_cut()
     }

@@ -1,10 +1,11 @@
 //! Who is let in: passwords and TLS.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
@@ -12,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use stonecast_gateway::{GatewayError, GatewayOptions, Password, TlsOptions, spawn};
 
-use crate::support::{Reply, World, options, request};
+use crate::support::{Client, Reply, World, options, request};
 
 fn with_password() -> GatewayOptions {
     let mut options = options();
@@ -262,4 +263,150 @@ fn files_that_are_no_certificates_are_named() {
     options.tls.as_mut().unwrap().certificate = Path::new("/dev/null").to_owned();
     let error = spawn(options).err().unwrap().to_string();
     assert_eq!(error, "/dev/null: there is no certificate in it");
+}
+
+/// Reads until the other side ends the connection, and returns what came.
+fn rest_of(mut socket: &TcpStream) -> Vec<u8> {
+    socket
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let mut rest = Vec::new();
+    match socket.read_to_end(&mut rest) {
+        Ok(_) => rest,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => rest,
+        Err(error) => panic!("the connection does not end: {error}"),
+    }
+}
+
+/// Needs a deadline that has nothing to do with the password: where there is none, a silent peer would stay for ever.
+#[test]
+fn a_handshake_that_does_not_get_done_is_cut_off_and_an_idle_client_is_not() {
+    let certificates = Certificates::make();
+    let mut options = certificates.options(true);
+    options.limits.handshake_timeout = Duration::from_millis(500);
+    let world = World::with(options);
+    let mut known = certificates.connect(&world, true);
+    known.write_all(b"PING\r\n").unwrap();
+    let mut pong = [0; 7];
+    known.read_exact(&mut pong).unwrap();
+    let address = world.gateway().resp_address().unwrap();
+    let silent = TcpStream::connect(address).unwrap();
+    let mut dripping = TcpStream::connect(address).unwrap();
+    // The head of a record of 512 bytes that holds a greeting, and then a byte now and then.
+    dripping.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 252]).unwrap();
+    let start = Instant::now();
+    while dripping.write_all(&[3]).is_ok() {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "a dripping peer is cut off"
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+    rest_of(&silent);
+    known.write_all(b"PING\r\n").unwrap();
+    known.read_exact(&mut pong).unwrap();
+    assert_eq!(&pong, b"+PONG\r\n");
+}
+
+/// Needs places of their own for those that have not shown who they are, and the oldest of them to make way: 200 that say
+/// nothing would hold every place until their time is up, and come again.
+#[test]
+fn peers_without_a_certificate_keep_out_no_client_that_has_one() {
+    let certificates = Certificates::make();
+    let mut options = certificates.options(true);
+    options.limits.connections = 200;
+    options.limits.handshake_timeout = Duration::from_secs(600);
+    let world = World::with(options);
+    let address = world.gateway().resp_address().unwrap();
+    let mut clients = Vec::new();
+    let mut silent = Vec::new();
+    for round in 0..4 {
+        silent.extend((0..200).map(|_| TcpStream::connect(address).unwrap()));
+        for _ in 0..5 {
+            clients.push(certificates.connect(&world, true));
+            for client in &mut clients {
+                let mut pong = [0; 7];
+                client.write_all(b"PING\r\n").unwrap();
+                client.read_exact(&mut pong).unwrap();
+                assert_eq!(&pong, b"+PONG\r\n", "round {round}");
+            }
+        }
+    }
+    // The oldest has made way.
+    rest_of(&silent[0]);
+}
+
+/// Needs the seat to be looked for when the handshake is done, and the words to go through TLS.
+#[test]
+fn clients_beyond_the_limit_are_told_through_tls() {
+    let certificates = Certificates::make();
+    let mut options = certificates.options(true);
+    options.limits.connections = 1;
+    let world = World::with(options);
+    let mut first = certificates.connect(&world, true);
+    let mut pong = [0; 7];
+    first.write_all(b"PING\r\n").unwrap();
+    first.read_exact(&mut pong).unwrap();
+    let mut second = certificates.connect(&world, true);
+    let mut words = String::new();
+    second.write_all(b"PING\r\n").unwrap();
+    let _ = second.read_to_string(&mut words);
+    assert_eq!(words, "-ERR max number of clients reached\r\n");
+    first.write_all(b"PING\r\n").unwrap();
+    first.read_exact(&mut pong).unwrap();
+}
+
+#[test]
+fn peers_without_the_password_keep_out_no_client_that_knows_it() {
+    let mut options = with_password();
+    options.limits.connections = 20;
+    let world = World::with(options);
+    let mut clients = Vec::new();
+    let mut others = Vec::new();
+    for _ in 0..20 {
+        others.extend((0..20).map(|_| world.client()));
+        let mut client = world.client();
+        assert_eq!(client.call(["AUTH", "open sesame"]), Reply::simple("OK"));
+        clients.push(client);
+    }
+    for client in &mut clients {
+        assert_eq!(client.words("PING"), Reply::simple("PONG"));
+    }
+    let mut beyond = world.client();
+    assert_eq!(beyond.call(["AUTH", "open sesame"]), Reply::simple("OK"));
+    assert_eq!(beyond.reply().error(), "ERR max number of clients reached");
+    assert!(beyond.has_ended());
+    assert!(others[0].has_ended(), "the oldest has made way");
+}
+
+/// Needs the turn before a password is looked at: 2,000 were answered in a few milliseconds. That a slow machine answers
+/// fewer does no harm.
+#[test]
+fn wrong_passwords_are_looked_at_slowly_and_keep_nobody_waiting_that_knows_the_right_one() {
+    let world = World::with(with_password());
+    let start = Instant::now();
+    let mut guessing: Vec<Client> = (0..4).map(|_| world.client()).collect();
+    for (index, client) in guessing.iter_mut().enumerate() {
+        let guess = match index % 2 {
+            0 => request(["AUTH", "guess"]),
+            _ => request(["HELLO", "3", "AUTH", "default", "guess"]),
+        };
+        client.send(guess.repeat(500));
+    }
+    for client in &mut guessing {
+        for _ in 0..4 {
+            assert!(client.reply().error().starts_with("WRONGPASS"));
+        }
+        assert!(
+            start.elapsed() >= Duration::from_secs(1),
+            "three at once, then one a second"
+        );
+    }
+    let mut client = world.client();
+    assert_eq!(client.call(["AUTH", "open sesame"]), Reply::simple("OK"));
+    assert_eq!(client.words("PING"), Reply::simple("PONG"));
+    // Also one that has erred before.
+    let mut mistaken = world.client();
+    assert!(mistaken.words("AUTH open").error().starts_with("WRONGPASS"));
+    assert_eq!(mistaken.call(["AUTH", "open sesame"]), Reply::simple("OK"));
 }

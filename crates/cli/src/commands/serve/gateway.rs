@@ -50,6 +50,9 @@ pub struct GatewayFlags {
     /// Requests and replies of all connections together [default: 512MiB].
     #[arg(long, value_name = "SIZE", env = "STONECAST_BUFFER_SIZE")]
     pub buffer_size: Option<Size>,
+    /// How long a TLS handshake may take before the connection is cut [default: 10s].
+    #[arg(long, value_name = "TIME", env = "STONECAST_HANDSHAKE_TIMEOUT")]
+    pub handshake_timeout: Option<Period>,
     /// How long a request may take to arrive, and the password to be said, before the connection is cut [default: 60s].
     #[arg(long, value_name = "TIME", env = "STONECAST_REQUEST_TIMEOUT")]
     pub request_timeout: Option<Period>,
@@ -93,6 +96,9 @@ impl GatewayFlags {
                 .map_or(most.pipeline_depth, NonZeroUsize::get),
             output_size: self.output_size.map_or(most.output_size, whole),
             memory_size: self.buffer_size.map_or(most.memory_size, whole),
+            handshake_timeout: self
+                .handshake_timeout
+                .map_or(most.handshake_timeout, |time| time.0),
             request_timeout: self
                 .request_timeout
                 .map_or(most.request_timeout, |time| time.0),

@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn what_the_gateway_is_told_comes_from_flags_then_from_the_file() {
         let text = "resp = '127.0.0.1:1'\nadmin = '127.0.0.1:2'\nlisten = ['shm:/l']\nconnections = 7\npipeline-depth = 8\n\
-            request-size = '4MiB'\noutput-size = 9\nbuffer-size = '1GiB'\nrequest-timeout = '5s'\noutput-timeout = '6s'\n\
+            request-size = '4MiB'\noutput-size = 9\nbuffer-size = '1GiB'\nhandshake-timeout = '4s'\nrequest-timeout = '5s'\noutput-timeout = '6s'\n\
             gateway-threads = 2\n";
         let flags = [
             "--resp",
@@ -193,6 +193,7 @@ mod tests {
             pipeline_depth: 8,
             output_size: 9,
             memory_size: 1 << 30,
+            handshake_timeout: Duration::from_secs(4),
             request_timeout: Duration::from_secs(5),
             output_timeout: Duration::from_millis(100),
         };

@@ -1,0 +1,166 @@
+//! How many wrong passwords a second are looked at.
+//!
+//! ```text
+//!   a password --> turn of the connection --> turn of its origin --> turn of all --> compared
+//!                                                                      right: the turns are given back
+//!                                                                      wrong: they are used
+//! ```
+//!
+//! The turn comes before the comparison: were only the answer late, an attacker would take silence for a no. A right
+//! password uses no turn, so clients that know it never wait for each other, however many connect at once. No wrong
+//! password closes anything: a rightful client waits at most for those that asked before it, of its own origin or, where
+//! many origins guess at once, of all; each connection asks once at a time, and connections without a password have a
+//! bounded number of places.
+
+mod pace;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::Runtime;
+
+use crate::origin::Origin;
+
+pub use pace::Pace;
+
+/// Wrong passwords of one connection: at once, and then a second.
+const CONNECTION: Pace = Pace::new(3, 1);
+/// Wrong passwords of one origin.
+const ORIGIN: Pace = Pace::new(100, 100);
+/// Wrong passwords of all.
+const ALL: (u64, u64) = (1000, 1000);
+/// Origins that are remembered without a look at which of them may be forgotten.
+const ORIGINS_MIN: usize = 1024;
+
+/// A clock to wait by.
+pub trait Clock {
+    /// The time.
+    fn now(&self) -> Nanoseconds;
+    /// Waits until `deadline`.
+    fn sleep_until(&self, deadline: Nanoseconds) -> impl Future<Output = ()>;
+}
+
+impl Clock for Rc<dyn Runtime> {
+    fn now(&self) -> Nanoseconds {
+        (**self).now()
+    }
+
+    fn sleep_until(&self, deadline: Nanoseconds) -> impl Future<Output = ()> {
+        (**self).sleep_until(deadline)
+    }
+}
+
+/// The guesses of one thread. See the module documentation.
+pub struct Guesses {
+    all: RefCell<Pace>,
+    origins: RefCell<Origins>,
+}
+
+struct Origins {
+    paces: HashMap<Origin, Pace>,
+    /// How many there may be before those are forgotten that have not guessed for a while.
+    kept_max: usize,
+}
+
+/// The guesses of one connection.
+pub struct OwnGuesses {
+    origin: Origin,
+    pace: RefCell<Pace>,
+}
+
+/// The right to look at one password. Dropping it gives the turns back.
+pub struct Turn<'g> {
+    guesses: &'g Guesses,
+    own: &'g OwnGuesses,
+    /// How many of the three turns were taken.
+    taken: u8,
+    /// Whether it had to be waited for.
+    pub was_late: bool,
+}
+
+impl OwnGuesses {
+    /// Of a connection that begins.
+    pub fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            pace: RefCell::new(CONNECTION),
+        }
+    }
+}
+
+impl Guesses {
+    /// Of one of `threads` threads, which share what all may guess.
+    pub fn new(threads: usize) -> Self {
+        let share = |of_all: u64| (of_all / threads.max(1) as u64).max(1);
+        Self {
+            all: RefCell::new(Pace::new(share(ALL.0), share(ALL.1))),
+            origins: RefCell::new(Origins {
+                paces: HashMap::new(),
+                kept_max: ORIGINS_MIN,
+            }),
+        }
+    }
+
+    /// Waits for the turn of a connection.
+    pub async fn turn<'g>(&'g self, own: &'g OwnGuesses, clock: &impl Clock) -> Turn<'g> {
+        let mut turn = Turn {
+            guesses: self,
+            own,
+            taken: 0,
+            was_late: false,
+        };
+        // One after the other: who waits for an own turn must hold none that others wait for.
+        for level in 0..Turn::LEVELS {
+            let now = clock.now();
+            let at = turn.of_level(level, |pace| pace.take(now));
+            turn.taken += 1;
+            if at > now {
+                turn.was_late = true;
+                clock.sleep_until(at).await;
+            }
+        }
+        self.origins.borrow_mut().forget(clock.now());
+        turn
+    }
+}
+
+impl Origins {
+    /// Forgets origins that have not guessed for a while, if there are many.
+    fn forget(&mut self, now: Nanoseconds) {
+        if self.paces.len() > self.kept_max {
+            self.paces.retain(|_, pace| !pace.is_fresh(now));
+            self.kept_max = (self.paces.len() * 2).max(ORIGINS_MIN);
+        }
+    }
+}
+
+impl Turn<'_> {
+    const LEVELS: u8 = 3;
+
+    /// The password was wrong.
+    pub fn was_wrong(mut self) {
+        self.taken = 0;
+    }
+
+    fn of_level<T>(&self, level: u8, work: impl FnOnce(&mut Pace) -> T) -> T {
+        match level {
+            0 => work(&mut self.own.pace.borrow_mut()),
+            1 => {
+                let mut origins = self.guesses.origins.borrow_mut();
+                work(origins.paces.entry(self.own.origin).or_insert(ORIGIN))
+            }
+            _ => work(&mut self.guesses.all.borrow_mut()),
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        (0..self.taken).for_each(|level| self.of_level(level, Pace::give_back));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! A rate: so many at once, and then one each interval.
+//!
+//! Virtual scheduling: of all turns that were given out only the end of the last one is kept. A turn that is given back moves
+//! that end, so that turns which were given up cost nobody else time.
+
+use stonecast_base::Nanoseconds;
+
+/// See the module documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    interval: Nanoseconds,
+    /// How far the turns that are given out may run ahead of the clock before the next one has to wait.
+    ahead_max: Nanoseconds,
+    /// When all turns that were given out are used up, at one each interval.
+    used_up_at: Nanoseconds,
+}
+
+impl Pace {
+    /// `burst` turns at once, then `per_second`.
+    pub const fn new(burst: u64, per_second: u64) -> Self {
+        let interval = 1_000_000_000 / per_second;
+        Self {
+            interval,
+            ahead_max: interval * burst,
+            used_up_at: 0,
+        }
+    }
+
+    /// Gives a turn out: when it is.
+    pub fn take(&mut self, now: Nanoseconds) -> Nanoseconds {
+        self.used_up_at = self.used_up_at.max(now) + self.interval;
+        now.max(self.used_up_at.saturating_sub(self.ahead_max))
+    }
+
+    /// Takes a turn back that was not used.
+    pub fn give_back(&mut self) {
+        self.used_up_at = self.used_up_at.saturating_sub(self.interval);
+    }
+
+    /// Whether it is as if no turn had ever been given out.
+    pub fn is_fresh(&self, now: Nanoseconds) -> bool {
+        self.used_up_at <= now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanoseconds = 1_000_000_000;
+
+    #[test]
+    fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
+        let mut pace = Pace::new(3, 10);
+        let turns: Vec<Nanoseconds> = (0..5).map(|_| pace.take(SECOND)).collect();
+        assert_eq!(
+            turns,
+            [
+                SECOND,
+                SECOND,
+                SECOND,
+                SECOND + SECOND / 10,
+                SECOND + SECOND / 5
+            ]
+        );
+        assert!(!pace.is_fresh(SECOND + SECOND / 2 - 1) && pace.is_fresh(SECOND + SECOND / 2));
+        assert_eq!(pace.take(9 * SECOND), 9 * SECOND, "rest makes up for it");
+    }
+
+    #[test]
+    fn a_turn_that_is_given_back_is_another_ones() {
+        let mut pace = Pace::new(1, 10);
+        assert_eq!(pace.take(0), 0);
+        let second = pace.take(0);
+        (0..1000).for_each(|_| {
+            pace.take(0);
+        });
+        (0..1000).for_each(|_| pace.give_back());
+        assert_eq!(pace.take(0), second + SECOND / 10);
+    }
+}

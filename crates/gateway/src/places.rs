@@ -1,0 +1,134 @@
+//! A bounded number of places for connections that everybody may open. Where all are taken the oldest makes way.
+//!
+//! Nobody is kept out: to refuse the newest would let those that came first keep all others out, by coming again as soon as
+//! they are cut. A newcomer has the time in which as many others arrive as there are places. An origin that holds half of
+//! the places and wants more gives up its own oldest, so it cannot push out the others alone.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::origin::Origin;
+
+/// See the module documentation. `T` is what the owner needs to cut a connection.
+pub struct Places<T> {
+    count: usize,
+    next: u64,
+    /// Those that are taken, the oldest first.
+    taken: BTreeMap<u64, (Origin, T)>,
+    by_origin: HashMap<Origin, BTreeSet<u64>>,
+}
+
+/// A place that was taken. It may have been given to another connection since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+impl<T> Places<T> {
+    /// So many places, at least one.
+    pub fn new(count: usize) -> Self {
+        Self {
+            count: count.max(1),
+            next: 0,
+            taken: BTreeMap::new(),
+            by_origin: HashMap::new(),
+        }
+    }
+
+    /// Takes a place. The second value is the connection that makes way, if one has to.
+    pub fn take(&mut self, origin: Origin, connection: T) -> (Ticket, Option<T>) {
+        let leaves = if self.taken.len() < self.count {
+            None
+        } else {
+            let own = self
+                .by_origin
+                .get(&origin)
+                .filter(|own| own.len() * 2 >= self.count);
+            let oldest = own.map_or_else(
+                || self.taken.keys().next().copied(),
+                |own| own.first().copied(),
+            );
+            oldest.and_then(|oldest| self.give_back(Ticket(oldest)))
+        };
+        let number = self.next;
+        self.next += 1;
+        self.taken.insert(number, (origin, connection));
+        self.by_origin.entry(origin).or_default().insert(number);
+        (Ticket(number), leaves)
+    }
+
+    /// Gives a place back. Does nothing for a connection that has made way.
+    pub fn give_back(&mut self, Ticket(number): Ticket) -> Option<T> {
+        let (origin, connection) = self.taken.remove(&number)?;
+        if let Some(own) = self.by_origin.get_mut(&origin) {
+            own.remove(&number);
+            if own.is_empty() {
+                self.by_origin.remove(&origin);
+            }
+        }
+        Some(connection)
+    }
+
+    /// Places that are taken.
+    pub fn taken(&self) -> usize {
+        self.taken.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    fn origin(number: u32) -> Origin {
+        Origin::of(IpAddr::V4(Ipv4Addr::from_bits(number)))
+    }
+
+    #[test]
+    fn the_oldest_makes_way_and_nobody_before_all_places_are_taken() {
+        let mut places = Places::new(3);
+        let (first, _) = places.take(origin(1), 'a');
+        assert_eq!(places.take(origin(2), 'b').1, None);
+        assert_eq!(places.take(origin(3), 'c').1, None);
+        assert_eq!(places.take(origin(4), 'd').1, Some('a'));
+        assert_eq!(places.give_back(first), None, "the place is another's");
+        assert_eq!(places.take(origin(5), 'e').1, Some('b'));
+        assert_eq!(places.taken(), 3);
+    }
+
+    /// Needs the look at the own origin first: the attacker would push the other out with its 101st connection.
+    #[test]
+    fn an_origin_that_floods_pushes_out_its_own() {
+        let mut places = Places::new(100);
+        places.take(origin(7), 0);
+        for connection in 1..10_000 {
+            let (_, leaves) = places.take(origin(1), connection);
+            assert_ne!(leaves, Some(0), "connection {connection}");
+        }
+        assert_eq!(places.taken(), 100);
+        assert_eq!(places.by_origin[&origin(1)].len(), 99);
+    }
+
+    #[test]
+    fn a_newcomer_always_gets_a_place_and_keeps_it_while_fewer_come_than_there_are_places() {
+        let mut places = Places::new(100);
+        for number in 0..1000 {
+            places.take(origin(number % 300), number);
+        }
+        let (ticket, leaves) = places.take(origin(999), 5000);
+        assert_eq!(leaves, Some(900));
+        for number in 0..99 {
+            places.take(origin(number), number);
+        }
+        assert_eq!(places.give_back(ticket), Some(5000));
+        assert_eq!(places.taken(), 99);
+    }
+
+    #[test]
+    fn what_is_given_back_leaves_nothing_behind() {
+        let mut places = Places::new(10);
+        let tickets: Vec<Ticket> = (0..10).map(|n| places.take(origin(n % 3), n).0).collect();
+        tickets
+            .into_iter()
+            .for_each(|ticket| drop(places.give_back(ticket)));
+        assert!(places.taken.is_empty() && places.by_origin.is_empty());
+    }
+}
