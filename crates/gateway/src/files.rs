@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Files that everything else needs: the store, its pool, the admin port, standard streams.
-const OTHER_FILES: u64 = 256;
+/// Files that everything else needs: the admin port, the store, its pool, standard streams.
+const OTHER_FILES: u64 = 256 + crate::admin::CONNECTIONS_MAX as u64;
 
 /// Raises the limit of open files as far as the system lets, and returns how many connections there can be then, at most
 /// `wanted`.

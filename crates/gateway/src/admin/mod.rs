@@ -7,13 +7,58 @@
 //! | `/readyz` | 200 while every thread is connected and the store answers |
 //! | `/status` | everything as one JSON object |
 //!
-//! One thread of its own, with a connection of its own to the store, so that what it says about the store was asked of the
-//! store at that moment, and a gateway that hangs is noticed here.
+//! ```text
+//!   connection --head--> HTTP thread --/healthz--> answered at once
+//!      places.rs             `------------question--> observer thread --> store
+//! ```
+//!
+//! Two threads of its own, with a connection of its own to the store, so that what it says about the store was asked of the
+//! store at that moment, and a gateway that hangs is noticed here. Health waits for nothing: neither for the store, nor for
+//! other connections, nor for the answers to other questions.
 
+mod answer;
 mod exposition;
 mod observer;
 mod prometheus;
+mod pulse;
+mod questions;
 mod serve;
 mod status;
+mod stay;
 
-pub use serve::run;
+use std::net::TcpListener;
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use rustls::ServerConfig;
+
+use crate::error::{GatewayError, system};
+use crate::shared::{Shared, StopOnDrop};
+
+/// Connections that the admin port has at a time.
+pub const CONNECTIONS_MAX: usize = stay::HEADS_MAX + stay::ANSWERS_MAX;
+
+/// Serves the admin port until the gateway is stopped.
+pub fn run(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    tls: Option<Arc<ServerConfig>>,
+) -> Result<(), GatewayError> {
+    let pulse = Arc::new(pulse::Pulse::new(shared.clone()));
+    let (sender, questions) = mpsc::channel();
+    let observe = {
+        let (shared, pulse) = (shared.clone(), pulse.clone());
+        move || {
+            let _stop = StopOnDrop(shared.clone());
+            questions::answer_all(&observer::Observer::new(shared, pulse), &questions);
+        }
+    };
+    let observer = thread::Builder::new()
+        .name("gateway-observer".to_owned())
+        .spawn(observe)
+        .map_err(system("starting a thread"))?;
+    // It ends when nobody can ask it any more.
+    let result = serve::run(listener, answer::Admin::new(shared, pulse, sender), tls);
+    let observed = observer.join().map_err(|_| GatewayError::Panicked);
+    result.and(observed)
+}

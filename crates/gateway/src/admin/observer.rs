@@ -1,27 +1,35 @@
-//! What the admin port sees of the gateway and the store.
+//! What the admin port sees of the gateway and the store. It lives in a thread of its own, which may wait for the store.
 
 use std::cell::RefCell;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port};
 use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientPath, Metrics, StoreError};
 
+use super::pulse::Pulse;
 use crate::error::GatewayError;
 use crate::shared::Shared;
 
 /// See the module documentation.
 pub struct Observer {
-    /// The gateway.
-    pub shared: Arc<Shared>,
+    shared: Arc<Shared>,
+    pulse: Arc<Pulse>,
     link: RefCell<Option<Link>>,
-    /// Rounds of each thread, and when they were last seen to grow.
-    rounds: RefCell<Vec<(u64, Instant)>>,
+}
+
+/// Everything that is known at one moment.
+pub struct Report<'o> {
+    /// The gateway.
+    pub shared: &'o Shared,
+    /// Whether its threads go round.
+    pub is_alive: bool,
+    /// What the store counts, asked for now.
+    pub store: Result<Metrics, GatewayError>,
 }
 
 /// A connection to the store.
@@ -34,22 +42,27 @@ struct Link {
 const ANSWER_NS_MAX: Nanoseconds = 2_000_000_000;
 /// How long an answer is looked for before the thread sleeps.
 const SPIN_NS: Nanoseconds = 20_000;
-/// A thread goes round ten times a second; one that has not for so long hangs.
-const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 impl Observer {
     /// Of a gateway.
-    pub fn new(shared: Arc<Shared>) -> Self {
-        let rounds = shared.threads.iter().map(|_| (0, Instant::now())).collect();
+    pub fn new(shared: Arc<Shared>, pulse: Arc<Pulse>) -> Self {
         Self {
             shared,
+            pulse,
             link: RefCell::new(None),
-            rounds: RefCell::new(rounds),
         }
     }
 
-    /// The store's report of everything that it counts, asked for now.
-    pub fn metrics(&self) -> Result<Metrics, GatewayError> {
+    /// A report. Waits for the store.
+    pub fn report(&self) -> Report<'_> {
+        Report {
+            shared: &self.shared,
+            is_alive: self.pulse.is_alive(),
+            store: self.metrics(),
+        }
+    }
+
+    fn metrics(&self) -> Result<Metrics, GatewayError> {
         let mut link = self.link.borrow_mut();
         let connected = match link.take() {
             Some(connected) => connected,
@@ -59,21 +72,6 @@ impl Observer {
         // Kept only as long as it works: after an error the next question opens a new one.
         *link = Some(connected);
         Ok(metrics)
-    }
-
-    /// Whether every thread goes round. To be called now and then.
-    pub fn is_alive(&self) -> bool {
-        let mut rounds = self.rounds.borrow_mut();
-        for ((count, since), thread) in rounds.iter_mut().zip(&self.shared.threads) {
-            let now = thread.rounds.get();
-            if now != *count {
-                (*count, *since) = (now, Instant::now());
-            }
-        }
-        !self.shared.is_ready()
-            || rounds
-                .iter()
-                .all(|(_, since)| since.elapsed() < SILENCE_MAX)
     }
 }
 

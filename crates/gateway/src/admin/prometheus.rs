@@ -15,14 +15,14 @@ use stonecast_kv::{
     ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound,
 };
 
-use super::observer::Observer;
+use super::observer::Report;
 use crate::commands::COMMANDS;
 use crate::counters::{Counters, Kind};
 
 /// The text.
-pub fn metrics(observer: &Observer) -> String {
+pub fn metrics(report: &Report<'_>) -> String {
     let mut registry = Registry::with_prefix("stonecast");
-    registry.register_collector(Box::new(Snapshot::take(observer)));
+    registry.register_collector(Box::new(Snapshot::take(report)));
     let mut text = String::new();
     text::encode(&mut text, &registry).expect("writing into a string does not fail");
     text
@@ -115,15 +115,21 @@ impl Sheet<'_> {
 }
 
 impl Snapshot {
-    fn take(observer: &Observer) -> Self {
-        let shared = &observer.shared;
-        let store = observer.metrics().ok();
+    fn take(report: &Report<'_>) -> Self {
+        let shared = report.shared;
+        let store = report.store.as_ref().ok().copied();
         Self {
             is_ready: shared.is_ready() && store.is_some(),
             uptime_seconds: shared.uptime().as_secs_f64(),
             connections: shared.connections() as u64,
             buffer_bytes: shared.memory.used() as u64,
-            threads: shared.threads.clone(),
+            // Beside the threads the admin port, whose passwords count, too.
+            threads: shared
+                .threads
+                .iter()
+                .chain([&shared.admin])
+                .cloned()
+                .collect(),
             store,
         }
     }
@@ -152,6 +158,12 @@ impl Snapshot {
             self.connections,
         )?;
         sheet.gauge(
+            "gateway_newcomers",
+            "Connections now that have not shown who they are.",
+            None,
+            self.sum(|thread| thread.newcomers.get()),
+        )?;
+        sheet.gauge(
             "gateway_buffer",
             "Requests and replies held in memory.",
             Some(&Unit::Bytes),
@@ -173,6 +185,16 @@ impl Snapshot {
                 "gateway_connections_cut",
                 "Connections that took no replies or finished no request.",
                 count(|thread| thread.connections_cut.get()),
+            ),
+            (
+                "gateway_newcomers_cut",
+                "Connections that made way for newer ones before they showed who they are.",
+                count(|thread| thread.newcomers_cut.get()),
+            ),
+            (
+                "gateway_passwords_delayed",
+                "Passwords that waited for their turn because of wrong ones before them.",
+                count(|thread| thread.passwords_delayed.get()),
             ),
             (
                 "gateway_protocol_errors",

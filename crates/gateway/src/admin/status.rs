@@ -3,37 +3,31 @@
 use serde_json::{Map, Value, json};
 use stonecast_kv::{Latencies, Metrics, PathMetrics};
 
-use super::observer::Observer;
+use super::observer::Report;
 use crate::commands::COMMANDS;
 use crate::counters::{Counters, Kind};
+use crate::shared::Shared;
 
 /// The object.
-pub fn json(observer: &Observer) -> Value {
-    let shared = &observer.shared;
-    let (store, paths) = match observer.metrics() {
-        Ok(metrics) => (store_json(&metrics), paths_json(&metrics)),
+pub fn json(report: &Report<'_>) -> Value {
+    let shared = report.shared;
+    let (store, paths) = match &report.store {
+        Ok(metrics) => (store_json(metrics), paths_json(metrics)),
         Err(error) => (json!({ "error": error.to_string() }), Value::Null),
     };
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "alive": observer.is_alive(),
+        "alive": report.is_alive,
         "ready": shared.is_ready() && store.get("error").is_none(),
         "uptime_seconds": shared.uptime().as_secs(),
-        "gateway": gateway_json(observer),
+        "gateway": gateway_json(shared),
         "store": store,
         "paths": paths,
     })
 }
 
-fn gateway_json(observer: &Observer) -> Value {
-    let shared = &observer.shared;
-    let sum = |count: fn(&Counters) -> u64| {
-        shared
-            .threads
-            .iter()
-            .map(|thread| count(thread))
-            .sum::<u64>()
-    };
+fn gateway_json(shared: &Shared) -> Value {
+    let sum = |count: fn(&Counters) -> u64| shared.sum(count);
     let commands = COMMANDS.iter().enumerate().filter_map(|(index, spec)| {
         let count: u64 = shared
             .threads
@@ -59,6 +53,9 @@ fn gateway_json(observer: &Observer) -> Value {
         "connections_accepted": sum(|thread| thread.connections.get()),
         "connections_refused": sum(|thread| thread.connections_refused.get()),
         "connections_cut": sum(|thread| thread.connections_cut.get()),
+        "newcomers": sum(|thread| thread.newcomers.get()),
+        "newcomers_cut": sum(|thread| thread.newcomers_cut.get()),
+        "wrong_passwords": sum(|thread| thread.wrong_passwords.get()) + shared.admin.wrong_passwords.get(),
         "protocol_errors": sum(|thread| thread.protocol_errors.get()),
         "buffer_bytes": shared.memory.used(),
         "hits": sum(|thread| thread.hits.get()),

@@ -1,14 +1,16 @@
 //! The admin port.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use stonecast_gateway::Password;
+use stonecast_gateway::{Password, spawn};
 
+use crate::idle::allow_files;
 use crate::support::exposition::{self, Format};
-use crate::support::{World, options};
+use crate::support::{World, not_run, options};
 
 /// Status and body of the answer to a request.
 fn ask(address: SocketAddr, request: &str) -> (u16, String) {
@@ -272,17 +274,208 @@ fn an_admin_port_that_others_reach_asks_for_the_password() {
     assert_eq!(get(admin, "/healthz").0, 200, "health is for everybody");
 }
 
-/// Needs the time limit of a connection: somebody who says nothing would hold one for ever.
+/// Needs the turn before a password is looked at. That a slow machine takes longer does no harm.
 #[test]
-fn silent_connections_to_the_admin_port_keep_nobody_out() {
-    let (_world, admin) = world_with_admin();
-    let silent: Vec<TcpStream> = (0..64)
-        .map(|_| TcpStream::connect(admin).unwrap())
+fn wrong_passwords_at_the_admin_port_are_looked_at_slowly() {
+    let mut options = options();
+    options.admin = Some("0.0.0.0:0".parse().unwrap());
+    options.password = Some(Password::new("open sesame"));
+    let world = World::with(options);
+    let port = world.gateway().admin_address().unwrap().port();
+    let admin = SocketAddr::new("127.0.0.1".parse().unwrap(), port);
+    let start = Instant::now();
+    let guesses: Vec<TcpStream> = (0..200)
+        .map(|_| {
+            let mut stream = TcpStream::connect(admin).unwrap();
+            // any:guess
+            stream
+                .write_all(
+                    b"GET /status HTTP/1.1\r\nHost: a\r\nAuthorization: Basic YW55Omd1ZXNz\r\n\r\n",
+                )
+                .unwrap();
+            stream
+        })
         .collect();
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while get_quietly(admin) != Some(200) {
-        assert!(Instant::now() < deadline, "the port is free again");
-        std::thread::sleep(Duration::from_millis(100));
+    for mut stream in guesses {
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
     }
-    drop(silent);
+    assert!(
+        start.elapsed() >= Duration::from_millis(990),
+        "a hundred at once, then a hundred a second"
+    );
+    let right =
+        "GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Basic YW55Om9wZW4gc2VzYW1l\r\n\r\n";
+    let (status, metrics) = ask(admin, right);
+    assert_eq!(status, 200);
+    assert_eq!(
+        metric(&metrics, "stonecast_gateway_wrong_passwords_total"),
+        200.0
+    );
+    assert!(metric(&metrics, "stonecast_gateway_passwords_delayed_total") >= 50.0);
+}
+
+/// Needs the oldest to make way: to refuse the newest would refuse the watchdog, which would end a server that is well.
+#[test]
+fn health_is_told_whatever_other_connections_do() {
+    if !allow_files(4000) {
+        return not_run(
+            "admin::health_is_told_whatever_other_connections_do",
+            "too few open files allowed",
+        );
+    }
+    let (_world, admin) = world_with_admin();
+    let mut others = Vec::new();
+    for round in 0..10 {
+        for request in [
+            "",
+            "GET /healthz HTT",
+            "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ",
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        ] {
+            for _ in 0..25 {
+                let mut stream = TcpStream::connect(admin).unwrap();
+                // One that was cut already.
+                let _ = stream.write_all(request.as_bytes());
+                others.push(stream);
+            }
+        }
+        assert_eq!(
+            get(admin, "/healthz"),
+            (200, "alive\n".to_owned()),
+            "round {round}"
+        );
+    }
+    assert_eq!(get(admin, "/readyz").0, 200);
+    exposition::read(&get(admin, "/metrics").1, Format::Classic);
+    others[0]
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    assert_eq!(
+        others[0].read(&mut [0]).unwrap_or(0),
+        0,
+        "the oldest has made way"
+    );
+}
+
+/// Needs the deadline of a head: 256 are too few for anybody to make way.
+#[test]
+fn a_connection_that_asks_nothing_is_cut_off() {
+    let (_world, admin) = world_with_admin();
+    for head in ["", "GET /healthz HTTP/1.1\r\n"] {
+        let mut silent = TcpStream::connect(admin).unwrap();
+        silent.write_all(head.as_bytes()).unwrap();
+        silent
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        let mut answer = String::new();
+        silent.read_to_string(&mut answer).unwrap();
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 408 "),
+            "{answer}"
+        );
+    }
+}
+
+/// Needs a thread of its own that asks the store.
+#[test]
+fn health_is_told_while_the_store_does_not_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("socket");
+    // It accepts nobody.
+    let _store = UnixListener::bind(&socket).unwrap();
+    let mut options = options();
+    options.resp = None;
+    options.admin = Some("127.0.0.1:0".parse().unwrap());
+    options.store = format!("shm:{}", socket.display());
+    let gateway = spawn(options).unwrap();
+    let admin = gateway.admin_address().unwrap();
+    let answered_before = (0..5).any(|_| {
+        let mut waiting = TcpStream::connect(admin).unwrap();
+        waiting
+            .write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .unwrap();
+        assert_eq!(get(admin, "/healthz").0, 200);
+        waiting.set_nonblocking(true).unwrap();
+        let is_before = waiting
+            .read(&mut [0])
+            .is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        waiting.set_nonblocking(false).unwrap();
+        let mut answer = String::new();
+        waiting.read_to_string(&mut answer).unwrap();
+        assert!(answer.contains(" 503 "), "{answer}");
+        is_before
+    });
+    assert!(answered_before, "health waits for no store");
+    gateway.stop().unwrap();
+}
+
+#[test]
+fn requests_of_every_kind_get_one_answer_or_none() {
+    let (_world, admin) = world_with_admin();
+    let many = "X: y\r\n".repeat(500);
+    let long = format!("X: {}\r\n", "y".repeat(20_000));
+    for (request, wanted) in [
+        ("GET /healthz HTTP/1.0\r\n\r\n".to_owned(), "200"),
+        (
+            "GET /healthz?verbose HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+            "200",
+        ),
+        (
+            "GET http://a/healthz HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+            "200",
+        ),
+        (
+            "HEAD /healthz HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+            "200",
+        ),
+        (
+            "OPTIONS /metrics HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+            "405",
+        ),
+        ("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), "404"),
+        (
+            "DELETE /status HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+            "405",
+        ),
+        (
+            "POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 999999999999\r\n\r\n".to_owned(),
+            "405",
+        ),
+        (
+            "GET /healthz HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz".to_owned(),
+            "200",
+        ),
+        (
+            "GET /../healthz HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+            "404",
+        ),
+        (format!("GET /healthz HTTP/1.1\r\n{many}\r\n"), "431"),
+        (format!("GET /healthz HTTP/1.1\r\n{long}\r\n"), "431"),
+        ("nonsense\r\n\r\n".to_owned(), "400"),
+        ("*1\r\n$4\r\nPING\r\n".to_owned(), "400"),
+        ("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n".repeat(3), "200"),
+    ] {
+        let mut stream = TcpStream::connect(admin).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .unwrap();
+        // What is refused may be ended before it was sent whole.
+        let _ = stream.write_all(request.as_bytes());
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        let answer = String::from_utf8(answer).unwrap();
+        let shown = &request[..request.len().min(60)];
+        assert!(
+            answer.split(' ').nth(1) == Some(wanted),
+            "{shown:?}: {answer:?}"
+        );
+        assert_eq!(
+            answer.matches("HTTP/1.").count(),
+            1,
+            "{shown:?}: {answer:?}"
+        );
+    }
+    assert_eq!(get(admin, "/healthz").0, 200);
 }

@@ -9,7 +9,7 @@ use stonecast_media::Durability;
 use crate::support::{Client, Process, Reply, not_run};
 
 /// Files that this process may have open; false if the system does not allow so many.
-fn allow_files(count: u64) -> bool {
+pub fn allow_files(count: u64) -> bool {
     let limit = getrlimit(Resource::Nofile);
     let enough = limit.current.is_none_or(|current| current >= count);
     enough

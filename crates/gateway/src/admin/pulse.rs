@@ -1,0 +1,65 @@
+//! Whether the threads that serve Redis clients go round.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::shared::Shared;
+
+/// See the module documentation.
+pub struct Pulse {
+    shared: Arc<Shared>,
+    /// Rounds of each thread, and when they were last seen to grow.
+    rounds: Mutex<Vec<(u64, Instant)>>,
+}
+
+/// A thread goes round ten times a second; one that has not for so long hangs.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+impl Pulse {
+    /// Of a gateway.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        let rounds = shared.threads.iter().map(|_| (0, Instant::now()));
+        Self {
+            rounds: Mutex::new(rounds.collect()),
+            shared,
+        }
+    }
+
+    /// Whether every thread goes round. To be called now and then.
+    pub fn is_alive(&self) -> bool {
+        let mut rounds = self.rounds.lock().unwrap_or_else(PoisonError::into_inner);
+        for ((count, since), thread) in rounds.iter_mut().zip(&self.shared.threads) {
+            let now = thread.rounds.get();
+            if now != *count {
+                (*count, *since) = (now, Instant::now());
+            }
+        }
+        let is_silent = |(_, since): &(u64, Instant)| since.elapsed() >= SILENCE_MAX;
+        !self.shared.is_ready() || !rounds.iter().any(is_silent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::GatewayOptions;
+
+    /// Needs a thread's silence to begin when it was last seen to go round, not when anybody last asked.
+    #[test]
+    fn a_thread_that_stands_still_is_noticed_and_one_that_goes_on_is_alive_again() {
+        let address = "127.0.0.1:1".parse().unwrap();
+        let options = GatewayOptions::new(address, "shm:/nowhere");
+        let shared = Arc::new(Shared::new(options, Some(address)));
+        let pulse = Pulse::new(shared.clone());
+        let long_ago = Instant::now().checked_sub(2 * SILENCE_MAX).unwrap();
+        let stand_still = || pulse.rounds.lock().unwrap()[0].1 = long_ago;
+        stand_still();
+        assert!(pulse.is_alive(), "it has not begun to serve");
+        shared.note_ready();
+        assert!(!pulse.is_alive());
+        shared.threads[0].rounds.add(1);
+        assert!(pulse.is_alive());
+        stand_still();
+        assert!(!pulse.is_alive());
+    }
+}

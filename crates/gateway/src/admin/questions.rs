@@ -1,0 +1,117 @@
+//! Questions that need the store, and the thread that asks it.
+//!
+//! ```text
+//!   HTTP thread --Question--> observer thread --metrics--> store
+//!       ^------------Answer-----------'
+//! ```
+//!
+//! The store may take seconds to answer, and a report is some hundred lines of text. The HTTP thread waits for neither, so
+//! that health is told meanwhile. All that wait for the observer are answered with one report, made after they asked:
+//! however many ask, the store is asked once at a time.
+
+use std::iter;
+use std::sync::mpsc::{Receiver, Sender};
+
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use tokio::sync::oneshot;
+
+use super::exposition::Format;
+use super::observer::Observer;
+use super::{prometheus, status};
+
+/// What is wanted to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// All counters.
+    Metrics(Format),
+    /// Everything, as JSON.
+    Status,
+    /// Whether clients are served and the store answers.
+    Ready,
+}
+
+/// What is said about it.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status of HTTP.
+    pub status: StatusCode,
+    /// The media type of the body.
+    pub content_type: &'static str,
+    /// The text.
+    pub body: Bytes,
+}
+
+/// A question, and where the answer goes.
+pub struct Asked {
+    question: Question,
+    reply: oneshot::Sender<Answer>,
+}
+
+impl Answer {
+    /// A sentence for people.
+    pub fn text(status: StatusCode, words: &'static str) -> Self {
+        Self {
+            status,
+            content_type: "text/plain; charset=utf-8",
+            body: words.into(),
+        }
+    }
+}
+
+/// Asks the observer thread.
+pub async fn ask(observer: &Sender<Asked>, question: Question) -> Answer {
+    let (reply, answer) = oneshot::channel();
+    let is_sent = observer.send(Asked { question, reply }).is_ok();
+    let answer = if is_sent { answer.await.ok() } else { None };
+    answer.unwrap_or_else(|| Answer::text(StatusCode::SERVICE_UNAVAILABLE, "the gateway ends\n"))
+}
+
+/// Answers questions until nobody can ask any more.
+pub fn answer_all(observer: &Observer, questions: &Receiver<Asked>) {
+    while let Ok(first) = questions.recv() {
+        let waiting: Vec<Asked> = iter::once(first).chain(questions.try_iter()).collect();
+        let report = observer.report();
+        let mut answers: Vec<(Question, Answer)> = Vec::new();
+        for Asked { question, reply } in waiting {
+            let known = answers.iter().find(|(other, _)| *other == question);
+            let answer = match known {
+                Some((_, answer)) => answer.clone(),
+                None => {
+                    let answer = report.answer(question);
+                    answers.push((question, answer.clone()));
+                    answer
+                }
+            };
+            // The connection may have ended meanwhile.
+            drop(reply.send(answer));
+        }
+    }
+}
+
+impl super::observer::Report<'_> {
+    fn answer(&self, question: Question) -> Answer {
+        let whole = |content_type, body: String| Answer {
+            status: StatusCode::OK,
+            content_type,
+            body: body.into(),
+        };
+        match question {
+            Question::Metrics(format) => {
+                whole(format.content_type(), format.of(prometheus::metrics(self)))
+            }
+            Question::Status => whole("application/json", format!("{}\n", status::json(self))),
+            Question::Ready => match self.store {
+                Ok(_) if self.shared.is_ready() => Answer::text(StatusCode::OK, "ready\n"),
+                Ok(_) => Answer::text(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the gateway is not connected to the store\n",
+                ),
+                Err(_) => Answer::text(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the store does not answer\n",
+                ),
+            },
+        }
+    }
+}

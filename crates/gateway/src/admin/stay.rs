@@ -1,0 +1,94 @@
+//! Where a connection of the admin port stands, and how many may stand there.
+//!
+//! ```text
+//!   accepted --> head: the request has not come --> answer: the store is asked, the answer is on its way --> ended
+//!                  `--> /healthz, refusals: answered from there
+//! ```
+//!
+//! Everybody may connect, and nothing is known of a connection before its request has come. So the two have places of their
+//! own: connections without a request take none from the answers, answers that nobody takes none from new connections.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use tokio::task::AbortHandle;
+
+use crate::origin::Origin;
+use crate::places::{Places, Ticket};
+
+/// Connections at a time whose request has not come; the oldest makes way.
+pub const HEADS_MAX: usize = 256;
+/// Questions at a time that wait for the store or for their answers to be taken; the oldest makes way.
+pub const ANSWERS_MAX: usize = 64;
+
+/// All connections.
+pub struct Crowd {
+    heads: RefCell<Places<AbortHandle>>,
+    answers: RefCell<Places<AbortHandle>>,
+}
+
+/// One connection's place. Dropping it gives the place back.
+pub struct Stay {
+    crowd: Rc<Crowd>,
+    /// Where the connection comes from.
+    pub origin: Origin,
+    place: RefCell<Option<Place>>,
+}
+
+enum Place {
+    Head(Ticket, AbortHandle),
+    Answer(Ticket),
+}
+
+impl Default for Crowd {
+    fn default() -> Self {
+        Self {
+            heads: RefCell::new(Places::new(HEADS_MAX)),
+            answers: RefCell::new(Places::new(ANSWERS_MAX)),
+        }
+    }
+}
+
+impl Stay {
+    /// Of a connection from there, which has no place before its task is known.
+    pub fn new(crowd: Rc<Crowd>, origin: Origin) -> Rc<Self> {
+        Rc::new(Self {
+            crowd,
+            origin,
+            place: RefCell::new(None),
+        })
+    }
+
+    /// Takes a place among those whose request has not come.
+    pub fn enter(&self, task: AbortHandle) {
+        let ticket = take(&self.crowd.heads, self.origin, task.clone());
+        *self.place.borrow_mut() = Some(Place::Head(ticket, task));
+    }
+
+    /// The request has come, and asks for something that takes time.
+    pub fn answer(&self) {
+        let mut place = self.place.borrow_mut();
+        if let Some(Place::Head(ticket, task)) = place.take() {
+            self.crowd.heads.borrow_mut().give_back(ticket);
+            *place = Some(Place::Answer(take(&self.crowd.answers, self.origin, task)));
+        }
+    }
+}
+
+fn take(places: &RefCell<Places<AbortHandle>>, origin: Origin, task: AbortHandle) -> Ticket {
+    let (ticket, leaves) = places.borrow_mut().take(origin, task);
+    if let Some(task) = leaves {
+        task.abort();
+    }
+    ticket
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        match self.place.take() {
+            Some(Place::Head(ticket, _)) => drop(self.crowd.heads.borrow_mut().give_back(ticket)),
+            Some(Place::Answer(ticket)) => drop(self.crowd.answers.borrow_mut().give_back(ticket)),
+            None => {}
+        }
+    }
+}
