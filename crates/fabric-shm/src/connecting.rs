@@ -1,6 +1,7 @@
 //! How connections begin and end: what the control thread reports, and what the program asks for.
 
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::OwnedFd;
 
 use stonecast_fabric::{
@@ -10,11 +11,16 @@ use stonecast_fabric::{
 
 use crate::connection::{Connection, Offer, create_area, open_area};
 use crate::control::{ControlEvent, Token};
+use crate::descriptors;
 use crate::device::{State, system};
 use crate::message::{Hello, PRIVATE_DATA_SIZE_MAX};
 use crate::queue_pair::{Phase, QueuePairState};
 use crate::revocation::Zombie;
 use crate::socket;
+
+/// Descriptors that a caller needs: socket, connection area, the peer's key table and bell, and of its regions those that are
+/// asked for later, when nobody can be told any more that there are none.
+const CONNECTION_FILES: usize = 8;
 
 /// A request that was neither accepted nor rejected yet.
 #[derive(Debug)]
@@ -39,11 +45,13 @@ fn check_private_data(private_data: &[u8]) -> Result<(), DeviceError> {
 impl State {
     pub(crate) fn listen(&mut self, address: &str) -> Result<(), DeviceError> {
         let path = socket::parse(address)?;
-        let refuse = |error: std::io::Error| DeviceError::Address {
+        let refuse = |error: io::Error| DeviceError::Address {
             address: address.into(),
-            reason: error.to_string(),
+            reason: descriptors::explain(error).to_string(),
         };
-        self.control.listen(&path, self.socket_mode).map_err(refuse)
+        self.control
+            .listen(&path, self.socket_access)
+            .map_err(refuse)
     }
 
     pub(crate) fn connect(
@@ -55,14 +63,11 @@ impl State {
         let path = socket::parse(address)?;
         check_private_data(private_data)?;
         let options = self.idle(qp)?.options;
-        let line = match self.control.dial(&path) {
+        let line = match descriptors::check_free(CONNECTION_FILES)
+            .and_then(|()| self.control.dial(&path))
+        {
             Ok(line) => line,
-            Err(error) => {
-                let reason = format!("cannot connect to {address}: {error}");
-                self.events
-                    .push_back(ConnectionEvent::Rejected { qp, reason });
-                return Ok(());
-            }
+            Err(error) => return self.not_connected(qp, error),
         };
         let append = match options.shared_receive_queue {
             Some(srq) => self.shared_receive_queue(srq)?.append(),
@@ -71,7 +76,10 @@ impl State {
         if append.is_some() && !line.same_user {
             return Err(self.lacks("multi-packet queues for processes of other users"));
         }
-        let area = create_area().map_err(system("making a connection"))?;
+        let area = match create_area() {
+            Ok(area) => area,
+            Err(error) => return self.not_connected(qp, error),
+        };
         let offer = Offer::new(
             qp.0,
             &options,
@@ -85,14 +93,19 @@ impl State {
         descriptors.extend(offer.descriptors);
         let sent = self.control.request(&line, offer.hello, &descriptors);
         if let Err(error) = sent {
-            let reason = format!("cannot connect to {address}: {error}");
-            self.events
-                .push_back(ConnectionEvent::Rejected { qp, reason });
-            return Ok(());
+            return self.not_connected(qp, error);
         }
         let token = line.token;
         self.queue_pair_mut(qp)?.phase = Phase::Connecting { token };
         self.calls.insert(token, (qp, line, area));
+        Ok(())
+    }
+
+    /// Nobody was reached, for a reason that is no fault of the call.
+    fn not_connected(&mut self, qp: QueuePair, error: io::Error) -> Result<(), DeviceError> {
+        let reason = descriptors::explain(error).to_string();
+        self.events
+            .push_back(ConnectionEvent::Rejected { qp, reason });
         Ok(())
     }
 
@@ -144,6 +157,7 @@ impl State {
                 Ok(())
             }
             Err(error) => {
+                let error = descriptors::explain(error);
                 self.control.reject(token, &error.to_string());
                 Err(system("accepting a connection")(error))
             }
@@ -239,6 +253,10 @@ impl State {
                 );
                 let peer = PeerIdentity {
                     name: peer.to_string(),
+                    user: format!("user {}", peer.user),
+                    process: u32::try_from(peer.process)
+                        .ok()
+                        .filter(|&process| process > 0),
                     same_user,
                 };
                 self.events.push_back(ConnectionEvent::Request {

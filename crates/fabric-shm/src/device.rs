@@ -19,6 +19,7 @@ use crate::bell::Bell;
 use crate::completion_queue::{CompletionQueueState, CompletionQueues};
 use crate::connecting::PendingRequest;
 use crate::control::{Control, Line, Token};
+use crate::descriptors;
 use crate::key_table::KeyTable;
 use crate::layout::SEND_SIZE_MAX;
 use crate::memory_region::LocalRegion;
@@ -28,6 +29,7 @@ use crate::queue_pair::{QueuePairState, Surroundings};
 use crate::registration::FIRST_ADDRESS;
 use crate::revocation::{Revocation, Zombie};
 use crate::shared_receive_queue::SharedReceiveQueueState;
+use crate::socket::SocketAccess;
 use crate::table::{TABLE_CAPACITY, Table};
 
 /// A device on the memory of this host. Belongs to one thread; its control thread lives as long as it does.
@@ -62,7 +64,7 @@ pub(crate) struct State {
     pub(crate) events: VecDeque<ConnectionEvent>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) next_address: u64,
-    pub(crate) socket_mode: u32,
+    pub(crate) socket_access: SocketAccess,
     pub(crate) quiesce_timeout_ns: Nanoseconds,
 }
 
@@ -77,7 +79,10 @@ impl std::fmt::Debug for State {
 
 /// Makes the error of a failed system call.
 pub(crate) fn system<E: Into<io::Error>>(doing: &'static str) -> impl Fn(E) -> DeviceError {
-    let wrap = move |source: io::Error| DeviceError::System { doing, source };
+    let wrap = move |source: io::Error| DeviceError::System {
+        doing,
+        source: descriptors::explain(source),
+    };
     move |error| wrap(error.into())
 }
 
@@ -88,7 +93,7 @@ impl ShmDevice {
     pub fn new(options: ShmOptions) -> Result<Rc<Self>, DeviceError> {
         let keys = KeyTable::new().map_err(system("making the key table"))?;
         let bell = Bell::new(keys.memory().clone()).map_err(system("making the bell"))?;
-        let control = Control::start(bell.clone(), options.copying_only)
+        let control = Control::start(bell.clone(), options.copying_only, options.log.clone())
             .map_err(system("starting the control thread"))?;
         let capabilities = Capabilities {
             name: NAME.into(),
@@ -123,7 +128,10 @@ impl ShmDevice {
             events: VecDeque::new(),
             scratch: Vec::new(),
             next_address: FIRST_ADDRESS,
-            socket_mode: options.socket_mode,
+            socket_access: SocketAccess {
+                mode: options.socket_mode,
+                group: options.socket_group,
+            },
             quiesce_timeout_ns: options.quiesce_timeout_ns,
         });
         Ok(Rc::new(Self {

@@ -34,6 +34,7 @@ mod completion_queue;
 mod connecting;
 mod connection;
 mod control;
+mod descriptors;
 mod device;
 mod doorbell;
 mod grants;
@@ -62,4 +63,4 @@ mod step;
 mod table;
 
 pub use device::ShmDevice;
-pub use options::ShmOptions;
+pub use options::{Log, ShmOptions};

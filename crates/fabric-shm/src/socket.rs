@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, FlockOperation, Mode, OFlags, chmod, flock, open, statat, unlink,
+    AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, chmod, chown, flock, open, statat, unlink,
 };
 use rustix::io::Errno;
 use rustix::net::{
@@ -28,6 +28,14 @@ pub(crate) struct Peer {
     pub(crate) user: u32,
 }
 
+/// Who may connect to a listening socket: what the permissions of its file say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SocketAccess {
+    pub(crate) mode: u32,
+    /// `None`: the group of the process.
+    pub(crate) group: Option<u32>,
+}
+
 /// A listening socket. Its file goes when it is dropped, if it is still its own.
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -41,6 +49,8 @@ pub(crate) struct Listener {
 pub(crate) struct Packet {
     pub(crate) size: usize,
     pub(crate) descriptors: Vec<OwnedFd>,
+    /// This process had no descriptors left for all that came with it.
+    pub(crate) lost_descriptors: bool,
 }
 
 impl std::fmt::Display for Peer {
@@ -111,7 +121,7 @@ pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
 
 impl Listener {
     /// Listens at `path`. Replaces the socket file of a dead server and nothing else.
-    pub(crate) fn new(path: &Path, mode: u32) -> io::Result<Self> {
+    pub(crate) fn new(path: &Path, access: SocketAccess) -> io::Result<Self> {
         // Two servers that start at once must not both find the same stale file and each put its own in its place.
         let folder = open(
             folder_of(path),
@@ -123,14 +133,25 @@ impl Listener {
         let (address, _folder) = socket_address(path)?;
         let socket = new_socket()?;
         rustix::net::bind(&socket, &address)?;
-        // Nobody can connect before `listen`, so nobody slips in before the mode is right.
-        chmod(path, Mode::from_raw_mode(mode))?;
-        rustix::net::listen(&socket, BACKLOG)?;
-        Ok(Self {
+        // From here on the file goes if anything fails.
+        let listener = Self {
             socket,
             path: path.to_owned(),
             identity: identity(path)?,
-        })
+        };
+        // Nobody can connect before `listen`, so nobody slips in before group and mode are right.
+        if let Some(group) = access.group {
+            chown(path, None, Some(Gid::from_raw(group))).map_err(|error| {
+                let error = io::Error::from(error);
+                io::Error::new(
+                    error.kind(),
+                    format!("giving the socket to group {group}: {error}; be a member of that group, or root"),
+                )
+            })?;
+        }
+        chmod(path, Mode::from_raw_mode(access.mode))?;
+        rustix::net::listen(&listener.socket, BACKLOG)?;
+        Ok(listener)
     }
 
     /// The next who connects.
@@ -234,6 +255,9 @@ pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Packet>
             descriptors.extend(received);
         }
     }
+    // Cut off with room to spare: the kernel could not install them. Without room, the peer sent more than anybody may.
+    let lost_descriptors = message.flags.contains(rustix::net::ReturnFlags::CTRUNC)
+        && descriptors.len() < DESCRIPTORS_MAX;
     if message.flags.contains(rustix::net::ReturnFlags::TRUNC) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
@@ -243,7 +267,16 @@ pub(crate) fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<Packet>
     Ok(Packet {
         size: message.bytes,
         descriptors,
+        lost_descriptors,
     })
+}
+
+/// Whether the peer has closed its end.
+pub(crate) fn is_hang_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
 }
 
 /// Says that nothing more will be sent: the peer finds the end.
@@ -261,6 +294,11 @@ pub(crate) fn end(socket: &OwnedFd) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    const OWN_USER: SocketAccess = SocketAccess {
+        mode: 0o600,
+        group: None,
+    };
 
     #[test]
     fn an_address_names_a_path() {
@@ -287,8 +325,8 @@ mod tests {
         let dead = new_socket().unwrap();
         rustix::net::bind(&dead, &SocketAddrUnix::new(&path).unwrap()).unwrap();
         drop(dead);
-        let living = Listener::new(&path, 0o600).unwrap();
-        let refused = Listener::new(&path, 0o600).unwrap_err();
+        let living = Listener::new(&path, OWN_USER).unwrap();
+        let refused = Listener::new(&path, OWN_USER).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
         assert!(
             connect(&path).is_ok(),
@@ -305,7 +343,7 @@ mod tests {
         let path = folder.path().join("socket");
         std::fs::write(&path, b"precious").unwrap();
         assert_eq!(
-            Listener::new(&path, 0o600).unwrap_err().kind(),
+            Listener::new(&path, OWN_USER).unwrap_err().kind(),
             io::ErrorKind::AlreadyExists
         );
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
@@ -315,9 +353,9 @@ mod tests {
     fn a_server_does_not_remove_the_socket_of_its_successor() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let first = Listener::new(&path, 0o600).unwrap();
+        let first = Listener::new(&path, OWN_USER).unwrap();
         std::fs::remove_file(&path).unwrap();
-        let _second = Listener::new(&path, 0o600).unwrap();
+        let _second = Listener::new(&path, OWN_USER).unwrap();
         drop(first);
         assert!(path.exists());
     }
@@ -328,7 +366,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for mode in [0o600, 0o666] {
             let path = folder.path().join(format!("socket{mode}"));
-            let _listener = Listener::new(&path, mode).unwrap();
+            let _listener = Listener::new(&path, SocketAccess { mode, group: None }).unwrap();
             assert_eq!(
                 std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
                 mode
@@ -342,7 +380,7 @@ mod tests {
         let deep = folder.path().join("a".repeat(100)).join("b".repeat(100));
         std::fs::create_dir_all(&deep).unwrap();
         let path = deep.join("socket");
-        let listener = Listener::new(&path, 0o600).unwrap();
+        let listener = Listener::new(&path, OWN_USER).unwrap();
         connect(&path).unwrap();
         assert_eq!(
             peer(&listener.accept().unwrap()).unwrap().process,
@@ -354,7 +392,7 @@ mod tests {
     fn packets_carry_descriptors_and_more_than_allowed_do_not_arrive() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let listener = Listener::new(&path, 0o600).unwrap();
+        let listener = Listener::new(&path, OWN_USER).unwrap();
         let client = connect(&path).unwrap();
         let server = listener.accept().unwrap();
         send(&client, b"four", &[listener.socket.as_fd(), client.as_fd()]).unwrap();

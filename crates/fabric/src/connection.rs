@@ -11,6 +11,10 @@ pub struct ConnectionRequest(pub u64);
 pub struct PeerIdentity {
     /// For messages: "process 4711 of user 1000", "192.0.2.7".
     pub name: String,
+    /// On whose behalf it runs, so that what one user holds can be counted: "user 1000", the name of a key.
+    pub user: String,
+    /// Its process number, where it is a process of this host that the provider can name.
+    pub process: Option<u32>,
     /// Whether the peer runs with the rights of this process anyway, so that giving it write access to files of this
     /// process gives it nothing new. False where the provider cannot know.
     pub same_user: bool,

@@ -29,13 +29,14 @@ use stonecast_fabric::DisconnectCause;
 use crate::bell::Bell;
 use crate::grants::SharedRegion;
 use crate::message::{Hello, Message};
-use crate::socket::{self, Listener, Peer};
+use crate::options::Log;
+use crate::socket::{self, Listener, Peer, SocketAccess};
 
+mod door;
 mod packets;
 mod thread;
 
-/// Peers that may be connected without having said anything. More must wait in the backlog.
-const GREETING_MAX: usize = 256;
+use door::Door;
 
 /// Names a socket for the life of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,7 +152,7 @@ enum Phase {
 
 impl Control {
     /// Starts the thread.
-    pub(crate) fn start(bell: Bell, copying_only: bool) -> io::Result<Self> {
+    pub(crate) fn start(bell: Bell, copying_only: bool, log: Log) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         epoll::add(
@@ -172,7 +173,8 @@ impl Control {
             }),
         });
         let for_thread = shared.clone();
-        let run = move || thread::run(&for_thread);
+        let door = Door::new(log)?;
+        let run = move || thread::run(&for_thread, door);
         let thread = std::thread::Builder::new()
             .name("stonecast-control".into())
             .spawn(run)?;
@@ -183,8 +185,8 @@ impl Control {
     }
 
     /// Accepts connections at `path` from now on.
-    pub(crate) fn listen(&self, path: &Path, mode: u32) -> io::Result<()> {
-        let listener = Listener::new(path, mode)?;
+    pub(crate) fn listen(&self, path: &Path, access: SocketAccess) -> io::Result<()> {
+        let listener = Listener::new(path, access)?;
         let state = &mut *self.shared.lock();
         let token = state.new_token();
         epoll::add(
@@ -231,11 +233,15 @@ impl Control {
             line.same_user,
             phase,
         )?;
-        let sent = socket::send(&line.socket, &packet, descriptors);
-        if sent.is_err() {
-            self.shared.forget(state, line.token.0);
+        match socket::send(&line.socket, &packet, descriptors) {
+            // A peer that hung up may have said why: that is read like any other answer.
+            Err(error) if socket::is_hang_up(&error) => Ok(()),
+            Err(error) => {
+                self.shared.forget(state, line.token.0);
+                Err(error)
+            }
+            Ok(()) => Ok(()),
         }
-        sent
     }
 
     /// Answers a request: connects it to `queue_pair`.
@@ -339,8 +345,12 @@ impl Shared {
         self.state.lock().expect("no holder panics")
     }
 
+    fn is_own_user(&self, peer: Peer) -> bool {
+        peer.user == rustix::process::geteuid().as_raw()
+    }
+
     fn is_same_user(&self, peer: Peer) -> bool {
-        !self.copying_only && peer.user == rustix::process::geteuid().as_raw()
+        !self.copying_only && self.is_own_user(peer)
     }
 
     fn add(

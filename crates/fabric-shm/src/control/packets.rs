@@ -1,9 +1,9 @@
 //! What the control thread does with each packet.
 
-use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::{ControlEvent, Phase, RegionFile, Shared, State, Token};
+use crate::descriptors;
 use crate::grants::Grant;
 use crate::message::{Message, Misunderstood};
 use crate::socket;
@@ -166,35 +166,59 @@ fn answer(shared: &Shared, state: &mut State, token: u64, region: u32, writable:
     };
     match sent {
         // Who asked and died is found dead where the socket is read.
-        Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
-            ) => {}
+        Err(error) if socket::is_hang_up(&error) => {}
         // Who asks and does not take the answers has filled the socket.
         Err(_) => misunderstood(shared, state, token, Misunderstood::Malformed),
         Ok(()) => {}
     }
 }
 
+/// Handles a packet of the peer `token` that came without all of its descriptors, since this process has none left.
+pub(super) fn without_descriptors(shared: &Shared, state: &mut State, token: u64, packet: &[u8]) {
+    let connected = state
+        .sockets
+        .get(&token)
+        .is_some_and(|entry| matches!(entry.phase, Phase::Connected { .. }));
+    match Message::decode(packet) {
+        // The peer did nothing wrong, so the connection stays: it is as if the region were not given.
+        Ok(Message::RegionGranted {
+            region, writable, ..
+        }) if connected => shared.tell(
+            state,
+            ControlEvent::Region {
+                token: Token(token),
+                region,
+                writable,
+                grant: None,
+            },
+        ),
+        _ => turn_down(shared, state, token, &descriptors::exhaustion()),
+    }
+}
+
 fn misunderstood(shared: &Shared, state: &mut State, token: u64, error: Misunderstood) {
+    turn_down(shared, state, token, &error.to_string());
+}
+
+/// Ends what the peer `token` wanted, for this reason.
+fn turn_down(shared: &Shared, state: &mut State, token: u64, reason: &str) {
     let Some(entry) = state.sockets.get(&token) else {
         return;
     };
     let named = Token(token);
     match entry.phase {
-        Phase::Greeting { .. } => shared.refuse(state, token, &error.to_string()),
+        Phase::Greeting { .. } => shared.refuse(state, token, reason),
         Phase::Asked => {
-            shared.refuse(state, token, &error.to_string());
+            shared.refuse(state, token, reason);
             shared.tell(state, ControlEvent::Withdrawn { token: named });
         }
         Phase::Connecting { .. } => {
-            shared.refuse(state, token, &error.to_string());
+            shared.refuse(state, token, reason);
             shared.tell(
                 state,
                 ControlEvent::Rejected {
                     token: named,
-                    reason: error.to_string(),
+                    reason: reason.to_owned(),
                 },
             );
         }

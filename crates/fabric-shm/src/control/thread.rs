@@ -1,21 +1,19 @@
 //! The loop of the control thread.
 
 use std::io;
-use std::sync::Arc;
 
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::time::Timespec;
 
+use super::door::Door;
 use super::packets;
-use super::{ControlEvent, Entry, GREETING_MAX, Phase, Shared, State};
+use super::{ControlEvent, Phase, Shared, State};
 use crate::clock;
 use crate::message::PACKET_SIZE_MAX;
 use crate::socket;
 
 /// Token of the event that ends the thread.
 pub(super) const STOP: u64 = 0;
-/// How long a peer may take to say what it wants.
-const GREETING_NS: u64 = 5_000_000_000;
 /// How long no new peers are taken when there are too many or no descriptors left.
 const PAUSE: Timespec = Timespec {
     tv_sec: 0,
@@ -28,7 +26,7 @@ const TICK: Timespec = Timespec {
 };
 
 /// Runs until told to stop.
-pub(super) fn run(shared: &Shared) {
+pub(super) fn run(shared: &Shared, mut door: Door) {
     let mut buffer = [0; PACKET_SIZE_MAX];
     let mut events = [Event {
         flags: EventFlags::empty(),
@@ -58,12 +56,12 @@ pub(super) fn run(shared: &Shared) {
                 return;
             }
             if state.listeners.contains_key(&token) {
-                if !accept_all(shared, state, token) {
+                if !door.accept_all(shared, state, token) {
                     watch_listeners(shared, state, EventFlags::empty());
                     listeners_paused = true;
                 }
             } else {
-                read_all(shared, state, token, &mut buffer);
+                read_all(shared, state, token, &mut buffer, &mut door);
             }
         }
         is_greeting = drop_silent(shared, state);
@@ -82,42 +80,16 @@ fn watch_listeners(shared: &Shared, state: &State, flags: EventFlags) {
     }
 }
 
-/// Takes everybody who waits. False when there are too many for now.
-fn accept_all(shared: &Shared, state: &mut State, listener: u64) -> bool {
-    loop {
-        let greeting = |entry: &&Entry| matches!(entry.phase, Phase::Greeting { .. });
-        if state.sockets.values().filter(greeting).count() >= GREETING_MAX {
-            return false;
-        }
-        let socket = match state.listeners[&listener].accept() {
-            Ok(socket) => Arc::new(socket),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
-            // Who gave up meanwhile is nobody's problem.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
-            // No descriptors or no memory left: others may free some.
-            Err(_) => return false,
-        };
-        let Ok(peer) = socket::peer(&socket) else {
-            continue;
-        };
-        let token = state.new_token();
-        let phase = Phase::Greeting {
-            deadline_ns: clock::now().saturating_add(GREETING_NS),
-        };
-        if shared
-            .add(state, token, socket, peer, shared.is_same_user(peer), phase)
-            .is_err()
-        {
-            return false;
-        }
-    }
-}
-
 /// Takes every packet of a peer, and its end.
-fn read_all(shared: &Shared, state: &mut State, token: u64, buffer: &mut [u8]) {
+fn read_all(shared: &Shared, state: &mut State, token: u64, buffer: &mut [u8], door: &mut Door) {
+    let mut was_reset = false;
     while let Some(entry) = state.sockets.get(&token) {
         match socket::receive(&entry.socket, buffer) {
             Ok(packet) if packet.size == 0 => return hung_up(shared, state, token),
+            Ok(packet) if packet.lost_descriptors => {
+                door.note_exhaustion();
+                packets::without_descriptors(shared, state, token, &buffer[..packet.size]);
+            }
             Ok(packet) => packets::handle(
                 shared,
                 state,
@@ -128,6 +100,10 @@ fn read_all(shared: &Shared, state: &mut State, token: u64, buffer: &mut [u8]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 packets::handle(shared, state, token, &[], Vec::new());
+            }
+            // A peer that closes what it has not read yet resets the connection, once; what it said before is still there.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset && !was_reset => {
+                was_reset = true;
             }
             Err(_) => return hung_up(shared, state, token),
         }

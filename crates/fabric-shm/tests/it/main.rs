@@ -1,6 +1,7 @@
 //! The shared-memory fabric from the outside.
 
 mod contract;
+mod descriptors;
 mod ends;
 mod handshake;
 mod node;

@@ -414,6 +414,8 @@ impl Net {
         );
         let peer = PeerIdentity {
             name,
+            user: "the user of all processes".into(),
+            process: None,
             same_user: true,
         };
         let request = ConnectionRequest(self.next_request);

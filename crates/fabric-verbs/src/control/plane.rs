@@ -87,6 +87,8 @@ pub enum ControlEvent {
         link: LinkId,
         /// Name of its key, and where it is.
         peer: String,
+        /// Name of its key.
+        key: String,
         /// Its queue pair.
         endpoint: Endpoint,
         /// What it declares of its platform.
@@ -652,6 +654,7 @@ impl Engine {
                     Ok(()) => self.tell(ControlEvent::Request {
                         link,
                         peer,
+                        key: name,
                         endpoint,
                         profile,
                         private_data,

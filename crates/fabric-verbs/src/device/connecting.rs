@@ -240,6 +240,7 @@ impl State {
                 ControlEvent::Request {
                     link,
                     peer,
+                    key,
                     endpoint,
                     profile,
                     private_data,
@@ -249,6 +250,8 @@ impl State {
                     // Nobody can tell from here with which rights a process on another machine runs.
                     let peer = PeerIdentity {
                         name: peer,
+                        user: key,
+                        process: None,
                         same_user: false,
                     };
                     self.events.push_back(ConnectionEvent::Request {

@@ -231,14 +231,18 @@ fn both_sides_learn_of_each_other_what_they_need_to_connect() {
         ControlEvent::Request {
             link,
             peer,
+            key,
             endpoint,
             profile,
             private_data,
-        } => Some((
-            *link,
-            (peer.clone(), *endpoint, *profile),
-            private_data.clone(),
-        )),
+        } => {
+            assert_eq!(key, "a");
+            Some((
+                *link,
+                (peer.clone(), *endpoint, *profile),
+                private_data.clone(),
+            ))
+        }
         _ => None,
     });
     assert_eq!(asked, b"hello");

@@ -33,6 +33,8 @@ impl Net {
         self.requests.insert(self.next_request, (node, qp.0));
         let peer = PeerIdentity {
             name: format!("node {node}"),
+            user: "the user of all nodes".into(),
+            process: None,
             same_user: true,
         };
         let request = ConnectionRequest(self.next_request);
