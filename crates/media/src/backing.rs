@@ -91,6 +91,10 @@ pub trait Backing {
         self.volatile(name, size)
     }
 
+    /// Removes a pool that was created through this value, where the backing can: the place is as it was before. Only while
+    /// nobody was served from it. Of a pool that was there before nothing is touched.
+    fn discard(&self) {}
+
     /// Whether no process of an earlier run can still write to the log. Asked after [`Backing::open_log`], and again as
     /// long as one can: what that may write to must not be given to others, since it may be in the middle of a store. Once
     /// they are gone they stay gone.

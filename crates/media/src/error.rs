@@ -71,6 +71,16 @@ pub enum MediaError {
         /// Where one was expected.
         path: PathBuf,
     },
+    /// Files are there that are no pool's.
+    #[error(
+        "{path} holds no pool, and other files: {names}; name a folder that is for the pool alone, or one that is not there yet"
+    )]
+    Foreign {
+        /// Where a pool was to be created.
+        path: PathBuf,
+        /// Some of them.
+        names: String,
+    },
     /// A pool is there already.
     #[error("{path} holds a pool already")]
     Exists {

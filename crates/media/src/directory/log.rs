@@ -69,6 +69,19 @@ pub(super) fn create(path: &Path, capacity: u64) -> Result<(), MediaError> {
     file.sync_all().map_err(failed("syncing", path))
 }
 
+/// Whether there is a log at `path` in which anything was ever written.
+pub(super) fn has_data(path: &Path) -> Result<bool, MediaError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(failed("opening", path)(error)),
+    };
+    let status = file.metadata().map_err(failed("looking at", path))?;
+    let whole = Span::new(0, status.len());
+    let found = data(&file, whole).map_err(failed("looking for data in", path))?;
+    Ok(status.is_file() && !found.is_empty())
+}
+
 /// Opens the log at `path` to read it and nothing else.
 pub(super) fn inspect(path: &Path, capacity: u64) -> Result<Log, MediaError> {
     let open = || OpenOptions::new().read(true).open(path);

@@ -16,6 +16,7 @@
 
 mod awake;
 mod blobs;
+mod claim;
 mod holes;
 mod lock;
 mod log;
@@ -24,17 +25,17 @@ mod place;
 mod prepare;
 
 use std::cell::{RefCell, RefMut};
-use std::fs::DirBuilder;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::UNIX_EPOCH;
 
-use stonecast_base::{MIB, Span};
+use stonecast_base::{Corruption, MIB, Span};
 use uuid::Uuid;
 
 use crate::directory::awake::Awake;
 use crate::directory::blobs::Blobs;
+use crate::directory::claim::Claim;
 use crate::directory::lock::Lock;
 use crate::directory::log::{Log, SyncedLog};
 use crate::error::failed;
@@ -57,24 +58,50 @@ pub struct DirectoryBacking {
     log: RefCell<Option<Log>>,
     /// `None`: this process inspects.
     lock: Option<Rc<Lock>>,
+    /// `None`: the pool was there before.
+    claim: Option<Claim>,
 }
 
 impl DirectoryBacking {
     /// Takes a directory, made if it is missing, for a new pool.
     pub fn create(directory: &Path) -> Result<Self, MediaError> {
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o700);
-        builder
-            .create(directory)
-            .map_err(failed("creating directory", directory))?;
-        let backing = Self::locked(directory)?;
+        Self::refuse_log_without_header(directory)?;
+        let claim = Claim::new(directory)?;
+        let locked = Self::locked(directory);
+        let backing = locked.inspect_err(|_| claim.remove_made())?;
         if backing.blobs.have_header()? {
             Err(MediaError::Exists {
                 path: directory.to_owned(),
             })
         } else {
-            Ok(backing)
+            Ok(Self {
+                claim: Some(claim),
+                ..backing
+            })
         }
+    }
+
+    /// A log with data is a pool that has lost its header, and neither nothing nor a pool that is being created.
+    fn refuse_log_without_header(directory: &Path) -> Result<(), MediaError> {
+        let blobs = Blobs::new(directory.to_owned());
+        let log = directory.join("log");
+        if blobs.have_header()? || !log::has_data(&log)? {
+            return Ok(());
+        }
+        Err(Corruption {
+            what: "pool header".into(),
+            file: blobs
+                .locate(Blob::HeaderFirst)
+                .0
+                .display()
+                .to_string()
+                .into(),
+            offset: 0,
+            found: format!("no such file, though {} has data", log.display()),
+            expected: "two copies of the header; restore the file from a copy of the pool, or move the log away to begin anew"
+                .into(),
+        }
+        .into())
     }
 
     /// Opens a directory to serve the pool in it.
@@ -93,12 +120,12 @@ impl DirectoryBacking {
     pub fn inspect(directory: &Path) -> Result<Self, MediaError> {
         let backing = Self::new(directory, None)?;
         if backing.blobs.have_header()? {
-            Ok(backing)
-        } else {
-            Err(MediaError::NotFound {
-                path: directory.to_owned(),
-            })
+            return Ok(backing);
         }
+        Self::refuse_log_without_header(directory)?;
+        Err(MediaError::NotFound {
+            path: directory.to_owned(),
+        })
     }
 
     fn locked(directory: &Path) -> Result<Self, MediaError> {
@@ -117,6 +144,7 @@ impl DirectoryBacking {
             power_cycle: boot_identifier()?,
             log: RefCell::new(None),
             lock,
+            claim: None,
         })
     }
 
@@ -251,6 +279,12 @@ impl Backing for DirectoryBacking {
 
     fn volatile_for_all(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {
         volatile_memory(name, size, Sealing::None)
+    }
+
+    fn discard(&self) {
+        if let Some(claim) = &self.claim {
+            claim.give_back();
+        }
     }
 
     fn earlier_writers_are_gone(&self) -> bool {

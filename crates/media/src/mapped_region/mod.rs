@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use rustix::fs::{
-    FileType, MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate,
-    memfd_create,
+    FileType, MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, fcntl_get_seals, fstat,
+    ftruncate, memfd_create,
 };
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
@@ -349,11 +349,14 @@ fn prefetch_line(address: *const u8) {
 /// A memory file that can be sealed and, where the kernel knows how to forbid it, never executed.
 fn create_memory_file(name: &str) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+    let file = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
         // Kernels before 6.3 do not know the flag.
-        Err(Errno::INVAL) => Ok(memfd_create(name, flags)?),
-        created => Ok(created?),
-    }
+        Err(Errno::INVAL) => memfd_create(name, flags)?,
+        created => created?,
+    };
+    // By default every user may open it anew through `/proc`, with more rights than the descriptor that was handed over has.
+    fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+    Ok(file)
 }
 
 #[cfg(test)]

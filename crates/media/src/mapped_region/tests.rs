@@ -314,3 +314,31 @@ fn memory_that_is_brought_into_large_pages_keeps_its_content_for_everybody() {
     region.store(LARGE_PAGE as u64, 7);
     assert_eq!(peer.load(LARGE_PAGE as u64), 7);
 }
+
+/// Needs the permissions of the memory: with those that it has by default any user to whom it was handed over for reading opens
+/// it anew for writing.
+#[test]
+fn memory_that_was_handed_over_for_reading_is_not_opened_for_writing_by_another_user() {
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::process::CommandExt as _;
+    use std::process::{Command, Stdio};
+    if !rustix::process::geteuid().is_root() {
+        return crate::not_run::not_run(
+            "memory_that_was_handed_over_for_reading_is_not_opened_for_writing_by_another_user",
+            "only root becomes another user",
+        );
+    }
+    let region = memory(4096, Sealing::None);
+    let name = format!("/proc/self/fd/{}", region.file().as_raw_fd());
+    let opened = || Stdio::from(File::open(&name).unwrap());
+    let other_user = |script: &str| {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).stdin(opened());
+        command.stderr(Stdio::null()).uid(65534).gid(65534);
+        command.status().unwrap().success()
+    };
+    assert!(other_user("head -c 1 > /dev/null"), "it is read");
+    assert!(!other_user("printf changed > /proc/self/fd/0"));
+    assert!(!other_user("printf changed 1<> /proc/self/fd/0"));
+    assert_eq!(region.load(0), 0);
+}

@@ -1,0 +1,160 @@
+//! A directory that is taken for a new pool: nothing foreign is in it, and where no pool comes of it, it is left as it was.
+//!
+//! A crash while a pool is created leaves the directory, a log without data, and perhaps the lock or a half header; the next
+//! creation takes them over.
+
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::MediaError;
+use crate::error::failed;
+
+/// What a pool and its server make in a directory; sockets come beside them. The header is first, since without it nothing
+/// of the rest is a pool.
+const OWN: [&str; 6] = [
+    "header",
+    "header.new",
+    "log",
+    "checkpoint",
+    "checkpoint.new",
+    "lock",
+];
+/// What is in the root of a file system without anybody having put it there.
+const OF_FILE_SYSTEM: &str = "lost+found";
+/// Foreign files that a refusal names.
+const NAMED_MAX: usize = 5;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(super) struct Claim {
+    directory: PathBuf,
+    /// Directories that were not there before, the deepest first.
+    made: Vec<PathBuf>,
+}
+
+impl Claim {
+    /// Takes `directory`, made if it is missing, with all above it.
+    pub fn new(directory: &Path) -> Result<Self, MediaError> {
+        let is_missing =
+            |place: &&Path| !place.as_os_str().is_empty() && !place.try_exists().unwrap_or(true);
+        let made = directory.ancestors().take_while(is_missing);
+        let made: Vec<PathBuf> = made.map(Path::to_owned).collect();
+        if made.is_empty() {
+            refuse_foreign(directory)?;
+        }
+        let claim = Self {
+            directory: directory.to_owned(),
+            made,
+        };
+        let mut builder = DirBuilder::new();
+        let created = builder.recursive(true).mode(0o700).create(directory);
+        if created.is_err() {
+            claim.remove_made();
+        }
+        created.map_err(failed("creating directory", directory))?;
+        Ok(claim)
+    }
+
+    /// Removes what was made. Only for a pool that nobody was served from.
+    pub fn give_back(&self) {
+        for name in OWN {
+            // What cannot be removed now is taken over by the next creation, or named by its refusal.
+            let _best_effort = std::fs::remove_file(self.directory.join(name));
+        }
+        self.remove_made();
+    }
+
+    /// Removes the directories that were made, as far as nothing is in them.
+    pub fn remove_made(&self) {
+        for directory in &self.made {
+            // One that is not empty has been found by somebody else meanwhile, and stays.
+            let _best_effort = std::fs::remove_dir(directory);
+        }
+    }
+}
+
+fn refuse_foreign(directory: &Path) -> Result<(), MediaError> {
+    let mut foreign = foreign_files(directory).map_err(failed("looking into", directory))?;
+    if foreign.is_empty() {
+        return Ok(());
+    }
+    foreign.sort();
+    let more = foreign.len().saturating_sub(NAMED_MAX);
+    foreign.truncate(NAMED_MAX);
+    let mut names = foreign.join(", ");
+    if more > 0 {
+        names += &format!(" and {more} more");
+    }
+    Err(MediaError::Foreign {
+        path: directory.to_owned(),
+        names,
+    })
+}
+
+fn foreign_files(directory: &Path) -> io::Result<Vec<String>> {
+    let mut foreign = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_own = match entry.file_type()? {
+            // A server that was killed leaves its socket.
+            kind if kind.is_socket() => true,
+            kind if kind.is_file() => OWN.contains(&name.as_str()),
+            kind => kind.is_dir() && name == OF_FILE_SYSTEM,
+        };
+        if !is_own {
+            foreign.push(name);
+        }
+    }
+    Ok(foreign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_files_are_named_and_nothing_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..8 {
+            std::fs::write(folder.path().join(format!("letter-{number}")), "dear").unwrap();
+        }
+        let refused = Claim::new(folder.path()).unwrap_err().to_string();
+        assert!(
+            refused.contains("letter-0, letter-1") && refused.contains("and 3 more"),
+            "{refused}"
+        );
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 8);
+    }
+
+    #[test]
+    fn what_an_interrupted_creation_or_a_file_system_leaves_is_not_foreign() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["log", "lock", "header.new", "checkpoint.new"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        std::fs::create_dir(folder.path().join(OF_FILE_SYSTEM)).unwrap();
+        let socket = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
+        drop(socket);
+        assert!(Claim::new(folder.path()).is_ok());
+    }
+
+    #[test]
+    fn a_claim_that_is_given_back_leaves_what_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("a/b/pool");
+        let claim = Claim::new(&deep).unwrap();
+        for name in OWN {
+            std::fs::write(deep.join(name), "x").unwrap();
+        }
+        claim.give_back();
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+
+        std::fs::create_dir(folder.path().join("mine")).unwrap();
+        let claim = Claim::new(&folder.path().join("mine")).unwrap();
+        claim.give_back();
+        assert!(folder.path().join("mine").exists(), "it was there before");
+    }
+}
