@@ -46,7 +46,7 @@ pub use metrics::{
     latency_bucket,
 };
 pub use recovery::RecoveryReport;
-pub use server::{ClientPolicy, Server, ServerOptions};
+pub use server::{ClientPolicy, Closing, Places, Server, ServerOptions};
 pub use stat::Stat;
 pub use stonecast_log::Condition;
 pub use verify::{Verification, verify};

@@ -14,6 +14,7 @@ mod clean;
 mod decide;
 mod growth;
 mod peek;
+mod places;
 mod publication;
 mod publish;
 mod receives;
@@ -27,7 +28,9 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use stonecast_base::{Nanoseconds, Span};
-use stonecast_fabric::{Access, ConnectionEvent, MemoryRegion, Port, QueuePair, Runtime};
+use stonecast_fabric::{
+    Access, ConnectionEvent, DeviceError, MemoryRegion, Port, QueuePair, Runtime,
+};
 use stonecast_log::LogFormat;
 use stonecast_media::{
     Blob, Durability, Means, MediaError, PersistCounts, PersistentRegion, Pool, persist,
@@ -46,6 +49,7 @@ use crate::{checkpoint, protocol};
 use batch::Batch;
 use clean::Cleaner;
 use growth::SharedTable;
+pub use places::Places;
 use publication::{Returned, Ring, Sequences};
 use receives::Receives;
 use session::Session;
@@ -68,6 +72,8 @@ pub enum ClientPolicy {
 pub struct ServerOptions {
     /// Who may write into the log.
     pub clients: ClientPolicy,
+    /// How many clients there may be.
+    pub places: Places,
     /// Process number of the server, for reports; 0 where it has none.
     pub process: u32,
 }
@@ -83,9 +89,20 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             clients: ClientPolicy::Trusted,
+            places: Places::default(),
             process: 0,
         }
     }
+}
+
+/// How [`Server::close`] left the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// In good order: the next opening takes the checkpoint.
+    Clean,
+    /// As a killed server leaves it, because a client was stopped in the middle of a publication and may go on: all that was
+    /// acknowledged is there, the next opening waits for that client and reads the log.
+    Unclean,
 }
 
 /// A server of one pool. See the module documentation.
@@ -115,17 +132,37 @@ pub struct Server {
     /// Somebody was told to wait for room that is leased to others: the next who writes to a lease is asked to return his.
     lease_wanted: Cell<bool>,
     /// What whoever runs the server is to be told.
-    trouble: RefCell<Trouble>,
+    trouble: RefCell<Noted<MediaError>>,
+    /// Why clients were not accepted, as far as it is no fault of theirs.
+    not_accepted: RefCell<Noted<DeviceError>>,
     /// Rights to publish were taken from a client that was stopped inside a publication, and may finish it at any time.
     may_be_publishing: Rc<Cell<bool>>,
 }
 
-/// The latest failure of the medium to give space.
-#[derive(Default)]
-struct Trouble {
-    latest: Option<MediaError>,
+/// The latest trouble of a kind, for whoever runs the server.
+struct Noted<T> {
+    latest: Option<T>,
     /// When it was noted; the next one is not, for a while.
     noted_at: Option<Nanoseconds>,
+}
+
+impl<T> Noted<T> {
+    fn note(&mut self, now: Nanoseconds, trouble: T) {
+        let passed = self.noted_at.map(|then| now.saturating_sub(then));
+        if passed.is_none_or(|passed| passed >= TROUBLE_AGAIN_NS) {
+            self.noted_at = Some(now);
+            self.latest = Some(trouble);
+        }
+    }
+}
+
+impl<T> Default for Noted<T> {
+    fn default() -> Self {
+        Self {
+            latest: None,
+            noted_at: None,
+        }
+    }
 }
 
 /// What changes while serving.
@@ -268,6 +305,7 @@ impl Server {
             retiring: Rc::default(),
             lease_wanted: Cell::default(),
             trouble: RefCell::default(),
+            not_accepted: RefCell::default(),
             may_be_publishing: Rc::default(),
         };
         Ok((server, report))
@@ -309,7 +347,7 @@ impl Server {
     ///
     /// Where a client was stopped inside a publication, and has not gone on in the time that the fabric gives it, the pool is left
     /// as a killed server leaves it: what that client publishes when it goes on counts, and the next server waits for it.
-    pub async fn close(self) -> Result<(), StoreError> {
+    pub async fn close(self) -> Result<Closing, StoreError> {
         self.end_all_sessions();
         while self.retiring.get() > 0 {
             self.runtime.sleep(RETIRE_LOOK_NS).await;
@@ -324,7 +362,7 @@ impl Server {
             .map_err(MediaError::from)?;
         if self.may_be_publishing.get() {
             // Nothing that was written down now would stay true, and a pool that is not clean makes the next server wait before it scans.
-            return Ok(());
+            return Ok(Closing::Unclean);
         }
         let bytes = checkpoint::encode(
             &self.format,
@@ -336,7 +374,7 @@ impl Server {
         );
         let _kept = self.pool.backing().store(Blob::Checkpoint, &bytes)?;
         self.pool.close()?;
-        Ok(())
+        Ok(Closing::Clean)
     }
 
     /// Why the medium gave no space, for the messages of whoever runs the server: once, and again where that goes on for a minute.
@@ -345,13 +383,14 @@ impl Server {
         self.trouble.borrow_mut().latest.take()
     }
 
+    /// Why a client was not accepted, where the server lacks what it needs for one: once, and again where that goes on for a
+    /// minute. The client is told, too.
+    pub fn take_refusal(&self) -> Option<DeviceError> {
+        self.not_accepted.borrow_mut().latest.take()
+    }
+
     fn note_trouble(&self, error: MediaError) {
-        let now = self.runtime.now();
-        let Trouble { latest, noted_at } = &mut *self.trouble.borrow_mut();
-        if noted_at.is_none_or(|then| now.saturating_sub(then) >= TROUBLE_AGAIN_NS) {
-            *noted_at = Some(now);
-            *latest = Some(error);
-        }
+        self.trouble.borrow_mut().note(self.runtime.now(), error);
     }
 
     /// A report of the server.
@@ -457,7 +496,11 @@ impl Server {
                         None => self.accept(request, &peer, protocol::Hello::path(&private_data)),
                     };
                     // A client that vanished meanwhile needs no answer.
-                    drop(answer);
+                    if let Err(error @ DeviceError::System { .. }) = answer {
+                        self.not_accepted
+                            .borrow_mut()
+                            .note(self.runtime.now(), error);
+                    }
                 }
                 ConnectionEvent::Disconnected { qp, .. } => self.end_session(qp),
                 ConnectionEvent::Established { .. } | ConnectionEvent::Rejected { .. } => {}

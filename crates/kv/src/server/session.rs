@@ -22,10 +22,10 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 
 use super::publication::{Publication, Returned, Stamper};
 use super::receives::{OWN_RECEIVES, post_all};
-use super::{ClientPolicy, Server, State};
+use super::{ClientPolicy, Server, ServerOptions, State};
 use crate::limits::{
-    ANSWER_SIZE_MAX, CLIENTS_MAX, IN_FLIGHT_MAX, LEASE_RECLAIM_NS, LEASE_TURN_NS,
-    LEASES_PER_CLIENT, SERVER_RECEIVES, STAGING_SIZE,
+    ANSWER_SIZE_MAX, IN_FLIGHT_MAX, LEASE_RECLAIM_NS, LEASE_TURN_NS, LEASES_PER_CLIENT,
+    SERVER_RECEIVES, STAGING_SIZE,
 };
 use crate::metrics::ClientPath;
 use crate::protocol::{Accesses, Answer, AnswerWriter, Grant, Verdict, Welcome};
@@ -35,7 +35,9 @@ use crate::space::{Purpose, Taken};
 pub(super) struct Session {
     /// See [`Welcome::session`].
     id: u64,
-    /// How the client comes here.
+    /// Who the client is.
+    peer: PeerIdentity,
+    /// How it comes here.
     pub path: ClientPath,
     /// Windows on the index, by the number of the table.
     pub index_windows: Vec<(u32, Rkey)>,
@@ -108,18 +110,23 @@ impl Server {
         path: ClientPath,
     ) -> Result<(), DeviceError> {
         let device = self.port.device();
-        if self.state.borrow().sessions.len() >= CLIENTS_MAX {
-            return device.reject(
-                request,
-                &format!("the server has {CLIENTS_MAX} clients already, its limit"),
-            );
+        let refusal = {
+            let state = self.state.borrow();
+            let here = state.sessions.values().map(|session| &session.peer);
+            let ServerOptions {
+                places, process, ..
+            } = self.options;
+            places.refusal(here, peer, process)
+        };
+        if let Some(reason) = refusal {
+            return device.reject(request, &reason);
         }
         // Where the log is a file that is synced, a page that a client has written is taken from its mapping at each sync,
         // with an interrupt of its processor, and faults at its next store: more than copying its records costs.
         let copying =
             self.options.clients == ClientPolicy::Copying || !peer.same_user || self.syncs_files();
         let mut made = Made::default();
-        match self.welcome(request, copying, path, &mut made) {
+        match self.welcome(request, peer, copying, path, &mut made) {
             Ok(session) => {
                 let qp = made.qp.expect("an accepted client has a queue pair");
                 self.state.borrow_mut().sessions.insert(qp, session);
@@ -145,6 +152,7 @@ impl Server {
     fn welcome(
         &self,
         request: ConnectionRequest,
+        peer: &PeerIdentity,
         copying: bool,
         path: ClientPath,
         made: &mut Made,
@@ -191,6 +199,7 @@ impl Server {
         device.accept(request, qp, welcome.as_bytes())?;
         Ok(Session {
             id,
+            peer: peer.clone(),
             path,
             index_windows: Vec::new(),
             log_window: None,

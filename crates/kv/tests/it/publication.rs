@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
 use stonecast_kv::{
-    Client, ClientOptions, ClientPolicy, Condition, ServerOptions, StoreError, Written,
+    Client, ClientOptions, ClientPolicy, Closing, Condition, ServerOptions, StoreError, Written,
 };
 use stonecast_media::{Durability, OpenMode};
 
@@ -420,6 +420,8 @@ fn a_server_that_is_closed_while_a_client_may_be_publishing_yet_leaves_its_pool_
         world.meddler.stands_still.set(false);
         let is_clean = || world.open_pool_for(OpenMode::Inspect).was_clean();
         assert_eq!(is_clean(), clients == ClientPolicy::Trusted, "{clients:?}");
+        let said = world.closing.get();
+        assert_eq!(said == Some(Closing::Clean), is_clean(), "{said:?}");
         if clients == ClientPolicy::Publishing {
             let refused = world
                 .try_run(End::Kill, async |_| ())

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use stonecast_fabric::{Port, Runtime};
-use stonecast_kv::{CLIENT_COMPLETIONS, Client, RecoveryReport, Server, ServerOptions, StoreError};
+use stonecast_kv::{
+    CLIENT_COMPLETIONS, Client, Closing, RecoveryReport, Server, ServerOptions, StoreError,
+};
 use stonecast_media::{
     Backing, Ddio, DeclaredPlatform, DirectoryBacking, Durability, OpenMode, PersistenceDomain,
     Pool, PoolOptions, ReceiveBuffers,
@@ -34,6 +36,8 @@ pub struct World {
     pub meddler: Rc<Meddler>,
     /// How the latest `run` of the server ended.
     pub ended: Rc<RefCell<Option<Result<(), StoreError>>>>,
+    /// How the latest server that was closed left the pool.
+    pub closing: Cell<Option<Closing>>,
 }
 
 /// How a story ends for the server.
@@ -66,6 +70,7 @@ impl Default for World {
             trouble: Rc::default(),
             meddler: Rc::default(),
             ended: Rc::default(),
+            closing: Cell::default(),
         }
     }
 }
@@ -188,9 +193,8 @@ impl World {
         });
         if end == End::Close && matches!(*self.ended.borrow(), Some(Ok(()))) {
             let server = Rc::into_inner(server).expect("nobody else holds the server");
-            executor
-                .block_on(server.close())
-                .expect("the server closes");
+            let closing = executor.block_on(server.close());
+            self.closing.set(Some(closing.expect("the server closes")));
         }
         *self.fabric.borrow_mut() = None;
         Ok(result)

@@ -152,6 +152,7 @@ impl Builder {
                 Clients::Copying => ClientPolicy::Copying,
             },
             process: std::process::id(),
+            ..ServerOptions::default()
         };
         Server::open(opened, device, options, self.listen)
     }

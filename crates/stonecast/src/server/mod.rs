@@ -137,6 +137,7 @@ impl Server {
         let Self {
             executor, store, ..
         } = self;
-        executor.block_on(store.close()).map_err(Error::of_read)
+        let closing = executor.block_on(store.close());
+        closing.map(drop).map_err(Error::of_read)
     }
 }
