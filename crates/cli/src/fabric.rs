@@ -19,7 +19,8 @@ pub struct Opened {
     pub park: Rc<dyn Park>,
 }
 
-/// Opens the device that speaks at `address`. `platform`: what a server's pool was declared to lie on.
+/// Opens the device that speaks at `address`, over shared memory with these options. `platform`: what a server's pool was
+/// declared to lie on.
 #[cfg_attr(
     not(feature = "verbs"),
     expect(
@@ -29,12 +30,13 @@ pub struct Opened {
 )]
 pub fn open(
     address: &Address,
+    shared_memory: ShmOptions,
     verbs: &VerbsFlags,
     platform: Option<DeclaredPlatform>,
 ) -> Result<Opened, Failure> {
     match address {
         Address::SharedMemory(_) => {
-            let device = ShmDevice::new(ShmOptions::default())?;
+            let device = ShmDevice::new(shared_memory)?;
             Ok(Opened {
                 device: device.clone(),
                 park: device,

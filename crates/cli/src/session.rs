@@ -6,6 +6,7 @@ use std::task::Poll;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port};
+use stonecast_fabric_shm::ShmOptions;
 use stonecast_kv::{CLIENT_COMPLETIONS, Client};
 
 use crate::fabric::{self, Opened};
@@ -28,7 +29,8 @@ impl Session {
     /// Connects.
     pub fn open(connection: &Connection) -> Result<Self, Failure> {
         let address = &connection.address;
-        let Opened { device, park } = fabric::open(address, &connection.verbs, None)?;
+        let Opened { device, park } =
+            fabric::open(address, ShmOptions::default(), &connection.verbs, None)?;
         let executor = BusyPoll::new(park, SPIN_NS);
         let port = Rc::new(Port::new(device, CLIENT_COMPLETIONS)?);
         executor.add_port(&port);

@@ -1,31 +1,79 @@
-//! The end of a server: SIGTERM or SIGINT asks for it, a second one does not wait.
+//! The end of a server: a signal of those that end programs asks for it, a second one does not wait.
+//!
+//! SIGHUP says that the terminal is gone. It often comes twice, from the kernel and from the shell, so a second one means
+//! nothing more. Where the server was started to outlive its terminal (`nohup`), it is left ignored.
 
+use std::fs;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use signal_hook::consts::TERM_SIGNALS;
+use signal_hook::consts::{SIGHUP, SIGINT, TERM_SIGNALS};
 use signal_hook::flag;
+use signal_hook::low_level::signal_name;
 
 /// Whether somebody asked for the end.
 pub struct Stop {
     asked: Arc<AtomicBool>,
+    /// The signal that asked last.
+    signal: Arc<AtomicUsize>,
+    said: AtomicBool,
 }
 
 impl Stop {
-    /// Listens to SIGTERM, SIGINT and SIGQUIT from now on.
+    /// Listens to SIGTERM, SIGINT, SIGQUIT and SIGHUP from now on.
     pub fn on_signals() -> io::Result<Self> {
-        let asked = Arc::new(AtomicBool::new(false));
+        let stop = Self {
+            asked: Arc::default(),
+            signal: Arc::default(),
+            said: AtomicBool::new(false),
+        };
         for signal in TERM_SIGNALS {
             // In this order: the first signal finds the flag down, and raises it; the second finds it up.
-            flag::register_conditional_shutdown(*signal, 1, asked.clone())?;
-            flag::register(*signal, asked.clone())?;
+            flag::register_conditional_shutdown(*signal, 1, stop.asked.clone())?;
+            stop.raise_on(*signal)?;
         }
-        Ok(Self { asked })
+        if !is_ignored(SIGHUP) {
+            stop.raise_on(SIGHUP)?;
+        }
+        Ok(stop)
+    }
+
+    fn raise_on(&self, signal: i32) -> io::Result<()> {
+        // In this order: who finds the flag up finds the signal, too.
+        flag::register_usize(signal, self.signal.clone(), signal as usize)?;
+        flag::register(signal, self.asked.clone())?;
+        Ok(())
     }
 
     /// Whether somebody asked for the end.
     pub fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
+
+    /// What a person is to be told about the end that was asked for; `None` where nobody asked, and after the first time.
+    pub fn news(&self) -> Option<String> {
+        if !self.asked() || self.said.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let signal = self.signal.load(Ordering::Relaxed) as i32;
+        Some(match signal {
+            SIGINT => "shutting down; press Ctrl-C again to stop at once".into(),
+            SIGHUP => "shutting down, since the terminal is gone (SIGHUP)".into(),
+            signal => format!(
+                "shutting down on {}; a second one stops at once",
+                signal_name(signal).unwrap_or("a signal")
+            ),
+        })
+    }
+}
+
+/// Whether whoever started this process lets it ignore `signal`.
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

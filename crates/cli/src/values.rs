@@ -37,6 +37,17 @@ impl Address {
     }
 }
 
+impl Address {
+    /// The socket, where that is what it names.
+    pub fn socket(&self) -> Option<&Path> {
+        match self {
+            Self::SharedMemory(path) => Some(path),
+            #[cfg(feature = "verbs")]
+            Self::Verbs(_) => None,
+        }
+    }
+}
+
 /// Whether a pool at `data` is one on a device.
 pub fn is_device(data: &Path) -> bool {
     std::fs::metadata(data).is_ok_and(|status| status.file_type().is_char_device())

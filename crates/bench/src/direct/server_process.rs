@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use stonecast_kv::limits::CLIENTS_MAX;
 use tempfile::TempDir;
 
 use crate::erda::PublishedStore;
@@ -206,6 +207,10 @@ fn spawn(options: &ServerOptions, folder: &Path) -> Result<Child, ServerProcessE
                 options.durability,
                 "--capacity",
                 &options.capacity.to_string(),
+                "--clients-max",
+                &CLIENTS_MAX.to_string(),
+                "--clients-per-process",
+                &CLIENTS_MAX.to_string(),
             ]);
             command.args(if options.publishing {
                 &["--clients", "publishing"][..]

@@ -169,7 +169,7 @@ async fn serve(
         stop.get()
     };
     server.run(&look).await?;
-    server.close().await
+    server.close().await.map(drop)
 }
 
 /// What an end of a server that nobody asked for means. One whose memory cannot be registered or whose medium reports an

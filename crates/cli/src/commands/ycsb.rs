@@ -47,7 +47,7 @@ pub struct Ycsb {
     #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub keys: u64,
     /// Client threads, each with a connection of its own.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=250))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub clients: u32,
     /// Bytes of a value.
     #[arg(long, value_name = "SIZE", default_value = "100")]

@@ -5,8 +5,10 @@
 
 mod support;
 
+mod creation;
 mod damage;
 mod doctor;
+mod ends;
 mod figures;
 mod full;
 mod gateway;
@@ -19,6 +21,7 @@ mod power_cuts;
 mod refusals;
 mod remotelog;
 mod round_trip;
+mod sharing;
 mod sim;
 mod transfer;
 mod ycsb;

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::gateway::GatewayFlags;
+use super::sharing::SharingFlags;
 use crate::flags::{DATA, DurabilityArgument, VerbsFlags};
 use crate::values::{Address, Size};
 
-/// Serves a pool until SIGTERM or SIGINT; a second signal stops at once.
+/// Serves a pool until SIGTERM, SIGINT or the end of its terminal; a second signal stops at once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: serve a pool of 8 GiB on an ordinary disk; one in volatile memory; one on a device of persistent memory; one to Redis clients, with metrics
@@ -18,7 +19,10 @@ Example: serve a pool of 8 GiB on an ordinary disk; one in volatile memory; one 
   stonecast serve --resp 127.0.0.1:6380 --admin 127.0.0.1:9180
 
 An address that other machines reach needs a password or TLS
-  stonecast serve --resp 0.0.0.0:6380 --password-file /etc/stonecast/password")]
+  stonecast serve --resp 0.0.0.0:6380 --password-file /etc/stonecast/password
+
+Clients of other users, those of the group staff, over shared memory
+  stonecast serve --listen shm:/run/stonecast/socket --socket-mode 0660 --socket-group staff")]
 pub struct Serve {
     /// Folder of the pool, created if it is not there, or device of persistent memory.
     #[arg(long, value_name = "DIR", env = "STONECAST_DATA", default_value = DATA)]
@@ -45,15 +49,17 @@ pub struct Serve {
     /// Who may write into the log.
     #[arg(long, value_enum, env = "STONECAST_CLIENTS", default_value = "trusted")]
     pub clients: ClientsArgument,
-    #[command(flatten)]
-    pub verbs: VerbsFlags,
     /// Written when the server is ready, with its process number in it.
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
     /// Stops when the process with this number, which started it, is gone.
     #[arg(long, hide = true, value_name = "PROCESS")]
     pub exit_with_parent: Option<i32>,
-    // Last: its heading would be that of what follows.
+    // Last: their headings would be those of what follows.
+    #[command(flatten)]
+    pub sharing: SharingFlags,
+    #[command(flatten)]
+    pub verbs: VerbsFlags,
     #[command(flatten)]
     pub gateway: GatewayFlags,
 }

@@ -1,41 +1,40 @@
 //! `serve`: opens a pool, or creates it, and serves it until it is asked to end.
 
 mod arguments;
+mod files;
 mod gateway;
+mod pool;
 mod settings;
+mod sharing;
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::{BusyPoll, Port};
+use stonecast_fabric::{BusyPoll, Device, Port};
+use stonecast_fabric_shm::{Log, ShmOptions};
 use stonecast_gateway::GatewayHandle;
-use stonecast_kv::{ClientPolicy, RecoveryReport, Server, ServerOptions};
-use stonecast_media::{
-    Backing, Ddio, DeclaredPlatform, DetectedDomain, Durability, MediaError, OpenMode,
-    PersistenceDomain, Pool, PoolOptions, ReceiveBuffers, Repair, SEGMENT_SIZE_DEFAULT,
-    create_backing, detect_domain, open_backing,
-};
+use stonecast_kv::limits::IN_FLIGHT_MAX;
+use stonecast_kv::{ClientPolicy, Closing, RecoveryReport, Server, ServerOptions};
+use stonecast_media::{MediaError, OpenMode};
 
+use arguments::ClientsArgument;
 pub use arguments::Serve;
-use arguments::{ClientsArgument, PlatformArgument};
-use settings::{CAPACITY, Serving};
+use settings::Serving;
 
 use crate::fabric::{self, Opened};
 use crate::failure::Failure;
-use crate::flags::DurabilityArgument;
 use crate::output::{say, size};
 use crate::signals::Stop;
-use crate::values::{Size, is_device};
 
 /// How long a server looks for work before it sleeps: longer than a client that has its answer takes to ask again, so
 /// that only a client that pauses pays for a wake-up.
 const SPIN_NS: Nanoseconds = 200_000;
-/// Entries of the server's completion queues: the answers that all clients together may be waiting for.
+/// Entries of the server's completion queues, at least: the answers that all clients together may be waiting for.
 const COMPLETIONS: u32 = 65_536;
 
 /// See the module documentation.
@@ -48,23 +47,29 @@ pub fn run(flags: &Serve) -> Result<(), Failure> {
     if let Some(path) = &flags.ready_file {
         remove(path)?;
     }
+    let socket_group = serving.sharing.group()?;
+    files::provide_for(serving.places.clients);
     let start = Instant::now();
-    let (pool, repairs) = open_or_create(
-        serving,
-        if flags.accept_copy {
-            OpenMode::Adopt
-        } else {
-            OpenMode::Serve
-        },
+    let mode = match flags.accept_copy {
+        true => OpenMode::Adopt,
+        false => OpenMode::Serve,
+    };
+    let (pool, origin) = pool::open_or_create(serving, mode)?;
+    let shared_memory = ShmOptions {
+        socket_mode: serving.sharing.socket_mode.0,
+        socket_group,
+        log: Log::new(|line| say(line)),
+        ..ShmOptions::default()
+    };
+    let Opened { device, park } = fabric::open(
+        &serving.listen[0],
+        shared_memory,
+        &serving.verbs,
+        Some(pool.platform()),
     )?;
-    repairs
-        .iter()
-        .for_each(|repair| say(format_args!("repaired: {}", repair.corruption)));
-
-    let Opened { device, park } =
-        fabric::open(&serving.listen[0], &serving.verbs, Some(pool.platform()))?;
     let executor = BusyPoll::new(park, SPIN_NS);
-    let port = Rc::new(Port::new(device.clone(), COMPLETIONS)?);
+    let completions = COMPLETIONS.max((serving.places.clients * IN_FLIGHT_MAX) as u32);
+    let port = Rc::new(Port::new(device.clone(), completions)?);
     executor.add_port(&port);
     let clients = match serving.clients {
         ClientsArgument::Trusted => ClientPolicy::Trusted,
@@ -73,44 +78,99 @@ pub fn run(flags: &Serve) -> Result<(), Failure> {
     };
     let options = ServerOptions {
         clients,
+        places: serving.places,
         process: std::process::id(),
     };
     executor.block_on(async {
         let (server, report) = Server::open(pool, port, executor.runtime(), options).await?;
+        let gateway = match start_listening(serving, flags, &*device) {
+            Ok(gateway) => gateway,
+            Err(failure) => {
+                // Nobody was served, so nothing can go wrong with it but what goes wrong at the next opening, too.
+                let _ = server.close().await;
+                return Err(failure);
+            }
+        };
+        origin.keep();
         say_recovery(&report, start);
-        serving
-            .listen
-            .iter()
-            .try_for_each(|address| device.listen(&address.to_string()))?;
-        // Its addresses are taken now; it is served by the loop below, like every other client of the store.
-        let gateway = serving
-            .gateway
-            .clone()
-            .map(stonecast_gateway::spawn)
-            .transpose()?;
-        if let Some(path) = &flags.ready_file {
-            write_ready_file(path)?;
-        }
-        let mut addresses: Vec<String> = serving.listen.iter().map(ToString::to_string).collect();
-        addresses.extend(gateway.as_ref().map(addresses_of).into_iter().flatten());
-        say(format_args!(
-            "ready: serving {} at {}",
-            serving.data.display(),
-            addresses.join(", ")
-        ));
+        say_ready(serving, gateway.as_ref());
         let stops = || {
             server.take_trouble().iter().for_each(say_trouble);
+            if let Some(error) = server.take_refusal() {
+                say(format_args!("a client was not accepted: {error}"));
+            }
+            stop.news().iter().for_each(say);
             is_to_end(&stop, gateway.as_ref())
         };
-        server.run(&stops).await?;
+        let served = server.run(&stops).await;
+        if let Err(error) = served {
+            say("the pool is left as a killed server leaves it; the next one recovers all that was acknowledged");
+            return Err(error.into());
+        }
         let result = gateway.map_or(Ok(()), GatewayHandle::stop);
-        server.close().await?;
-        Ok::<(), Failure>(result?)
+        let closing = server.close().await?;
+        result?;
+        say_end(closing, &serving.data);
+        Ok::<(), Failure>(())
     })?;
     if let Some(path) = &flags.ready_file {
         remove(path)?;
     }
     Ok(())
+}
+
+/// Lets clients come. Where that fails, nobody was served.
+fn start_listening(
+    serving: &Serving,
+    flags: &Serve,
+    device: &dyn Device,
+) -> Result<Option<GatewayHandle>, Failure> {
+    serving
+        .listen
+        .iter()
+        .try_for_each(|address| device.listen(&address.to_string()))?;
+    // Its addresses are taken now; it is served by the server's loop, like every other client of the store.
+    let gateway = serving
+        .gateway
+        .clone()
+        .map(stonecast_gateway::spawn)
+        .transpose()?;
+    if let Some(path) = &flags.ready_file {
+        write_ready_file(path)?;
+    }
+    Ok(gateway)
+}
+
+/// Where clients find the server, and which.
+fn say_ready(serving: &Serving, gateway: Option<&GatewayHandle>) {
+    for address in &serving.listen {
+        if let Some(path) = address.socket() {
+            say(format_args!(
+                "clients at {address}: {}; at most {} at a time",
+                serving.sharing.admitted(path),
+                serving.places.clients
+            ));
+        }
+    }
+    let mut addresses: Vec<String> = serving.listen.iter().map(ToString::to_string).collect();
+    addresses.extend(gateway.map(addresses_of).into_iter().flatten());
+    say(format_args!(
+        "ready: serving {} at {}",
+        serving.data.display(),
+        addresses.join(", ")
+    ));
+}
+
+/// How the server left the pool.
+fn say_end(closing: Closing, data: &Path) {
+    let data = data.display();
+    match closing {
+        Closing::Clean => say(format_args!("ended in good order: {data} is closed")),
+        Closing::Unclean => say(format_args!(
+            "ended, but {data} is left as a killed server leaves it: a client was stopped in the middle of a publication and may go \
+             on. All that was acknowledged is there; end that client before the next start, which reads the log"
+        )),
+    }
 }
 
 /// Why there is no room for writes.
@@ -144,131 +204,6 @@ fn addresses_of(gateway: &GatewayHandle) -> impl Iterator<Item = String> {
         .admin_address()
         .map(|address| format!("http://{address}"));
     resp.into_iter().chain(admin)
-}
-
-/// The pool in the folder or on the device, and what was repaired when it was opened.
-fn open_or_create(serving: &Serving, mode: OpenMode) -> Result<(Pool, Vec<Repair>), Failure> {
-    let backing = match open_backing(&serving.data) {
-        Ok(backing) => backing,
-        Err(MediaError::NotFound { .. }) => {
-            let backing = create_backing(&serving.data)?;
-            let options = options_of(serving, &*backing)?;
-            return Ok((Pool::create(backing, options)?, Vec::new()));
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let (pool, repairs) = Pool::open(backing, mode)?;
-    check_against(serving, &pool)?;
-    Ok((pool, repairs))
-}
-
-/// What a new pool is made with.
-fn options_of(serving: &Serving, backing: &dyn Backing) -> Result<PoolOptions, Failure> {
-    let durability = durability_of(serving.durability.unwrap_or(DurabilityArgument::Power));
-    let persistence_domain = match serving.platform {
-        Some(platform) => domain_of(platform),
-        None if durability == Durability::Process => PersistenceDomain::Volatile,
-        None if is_device(&serving.data) => detected(&serving.data)?,
-        None => PersistenceDomain::PageFile,
-    };
-    let mut entropy = [0; 64];
-    fs::File::open("/dev/urandom")?.read_exact(&mut entropy)?;
-    let segment_size = serving
-        .segment_size
-        .map_or(SEGMENT_SIZE_DEFAULT, |size| size.0);
-    Ok(PoolOptions {
-        capacity: match (serving.capacity, backing.capacity_max(segment_size)) {
-            (None, Some(capacity)) => capacity,
-            (said, _) => whole_segments(said.unwrap_or(CAPACITY), segment_size),
-        },
-        segment_size,
-        platform: DeclaredPlatform {
-            persistence_domain,
-            ddio: Ddio::On,
-            receive_buffers: ReceiveBuffers::Dram,
-        },
-        durability,
-        entropy,
-    })
-}
-
-/// What the kernel says of the device, where nobody declares it.
-fn detected(device: &Path) -> Result<PersistenceDomain, Failure> {
-    let said = detect_domain(device).and_then(DetectedDomain::declared);
-    said.ok_or_else(|| {
-        Failure::operation(format!(
-            "the kernel does not say what {} keeps when the power goes; say it with --platform (dmp: what was written back, \
-             mhp: caches too, wsp: everything)",
-            device.display()
-        ))
-    })
-}
-
-/// A log is made of whole segments: `--capacity 1GB` is as many as fit.
-fn whole_segments(capacity: Size, segment_size: u64) -> u64 {
-    capacity.0 - capacity.0.checked_rem(segment_size).unwrap_or(0)
-}
-
-/// What was asked for must be what the pool is: a promise is declared once, at creation.
-fn check_against(serving: &Serving, pool: &Pool) -> Result<(), Failure> {
-    let data = serving.data.display();
-    let differs = |what: &str, has: String, asked: String| {
-        Err(Failure::operation(format!(
-            "{data} was created with {what} {has}, not {asked}; leave the flag away, or export the pool into a new one"
-        )))
-    };
-    if let Some(asked) = serving
-        .durability
-        .map(durability_of)
-        .filter(|asked| *asked != pool.durability())
-    {
-        return differs(
-            "--durability",
-            pool.durability().to_string(),
-            asked.to_string(),
-        );
-    }
-    let domain = pool.platform().persistence_domain;
-    if let Some(asked) = serving
-        .platform
-        .map(domain_of)
-        .filter(|asked| *asked != domain)
-    {
-        return differs("--platform", domain.to_string(), asked.to_string());
-    }
-    if let Some(asked) = serving
-        .segment_size
-        .filter(|asked| asked.0 != pool.segment_size())
-    {
-        return differs(
-            "--segment-size",
-            size(pool.segment_size()),
-            asked.to_string(),
-        );
-    }
-    if let Some(asked) = serving
-        .capacity
-        .filter(|asked| whole_segments(*asked, pool.segment_size()) != pool.capacity())
-    {
-        return differs("--capacity", size(pool.capacity()), asked.to_string());
-    }
-    Ok(())
-}
-
-fn durability_of(argument: DurabilityArgument) -> Durability {
-    match argument {
-        DurabilityArgument::Power => Durability::Power,
-        DurabilityArgument::Process => Durability::Process,
-    }
-}
-
-fn domain_of(argument: PlatformArgument) -> PersistenceDomain {
-    match argument {
-        PlatformArgument::PageFile => PersistenceDomain::PageFile,
-        PlatformArgument::Dmp => PersistenceDomain::Dmp,
-        PlatformArgument::Mhp => PersistenceDomain::Mhp,
-        PlatformArgument::Wsp => PersistenceDomain::Wsp,
-    }
 }
 
 fn say_recovery(report: &RecoveryReport, start: Instant) {

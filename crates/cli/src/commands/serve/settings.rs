@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use stonecast_gateway::GatewayOptions;
+use stonecast_kv::Places;
 
 use super::arguments::{ClientsArgument, PlatformArgument, Serve};
+use super::sharing::SharingFlags;
 use crate::failure::Failure;
 use crate::flags::{DurabilityArgument, VerbsFlags};
 use crate::values::{Address, Size};
@@ -29,6 +31,10 @@ pub struct Serving {
     pub segment_size: Option<Size>,
     /// Who may write into the log.
     pub clients: ClientsArgument,
+    /// How many clients there may be.
+    pub places: Places,
+    /// Who may connect over shared memory.
+    pub sharing: SharingFlags,
     /// What addresses of the form verbs:HOST:PORT need.
     pub verbs: VerbsFlags,
     /// For Redis clients, metrics and health; `None`: nobody asked for them.
@@ -75,6 +81,8 @@ impl Serving {
             capacity: flags.capacity,
             segment_size: flags.segment_size,
             clients: flags.clients,
+            places: flags.sharing.places()?,
+            sharing: flags.sharing.clone(),
             verbs: flags.verbs.clone(),
             gateway,
         })

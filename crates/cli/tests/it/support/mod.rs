@@ -8,7 +8,7 @@ mod worker;
 
 pub use corpus::{debian_packages, generated_packages};
 pub use place::{Mount, Place};
-pub use process::{Server, command, run, stonecast};
+pub use process::{Output, Server, command, run, stonecast};
 pub use resp::{Reply, RespClient, http_get};
 pub use worker::{Worker, as_worker, start_worker};
 

@@ -250,6 +250,15 @@ impl Server {
         &self.heard
     }
 
+    /// All that it said, once it has ended.
+    pub fn heard_to_the_end(&mut self) -> &str {
+        while let Ok(line) = self.words.recv_timeout(TIME_MAX) {
+            self.heard += &line;
+            self.heard += "\n";
+        }
+        &self.heard
+    }
+
     /// Its process number.
     pub fn process(&self) -> u32 {
         self.child.id()

@@ -1,0 +1,76 @@
+//! How a server ends: asked by signals, by the end of its terminal, and in which words.
+
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::support::{Place, Server, command, stonecast};
+
+const OPTIONS: [&str; 4] = ["--durability", "process", "--capacity", "64MiB"];
+
+fn assert_closed(pool: &Path) {
+    let report = stonecast(["inspect", &pool.display().to_string(), "--json"]).json();
+    assert_eq!(report["clean"], true, "{report}");
+}
+
+#[test]
+fn a_server_says_that_it_shuts_down_and_that_it_ended_in_good_order() {
+    for (signal, words) in [
+        (
+            Signal::INT,
+            "shutting down; press Ctrl-C again to stop at once",
+        ),
+        (
+            Signal::TERM,
+            "shutting down on SIGTERM; a second one stops at once",
+        ),
+    ] {
+        let place = Place::in_volatile_memory();
+        let mut server = Server::start(&place.pool(), OPTIONS);
+        server.signal(signal);
+        assert_eq!(server.wait().code(), Some(0));
+        let heard = server.heard_to_the_end();
+        assert!(heard.contains(words), "{heard}");
+        assert!(
+            heard.trim_end().ends_with(&format!(
+                "ended in good order: {} is closed",
+                place.pool().display()
+            )),
+            "{heard}"
+        );
+        assert_closed(&place.pool());
+    }
+}
+
+/// Needs SIGHUP among the signals that ask for the end, and that a second one does not stop at once: shells send another.
+#[test]
+fn a_server_whose_terminal_goes_ends_in_good_order() {
+    let place = Place::in_volatile_memory();
+    let mut server = Server::start(&place.pool(), OPTIONS);
+    server.client(&["put", "k", "v"]).text();
+    server.signal(Signal::HUP);
+    server.signal(Signal::HUP);
+    assert_eq!(server.wait().code(), Some(0));
+    let heard = server.heard_to_the_end();
+    assert!(heard.contains("the terminal is gone"), "{heard}");
+    assert_closed(&place.pool());
+}
+
+/// Needs the look at what is ignored: `nohup` starts programs that shall outlive their terminal.
+#[test]
+fn a_server_that_was_started_to_outlive_its_terminal_does() {
+    let place = Place::in_volatile_memory();
+    let mut shell = Command::new("/bin/sh");
+    shell
+        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\""])
+        .arg(command().get_program())
+        .arg("serve")
+        .arg("--data")
+        .arg(place.pool())
+        .args(OPTIONS);
+    let mut server = Server::of(shell, &place.pool());
+    server.signal(Signal::HUP);
+    server.client(&["put", "k", "v"]).text();
+    server.stop();
+}
