@@ -37,12 +37,34 @@ pub use layout::header_table;
 pub const SEGMENT_SIZE_MIN: u64 = 256 * KIB;
 /// Largest segment, in bytes: a segment is addressed by 24 bits of 64-byte units.
 pub const SEGMENT_SIZE_MAX: u64 = GIB;
-/// Segment size of a pool whose owner does not say anything else.
+/// Segment size of a large pool whose owner does not say anything else; see [`segment_size_default`].
 pub const SEGMENT_SIZE_DEFAULT: u64 = 4 * MIB;
+/// Segments that a small pool has at least where its owner does not say how large they are. What is reserved, and what is lost
+/// at the ends of those that are being written, counts in whole segments: of 32 it leaves room for 85 % of live data.
+const SEGMENT_COUNT_DEFAULT_MIN: u64 = 32;
 /// Fewest segments of a pool: some to write, the last ones kept for deletes.
 pub const SEGMENT_COUNT_MIN: u64 = 4;
 /// Largest pool, in bytes: an index word has 34 bits for a 64-byte unit.
 pub const CAPACITY_MAX: u64 = (1 << 34) * 64;
+
+/// Segment size of a pool of `capacity` bytes whose owner does not say anything else: [`SEGMENT_SIZE_DEFAULT`], in smaller
+/// pools what gives 32 segments, [`SEGMENT_SIZE_MIN`] at least. A power of two.
+pub const fn segment_size_default(capacity: u64) -> u64 {
+    let mut size = SEGMENT_SIZE_DEFAULT;
+    while size > SEGMENT_SIZE_MIN && capacity / size < SEGMENT_COUNT_DEFAULT_MIN {
+        size /= 2;
+    }
+    size
+}
+
+const _: () = {
+    assert!(segment_size_default(MIB) == 256 * KIB);
+    assert!(segment_size_default(16 * MIB) == 512 * KIB);
+    assert!(segment_size_default(64 * MIB) == 2 * MIB);
+    assert!(segment_size_default(100 * MIB) == 2 * MIB);
+    assert!(segment_size_default(128 * MIB) == SEGMENT_SIZE_DEFAULT);
+    assert!(segment_size_default(CAPACITY_MAX) == SEGMENT_SIZE_DEFAULT);
+};
 
 const COPIES: [Blob; 2] = [Blob::HeaderFirst, Blob::HeaderSecond];
 

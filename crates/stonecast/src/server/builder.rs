@@ -66,7 +66,8 @@ impl Builder {
         self
     }
 
-    /// Bytes of a segment, a power of two from 256 KiB to 1 GiB.
+    /// Bytes of a segment, a power of two from 256 KiB to 1 GiB. 4 MiB for a new pool, in one below 128 MiB a 32nd of it, rounded
+    /// down. A record lies in one segment.
     #[must_use]
     pub fn segment_size(mut self, bytes: u64) -> Self {
         self.wanted.segment_size = Some(bytes);

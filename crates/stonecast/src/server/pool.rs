@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use stonecast_media::{
     Backing, Ddio, DeclaredPlatform, DetectedDomain, Durability, MediaError, OpenMode,
-    PersistenceDomain, Pool, PoolOptions, ReceiveBuffers, Repair, SEGMENT_SIZE_DEFAULT,
-    create_backing, detect_domain, open_backing,
+    PersistenceDomain, Pool, PoolOptions, ReceiveBuffers, Repair, SEGMENT_SIZE_MIN, create_backing,
+    detect_domain, open_backing, segment_size_default,
 };
 
 use crate::error::{Error, ErrorKind};
@@ -77,7 +77,11 @@ pub fn open_or_create(wanted: &Wanted) -> Result<OpenedPool, Error> {
 /// What a new pool is made with.
 fn options_of(wanted: &Wanted, backing: &dyn Backing) -> Result<PoolOptions, Error> {
     let durability = wanted.durability.unwrap_or(Durability::Power);
-    let segment_size = wanted.segment_size.unwrap_or(SEGMENT_SIZE_DEFAULT);
+    let largest = || backing.capacity_max(SEGMENT_SIZE_MIN);
+    let capacity = wanted.capacity.or_else(largest).unwrap_or(CAPACITY);
+    let segment_size = wanted
+        .segment_size
+        .unwrap_or_else(|| segment_size_default(capacity));
     let mut entropy = [0; 64];
     File::open("/dev/urandom")
         .and_then(|mut source| source.read_exact(&mut entropy))
@@ -103,7 +107,7 @@ fn domain_of(
     durability: Durability,
     backing: &dyn Backing,
 ) -> Result<PersistenceDomain, Error> {
-    let is_device = backing.capacity_max(SEGMENT_SIZE_DEFAULT).is_some();
+    let is_device = backing.capacity_max(SEGMENT_SIZE_MIN).is_some();
     match wanted.domain {
         Some(domain) => Ok(domain),
         None if durability == Durability::Process => Ok(PersistenceDomain::Volatile),

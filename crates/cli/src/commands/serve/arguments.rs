@@ -40,7 +40,7 @@ pub struct Serve {
     /// Size of a new pool, such as 512MiB or 8GiB [default: 1GiB].
     #[arg(long, value_name = "SIZE", env = "STONECAST_CAPACITY")]
     pub capacity: Option<Size>,
-    /// Size of each segment of a new pool, a power of two [default: 4MiB].
+    /// Size of each segment of a new pool, a power of two [default: 4MiB, in a pool below 128MiB a 32nd of it, rounded down].
     #[arg(long, value_name = "SIZE", env = "STONECAST_SEGMENT_SIZE")]
     pub segment_size: Option<Size>,
     /// Serves a pool that was copied while it was served: what was written or moved meanwhile may be missing.

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use stonecast_media::{
     Backing, Ddio, DeclaredPlatform, DetectedDomain, Durability, MediaError, OpenMode,
-    PersistenceDomain, Pool, PoolOptions, ReceiveBuffers, SEGMENT_SIZE_DEFAULT, create_backing,
-    detect_domain, inspect_backing, open_backing,
+    PersistenceDomain, Pool, PoolOptions, ReceiveBuffers, SEGMENT_SIZE_MIN, create_backing,
+    detect_domain, inspect_backing, open_backing, segment_size_default,
 };
 
 use super::arguments::PlatformArgument;
@@ -99,9 +99,12 @@ fn options_of(serving: &Serving, backing: &dyn Backing) -> Result<PoolOptions, F
     };
     let mut entropy = [0; 64];
     fs::File::open("/dev/urandom")?.read_exact(&mut entropy)?;
-    let segment_size = serving
-        .segment_size
-        .map_or(SEGMENT_SIZE_DEFAULT, |size| size.0);
+    let largest = || backing.capacity_max(SEGMENT_SIZE_MIN);
+    let wanted = serving.capacity.map(|size| size.0).or_else(largest);
+    let segment_size = serving.segment_size.map_or_else(
+        || segment_size_default(wanted.unwrap_or(CAPACITY.0)),
+        |size| size.0,
+    );
     Ok(PoolOptions {
         capacity: match (serving.capacity, backing.capacity_max(segment_size)) {
             (None, Some(capacity)) => capacity,
