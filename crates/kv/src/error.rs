@@ -3,7 +3,7 @@
 //! An error is at most three words: who gets a result has it moved, and of reads that are loads a move of a hundred bytes is a
 //! part that shows. What needs more room is boxed.
 
-use stonecast_base::Corruption;
+use stonecast_base::{Corruption, MIB};
 use stonecast_fabric::DeviceError;
 use stonecast_media::MediaError;
 use stonecast_persist::execute::NoCommit;
@@ -49,9 +49,16 @@ pub enum StoreError {
     },
     /// The pool is full.
     #[error(
-        "no space: the pool is full; reads and deletes go on. Export it into a pool with more --capacity"
+        "no space: the pool is full, with {:.1} MiB of live records in {:.1} MiB; reads and deletes go on. Delete a part, or export it into a pool with more --capacity",
+        mib(*live),
+        mib(*capacity)
     )]
-    NoSpace,
+    NoSpace {
+        /// Bytes of the records that are live.
+        live: u64,
+        /// Bytes of the pool.
+        capacity: u64,
+    },
     /// The file system that the pool lies on is full.
     #[error(
         "no space left on the file system that the pool lies on; nothing was done, reads and deletes go on. Free some there, or move the pool; the server's messages name the path"
@@ -136,7 +143,7 @@ impl StoreError {
 
     /// Whether there was no room for what was to be written. Nothing was done, and the connection can be used.
     pub fn is_for_want_of_room(&self) -> bool {
-        matches!(self, Self::NoSpace | Self::MediumFull | Self::Busy)
+        matches!(self, Self::NoSpace { .. } | Self::MediumFull | Self::Busy)
     }
 
     /// What the failure means for the data.
@@ -148,7 +155,7 @@ impl StoreError {
             | Self::Forgotten => Effect::Unknown,
             Self::KeySize { .. }
             | Self::ValueSize { .. }
-            | Self::NoSpace
+            | Self::NoSpace { .. }
             | Self::MediumFull
             | Self::Busy
             | Self::IndexFull
@@ -171,6 +178,11 @@ impl StoreError {
         self.is_for_want_of_room()
             || matches!(self, Self::IndexFull | Self::SpaceFailed | Self::Invalid)
     }
+}
+
+/// For messages.
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / MIB as f64
 }
 
 impl From<Corruption> for StoreError {

@@ -106,7 +106,7 @@ pub(crate) async fn recover(
         // A checkpoint that counts knows all tokens since its own horizon: no segment was freed after it.
         outcomes.forget_up_to(heritage.tokens_lost);
     }
-    let space = Space::new(pool.backing(), format, segments, occupancy);
+    let space = Space::new(pool.backing(), &*log, format, segments, occupancy);
     // Versions that were told and lost with a power cycle are not given to other values.
     let lost_versions = if lacks_what_was_told(pool) {
         LOST_VERSIONS

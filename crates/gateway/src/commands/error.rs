@@ -108,7 +108,9 @@ impl From<StoreError> for CommandError {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let code = match (&error, error.effect()) {
-            (StoreError::NoSpace | StoreError::MediumFull | StoreError::IndexFull, _) => "OOM",
+            (StoreError::NoSpace { .. } | StoreError::MediumFull | StoreError::IndexFull, _) => {
+                "OOM"
+            }
             // Clients take ERR for "not done". This was perhaps done.
             (_, Effect::Unknown) => "UNKNOWN",
             _ => "ERR",
@@ -208,7 +210,13 @@ mod tests {
         assert_eq!(code(StoreError::NotPersisted), "UNKNOWN");
         assert_eq!(code(StoreError::Disconnected { unknown: true }), "UNKNOWN");
         assert_eq!(code(StoreError::Disconnected { unknown: false }), "ERR");
-        assert_eq!(code(StoreError::NoSpace), "OOM");
+        assert_eq!(
+            code(StoreError::NoSpace {
+                live: 0,
+                capacity: 0
+            }),
+            "OOM"
+        );
         assert_eq!(code(StoreError::MediumFull), "OOM");
         assert_eq!(code(StoreError::Busy), "ERR");
     }

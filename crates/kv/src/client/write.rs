@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_fabric::{DeviceError, LocalSpan, Operation};
 use stonecast_log::{
-    Condition, Draft, KEY_SIZE_MAX, Kind, STAMP_SIZE, VALUE_SIZE_MAX, record_size,
+    Condition, Draft, KEY_SIZE_MAX, Kind, SEGMENT_HEADER_UNITS, STAMP_SIZE, UNIT_SIZE,
+    VALUE_SIZE_MAX, record_size,
 };
 
 use super::extents::Spot;
@@ -87,7 +88,7 @@ impl Client {
         match result? {
             (Verdict::Done, version) => Ok(Some(version)),
             (Verdict::Busy, _) => Ok(None),
-            (verdict, _) => Err(failure(verdict)),
+            (verdict, number) => Err(self.inner.failure(verdict, number)),
         }
     }
 
@@ -150,7 +151,7 @@ impl Client {
                     return Ok(Written::Conflict((present != 0).then_some(present)));
                 }
                 (Verdict::Busy, _) => self.inner.runtime.sleep(BUSY_PAUSE_NS).await,
-                (verdict, _) => return Err(failure(verdict)),
+                (verdict, number) => return Err(self.inner.failure(verdict, number)),
             }
         }
         Err(StoreError::Busy)
@@ -229,7 +230,9 @@ impl Client {
                     verdict: Verdict::Busy,
                     ..
                 } => self.inner.runtime.sleep(BUSY_PAUSE_NS).await,
-                Answer::Verdict { verdict, .. } => return Err(failure(verdict)),
+                Answer::Verdict { verdict, version } => {
+                    return Err(self.inner.failure(verdict, version));
+                }
                 _ => {
                     return Err(StoreError::Protocol {
                         what: "the answer to a delete is no verdict",
@@ -238,20 +241,6 @@ impl Client {
             }
         }
         Err(StoreError::Busy)
-    }
-}
-
-fn failure(verdict: Verdict) -> StoreError {
-    match verdict {
-        Verdict::NoSpace => StoreError::NoSpace,
-        Verdict::MediumFull => StoreError::MediumFull,
-        Verdict::Failed => StoreError::NotPersisted,
-        Verdict::Invalid => StoreError::Invalid,
-        Verdict::IndexFull => StoreError::IndexFull,
-        Verdict::SpaceFailed => StoreError::SpaceFailed,
-        _ => StoreError::Protocol {
-            what: "the verdict does not fit the request",
-        },
     }
 }
 
@@ -270,8 +259,27 @@ impl Inner {
     /// Longest value for a key of `key_size` bytes: the store's limit, less in a pool of small segments, because a record
     /// lies in one segment.
     fn value_size_max(&self, key_size: usize) -> usize {
-        let room = self.format.segment_size as usize / 2 - record_size(key_size, 0) as usize;
-        VALUE_SIZE_MAX.min(room)
+        let units = self.format.segment_units() - SEGMENT_HEADER_UNITS;
+        let room = u64::from(units) * UNIT_SIZE - record_size(key_size, 0);
+        VALUE_SIZE_MAX.min(room as usize)
+    }
+
+    /// What `verdict` says of a write that was not done; `number` came with it.
+    fn failure(&self, verdict: Verdict, number: u64) -> StoreError {
+        match verdict {
+            Verdict::NoSpace => StoreError::NoSpace {
+                live: number,
+                capacity: self.format.segment_size * u64::from(self.format.segment_count),
+            },
+            Verdict::MediumFull => StoreError::MediumFull,
+            Verdict::Failed => StoreError::NotPersisted,
+            Verdict::Invalid => StoreError::Invalid,
+            Verdict::IndexFull => StoreError::IndexFull,
+            Verdict::SpaceFailed => StoreError::SpaceFailed,
+            _ => StoreError::Protocol {
+                what: "the verdict does not fit the request",
+            },
+        }
     }
 
     async fn put_record(self: &Rc<Self>, draft: &Draft<'_>) -> Result<(Verdict, u64), StoreError> {
@@ -296,15 +304,15 @@ impl Inner {
                 match self.lease(size).await? {
                     None => {}
                     // Space is being made, or comes back. The turn is kept: writes asked for later stay behind this one.
-                    Some(Verdict::Busy) if pauses < BUSY_RETRIES_MAX => {
+                    Some((Verdict::Busy, _)) if pauses < BUSY_RETRIES_MAX => {
                         pauses += 1;
                         self.give_up_extent();
                         self.runtime.sleep(BUSY_PAUSE_NS).await;
                     }
-                    Some(Verdict::Busy) => return Err(StoreError::Busy),
-                    Some(verdict) => {
+                    Some((Verdict::Busy, _)) => return Err(StoreError::Busy),
+                    Some(refused) => {
                         self.give_up_extent();
-                        return Ok((verdict, 0));
+                        return Ok(refused);
                     }
                 }
                 continue;
@@ -461,8 +469,8 @@ impl Inner {
         }
     }
 
-    /// Makes room for a record of `size` bytes. `Some`: there is none.
-    async fn lease(self: &Rc<Self>, size: u64) -> Result<Option<Verdict>, StoreError> {
+    /// Makes room for a record of `size` bytes. `Some`: there is none, and what the server says.
+    async fn lease(self: &Rc<Self>, size: u64) -> Result<Option<(Verdict, u64)>, StoreError> {
         let advanced = self.extents.borrow_mut().advance(size);
         if let Some(old) = advanced {
             if let Some(slot) = old {
@@ -519,7 +527,7 @@ impl Inner {
     }
 
     /// Leases the next extent; `begin_leasing` was called.
-    async fn lease_next(&self, size: u64) -> Result<Option<Verdict>, StoreError> {
+    async fn lease_next(&self, size: u64) -> Result<Option<(Verdict, u64)>, StoreError> {
         let guard = Leasing(self);
         let answer = self
             .request(Request::Lease {
@@ -539,7 +547,7 @@ impl Inner {
                 }
                 Ok(None)
             }
-            Answer::Verdict { verdict, .. } => Ok(Some(verdict)),
+            Answer::Verdict { verdict, version } => Ok(Some((verdict, version))),
             _ => Err(StoreError::Protocol {
                 what: "the answer to a lease request is none",
             }),

@@ -31,7 +31,7 @@ verdicts! {
     0 Done: "version", "done: durable and visible";
     1 Conflict: "present version; 0: absent", "conflict: the condition did not hold, nothing was done";
     2 Absent: "0", "absent: nothing to delete";
-    3 NoSpace: "0", "no space: nothing was done";
+    3 NoSpace: "bytes of the records that are live", "no space: nothing was done";
     4 Invalid: "0", "invalid: the request broke the rules, nothing was done";
     5 Busy: "0", "busy: space is being prepared, cleaned or taken back, nothing was done";
     6 Failed: "0", "failed: it could not be made durable; unknown";

@@ -130,6 +130,7 @@ impl Server {
                         NoPlace::Pending => Verdict::Busy,
                         NoPlace::Refused(verdict) => verdict,
                     };
+                    write.version = state.number_with(write.verdict);
                     give_back(state, write);
                     continue;
                 }
@@ -293,7 +294,10 @@ impl Server {
                 Ok(number)
             }
             Ok(Taken::Pending) => Err(NoPlace::Pending),
-            Ok(Taken::NoSpace) => Err(NoPlace::Refused(self.refuse_space(state, units))),
+            Ok(Taken::NoSpace) => Err(NoPlace::Refused(match purpose {
+                Purpose::Delete => self.make_room_for_deletes(state),
+                Purpose::Put | Purpose::Clean => self.refuse_space(state, units),
+            })),
             // Nothing was written, and nothing that was is in doubt: whoever asked is told, everybody else is served.
             Err(error) => {
                 self.note_trouble(error);

@@ -37,14 +37,15 @@ use stonecast_media::{
 };
 use stonecast_persist::execute::Commit;
 
+use crate::checkpoint;
 use crate::error::StoreError;
 use crate::index::{Index, Table};
 use crate::metrics::{ClientPath, Metrics, PathMetrics};
 use crate::outcomes::Outcomes;
+use crate::protocol::{self, Verdict};
 use crate::recovery::{self, Recovered, RecoveryReport};
 use crate::space::Space;
 use crate::stat::{Counters, Stat};
-use crate::{checkpoint, protocol};
 
 use batch::Batch;
 use clean::Cleaner;
@@ -196,6 +197,16 @@ struct State {
     /// What a batch and a persist took lately, to decide how long waiting for company pays.
     last_batch: usize,
     persist_ns: Nanoseconds,
+}
+
+impl State {
+    /// The number that goes with a verdict on a write that is not done for want of room: what is live, where that is why.
+    fn number_with(&self, verdict: Verdict) -> u64 {
+        match verdict {
+            Verdict::NoSpace => self.live_bytes,
+            _ => 0,
+        }
+    }
 }
 
 /// How often a closing server looks whether all revocations are through.

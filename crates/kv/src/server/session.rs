@@ -581,7 +581,13 @@ impl Server {
         let (number, fresh) = match state.space.take(units, Purpose::Put) {
             Ok(Taken::Segment { number, fresh }) => (number, fresh),
             Ok(Taken::Pending) => return refuse(Verdict::Busy),
-            Ok(Taken::NoSpace) => return refuse(self.refuse_space(state, units)),
+            Ok(Taken::NoSpace) => {
+                let verdict = self.refuse_space(state, units);
+                return Answer::Verdict {
+                    verdict,
+                    version: state.number_with(verdict),
+                };
+            }
             Err(error) => {
                 self.note_trouble(error);
                 state.counters.space_failures += 1;

@@ -10,9 +10,12 @@
 //!
 //! A segment has one appender at a time: a client's lease, or the server itself. The last free segments are reserved: for
 //! the cleaner, which needs room to make room, and for deletes, so that a full pool can still forget; some of them have
-//! their space on the medium before a put takes any other, so that a full file system can, too. A reserve that deletes have
-//! begun to use is a partial segment after the next opening; so where fewer segments are free than the reserve is large,
-//! puts leave as many of the emptiest partial segments alone.
+//! their space on the medium before a put takes any other, so that a full file system can, too.
+//!
+//! The first record of a segment decides what the segment is for: puts, records that are moved, or tombstones. Its rest is
+//! never used for anything else, also after the next opening. So no put takes the rest of a reserve that is in use, and the
+//! server alone has ever written to the other two kinds. Why a delete always finds room: `docs/design/0014-cleaning.md`,
+//! *The reserve*.
 
 mod policy;
 
@@ -23,7 +26,8 @@ use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, Span, mutant};
 use stonecast_log::{
-    Found, Heritage, Kind, LogFormat, RecordHeader, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE,
+    Found, Heritage, Kind, LogFormat, RECORD_START_SIZE, RecordHeader, SEGMENT_HEADER_UNITS,
+    SegmentState, UNIT_SIZE, walk_some,
 };
 use stonecast_media::{Backing, MediaError, PersistentRegion, Prepared};
 
@@ -51,12 +55,19 @@ pub(crate) struct Space {
     /// When a segment last got a generation that is a multiple of `GENERATIONS_PER_MARK`.
     marks: Vec<Nanoseconds>,
     free: VecDeque<u32>,
-    partial: BTreeSet<(u32, u32)>,
+    /// What the segments in use are for.
+    purposes: Vec<Purpose>,
+    /// Segments with room for another appender, by purpose: room and number.
+    partial: [BTreeSet<(u32, u32)>; PURPOSES],
     taken: u32,
-    /// The segment that deletes are appended to: a part of the reserve that is in use as such.
-    for_deletes: Option<u32>,
+    /// Segments that are used for tombstones.
+    of_tombstones: u32,
     /// The segment that records are moved to.
     for_moves: Option<u32>,
+    /// The segment that is being cleaned.
+    victim: Option<u32>,
+    /// A delete found no segment, and none that it may take was freed since.
+    delete_waits: bool,
     /// Segments in which clients stamp their own records.
     lent: BTreeSet<u32>,
     /// A record that a client stamped with this sequence, or a later one, may be neither published nor void yet.
@@ -83,12 +94,49 @@ enum Hold {
     Stays,
 }
 
-/// Who asks for a segment.
+/// What a segment is asked for, and used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
+    /// Records that are put.
     Put,
+    /// Tombstones.
     Delete,
+    /// Records that are moved.
     Clean,
+}
+
+/// How many there are.
+const PURPOSES: usize = 3;
+
+impl Purpose {
+    /// What the segment of `state` is for, by its first record. `is_proven`: only the server's own stamp counts, since a client
+    /// may have written there what looks like another record.
+    fn of(
+        state: &SegmentState,
+        log: &dyn PersistentRegion,
+        format: &LogFormat,
+        is_proven: bool,
+    ) -> Self {
+        let first = SEGMENT_HEADER_UNITS;
+        let mut bytes = [0; RECORD_START_SIZE];
+        log.read(format.position(state.number, first), &mut bytes);
+        let said = RecordHeader::parse(&bytes)
+            .ok()
+            .filter(|header| header.generation() == state.generation);
+        let purpose = match said {
+            Some(header) if header.moved_at().is_some() => Self::Clean,
+            Some(header) if header.kind() == Kind::Delete => Self::Delete,
+            _ => return Self::Put,
+        };
+        let mut is_stamped = !is_proven;
+        if is_proven {
+            let place = (state.number, state.generation);
+            walk_some(log, format, place, (first, first + 1), &mut |found| {
+                is_stamped |= !found.is_empty();
+            });
+        }
+        if is_stamped { purpose } else { Self::Put }
+    }
 }
 
 /// The answer to a request for a segment.
@@ -106,10 +154,11 @@ impl Space {
     /// The space of a pool whose used segments are `used`, each with what of it is needed, by its number.
     ///
     /// Clients of a killed server may outlive it, with their mappings, and finish a store into what they had leased. While
-    /// any can, used segments are neither appended to nor cleaned; published records lie below what such a client writes. See
-    /// [`Space::release_earlier_run`].
+    /// any can, segments that they may have leased are neither appended to nor cleaned; published records lie below what such
+    /// a client writes. See [`Space::release_earlier_run`].
     pub fn new(
         backing: Rc<dyn Backing>,
+        log: &dyn PersistentRegion,
         format: LogFormat,
         used: Vec<SegmentState>,
         mut occupancy: Vec<Occupancy>,
@@ -126,10 +175,13 @@ impl Space {
             holds: vec![Hold::Nobody; count],
             marks: vec![0; count],
             free: VecDeque::new(),
-            partial: BTreeSet::new(),
+            purposes: vec![Purpose::Put; count],
+            partial: Default::default(),
             taken: 0,
-            for_deletes: None,
+            of_tombstones: 0,
             for_moves: None,
+            victim: None,
+            delete_waits: false,
             lent: BTreeSet::new(),
             unsettled: u64::MAX,
             medium_is_full: false,
@@ -139,7 +191,15 @@ impl Space {
         };
         for state in used {
             let number = state.number;
-            let slot = if state.is_blank() && may_append {
+            let is_free = state.is_blank() && may_append;
+            let purpose = match Purpose::of(&state, log, &format, !may_append) {
+                _ if state.is_blank() => Purpose::Put,
+                // Written by a version that put records behind tombstones.
+                Purpose::Delete if space.occupancy[number as usize].live > 0 => Purpose::Put,
+                purpose => purpose,
+            };
+            space.of_tombstones += u32::from(purpose == Purpose::Delete);
+            let slot = if is_free {
                 &mut space.blank
             } else {
                 &mut space.segments
@@ -148,10 +208,16 @@ impl Space {
                 slot[number as usize].replace(state).is_none(),
                 "segment {number} is used once"
             );
-            if !may_append {
+            space.purposes[number as usize] = purpose;
+            if is_free {
+                continue;
+            }
+            if !may_append && purpose == Purpose::Put {
                 space.holds[number as usize] = Hold::EarlierRun;
-            } else if space.segments[number as usize].is_some() {
-                space.shelve(number);
+            } else if !space.shelve(number) && purpose != Purpose::Put && space.room(number) > 0 {
+                // What is left of a segment that was being cleaned may need just this room.
+                let room = space.room(number);
+                space.partial[purpose as usize].insert((room, number));
             }
         }
         space.free.extend(
@@ -328,47 +394,46 @@ impl Space {
     /// Takes a segment with room for `units` more units.
     pub fn take(&mut self, units: u32, purpose: Purpose) -> Result<Taken, MediaError> {
         let taken = self.take_for(units, purpose)?;
+        if purpose == Purpose::Delete {
+            self.delete_waits = taken == Taken::NoSpace;
+        }
         if let Taken::Segment { number, .. } = taken {
             self.holds[number as usize] = Hold::Appender;
-            match purpose {
-                Purpose::Put => {}
-                Purpose::Delete => self.for_deletes = Some(number),
-                Purpose::Clean => self.for_moves = Some(number),
+            if purpose == Purpose::Clean {
+                self.for_moves = Some(number);
             }
         }
         Ok(taken)
     }
 
     fn take_for(&mut self, units: u32, purpose: Purpose) -> Result<Taken, MediaError> {
-        let (free, reserve) = (self.free.len() as u32, self.reserve_for(purpose));
-        let may_use_free = free > reserve;
-        let kept = reserve.saturating_sub(free + u32::from(self.for_deletes.is_some()));
+        let reserve = self.reserve_for(purpose);
+        let may_use_free = self.free.len() as u32 > reserve;
         // The partial segment with the most room: small remainders are left to small requests.
-        let partial = self
-            .partial
-            .iter()
-            .rev()
-            .nth(kept as usize)
+        let partial = self.partial[purpose as usize]
+            .last()
             .copied()
             .filter(|&(room, _)| room >= units);
         if let Some((room, number)) = partial
             && (!may_use_free || room >= self.format.segment_units() / 4)
         {
-            return self.take_partial(room, number);
+            return self.take_partial(room, number, purpose);
         }
         if !may_use_free {
             return Ok(Taken::NoSpace);
         }
-        // Puts leave the reserve alone and see to it that it has its space; others take it from the back.
+        // Puts leave the reserve alone and see to it that it has its space; others take it from the back, and deletes leave
+        // the cleaner's part with its space.
         let (number, ready) = match purpose {
             Purpose::Put => (self.free.front(), self.prepare_reserve()),
-            Purpose::Delete | Purpose::Clean => (self.free.back(), Ok(Prepared::Ready)),
+            Purpose::Delete => (self.free.back(), self.prepare_last(reserve as usize + 1)),
+            Purpose::Clean => (self.free.back(), Ok(Prepared::Ready)),
         };
         let number = *number.expect("more than the reserve is free");
         let instead = match ready.and_then(|ready| Ok((ready, self.prepare(number)?))) {
             Ok((Prepared::Ready, Prepared::Ready)) => {
                 self.medium_is_full = false;
-                return Ok(self.take_free(number));
+                return Ok(self.take_free(number, purpose));
             }
             Ok(_) => Taken::Pending,
             Err(error @ MediaError::NoSpace { .. }) => {
@@ -379,7 +444,7 @@ impl Space {
             Err(error) => return Err(error),
         };
         if let Some((room, number)) = partial {
-            return self.take_partial(room, number);
+            return self.take_partial(room, number, purpose);
         }
         // One that was used before has its space, unless the pool is a copy with holes.
         let had_space = self
@@ -389,7 +454,7 @@ impl Space {
             .find(|&number| self.blank[number as usize].is_some());
         match had_space.filter(|_| instead == Taken::NoSpace && self.usable_free() > reserve) {
             Some(number) if matches!(self.prepare(number), Ok(Prepared::Ready)) => {
-                Ok(self.take_free(number))
+                Ok(self.take_free(number, purpose))
             }
             _ => Ok(instead),
         }
@@ -412,8 +477,14 @@ impl Space {
     }
 
     /// Takes a free segment that has its space.
-    fn take_free(&mut self, number: u32) -> Taken {
+    fn take_free(&mut self, number: u32, purpose: Purpose) -> Taken {
         self.free.retain(|&free| free != number);
+        assert!(
+            self.free.len() as u32 >= self.reserve_for(purpose),
+            "what is reserved for others stays free"
+        );
+        self.purposes[number as usize] = purpose;
+        self.of_tombstones += u32::from(purpose == Purpose::Delete);
         let state = self.blank[number as usize]
             .take()
             .unwrap_or_else(|| SegmentState::fresh(number, 1));
@@ -427,10 +498,15 @@ impl Space {
     }
 
     /// Takes the rest of a segment. Its space is prepared again: a copy of the pool may have holes there.
-    fn take_partial(&mut self, room: u32, number: u32) -> Result<Taken, MediaError> {
+    fn take_partial(
+        &mut self,
+        room: u32,
+        number: u32,
+        purpose: Purpose,
+    ) -> Result<Taken, MediaError> {
         match self.prepare(number) {
             Ok(Prepared::Ready) => {
-                self.partial.remove(&(room, number));
+                self.partial[purpose as usize].remove(&(room, number));
                 self.taken += 1;
                 Ok(Taken::Segment {
                     number,
@@ -452,7 +528,6 @@ impl Space {
     pub fn give_back(&mut self, number: u32, log: &dyn PersistentRegion) -> Option<Span> {
         self.taken -= 1;
         self.holds[number as usize] = Hold::Nobody;
-        self.for_deletes.take_if(|own| *own == number);
         self.for_moves.take_if(|own| *own == number);
         let full = !self.shelve(number);
         let format = self.format;
@@ -466,13 +541,17 @@ impl Space {
             self.holds[number as usize] == Hold::Nobody,
             "segment {number} is cleaned while somebody holds it"
         );
-        self.partial.remove(&(self.room(number), number));
+        let place = (self.room(number), number);
+        self.partial[self.purposes[number as usize] as usize].remove(&place);
         self.holds[number as usize] = Hold::Cleaner;
+        self.victim = Some(number);
         *self.state(number)
     }
 
     /// The cleaner found something in a segment that it cannot move: it stays as it is, to be told of.
     pub fn abandon(&mut self, number: u32) {
+        self.victim = None;
+        self.end_purpose(number);
         self.holds[number as usize] = Hold::Stays;
     }
 
@@ -501,11 +580,23 @@ impl Space {
         }
         self.segments[number as usize] = None;
         self.blank[number as usize] = Some(next);
+        self.end_purpose(number);
         self.occupancy[number as usize] = Occupancy::EMPTY;
         self.holds[number as usize] = Hold::Nobody;
+        self.victim = None;
         if !mutant!(FreedMemoryLost) {
             self.free.push_back(number);
         }
+        if self.free.len() as u32 > self.reserve_for(Purpose::Delete) {
+            self.delete_waits = false;
+        }
+    }
+
+    /// Nothing more is appended to a segment in its generation: one of tombstones is no part of the reserve any more.
+    fn end_purpose(&mut self, number: u32) {
+        let purpose = &mut self.purposes[number as usize];
+        self.of_tombstones -= u32::from(*purpose == Purpose::Delete);
+        *purpose = Purpose::Put;
     }
 
     /// Starts preparing the next free segments, so that whoever needs one finds it ready.
@@ -519,9 +610,15 @@ impl Space {
 
     /// Gives the reserve its space on the medium, or as much of it as is kept ready.
     fn prepare_reserve(&self) -> Result<Prepared, MediaError> {
-        let reserve = (self.reserve_for(Purpose::Put) as usize).min(RESERVE_PREPARED_MAX);
+        let count = self.format.segment_count;
+        let reserve = cleaning_segments(count) + reserved_segments(count);
+        self.prepare_last((reserve as usize).min(RESERVE_PREPARED_MAX))
+    }
+
+    /// Gives so many free segments their space on the medium, those that are taken last.
+    fn prepare_last(&self, count: usize) -> Result<Prepared, MediaError> {
         let mut ready = Prepared::Ready;
-        for &number in self.free.iter().rev().take(reserve) {
+        for &number in self.free.iter().rev().take(count) {
             if self.prepare(number)? == Prepared::Pending {
                 ready = Prepared::Pending;
             }
@@ -547,7 +644,8 @@ impl Space {
     /// Counts for reports: free, partial, taken, full.
     pub fn counts(&self) -> [u64; 4] {
         let used = self.segments.iter().flatten().count() as u64;
-        let (partial, taken) = (self.partial.len() as u64, u64::from(self.taken));
+        let partial = self.partial.iter().map(BTreeSet::len).sum::<usize>() as u64;
+        let taken = u64::from(self.taken);
         [
             self.free.len() as u64,
             partial,
@@ -581,18 +679,37 @@ impl Space {
     /// Puts a segment with room enough for another appender among the partial ones. Whether it had.
     fn shelve(&mut self, number: u32) -> bool {
         let room = self.room(number);
+        let purpose = self.purposes[number as usize];
         room >= self.format.segment_units() / WORTHWHILE_SHARE
-            && self.partial.insert((room, number))
+            && self.partial[purpose as usize].insert((room, number))
     }
 
     /// Free segments that others than who has this purpose need.
     fn reserve_for(&self, purpose: Purpose) -> u32 {
         let count = self.format.segment_count;
         match purpose {
-            Purpose::Put => cleaning_segments(count) + reserved_segments(count),
-            Purpose::Delete => cleaning_segments(count),
+            // Those of tombstones are the reserve for deletes, as far as that is in use.
+            Purpose::Put => {
+                cleaning_segments(count)
+                    + reserved_segments(count).saturating_sub(self.of_tombstones)
+            }
+            // What is left of the segment that is being cleaned needs no other one: when it is free, as many are as before.
+            Purpose::Delete => cleaning_segments(count) - u32::from(self.is_moving_on()),
             Purpose::Clean => 0,
         }
+    }
+
+    /// Whether the cleaner has all the room that the segment in its hands needs.
+    fn is_moving_on(&self) -> bool {
+        let (Some(from), Some(to)) = (self.victim, self.for_moves) else {
+            return false;
+        };
+        // A publication that is taken back makes the record live again that it replaced.
+        if self.unsettled != u64::MAX {
+            return false;
+        }
+        let room = u64::from(self.room(to)) * UNIT_SIZE;
+        self.occupancy(from).needed(0) <= room
     }
 
     fn prepare(&self, number: u32) -> Result<Prepared, MediaError> {

@@ -7,12 +7,14 @@
 //!
 //! Tombstones can be dropped below the *horizon*, the first death of all other segments, and the lowest sequence that a client
 //! which publishes may have stamped something with that is neither published nor void. When they take more than a share
-//! of the pool, the segment in which something died first is cleaned, however little that gives: so the horizon rises.
+//! of the pool, or a delete waits for room, the segment in which something died first is cleaned, however little that gives:
+//! so the horizon rises.
 
 use stonecast_log::{SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
+use stonecast_media::Prepared;
 
 use super::{Hold, Purpose, Space};
-use crate::limits::TOMBSTONES_SHARE;
+use crate::limits::{RESERVE_PREPARED_MAX, TOMBSTONES_SHARE};
 
 /// A segment that would give back less than this share is not cleaned to make room.
 const GAIN_SHARE: u64 = 32;
@@ -26,7 +28,7 @@ pub(crate) enum Need {
     None,
     /// Free segments run short, or tombstones pile up.
     Soon,
-    /// The next put finds none.
+    /// The next put finds none, or a delete has found none.
     Now,
 }
 
@@ -39,9 +41,9 @@ impl Space {
         } else {
             2
         };
-        if free <= reserve && self.may_gain() {
+        if self.delete_waits || free <= reserve && self.may_gain() {
             Need::Now
-        } else if free < reserve + ahead && self.may_gain() || self.tombstones_pile_up() {
+        } else if free < reserve + ahead && self.may_gain() || self.tombstones_are_in_the_way() {
             Need::Soon
         } else {
             Need::None
@@ -59,26 +61,48 @@ impl Space {
     /// from one that does not use them they are taken.
     pub fn may_gain(&self) -> bool {
         let horizons = Horizons::of(self);
-        let gain = |state: &SegmentState| {
+        let (mut whole, mut bytes) = (0, 0);
+        for state in self.segments.iter().flatten() {
             let number = state.number;
+            let needed = self.occupancy(number).needed(horizons.without(number));
+            let used = u64::from(state.end - SEGMENT_HEADER_UNITS) * UNIT_SIZE;
             match self.holds[number as usize] {
-                Hold::Appender if self.for_moves == Some(number) => {
-                    self.gain(number, horizons.without(number))
+                Hold::Nobody if needed == 0 => whole += 1,
+                Hold::Nobody | Hold::Appender if self.has_tombstones_alone(number) => {
+                    bytes += if needed == 0 { used } else { 0 };
                 }
-                Hold::Nobody => self.gain(number, horizons.without(number)),
-                Hold::Appender => {
-                    let used = u64::from(state.end - SEGMENT_HEADER_UNITS) * UNIT_SIZE;
-                    used.saturating_sub(self.occupancy(number).needed(horizons.without(number)))
+                Hold::Appender if self.for_moves != Some(number) => {
+                    bytes += used.saturating_sub(needed);
                 }
-                Hold::Cleaner | Hold::EarlierRun | Hold::Stays => 0,
+                Hold::Nobody | Hold::Appender => {
+                    let room = self.format.segment_size
+                        - u64::from(SEGMENT_HEADER_UNITS) * UNIT_SIZE
+                        - self.lost_end(state);
+                    bytes += room.saturating_sub(needed);
+                }
+                Hold::Cleaner | Hold::EarlierRun | Hold::Stays => {}
             }
-        };
-        let gainable = self.segments.iter().flatten().map(gain).sum::<u64>();
+        }
         // Something is always wasted at the ends of the segments that records are moved to.
         let size = self.format.segment_size;
-        let gained = gainable.saturating_sub(size / 8) / size;
+        let gained = whole + bytes.saturating_sub(size / 8) / size;
         gained > 0
             && u64::from(self.usable_free()) + gained > u64::from(self.reserve_for(Purpose::Put))
+    }
+
+    /// Whether a segment has tombstones and nothing else. It is freed when all of them can go, and none is moved: a segment of
+    /// the reserve would become one of those that hold what is live.
+    fn has_tombstones_alone(&self, number: u32) -> bool {
+        self.purposes[number as usize] == Purpose::Delete
+    }
+
+    /// Bytes at the end of a segment that are lost in any other one, too: its records, as long as they are on average, do not
+    /// fit there.
+    fn lost_end(&self, state: &SegmentState) -> u64 {
+        let used = u64::from(state.end - SEGMENT_HEADER_UNITS) * UNIT_SIZE;
+        let room = u64::from(self.room(state.number)) * UNIT_SIZE;
+        let mean = used / u64::from(state.count.max(1));
+        if room < mean { room } else { 0 }
     }
 
     /// Whether enough is dead in a segment that it is cleaned for that, once nobody appends to it.
@@ -91,25 +115,44 @@ impl Space {
     }
 
     /// The segment to clean next. `sequence` is the one that is given out next.
+    ///
+    /// Where a delete waits, each that is chosen has tombstones that can go, nothing that is needed, or something dead, and its
+    /// copy has none of these: so each is chosen once at most, and then the tombstones can go. The room at the ends of
+    /// full segments, which records are too large for, could be moved about for ever.
     pub fn choose_victim(&self, need: Need, sequence: u64) -> Option<u32> {
         let horizons = Horizons::of(self);
-        if self.tombstones_pile_up() {
-            let droppable = self.candidates().filter(|&number| {
+        let movable = self.movable();
+        let needed = |number: u32| self.occupancy(number).needed(horizons.without(number));
+        let candidates = || {
+            self.candidates().filter(|&number| {
+                needed(number) <= movable
+                    && (needed(number) == 0 || !self.has_tombstones_alone(number))
+            })
+        };
+        if self.tombstones_are_in_the_way() {
+            let droppable = candidates().filter(|&number| {
                 let occupancy = self.occupancy(number);
                 occupancy.tombstones > 0 && occupancy.newest_tombstone < horizons.without(number)
             });
             if let Some(most) = droppable.max_by_key(|&number| self.occupancy(number).tombstones) {
                 return Some(most);
             }
-            let blocking = self
-                .candidates()
-                .filter(|&number| self.occupancy(number).first_death != u64::MAX);
+            if self.delete_waits
+                && let Some(empty) = candidates().find(|&number| needed(number) == 0)
+            {
+                return Some(empty);
+            }
+            let blocking =
+                candidates().filter(|&number| self.occupancy(number).first_death != u64::MAX);
             if let Some(first) = blocking.min_by_key(|&number| self.occupancy(number).first_death) {
                 return Some(first);
             }
+            if self.delete_waits {
+                return None;
+            }
         }
         let gains = |&(_, gain, _): &(u32, u64, u64)| gain >= self.format.segment_size / GAIN_SHARE;
-        let all = self.candidates().map(|number| {
+        let all = candidates().map(|number| {
             let horizon = horizons.without(number);
             (
                 number,
@@ -160,14 +203,52 @@ impl Space {
         had_space as u32
     }
 
-    /// Whether tombstones pile up that were needed no more if all clients had settled what they stamped.
-    pub fn tombstones_wait_for_clients(&self) -> bool {
-        self.tombstones_pile_up() && self.unsettled < Horizons::of(self).first
+    /// Whether a delete has found no segment, and still finds none.
+    pub fn delete_waits(&self) -> bool {
+        self.delete_waits
     }
 
-    fn tombstones_pile_up(&self) -> bool {
+    /// Whether writers of an earlier run keep segments from being cleaned.
+    pub fn waits_for_earlier_run(&self) -> bool {
+        self.holds.contains(&Hold::EarlierRun)
+    }
+
+    /// Whether tombstones shall go that were needed no more if all clients had settled what they stamped.
+    pub fn tombstones_wait_for_clients(&self) -> bool {
+        self.tombstones_are_in_the_way() && self.unsettled < Horizons::of(self).first
+    }
+
+    /// Whether tombstones shall go: they pile up, or a delete waits for the room that they take.
+    fn tombstones_are_in_the_way(&self) -> bool {
+        if self.delete_waits {
+            return true;
+        }
         let capacity = self.format.segment_size * u64::from(self.format.segment_count);
         self.tombstone_bytes() > capacity / TOMBSTONES_SHARE
+    }
+
+    /// Bytes that the cleaner can move to where it has room: anything that is needed of one segment while another one is
+    /// free. After a crash none may be; then there is a segment with room for what is left of the one that was being cleaned.
+    fn movable(&self) -> u64 {
+        let has_space = |&number: &u32| {
+            self.blank[number as usize].is_some()
+                || matches!(self.prepare(number), Ok(Prepared::Ready))
+        };
+        let is_free = match self.medium_is_full {
+            true => self
+                .free
+                .iter()
+                .rev()
+                .take(RESERVE_PREPARED_MAX)
+                .any(has_space),
+            false => !self.free.is_empty(),
+        };
+        if is_free {
+            return self.format.segment_size;
+        }
+        let own = self.for_moves.map_or(0, |number| self.room(number));
+        let rest = self.partial[Purpose::Clean as usize].last();
+        u64::from(own.max(rest.map_or(0, |&(room, _)| room))) * UNIT_SIZE
     }
 
     /// Segments in use that nobody holds, and that have something dead in them or at their end.

@@ -134,7 +134,7 @@ fn a_pool_full_of_live_data_refuses_puts_deletes_and_takes_puts_again() {
                 loop {
                     match client.put(&key(stored), &value(stored + round, 500)).await {
                         Ok(_) => stored += 1,
-                        Err(StoreError::NoSpace) => break,
+                        Err(StoreError::NoSpace { .. }) => break,
                         Err(error) => panic!("round {round}: {error}"),
                     }
                 }
@@ -177,7 +177,7 @@ fn clients_that_keep_their_leases_and_do_nothing_block_nobody() {
             let mut refused = 0;
             for n in 0..6000 {
                 while let Err(error) = client.put(&key(100 + n % 750), &value(n, 1000)).await {
-                    assert!(matches!(error, StoreError::NoSpace), "{error}");
+                    assert!(matches!(error, StoreError::NoSpace { .. }), "{error}");
                     refused += 1;
                     assert!(
                         refused < 100,

@@ -133,7 +133,7 @@ fn a_full_pool_refuses_writes_serves_reads_and_still_deletes() {
             loop {
                 match client.put(&key(stored), &value(stored, 2000)).await {
                     Ok(_) => stored += 1,
-                    Err(StoreError::NoSpace) => break,
+                    Err(StoreError::NoSpace { .. }) => break,
                     Err(error) => panic!("{error}"),
                 }
             }
@@ -144,7 +144,7 @@ fn a_full_pool_refuses_writes_serves_reads_and_still_deletes() {
             assert!(
                 matches!(
                     client.put(b"more", &value(1, 2000)).await,
-                    Err(StoreError::NoSpace)
+                    Err(StoreError::NoSpace { .. })
                 ),
                 "full stays full"
             );

@@ -71,7 +71,7 @@ fn what_an_earlier_run_used_is_cleaned_as_soon_as_its_last_client_is_gone() {
         };
         let refused = overwrite().await;
         assert!(
-            matches!(refused, Err(StoreError::NoSpace)),
+            matches!(refused, Err(StoreError::NoSpace { .. })),
             "half of the pool is left alone: {refused:?}"
         );
         drop(survivor.take());

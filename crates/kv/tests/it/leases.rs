@@ -87,7 +87,7 @@ fn a_pool_that_is_full_is_said_to_be_full_also_beside_clients_that_hold_leases()
                     Err(error) => break error,
                 }
             };
-            assert!(matches!(error, StoreError::NoSpace), "{error}");
+            assert!(matches!(error, StoreError::NoSpace { .. }), "{error}");
             // All but the reserve of two segments of eight, and what is left at the ends.
             assert!(
                 stored * 2000 * 100 > world.capacity * 65,

@@ -9,6 +9,7 @@ mod fabric;
 mod fencing;
 mod forged;
 mod full_disk;
+mod full_pool;
 mod given_up;
 mod growing;
 mod hostile_server;

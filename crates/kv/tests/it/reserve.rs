@@ -23,7 +23,7 @@ fn a_full_pool_that_is_opened_again_and_again_still_deletes() {
                 loop {
                     match client.put(&key(next), &value(next, 2000)).await {
                         Ok(_) => next += 1,
-                        Err(StoreError::NoSpace) => break,
+                        Err(StoreError::NoSpace { .. }) => break,
                         Err(error) => panic!("{error}"),
                     }
                 }

@@ -240,6 +240,38 @@ impl Server {
         }
     }
 
+    /// What to tell a delete that finds no room for its tombstone: *busy*, and a segment is made free. That it is refused takes
+    /// segments that stay because something in them is damaged.
+    pub(super) fn make_room_for_deletes(&self, state: &mut State) -> Verdict {
+        let next_sequence = state.sequences.next();
+        let State { cleaner, space, .. } = state;
+        space
+            .take_refusal()
+            .into_iter()
+            .for_each(|error| self.note_trouble(error));
+        space.release_earlier_run();
+        cleaner.credit = cleaner.credit.max(self.format.segment_size);
+        let is_under_way = cleaner.victim.is_some()
+            || cleaner.own.is_some()
+            || state.own_put.is_some()
+            || self.retiring.get() > 0;
+        let comes_back = |state: &State| {
+            let mut sessions = state.sessions.values();
+            sessions.any(|session| session.leases.iter().any(Option::is_some))
+        };
+        if is_under_way
+            || space.choose_victim(Need::Now, next_sequence).is_some()
+            || space.waits_for_earlier_run()
+            || comes_back(state)
+        {
+            Verdict::Busy
+        } else if state.space.lacks_medium() {
+            Verdict::MediumFull
+        } else {
+            Verdict::NoSpace
+        }
+    }
+
     /// What to look at in a step now; `None`: there is nothing to do.
     fn due(&self) -> Option<Due> {
         let state = &mut *self.state.borrow_mut();
@@ -268,7 +300,7 @@ impl Server {
             let need = space.need();
             let mut chosen = match need {
                 Need::None => None,
-                _ if space.died() < cleaner.exhausted_until => None,
+                _ if space.died() < cleaner.exhausted_until && !space.delete_waits() => None,
                 _ => space.choose_victim(need, next_sequence),
             };
             if chosen.is_none() && need == Need::Now {

@@ -1,0 +1,382 @@
+//! Pools that are full of live data: what still goes on there.
+//!
+//! A delete is never refused for want of room, whatever was done before; a put is only where the pool is as full as
+//! `docs/design/0014-cleaning.md` says.
+
+use std::collections::BTreeMap;
+
+use rand::RngExt as _;
+use stonecast_base::Random;
+use stonecast_kv::{Client, ClientPolicy, ServerOptions, StoreError};
+use stonecast_media::{Durability, segment_size_default};
+
+use crate::fabric::{Provider, on, on_every_provider};
+use crate::world::{End, World, key, value};
+
+/// Capacity, segment size and size of the values.
+const SHAPES: [(u64, u64, usize); 7] = [
+    (128 << 20, 4 << 20, 400_000),
+    (16 << 20, 256 << 10, 10_000),
+    (1 << 20, 256 << 10, 10_000),
+    (2 << 20, 256 << 10, 90_000),
+    (2 << 20, 256 << 10, 200_000),
+    (4 << 20, 256 << 10, 0),
+    (4 << 20, 256 << 10, 1_000),
+];
+
+fn world((capacity, segment_size, _): (u64, u64, usize)) -> World {
+    World {
+        capacity,
+        segment_size,
+        ..World::default()
+    }
+}
+
+/// Stores keys from `next` on until the pool is full.
+async fn fill(client: &Client, model: &mut BTreeMap<u64, usize>, next: &mut u64, size: usize) {
+    loop {
+        match client.put(&key(*next), &value(*next, size)).await {
+            Ok(_) => model.insert(*next, size),
+            Err(StoreError::NoSpace { .. }) => return,
+            Err(error) => panic!("put {next}: {error}"),
+        };
+        *next += 1;
+    }
+}
+
+/// Fails with what the server says of itself.
+async fn fail(client: &Client, what: &str, error: &StoreError) -> ! {
+    let metrics = client.metrics().await.map(|all| (all.stat, all.cleaning));
+    panic!("{what}: {error}: {metrics:?}")
+}
+
+/// Deletes `n`, which is there.
+async fn delete(client: &Client, n: u64) {
+    match client.delete(&key(n)).await {
+        Ok(is_there) => assert!(is_there, "key {n} is there"),
+        Err(error) => fail(client, &format!("delete {n}"), &error).await,
+    }
+}
+
+/// Needs `make_room_for_deletes`, and that it asks no gain of the cleaner: where the cleaner has stopped in the middle of a segment it holds
+/// one of the last two, and the ends of full segments that no record fits into are nothing that it could gain.
+#[test]
+fn a_full_pool_deletes_every_key_and_takes_as_much_again() {
+    on_every_provider(|| {
+        for shape in SHAPES {
+            let world = world(shape);
+            let (capacity, segment_size, size) = shape;
+            world.run(async |world| {
+                let client = world.client().await;
+                let (mut model, mut next) = (BTreeMap::new(), 0);
+                for round in 0..3 {
+                    fill(&client, &mut model, &mut next, size).await;
+                    let live = client.stat().await.unwrap().live_bytes;
+                    println!(
+                        "{capacity} bytes in segments of {segment_size}, values of {size}: full with {:.1} %",
+                        100.0 * live as f64 / capacity as f64
+                    );
+                    for _ in 0..40 {
+                        let refused = client.put(b"more", &value(1, size)).await;
+                        assert!(matches!(refused, Err(StoreError::NoSpace { .. })), "{refused:?}");
+                        assert!(!client.delete(b"absent").await.unwrap());
+                    }
+                    while let Some((n, _)) = model.pop_first() {
+                        delete(&client, n).await;
+                    }
+                    // Nothing is live: there is room, at the latest when the cleaner has made it.
+                    if let Err(error) = client.put(&key(next), &value(next, size)).await {
+                        fail(&client, &format!("round {round}: the first put"), &error).await;
+                    }
+                    model.insert(next, size);
+                    next += 1;
+                }
+            });
+        }
+    });
+}
+
+/// The page says how full pools of the default shape get, new ones and those in which everything was deleted once.
+#[test]
+fn pools_of_the_default_shape_take_what_the_page_says() {
+    let page = include_str!("../../../../docs/design/0014-cleaning.md");
+    let (_, table) = page
+        .split_once("| new | after deletes |\n| --- | --- | --- | --- | --- | --- |\n")
+        .unwrap();
+    let mut measured = String::new();
+    for capacity in [1, 2, 4, 8, 16, 32, 64, 128].map(|mib| mib << 20) {
+        let segment_size = segment_size_default(capacity);
+        let world = world((capacity, segment_size, 0));
+        let shares = world.run(async |world| {
+            let client = world.client().await;
+            let (mut model, mut next) = (BTreeMap::new(), 0);
+            let mut shares = Vec::new();
+            for _ in 0..2 {
+                fill(&client, &mut model, &mut next, 1000).await;
+                let live = client.stat().await.unwrap().live_bytes;
+                shares.push(100 * live / capacity);
+                while let Some((n, _)) = model.pop_first() {
+                    delete(&client, n).await;
+                }
+            }
+            shares
+        });
+        let count = capacity / segment_size;
+        let reserved = if count < 64 { 2 } else { 2 + count / 64 };
+        measured += &format!(
+            "| {} MiB | {} KiB | {count} | {reserved} | {} % | {} % |\n",
+            capacity >> 20,
+            segment_size >> 10,
+            shares[0],
+            shares[1]
+        );
+    }
+    assert!(table.starts_with(&measured), "measured:\n{measured}");
+}
+
+/// What the README says: overwrites of any number go on with 85 % of the capacity live, in the smallest pools of 32 segments, too.
+#[test]
+fn with_85_percent_live_a_pool_of_32_segments_takes_overwrites_of_several_times_its_capacity() {
+    on_every_provider(|| {
+        let capacity = 8 << 20;
+        let world = world((capacity, segment_size_default(capacity), 0));
+        world.run(async |world| {
+            let client = world.client().await;
+            let size = 1000;
+            let keys = capacity * 85 / 100 / record_size(12, size);
+            let mut random = stonecast_base::random_from_seed(3);
+            for n in 0..keys {
+                client.put(&key(n), &value(n, size)).await.unwrap();
+            }
+            for _ in 0..4 * keys {
+                let n = random.random_range(0..keys);
+                if let Err(error) = client.put(&key(n), &value(n + 1, size)).await {
+                    fail(&client, &format!("overwrite of {n}"), &error).await;
+                }
+            }
+        });
+    });
+}
+
+/// Needs what a segment's first record says of it (`Purpose::of`): without it the segment of the tombstones is not appended to as long
+/// as a client of the killed server lives, or a put takes its rest.
+#[test]
+fn a_full_pool_whose_server_was_killed_deletes_beside_the_clients_of_that_server() {
+    on(Provider::SharedMemory, || {
+        let world = world((2 << 20, 256 << 10, 0));
+        let (mut model, mut next) = (BTreeMap::new(), 0);
+        let mut survivors = Vec::new();
+        for _ in 0..3 {
+            let survivor = world.run_until(End::Kill, async |world| {
+                let client = world.client().await;
+                if survivors.is_empty() {
+                    fill(&client, &mut model, &mut next, 1000).await;
+                }
+                for _ in 0..20 {
+                    delete(&client, model.pop_first().unwrap().0).await;
+                }
+                client
+            });
+            survivors.push(survivor);
+        }
+        drop(survivors);
+        world.run(async |world| {
+            let client = world.client().await;
+            assert_eq!(client.stat().await.unwrap().keys, model.len() as u64);
+            while let Some((n, _)) = model.pop_first() {
+                delete(&client, n).await;
+            }
+        });
+    });
+}
+
+/// Bytes that a record takes.
+fn record_size(key_size: u64, value_size: usize) -> u64 {
+    (56 + key_size + value_size as u64).next_multiple_of(64)
+}
+
+/// What a story of random operations is like.
+#[derive(Debug)]
+struct Story {
+    seed: u64,
+    segments: u64,
+    segment_size: u64,
+    durability: Durability,
+    clients: ClientPolicy,
+    /// Sizes of values.
+    sizes: Vec<usize>,
+    random: Random,
+}
+
+impl Story {
+    fn new(seed: u64) -> Self {
+        let mut random = stonecast_base::random_from_seed(seed);
+        let segment_size = [256 << 10, 512 << 10][random.random_range(0..2)];
+        let kinds: [&[usize]; 6] = [
+            &[0, 10],
+            &[100, 1000],
+            &[10_000],
+            &[90_000],
+            &[0, 100, 3_000, 60_000, 120_000],
+            &[230_000, 200],
+        ];
+        let durability = match random.random_bool(0.2) {
+            true => Durability::Power,
+            false => Durability::Process,
+        };
+        Self {
+            seed,
+            segments: [4, 5, 6, 8, 12, 20, 40, 66][random.random_range(0..8)],
+            segment_size,
+            durability,
+            clients: match (durability, random.random_range(0..4)) {
+                (Durability::Process, 0) => ClientPolicy::Publishing,
+                (_, 1) => ClientPolicy::Copying,
+                _ => ClientPolicy::Trusted,
+            },
+            sizes: kinds[random.random_range(0..kinds.len())].to_vec(),
+            random,
+        }
+    }
+
+    fn size(&mut self) -> usize {
+        self.sizes[self.random.random_range(0..self.sizes.len())]
+    }
+
+    /// Bytes of live records that a pool takes at least before a put is refused; see `docs/design/0014-cleaning.md`.
+    fn share(&self) -> u64 {
+        let reserved = match self.segments {
+            0..64 => 2,
+            _ => 2 + self.segments / 64,
+        };
+        // Those that client, server and cleaner are writing to, and what cleaning has to gain before it begins.
+        let open = 4;
+        let lost = 256 + 128 + *self.sizes.iter().max().unwrap() as u64;
+        (self.segments.saturating_sub(reserved + open)) * (self.segment_size - lost)
+    }
+
+    async fn act(&mut self, client: &Client, model: &mut BTreeMap<u64, usize>, next: &mut u64) {
+        match self.random.random_range(0..100) {
+            0..60 => {
+                let is_new = model.is_empty() || self.random.random_bool(0.7);
+                let n = match is_new {
+                    true => {
+                        *next += 1;
+                        *next
+                    }
+                    false => self.pick(model),
+                };
+                let size = self.size();
+                match client.put(&key(n), &value(n + size as u64, size)).await {
+                    Ok(_) => drop(model.insert(n, size)),
+                    Err(StoreError::NoSpace { live, capacity }) => {
+                        assert_eq!(capacity, self.segments * self.segment_size);
+                        let share = self.share();
+                        assert!(live >= share, "refused at {live} of {share}: {self:?}");
+                    }
+                    Err(error) => fail(client, &format!("put {n} in {self:?}"), &error).await,
+                }
+            }
+            60..62 => assert!(!client.delete(b"absent").await.unwrap()),
+            62 => {
+                while let Some((n, _)) = model.pop_first() {
+                    delete(client, n).await;
+                }
+            }
+            _ if model.is_empty() => {}
+            _ => {
+                let n = self.pick(model);
+                delete(client, n).await;
+                model.remove(&n);
+            }
+        }
+    }
+
+    fn pick(&mut self, model: &BTreeMap<u64, usize>) -> u64 {
+        let from = self
+            .random
+            .random_range(0..=*model.last_key_value().unwrap().0);
+        *model.range(from..).next().unwrap().0
+    }
+}
+
+async fn check(client: &Client, model: &BTreeMap<u64, usize>) {
+    assert_eq!(client.stat().await.unwrap().keys, model.len() as u64);
+    let mut found = Vec::new();
+    for (&n, &size) in model {
+        assert!(
+            client.get(&key(n), &mut found).await.unwrap().is_some(),
+            "key {n}"
+        );
+        assert_eq!(found, value(n + size as u64, size), "key {n}");
+    }
+}
+
+/// Needs each part of the reserve.
+#[test]
+fn no_delete_is_ever_refused_for_want_of_room() {
+    let first: u64 = std::env::var("STONECAST_SEED").map_or(1, |seed| seed.parse().unwrap());
+    let seeds: u64 = std::env::var("STONECAST_SEEDS").map_or(12, |seeds| seeds.parse().unwrap());
+    for seed in first..first + seeds {
+        let provider = [Provider::Reference, Provider::SharedMemory][seed as usize % 2];
+        on(provider, || {
+            let mut story = Story::new(seed);
+            println!("STONECAST_SEED={}: {story:?}", story.seed);
+            let world = World {
+                capacity: story.segments * story.segment_size,
+                segment_size: story.segment_size,
+                durability: story.durability,
+                options: ServerOptions {
+                    clients: story.clients,
+                    ..ServerOptions::default()
+                },
+                ..World::default()
+            };
+            let (mut model, mut next) = (BTreeMap::new(), 0);
+            for _ in 0..4 {
+                let end = match story.random.random_bool(0.7) {
+                    true => End::Kill,
+                    false => End::Close,
+                };
+                let size = story.size();
+                world.run_until(end, async |world| {
+                    let client = world.client().await;
+                    check(&client, &model).await;
+                    if story.random.random_bool(0.8) {
+                        while model.len() < 4000 {
+                            next += 1;
+                            match client
+                                .put(&key(next), &value(next + size as u64, size))
+                                .await
+                            {
+                                Ok(_) => drop(model.insert(next, size)),
+                                Err(StoreError::NoSpace { live, .. }) => {
+                                    let share = story.share();
+                                    assert!(
+                                        live >= share,
+                                        "refused at {live} of {share}: {story:?}"
+                                    );
+                                    break;
+                                }
+                                Err(error) => {
+                                    fail(&client, &format!("fill in {story:?}"), &error).await
+                                }
+                            }
+                        }
+                    }
+                    let steps = story.random.random_range(0..400);
+                    for _ in 0..steps {
+                        story.act(&client, &mut model, &mut next).await;
+                    }
+                    // Whatever is there can go, one after the other, in some of the runs.
+                    if story.random.random_bool(0.3) {
+                        while let Some((n, _)) = model.pop_first() {
+                            delete(&client, n).await;
+                        }
+                    }
+                });
+            }
+            world.run(async |world| check(&world.client().await, &model).await);
+        });
+    }
+}
