@@ -33,6 +33,8 @@ pub struct RecoveryReport {
     pub bytes_scanned: u64,
     /// Whether a checkpoint gave the index.
     pub used_checkpoint: bool,
+    /// The pool was closed in order without a checkpoint: its medium had no room for one.
+    pub lacks_checkpoint: bool,
     /// Damage that was repaired: a checkpoint that was not believed.
     pub repairs: Vec<Corruption>,
     /// Segments with a copy of the header gone, which is written again.
@@ -186,6 +188,7 @@ fn scan(
             .load(Blob::Checkpoint)?
             .filter(|bytes| !bytes.is_empty())
     };
+    let has_checkpoint = bytes.is_some();
     let image = bytes
         .as_deref()
         .and_then(|bytes| match Image::parse(bytes, format) {
@@ -241,5 +244,7 @@ fn scan(
             }
         }
     }
+    // A pool that was just made is clean, too.
+    report.lacks_checkpoint = pool.was_clean() && !has_checkpoint && report.records > 0;
     Ok((rebuild.finish()?, segments, report))
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Mount, Place, Server, generated_packages, not_run};
+use crate::support::{Mount, Place, Reply, RespClient, Server, generated_packages, not_run};
 
 #[test]
 fn a_full_pool_answers_no_space_and_goes_on_serving_reads_and_deletes() {
@@ -93,6 +93,124 @@ fn a_disk_that_another_program_fills_is_no_space_until_there_is_room_again() {
     for key in ["before", "after"] {
         assert_eq!(server.client(&["get", key]).text(), "v");
     }
+}
+
+/// Needs `store_checkpoint` of a server that closes: a full file system has no room for a checkpoint.
+#[test]
+fn a_server_on_a_file_system_without_a_byte_left_ends_in_good_order_and_says_why_the_next_one_scans()
+ {
+    for (name, mount) in [
+        ("full volatile medium at the end", Mount::volatile(12 << 20)),
+        ("full disk at the end", Mount::disk(24 << 20)),
+    ] {
+        let mount = match mount {
+            Ok(mount) => mount,
+            Err(reason) => {
+                not_run(name, &reason);
+                continue;
+            }
+        };
+        let pool = mount.path().join("pool");
+        let options = [
+            "--durability",
+            "process",
+            "--capacity",
+            "64MiB",
+            "--segment-size",
+            "1MiB",
+        ];
+        let mut server = Server::start(&pool, options);
+        let input = lines(5_000);
+        server
+            .client_with_input(&["import"], first_lines(&input, 1000).as_bytes())
+            .text();
+        for round in 0..2 {
+            let ballast = mount.path().join(format!("ballast-{round}"));
+            for size in [1 << 16, 1] {
+                let mut file = fs::File::options()
+                    .create(true)
+                    .append(true)
+                    .open(&ballast)
+                    .expect("a file");
+                // Ends with an error when the medium is full, which is the point.
+                while std::io::Write::write_all(&mut file, &vec![1; size]).is_ok() {}
+            }
+            let stored = server.client(&["export"]).text().to_owned();
+            server.stop();
+            server = Server::start(&pool, options);
+            assert!(
+                server.heard().contains("closed without a checkpoint"),
+                "{name}: {}",
+                server.heard()
+            );
+            assert_eq!(server.client(&["export"]).text(), stored);
+            // What is known is forgotten there, too.
+            let first = key_of(&stored, round);
+            server.client(&["delete", &first]).text();
+        }
+        server.stop();
+    }
+}
+
+/// Needs `make_room_for_deletes`, and *busy* for a put that finds all segments dead.
+#[test]
+fn redis_clients_of_a_full_pool_delete_flush_and_set_again_at_once() {
+    let place = Place::in_volatile_memory();
+    for (capacity, segment_size, size) in [("16MiB", "256KiB", 10_000), ("64MiB", "4MiB", 400_000)]
+    {
+        let pool = place.path().join(capacity);
+        let mut server = Server::start(
+            &pool,
+            [
+                "--durability",
+                "process",
+                "--capacity",
+                capacity,
+                "--segment-size",
+                segment_size,
+                "--resp",
+                "127.0.0.1:0",
+            ],
+        );
+        let address = resp_address(&mut server);
+        let mut client = RespClient::connect(address);
+        let value = "v".repeat(size);
+        for round in 0..3 {
+            let mut count = 0;
+            while client.call(&format!("SET key-{count} {value}")) == Reply::Line("+OK".into()) {
+                count += 1;
+            }
+            let Reply::Line(refused) = client.call(&format!("SET more {value}")) else {
+                panic!("a line")
+            };
+            assert!(
+                refused.starts_with("-OOM no space: the pool is full, with "),
+                "{refused}"
+            );
+            for n in 0..40.min(count / 2) {
+                let deleted = client.call(&format!("DEL key-{n}"));
+                assert_eq!(
+                    deleted,
+                    Reply::Line(":1".into()),
+                    "round {round}, {n} of {count}"
+                );
+            }
+            assert_eq!(client.call("FLUSHALL"), Reply::Line("+OK".into()));
+            let first = client.call(&format!("SET key-0 {value}"));
+            assert_eq!(first, Reply::Line("+OK".into()), "round {round}");
+        }
+        server.stop();
+    }
+}
+
+fn resp_address(server: &mut Server) -> std::net::SocketAddr {
+    let heard = server.heard().to_owned();
+    let (_, rest) = heard
+        .split_once("redis://")
+        .expect("it says where it listens");
+    rest[..rest.find([',', '\n']).unwrap_or(rest.len())]
+        .parse()
+        .expect("an address")
 }
 
 /// What is full.

@@ -33,7 +33,7 @@ use stonecast_fabric::{
 };
 use stonecast_log::LogFormat;
 use stonecast_media::{
-    Blob, Durability, Means, MediaError, PersistCounts, PersistentRegion, Pool, persist,
+    Backing, Blob, Durability, Means, MediaError, PersistCounts, PersistentRegion, Pool, persist,
 };
 use stonecast_persist::execute::Commit;
 
@@ -354,7 +354,8 @@ impl Server {
     }
 
     /// Ends a server in good order: all connections end, what is written is sealed, the index is kept for the next
-    /// opening. A crash inside costs only the checkpoint.
+    /// opening. A crash inside costs only the checkpoint, and so does a medium without room for it: the pool is closed, and the
+    /// next opening scans the log.
     ///
     /// Where a client was stopped inside a publication, and has not gone on in the time that the fabric gives it, the pool is left
     /// as a killed server leaves it: what that client publishes when it goes on counts, and the next server waits for it.
@@ -383,7 +384,7 @@ impl Server {
             state.sequences.next() - 1,
             state.live_bytes,
         );
-        let _kept = self.pool.backing().store(Blob::Checkpoint, &bytes)?;
+        store_checkpoint(&*self.pool.backing(), &bytes)?;
         self.pool.close()?;
         Ok(Closing::Clean)
     }
@@ -523,4 +524,17 @@ impl Server {
     fn syncs_files(&self) -> bool {
         self.log.means() == Means::FileSync && self.pool.durability() == Durability::Power
     }
+}
+
+/// Stores a checkpoint if the medium has room for it, also in the place of the one before. Otherwise none is left, if the medium
+/// has room for that, or else the one before, which the next opening judges as after a crash.
+fn store_checkpoint(backing: &dyn Backing, bytes: &[u8]) -> Result<(), MediaError> {
+    for attempt in [bytes, &[], bytes] {
+        match backing.store(Blob::Checkpoint, attempt) {
+            Ok(_stored) if !attempt.is_empty() => return Ok(()),
+            Ok(_) | Err(MediaError::NoSpace { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

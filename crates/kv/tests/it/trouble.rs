@@ -94,6 +94,12 @@ impl Backing for TroubledBacking {
         self.inner.load(blob)
     }
     fn store(&self, blob: Blob, bytes: &[u8]) -> Result<Persisted, MediaError> {
+        if self.trouble.get() == Trouble::Full && blob == Blob::Checkpoint && !bytes.is_empty() {
+            return Err(MediaError::NoSpace {
+                path: self.place(),
+                size: bytes.len() as u64,
+            });
+        }
         self.inner.store(blob, bytes)
     }
     fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {

@@ -97,7 +97,7 @@ fields! {
     ddio: "declared: 0 on, 1 off",
     receive_buffers: "declared: 0 in DRAM, 1 in persistent memory",
     durability: "promised: 0 survives processes, 1 survives power loss too",
-    clean: "1: closed in order, the checkpoint is the index; 0: being served, or the server died",
+    clean: "1: closed in order, the checkpoint, if there is one, is the index; 0: being served, or the server died",
     reserved_flags: "zero",
     epoch: "counts openings for serving, from 1",
     reserved_epoch: "zero",

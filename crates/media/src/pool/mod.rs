@@ -232,7 +232,7 @@ impl Pool {
     }
 
     /// Marks the pool as closed in order. To be called when everything in the log was persisted, a checkpoint of it was
-    /// stored, and nobody writes or publishes any more. A pool that is dropped without it is recovered at the next opening.
+    /// stored if there was room for one, and nobody writes or publishes any more. A pool that is dropped without it is recovered at the next opening.
     pub fn close(mut self) -> Result<(), MediaError> {
         self.header = self.header.closed();
         self.store_header(COPIES)

@@ -223,6 +223,11 @@ fn say_recovery(report: &RecoveryReport, start: Instant) {
             report.torn_tails
         ));
     }
+    if report.lacks_checkpoint {
+        say(format_args!(
+            "the pool was closed without a checkpoint, for want of room on its medium: its log was scanned"
+        ));
+    }
     let how = if report.used_checkpoint {
         " and a checkpoint"
     } else {
