@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use crate::metadata::Metadata;
 use crate::step::{cargo, check, tests};
 use crate::tally::{NotRunFile, Outcome, Tally, minutes};
-use crate::{debian, design_index, doc_tables, guest, layers, mutants, sim, source_rules};
+use crate::{design_index, doc_tables, guest, layers, mutants, needs, sim, source_rules};
 
 /// The package with the binary, whose integration tests start real processes.
 const BINARY_PACKAGE: &str = "stonecast-cli";
@@ -155,10 +155,8 @@ pub fn run(names: &[String]) -> Result<bool> {
 
 /// Runs the figures of the benchmark crate; `false` if one missed its ratio.
 pub fn bench(arguments: &[String]) -> Result<bool> {
-    if !debian::ensure_program("redis-server", "redis-server") {
-        println!(
-            "not run: every comparison with redis-server (it is not installed, and apt-get could not install it)"
-        );
+    if let Err(missing) = needs::ensure("bench") {
+        println!("not run: every comparison with redis-server ({missing})");
     }
     let metadata = Metadata::of_the_workspace()?;
     // Its servers are processes of the binary that users run, which it looks for beside itself.
@@ -220,9 +218,7 @@ fn doc_tables(at: &Surroundings) -> Result<Outcome> {
 }
 
 fn unit_tests(at: &Surroundings) -> Result<Outcome> {
-    // Loads and peers of the gateway's tests.
-    debian::ensure_program("redis-server", "redis-server");
-    debian::ensure_program("redis-benchmark", "redis-tools");
+    ensure_for_tests("tests");
     let arguments = [
         "test",
         "--workspace",
@@ -236,18 +232,9 @@ fn unit_tests(at: &Surroundings) -> Result<Outcome> {
 
 /// The feature needs a C toolchain, which the rest of the workspace does without.
 fn verbs(at: &Surroundings) -> Result<Outcome> {
-    if !debian::ensure_verbs_toolchain() {
-        let reason = "cmake and libclang are not installed, and apt-get could not install them";
-        let not_run = vec![(
-            VERBS_PACKAGES
-                .map(|package| format!("{package} --features verbs"))
-                .join(", "),
-            reason.into(),
-        )];
-        return Ok(Outcome {
-            not_run,
-            ..Outcome::default()
-        });
+    if let Err(missing) = needs::ensure("verbs") {
+        let packages = VERBS_PACKAGES.map(|package| format!("{package} --features verbs"));
+        return Ok(Outcome::not_run(&packages.join(", "), &missing.to_string()));
     }
     let packages = VERBS_PACKAGES
         .iter()
@@ -346,6 +333,7 @@ fn examples(at: &Surroundings) -> Result<Outcome> {
 
 /// Tests that the harness ignores otherwise, since they install things.
 fn conformance(at: &Surroundings) -> Result<Outcome> {
+    ensure_for_tests("conformance");
     let arguments = [
         "test",
         "--package",
@@ -395,8 +383,7 @@ fn simulate(at: &Surroundings) -> Result<Outcome> {
 }
 
 fn end_to_end(at: &Surroundings) -> Result<Outcome> {
-    debian::ensure_package_lists();
-    debian::ensure_program("redis-benchmark", "redis-tools");
+    ensure_for_tests("end-to-end");
     tests(
         at.cargo(&[
             "test",
@@ -412,6 +399,13 @@ fn end_to_end(at: &Surroundings) -> Result<Outcome> {
 
 fn in_a_guest(at: &Surroundings) -> Result<Outcome> {
     guest::outcome(&at.metadata, &guest::Options::default())
+}
+
+/// Installs what the tests of a step look for. A test that does not find it says that it was not run.
+fn ensure_for_tests(step: &str) {
+    if let Err(missing) = needs::ensure(step) {
+        println!("{missing}");
+    }
 }
 
 impl Surroundings {

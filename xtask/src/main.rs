@@ -5,7 +5,7 @@
 //! | `ci.rs` | the whole test command: what runs, in which order |
 //! | `step.rs` | one step: runs a command, shows it, counts its tests |
 //! | `tally.rs` | what passed, what failed, what was not run |
-//! | `debian.rs` | what the tests need of the distribution |
+//! | `needs/` | what steps need of the system, and how it is installed |
 //! | `metadata.rs` | the workspace as `cargo metadata` tells it |
 //! | `mutants.rs` | the campaign that must find every seeded bug |
 //! | `layers.rs` | which crate may name which |
@@ -18,7 +18,6 @@
 #![forbid(unsafe_code)]
 
 mod ci;
-mod debian;
 mod design_index;
 mod doc_tables;
 mod guest;
@@ -26,6 +25,7 @@ mod layers;
 mod lexer;
 mod metadata;
 mod mutants;
+mod needs;
 mod packaging;
 mod sim;
 mod source_rules;
@@ -98,6 +98,15 @@ enum Command {
         #[arg(long, value_name = "MINUTES", default_value_t = 10.0)]
         minutes: f64,
     },
+    /// Says what the steps of `ci` need of the system beside Rust and a C compiler, and whether it is there.
+    Needs {
+        /// Only what these steps need.
+        #[arg(value_name = "STEP")]
+        steps: Vec<String>,
+        /// Installs what is missing: with apt, as root.
+        #[arg(long)]
+        install: bool,
+    },
     /// Checks which crate names which, and what source text may not contain.
     Layers,
     /// Checks the tables of the documentation that are printed from facts.
@@ -146,6 +155,7 @@ fn run(command: Command) -> Result<bool> {
         Command::Mutants { arguments } => ci::mutants(&arguments),
         Command::Packaging => packaging::run(),
         Command::Sim { minutes } => sim::campaign(Duration::try_from_secs_f64(minutes * 60.0)?),
+        Command::Needs { steps, install } => needs::run(&steps, install),
         Command::Layers => {
             let findings = ci::layer_findings()?;
             findings.iter().for_each(|finding| eprintln!("{finding}"));

@@ -39,6 +39,14 @@ impl Outcome {
         }
     }
 
+    /// Of a step that this machine cannot run.
+    pub fn not_run(name: &str, reason: &str) -> Self {
+        Self {
+            not_run: vec![(name.to_owned(), reason.to_owned())],
+            ..Self::default()
+        }
+    }
+
     /// Of a step whose output holds the closing lines of test binaries.
     pub fn of_tests(
         success: bool,

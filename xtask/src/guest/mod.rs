@@ -23,16 +23,15 @@ mod tools;
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::debian;
 use crate::guest::image::Image;
 use crate::guest::jobs::{JOBS, Job};
 use crate::guest::programs::{Programs, Set};
 use crate::metadata::Metadata;
+use crate::needs;
 use crate::tally::{NOT_RUN_VARIABLE, Outcome, Tally, minutes};
 
 /// What to run.
@@ -107,12 +106,17 @@ pub fn outcome(metadata: &Metadata, options: &Options) -> Result<Outcome> {
         });
     }
     let mut total = Outcome::default();
-    let can_build_verbs = !chosen().any(needs_verbs) || debian::ensure_verbs_toolchain();
-    for job in chosen().filter(|job| !can_build_verbs && needs_verbs(job)) {
-        let reason = "cmake and libclang are not installed, and apt-get could not install them";
-        total
-            .not_run
-            .push((format!("guest: {}", job.name), reason.to_owned()));
+    let lacking = match chosen().any(needs_verbs) {
+        true => needs::ensure("verbs").err(),
+        false => None,
+    };
+    let can_build_verbs = lacking.is_none();
+    if let Some(missing) = lacking {
+        for job in chosen().filter(|job| needs_verbs(job)) {
+            total
+                .not_run
+                .push((format!("guest: {}", job.name), missing.to_string()));
+        }
     }
     let chosen = || chosen().filter(|job| can_build_verbs || !needs_verbs(job));
     let folder = metadata.target_directory.join("guest");
@@ -163,32 +167,17 @@ pub fn outcome(metadata: &Metadata, options: &Options) -> Result<Outcome> {
     Ok(total)
 }
 
-/// Whether a job's programs need a C toolchain.
+/// Whether a job's programs need what builds the bindings of libibverbs.
 fn needs_verbs(job: &Job) -> bool {
     job.programs.contains(&Set::Verbs)
 }
 
 /// Installs what builds and runs a guest; the reason if that is impossible here.
 fn ensure_tools() -> Result<(), String> {
-    if !debian::is_debian() {
+    if !needs::apt::is_debian() {
         return Err("only Debian has the packages that the guest is made of".to_owned());
     }
-    for (program, package) in [
-        ("qemu-system-x86_64", "qemu-system-x86"),
-        ("xz", "xz-utils"),
-        ("readelf", "binutils"),
-        ("strip", "binutils"),
-    ] {
-        if !debian::ensure_program(program, package) {
-            return Err(format!(
-                "{program} is not installed, and apt-get could not install it"
-            ));
-        }
-    }
-    match Command::new("apt-get").arg("--version").output() {
-        Ok(output) if output.status.success() => Ok(()),
-        _ => Err("there is no apt-get".to_owned()),
-    }
+    needs::ensure("guest").map_err(|missing| missing.to_string())
 }
 
 impl Bench {

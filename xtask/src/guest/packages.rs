@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::guest::tools::{output_of, run};
+use crate::needs::apt::mirror;
 
 /// The first release of Debian whose kernel and rdma-core both know FLUSH and ATOMIC_WRITE.
 const RELEASE: &str = "trixie";
@@ -77,7 +78,7 @@ impl Apt {
         )?;
         let sources = format!(
             "Types: deb\nURIs: {}\nSuites: {RELEASE}\nComponents: main\nSigned-By: {keyring}\n",
-            mirror().unwrap_or_else(|| "http://deb.debian.org/debian".to_owned())
+            mirror()
         );
         fs::write(folder.join("guest.sources"), sources).context("writing the list of sources")?;
         Ok(Self { folder })
@@ -190,23 +191,6 @@ impl Apt {
             .env("LC_ALL", "C");
         command
     }
-}
-
-/// The mirror that this machine uses for packages.
-fn mirror() -> Option<String> {
-    let targets = output_of(Command::new("apt-get").args([
-        "indextargets",
-        "--format",
-        "$(REPO_URI) $(ORIGIN)",
-    ]))
-    .ok()?;
-    let mirrors = targets
-        .lines()
-        .filter_map(|line| line.strip_suffix(" Debian"));
-    let mirror = mirrors
-        .into_iter()
-        .find(|uri| uri.starts_with("http") && !uri.contains("security"))?;
-    Some(mirror.to_owned())
 }
 
 /// The second word of lines such as `'http://.../libc6_2.41_amd64.deb' libc6_2.41_amd64.deb 2846580 SHA256:...`.

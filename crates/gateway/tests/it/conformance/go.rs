@@ -17,7 +17,7 @@ fn go_redis_works() {
             .env("GOCACHE", folder.join("cache"));
         vec![go]
     };
-    if !need(test, &[("go", "golang-go")]) {
+    if !need(test, &["go"]) {
         return;
     }
     let Some(folder) = installed(test, "go", build) else {

@@ -1,7 +1,8 @@
 //! Real clients, each in a pinned version that the test itself installs into the target folder, where the next run finds it.
 //!
-//! They need registries and time, so they run only when asked for: `cargo xtask conformance`. A client that cannot be
-//! installed is reported as not run, by name.
+//! They need registries and time, so they run only when asked for: `cargo xtask conformance`, which first installs the
+//! languages that they are written in. No client asks for a newer one than Debian 12 has. A client that cannot be installed
+//! is reported as not run, by name.
 
 mod go;
 mod java;
@@ -12,7 +13,6 @@ mod redis_tools;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::support::not_run;
@@ -71,11 +71,8 @@ fn install(test: &str, command: &mut Command) -> bool {
     let reason = match run(command) {
         Ok(output) if output.status.success() => return true,
         Ok(output) => {
-            let words = String::from_utf8_lossy(&output.stderr).into_owned();
-            format!(
-                "{shown}: {}",
-                words.lines().last().unwrap_or("no reason given")
-            )
+            let words = [output.stderr, output.stdout].concat();
+            format!("{shown}: {}", reason_in(&String::from_utf8_lossy(&words)))
         }
         Err(error) => error,
     };
@@ -83,26 +80,28 @@ fn install(test: &str, command: &mut Command) -> bool {
     false
 }
 
-/// Looks for programs, and gets those that are missing from the distribution: pairs of program and package.
-fn need(test: &str, programs: &[(&str, &str)]) -> bool {
-    // The package manager runs once at a time.
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    programs.iter().all(|(program, package)| {
+/// The line of a failed program's `words` that says why: the first that speaks of an error, or else the last one.
+fn reason_in(words: &str) -> &str {
+    let mut lines = words.lines().filter(|line| !line.trim().is_empty());
+    let speaks_of_an_error = |line: &&str| line.to_lowercase().contains("error");
+    let error = lines.clone().find(speaks_of_an_error);
+    error
+        .or_else(|| lines.next_back())
+        .unwrap_or("no reason given")
+}
+
+/// Whether all of `programs` are in `PATH`; otherwise `test` is reported as not run. `cargo xtask conformance` installs them.
+fn need(test: &str, programs: &[&str]) -> bool {
+    let is_there = |program: &str| {
         let mut look = Command::new("sh");
         look.args(["-c", &format!("command -v {program}")]);
-        if run(&mut look).is_ok_and(|output| output.status.success()) {
-            return true;
-        }
-        let apt_get = |arguments: &[&str]| {
-            let mut command = Command::new("apt-get");
-            command
-                .args(arguments)
-                .env("DEBIAN_FRONTEND", "noninteractive");
-            install(test, &mut command)
-        };
-        apt_get(&["update"]) && apt_get(&["install", "--yes", "--no-install-recommends", package])
-    })
+        run(&mut look).is_ok_and(|output| output.status.success())
+    };
+    let missing = programs.iter().find(|program| !is_there(program));
+    if let Some(program) = missing {
+        not_run(test, &format!("{program} is not installed"));
+    }
+    missing.is_none()
 }
 
 /// A folder for a client's program in the target folder, with the program's files in it and what `steps` install there:
@@ -154,4 +153,15 @@ fn succeed(command: &mut Command) -> String {
     );
     assert!(output.status.success(), "{shown}\n{printed}\n{words}");
     printed.into_owned()
+}
+
+#[test]
+fn the_reason_of_a_failed_installation_is_the_error_that_its_program_told() {
+    let maven = "[ERROR] no route to the registry\n[ERROR] \n[Help 1] an address\n";
+    assert_eq!(reason_in(maven), "[ERROR] no route to the registry");
+    assert_eq!(
+        reason_in("downloading\npackage slices is not there\n\n"),
+        "package slices is not there"
+    );
+    assert_eq!(reason_in(""), "no reason given");
 }

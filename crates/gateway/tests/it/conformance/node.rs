@@ -14,7 +14,7 @@ fn node_redis_and_ioredis_work() {
         npm.args(["ci", "--no-audit", "--no-fund", "--silent"]);
         vec![npm]
     };
-    if !need(test, &[("node", "nodejs"), ("npm", "npm")]) {
+    if !need(test, &["node", "npm"]) {
         return;
     }
     let Some(folder) = installed(test, "node", steps) else {

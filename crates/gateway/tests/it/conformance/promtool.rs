@@ -11,7 +11,7 @@ use crate::support::{World, options};
 #[test]
 #[ignore = "needs promtool; see conformance"]
 fn promtool_finds_nothing_wrong_with_the_metrics() {
-    if !need("conformance: promtool", &[("promtool", "prometheus")]) {
+    if !need("conformance: promtool", &["promtool"]) {
         return;
     }
     let mut options = options();

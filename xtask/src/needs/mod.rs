@@ -1,0 +1,200 @@
+//! What the steps need of the system beside Rust and a C compiler: one table, and one way to install what is missing.
+//!
+//! ```text
+//!   signs    how to see that something is there        apt    the package manager of Debian
+//! ```
+//!
+//! A system without apt, or a user who may not install, is no failure of a step: the step names what it could not run.
+
+pub mod apt;
+mod signs;
+
+use std::fmt;
+
+use anyhow::{Result, bail};
+
+use crate::needs::signs::Sign;
+
+/// One thing that steps need.
+pub struct Need {
+    /// Its name.
+    pub name: &'static str,
+    sign: Sign,
+    /// The package of Debian that holds it; `None`: the lists of packages themselves.
+    package: Option<&'static str>,
+    /// The steps of `cargo xtask ci`, and other commands, that use it.
+    steps: &'static [&'static str],
+}
+
+const fn program(
+    name: &'static str,
+    package: &'static str,
+    steps: &'static [&'static str],
+) -> Need {
+    Need {
+        name,
+        sign: Sign::Program(name),
+        package: Some(package),
+        steps,
+    }
+}
+
+/// Everything that a step needs. Steps that are not named here need Rust and a C compiler alone.
+pub const NEEDS: &[Need] = &[
+    program("redis-server", "redis-server", &["tests", "bench"]),
+    program(
+        "redis-benchmark",
+        "redis-tools",
+        &["tests", "conformance", "end-to-end"],
+    ),
+    program("redis-cli", "redis-tools", &["conformance"]),
+    program("promtool", "prometheus", &["conformance"]),
+    program("cmake", "cmake", &["verbs"]),
+    // CMake does not bring the program that runs its builds.
+    program("make", "make", &["verbs"]),
+    Need {
+        name: "libclang",
+        sign: Sign::Libclang,
+        package: Some("libclang-dev"),
+        steps: &["verbs"],
+    },
+    Need {
+        name: "libclang's headers",
+        sign: Sign::ClangHeaders,
+        package: Some("libclang-dev"),
+        steps: &["verbs"],
+    },
+    // Debian splits `python3 -m venv`: the command is there, and fails without this module.
+    Need {
+        name: "Python's ensurepip",
+        sign: Sign::PythonModule("ensurepip"),
+        package: Some("python3-venv"),
+        steps: &["conformance"],
+    },
+    program("node", "nodejs", &["conformance"]),
+    program("npm", "npm", &["conformance"]),
+    program("go", "golang-go", &["conformance"]),
+    program("javac", "default-jdk-headless", &["conformance"]),
+    program("mvn", "maven", &["conformance"]),
+    Need {
+        name: "lists of packages",
+        sign: Sign::PackageLists,
+        package: None,
+        steps: &["end-to-end"],
+    },
+    program("groff", "groff", &["end-to-end"]),
+    program("systemd-analyze", "systemd", &["end-to-end"]),
+    program("zsh", "zsh", &["end-to-end"]),
+    program("fish", "fish", &["end-to-end"]),
+    program("qemu-system-x86_64", "qemu-system-x86", &["guest"]),
+    program("xz", "xz-utils", &["guest"]),
+    program("readelf", "binutils", &["guest"]),
+    program("strip", "binutils", &["guest"]),
+];
+
+/// What a step needs and does not have.
+pub struct Missing(Vec<&'static Need>);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.0.iter().map(|need| need.name).collect();
+        write!(
+            formatter,
+            "missing: {}; apt-get could not install it",
+            names.join(", ")
+        )
+    }
+}
+
+/// Looks for everything that `step` needs, and installs what is missing where this user may.
+pub fn ensure(step: &str) -> Result<(), Missing> {
+    let missing: Vec<_> = of_steps(&[step]).filter(|need| !need.install()).collect();
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(Missing(missing)),
+    }
+}
+
+/// Prints what the steps named need (all, if none is), after an attempt to `install` what is missing. `false`: something is
+/// missing.
+pub fn run(steps: &[String], install: bool) -> Result<bool> {
+    let steps: Vec<_> = steps.iter().map(String::as_str).collect();
+    let known = |step: &&&str| NEEDS.iter().any(|need| need.steps.contains(*step));
+    if let Some(step) = steps.iter().find(|step| !known(step)) {
+        bail!(
+            "the step {step} needs nothing beside Rust and a C compiler, or there is none of that name"
+        );
+    }
+    let mut complete = true;
+    for need in of_steps(&steps) {
+        let is_there = if install {
+            need.install()
+        } else {
+            need.sign.is_there()
+        };
+        complete &= is_there;
+        println!(
+            "{:<8} {:<20} {:<21} {}",
+            if is_there { "there" } else { "missing" },
+            need.name,
+            need.package.unwrap_or("(apt-get update)"),
+            need.steps.join(", ")
+        );
+    }
+    Ok(complete)
+}
+
+/// The needs of `steps`; all, if none is named.
+fn of_steps(steps: &[&str]) -> impl Iterator<Item = &'static Need> {
+    NEEDS
+        .iter()
+        .filter(move |need| steps.is_empty() || need.steps.iter().any(|step| steps.contains(step)))
+}
+
+impl Need {
+    /// Installs it unless it is there. Returns whether it is there then.
+    fn install(&self) -> bool {
+        self.sign.is_there()
+            || (apt::update() && self.package.is_none_or(apt::install) && self.sign.is_there())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packages_of(step: &str) -> Vec<&str> {
+        of_steps(&[step]).filter_map(|need| need.package).collect()
+    }
+
+    #[test]
+    fn the_bindings_of_libibverbs_need_a_program_that_runs_the_builds_of_cmake() {
+        assert_eq!(
+            packages_of("verbs"),
+            ["cmake", "make", "libclang-dev", "libclang-dev"]
+        );
+    }
+
+    #[test]
+    fn each_client_of_the_conformance_step_is_installed_with_what_debian_splits_off() {
+        let packages = packages_of("conformance");
+        for package in [
+            "python3-venv",
+            "golang-go",
+            "default-jdk-headless",
+            "maven",
+            "npm",
+        ] {
+            assert!(packages.contains(&package), "{package}");
+        }
+    }
+
+    #[test]
+    fn a_step_that_is_not_in_the_table_needs_nothing() {
+        assert!(ensure("format").is_ok());
+        assert!(
+            run(&["format".to_owned()], false).is_err(),
+            "a slip of the pen is told"
+        );
+    }
+}
