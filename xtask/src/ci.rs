@@ -11,8 +11,8 @@ use anyhow::{Result, bail};
 
 use crate::metadata::Metadata;
 use crate::step::{cargo, check, tests};
-use crate::tally::{NotRunFile, Outcome, Tally, minutes};
-use crate::{design_index, doc_tables, guest, layers, mutants, needs, sim, source_rules};
+use crate::tally::{NotRunFile, Outcome, Tally, hand_on, minutes};
+use crate::{design_index, doc_tables, fresh, guest, layers, mutants, needs, sim, source_rules};
 
 /// The package with the binary, whose integration tests start real processes.
 const BINARY_PACKAGE: &str = "stonecast-cli";
@@ -118,6 +118,11 @@ const STEPS: &[Step] = &[
         what: "persistent memory and power cuts in an emulated machine",
         run: in_a_guest,
     },
+    Step {
+        name: "fresh",
+        what: "the first commands, and all that installs something, in a bare Debian",
+        run: fresh,
+    },
 ];
 
 /// Prints the names of the steps.
@@ -147,6 +152,7 @@ pub fn run(names: &[String]) -> Result<bool> {
         let start = Instant::now();
         let outcome = (step.run)(&surroundings)?;
         println!("=== {} took {}", step.name, minutes(start.elapsed()));
+        hand_on(&outcome.not_run)?;
         tally.add(step.name, start.elapsed(), outcome);
     }
     println!("{}", tally.report());
@@ -406,6 +412,10 @@ fn ensure_for_tests(step: &str) {
     if let Err(missing) = needs::ensure(step) {
         println!("{missing}");
     }
+}
+
+fn fresh(at: &Surroundings) -> Result<Outcome> {
+    fresh::outcome(&at.metadata)
 }
 
 impl Surroundings {

@@ -6,6 +6,7 @@
 //! | `step.rs` | one step: runs a command, shows it, counts its tests |
 //! | `tally.rs` | what passed, what failed, what was not run |
 //! | `needs/` | what steps need of the system, and how it is installed |
+//! | `fresh/` | the first commands of a newcomer, and all that installs something, in a bare Debian |
 //! | `metadata.rs` | the workspace as `cargo metadata` tells it |
 //! | `mutants.rs` | the campaign that must find every seeded bug |
 //! | `layers.rs` | which crate may name which |
@@ -20,6 +21,7 @@
 mod ci;
 mod design_index;
 mod doc_tables;
+mod fresh;
 mod guest;
 mod layers;
 mod lexer;
@@ -31,6 +33,7 @@ mod sim;
 mod source_rules;
 mod step;
 mod tally;
+mod tools;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -24,12 +24,16 @@ pub fn check(mut command: Command) -> Result<Outcome> {
     Ok(Outcome::of_check(status.success()))
 }
 
-/// Runs a command that runs test binaries.
+/// Runs a command of cargo that runs test binaries.
 pub fn tests(mut command: Command, not_run: &NotRunFile) -> Result<Outcome> {
     show(&command);
-    command
-        .env(NOT_RUN_VARIABLE, not_run.path())
-        .stdout(Stdio::piped());
+    command.env(NOT_RUN_VARIABLE, not_run.path());
+    counted(command, not_run)
+}
+
+/// Runs a command in whose output the closing lines of test binaries may stand, and whose tests append to `not_run`.
+pub fn counted(mut command: Command, not_run: &NotRunFile) -> Result<Outcome> {
+    command.stdout(Stdio::piped());
     let mut child = command
         .spawn()
         .with_context(|| format!("starting {command:?}"))?;

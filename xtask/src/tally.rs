@@ -5,6 +5,7 @@
 //! count again and named.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +29,15 @@ impl Outcome {
     /// Whether nothing failed.
     pub fn is_success(&self) -> bool {
         self.failed == 0
+    }
+
+    /// The word for it. A step of which nothing could run has not passed.
+    fn verdict(&self) -> &'static str {
+        match (self.passed, self.failed, self.not_run.len()) {
+            (_, 1.., _) => "FAILED",
+            (0, 0, 1..) => "not run",
+            _ => "passed",
+        }
     }
 
     /// Of a step without tests.
@@ -108,6 +118,20 @@ impl NotRunFile {
     }
 }
 
+/// Appends what was not run to the file that [`NOT_RUN_VARIABLE`] names, if one is named: another run started this one.
+pub fn hand_on(not_run: &[(String, String)]) -> Result<()> {
+    let Some(path) = std::env::var_os(NOT_RUN_VARIABLE) else {
+        return Ok(());
+    };
+    let lines: String = not_run
+        .iter()
+        .map(|(name, reason)| format!("{name}\t{reason}\n"))
+        .collect();
+    let file = fs::File::options().append(true).create(true).open(path);
+    file.and_then(|mut file| file.write_all(lines.as_bytes()))
+        .context("writing the list of what was not run")
+}
+
 /// The whole run.
 #[derive(Default)]
 pub struct Tally {
@@ -131,13 +155,9 @@ impl Tally {
     pub fn report(&self) -> String {
         let mut report = String::from("\n");
         for (step, time, outcome) in &self.steps {
-            let verdict = if outcome.failed == 0 {
-                "passed"
-            } else {
-                "FAILED"
-            };
+            let verdict = outcome.verdict();
             let counts = format!("{} passed, {} failed", outcome.passed, outcome.failed);
-            report += &format!("{verdict}  {step:<12} {:>8}  {counts}\n", minutes(*time));
+            report += &format!("{verdict:<7}  {step:<12} {:>8}  {counts}\n", minutes(*time));
         }
         report += &format!(
             "\ntotal time {}\n",
@@ -205,6 +225,19 @@ mod tests {
         assert!(report.contains("not run: full disk (no root)"), "{report}");
         assert_eq!(report.lines().last(), Some("4 passed, 0 failed, 1 skipped"));
         assert!(tally.success());
+    }
+
+    #[test]
+    fn a_step_of_which_nothing_could_run_has_not_passed() {
+        let mut tally = Tally::default();
+        tally.add(
+            "fresh",
+            Duration::ZERO,
+            Outcome::not_run("fresh", "no root"),
+        );
+        let report = tally.report();
+        assert!(report.contains("not run  fresh"), "{report}");
+        assert!(!report.contains("passed   fresh"), "{report}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 use crate::guest::archive::Archive;
 use crate::guest::modules;
 use crate::guest::packages::{Apt, Unpacked};
-use crate::guest::tools::output_of;
+use crate::tools::output_of;
 
 /// What runs first in the guest.
 const INIT: &str = include_str!("../../guest/init.sh");

@@ -24,6 +24,12 @@ pub struct Job {
 /// Every job, in the order in which they run.
 pub const JOBS: &[Job] = &[
     Job {
+        name: "boot",
+        what: "the machine itself: its kernel, its modules, and the folders that it shares",
+        programs: &[],
+        run: |bench| bench.script("boot", include_str!("../../guest/boot.sh"), &UNSAID),
+    },
+    Job {
         name: "memory-controller",
         what: "pools on persistent memory whose platform saves what the memory controller has",
         programs: &[Set::Binary, Set::Tests],

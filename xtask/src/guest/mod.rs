@@ -18,10 +18,8 @@ mod modules;
 mod packages;
 mod programs;
 mod report;
-mod tools;
 
 use std::fs;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -32,7 +30,7 @@ use crate::guest::jobs::{JOBS, Job};
 use crate::guest::programs::{Programs, Set};
 use crate::metadata::Metadata;
 use crate::needs;
-use crate::tally::{NOT_RUN_VARIABLE, Outcome, Tally, minutes};
+use crate::tally::{Outcome, Tally, hand_on, minutes};
 
 /// What to run.
 #[derive(Debug, Default)]
@@ -64,16 +62,7 @@ const CUTS: u32 = 20;
 /// Runs the jobs and prints what they come to; `false` if anything failed.
 pub fn run(options: &Options) -> Result<bool> {
     let outcome = outcome(&Metadata::of_the_workspace()?, options)?;
-    if let Some(path) = std::env::var_os(NOT_RUN_VARIABLE) {
-        let mut file = fs::File::options()
-            .append(true)
-            .create(true)
-            .open(path)
-            .context("opening the list of what was not run")?;
-        for (name, reason) in &outcome.not_run {
-            writeln!(file, "{name}\t{reason}").context("writing the list of what was not run")?;
-        }
-    }
+    hand_on(&outcome.not_run)?;
     let mut tally = Tally::default();
     tally.add("guest", std::time::Duration::ZERO, outcome);
     println!("{}", tally.closing());

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::guest::tools::bytes_of;
+use crate::tools::bytes_of;
 
 /// What jobs may load. A module that is built into the kernel is not there and needs no loading.
 const WANTED: &[&str] = &[

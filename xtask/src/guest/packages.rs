@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::guest::tools::{output_of, run};
 use crate::needs::apt::mirror;
+use crate::tools::{output_of, run};
 
 /// The first release of Debian whose kernel and rdma-core both know FLUSH and ATOMIC_WRITE.
 const RELEASE: &str = "trixie";

@@ -13,9 +13,9 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-use crate::guest::tools::{output_of, run};
 use crate::metadata::Metadata;
 use crate::step::cargo;
+use crate::tools::{output_of, run};
 
 /// Where a job may mount what tests shall take for the disk that the workspace is built on.
 const SCRATCH: &str = "/scratch";

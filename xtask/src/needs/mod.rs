@@ -90,6 +90,9 @@ pub const NEEDS: &[Need] = &[
     program("xz", "xz-utils", &["guest"]),
     program("readelf", "binutils", &["guest"]),
     program("strip", "binutils", &["guest"]),
+    program("debootstrap", "debootstrap", &["fresh"]),
+    program("setpriv", "util-linux", &["fresh"]),
+    program("unshare", "util-linux", &["fresh"]),
 ];
 
 /// What a step needs and does not have.

@@ -1,4 +1,4 @@
-//! Programs of this machine that make the guest: run, and believed only when they say that they succeeded.
+//! Programs of this machine: run, and believed only when they say that they succeeded.
 
 use std::process::{Command, Stdio};
 
