@@ -42,7 +42,7 @@ fn class_of(record_size: u64) -> u64 {
 }
 
 /// An index word. `Word::EMPTY` is a free place.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Word(pub u64);
 
 impl Word {

@@ -1,8 +1,9 @@
 //! Iteration over all keys, in the order in which their present versions were committed.
 //!
-//! The index is read bucket by bucket, then the first line of each record for its version, then the records. It is no
+//! The index is read some buckets at a time, and the first line of each record for its version; then the records. It is no
 //! snapshot: keys that were there all the time appear once, keys written or deleted meanwhile may or may not.
 
+use std::collections::BinaryHeap;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -15,6 +16,7 @@ use super::{Client, Inner};
 use crate::error::StoreError;
 use crate::index::{BUCKET_WORDS, MOVED};
 use crate::limits::READ_RETRIES_MAX;
+use crate::protocol::Accesses;
 use crate::word::Word;
 
 /// A key with its value.
@@ -33,6 +35,8 @@ pub struct Entries {
     /// The index in which the words were found.
     table: u32,
     found: Vec<(u64, Word, u64)>,
+    /// Whether there are no more.
+    is_whole: bool,
     next: usize,
 }
 
@@ -50,6 +54,12 @@ impl Entries {
     /// Whether no key was found.
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
+    }
+
+    /// The version from which [`Client::entries_from`] goes on; `None`: there are no more keys.
+    pub fn next_version(&self) -> Option<u64> {
+        let (last, _, _) = self.found.last().filter(|_| !self.is_whole)?;
+        Some(last + 1)
     }
 
     /// Reads the next records, in order, replacing what `into` holds. Empty at the end.
@@ -86,55 +96,28 @@ impl Entries {
 impl Client {
     /// Finds all keys.
     pub async fn entries(&self) -> Result<Entries, StoreError> {
-        let inner = &*self.inner;
-        inner.check_open()?;
-        let (table, words) = self.words().await?;
-        let mut found = Vec::with_capacity(words.len());
-        let mut lines = vec![0; RECORDS_PER_READ * LINE_SIZE];
-        for batch in words.chunks(RECORDS_PER_READ) {
-            let mut reads: SmallVec<[ReadInto<'_>; 32]> = SmallVec::new();
-            for (&(word, _), into) in batch.iter().zip(lines.chunks_exact_mut(LINE_SIZE)) {
-                if inner.first_read_size(word) == 0 {
-                    return Err(inner.damage(word, "a position outside the log".to_owned()));
-                }
-                reads.push(ReadInto {
-                    remote: inner.log_address(word.position()),
-                    into,
-                });
-            }
-            inner.read(&mut reads).await?;
-            drop(reads);
-            for (&(word, slot), line) in batch.iter().zip(lines.as_chunks::<RECORD_START_SIZE>().0)
-            {
-                // A line that makes no sense is judged when its record is read.
-                let version = RecordHeader::parse(line).map_or(0, |header| header.sequence());
-                found.push((version, word, slot));
-            }
-        }
-        found.sort_unstable_by_key(|&(version, _, _)| version);
-        Ok(Entries {
-            table,
-            found,
-            next: 0,
-        })
+        self.entries_from(0, usize::MAX).await
     }
 
-    /// All words of one index, each with its number in it.
-    async fn words(&self) -> Result<(u32, Vec<(Word, u64)>), StoreError> {
+    /// Finds those keys of version `from` and higher, at most `count` of the lowest versions: 24 bytes of memory each, while the
+    /// whole index is read. [`Entries::next_version`] says where to go on.
+    ///
+    /// A key that is written meanwhile gets a higher version, so that it is found again.
+    pub async fn entries_from(&self, from: u64, count: usize) -> Result<Entries, StoreError> {
         let inner = &*self.inner;
+        inner.check_open()?;
         for _ in 0..READ_RETRIES_MAX {
-            let mut words = Vec::new();
-            let table = inner.access.get().table;
-            let whole = inner
-                .for_each_word(|word, slot| {
-                    words.push((word, slot));
-                    true
-                })
-                .await?;
-            if whole {
-                return Ok((table, words));
+            let access = inner.access.get();
+            let mut lowest = Lowest::new(count);
+            if inner.offer_records(&access, from, &mut lowest).await? {
+                return Ok(Entries {
+                    table: access.table,
+                    is_whole: !lowest.has_dropped,
+                    found: lowest.found.into_sorted_vec(),
+                    next: 0,
+                });
             }
-            self.inner.adopt_index(table).await?;
+            self.inner.adopt_index(access.table).await?;
         }
         Err(StoreError::Protocol {
             what: "the index keeps moving while it is read",
@@ -142,36 +125,129 @@ impl Client {
     }
 }
 
+/// The records of the lowest versions among those that were offered.
+struct Lowest {
+    count: usize,
+    found: BinaryHeap<(u64, Word, u64)>,
+    has_dropped: bool,
+}
+
+impl Lowest {
+    fn new(count: usize) -> Self {
+        Self {
+            count,
+            found: BinaryHeap::new(),
+            has_dropped: false,
+        }
+    }
+
+    fn offer(&mut self, record: (u64, Word, u64)) {
+        self.found.push(record);
+        if self.found.len() > self.count {
+            self.found.pop();
+            self.has_dropped = true;
+        }
+    }
+}
+
+fn bucket_count(access: &Accesses) -> u64 {
+    1 << access.index_bits
+}
+
+/// Where each read of buckets begins.
+fn bucket_ranges(access: &Accesses) -> impl Iterator<Item = u64> {
+    (0..bucket_count(access)).step_by(BUCKETS_PER_READ as usize)
+}
+
 impl Inner {
-    /// Calls `visit` with each word of the index and its number, until it says false. False if the index has moved.
-    async fn for_each_word(
+    /// Offers each record of version `from` and higher to `lowest`. False if the index has moved.
+    async fn offer_records(
         &self,
-        mut visit: impl FnMut(Word, u64) -> bool,
+        access: &Accesses,
+        from: u64,
+        lowest: &mut Lowest,
     ) -> Result<bool, StoreError> {
-        let access = self.access.get();
-        let bucket_count = 1u64 << access.index_bits;
-        let mut bytes = vec![0; BUCKETS_PER_READ.min(bucket_count) as usize * LINE_SIZE];
-        for first in (0..bucket_count).step_by(BUCKETS_PER_READ as usize) {
-            self.read(&mut [ReadInto {
-                remote: self.index_address(first),
-                into: &mut bytes,
-            }])
-            .await?;
-            let moved = bytes
-                .chunks_exact(LINE_SIZE)
-                .any(|bucket| control(bucket) & MOVED != 0);
-            if moved || self.access.get().table != access.table {
+        let (mut words, mut lines) = (Vec::new(), vec![0; RECORDS_PER_READ * LINE_SIZE]);
+        for first in bucket_ranges(access) {
+            if !self.words(access, first, &mut words).await? {
                 return Ok(false);
             }
-            for (slot, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
-                let word = Word(u64::from_le_bytes(*word));
-                let is_word = slot as u64 % 8 < BUCKET_WORDS && word != Word::EMPTY;
-                if is_word && !visit(word, first * 8 + slot as u64) {
-                    return Ok(true);
+            for batch in words.chunks(RECORDS_PER_READ) {
+                self.read_starts(batch, &mut lines).await?;
+                let starts = lines.as_chunks::<RECORD_START_SIZE>().0;
+                for (&(word, slot), line) in batch.iter().zip(starts) {
+                    // What makes no sense here, or is of another record by now, is judged when its record is read.
+                    let version = RecordHeader::parse(line)
+                        .ok()
+                        .filter(|header| word.is_of_generation(header.generation()))
+                        .map_or(from, |header| header.sequence());
+                    if version >= from {
+                        lowest.offer((version, word, slot));
+                    }
                 }
             }
         }
         Ok(true)
+    }
+
+    /// Reads the first line of the record behind each word.
+    async fn read_starts(&self, words: &[(Word, u64)], lines: &mut [u8]) -> Result<(), StoreError> {
+        let mut reads: SmallVec<[ReadInto<'_>; 32]> = SmallVec::new();
+        for (&(word, _), into) in words.iter().zip(lines.chunks_exact_mut(LINE_SIZE)) {
+            if self.first_read_size(word) == 0 {
+                return Err(self.damage(word, "a position outside the log".to_owned()));
+            }
+            reads.push(ReadInto {
+                remote: self.log_address(word.position()),
+                into,
+            });
+        }
+        self.read(&mut reads).await?;
+        Ok(())
+    }
+
+    /// The words of some buckets from `first` on, each with its number in the index. False if the index has moved.
+    async fn words(
+        &self,
+        access: &Accesses,
+        first: u64,
+        words: &mut Vec<(Word, u64)>,
+    ) -> Result<bool, StoreError> {
+        words.clear();
+        let count = BUCKETS_PER_READ.min(bucket_count(access)) as usize;
+        let mut bytes = vec![0; count * LINE_SIZE];
+        self.read(&mut [ReadInto {
+            remote: self.index_address(first),
+            into: &mut bytes,
+        }])
+        .await?;
+        let moved = bytes
+            .chunks_exact(LINE_SIZE)
+            .any(|bucket| control(bucket) & MOVED != 0);
+        if moved || self.access.get().table != access.table {
+            return Ok(false);
+        }
+        for (slot, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+            let word = Word(u64::from_le_bytes(*word));
+            if slot as u64 % 8 < BUCKET_WORDS && word != Word::EMPTY {
+                words.push((word, first * 8 + slot as u64));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether `word` stands anywhere in the index; `None`: the index has moved.
+    async fn has_word(&self, word: Word) -> Result<Option<bool>, StoreError> {
+        let (access, mut words) = (self.access.get(), Vec::new());
+        for first in bucket_ranges(&access) {
+            if !self.words(&access, first, &mut words).await? {
+                return Ok(None);
+            }
+            if words.iter().any(|&(other, _)| other == word) {
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
     }
 
     /// The entry behind `word`, which was at this number of this index; `bytes` holds its start. `None`: its key was
@@ -248,16 +324,9 @@ impl Inner {
         }
         // Seldom: the index has moved and the record is damaged, or its place has been used again.
         for _ in 0..READ_RETRIES_MAX {
-            let mut found = None;
             let seen = self.access.get().table;
-            let whole = self
-                .for_each_word(|other, _| {
-                    found = (other == word).then_some(other);
-                    found.is_none()
-                })
-                .await?;
-            if whole {
-                return Ok(found);
+            if let Some(is_there) = self.has_word(word).await? {
+                return Ok(is_there.then_some(word));
             }
             self.adopt_index(seen).await?;
         }

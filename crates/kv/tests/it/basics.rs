@@ -241,6 +241,30 @@ fn many_keys_are_found_alone_in_batches_and_by_iteration_in_the_order_of_their_c
             let present = (0..count).filter(|&n| expected(n).is_some()).count() as u64;
             assert_eq!(seen, present);
             assert_eq!(client.stat().await.unwrap().keys, present);
+            // The same, some of the lowest versions at a time.
+            let (mut from, mut pages, mut versions) = (0, 0, Vec::new());
+            loop {
+                let mut page = client.entries_from(from, 100).await.unwrap();
+                pages += 1;
+                assert!(page.len() <= 100);
+                let next = page.next_version();
+                loop {
+                    page.next(&client, &mut batch).await.unwrap();
+                    if batch.is_empty() {
+                        break;
+                    }
+                    versions.extend(batch.iter().map(|entry| entry.version));
+                }
+                match next {
+                    Some(version) => from = version,
+                    None => break,
+                }
+            }
+            assert_eq!(
+                (versions.len() as u64, pages),
+                (present, present.div_ceil(100))
+            );
+            assert!(versions.is_sorted_by(|one, next| one < next));
         });
     });
 }
