@@ -51,4 +51,4 @@ mod worker;
 
 pub use error::GatewayError;
 pub use gateway::{GatewayHandle, spawn};
-pub use options::{GatewayLimits, GatewayOptions, Password, TlsOptions};
+pub use options::{GatewayLimits, GatewayOptions, Password, TlsOptions, read_secret};

@@ -135,6 +135,9 @@ impl GatewayOptions {
                 "an empty password protects nothing; leave it out, or choose one".to_owned(),
             ));
         }
+        if let Some(tls) = &self.tls {
+            read_secret(&tls.key)?;
+        }
         let limits = &self.limits;
         if !(REQUEST_SIZE_MIN..=REQUEST_SIZE_MAX).contains(&limits.request_size) {
             let words = format!(
@@ -184,6 +187,23 @@ impl GatewayLimits {
     }
 }
 
+/// Reads a file that nobody else may know. Refused if everybody may read it.
+pub fn read_secret(path: &Path) -> Result<String, GatewayError> {
+    let refuse = |reason: String| {
+        GatewayError::Options(format!("the secret file {}: {reason}", path.display()))
+    };
+    let mode = fs::metadata(path)
+        .map_err(|error| refuse(error.to_string()))?
+        .permissions()
+        .mode();
+    if mode & OTHERS_MAY_READ != 0 {
+        return Err(refuse(
+            "everybody may read it; take that away with `chmod o=`".to_owned(),
+        ));
+    }
+    fs::read_to_string(path).map_err(|error| refuse(error.to_string()))
+}
+
 impl Password {
     /// One.
     pub fn new(password: impl Into<String>) -> Self {
@@ -192,23 +212,19 @@ impl Password {
 
     /// The first line of a file. Refused if everybody may read the file.
     pub fn read(path: &Path) -> Result<Self, GatewayError> {
-        let refuse = |reason: String| {
-            GatewayError::Options(format!("the password file {}: {reason}", path.display()))
-        };
-        let mode = fs::metadata(path)
-            .map_err(|error| refuse(error.to_string()))?
-            .permissions()
-            .mode();
-        if mode & OTHERS_MAY_READ != 0 {
-            return Err(refuse(
-                "everybody may read it; take that away with `chmod o=`".to_owned(),
-            ));
-        }
-        let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
+        let text = read_secret(path)?;
         match text.lines().next() {
             Some(password) if !password.is_empty() => Ok(Self::new(password)),
-            _ => Err(refuse("its first line is empty".to_owned())),
+            _ => Err(GatewayError::Options(format!(
+                "the password file {}: its first line is empty",
+                path.display()
+            ))),
         }
+    }
+
+    /// The password itself, for whoever has to say it.
+    pub fn reveal(&self) -> &str {
+        &self.0
     }
 
     /// Whether `said` is it. How long that takes tells nothing but the length.
@@ -267,6 +283,25 @@ mod tests {
 
     /// Needs the look at the rights.
     #[test]
+    fn a_private_key_is_used_only_if_others_cannot_read_it() {
+        let key = tempfile::NamedTempFile::new().unwrap();
+        let mut options = options("127.0.0.1:6380");
+        options.tls = Some(TlsOptions {
+            certificate: "certificate".into(),
+            key: key.path().to_owned(),
+            client_authority: None,
+        });
+        let check = |mode: u32| {
+            fs::set_permissions(key.path(), fs::Permissions::from_mode(mode)).unwrap();
+            options.check()
+        };
+        check(0o640).unwrap();
+        let refused = check(0o644).unwrap_err().to_string();
+        assert!(refused.contains("everybody may read it"), "{refused}");
+    }
+
+    /// Needs the look at the rights.
+    #[test]
     fn a_password_file_is_read_only_if_others_cannot_read_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let write = |text: &str, mode: u32| {
@@ -291,7 +326,7 @@ mod tests {
             Password::read(Path::new("/nowhere"))
                 .unwrap_err()
                 .to_string()
-                .starts_with("the password file /nowhere: ")
+                .starts_with("the secret file /nowhere: ")
         );
     }
 

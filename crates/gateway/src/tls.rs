@@ -9,12 +9,12 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
 use crate::error::GatewayError;
-use crate::options::TlsOptions;
+use crate::options::{TlsOptions, read_secret};
 
 /// Reads the files and makes of them what connections are encrypted with.
 pub fn configuration(options: &TlsOptions) -> Result<Arc<ServerConfig>, GatewayError> {
     let chain = certificates(&options.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&options.key)
+    let key = PrivateKeyDer::from_pem_slice(read_secret(&options.key)?.as_bytes())
         .map_err(|error| unusable(&options.key, error))?;
     let builder = match &options.client_authority {
         None => ServerConfig::builder().with_no_client_auth(),

@@ -1,7 +1,9 @@
 //! Who is let in: passwords and TLS.
 
+use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -140,7 +142,7 @@ impl Certificates {
     fn make() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let write =
-            |name: &str, text: String| std::fs::write(directory.path().join(name), text).unwrap();
+            |name: &str, text: String| fs::write(directory.path().join(name), text).unwrap();
         let mut authority = CertificateParams::new(Vec::new()).unwrap();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority =
@@ -154,6 +156,8 @@ impl Certificates {
                 .unwrap();
             write(&format!("{name}.pem"), certificate.pem());
             write(&format!("{name}.key"), key.serialize_pem());
+            let only_owner = fs::Permissions::from_mode(0o600);
+            fs::set_permissions(directory.path().join(format!("{name}.key")), only_owner).unwrap();
         }
         Self { directory }
     }
