@@ -71,7 +71,7 @@ stat! {
     /// Keys present.
     keys: u64,
     /// Keys that the index takes before it grows.
-    keys_max: u64,
+    index_capacity: u64,
     /// Bytes of the records of present keys.
     live_bytes: u64,
     /// Bytes of the log that are in use.
@@ -129,6 +129,9 @@ mod tests {
         });
         let stat = Stat::from_words(&words);
         assert_eq!(stat.words(), words);
-        assert_eq!((stat.keys, stat.keys_max, stat.power), (100, 101, true));
+        assert_eq!(
+            (stat.keys, stat.index_capacity, stat.power),
+            (100, 101, true)
+        );
     }
 }

@@ -428,12 +428,6 @@ impl Snapshot {
         for (name, help, unit, value) in [
             ("store_keys", "Keys present.", None, stat.keys),
             (
-                "store_keys_max",
-                "Keys that the index takes.",
-                None,
-                stat.keys_max,
-            ),
-            (
                 "store_live",
                 "Records of present keys.",
                 Some(&Unit::Bytes),

@@ -118,7 +118,6 @@ fn store_json(metrics: &Metrics) -> Value {
         "syncs_per_write": per_write(metrics.syncs),
         "durability": if stat.power { "power" } else { "process" },
         "keys": stat.keys,
-        "keys_max": stat.keys_max,
         "live_bytes": stat.live_bytes,
         "used_bytes": stat.used_bytes,
         "capacity_bytes": stat.capacity_bytes,

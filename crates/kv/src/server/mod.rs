@@ -416,7 +416,7 @@ impl Server {
         ] = state.space.counts();
         Stat {
             keys: state.index.len(),
-            keys_max: state.index.capacity(),
+            index_capacity: state.index.capacity(),
             live_bytes: state.live_bytes,
             used_bytes: state.space.used_bytes(),
             capacity_bytes: self.pool.capacity(),

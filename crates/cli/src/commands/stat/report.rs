@@ -12,7 +12,6 @@ use crate::output;
 #[derive(Serialize)]
 pub struct Report {
     keys: u64,
-    keys_max: u64,
     live_bytes: u64,
     used_bytes: u64,
     capacity_bytes: u64,
@@ -101,7 +100,6 @@ impl Report {
         let stat = &metrics.stat;
         Self {
             keys: stat.keys,
-            keys_max: stat.keys_max,
             live_bytes: stat.live_bytes,
             used_bytes: stat.used_bytes,
             capacity_bytes: stat.capacity_bytes,
@@ -215,10 +213,7 @@ fn state_rows(metrics: &Metrics) -> Vec<(&'static str, String)> {
         .map(|(count, what)| format!("{count} {what}{}", per_write(*count)))
         .collect();
     vec![
-        (
-            "keys",
-            format!("{} of at most {}", stat.keys, stat.keys_max),
-        ),
+        ("keys", stat.keys.to_string()),
         ("log in use", of(stat.used_bytes, stat.capacity_bytes)),
         ("of that live", of(stat.live_bytes, stat.used_bytes)),
         (
