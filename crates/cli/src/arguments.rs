@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
 use crate::commands::Command;
-use crate::configuration::File;
+use crate::configuration::{File, first_paragraph};
 use crate::failure::Failure;
 
 /// A durable key-value store that clients read and write directly, in shared memory.
@@ -17,7 +17,9 @@ use crate::failure::Failure;
 Settings come from flags, then from environment variables (STONECAST_*, named beside each flag), then from the file that
 --config names (TOML; the keys are the names of the flags without dashes in front), then from the defaults.
 
-Exit status: 0 done, 1 the operation failed (a key that is not there included), 2 wrong usage.")]
+Exit status: 0 done, 1 failed or refused, 2 wrong usage, 3 the key is absent, 4 no server answers, 5 bytes are corrupt,
+6 the condition does not hold, 7 the outcome of a write is unknown. With --json a failure is an object on stdout, too,
+with its `error`, `status` and `message`.")]
 pub struct Arguments {
     /// Configuration file (TOML).
     #[arg(long, global = true, value_name = "FILE", env = "STONECAST_CONFIG")]
@@ -28,18 +30,33 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// What was typed, completed by the environment and the configuration file. Wrong usage ends the process, and so does
-    /// what only asks for help.
+    /// What was typed, completed by the environment and the configuration file. A request for help ends the process.
     pub fn read() -> Result<Self, Failure> {
-        let arguments = Self::parse();
+        let arguments = Self::try_parse().map_err(refuse)?;
         let Some(path) = &arguments.config else {
             return Ok(arguments);
         };
         let program = Self::command();
         let file = File::load(path, &program)?;
-        let matches = file.complete(program).get_matches();
-        Self::from_arg_matches(&matches).map_err(|error| error.exit())
+        let matches = file.complete(program).try_get_matches().map_err(refuse)?;
+        Self::from_arg_matches(&matches).map_err(refuse)
     }
+}
+
+/// Prints what is wrong with the arguments, with the colours of the terminal; help ends the process.
+fn refuse(error: clap::Error) -> Failure {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    // A closed stderr has nobody to tell.
+    let _ = error.print();
+    Failure::usage(first_paragraph(&error)).told()
+}
+
+/// Whether a program reads the results. Known before the arguments are, because they may be wrong.
+pub fn ask_for_json() -> bool {
+    let flags = std::env::args_os().take_while(|argument| argument != "--");
+    flags.into_iter().any(|argument| argument == "--json")
 }
 
 #[cfg(test)]

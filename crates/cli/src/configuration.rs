@@ -14,6 +14,8 @@ use toml::de::{DeTable, DeValue};
 
 use crate::failure::Failure;
 
+/// From how alike on, by Jaro, a key is taken for a slip of the pen; the measure that clap has for flags.
+const LIKENESS_MIN: f64 = 0.7;
 /// The setting that names the file itself.
 const FILE: &str = "config";
 
@@ -54,7 +56,7 @@ impl File {
                 .get(name)
                 .ok_or_else(|| at(key.span().start, unknown(name, &known)))?;
             let words = words_of(value)
-                .and_then(|words| check(setting, words))
+                .and_then(|words| check(name, setting, words))
                 .map_err(|reason| at(value.span().start, format!("`{name}`: {reason}")))?;
             values.insert(name.to_owned(), words);
         }
@@ -107,7 +109,7 @@ fn words_of(value: &Spanned<DeValue<'_>>) -> Result<Vec<String>, String> {
 }
 
 /// Whether the flag takes these values.
-fn check(setting: &Arg, values: Vec<String>) -> Result<Vec<String>, String> {
+fn check(key: &str, setting: &Arg, values: Vec<String>) -> Result<Vec<String>, String> {
     if values.is_empty() {
         return Err("the list is empty".to_owned());
     }
@@ -117,12 +119,10 @@ fn check(setting: &Arg, values: Vec<String>) -> Result<Vec<String>, String> {
     }
     // The flag alone, so that nothing that it needs beside it is asked for.
     let alone = Arg::new(setting.get_id().clone())
-        .long(setting.get_long().map(str::to_owned).unwrap_or_default())
+        .long(key.to_owned())
         .action(clap::ArgAction::Append)
         .value_parser(setting.get_value_parser().clone());
-    let typed = values
-        .iter()
-        .map(|value| format!("--{}={value}", setting.get_long().unwrap_or_default()));
+    let typed = values.iter().map(|value| format!("--{key}={value}"));
     let parsed = Command::new(FILE)
         .no_binary_name(true)
         .arg(alone)
@@ -134,7 +134,7 @@ fn check(setting: &Arg, values: Vec<String>) -> Result<Vec<String>, String> {
 }
 
 /// What clap says is wrong, on one line.
-fn first_paragraph(error: &clap::Error) -> String {
+pub fn first_paragraph(error: &clap::Error) -> String {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let lines: Vec<&str> = text
@@ -145,12 +145,20 @@ fn first_paragraph(error: &clap::Error) -> String {
     lines.join(" ")
 }
 
+/// What to do about a key that no setting has.
 fn unknown(name: &str, known: &BTreeMap<String, &Arg>) -> String {
-    let names: Vec<String> = known.keys().map(|key| format!("`{key}`")).collect();
-    format!(
-        "unknown field `{name}`, expected one of {}",
-        names.join(", ")
-    )
+    let alike = |key: &&String| strsim::jaro(name, key);
+    let nearest = known
+        .keys()
+        .max_by(|one, other| alike(one).total_cmp(&alike(other)))
+        .filter(|key| alike(key) > LIKENESS_MIN);
+    match nearest {
+        Some(key) => format!("unknown key `{name}`; did you mean `{key}`?"),
+        None => {
+            let names: Vec<String> = known.keys().map(|key| format!("`{key}`")).collect();
+            format!("unknown key `{name}`; the keys are {}", names.join(", "))
+        }
+    }
 }
 
 /// The number of the line, from 1, at this offset.
@@ -200,10 +208,13 @@ mod tests {
         for (text, words) in [
             (
                 "\nunit-siz = 1",
-                "line 2: unknown field `unit-siz`, expected one of `places`, `unit-size`",
+                "line 2: unknown key `unit-siz`; did you mean `unit-size`?",
             ),
-            ("config = 'x'", "unknown field `config`"),
-            ("quiet = true", "unknown field `quiet`"),
+            (
+                "config = 'x'",
+                "unknown key `config`; the keys are `places`, `unit-size`",
+            ),
+            ("quiet = true", "unknown key `quiet`; the keys are"),
             (
                 "unit-size = 65536",
                 "line 1: `unit-size`: invalid value '65536'",

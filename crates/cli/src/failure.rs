@@ -1,46 +1,141 @@
-//! Why a command did not do what was asked, and the exit status that says so.
+//! Why a command did not do what was asked: the exit status, the words, and the facts for a program.
+//!
+//! People read the words on stderr. With `--json` a program finds them on stdout, as the last line: an object with
+//! `error` (the name of the status), `status`, `message`, and the facts that the command knows.
 
-use std::fmt;
+use std::error::Error;
+use std::fmt::{self, Display};
 use std::io;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use stonecast_base::Corruption;
+use stonecast_kv::{Effect, StoreError};
+use stonecast_media::MediaError;
+
+/// What a failed command exits with. The numbers and names are stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// It failed or was refused; nothing was done, or the message says what.
+    Failed = 1,
+    /// Wrong usage: flags, environment or configuration file.
+    Usage = 2,
+    /// The key is not there.
+    Absent = 3,
+    /// No server answers, or the connection to it ended.
+    Unreachable = 4,
+    /// Bytes on the medium or in memory are damaged.
+    Corrupt = 5,
+    /// The condition of a write did not hold; nothing was done.
+    Conflict = 6,
+    /// A write may or may not have been done.
+    OutcomeUnknown = 7,
+}
 
 /// Why a command did not do what was asked.
 #[derive(Debug)]
 pub enum Failure {
-    /// It was asked in a wrong way. Status 2.
-    Usage(String),
-    /// It could not be done. Status 1.
-    Operation(anyhow::Error),
     /// Nobody reads what it prints any more (`stonecast export | head`), which is no news to anybody. Status 1.
     Silent,
+    /// What people should know was printed already.
+    Told(Box<Reason>),
+    /// What is to be said.
+    Because(Box<Reason>),
+}
+
+/// What happened.
+#[derive(Debug, Serialize)]
+pub struct Reason {
+    error: Status,
+    /// The number of `error`.
+    status: u8,
+    message: String,
+    #[serde(flatten)]
+    facts: Map<String, Value>,
 }
 
 impl Failure {
+    /// What happened, in words.
+    pub fn new(status: Status, message: impl Into<String>) -> Self {
+        Self::Because(Box::new(Reason {
+            error: status,
+            status: status as u8,
+            message: message.into(),
+            facts: Map::new(),
+        }))
+    }
+
     /// Asked in a wrong way.
     pub fn usage(message: impl Into<String>) -> Self {
-        Self::Usage(message.into())
+        Self::new(Status::Usage, message)
     }
 
     /// Could not be done.
     pub fn operation(message: impl Into<String>) -> Self {
-        Self::Operation(anyhow::Error::msg(message.into()))
+        Self::new(Status::Failed, message)
+    }
+
+    /// A write that failed: its outcome may be unknown.
+    pub fn of_write(error: StoreError) -> Self {
+        match error.effect() {
+            Effect::Unknown => Self::new(Status::OutcomeUnknown, error.to_string()),
+            _ => error.into(),
+        }
+    }
+
+    /// The same failure, of which people have been told.
+    pub fn told(self) -> Self {
+        match self {
+            Self::Because(reason) => Self::Told(reason),
+            other => other,
+        }
+    }
+
+    /// The same failure with a fact for programs.
+    pub fn with(mut self, name: &str, fact: impl Serialize) -> Self {
+        if let (Some(reason), Ok(fact)) = (self.reason_mut(), serde_json::to_value(fact)) {
+            reason.facts.insert(name.to_owned(), fact);
+        }
+        self
+    }
+
+    /// The same failure after `done`, which was not undone by it.
+    pub fn after(self, done: impl Display) -> Self {
+        let reason = match self {
+            Self::Silent => "nobody reads it".to_owned(),
+            Self::Told(reason) | Self::Because(reason) => reason.message,
+        };
+        Self::operation(format!(
+            "{done}, but the report of it could not be printed: {reason}"
+        ))
     }
 
     /// What the process exits with.
     pub fn status(&self) -> u8 {
+        self.reason()
+            .map_or(Status::Failed as u8, |reason| reason.status)
+    }
+
+    /// What a program reads; `None`: there is nobody to read it.
+    pub fn reason(&self) -> Option<&Reason> {
         match self {
-            Self::Usage(_) => 2,
-            Self::Operation(_) | Self::Silent => 1,
+            Self::Silent => None,
+            Self::Told(reason) | Self::Because(reason) => Some(reason),
+        }
+    }
+
+    fn reason_mut(&mut self) -> Option<&mut Reason> {
+        match self {
+            Self::Silent => None,
+            Self::Told(reason) | Self::Because(reason) => Some(reason),
         }
     }
 }
 
-impl fmt::Display for Failure {
+impl Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Usage(message) => formatter.write_str(message),
-            Self::Operation(error) => write!(formatter, "{error:#}"),
-            Self::Silent => Ok(()),
-        }
+        formatter.write_str(self.reason().map_or("", |reason| &reason.message))
     }
 }
 
@@ -49,9 +144,106 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
         let error = error.into();
         let input_output = error.downcast_ref::<io::Error>().map(io::Error::kind);
         if input_output == Some(io::ErrorKind::BrokenPipe) {
-            Self::Silent
-        } else {
-            Self::Operation(error)
+            return Self::Silent;
         }
+        let status = error.chain().find_map(status_of);
+        Self::new(status.unwrap_or(Status::Failed), words_of(&error))
+    }
+}
+
+/// What an error means for the exit status, if it says something of it.
+fn status_of(error: &(dyn Error + 'static)) -> Option<Status> {
+    if error.is::<Corruption>() {
+        return Some(Status::Corrupt);
+    }
+    if let Some(error) = error.downcast_ref::<MediaError>() {
+        return of_medium(error);
+    }
+    match error.downcast_ref::<StoreError>()? {
+        StoreError::Corrupt(_) => Some(Status::Corrupt),
+        StoreError::Media(error) => of_medium(error),
+        StoreError::Disconnected { .. } => Some(Status::Unreachable),
+        _ => None,
+    }
+}
+
+fn of_medium(error: &MediaError) -> Option<Status> {
+    let is_damage = matches!(
+        error,
+        MediaError::Corrupt(_) | MediaError::HeaderLost { .. }
+    );
+    is_damage.then_some(Status::Corrupt)
+}
+
+/// An error with its causes. Many errors name their cause themselves: each is said once.
+fn words_of(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if words.is_empty() {
+            words = cause;
+        } else if !words.contains(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn each_cause_is_said_once() {
+        let full = || io::Error::from_raw_os_error(28);
+        let failure = Failure::from(MediaError::Io {
+            doing: "creating",
+            path: "/a".into(),
+            source: full(),
+        });
+        assert_eq!(failure.to_string(), format!("creating /a: {}", full()));
+        let failure = Failure::from(Err::<(), _>(full()).context("writing").unwrap_err());
+        assert_eq!(failure.to_string(), format!("writing: {}", full()));
+    }
+
+    #[test]
+    fn damage_is_damage_wherever_it_is_wrapped() {
+        let damage = || Corruption {
+            what: "a record".into(),
+            file: "log".into(),
+            offset: 0,
+            found: "1".into(),
+            expected: "2".into(),
+        };
+        for failure in [
+            Failure::from(damage()),
+            Failure::from(MediaError::from(damage())),
+            Failure::from(StoreError::from(damage())),
+            Failure::from(StoreError::from(MediaError::from(damage()))),
+            Failure::from(Err::<(), _>(damage()).context("reading").unwrap_err()),
+        ] {
+            assert_eq!(failure.status(), 5, "{failure}");
+        }
+    }
+
+    #[test]
+    fn a_lost_connection_leaves_the_outcome_of_a_write_unknown_and_reads_unanswered() {
+        let lost = |unknown| StoreError::Disconnected { unknown };
+        assert_eq!(Failure::of_write(lost(true)).status(), 7);
+        assert_eq!(Failure::of_write(lost(false)).status(), 4);
+        assert_eq!(Failure::of_write(StoreError::NotPersisted).status(), 7);
+        assert_eq!(Failure::of_write(StoreError::MediumFull).status(), 1);
+        assert_eq!(Failure::from(lost(true)).status(), 4);
+    }
+
+    #[test]
+    fn programs_read_the_name_of_the_status_and_the_facts() {
+        let failure = Failure::new(Status::OutcomeUnknown, "lost").with("line", 7);
+        let printed = serde_json::to_value(failure.reason()).unwrap();
+        let expected = serde_json::json!({
+            "error": "outcome-unknown", "status": 7, "message": "lost", "line": 7
+        });
+        assert_eq!(printed, expected);
     }
 }

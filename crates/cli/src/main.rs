@@ -14,8 +14,8 @@
 //! | `signals.rs` | the end of a server in good order |
 //! | `failure.rs` | exit status and message |
 //!
-//! Manners: results go to stdout, words for people to stderr. Status 0: done; 1: the operation failed; 2: wrong usage.
-//! An error says what was wrong and what to do, and is never a backtrace.
+//! Manners: results go to stdout, words for people to stderr. `docs/cli.md` has the table of statuses and what `--json`
+//! prints. An error says what was wrong and what to do, and is never a backtrace.
 #![forbid(unsafe_code)]
 
 mod arguments;
@@ -42,11 +42,16 @@ use failure::Failure;
 
 fn main() -> ExitCode {
     panic::set_hook(Box::new(report_defect));
+    let json = arguments::ask_for_json();
     match panic::catch_unwind(|| Arguments::read()?.command.run(Arguments::command)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(failure)) => {
-            if !matches!(failure, Failure::Silent) {
+            if matches!(failure, Failure::Because(_)) {
                 output::error(&failure);
+            }
+            if let Some(reason) = failure.reason().filter(|_| json) {
+                // A closed stdout has nobody to tell.
+                let _ = output::json(reason);
             }
             ExitCode::from(failure.status())
         }

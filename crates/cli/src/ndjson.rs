@@ -6,7 +6,8 @@
 //! *Reading* takes any JSON that says exactly this: any white space, any order of the two fields, any escapes. It is
 //! strict in what it means: a field that is missing, unknown or given twice, another type, bytes that are not UTF-8,
 //! half a surrogate pair, base64 that is not canonical, a key or value that the store would refuse, are errors that name
-//! the line, and nothing of that line comes out. Lines of white space alone are skipped.
+//! the line, and nothing of that line comes out. A third field, `version`, is passed over: it stands in what `get --json`
+//! prints, and a store gives versions itself. Lines of white space alone are skipped.
 //!
 //! *Writing* gives the canonical form, one of the many ways to say the same: `key` first, no white space, a string where
 //! the bytes are UTF-8 and base64 where they are not; in strings `\"` and `\\`, for U+0000 to U+001F `\b \t \n \f \r` or
@@ -212,8 +213,16 @@ impl<'de> Visitor<'de> for EntrySeed {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entry, A::Error> {
-        let (mut key, mut value) = (None, None);
+        let (mut key, mut value, mut versions) = (None, None, 0);
         while let Some(field) = map.next_key::<String>()? {
+            if field == "version" {
+                if versions > 0 {
+                    return Err(de::Error::duplicate_field("version"));
+                }
+                versions += 1;
+                map.next_value::<u64>()?;
+                continue;
+            }
             let (name, place) = match &*field {
                 "key" => ("key", &mut key),
                 "value" => ("value", &mut value),

@@ -8,12 +8,18 @@ use std::io::{self, IsTerminal, Write};
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::values::Size;
 
 /// Prints one JSON object on a line of its own.
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     bytes(&line)
+}
+
+/// Prints one JSON object that says what was done. Where it cannot be printed, the failure says that it was done.
+pub fn report(value: &impl Serialize, done: impl Display) -> Result<(), Failure> {
+    json(value).map_err(|failure| failure.after(done))
 }
 
 /// Prints bytes as they are.
@@ -76,10 +82,11 @@ pub fn error(message: &impl Display) {
     say(format_args!("error: {message}"));
 }
 
-/// A number of bytes as people read it.
+/// A number of bytes as people read it: exact where it is a whole number of a unit, else rounded to a tenth.
 pub fn size(bytes: u64) -> String {
-    if bytes < 1024 {
-        format!("{bytes} B")
+    let exact = Size(bytes).to_string();
+    if bytes < 1024 || exact.len() <= "1023 GiB".len() {
+        exact
     } else {
         bytesize::ByteSize(bytes).to_string()
     }

@@ -1,23 +1,34 @@
 //! A connection to a server, and the loop that drives it.
 
+use std::io;
+#[cfg(feature = "verbs")]
+use std::net::TcpStream;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
+#[cfg(feature = "verbs")]
+use std::time::Duration;
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::{BusyPoll, Port};
+use stonecast_fabric::{BusyPoll, Port, Runtime};
 use stonecast_fabric_shm::ShmOptions;
-use stonecast_kv::{CLIENT_COMPLETIONS, Client};
+use stonecast_kv::{CLIENT_COMPLETIONS, Client, StoreError};
 
 use crate::fabric::{self, Opened};
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 use crate::flags::Connection;
+use crate::values::Address;
 
 /// How long a client looks for its answer before it sleeps. A wake-up costs some ten microseconds, a sync a hundred:
 /// longer than this a command that runs once would only burn a core.
 const SPIN_NS: Nanoseconds = 50_000;
 /// A server accepts between two batches, and a batch is a sync at the longest.
 const CONNECT_NS_MAX: Nanoseconds = 10_000_000_000;
+
+/// How long it may take to find out whether a machine answers.
+#[cfg(feature = "verbs")]
+const KNOCK_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A connected client.
 pub struct Session {
@@ -47,13 +58,17 @@ impl Session {
         });
         match client {
             Some(Ok(client)) => Ok(Self { executor, client }),
-            Some(Err(error)) => Err(Failure::operation(format!(
-                "{error}. Is `stonecast serve` running there?"
-            ))),
-            None => Err(Failure::operation(format!(
-                "the server at {address} does not answer"
-            ))),
+            Some(Err(error)) => Err(refused(error, address)),
+            None => Err(Failure::new(
+                Status::Unreachable,
+                format!("the server at {address} does not answer"),
+            )),
         }
+    }
+
+    /// Time, for who waits.
+    pub fn runtime(&self) -> Rc<dyn Runtime> {
+        self.executor.runtime()
     }
 
     /// Runs `work` to its end.
@@ -67,5 +82,47 @@ impl Session {
     /// Gives back what the client holds.
     pub fn close(self) {
         self.executor.block_on(self.client.close());
+    }
+}
+
+/// A connection that was not made: the server said why, or there is none.
+pub fn refused(error: StoreError, address: &Address) -> Failure {
+    match (&error, knock(address)) {
+        (StoreError::Refused(_), Err(reason)) => {
+            let hint = match reason.kind() {
+                io::ErrorKind::PermissionDenied => "",
+                _ => ". Is `stonecast serve` running there?",
+            };
+            Failure::new(Status::Unreachable, format!("{error}{hint}"))
+        }
+        _ => error.into(),
+    }
+}
+
+/// Whether anybody listens at `address`.
+fn knock(address: &Address) -> io::Result<()> {
+    match address {
+        Address::SharedMemory(path) => {
+            let socket = socket_with(
+                AddressFamily::UNIX,
+                SocketType::SEQPACKET,
+                SocketFlags::CLOEXEC,
+                None,
+            )?;
+            Ok(connect(&socket, &SocketAddrUnix::new(path)?)?)
+        }
+        #[cfg(feature = "verbs")]
+        Address::Verbs(address) => {
+            let text = address.to_string();
+            let host = text.trim_start_matches("verbs:").trim_start_matches("//");
+            let mut answer = Err(io::ErrorKind::NotFound.into());
+            for address in std::net::ToSocketAddrs::to_socket_addrs(host)? {
+                answer = TcpStream::connect_timeout(&address, KNOCK_TIME_MAX).map(drop);
+                if answer.is_ok() {
+                    break;
+                }
+            }
+            answer
+        }
     }
 }

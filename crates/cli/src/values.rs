@@ -1,12 +1,12 @@
 //! Values that are typed on the command line or written in the configuration file.
 
 use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::de::{self, Deserialize, Deserializer, Visitor};
 use stonecast_fabric_sim::Profile;
 
 /// Where a server listens.
@@ -99,9 +99,17 @@ impl FromStr for Size {
     }
 }
 
+/// Exact, in the largest unit that it is a whole number of.
 impl fmt::Display for Size {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        bytesize::ByteSize(self.0).fmt(formatter)
+        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let whole = units
+            .iter()
+            .find(|(bits, _)| self.0 != 0 && self.0.trailing_zeros() >= *bits);
+        match whole {
+            Some((bits, unit)) => write!(formatter, "{} {unit}", self.0 >> bits),
+            None => write!(formatter, "{} B", self.0),
+        }
     }
 }
 
@@ -113,49 +121,47 @@ impl FromStr for Period {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        humantime::parse_duration(text)
-            .map(Self)
-            .map_err(|_| "a time is a number with ms, s, min or h after it".into())
-    }
-}
-
-impl<'de> Deserialize<'de> for Period {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
-    }
-}
-
-impl<'de> Deserialize<'de> for Address {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
-    }
-}
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct SizeVisitor;
-        impl Visitor<'_> for SizeVisitor {
-            type Value = Size;
-
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a size such as \"8GiB\" or a number of bytes")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
-                text.parse().map_err(E::custom)
-            }
-
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Size, E> {
-                u64::try_from(number)
-                    .map(Size)
-                    .map_err(|_| E::custom("a size is not negative"))
-            }
+        let time = humantime::parse_duration(text)
+            .map_err(|_| "a time is a number with ms, s, min or h after it")?;
+        if time.is_zero() {
+            return Err("a time is longer than 0".into());
         }
-        deserializer.deserialize_any(SizeVisitor)
+        Ok(Self(time))
+    }
+}
+
+/// An address of the network: HOST:PORT, the host a number or `localhost`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The host as it was typed.
+    pub host: String,
+    /// Where that is.
+    pub address: SocketAddr,
+}
+
+impl FromStr for Endpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let local = text
+            .strip_prefix("localhost:")
+            .map(|port| format!("{}:{port}", Ipv4Addr::LOCALHOST));
+        let address: SocketAddr = local
+            .as_deref()
+            .unwrap_or(text)
+            .parse()
+            .map_err(|_| "an address is HOST:PORT, such as 127.0.0.1:6380, [::1]:6380 or localhost:6380; of names only localhost is known")?;
+        let host = match local {
+            Some(_) => "localhost".to_owned(),
+            None => address.ip().to_string(),
+        };
+        Ok(Self { host, address })
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(formatter)
     }
 }
 
@@ -228,7 +234,42 @@ mod tests {
         for text in ["", "x", "-1", "1XB"] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
-        assert_eq!(Size(4 << 20).to_string(), "4.0 MiB");
+    }
+
+    #[test]
+    fn sizes_are_shown_exactly() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1000, "1000 B"),
+            (1 << 20, "1 MiB"),
+            ((1 << 20) + 1, "1048577 B"),
+            (1536 << 10, "1536 KiB"),
+            (8 << 30, "8 GiB"),
+        ] {
+            assert_eq!(Size(bytes).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn endpoints_are_numbers_or_localhost() {
+        for (text, host, address) in [
+            ("127.0.0.1:1", "127.0.0.1", "127.0.0.1:1"),
+            ("[::1]:2", "::1", "[::1]:2"),
+            ("localhost:3", "localhost", "127.0.0.1:3"),
+        ] {
+            let endpoint: Endpoint = text.parse().unwrap();
+            assert_eq!((&*endpoint.host, &*endpoint.to_string()), (host, address));
+        }
+        for text in [
+            "localhost",
+            "localhost:",
+            "localhost:x",
+            "example.org:80",
+            ":80",
+            "80",
+        ] {
+            assert!(text.parse::<Endpoint>().unwrap_err().contains("HOST:PORT"));
+        }
     }
 
     #[test]
@@ -238,7 +279,7 @@ mod tests {
             "1min 500ms".parse(),
             Ok(Period(Duration::from_millis(60_500)))
         );
-        for text in ["", "30", "x", "-1s"] {
+        for text in ["", "30", "x", "-1s", "0", "0s"] {
             assert!(text.parse::<Period>().is_err(), "{text}");
         }
     }

@@ -23,7 +23,7 @@ use crate::session::Session;
 /// export with unique keys gives the same bytes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example: to a file (replaced only when all is written), and into another program
+Example: to a file (replaced only when all is written; behind a link, the file that it names), and into another program
   stonecast export entries.ndjson
   stonecast export | gzip > entries.ndjson.gz")]
 pub struct Export {
@@ -103,6 +103,11 @@ impl Destination {
         };
         let refuse = |error: io::Error| {
             Failure::operation(format!("cannot write {}: {error}", path.display()))
+        };
+        // The file behind a link is replaced, and the link stays.
+        let path = &match fs::symlink_metadata(path) {
+            Ok(metadata) if metadata.is_symlink() => fs::canonicalize(path).map_err(refuse)?,
+            _ => path.to_owned(),
         };
         if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
             return fs::OpenOptions::new()

@@ -7,6 +7,7 @@ mod figure;
 mod import;
 mod key_value;
 mod litmus;
+mod ls;
 mod manual;
 mod offline;
 mod plan;
@@ -29,6 +30,7 @@ pub enum Command {
     Put(key_value::Put),
     Get(key_value::Get),
     Delete(key_value::Delete),
+    Ls(ls::Ls),
     Import(import::Import),
     Export(export::Export),
     Stat(stat::Stat),
@@ -53,6 +55,7 @@ impl Command {
             Self::Put(flags) => key_value::put(&flags),
             Self::Get(flags) => key_value::get(&flags),
             Self::Delete(flags) => key_value::delete(&flags),
+            Self::Ls(flags) => ls::run(&flags),
             Self::Import(flags) => import::run(&flags),
             Self::Export(flags) => export::run(&flags),
             Self::Stat(flags) => stat::run(&flags),

@@ -9,7 +9,8 @@ use stonecast_kv::verify as verify_pool;
 use stonecast_log::{Finding, LogFormat, Secret, SegmentVerdict, UNIT_SIZE, walk_segment};
 use stonecast_media::{MediaError, OpenMode, Pool, inspect_backing};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
+use crate::flags::DATA;
 use crate::output::{self, say, size};
 use crate::progress::Progress;
 
@@ -26,7 +27,7 @@ pub struct Inspect {
 /// Checks every byte of a pool that nobody serves.
 ///
 /// Changes nothing. Prints every finding with file, offset, what was found and what was expected, and exits with
-/// status 1 if there is one.
+/// status 5 if there is one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -40,7 +41,7 @@ pub struct Verify {
 #[derive(Debug, Args)]
 pub struct PoolFlags {
     /// Folder of the pool, or device of persistent memory.
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", env = "STONECAST_DATA", default_value = DATA)]
     pub data: PathBuf,
     /// Prints JSON, one object a line.
     #[arg(long)]
@@ -124,17 +125,21 @@ pub fn inspect(flags: &PoolFlags) -> Result<(), Failure> {
         live_bytes: checked.live_bytes,
         segments: segments_of(&pool),
     };
-    if !checked.damage.is_empty() {
-        say(format_args!(
+    if flags.json {
+        output::json(&report)?;
+    } else {
+        output::table(&rows(&report))?;
+    }
+    if checked.damage.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Status::Corrupt,
+        format!(
             "{} is damaged; `stonecast verify {0}` says where",
             flags.data.display()
-        ));
-    }
-    if flags.json {
-        output::json(&report)
-    } else {
-        output::table(&rows(&report))
-    }
+        ),
+    ))
 }
 
 fn segments_of(pool: &Pool) -> Vec<SegmentReport> {
@@ -306,9 +311,12 @@ pub fn verify(flags: &PoolFlags) -> Result<(), Failure> {
     }
     match findings {
         0 => Ok(()),
-        count => Err(Failure::operation(format!(
-            "{count} findings: the pool is damaged, and a server will refuse it. Restore it from an export or a copy"
-        ))),
+        count => Err(Failure::new(
+            Status::Corrupt,
+            format!(
+                "{count} findings: the pool is damaged, and a server will refuse it. Restore it from an export or a copy"
+            ),
+        )),
     }
 }
 
@@ -317,10 +325,13 @@ fn stop_at(json: bool, damage: &[Corruption]) -> Result<(), Failure> {
     damage
         .iter()
         .try_for_each(|damage| report_finding(json, "damage", damage))?;
-    Err(Failure::operation(format!(
-        "{} findings, and without this the rest cannot be checked",
-        damage.len()
-    )))
+    Err(Failure::new(
+        Status::Corrupt,
+        format!(
+            "{} findings, and without this the rest cannot be checked",
+            damage.len()
+        ),
+    ))
 }
 
 fn report_finding(json: bool, finding: &'static str, damage: &Corruption) -> Result<(), Failure> {

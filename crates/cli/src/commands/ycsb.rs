@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use crate::flags::{DurabilityArgument, VerbsFlags};
 use crate::output;
 use crate::progress::Progress;
+use crate::session;
 use crate::values::{Address, Fabric, Size};
 
 /// Runs a workload of YCSB against a server, its own or one that runs.
@@ -241,9 +242,8 @@ fn options_of(flags: &Ycsb, default_seconds: f64) -> Result<YcsbOptions, Failure
 
 /// Stores the data set, and returns the process number of the server.
 fn fill(devices: &dyn Devices, address: &str, data: DataSet) -> Result<u32, Failure> {
-    let session = Session::open_with(devices, address, 0).map_err(|error| {
-        Failure::operation(format!("{error}. Is `stonecast serve` running there?"))
-    })?;
+    let session = Session::open_with(devices, address, 0)
+        .map_err(|error| session::refused(error, &address.parse().expect("made of an address")))?;
     let progress = Progress::of_count("loading", Some(data.keys));
     load(&session, data, |stored| progress.set(stored))?;
     drop(progress);

@@ -44,7 +44,7 @@ fn refused(place: &Place, file: &str) {
     let message = Server::refused(&place.pool(), OPTIONS);
     assert_names(&message, file);
     let verified = stonecast(["verify".as_ref(), place.pool().as_os_str()]);
-    assert_eq!(verified.code, Some(1), "{}", verified.stderr);
+    assert_eq!(verified.code, Some(5), "{}", verified.stderr);
     let said = format!(
         "{}{}",
         String::from_utf8_lossy(&verified.stdout),

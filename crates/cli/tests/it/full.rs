@@ -306,7 +306,7 @@ fn fill_and_restart(medium: Medium, pool: &Path, options: &[&str]) {
     if medium == Medium::FullPool {
         // Deletes have room of their own. On a full medium nobody can promise it.
         server.client(&["delete", &first]).text();
-        server.client(&["get", &first]).refusal(1);
+        server.client(&["get", &first]).refusal(3);
         rest = exported.split_once('\n').expect("more than one line").1;
     }
 

@@ -86,7 +86,7 @@ fn a_pool_that_was_copied_while_it_was_served_is_refused_unless_it_is_accepted_a
     let mut accepted = Server::start(&copied, ["--accept-copy"]);
     assert_eq!(accepted.client(&["get", "closed"]).text(), "1");
     assert_eq!(accepted.client(&["get", "served"]).text(), "2");
-    accepted.client(&["get", "later"]).refusal(1);
+    accepted.client(&["get", "later"]).refusal(3);
     accepted.stop();
     let copy = Server::start(&copied, [] as [&str; 0]);
     assert_eq!(

@@ -38,9 +38,9 @@ fn a_broken_line_ends_the_import_and_only_what_stands_before_it_is_stored() {
         );
         for (index, stored) in [(0, true), (1, true), (2, false)] {
             let code = server.client(&["get", &format!("{number}-{index}")]).code;
-            assert_eq!(code, Some(if stored { 0 } else { 1 }), "{broken} {index}");
+            assert_eq!(code, Some(if stored { 0 } else { 3 }), "{broken} {index}");
         }
-        server.client(&["get", "broken"]).refusal(1);
+        server.client(&["get", "broken"]).refusal(3);
     }
     let broken_utf8 = b"{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"broken\",\"value\":\"\xff\"}\n";
     let message = server
@@ -146,7 +146,7 @@ fn an_export_to_a_file_replaces_it_whole_or_not_at_all() {
     server.client(&["export", "/dev/null"]).text();
     server.stop();
     fs::write(&file, "old").expect("room for three bytes");
-    server.client(&["export", name]).refusal(1);
+    server.client(&["export", name]).refusal(4);
     assert_eq!(
         fs::read_to_string(&file).expect("it was not touched"),
         "old"

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
 
-use super::{Printed, not_found};
+use super::{Printed, name, not_found};
 use crate::failure::Failure;
 use crate::flags::Connection;
 use crate::ndjson::Bytes;
@@ -17,6 +17,7 @@ use crate::session::Session;
 #[command(after_help = "\
 Example:
   stonecast delete greeting")]
+#[command(visible_alias = "del")]
 pub struct Delete {
     /// The key.
     pub key: OsString,
@@ -31,17 +32,21 @@ pub struct Delete {
 pub fn delete(flags: &Delete) -> Result<(), Failure> {
     let session = Session::open(&flags.connection)?;
     let key = flags.key.as_bytes();
-    let was_there = session.run(async |client| Ok(client.delete(key).await?))?;
+    let was_there =
+        session.run(async |client| client.delete(key).await.map_err(Failure::of_write))?;
     session.close();
     if !was_there {
         return Err(not_found(key));
     }
     if flags.json {
-        return output::json(&Printed {
-            key: Bytes(key),
-            value: None,
-            version: None,
-        });
+        return output::report(
+            &Printed {
+                key: Bytes(key),
+                value: None,
+                version: None,
+            },
+            format_args!("{} is deleted", name(key)),
+        );
     }
     output::say_to_a_person("OK");
     Ok(())

@@ -18,9 +18,10 @@ use crate::session::Session;
 /// The bytes go to stdout as they are; on a terminal a line feed follows.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example: a value as it is, and as JSON with its version
+Example: a value as it is, as JSON with its version, and into another pool
   stonecast get picture > picture.png
-  stonecast get greeting --json")]
+  stonecast get greeting --json
+  stonecast get greeting --json | stonecast import --connect shm:/srv/other/socket")]
 pub struct Get {
     /// The key.
     pub key: OsString,

@@ -10,7 +10,7 @@ pub use delete::{Delete, delete};
 pub use get::{Get, get};
 pub use put::{Put, put};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 use crate::ndjson::Bytes;
 
 /// What the three print with `--json`, as far as they know it.
@@ -24,7 +24,7 @@ struct Printed<'a> {
 }
 
 fn not_found(key: &[u8]) -> Failure {
-    Failure::operation(format!("{} is not there", name(key)))
+    Failure::new(Status::Absent, format!("{} is not there", name(key))).with("key", Bytes(key))
 }
 
 /// A key in a message.

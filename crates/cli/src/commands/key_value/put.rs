@@ -9,7 +9,7 @@ use stonecast_kv::limits::VALUE_SIZE_MAX;
 use stonecast_kv::{Condition, Written};
 
 use super::{Printed, name};
-use crate::failure::Failure;
+use crate::failure::{Failure, Status};
 use crate::flags::Connection;
 use crate::ndjson::Bytes;
 use crate::output;
@@ -21,12 +21,13 @@ use crate::session::Session;
 Example: a value from the command line, one from a file, and one only if the key is still at version 17
   stonecast put greeting hello
   stonecast put picture < picture.png
-  stonecast put greeting hi --if-version 17")]
+  stonecast put greeting hi --if-version 17
+  stonecast put temperature -- -5")]
+#[command(visible_alias = "set")]
 pub struct Put {
     /// The key: 1 to 1024 bytes, taken as they are typed.
     pub key: OsString,
-    /// The value: at most 1 MiB. Read from stdin if it is not given or is `-`.
-    #[arg(allow_hyphen_values = true)]
+    /// The value: at most 1 MiB. Read from stdin if it is not given or is `-`; one that begins with a dash comes after `--`.
     pub value: Option<OsString>,
     /// Only if the key is at this version.
     #[arg(long, value_name = "VERSION", conflicts_with = "if_absent")]
@@ -54,22 +55,35 @@ pub fn put(flags: &Put) -> Result<(), Failure> {
         None if flags.if_absent => Condition::Absent,
         None => Condition::None,
     };
-    let written = session.run(async |client| Ok(client.put_if(key, &value, condition).await?))?;
+    let written = session.run(async |client| {
+        client
+            .put_if(key, &value, condition)
+            .await
+            .map_err(Failure::of_write)
+    })?;
     session.close();
     match written {
-        Written::Done(version) if flags.json => output::json(&Printed {
-            key: Bytes(key),
-            value: None,
-            version: Some(version),
-        }),
+        Written::Done(version) if flags.json => output::report(
+            &Printed {
+                key: Bytes(key),
+                value: None,
+                version: Some(version),
+            },
+            format_args!("{} is stored at version {version}", name(key)),
+        ),
         Written::Done(version) => {
             output::say_to_a_person(format_args!("OK, version {version}"));
             Ok(())
         }
-        Written::Conflict(present) => Err(Failure::operation(match present {
-            Some(version) => format!("{} is at version {version}; nothing was done", name(key)),
-            None => format!("{} is not there; nothing was done", name(key)),
-        })),
+        Written::Conflict(present) => {
+            let words = match present {
+                Some(version) => format!("{} is at version {version}; nothing was done", name(key)),
+                None => format!("{} is not there; nothing was done", name(key)),
+            };
+            Err(Failure::new(Status::Conflict, words)
+                .with("key", Bytes(key))
+                .with("version", present))
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! Flags of `serve` for Redis clients, metrics and health.
 
-use std::net::SocketAddr;
 use std::num::{NonZeroU16, NonZeroUsize};
 use std::path::PathBuf;
 
@@ -8,7 +7,7 @@ use clap::Args;
 use stonecast_gateway::{GatewayLimits, GatewayOptions, Password, TlsOptions};
 
 use crate::failure::Failure;
-use crate::values::{Period, Size};
+use crate::values::{Endpoint, Period, Size};
 
 /// Who is let in beside clients of shared memory, and how much they may use.
 #[derive(Debug, Default, Args)]
@@ -16,10 +15,10 @@ use crate::values::{Period, Size};
 pub struct GatewayFlags {
     /// Where Redis clients connect, such as 127.0.0.1:6380; port 0: any free one.
     #[arg(long, value_name = "ADDRESS", env = "STONECAST_RESP")]
-    pub resp: Option<SocketAddr>,
+    pub resp: Option<Endpoint>,
     /// Where /metrics, /healthz, /readyz and /status are, over HTTP, such as 127.0.0.1:9180.
     #[arg(long, value_name = "ADDRESS", env = "STONECAST_ADMIN")]
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<Endpoint>,
     /// File whose first line is the password that Redis clients must say; others must not be able to read it.
     #[arg(long, value_name = "FILE", env = "STONECAST_PASSWORD_FILE")]
     pub password_file: Option<PathBuf>,
@@ -64,10 +63,21 @@ pub struct GatewayFlags {
 impl GatewayFlags {
     /// What the gateway is told, without the address of the store; `None`: nobody asked for one.
     pub fn options(&self) -> Result<Option<GatewayOptions>, Failure> {
-        let (resp, admin) = (self.resp, self.admin);
+        let address = |endpoint: &Option<Endpoint>| endpoint.as_ref().map(|end| end.address);
+        let (resp, admin) = (address(&self.resp), address(&self.admin));
         let Some(first) = resp.or(admin) else {
-            return Ok(None);
+            return match self.first_given() {
+                None => Ok(None),
+                Some(flag) => Err(Failure::usage(format!(
+                    "{flag} says something of Redis clients or of metrics, and nothing is served to them: give --resp or --admin, too"
+                ))),
+            };
         };
+        if let (None, Some(flag)) = (resp, self.first_given_for_redis()) {
+            return Err(Failure::usage(format!(
+                "{flag} says something of Redis clients, and there are none without --resp"
+            )));
+        }
         let tls = match (
             self.tls_certificate.clone(),
             self.tls_key.clone(),
@@ -122,5 +132,39 @@ impl GatewayFlags {
             .check()
             .map_err(|error| Failure::usage(error.to_string()))?;
         Ok(Some(options))
+    }
+
+    /// A flag that means nothing without any address.
+    fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            (self.password_file.is_some(), "--password-file"),
+            (self.tls_certificate.is_some(), "--tls-certificate"),
+            (self.tls_key.is_some(), "--tls-key"),
+            (self.handshake_timeout.is_some(), "--handshake-timeout"),
+            (
+                self.tls_client_authority.is_some(),
+                "--tls-client-authority",
+            ),
+        ];
+        let first = given.iter().find(|(is_given, _)| *is_given);
+        first
+            .map(|(_, flag)| *flag)
+            .or(self.first_given_for_redis())
+    }
+
+    /// A flag that means nothing without Redis clients.
+    fn first_given_for_redis(&self) -> Option<&'static str> {
+        let given = [
+            (self.gateway_threads.is_some(), "--gateway-threads"),
+            (self.connections.is_some(), "--connections"),
+            (self.request_size.is_some(), "--request-size"),
+            (self.pipeline_depth.is_some(), "--pipeline-depth"),
+            (self.output_size.is_some(), "--output-size"),
+            (self.buffer_size.is_some(), "--buffer-size"),
+            (self.request_timeout.is_some(), "--request-timeout"),
+            (self.output_timeout.is_some(), "--output-timeout"),
+        ];
+        let first = given.iter().find(|(is_given, _)| *is_given);
+        first.map(|(_, flag)| *flag)
     }
 }

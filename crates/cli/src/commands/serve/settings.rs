@@ -240,10 +240,6 @@ mod tests {
                 &["--resp", "127.0.0.1:1", "--request-size", "1KiB"],
                 "a request may have between",
             ),
-            (
-                &["--resp", "127.0.0.1:1", "--output-timeout", "0s"],
-                "a time limit of 0",
-            ),
         ] {
             let failure = serving("", flags).expect_err(words);
             assert!(

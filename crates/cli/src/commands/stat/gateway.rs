@@ -1,55 +1,218 @@
 //! What only the gateway knows, asked for at its admin port.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use clap::Args;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::Value;
+use stonecast_gateway::{Password, read_secret};
+
+use crate::failure::{Failure, Status};
+use crate::values::Endpoint;
 
 /// The admin port answers from memory, after one question to the store.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Longer than any status.
 const STATUS_SIZE_MAX: u64 = 1 << 20;
 
-/// The `gateway` part of `/status`. An error is for people.
-pub fn status(admin: SocketAddr) -> Result<Value, String> {
-    let failed = |error: std::io::Error| format!("{admin} does not answer: {error}");
-    let mut stream = TcpStream::connect_timeout(&admin, PATIENCE).map_err(failed)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    write!(
-        stream,
-        "GET /status HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n"
-    )
-    .map_err(failed)?;
-    let mut answer = Vec::new();
-    stream
-        .take(STATUS_SIZE_MAX)
-        .read_to_end(&mut answer)
-        .map_err(failed)?;
-    let answer = String::from_utf8_lossy(&answer);
-    let (head, body) = answer
-        .split_once("\r\n\r\n")
-        .ok_or_else(|| format!("{admin} does not speak HTTP (is it TLS?)"))?;
-    match head.split(' ').nth(1) {
-        Some("200") => {}
-        Some("401") => {
-            return Err(format!(
-                "{admin} asks for a password; ask it yourself, at /status"
-            ));
+/// How the gateway is asked.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The gateway's part")]
+pub struct AdminFlags {
+    /// Asks this address of `serve --admin`, too, for what only the gateway knows: connections, commands, their times.
+    #[arg(long, value_name = "ADDRESS", env = "STONECAST_ADMIN")]
+    pub admin: Option<Endpoint>,
+    /// File whose first line is the password of `serve --password-file`; others must not be able to read it.
+    #[arg(long, value_name = "FILE", env = "STONECAST_PASSWORD_FILE")]
+    pub password_file: Option<PathBuf>,
+    /// Authority that the gateway's certificate comes from (PEM): the admin port is asked over TLS.
+    #[arg(long, value_name = "FILE", env = "STONECAST_TLS_AUTHORITY")]
+    pub tls_authority: Option<PathBuf>,
+    /// Certificate to show to the gateway (PEM), where it asks clients for one.
+    #[arg(long, value_name = "FILE", env = "STONECAST_TLS_CLIENT_CERTIFICATE")]
+    pub tls_client_certificate: Option<PathBuf>,
+    /// Private key of that certificate (PEM); others must not be able to read it.
+    #[arg(long, value_name = "FILE", env = "STONECAST_TLS_CLIENT_KEY")]
+    pub tls_client_key: Option<PathBuf>,
+}
+
+/// An admin port that can be asked again and again.
+pub struct Admin {
+    endpoint: Endpoint,
+    authorization: Option<String>,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Admin {
+    /// As `flags` say; `None`: nobody asked for the gateway's part.
+    pub fn of(flags: &AdminFlags) -> Result<Option<Self>, Failure> {
+        let tls = client_configuration(flags)?;
+        let Some(endpoint) = flags.admin.clone() else {
+            return match tls {
+                None => Ok(None),
+                Some(_) => Err(Failure::usage("--tls-authority needs --admin")),
+            };
+        };
+        let password = flags.password_file.as_deref().map(Password::read);
+        let password = password
+            .transpose()
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let authorization =
+            password.map(|password| BASE64.encode(format!(":{}", password.reveal())));
+        Ok(Some(Self {
+            endpoint,
+            authorization,
+            tls,
+        }))
+    }
+
+    /// The `gateway` part of `/status`.
+    pub fn status(&self) -> Result<Value, Failure> {
+        let endpoint = &self.endpoint;
+        let answer = self.ask().map_err(|error| self.silent(&error))?;
+        let answer = String::from_utf8_lossy(&answer);
+        let Some((head, body)) = answer.split_once("\r\n\r\n") else {
+            let hint = match self.tls {
+                None => {
+                    "does not speak HTTP; if it is TLS, name its authority with --tls-authority"
+                }
+                Some(_) => "does not speak HTTP",
+            };
+            return Err(Failure::operation(format!("{endpoint} {hint}")));
+        };
+        match head.split(' ').nth(1) {
+            Some("200") => {}
+            Some("401") => {
+                let words = match self.authorization {
+                    None => "asks for a password; name its file with --password-file",
+                    Some(_) => "refuses the password of --password-file",
+                };
+                return Err(Failure::operation(format!("{endpoint} {words}")));
+            }
+            _ => {
+                return Err(Failure::operation(format!(
+                    "{endpoint} answers {}",
+                    head.lines().next().unwrap_or_default()
+                )));
+            }
         }
-        _ => {
-            return Err(format!(
-                "{admin} answers {}",
-                head.lines().next().unwrap_or_default()
-            ));
+        let status = serde_json::from_str::<Value>(body).ok();
+        let gateway = status.and_then(|mut status| Some(status.get_mut("gateway")?.take()));
+        gateway
+            .ok_or_else(|| Failure::operation(format!("{endpoint} is no admin port of stonecast")))
+    }
+
+    fn ask(&self) -> io::Result<Vec<u8>> {
+        let stream = TcpStream::connect_timeout(&self.endpoint.address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        match &self.tls {
+            None => self.talk(stream),
+            Some(configuration) => {
+                let name =
+                    ServerName::try_from(self.endpoint.host.clone()).map_err(io::Error::other)?;
+                let connection =
+                    ClientConnection::new(configuration.clone(), name).map_err(io::Error::other)?;
+                self.talk(StreamOwned::new(connection, stream))
+            }
         }
     }
-    let status: Value =
-        serde_json::from_str(body).map_err(|_| format!("{admin} is no admin port of stonecast"))?;
-    status
-        .get("gateway")
-        .cloned()
-        .ok_or_else(|| format!("{admin} is no admin port of stonecast"))
+
+    fn talk(&self, mut stream: impl Read + Write) -> io::Result<Vec<u8>> {
+        let authorization = match &self.authorization {
+            Some(credentials) => format!("Authorization: Basic {credentials}\r\n"),
+            None => String::new(),
+        };
+        write!(
+            stream,
+            "GET /status HTTP/1.1\r\nHost: {}\r\n{authorization}Connection: close\r\n\r\n",
+            self.endpoint
+        )?;
+        stream.flush()?;
+        let mut answer = Vec::new();
+        match stream.take(STATUS_SIZE_MAX).read_to_end(&mut answer) {
+            // The end without a farewell of TLS: the length of the body says whether all is there, and JSON does, too.
+            Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
+            _ => Ok(answer),
+        }
+    }
+
+    /// Nothing answered, or what answered could not be trusted.
+    fn silent(&self, error: &io::Error) -> Failure {
+        let endpoint = &self.endpoint;
+        let is_tls = error
+            .get_ref()
+            .is_some_and(|inner| inner.is::<rustls::Error>());
+        if is_tls {
+            return Failure::operation(format!("{endpoint}: {error}"));
+        }
+        Failure::new(
+            Status::Unreachable,
+            format!("{endpoint} does not answer: {error}"),
+        )
+    }
+}
+
+/// How to speak TLS; `None`: not at all.
+fn client_configuration(flags: &AdminFlags) -> Result<Option<Arc<ClientConfig>>, Failure> {
+    let own = match (&flags.tls_client_certificate, &flags.tls_client_key) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        _ => {
+            return Err(Failure::usage(
+                "--tls-client-certificate and --tls-client-key belong together",
+            ));
+        }
+    };
+    let Some(authority) = &flags.tls_authority else {
+        return match own {
+            None => Ok(None),
+            Some(_) => Err(Failure::usage(
+                "--tls-client-certificate needs --tls-authority",
+            )),
+        };
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(authority)? {
+        roots
+            .add(certificate)
+            .map_err(|error| unusable(authority, error))?;
+    }
+    let builder = ClientConfig::builder().with_root_certificates(roots);
+    let configuration = match own {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let text = read_secret(key).map_err(|error| Failure::usage(error.to_string()))?;
+            let key = PrivateKeyDer::from_pem_slice(text.as_bytes())
+                .map_err(|error| unusable(key, error))?;
+            builder
+                .with_client_auth_cert(certificates(certificate)?, key)
+                .map_err(|error| unusable(certificate, error))?
+        }
+    };
+    Ok(Some(Arc::new(configuration)))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let found =
+        CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let found = found.map_err(|error| unusable(path, error))?;
+    match found.is_empty() {
+        true => Err(unusable(path, "there is no certificate in it")),
+        false => Ok(found),
+    }
+}
+
+fn unusable(path: &Path, reason: impl ToString) -> Failure {
+    Failure::usage(format!("{}: {}", path.display(), reason.to_string()))
 }
 
 /// For people.

@@ -4,7 +4,6 @@ mod gateway;
 mod report;
 
 use std::io::{self, IsTerminal as _};
-use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,7 @@ use crate::output;
 use crate::session::Session;
 use crate::signals::Stop;
 use crate::values::Period;
+use gateway::{Admin, AdminFlags};
 use report::Report;
 
 /// Shows what a running server holds and does, by clients of its memory and through its gateway.
@@ -27,7 +27,8 @@ use report::Report;
 Example: once for people, as JSON for programs, and again and again with the gateway's part
   stonecast stat
   stonecast stat --json
-  stonecast stat --watch --admin 127.0.0.1:9180")]
+  stonecast stat --watch --admin 127.0.0.1:9180
+  stonecast stat --admin 192.0.2.7:9180 --password-file password --tls-authority authority.pem")]
 pub struct Stat {
     /// Prints one JSON object.
     #[arg(long)]
@@ -38,11 +39,10 @@ pub struct Stat {
     /// How long to wait in between.
     #[arg(long, value_name = "TIME", default_value = "1s", requires = "watch")]
     pub every: Period,
-    /// Asks this address of `serve --admin`, too, for what only the gateway knows: connections, commands, their times.
-    #[arg(long, value_name = "ADDRESS", env = "STONECAST_ADMIN")]
-    pub admin: Option<SocketAddr>,
     #[command(flatten)]
     pub connection: Connection,
+    #[command(flatten)]
+    pub admin: AdminFlags,
 }
 
 /// Home, and everything below is erased: what was there is drawn over, without flicker.
@@ -52,11 +52,12 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Asks the server and prints its answer.
 pub fn run(flags: &Stat) -> Result<(), Failure> {
+    let admin = Admin::of(&flags.admin)?;
     let session = Session::open(&flags.connection)?;
     let result = if flags.watch {
-        watch(flags, &session)
+        watch(flags, &session, admin.as_ref())
     } else {
-        print(flags, &ask(&session)?, None)
+        print(flags, &ask(&session)?, None, admin.as_ref())
     };
     session.close();
     result
@@ -66,7 +67,7 @@ fn ask(session: &Session) -> Result<Metrics, Failure> {
     session.run(async |client| Ok(client.metrics().await?))
 }
 
-fn watch(flags: &Stat, session: &Session) -> Result<(), Failure> {
+fn watch(flags: &Stat, session: &Session, admin: Option<&Admin>) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
     let mut before: Option<(Metrics, Instant)> = None;
     while !stop.asked() {
@@ -79,7 +80,7 @@ fn watch(flags: &Stat, session: &Session) -> Result<(), Failure> {
         let since = before
             .as_ref()
             .map(|(metrics, then)| (metrics, now - *then));
-        print(flags, &metrics, since)?;
+        print(flags, &metrics, since, admin)?;
         before = Some((metrics, now));
         while !stop.asked() && now.elapsed() < flags.every.0 {
             thread::sleep(LOOK.min(flags.every.0));
@@ -92,16 +93,16 @@ fn print(
     flags: &Stat,
     metrics: &Metrics,
     before: Option<(&Metrics, Duration)>,
+    admin: Option<&Admin>,
 ) -> Result<(), Failure> {
-    let gateway = flags.admin.map(gateway::status).transpose();
+    let gateway = admin.map(Admin::status).transpose();
     if flags.json {
-        let report = Report::of(metrics, gateway.unwrap_or_default());
-        return output::json(&report);
+        return output::json(&Report::of(metrics, gateway?));
     }
+    // What the server says is of use without the gateway's part, too.
     output::bytes(report::text(metrics, before).as_bytes())?;
-    match gateway {
-        Ok(Some(status)) => output::table(&gateway::rows(&status)),
-        Ok(None) => Ok(()),
-        Err(reason) => output::table(&[("gateway", reason)]),
+    match gateway? {
+        Some(status) => output::table(&gateway::rows(&status)),
+        None => Ok(()),
     }
 }

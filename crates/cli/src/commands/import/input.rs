@@ -1,0 +1,62 @@
+//! What is imported: a file or stdin, whose reading a signal ends.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd as _;
+use std::path::Path;
+use std::rc::Rc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::failure::Failure;
+use crate::signals::Stop;
+
+/// Bytes read at once.
+const BUFFER_SIZE: usize = 1 << 20;
+/// How often a wait for input looks for a signal.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
+
+/// A file that may be a pipe. A read ends with an error when a signal asked for the end.
+struct Input {
+    file: File,
+    stop: Rc<Stop>,
+}
+
+impl Read for Input {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.stop.asked() {
+                return Err(io::Error::other("interrupted"));
+            }
+            // A regular file is always ready.
+            let mut ready = [PollFd::new(&self.file, PollFlags::IN)];
+            match poll(&mut ready, Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return self.file.read(buffer),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Opens what is imported, and says how long it is where that is known.
+pub fn open(path: Option<&Path>, stop: Rc<Stop>) -> Result<(impl BufRead, Option<u64>), Failure> {
+    let named = path.filter(|path| *path != Path::new("-"));
+    let name = named.map_or("stdin".to_owned(), |path| path.display().to_string());
+    let refuse = |error: io::Error| Failure::operation(format!("cannot read {name}: {error}"));
+    let file = match named {
+        Some(path) => File::open(path),
+        None => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+    };
+    let file = file.map_err(refuse)?;
+    let metadata = file.metadata().map_err(refuse)?;
+    let size = (named.is_some() && metadata.is_file()).then_some(metadata.len());
+    Ok((
+        BufReader::with_capacity(BUFFER_SIZE, Input { file, stop }),
+        size,
+    ))
+}

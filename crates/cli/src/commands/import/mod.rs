@@ -1,0 +1,221 @@
+//! `import`: every entry of an NDJSON file, in its order.
+//!
+//! Many puts are in flight on one connection. The client commits them in the order in which they are first polled, which
+//! is the order of the file, so the order of versions is the order of lines.
+
+mod input;
+mod outcome;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::BufRead;
+use std::iter;
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Instant;
+
+use clap::Args;
+use futures_util::{Stream, StreamExt, stream};
+use serde::Serialize;
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::Runtime;
+use stonecast_kv::Client;
+
+use crate::failure::Failure;
+use crate::flags::Connection;
+use crate::ndjson::{Entry, Reader};
+use crate::output;
+use crate::progress::Progress;
+use crate::session::Session;
+use crate::signals::Stop;
+use outcome::{Cause, Outcome};
+
+/// Stores every entry of an NDJSON file, in its order.
+///
+/// Each line is {"key":KEY,"value":VALUE}, each of the two a string or {"base64":"..."}; a "version", as `get --json` prints
+/// it, is passed over. A broken line ends the import: the lines before it are stored, nothing of it or after it is. Where an
+/// import ends early, by a signal too, it says which lines are stored, which may be, and where to go on.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: a file, and the output of another program
+  stonecast import entries.ndjson
+  zcat entries.ndjson.gz | stonecast import
+  stonecast get greeting --json | stonecast import --connect shm:/srv/other/socket")]
+pub struct Import {
+    /// The file; stdin if it is not given or is `-`.
+    pub file: Option<PathBuf>,
+    /// Operations that wait for an answer at the same time.
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub in_flight: u32,
+    /// Prints {"entries":..,"bytes":..,"seconds":..} to stdout at the end.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub connection: Connection,
+}
+
+/// How often a wait for answers looks for a signal.
+const LOOK_NS: Nanoseconds = 50_000_000;
+/// How long answers are waited for after a signal: far longer than a server that works takes for a batch.
+const PATIENCE_NS: Nanoseconds = 5_000_000_000;
+
+/// What an import or export came to.
+#[derive(Serialize)]
+pub struct Transferred {
+    /// Entries.
+    pub entries: u64,
+    /// Bytes of NDJSON.
+    pub bytes: u64,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// See the module documentation. Connects only when the file can be read.
+pub fn run(flags: &Import) -> Result<(), Failure> {
+    let stop = Rc::new(Stop::on_signals()?);
+    let (input, size) = input::open(flags.file.as_deref(), stop.clone())?;
+    let session = Session::open(&flags.connection)?;
+    let start = Instant::now();
+    let progress = Progress::of_bytes("importing", size);
+    let outcome = session.run(async |client| {
+        let import = Run {
+            client,
+            runtime: session.runtime(),
+            stop: &stop,
+            progress: &progress,
+        };
+        Ok(import
+            .run(Reader::new(input), flags.in_flight as usize)
+            .await)
+    })?;
+    drop(progress);
+    if outcome.unanswered() {
+        // A server that does not answer does not say goodbye.
+        return Err(outcome.failure());
+    }
+    session.close();
+    if outcome.ended_early() {
+        return Err(outcome.failure());
+    }
+    report(
+        flags.json,
+        "imported",
+        Transferred {
+            entries: outcome.entries,
+            bytes: outcome.bytes,
+            seconds: start.elapsed().as_secs_f64(),
+        },
+    )
+}
+
+/// Says what was transferred, to the program or the person that wants to know.
+pub fn report(json: bool, what: &str, transferred: Transferred) -> Result<(), Failure> {
+    if json {
+        let done = format_args!("{} entries are {what}", transferred.entries);
+        return output::report(&transferred, done);
+    }
+    let Transferred {
+        entries,
+        bytes,
+        seconds,
+    } = transferred;
+    output::say(format_args!(
+        "{what} {entries} entries ({}) in {seconds:.1} s",
+        output::size(bytes)
+    ));
+    Ok(())
+}
+
+/// An import under way.
+struct Run<'a> {
+    client: &'a Client,
+    runtime: Rc<dyn Runtime>,
+    stop: &'a Stop,
+    progress: &'a Progress,
+}
+
+impl Run<'_> {
+    async fn run(&self, mut reader: Reader<impl BufRead>, in_flight: usize) -> Outcome {
+        let (broken, ends) = (Cell::new(None), Cell::new(false));
+        let sent = RefCell::new(VecDeque::new());
+        let entries = iter::from_fn(|| {
+            // After a refusal or a signal nothing more is sent; what is in flight is waited for.
+            if ends.get() || self.stop.asked() {
+                return None;
+            }
+            match reader.next_entry() {
+                Ok(Some((entry, bytes))) => {
+                    sent.borrow_mut().push_back(reader.line());
+                    Some((entry, bytes))
+                }
+                Ok(None) => None,
+                Err(error) => {
+                    broken.set(Some(error));
+                    None
+                }
+            }
+        });
+        let put = |(Entry { key, value }, bytes)| async move {
+            (bytes, self.client.put(&key, &value).await)
+        };
+        let mut puts = pin!(stream::iter(entries).map(put).buffered(in_flight));
+        let mut outcome = Outcome::default();
+        loop {
+            match self.next(puts.as_mut()).await {
+                Next::Answer((bytes, result)) => {
+                    // Answers come in the order of the lines.
+                    let line = sent.borrow_mut().pop_front().expect("it was sent");
+                    if result.is_ok() {
+                        self.progress.advance(bytes);
+                    }
+                    ends.set(ends.get() | result.is_err());
+                    outcome.take(line, bytes, result);
+                }
+                Next::End => break,
+                Next::Late => {
+                    outcome.give_up(sent.take().into_iter());
+                    break;
+                }
+            }
+        }
+        if self.stop.asked() {
+            outcome.end(Cause::Interrupted);
+        } else if let Some(error) = broken.take() {
+            outcome.end(Cause::Line(error));
+        }
+        outcome
+    }
+
+    /// The next answer. After a signal it is waited for no longer than [`PATIENCE_NS`].
+    async fn next<T>(&self, mut answers: Pin<&mut impl Stream<Item = T>>) -> Next<T> {
+        let mut deadline = None;
+        loop {
+            let mut pause = pin!(self.runtime.sleep(LOOK_NS));
+            let next = std::future::poll_fn(|context| match answers.as_mut().poll_next(context) {
+                Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                Poll::Pending => pause.as_mut().poll(context).map(|()| None),
+            });
+            match next.await {
+                Some(Some(answer)) => return Next::Answer(answer),
+                Some(None) => return Next::End,
+                None if self.stop.asked() => {
+                    let now = self.runtime.now();
+                    if now >= *deadline.get_or_insert(now + PATIENCE_NS) {
+                        return Next::Late;
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// What comes next.
+enum Next<T> {
+    Answer(T),
+    End,
+    /// Nothing, for too long.
+    Late,
+}
