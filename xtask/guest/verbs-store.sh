@@ -1,5 +1,6 @@
 # Plans, the log of REMOTELOG and the store, over two soft-RoCE devices at the ends of one link: rxe1 has the memory, rxe0 asks.
 stonecast=/programs/stonecast-verbs
+lab=/programs/stonecast-lab-verbs
 load_nvdimm
 case_ "a devdax namespace is made" devdax 0
 case_ "two soft-RoCE devices are made" soft_roce
@@ -17,11 +18,11 @@ export STONECAST_RDMA_DEVICES=rxe0,rxe1 STONECAST_DAX=/dev/dax0.0 TMPDIR=/disk
 STONECAST_RDMA_WITHOUT_WINDOWS=1 /programs/kv-verbs-it --test-threads 1 basics::v basics::w rights::the_ \
     sharing::clients_that_meet
 # REMOTELOG: the responder's log is the device.
-remotelog="$stonecast bench remotelog --fabric verbs --data /dev/dax0.0 --rdma-device rxe1 --requester-device rxe0 --json"
+remotelog="$lab remotelog --fabric verbs --data /dev/dax0.0 --rdma-device rxe1 --requester-device rxe0 --json"
 case_ "REMOTELOG appends with every operation to persistent memory" says '"retried":0' $remotelog --appends 100
 case_ "a plan of one side takes a FLUSH with persistence" grep -q -e 'rq.flush.*"one_sided":true' /tmp/says.output
 refused "a log on a disk is no place for remote writes" 'ordinary file' \
-    $stonecast bench remotelog --fabric verbs --data /disk --rdma-device rxe1
+    $lab remotelog --fabric verbs --data /disk --rdma-device rxe1
 
 # The binary: a server on persistent memory, clients of it over the link.
 key() {

@@ -17,12 +17,17 @@ use crate::{design_index, doc_tables, fresh, guest, layers, mutants, needs, sim,
 /// The package with the binary, whose integration tests start real processes.
 const BINARY_PACKAGE: &str = "stonecast-cli";
 
+/// The package of the laboratory, which measures and judges.
+const LAB_PACKAGE: &str = "stonecast-lab";
+
 /// Packages with a feature `verbs`.
-const VERBS_PACKAGES: [&str; 4] = [
+const VERBS_PACKAGES: [&str; 6] = [
     "stonecast-fabric-verbs",
     "stonecast-persist",
     "stonecast-kv",
+    "stonecast-bench",
     BINARY_PACKAGE,
+    LAB_PACKAGE,
 ];
 
 /// The package with the gateway for Redis clients.
@@ -159,7 +164,7 @@ pub fn run(names: &[String]) -> Result<bool> {
     Ok(tally.success())
 }
 
-/// Runs the figures of the benchmark crate; `false` if one missed its ratio.
+/// Runs the figures of the laboratory; `false` if one missed its ratio.
 pub fn bench(arguments: &[String]) -> Result<bool> {
     if let Err(missing) = needs::ensure("bench") {
         println!("not run: every comparison with redis-server ({missing})");
@@ -173,7 +178,14 @@ pub fn bench(arguments: &[String]) -> Result<bool> {
     .status()?;
     let mut figures = cargo(
         &metadata.workspace_root,
-        &["run", "--release", "--package", "stonecast-bench", "--"],
+        &[
+            "run",
+            "--release",
+            "--package",
+            LAB_PACKAGE,
+            "--",
+            "compare",
+        ],
     );
     Ok(binary.success() && figures.args(arguments).status()?.success())
 }
@@ -230,6 +242,8 @@ fn unit_tests(at: &Surroundings) -> Result<Outcome> {
         "--workspace",
         "--exclude",
         BINARY_PACKAGE,
+        "--exclude",
+        LAB_PACKAGE,
         "--locked",
         "--no-fail-fast",
     ];
@@ -396,6 +410,8 @@ fn end_to_end(at: &Surroundings) -> Result<Outcome> {
             "--release",
             "--package",
             BINARY_PACKAGE,
+            "--package",
+            LAB_PACKAGE,
             "--locked",
             "--no-fail-fast",
         ]),

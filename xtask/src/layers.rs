@@ -1,9 +1,9 @@
 //! Which crate may name which, as DESIGN.md draws it:
 //!
 //! ```text
-//!        cli      bench     gateway     xtask
-//!          \      |  \       /
-//!           v     v   check  v
+//!   lab  cli      bench     gateway     xtask      lab: also check, fabric-sim, published; cli: none of these
+//!     \    \      |          /
+//!      check      v         v
 //!          kv                   structures        never import each other; know no provider
 //!            \          |          /
 //!             v         v         v
@@ -49,7 +49,28 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// What stands on top, from the bottom up: each may name every role of the table and those before it here.
-const ON_TOP: &[&str] = &["check", "stonecast", "gateway", "bench", "cli"];
+const ON_TOP: &[&str] = &[
+    "check",
+    "stonecast",
+    "gateway",
+    "console",
+    "bench",
+    "cli",
+    "lab",
+];
+
+/// The package of the product's binary: users build it, and wait for all that it needs.
+const PRODUCT: &str = "stonecast-cli";
+/// What belongs to the laboratory: packages of ours that measure and judge, and libraries of peers and of pictures.
+const NOT_OF_THE_PRODUCT: &[&str] = &[
+    "stonecast-fabric-sim",
+    "stonecast-check",
+    "stonecast-published",
+    "stonecast-lab",
+    "lmdb-rkv",
+    "redis",
+    "plotters",
+];
 
 /// What a package is: its name without prefix.
 pub fn role(package: &str) -> Option<&str> {
@@ -62,12 +83,42 @@ pub fn role(package: &str) -> Option<&str> {
 
 /// Every arrow that must not be there, as a sentence.
 pub fn findings(metadata: &Metadata) -> Vec<String> {
-    metadata
+    let mut findings: Vec<String> = metadata
         .packages
         .iter()
         .filter(|package| package.name != "xtask")
         .flat_map(findings_of)
-        .collect()
+        .collect();
+    let named = |package: &str| {
+        let packages = metadata.packages.iter().filter(|one| one.name == package);
+        let dependencies = packages.flat_map(|one| &one.dependencies);
+        dependencies
+            .filter(|dependency| dependency.kind.as_deref() != Some("dev"))
+            .map(|dependency| &*dependency.name)
+            .collect()
+    };
+    findings.extend(laboratory_in_the_product(named));
+    findings
+}
+
+/// What a build of the product compiles and must not; `named`: what a package names. Optional dependencies count.
+fn laboratory_in_the_product<'a>(named: impl Fn(&str) -> Vec<&'a str>) -> Vec<String> {
+    let mut findings = Vec::new();
+    let mut seen = vec![PRODUCT];
+    let mut next = 0;
+    while let Some(package) = seen.get(next).copied() {
+        next += 1;
+        for dependency in named(package) {
+            if NOT_OF_THE_PRODUCT.contains(&dependency) {
+                findings.push(format!(
+                    "{package} may not depend on {dependency}: a build of {PRODUCT} compiles it, and it belongs to stonecast-lab"
+                ));
+            } else if !seen.contains(&dependency) {
+                seen.push(dependency);
+            }
+        }
+    }
+    findings
 }
 
 fn findings_of(package: &Package) -> Vec<String> {
@@ -164,6 +215,27 @@ mod tests {
             ),
         ] {
             assert_eq!(judge(package, &named), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_the_laboratory_is_found_in_the_product_however_far_down() {
+        let product = |bench: &'static [&'static str]| {
+            move |package: &str| match package {
+                "stonecast-cli" => vec!["stonecast-bench", "clap"],
+                "stonecast-bench" => bench.to_vec(),
+                "stonecast-lab" => vec!["stonecast-check", "lmdb-rkv"],
+                _ => Vec::new(),
+            }
+        };
+        assert_eq!(
+            laboratory_in_the_product(product(&["stonecast-kv", "stonecast-bench"])),
+            Vec::<String>::new()
+        );
+        for named in [&["stonecast-fabric-sim"], &["lmdb-rkv"], &["stonecast-lab"]] {
+            let findings = laboratory_in_the_product(product(named));
+            assert_eq!(findings.len(), 1, "{findings:?}");
+            assert!(findings[0].starts_with("stonecast-bench may not depend on"));
         }
     }
 

@@ -1,4 +1,4 @@
-//! Campaigns in the simulated world: many seeds of many runs, by the release build of the binary that users run.
+//! Campaigns in the simulated world: many seeds of many runs, by the release build of the laboratory.
 //!
 //! ```text
 //!   ci            fixed seeds: full runs, crash states, each fault class hit, the same hash twice
@@ -49,7 +49,7 @@ const CRASH_SEEDS_AT_A_TIME: u64 = 4;
 /// Seeds of a longer campaign that are run at a time.
 const SEEDS_AT_A_TIME: u64 = 200;
 
-/// One run, as `stonecast sim --json` prints it.
+/// One run, as `stonecast-lab sim --json` prints it.
 #[derive(Debug, Deserialize)]
 struct Run {
     seed: u64,
@@ -68,7 +68,7 @@ struct Violation {
     found: String,
 }
 
-/// A class of faults, as `stonecast sim --faults --json` prints it.
+/// A class of faults, as `stonecast-lab sim --faults --json` prints it.
 #[derive(Debug, Deserialize)]
 struct Class {
     name: String,
@@ -140,7 +140,7 @@ impl Binary {
     fn build(metadata: &Metadata) -> Result<Self> {
         build(&metadata.workspace_root)?;
         Ok(Self {
-            path: metadata.target_directory.join("release/stonecast"),
+            path: metadata.target_directory.join("release/stonecast-lab"),
         })
     }
 
@@ -160,30 +160,30 @@ impl Binary {
             ])
             .stdout(Stdio::piped())
             .spawn()
-            .context("starting stonecast sim")?;
+            .context("starting stonecast-lab sim")?;
         let output = child.stdout.take().expect("stdout is a pipe");
         let before = sum.seeds;
         for line in BufReader::new(output).lines() {
-            let line = line.context("reading the output of stonecast sim")?;
+            let line = line.context("reading the output of stonecast-lab sim")?;
             let run: Run = serde_json::from_str(&line)
-                .with_context(|| format!("stonecast sim printed {line}"))?;
+                .with_context(|| format!("stonecast-lab sim printed {line}"))?;
             for Violation { promise, found } in &run.violations {
                 println!(
-                    "BROKEN: {promise}: {found}\n  replay: stonecast sim {scenario} --seed {}",
+                    "BROKEN: {promise}: {found}\n  replay: stonecast-lab sim {scenario} --seed {}",
                     run.seed
                 );
             }
             sum.add(run);
         }
         let broken = sum.broken > 0;
-        let status = child.wait().context("waiting for stonecast sim")?;
+        let status = child.wait().context("waiting for stonecast-lab sim")?;
         ensure!(
             sum.seeds - before == count,
-            "stonecast sim ended early: {status}"
+            "stonecast-lab sim ended early: {status}"
         );
         ensure!(
             status.success() || broken,
-            "stonecast sim failed and named no broken promise: {status}"
+            "stonecast-lab sim failed and named no broken promise: {status}"
         );
         sum.time += start.elapsed();
         Ok(())
@@ -193,10 +193,10 @@ impl Binary {
         let output = self
             .command(&["sim", "--faults", "--json"])
             .output()
-            .context("starting stonecast sim --faults")?;
-        ensure!(output.status.success(), "stonecast sim --faults failed");
+            .context("starting stonecast-lab sim --faults")?;
+        ensure!(output.status.success(), "stonecast-lab sim --faults failed");
         let text =
-            String::from_utf8(output.stdout).context("the output of stonecast sim --faults")?;
+            String::from_utf8(output.stdout).context("the output of stonecast-lab sim --faults")?;
         text.lines()
             .map(|line| serde_json::from_str(line).with_context(|| format!("a class: {line}")))
             .collect()
@@ -211,7 +211,7 @@ fn build(workspace: &Path) -> Result<()> {
             "--release",
             "--locked",
             "--package",
-            "stonecast-cli",
+            "stonecast-lab",
         ],
     )
     .status()?;
@@ -343,20 +343,20 @@ fn speed(binary: &Binary) -> Result<()> {
     let sizes = ["--keys", "20000", "--ops", "400000", "--json"];
     let start = Instant::now();
     let output = binary
-        .command(&["bench", "ycsb"])
+        .command(&["ycsb"])
         .args(fabric)
         .args(sizes)
         .output()
-        .context("starting stonecast bench")?;
+        .context("starting stonecast-lab ycsb")?;
     let seconds = start.elapsed().as_secs_f64();
     if !output.status.success() {
         bail!(
-            "stonecast bench ycsb failed: {}",
+            "stonecast-lab ycsb failed: {}",
             String::from_utf8_lossy(&output.stderr)
         );
     }
     let result: Result =
-        serde_json::from_slice(&output.stdout).context("the output of stonecast bench")?;
+        serde_json::from_slice(&output.stdout).context("the output of stonecast-lab ycsb")?;
     let per_second = result.events as f64 / seconds;
     println!(
         "YCSB A, 8 clients: {} events in {seconds:.2} s on one core, {per_second:.0} events/s",

@@ -20,6 +20,7 @@ const MAY_BE_UNSAFE: &[&str] = &["media", "fabric-shm", "fabric-verbs"];
 const MAY_BE_UNREPEATABLE: &[&str] = &[
     "cli",
     "bench",
+    "lab",
     "gateway",
     "stonecast",
     "fabric-shm",

@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use stonecast_fabric::Runtime;
 
 /// See the module documentation. `T` is what a task ends with.
-pub(crate) struct Crowd<T> {
+pub struct Crowd<T> {
     running: Cell<usize>,
     ended: RefCell<Vec<T>>,
     waker: Cell<Option<Waker>>,

@@ -53,12 +53,6 @@ fn refuse(error: clap::Error) -> Failure {
     Failure::usage(first_paragraph(&error)).told()
 }
 
-/// Whether a program reads the results. Known before the arguments are, because they may be wrong.
-pub fn ask_for_json() -> bool {
-    let flags = std::env::args_os().take_while(|argument| argument != "--");
-    flags.into_iter().any(|argument| argument == "--json")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,19 +60,6 @@ mod tests {
     #[test]
     fn the_definition_has_no_contradictions() {
         Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn the_help_names_every_simulated_machine() {
-        let mut command = Arguments::command();
-        let ycsb = command
-            .find_subcommand_mut("bench")
-            .and_then(|bench| bench.find_subcommand_mut("ycsb"));
-        let help = ycsb.expect("it is there").render_long_help().to_string();
-        let words: Vec<&str> = help.split([' ', '\n', ',', ';', '.']).collect();
-        for profile in stonecast_fabric_sim::Profile::ALL {
-            assert!(words.contains(&profile.name), "{help}");
-        }
     }
 
     #[test]

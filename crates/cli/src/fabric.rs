@@ -75,46 +75,18 @@ pub fn devices(address: &Address, verbs: &VerbsFlags) -> Result<Box<dyn Devices>
     match address {
         Address::SharedMemory(_) => Ok(Box::new(SharedMemory)),
         #[cfg(feature = "verbs")]
-        Address::Verbs(_) => Ok(Box::new(rdma::RdmaDevices(rdma::options(verbs)?))),
+        Address::Verbs(_) => Ok(Box::new(stonecast_bench::direct::RdmaDevices(
+            rdma::options(verbs)?,
+        ))),
     }
-}
-
-/// Devices of the one that is named, or of the first, for the ends of a benchmark that plays both: the key that they share is
-/// made for it.
-#[cfg(feature = "verbs")]
-pub fn both_ends(
-    requester: Option<&str>,
-    responder: Option<&str>,
-) -> Result<[Box<dyn Devices>; 2], Failure> {
-    use std::io::Read as _;
-
-    use stonecast_fabric_verbs::VerbsOptions;
-    use stonecast_fabric_verbs::control::{Key, KeyRing};
-
-    let mut key = [0; 32];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
-    let keys = KeyRing::single("benchmark", Key::new(key));
-    Ok([requester, responder].map(|name| {
-        let options = VerbsOptions {
-            device: name.map(str::to_owned),
-            keys: keys.clone(),
-            ..VerbsOptions::default()
-        };
-        Box::new(rdma::RdmaDevices(options)) as Box<dyn Devices>
-    }))
 }
 
 #[cfg(feature = "verbs")]
 mod rdma {
-    use std::io;
-    use std::net::TcpListener;
-    use std::path::Path;
     use std::sync::Arc;
 
-    use stonecast_bench::direct::{Devices, OpenedDevice};
-    use stonecast_fabric::DeviceError;
+    use stonecast_fabric_verbs::VerbsOptions;
     use stonecast_fabric_verbs::control::KeyRing;
-    use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 
     use crate::failure::Failure;
     use crate::flags::VerbsFlags;
@@ -136,23 +108,5 @@ mod rdma {
             log: Arc::new(|line| crate::output::say(line)),
             ..VerbsOptions::default()
         })
-    }
-
-    /// RDMA devices that are opened so.
-    pub struct RdmaDevices(pub VerbsOptions);
-
-    impl Devices for RdmaDevices {
-        fn fabric(&self) -> &str {
-            "verbs"
-        }
-
-        fn open(&self) -> Result<OpenedDevice, DeviceError> {
-            VerbsDevice::open(self.0.clone()).map(OpenedDevice::new)
-        }
-
-        fn free_address(&self, _folder: &Path) -> io::Result<String> {
-            let free = TcpListener::bind("127.0.0.1:0")?;
-            Ok(format!("verbs:{}", free.local_addr()?))
-        }
     }
 }

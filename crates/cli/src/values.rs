@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use stonecast_fabric_sim::Profile;
+pub use stonecast_console::Size;
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,35 +84,6 @@ impl fmt::Display for Address {
     }
 }
 
-/// A number of bytes: `512`, `64KiB`, `1GB`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size(pub u64);
-
-impl FromStr for Size {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let size = text.parse::<bytesize::ByteSize>();
-        size.map(|size| Self(size.as_u64())).map_err(|_| {
-            "a size is a number of bytes, with KiB, MiB, GiB, KB, MB or GB after it".into()
-        })
-    }
-}
-
-/// Exact, in the largest unit that it is a whole number of.
-impl fmt::Display for Size {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
-        let whole = units
-            .iter()
-            .find(|(bits, _)| self.0 != 0 && self.0.trailing_zeros() >= *bits);
-        match whole {
-            Some((bits, unit)) => write!(formatter, "{} {unit}", self.0 >> bits),
-            None => write!(formatter, "{} B", self.0),
-        }
-    }
-}
-
 /// A time: `30s`, `500ms`, `1min`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period(pub Duration);
@@ -166,89 +137,46 @@ impl fmt::Display for Endpoint {
 }
 
 /// What server and clients of a benchmark go through.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fabric {
     /// Shared memory.
     SharedMemory,
     /// RDMA devices of this machine.
     #[cfg(feature = "verbs")]
     Verbs,
-    /// Simulated machines of this kind.
-    Simulated(Box<Profile>),
 }
 
 impl FromStr for Fabric {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "shm" {
-            return Ok(Self::SharedMemory);
+        match text {
+            "shm" => Ok(Self::SharedMemory),
+            #[cfg(feature = "verbs")]
+            "verbs" => Ok(Self::Verbs),
+            #[cfg(not(feature = "verbs"))]
+            "verbs" => Err(NO_VERBS.to_owned()),
+            _ if text.starts_with("sim:") => Err(format!(
+                "simulated machines are measured by the laboratory: `stonecast-lab ycsb --fabric {text}`"
+            )),
+            _ => Err("a fabric is shm or verbs".to_owned()),
         }
-        #[cfg(feature = "verbs")]
-        if text == "verbs" {
-            return Ok(Self::Verbs);
-        }
-        #[cfg(not(feature = "verbs"))]
-        if text == "verbs" {
-            return Err(NO_VERBS.to_owned());
-        }
-        let profile = text.strip_prefix("sim:").and_then(Profile::by_name);
-        profile
-            .map(|profile| Self::Simulated(Box::new(profile)))
-            .ok_or_else(|| {
-                let names: Vec<String> = Profile::ALL
-                    .iter()
-                    .map(|profile| format!("sim:{}", profile.name))
-                    .collect();
-                format!("a fabric is shm, verbs, {}", names.join(", "))
-            })
     }
 }
 
 impl fmt::Display for Fabric {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SharedMemory => formatter.write_str("shm"),
+        formatter.write_str(match self {
+            Self::SharedMemory => "shm",
             #[cfg(feature = "verbs")]
-            Self::Verbs => formatter.write_str("verbs"),
-            Self::Simulated(profile) => write!(formatter, "sim:{}", profile.name),
-        }
+            Self::Verbs => "verbs",
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_read_in_both_kinds_of_units() {
-        for (text, bytes) in [
-            ("512", 512),
-            ("4KiB", 4096),
-            ("4 MiB", 4 << 20),
-            ("1GiB", 1 << 30),
-            ("1GB", 1_000_000_000),
-        ] {
-            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
-        }
-        for text in ["", "x", "-1", "1XB"] {
-            assert!(text.parse::<Size>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn sizes_are_shown_exactly() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (1000, "1000 B"),
-            (1 << 20, "1 MiB"),
-            ((1 << 20) + 1, "1048577 B"),
-            (1536 << 10, "1536 KiB"),
-            (8 << 30, "8 GiB"),
-        ] {
-            assert_eq!(Size(bytes).to_string(), text);
-        }
-    }
 
     #[test]
     fn endpoints_are_numbers_or_localhost() {

@@ -7,8 +7,8 @@ use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
+use crate::Size;
 use crate::failure::Failure;
-use crate::values::Size;
 
 /// Prints one JSON object on a line of its own.
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {

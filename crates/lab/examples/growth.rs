@@ -7,7 +7,7 @@
 //!                          keys that nobody stores:               absent
 //! ```
 //!
-//! `cargo run --release --package stonecast-bench --example growth [KEYS]` needs 190 bytes of /dev/shm for each key, and the
+//! `cargo run --release --package stonecast-lab --example growth [KEYS]` needs 190 bytes of /dev/shm for each key, and the
 //! binary beside itself: `cargo build --release --package stonecast-cli`. It fails with the first look-up that is wrong.
 #![forbid(unsafe_code)]
 
@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         capacity: (keys * RECORD_SIZE * 9 / 8 + 16 * SEGMENT_SIZE).next_multiple_of(SEGMENT_SIZE),
         publishing: false,
         resp: false,
-        published: None,
+        instead: None,
     })?;
     let address = server.address();
     let data = DataSet {

@@ -5,7 +5,7 @@
 //!   a pool of as many segments as given    cleaned all the time, since nothing else makes room
 //! ```
 //!
-//! `cargo run --release --package stonecast-bench --example live_data [SEGMENTS] [OVERWRITES] [uniform|skewed]` prints a row of
+//! `cargo run --release --package stonecast-lab --example live_data [SEGMENTS] [OVERWRITES] [uniform|skewed]` prints a row of
 //! the table in `docs/design/0014-cleaning.md`. *skewed*: three of four overwrites go to a fifth of the keys.
 #![forbid(unsafe_code)]
 
@@ -13,9 +13,9 @@ use std::error::Error;
 
 use rand::RngExt as _;
 use stonecast_base::random_from_seed;
-use stonecast_bench::sim::{Scene, SceneOptions};
 use stonecast_fabric_sim::Profile;
 use stonecast_kv::StoreError;
+use stonecast_lab::sim::{Scene, SceneOptions};
 use stonecast_workload::KeyName;
 
 const KEYS: u64 = 1_000_000;

@@ -60,6 +60,8 @@ const BUILDS: &[Build] = &[
             "--workspace",
             "--exclude",
             "stonecast-cli",
+            "--exclude",
+            "stonecast-lab",
             "--locked",
         ],
         wanted: &[
@@ -94,12 +96,17 @@ const BUILDS: &[Build] = &[
             "build",
             "--package",
             "stonecast-cli",
+            "--package",
+            "stonecast-lab",
             "--features",
-            "verbs",
+            "stonecast-cli/verbs,stonecast-lab/verbs",
             "--locked",
             "--release",
         ],
-        wanted: &[("stonecast-cli", "stonecast", "stonecast-verbs")],
+        wanted: &[
+            ("stonecast-cli", "stonecast", "stonecast-verbs"),
+            ("stonecast-lab", "stonecast-lab", "stonecast-lab-verbs"),
+        ],
     },
 ];
 

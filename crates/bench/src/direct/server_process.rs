@@ -1,4 +1,4 @@
-//! A server of our own: `stonecast serve` on a pool in a new folder, gone with this value. Or one of a published design.
+//! A server of our own: `stonecast serve` on a pool in a new folder, gone with this value.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,8 +11,6 @@ use std::time::{Duration, Instant};
 
 use stonecast_kv::limits::CLIENTS_MAX;
 use tempfile::TempDir;
-
-use crate::erda::PublishedStore;
 
 /// How long a server may take to be ready: it may have a large pool to recover.
 const START_MAX: Duration = Duration::from_secs(120);
@@ -35,8 +33,8 @@ pub struct ServerOptions {
     pub publishing: bool,
     /// Whether Redis clients are served, too, at any free port.
     pub resp: bool,
-    /// A published design instead of the direct store: then the rest but `program` and `parent` says nothing.
-    pub published: Option<PublishedStore>,
+    /// What the program is told instead of `serve` and what follows from the fields above: it serves something else.
+    pub instead: Option<Vec<String>>,
 }
 
 /// Why there is no server.
@@ -199,7 +197,7 @@ fn spawn(options: &ServerOptions, folder: &Path) -> Result<Child, ServerProcessE
         .for_each(|name| {
             command.env_remove(name);
         });
-    match &options.published {
+    match &options.instead {
         None => {
             command.args([
                 "serve",
@@ -223,20 +221,8 @@ fn spawn(options: &ServerOptions, folder: &Path) -> Result<Child, ServerProcessE
                 &[]
             });
         }
-        Some(store) => {
-            command.args([
-                "bench",
-                "serve-published",
-                store.design.name(),
-                "--keys",
-                &store.keys.to_string(),
-            ]);
-            command.args([
-                "--value-size",
-                &store.value_size.to_string(),
-                "--writes",
-                &store.writes.to_string(),
-            ]);
+        Some(arguments) => {
+            command.args(arguments);
         }
     }
     command

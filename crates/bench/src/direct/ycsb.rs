@@ -99,7 +99,7 @@ const WATCH_EVERY: Duration = Duration::from_millis(100);
 
 impl YcsbOptions {
     /// What of the options contradicts each other.
-    pub(crate) fn check(&self) -> Result<(), &'static str> {
+    pub fn check(&self) -> Result<(), &'static str> {
         if self.clients == 0 || self.in_flight == 0 || self.batch == 0 || self.data.keys == 0 {
             return Err("clients, operations in flight, the batch and the keys are at least 1");
         }

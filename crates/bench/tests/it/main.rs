@@ -1,7 +1,4 @@
-//! Tests of the benchmarks against the stores that they measure.
+//! Tests of the benchmarks against the store that they measure.
 
-mod costs;
 mod direct;
-mod peers;
 mod server;
-mod sim_ycsb;

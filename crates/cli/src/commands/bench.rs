@@ -2,17 +2,13 @@
 
 use clap::Subcommand;
 
-use super::{figure, remotelog, serve_published, ycsb};
+use super::ycsb;
 use crate::failure::Failure;
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub enum Bench {
     Ycsb(Box<ycsb::Ycsb>),
-    Remotelog(remotelog::Remotelog),
-    Figure(figure::Figure),
-    #[command(hide = true)]
-    ServePublished(serve_published::ServePublished),
 }
 
 impl Bench {
@@ -20,9 +16,6 @@ impl Bench {
     pub fn run(self) -> Result<(), Failure> {
         match self {
             Self::Ycsb(flags) => ycsb::run(&flags),
-            Self::Remotelog(flags) => remotelog::run(&flags),
-            Self::Figure(flags) => figure::run(&flags),
-            Self::ServePublished(flags) => serve_published::run(&flags),
         }
     }
 }

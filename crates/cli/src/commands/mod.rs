@@ -3,7 +3,6 @@
 mod bench;
 mod doctor;
 mod export;
-mod figure;
 mod import;
 mod key_value;
 mod litmus;
@@ -11,11 +10,7 @@ mod ls;
 mod manual;
 mod offline;
 mod plan;
-mod remotelog;
 mod serve;
-mod serve_published;
-mod sim;
-mod sim_ycsb;
 mod stat;
 mod ycsb;
 
@@ -36,7 +31,6 @@ pub enum Command {
     Stat(stat::Stat),
     Inspect(offline::Inspect),
     Verify(offline::Verify),
-    Sim(sim::Sim),
     Plan(Box<plan::Plan>),
     Litmus(Box<litmus::Litmus>),
     Doctor(doctor::Doctor),
@@ -61,7 +55,6 @@ impl Command {
             Self::Stat(flags) => stat::run(&flags),
             Self::Inspect(flags) => offline::inspect(&flags.pool),
             Self::Verify(flags) => offline::verify(&flags.pool),
-            Self::Sim(flags) => sim::run(&flags),
             Self::Plan(flags) => plan::run(&flags),
             Self::Litmus(flags) => litmus::run(&flags),
             Self::Doctor(flags) => doctor::run(&flags),

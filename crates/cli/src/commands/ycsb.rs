@@ -3,9 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use rustix::fs::statvfs;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -14,66 +13,30 @@ use stonecast_bench::direct::{
     Amount, Devices, ServerOptions, ServerProcess, Session, SharedMemory, Target, YcsbError,
     YcsbOptions, load, run_on,
 };
-use stonecast_bench::{DataSet, YcsbResult};
-use stonecast_kv::limits::VALUE_SIZE_MAX;
+use stonecast_bench::{DataSet, WorkloadFlags, rows};
 use stonecast_log::record_size;
-use stonecast_workload::{Distribution, KeyName, Mix};
+use stonecast_workload::{KeyName, Mix};
 
-use super::sim_ycsb;
 use crate::fabric;
 use crate::failure::Failure;
 use crate::flags::{DurabilityArgument, VerbsFlags};
 use crate::output;
 use crate::progress::Progress;
 use crate::session;
-use crate::values::{Address, Fabric, Size};
+use crate::values::{Address, Fabric};
 
 /// Runs a workload of YCSB against a server, its own or one that runs.
 ///
 /// Without --connect it starts a server on a pool of its own and removes both at the end.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example: reads alone, half updates with sixteen in flight on a durable pool, the same between simulated machines
+Example: reads alone, and half updates with sixteen in flight on a durable pool
   stonecast bench ycsb --workload c
-  stonecast bench ycsb --workload a --in-flight 16 --durability power
-  stonecast bench ycsb --workload a --fabric sim:connectx5-rowan --clients 8")]
+  stonecast bench ycsb --workload a --in-flight 16 --durability power")]
 pub struct Ycsb {
-    /// Mix of operations: a = half updates, b = 5 % updates, c = reads alone, update-only.
-    #[arg(long, value_enum, default_value = "c")]
-    pub workload: WorkloadArgument,
-    /// Which keys are asked for: zipfian is YCSB's scrambled zipfian of 0.99.
-    #[arg(long, value_enum, default_value = "zipfian")]
-    pub distribution: DistributionArgument,
-    /// Keys loaded before.
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub keys: u64,
-    /// Client threads, each with a connection of its own.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub clients: u32,
-    /// Bytes of a value.
-    #[arg(long, value_name = "SIZE", default_value = "100")]
-    pub value_size: Size,
-    /// Operations of one client that wait for an answer at the same time.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
-    pub in_flight: u32,
-    /// Reads that are asked for in one multi_get, or updates that are put with one multi_put.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub batch: u32,
-    /// Keys whose places in the log each client remembers, 16 bytes of its memory each, so that it reads them in one round
-    /// trip; 0: none. Over shared memory none are: a read takes no round trip there.
-    #[arg(long, value_name = "COUNT", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(0..=1 << 28))]
-    pub locations: u32,
-    /// How long to measure [default: 10, in the simulated world 0.05 of its seconds].
-    #[arg(long, value_name = "SECONDS", conflicts_with = "ops")]
-    pub seconds: Option<f64>,
-    /// How many operations to measure instead, over all clients.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
-    pub ops: Option<u64>,
-    /// Seed of keys and values; the same seed asks for the same.
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// What server and clients go through: shm, or sim:PROFILE, machines in virtual time; PROFILE is connectx3-erda,
-    /// connectx3-asymnvm, connectx4-taxonomy, connectx5-rowan or modern.
+    #[command(flatten)]
+    pub workload: WorkloadFlags,
+    /// What server and clients go through: shm, or verbs with --connect.
     #[arg(long, value_name = "FABRIC", default_value = "shm")]
     pub fabric: Fabric,
     /// What writes survive, for the server that this command starts.
@@ -87,9 +50,6 @@ pub struct Ycsb {
     /// Where the pool of the server that this command starts is put [default: /dev/shm for process, the current folder for power].
     #[arg(long, value_name = "DIR", conflicts_with = "connect")]
     pub data: Option<PathBuf>,
-    /// Prints one JSON object.
-    #[arg(long)]
-    pub json: bool,
     /// A running server to measure, shm:PATH or verbs://HOST:PORT; its keys stay there. STONECAST_CONNECT is not looked at.
     #[arg(long, value_name = "URL")]
     pub connect: Option<Address>,
@@ -119,32 +79,8 @@ pub struct Ycsb {
     pub gid_index: Option<u8>,
 }
 
-/// A mix of operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WorkloadArgument {
-    /// Half reads, half updates.
-    A,
-    /// 95 % reads, 5 % updates.
-    B,
-    /// Reads alone.
-    C,
-    /// Updates alone.
-    UpdateOnly,
-}
-
-/// Which keys are asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DistributionArgument {
-    /// YCSB's scrambled zipfian, constant 0.99.
-    Zipfian,
-    /// Each key alike.
-    Uniform,
-}
-
 /// How long is measured.
 const SECONDS: f64 = 10.0;
-/// How long is measured in virtual time: some hundred thousand operations.
-const SIMULATED_SECONDS: f64 = 0.05;
 /// Where a pool that need not survive power loss is put.
 const MEMORY: &str = "/dev/shm";
 /// More puts than a client does in a second, so that the pool need not be cleaned while it is measured.
@@ -156,16 +92,16 @@ const CAPACITY_STEP: u64 = 256 << 20;
 
 /// See the module documentation.
 pub fn run(flags: &Ycsb) -> Result<(), Failure> {
-    if let Fabric::Simulated(profile) = &flags.fabric {
-        return sim_ycsb::run(flags, **profile, options_of(flags, SIMULATED_SECONDS)?);
-    }
     #[cfg(feature = "verbs")]
     if flags.fabric == Fabric::Verbs && flags.connect.is_none() {
         return Err(Failure::usage(
             "over RDMA a server is measured that runs already: name it with --connect verbs://HOST:PORT",
         ));
     }
-    let options = options_of(flags, SECONDS)?;
+    let options = YcsbOptions {
+        with_limit: flags.fabric == Fabric::SharedMemory,
+        ..flags.workload.options(SECONDS)?
+    };
     let own = if flags.connect.is_some() {
         None
     } else {
@@ -198,46 +134,11 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
     })?;
     drop(progress);
     drop(own);
-    if flags.json {
+    if flags.workload.json {
         output::json(&result)
     } else {
         output::table(&rows(&result))
     }
-}
-
-fn options_of(flags: &Ycsb, default_seconds: f64) -> Result<YcsbOptions, Failure> {
-    if flags.value_size.0 > VALUE_SIZE_MAX as u64 {
-        return Err(Failure::usage(format!(
-            "--value-size is at most {VALUE_SIZE_MAX} bytes"
-        )));
-    }
-    let seconds = Duration::try_from_secs_f64(flags.seconds.unwrap_or(default_seconds))
-        .ok()
-        .filter(|time| !time.is_zero());
-    let seconds = seconds.ok_or_else(|| Failure::usage("--seconds is a time greater than 0"))?;
-    Ok(YcsbOptions {
-        mix: match flags.workload {
-            WorkloadArgument::A => Mix::A,
-            WorkloadArgument::B => Mix::B,
-            WorkloadArgument::C => Mix::C,
-            WorkloadArgument::UpdateOnly => Mix::UpdateOnly,
-        },
-        distribution: match flags.distribution {
-            DistributionArgument::Zipfian => Distribution::ScrambledZipfian,
-            DistributionArgument::Uniform => Distribution::Uniform,
-        },
-        data: DataSet {
-            keys: flags.keys,
-            value_size: flags.value_size.0 as usize,
-            seed: flags.seed,
-        },
-        clients: flags.clients,
-        in_flight: flags.in_flight,
-        batch: flags.batch,
-        amount: flags.ops.map_or(Amount::Time(seconds), Amount::Operations),
-        locations: flags.locations as usize,
-        with_limit: flags.fabric == Fabric::SharedMemory,
-    })
 }
 
 /// Stores the data set, and returns the process number of the server.
@@ -279,7 +180,7 @@ fn start_server(flags: &Ycsb, options: &YcsbOptions) -> Result<ServerProcess, Fa
         capacity,
         publishing: false,
         resp: false,
-        published: None,
+        instead: None,
     })?;
     clean_up_on_signals(server.pool())?;
     Ok(server)
@@ -322,72 +223,4 @@ fn clean_up_on_signals(pool: PathBuf) -> Result<(), Failure> {
         }
     });
     Ok(())
-}
-
-/// How many keys were read in one round trip, because the client remembered their places.
-fn places(result: &YcsbResult) -> String {
-    match result.location_hits + result.location_misses {
-        0 => "nothing was read".to_owned(),
-        all => format!(
-            "{:.1} % of the keys read",
-            100.0 * result.location_hits as f64 / all as f64
-        ),
-    }
-}
-
-pub(super) fn rows(result: &YcsbResult) -> Vec<(&'static str, String)> {
-    let microseconds = |nanoseconds: u64| format!("{:.2} us", nanoseconds as f64 / 1000.0);
-    let server_cpu = |time: Option<f64>| {
-        time.map_or("not known here".to_owned(), |time| {
-            format!("{time:.0} ns each operation")
-        })
-    };
-    let of_limit = |limit: f64| {
-        format!(
-            "{limit:.0} operations/s, reached {:.2} of it",
-            result.ops_per_s / limit
-        )
-    };
-    vec![
-        (
-            "workload",
-            format!(
-                "{}, {} keys, values of {} B",
-                result.workload, result.keys, result.value_size
-            ),
-        ),
-        (
-            "clients",
-            format!(
-                "{}, each with {} in flight, over {}",
-                result.clients, result.in_flight, result.fabric
-            ),
-        ),
-        (
-            "operations",
-            format!(
-                "{} in {:.2} s, {} errors",
-                result.ops, result.seconds, result.errors
-            ),
-        ),
-        (
-            "throughput",
-            format!("{:.0} operations/s", result.ops_per_s),
-        ),
-        ("latency p50", microseconds(result.p50_ns)),
-        ("latency p99", microseconds(result.p99_ns)),
-        ("latency p99.9", microseconds(result.p999_ns)),
-        ("server CPU", server_cpu(result.server_cpu_ns_per_op)),
-        (
-            "client CPU",
-            format!("{:.0} ns each operation", result.client_cpu_ns_per_op),
-        ),
-        ("places known", places(result)),
-        (
-            "bare loop",
-            result
-                .limit_ops_per_s
-                .map_or("not measured".to_owned(), of_limit),
-        ),
-    ]
 }

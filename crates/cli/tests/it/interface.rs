@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::support::{Place, Server, command, run, stonecast};
 
-const COMMANDS: [&[&str]; 19] = [
+const COMMANDS: [&[&str]; 17] = [
     &[],
     &["serve"],
     &["put"],
@@ -18,14 +18,12 @@ const COMMANDS: [&[&str]; 19] = [
     &["stat"],
     &["inspect"],
     &["verify"],
-    &["sim"],
     &["plan"],
     &["litmus"],
     &["doctor"],
     &["completions"],
     &["man"],
     &["bench", "ycsb"],
-    &["bench", "remotelog"],
 ];
 
 fn server(place: &Place) -> Server {

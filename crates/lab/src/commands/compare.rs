@@ -1,19 +1,28 @@
-//! The runner of the figures: `cargo xtask bench`.
-#![forbid(unsafe_code)]
+//! `compare`: the figures of the README, each beside its yardstick; `cargo xtask bench` builds what it needs and runs it.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{ArgAction, Parser};
-use stonecast_bench::figures::{FigureOptions, run_figures};
-use stonecast_bench::{DataSet, busy_cores};
+use clap::{ArgAction, Args};
+use stonecast_bench::DataSet;
+use stonecast_lab::busy_cores;
+use stonecast_lab::figures::{FigureOptions, run_figures};
+
+use crate::failure::Failure;
 
 /// Measures the figures of the project, each beside its yardstick, and says which ones miss their target.
-#[derive(Parser)]
-#[command(name = "cargo xtask bench", disable_help_flag = true)]
-struct Arguments {
+///
+/// Other stores are LMDB, in this process, and redis-server, where it is installed.
+#[derive(Debug, Args)]
+#[command(
+    disable_help_flag = true,
+    after_help = "\
+Example: everything, and one figure with more operations
+  stonecast-lab compare
+  stonecast-lab compare --only get --seconds 10"
+)]
+pub struct Compare {
     /// Prints help.
     #[arg(long = "help-figures", visible_alias = "help", short = 'h', action = ArgAction::Help)]
     help: Option<bool>,
@@ -62,31 +71,24 @@ const BUSY_CORES_MAX: f64 = 0.15;
 /// How long the machine is looked at for that.
 const LOOK: Duration = Duration::from_millis(500);
 
-fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match run(&arguments) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Whether all figures reached their targets.
-fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
-    let program = match &arguments.program {
+/// The `stonecast` binary: what was named, or the one beside this program.
+pub fn program(named: Option<&PathBuf>) -> Result<PathBuf, Failure> {
+    let program = match named {
         Some(program) => program.clone(),
         None => std::env::current_exe()?.with_file_name("stonecast"),
     };
     if !program.exists() {
-        return Err(format!(
-            "{} is not there; build it with `cargo build --release --package stonecast-cli`",
+        return Err(Failure::operation(format!(
+            "{} is not there; build it with `cargo build --release`",
             program.display()
-        )
-        .into());
+        )));
     }
+    Ok(program)
+}
+
+/// Fails if a figure missed its target.
+pub fn run(arguments: &Compare) -> Result<(), Failure> {
+    let program = program(arguments.program.as_ref())?;
     let options = FigureOptions {
         data: DataSet {
             keys: arguments.keys,
@@ -125,5 +127,9 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
         report.table()
     };
     std::io::stdout().write_all(text.as_bytes())?;
-    Ok(report.reached())
+    if report.reached() {
+        Ok(())
+    } else {
+        Err(Failure::operation("a figure missed its target"))
+    }
 }

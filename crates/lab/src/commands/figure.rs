@@ -1,4 +1,4 @@
-//! `bench figure`: figures of papers, measured again.
+//! `figure`: figures of papers, measured again.
 
 use std::fs;
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use stonecast_bench::erda::{
+use stonecast_lab::erda::{
     ALL, FIGURES, Point, REAL, REAL_STEPS, RealOptions, Runs, Scale, chart, page, points,
     real_points, table,
 };
@@ -23,9 +23,9 @@ use crate::progress::Progress;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: one figure as a table, one as JSON, all with pictures and the page of the documents
-  stonecast bench figure erda-14
-  stonecast bench figure erda-table1 --json
-  stonecast bench figure erda --out docs/figures")]
+  stonecast-lab figure erda-14
+  stonecast-lab figure erda-table1 --json
+  stonecast-lab figure erda --out docs/figures")]
 pub struct Figure {
     /// Which.
     #[arg(value_name = "NAME", value_parser = figure_names())]
@@ -96,7 +96,8 @@ fn run_really(flags: &Figure) -> Result<(), Failure> {
         )));
     }
     let options = RealOptions {
-        program: std::env::current_exe()?,
+        published: std::env::current_exe()?,
+        program: super::compare::program(None)?,
         parent: MEMORY.into(),
         keys: REAL_KEYS,
         operations: flags.operations.unwrap_or(REAL_OPERATIONS),

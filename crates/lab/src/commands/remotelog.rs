@@ -1,26 +1,26 @@
-//! `bench remotelog`: what an append to a log in remote memory costs on each platform.
+//! `remotelog`: what an append to a log in remote memory costs on each platform.
 
 use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-#[cfg(feature = "verbs")]
-use stonecast_bench::remotelog::{Ends, measure_on};
-use stonecast_bench::remotelog::{measure_shared_memory, measure_simulated, page, svg, table};
 use stonecast_fabric_sim::Profile;
+#[cfg(feature = "verbs")]
+use stonecast_lab::remotelog::{Ends, measure_on};
+use stonecast_lab::remotelog::{measure_shared_memory, measure_simulated, page, svg, table};
 
+use crate::fabric::Fabric;
 use crate::failure::Failure;
 use crate::output;
-use crate::values::Fabric;
 
 /// Appends to a log in remote memory, made durable in each of the ways that platforms ask for.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: a table of all published scenarios, the figure of it, and what the disk under the current folder does
-  stonecast bench remotelog
-  stonecast bench remotelog --figure remotelog.svg
-  stonecast bench remotelog --fabric shm --appends 200
-  stonecast bench remotelog --fabric verbs --data /dev/dax0.0")]
+  stonecast-lab remotelog
+  stonecast-lab remotelog --figure remotelog.svg
+  stonecast-lab remotelog --fabric shm --appends 200
+  stonecast-lab remotelog --fabric verbs --data /dev/dax0.0")]
 pub struct Remotelog {
     /// Where: sim:PROFILE measures the 72 published scenarios in virtual time, shm and verbs those that this host executes for
     /// real, over shared memory or between two RDMA devices of it.

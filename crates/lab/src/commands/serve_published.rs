@@ -1,11 +1,11 @@
-//! `bench serve-published`: serves one of the published designs, for `bench figure erda-shm`.
+//! `serve-published`: serves one of the published designs, for `figure erda-shm`.
 
 use std::path::PathBuf;
 
 use clap::Args;
-use stonecast_bench::erda::{Design, PublishedStore, serve_published};
+use stonecast_console::child::{end_with, write_ready_file};
+use stonecast_lab::erda::{Design, PublishedStore, serve_published};
 
-use super::serve::{end_with, write_ready_file};
 use crate::failure::Failure;
 
 /// Serves a published design; started by `figure erda-shm`. It keeps no data.
@@ -14,7 +14,7 @@ use crate::failure::Failure;
     hide = true,
     after_help = "\
 Example: the first baseline on memory of a folder, with room for a million writes
-  stonecast bench serve-published redo-logging --keys 1000 --value-size 64 --writes 1000000 --data /dev/shm/redo \\
+  stonecast-lab serve-published redo-logging --keys 1000 --value-size 64 --writes 1000000 --data /dev/shm/redo \\
     --ready-file /dev/shm/redo-ready --exit-with-parent $$"
 )]
 pub struct ServePublished {

@@ -1,12 +1,14 @@
-//! `bench ycsb --fabric sim:PROFILE`: a workload of YCSB between simulated machines, in virtual time.
+//! `ycsb`: a workload of YCSB between simulated machines, in virtual time.
 
+use clap::Args;
 use stonecast_bench::direct::{Amount, YcsbOptions};
-use stonecast_bench::sim::{SimYcsbError, SimYcsbOptions, SimYcsbResult, run as measure};
+use stonecast_bench::{WorkloadFlags, rows as common_rows};
 use stonecast_fabric_sim::Profile;
+use stonecast_lab::sim::{SimYcsbError, SimYcsbOptions, SimYcsbResult, run as measure};
 use stonecast_log::record_size;
 use stonecast_workload::{KeyName, Mix};
 
-use super::ycsb::{Ycsb, rows as common_rows};
+use crate::fabric::profile;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
@@ -14,16 +16,35 @@ use crate::progress::Progress;
 /// More puts than a client does in a virtual second, so that the pool need not be cleaned while it is measured.
 const PUTS_PER_SECOND_MAX: f64 = 2e7;
 
+/// How long is measured in virtual time: some hundred thousand operations.
+const SECONDS: f64 = 0.05;
+
+/// Runs a workload of YCSB between simulated machines, in virtual time: the same command prints the same.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example: half updates by eight clients
+  stonecast-lab ycsb --workload a --fabric sim:connectx5-rowan --clients 8")]
+pub struct Ycsb {
+    #[command(flatten)]
+    pub workload: WorkloadFlags,
+    /// The machines, sim:PROFILE; PROFILE is connectx3-erda, connectx3-asymnvm, connectx4-taxonomy, connectx5-rowan or
+    /// modern.
+    #[arg(long, value_name = "FABRIC", value_parser = machines)]
+    pub fabric: Profile,
+}
+
+fn machines(text: &str) -> Result<Profile, String> {
+    profile(text).map_err(|names| {
+        format!("simulated machines are {names}; others are measured by `stonecast bench ycsb`")
+    })
+}
+
 /// See the module documentation.
-pub fn run(flags: &Ycsb, profile: Profile, workload: YcsbOptions) -> Result<(), Failure> {
-    if flags.connect.is_some() || flags.data.is_some() {
-        return Err(Failure::usage(
-            "--fabric sim:PROFILE starts a server of its own: --connect and --data have no meaning there",
-        ));
-    }
+pub fn run(flags: &Ycsb) -> Result<(), Failure> {
+    let workload = flags.workload.options(SECONDS)?;
     let options = SimYcsbOptions {
         workload,
-        profile,
+        profile: flags.fabric,
         capacity: capacity_for(&workload),
     };
     // Its length is not known before it is over.
@@ -33,7 +54,7 @@ pub fn run(flags: &Ycsb, profile: Profile, workload: YcsbOptions) -> Result<(), 
         error => error.into(),
     })?;
     drop(progress);
-    if flags.json {
+    if flags.workload.json {
         output::json(&result)
     } else {
         output::table(&rows(&result))

@@ -19,7 +19,7 @@ use stonecast_published::{
 };
 
 use super::contestant::{ContestError, Contestant, Design};
-use crate::crowd::Crowd;
+use stonecast_bench::crowd::Crowd;
 
 const ADDRESS: &str = "sim:contest";
 /// Entries of the completion queues of a server.

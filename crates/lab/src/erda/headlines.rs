@@ -194,7 +194,7 @@ pub fn headlines(points: &[Point]) -> Vec<Headline> {
 pub fn page(points: &[Point]) -> String {
     let mut text = String::from(
         "# The figures of Erda, again\n\n\
-         Printed by `stonecast bench figure erda --out DIR`: Erda as published, its two baselines and `kv`, all in one\n\
+         Printed by `stonecast-lab figure erda --out DIR`: Erda as published, its two baselines and `kv`, all in one\n\
          simulated world of the machines of the paper (profile `connectx3-erda`, see `docs/simulator.md`). Virtual time: the same\n\
          command gives the same numbers. 2,000 keys of 23 bytes; latencies of one client, throughput with values of 64 bytes.\n\
          Before anything is measured each client has written a key and read every key, as clients that have run for a while have.\n\

@@ -29,8 +29,8 @@ use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 use super::contestant::{ContestError, Contestant, Design};
 use super::figures::Point;
 use super::run::{KEY_SIZE, Part, load, work};
-use crate::cpu_time::process_cpu_ns;
-use crate::direct::{ServerOptions, ServerProcess, ServerProcessError};
+use stonecast_bench::cpu_time::process_cpu_ns;
+use stonecast_bench::direct::{ServerOptions, ServerProcess, ServerProcessError};
 
 /// The name of the figures.
 pub const REAL: &str = "erda-shm";
@@ -83,6 +83,28 @@ pub struct PublishedStore {
 }
 
 impl PublishedStore {
+    /// What `published` of [`RealOptions`] is told to serve it.
+    fn arguments(&self) -> Vec<String> {
+        let Self {
+            design,
+            keys,
+            value_size,
+            writes,
+        } = self;
+        [
+            "serve-published",
+            design.name(),
+            "--keys",
+            &keys.to_string(),
+            "--value-size",
+            &value_size.to_string(),
+            "--writes",
+            &writes.to_string(),
+        ]
+        .map(str::to_owned)
+        .into()
+    }
+
     fn geometry(&self) -> Geometry {
         Geometry::for_keys(KEY_SIZE, self.value_size, self.keys, self.writes)
     }
@@ -163,8 +185,10 @@ fn memory(folder: &Path, size: u64) -> Result<Rc<dyn PersistentRegion>, RealErro
 /// How much is run.
 #[derive(Clone, Debug)]
 pub struct RealOptions {
-    /// The `stonecast` binary.
+    /// The `stonecast` binary, which serves the store.
     pub program: PathBuf,
+    /// The binary that serves published designs.
+    pub published: PathBuf,
     /// Where folders of stores are made: volatile memory.
     pub parent: PathBuf,
     /// Keys stored before.
@@ -236,14 +260,20 @@ pub const REAL_STEPS: u64 = (Design::ALL.len() * MIXES.len()) as u64;
 fn start(options: &RealOptions, store: &PublishedStore) -> Result<ServerProcess, RealError> {
     let capacity =
         (2 * store.keys + store.writes) * (KEY_SIZE + VALUE_SIZE + RECORD_OVERHEAD) as u64;
+    let is_published = store.design != Design::Kv;
+    let program = if is_published {
+        &options.published
+    } else {
+        &options.program
+    };
     Ok(ServerProcess::start(ServerOptions {
-        program: options.program.clone(),
+        program: program.clone(),
         parent: options.parent.clone(),
         durability: "process",
         capacity: capacity.next_multiple_of(CAPACITY_STEP),
         publishing: false,
         resp: false,
-        published: (store.design != Design::Kv).then_some(*store),
+        instead: is_published.then(|| store.arguments()),
     })?)
 }
 

@@ -7,7 +7,7 @@ use stonecast_workload::{Distribution, Mix};
 use super::plan::PUT_CLEANING;
 use super::writes::puts;
 use super::{FiguresError, Run, capacity, record_size};
-use crate::direct::{Amount, ServerOptions, ServerProcess, Session, load};
+use stonecast_bench::direct::{Amount, ServerOptions, ServerProcess, Session, load};
 
 /// Share of the small pool that live data take, in a hundred.
 const LIVE_PERCENT: u64 = 80;
@@ -37,7 +37,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
             capacity,
             publishing: false,
             resp: false,
-            published: None,
+            instead: None,
         })?;
         let session = Session::open(&server.address())?;
         load(&session, options.data, |_| {})?;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::measured::median;
+use stonecast_bench::median;
 
 /// Which side of the target is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

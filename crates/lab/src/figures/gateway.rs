@@ -15,9 +15,9 @@ use super::plan::{
     RESP_SET_16, RESP_SET_DURABLE_16,
 };
 use super::{FiguresError, Run, capacity, speed};
-use crate::direct::{ServerOptions, ServerProcess};
-use crate::measured::Measured;
 use crate::peers::{PeerError, RedisConnection, RedisPersistence, RedisServer};
+use stonecast_bench::Measured;
+use stonecast_bench::direct::{ServerOptions, ServerProcess};
 
 /// Upper bound of what is stored each second here: for the capacity of the pool.
 const SETS_PER_S: u64 = 1_500_000;
@@ -95,7 +95,7 @@ impl Server {
             capacity: capacity(run.options, sets),
             publishing: false,
             resp: true,
-            published: None,
+            instead: None,
         })?)
     }
 }

@@ -27,10 +27,10 @@ use stonecast_kv::StoreError;
 use stonecast_media::MediaError;
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 
-use crate::data_set::DataSet;
-use crate::direct::{DriveError, LimitError, ServerProcessError, YcsbError};
-use crate::measured::Measured;
 use crate::peers::PeerError;
+use stonecast_bench::DataSet;
+use stonecast_bench::Measured;
+use stonecast_bench::direct::{DriveError, LimitError, ServerProcessError, YcsbError};
 
 pub use figure::{Definition, Direction, Figure, Judged};
 pub use plan::DEFINITIONS;

@@ -12,14 +12,14 @@ use super::plan::{
     GET_TWO_CLIENTS, MULTI_GET, SERVER_MEMORY,
 };
 use super::{FiguresError, Run, capacity, server_memory, speed};
-use crate::cpu_time::process_cpu_ns;
-use crate::direct::{
+use crate::peers::{Lmdb, RedisPersistence, RedisServer, View};
+use stonecast_bench::Measured;
+use stonecast_bench::cpu_time::process_cpu_ns;
+use stonecast_bench::direct::{
     Amount, Limit, Order, Plan, ServerOptions, ServerProcess, Session, StoreMemory, Target,
     YcsbOptions, load,
 };
-use crate::latency::{clock_look_ns, timing_interval};
-use crate::measured::Measured;
-use crate::peers::{Lmdb, RedisPersistence, RedisServer, View};
+use stonecast_bench::{clock_look_ns, timing_interval};
 
 /// Keys of one `multi_get`.
 const BATCH: u32 = 16;
@@ -50,7 +50,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
         capacity: capacity(options, 0),
         publishing: false,
         resp: false,
-        published: None,
+        instead: None,
     })?;
     let session = Session::open(&server.address())?;
     load(&session, options.data, |_| {})?;
@@ -229,7 +229,7 @@ fn two_clients(run: &mut Run<'_>, server: &ServerProcess) -> Result<(), FiguresE
             with_limit: false,
             locations: LOCATIONS,
         };
-        let result = crate::direct::run(&target, &options, |_| {})?;
+        let result = stonecast_bench::direct::run(&target, &options, |_| {})?;
         let measured = Measured {
             ops: result.ops,
             errors: result.errors,

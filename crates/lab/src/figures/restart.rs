@@ -10,7 +10,7 @@ use stonecast_media::{DirectoryBacking, OpenMode, Pool};
 
 use super::plan::RESTART_SCAN;
 use super::{FiguresError, Run, capacity};
-use crate::direct::{ServerOptions, ServerProcess, Session, load};
+use stonecast_bench::direct::{ServerOptions, ServerProcess, Session, load};
 
 /// Entries of the completion queues of a server that nobody asks anything.
 const COMPLETIONS: u32 = 4096;
@@ -30,7 +30,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
         capacity: capacity(options, 0),
         publishing: false,
         resp: false,
-        published: None,
+        instead: None,
     })?;
     let session = Session::open(&server.address())?;
     load(&session, options.data, |_| {})?;

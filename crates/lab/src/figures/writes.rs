@@ -9,9 +9,9 @@ use stonecast_workload::{Distribution, Mix, Sequence};
 use super::figure::Definition;
 use super::plan::{PUT_DURABLE_16, PUT_DURABLE_128, PUT_PUBLISHED, PUT_REDIS};
 use super::{FiguresError, Run, capacity, speed};
-use crate::direct::{Amount, Plan, ServerOptions, ServerProcess, Session, load};
-use crate::latency::timing_interval;
 use crate::peers::{RedisConnection, RedisPersistence, RedisServer};
+use stonecast_bench::direct::{Amount, Plan, ServerOptions, ServerProcess, Session, load};
+use stonecast_bench::timing_interval;
 
 /// Upper bound of what is durable each second on a file here: for the capacity of the pool.
 const DURABLE_PUTS_PER_S: u64 = 2_000_000;
@@ -132,7 +132,7 @@ fn compare(
         ),
         publishing: setup.publishing,
         resp: false,
-        published: None,
+        instead: None,
     })?;
     let session = Session::open(&server.address())?;
     load(&session, options.data, |_| {})?;

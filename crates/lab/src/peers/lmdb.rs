@@ -15,10 +15,10 @@ use stonecast_workload::Sequence;
 use tempfile::TempDir;
 
 use super::PeerError;
-use crate::cpu_time::thread_cpu_ns;
-use crate::data_set::DataSet;
-use crate::latency::Stopwatch;
-use crate::measured::Measured;
+use stonecast_bench::DataSet;
+use stonecast_bench::Measured;
+use stonecast_bench::Stopwatch;
+use stonecast_bench::cpu_time::thread_cpu_ns;
 
 /// Operations between two looks at the clock for the end.
 const ROUND: u64 = 1024;

@@ -14,10 +14,10 @@ use stonecast_workload::{Sequence, ValuePool};
 
 use super::PeerError;
 use super::resp::{self, Reply};
-use crate::cpu_time::thread_cpu_ns;
-use crate::data_set::DataSet;
-use crate::latency::Latencies;
-use crate::measured::Measured;
+use stonecast_bench::DataSet;
+use stonecast_bench::Latencies;
+use stonecast_bench::Measured;
+use stonecast_bench::cpu_time::thread_cpu_ns;
 
 /// Requests sent together while loading.
 const LOAD_BATCH: u64 = 1000;

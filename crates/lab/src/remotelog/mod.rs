@@ -27,7 +27,7 @@ use stonecast_media::MediaError;
 use stonecast_persist::execute::ExecuteError;
 use stonecast_persist::{NoPlan, Plan, Scenario, plan_for, scenarios};
 
-use crate::direct::SharedMemory;
+use stonecast_bench::direct::SharedMemory;
 
 pub use anchors::{Anchor, anchors};
 pub use figure::svg;

@@ -16,7 +16,7 @@ The machines are those of the taxonomy of remote persistence as `docs/simulator.
 same code runs on every provider, time is virtual. A READ stands for FLUSH, as published; ATOMIC_WRITE, which no NIC on the
 market has, is taken as if this one had it, where the publication measures a plain WRITE in its place.
 
-This page is what `stonecast bench remotelog --markdown` prints, and the figure is from `--figure`; a test compares both.
+This page is what `stonecast-lab remotelog --markdown` prints, and the figure is from `--figure`; a test compares both.
 
 ![Latency of each scenario](remotelog.svg)
 ";

@@ -17,7 +17,7 @@ use stonecast_media::{
     ReceiveBuffers,
 };
 
-use crate::crowd::Crowd;
+use stonecast_bench::crowd::Crowd;
 
 /// Where the server listens.
 const ADDRESS: &str = "sim:store";

@@ -19,9 +19,9 @@ use stonecast_media::MediaError;
 use stonecast_workload::{KeyName, Sequence, SequenceOptions, ValuePool};
 
 use super::scene::{Scene, SceneClient, SceneOptions};
-use crate::direct::{Amount, YcsbOptions};
-use crate::latency::Latencies;
-use crate::result::YcsbResult;
+use stonecast_bench::Latencies;
+use stonecast_bench::YcsbResult;
+use stonecast_bench::direct::{Amount, YcsbOptions};
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]

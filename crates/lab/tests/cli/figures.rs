@@ -1,4 +1,4 @@
-//! `bench figure`: designs of papers beside the store, in the simulated world and as processes.
+//! `figure`: designs of papers beside the store, in the simulated world and as processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{Place, stonecast};
+use crate::support::{folder, is_beside, lab, not_run};
 
 const SERIES: [&str; 4] = ["erda-published", "redo-logging", "read-after-write", "kv"];
 
@@ -31,7 +31,7 @@ fn at(points: &[Value], series: &str, x: &str) -> f64 {
 /// one byte more.
 #[test]
 fn the_bytes_of_each_operation_are_those_of_the_formats() {
-    let printed = stonecast(["bench", "figure", "erda-table1", "--json"]);
+    let printed = lab(["figure", "erda-table1", "--json"]);
     let points = points(printed.text());
     for point in &points {
         assert_eq!(
@@ -69,7 +69,7 @@ fn the_bytes_of_each_operation_are_those_of_the_formats() {
 
 #[test]
 fn a_figure_is_told_with_a_header_and_all_series_in_a_row_beside_what_was_published() {
-    let told = stonecast(["bench", "figure", "erda-table1"]);
+    let told = lab(["figure", "erda-table1"]);
     let mut lines = told.text().lines();
     assert!(lines.next().unwrap().starts_with("erda-table1: "));
     let header = lines.next().unwrap();
@@ -89,11 +89,10 @@ fn a_figure_is_told_with_a_header_and_all_series_in_a_row_beside_what_was_publis
 
 #[test]
 fn a_figure_is_the_same_each_time_and_its_picture_and_points_are_written() {
-    let place = Place::in_volatile_memory();
+    let place = folder("/dev/shm");
     let folder = place.path().to_str().expect("a name in UTF-8");
     let run = || {
-        stonecast([
-            "bench",
+        lab([
             "figure",
             "erda-14",
             "--operations",
@@ -124,9 +123,8 @@ fn a_figure_is_the_same_each_time_and_its_picture_and_points_are_written() {
 
 #[test]
 fn the_page_of_the_documentation_and_its_pictures_are_what_the_command_prints() {
-    let place = Place::in_volatile_memory();
-    stonecast([
-        "bench",
+    let place = folder("/dev/shm");
+    lab([
         "figure",
         "erda",
         "--out",
@@ -140,7 +138,7 @@ fn the_page_of_the_documentation_and_its_pictures_are_what_the_command_prints() 
         let name = entry.file_name().into_string().unwrap();
         if name.ends_with(".md") || name.ends_with(".svg") {
             let again =
-                "run `stonecast bench figure erda --out docs/figures`, and look at what changed";
+                "run `stonecast-lab figure erda --out docs/figures`, and look at what changed";
             let shown = fs::read_to_string(documented.join(&name)).unwrap_or_default();
             assert!(
                 fs::read_to_string(entry.path()).unwrap() == shown,
@@ -179,14 +177,13 @@ fn cleaning_costs_other_clients_little(folder: &Path) {
 /// Each design has a server process of its own, and every value that is read is there.
 #[test]
 fn the_same_designs_run_as_processes_over_shared_memory() {
-    let printed = stonecast([
-        "bench",
-        "figure",
-        "erda-shm",
-        "--operations",
-        "200",
-        "--json",
-    ]);
+    if !is_beside("stonecast") {
+        return not_run(
+            "the same designs as processes over shared memory",
+            "the stonecast binary is not built; `cargo build` builds it",
+        );
+    }
+    let printed = lab(["figure", "erda-shm", "--operations", "200", "--json"]);
     let mut counts = BTreeMap::new();
     for point in points(printed.text()) {
         assert!(point["y"].as_f64().unwrap() > 0.0, "{point}");

@@ -1,9 +1,9 @@
-//! `bench remotelog`: what it measures, and the page and figure of the documentation that it prints.
+//! `remotelog`: what it measures, and the page and figure of the documentation that it prints.
 
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Place, stonecast};
+use crate::support::{folder, lab};
 
 fn documented(file: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -15,16 +15,15 @@ fn documented(file: &str) -> String {
 /// Virtual time gives the same numbers everywhere, so the documentation can be compared byte by byte.
 #[test]
 fn the_page_and_the_figure_of_the_documentation_are_what_the_command_prints() {
-    let place = Place::in_volatile_memory();
+    let place = folder("/dev/shm");
     let figure = place.path().join("figure.svg");
-    let printed = stonecast([
-        "bench",
+    let printed = lab([
         "remotelog",
         "--markdown",
         "--figure",
         figure.to_str().expect("a name in UTF-8"),
     ]);
-    let again = "run `stonecast bench remotelog --markdown --figure docs/figures/remotelog.svg > docs/figures/remotelog.md`";
+    let again = "run `stonecast-lab remotelog --markdown --figure docs/figures/remotelog.svg > docs/figures/remotelog.md`";
     assert!(printed.text() == documented("remotelog.md"), "{again}");
     assert!(
         fs::read_to_string(&figure).unwrap() == documented("remotelog.svg"),
@@ -34,7 +33,7 @@ fn the_page_and_the_figure_of_the_documentation_are_what_the_command_prints() {
 
 #[test]
 fn every_published_scenario_is_one_line_of_json() {
-    let printed = stonecast(["bench", "remotelog", "--json", "--appends", "20"]);
+    let printed = lab(["remotelog", "--json", "--appends", "20"]);
     let lines: Vec<serde_json::Value> = printed
         .text()
         .lines()
@@ -76,10 +75,9 @@ fn every_published_scenario_is_one_line_of_json() {
 
 #[test]
 fn what_this_host_can_execute_is_executed_and_leaves_nothing_behind() {
-    let place = Place::on_disk();
+    let place = folder("/var/tmp");
     let folder = place.path().to_str().expect("a name in UTF-8");
-    let printed = stonecast([
-        "bench",
+    let printed = lab([
         "remotelog",
         "--fabric",
         "shm",
@@ -120,11 +118,10 @@ fn what_makes_no_sense_together_is_refused() {
         (&["--data", "/tmp"], "--data"),
         (&["--appends", "0"], "--appends"),
     ] {
-        let refused = stonecast(["bench", "remotelog"].iter().chain(arguments));
+        let refused = lab(["remotelog"].iter().chain(arguments));
         assert!(refused.refusal(2).contains(part), "{}", refused.stderr);
     }
-    let refused = stonecast([
-        "bench",
+    let refused = lab([
         "remotelog",
         "--appends",
         "1",

@@ -1,6 +1,6 @@
 //! `sim`: what it prints, that a seed means the same run, and what a failure looks like.
 
-use crate::support::stonecast;
+use crate::support::lab;
 
 const FIELDS: [&str; 9] = [
     "scenario",
@@ -16,7 +16,7 @@ const FIELDS: [&str; 9] = [
 
 #[test]
 fn each_seed_is_a_line_of_json_and_means_the_same_run_for_ever() {
-    let run = || stonecast(["sim", "kv", "--seed", "40", "--seeds", "6", "--json"]);
+    let run = || lab(["sim", "kv", "--seed", "40", "--seeds", "6", "--json"]);
     let output = run();
     let lines: Vec<serde_json::Value> = output
         .text()
@@ -58,24 +58,24 @@ fn each_seed_is_a_line_of_json_and_means_the_same_run_for_ever() {
 
 #[test]
 fn one_seed_is_told_in_full_with_the_command_that_replays_it() {
-    let output = stonecast(["sim", "kv", "--seed", "7", "--operations", "50"]);
+    let output = lab(["sim", "kv", "--seed", "7", "--operations", "50"]);
     for part in [
         "seed          7\n",
-        "replay        stonecast sim kv --seed 7 --operations 50\n",
+        "replay        stonecast-lab sim kv --seed 7 --operations 50\n",
         "profile: ",
         "violations    none\n",
     ] {
         assert!(output.text().contains(part), "{part} in {}", output.text());
     }
-    let help = stonecast(["sim", "--help"]);
+    let help = lab(["sim", "--help"]);
     let (first, other) = (help.text().find("- kv:"), help.text().find("- kv-crashes:"));
     assert!(first.is_some() && first < other, "{}", help.text());
-    assert!(stonecast(["sim", "store-abacus"]).refusal(2).contains("kv"));
+    assert!(lab(["sim", "store-abacus"]).refusal(2).contains("kv"));
 }
 
 #[test]
 fn the_classes_of_faults_are_forty_and_each_says_why_if_it_cannot_be_reached() {
-    let output = stonecast(["sim", "--faults", "--json"]);
+    let output = lab(["sim", "--faults", "--json"]);
     let classes: Vec<serde_json::Value> = output
         .text()
         .lines()
@@ -90,14 +90,14 @@ fn the_classes_of_faults_are_forty_and_each_says_why_if_it_cannot_be_reached() {
             "{class}"
         );
     }
-    assert_eq!(stonecast(["sim", "--faults"]).text().lines().count(), 40);
-    assert!(stonecast(["sim"]).refusal(2).contains("<SCENARIO>"));
+    assert_eq!(lab(["sim", "--faults"]).text().lines().count(), 40);
+    assert!(lab(["sim"]).refusal(2).contains("<SCENARIO>"));
 }
 
 /// The canary breaks in every run. Needs the exit status, the search, and a replay command that means what it says.
 #[test]
 fn a_failure_is_status_1_and_comes_with_the_shortest_schedule_and_its_replay() {
-    let output = stonecast(["sim", "kv", "--seed", "3", "--canary"]);
+    let output = lab(["sim", "kv", "--seed", "3", "--canary"]);
     assert!(
         output.code == Some(1) && output.stderr.contains("1 of 1 seeds broke a promise"),
         "{}",
@@ -115,7 +115,7 @@ fn a_failure_is_status_1_and_comes_with_the_shortest_schedule_and_its_replay() {
         .find_map(|line| line.strip_prefix("replay "))
         .expect("a command");
     let arguments: Vec<&str> = replay.split_whitespace().skip(1).collect();
-    let again = stonecast(arguments.iter().chain(&["--no-shrink", "--json"]));
+    let again = lab(arguments.iter().chain(&["--no-shrink", "--json"]));
     assert_eq!(again.code, Some(1));
     let line: serde_json::Value = serde_json::from_slice(&again.stdout).expect("a line of JSON");
     assert_eq!(

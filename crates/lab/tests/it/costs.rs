@@ -1,13 +1,13 @@
 //! What each operation costs, compared with what it cost: `tests/costs.txt`.
 //!
-//! `STONECAST_WRITE_COSTS=1 cargo test --package stonecast-bench costs` writes the file anew; a commit that changes it says
+//! `STONECAST_WRITE_COSTS=1 cargo test --package stonecast-lab costs` writes the file anew; a commit that changes it says
 //! which costs changed, and why.
 
 use std::fs;
 use std::path::Path;
 
-use stonecast_bench::sim::{Cost, costs, move_cost, print_costs, print_move_cost};
 use stonecast_fabric_sim::Profile;
+use stonecast_lab::sim::{Cost, costs, move_cost, print_costs, print_move_cost};
 
 const UPDATE: &str = "STONECAST_WRITE_COSTS";
 const EXPLANATION: &str = "\

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stonecast_bench::DataSet;
-use stonecast_bench::peers::{Lmdb, PeerError, RedisPersistence, RedisServer, View};
+use stonecast_lab::peers::{Lmdb, PeerError, RedisPersistence, RedisServer, View};
 use stonecast_workload::{Distribution, Mix, Sequence, SequenceOptions};
 
 const DATA: DataSet = DataSet {

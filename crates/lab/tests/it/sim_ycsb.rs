@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use stonecast_bench::DataSet;
 use stonecast_bench::direct::{Amount, YcsbOptions};
-use stonecast_bench::sim::{SimYcsbOptions, SimYcsbResult, run};
 use stonecast_fabric_sim::Profile;
 use stonecast_kv::limits::LOCATIONS;
+use stonecast_lab::sim::{SimYcsbOptions, SimYcsbResult, run};
 use stonecast_workload::{Distribution, Mix};
 
 fn options(profile: Profile, mix: Mix) -> SimYcsbOptions {

@@ -8,13 +8,13 @@ mod settings;
 mod sharing;
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use stonecast_base::Nanoseconds;
+use stonecast_console::child::{end_with, write_ready_file};
 use stonecast_fabric::{BusyPoll, Device, Port};
 use stonecast_fabric_shm::{Log, ShmOptions};
 use stonecast_gateway::GatewayHandle;
@@ -239,33 +239,6 @@ fn say_recovery(report: &RecoveryReport, start: Instant) {
         "opened in {seconds:.2} s: {} keys, from {scanned} of log{how}",
         report.keys
     ));
-}
-
-/// Asks for the same signal that a person would send, when the process `parent` is gone.
-pub(super) fn end_with(parent: i32) -> Result<(), Failure> {
-    set_parent_process_death_signal(Some(Signal::TERM))?;
-    // It may have gone before.
-    if getppid().is_none_or(|present| present.as_raw_nonzero().get() != parent) {
-        return Err(Failure::operation(format!(
-            "process {parent}, which this server was to end with, is gone"
-        )));
-    }
-    Ok(())
-}
-
-/// Whole or not at all: who waits for the file reads it at once.
-pub(super) fn write_ready_file(path: &Path) -> Result<(), Failure> {
-    let refuse =
-        |error: io::Error| Failure::operation(format!("cannot write {}: {error}", path.display()));
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(refuse)?;
-    writeln!(file, "{}", std::process::id()).map_err(refuse)?;
-    file.persist(path)
-        .map(drop)
-        .map_err(|error| refuse(error.error))
 }
 
 /// A file of an earlier run says nothing about this one.

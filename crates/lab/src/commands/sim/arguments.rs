@@ -11,8 +11,8 @@ use stonecast_check::{Adjustment, SCENARIOS, fault_names};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: one seed in full, then two thousand seeds, one line of JSON each
-  stonecast sim kv --seed 17
-  stonecast sim kv --seed 0 --seeds 2000 --json")]
+  stonecast-lab sim kv --seed 17
+  stonecast-lab sim kv --seed 0 --seeds 2000 --json")]
 pub struct Sim {
     /// What to run.
     #[arg(value_parser = scenarios(), required_unless_present = "faults")]
@@ -97,7 +97,7 @@ pub fn replay(scenario: &str, seed: u64, adjustment: &Adjustment) -> String {
         every_moment,
         canary,
     } = adjustment;
-    let mut command = format!("stonecast sim {scenario} --seed {seed}");
+    let mut command = format!("stonecast-lab sim {scenario} --seed {seed}");
     let numbers = [
         ("operations", *operations),
         ("clients", clients.map(u64::from)),

@@ -1,0 +1,35 @@
+//! A server that another program starts: it tells when it is ready, and ends with the program.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+
+use crate::failure::Failure;
+
+/// Asks for the same signal that a person would send, when the process `parent` is gone.
+pub fn end_with(parent: i32) -> Result<(), Failure> {
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    // It may have gone before.
+    if getppid().is_none_or(|present| present.as_raw_nonzero().get() != parent) {
+        return Err(Failure::operation(format!(
+            "process {parent}, which this server was to end with, is gone"
+        )));
+    }
+    Ok(())
+}
+
+/// Whole or not at all: who waits for the file reads it at once.
+pub fn write_ready_file(path: &Path) -> Result<(), Failure> {
+    let refuse =
+        |error: io::Error| Failure::operation(format!("cannot write {}: {error}", path.display()));
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(refuse)?;
+    writeln!(file, "{}", std::process::id()).map_err(refuse)?;
+    file.persist(path)
+        .map(drop)
+        .map_err(|error| refuse(error.error))
+}

@@ -1,0 +1,22 @@
+//! What the binaries have in common at a terminal.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `run.rs` | from the command to the exit status; a broken invariant is reported, not a backtrace |
+//! | `output.rs`, `progress.rs` | results to stdout, words to stderr |
+//! | `failure.rs` | exit status and message |
+//! | `size.rs` | sizes as people type them |
+//! | `child.rs` | a server that another program starts |
+//!
+//! Results go to stdout, words for people to stderr. An error says what was wrong and what to do.
+#![forbid(unsafe_code)]
+
+pub mod child;
+pub mod failure;
+pub mod output;
+pub mod progress;
+mod run;
+mod size;
+
+pub use run::run;
+pub use size::Size;

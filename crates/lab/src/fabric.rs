@@ -1,0 +1,88 @@
+//! What a measurement goes through, as it is typed.
+
+use std::fmt;
+use std::str::FromStr;
+
+use stonecast_fabric_sim::Profile;
+
+/// See the module documentation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fabric {
+    /// Shared memory.
+    SharedMemory,
+    /// RDMA devices of this machine.
+    #[cfg(feature = "verbs")]
+    Verbs,
+    /// Simulated machines of this kind.
+    Simulated(Box<Profile>),
+}
+
+impl FromStr for Fabric {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "shm" => Ok(Self::SharedMemory),
+            #[cfg(feature = "verbs")]
+            "verbs" => Ok(Self::Verbs),
+            #[cfg(not(feature = "verbs"))]
+            "verbs" => Err(
+                "this build has no verbs; one with them is made with `cargo build --release --package stonecast-lab \
+                 --features verbs`, which needs cmake and libclang (apt install cmake libclang-dev)"
+                    .to_owned(),
+            ),
+            _ => profile(text)
+                .map(|profile| Self::Simulated(Box::new(profile)))
+                .map_err(|names| format!("a fabric is shm, verbs, {names}")),
+        }
+    }
+}
+
+impl fmt::Display for Fabric {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SharedMemory => formatter.write_str("shm"),
+            #[cfg(feature = "verbs")]
+            Self::Verbs => formatter.write_str("verbs"),
+            Self::Simulated(profile) => write!(formatter, "sim:{}", profile.name),
+        }
+    }
+}
+
+/// The machines of `sim:PROFILE`; the error lists all of them.
+pub fn profile(text: &str) -> Result<Profile, String> {
+    text.strip_prefix("sim:")
+        .and_then(Profile::by_name)
+        .ok_or_else(|| {
+            let names = Profile::ALL
+                .iter()
+                .map(|profile| format!("sim:{}", profile.name));
+            names.collect::<Vec<_>>().join(", ")
+        })
+}
+
+/// Devices of the one that is named, or of the first, for the ends of a benchmark that plays both: the key that they share is
+/// made for it.
+#[cfg(feature = "verbs")]
+pub fn both_ends(
+    requester: Option<&str>,
+    responder: Option<&str>,
+) -> Result<[Box<dyn stonecast_bench::direct::Devices>; 2], crate::failure::Failure> {
+    use std::io::Read as _;
+
+    use stonecast_bench::direct::RdmaDevices;
+    use stonecast_fabric_verbs::VerbsOptions;
+    use stonecast_fabric_verbs::control::{Key, KeyRing};
+
+    let mut key = [0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
+    let keys = KeyRing::single("benchmark", Key::new(key));
+    Ok([requester, responder].map(|name| {
+        let options = VerbsOptions {
+            device: name.map(str::to_owned),
+            keys: keys.clone(),
+            ..VerbsOptions::default()
+        };
+        Box::new(RdmaDevices(options)) as Box<dyn stonecast_bench::direct::Devices>
+    }))
+}

@@ -1,0 +1,22 @@
+//! The laboratory: what measures and judges the store, and is no part of the product.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `sim` | workloads and costs of operations in the simulated world |
+//! | `erda` | Erda and its baselines as published, beside the store |
+//! | `remotelog` | appends to a log in remote memory, made durable as each platform asks for |
+//! | `peers`, `figures` | LMDB and redis-server, and the ratios of the README |
+//! | `plot` | figures as SVG |
+//!
+//! A figure is a ratio of two measurements of the same run, because machines differ and are shared.
+#![forbid(unsafe_code)]
+
+pub mod erda;
+pub mod figures;
+mod noise;
+pub mod peers;
+pub mod plot;
+pub mod remotelog;
+pub mod sim;
+
+pub use noise::busy_cores;

@@ -1,0 +1,5 @@
+//! Tests of the measurements against what they measure.
+
+mod costs;
+mod peers;
+mod sim_ycsb;
