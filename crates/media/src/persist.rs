@@ -56,6 +56,13 @@ pub trait PersistentRegion: Region {
     /// What `poll_persist` took so far.
     fn persist_counts(&self) -> PersistCounts;
 
+    /// Takes what `spans` show for changed since the last persist, whatever was told of them: the next persist makes them durable.
+    /// For what an earlier run left behind, where a failure that nobody was told of may have kept it from the medium. Changes no
+    /// byte. Only means that keep count of what has changed need it.
+    fn mark_changed(&self, spans: &[Span]) {
+        let _ = spans;
+    }
+
     /// Makes the bytes that `spans` held at the first poll durable. Real media do the work in the first poll and
     /// block; the simulated medium lets virtual time pass. A file syncs more than was asked.
     ///

@@ -124,6 +124,21 @@ impl PersistentRegion for PersistentMapping {
         self.counts.get()
     }
 
+    /// After a failed sync the page cache may hold bytes that are not on the medium, and the kernel has forgotten which. They
+    /// look as if they had been made durable; a page that is marked is written by the next sync.
+    fn mark_changed(&self, spans: &[Span]) {
+        if self.means() != Means::FileSync {
+            return;
+        }
+        let page = rustix::param::page_size() as u64;
+        for span in spans {
+            let pages = span.widen(page);
+            for offset in (pages.offset..pages.offset + pages.size).step_by(page as usize) {
+                self.fetch_add(offset, 0);
+            }
+        }
+    }
+
     fn poll_persist(
         &self,
         spans: &[Span],

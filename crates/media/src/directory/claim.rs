@@ -57,6 +57,19 @@ impl Claim {
         Ok(claim)
     }
 
+    /// Makes the name of the directory durable, and the names of all that were made above it: what is synced in a directory
+    /// whose own name is lost with the power is lost with it. `sync` makes the names in a directory durable.
+    pub fn make_names_durable(
+        &self,
+        sync: &mut dyn FnMut(&Path) -> Result<(), MediaError>,
+    ) -> Result<(), MediaError> {
+        if self.made.is_empty() {
+            // Whoever made it may have been killed before its name was durable. Its parent may be readable to others alone.
+            let _best_effort = sync(parent_of(&self.directory));
+        }
+        self.made.iter().try_for_each(|made| sync(parent_of(made)))
+    }
+
     /// Removes what was made. Only for a pool that nobody was served from.
     pub fn give_back(&self) {
         for name in OWN {
@@ -72,6 +85,15 @@ impl Claim {
             // One that is not empty has been found by somebody else meanwhile, and stays.
             let _best_effort = std::fs::remove_dir(directory);
         }
+    }
+}
+
+/// The directory that holds the name of another one.
+fn parent_of(directory: &Path) -> &Path {
+    match directory.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => directory,
     }
 }
 

@@ -90,19 +90,47 @@ impl Lock {
         line.trim().parse::<Uuid>().ok().map(|uuid| uuid.as_u128())
     }
 
-    /// Notes that a sync failed in `power_cycle`, or (`None`) that everything was made good.
-    pub fn note_sync_failure(&self, power_cycle: Option<u128>) -> io::Result<()> {
-        self.write(power_cycle)
+    /// Notes that everything was made good.
+    pub fn forget_sync_failure(&self) -> io::Result<()> {
+        self.write(None)
+    }
+
+    /// For whoever syncs the log, in any thread, and meets a failure.
+    pub fn note(&self, power_cycle: u128) -> io::Result<SyncNote> {
+        Ok(SyncNote {
+            file: self.file.try_clone()?,
+            power_cycle,
+        })
     }
 
     fn write(&self, sync_failed_in: Option<u128>) -> io::Result<()> {
-        let mut text = format!("{}\n", std::process::id());
-        if let Some(power_cycle) = sync_failed_in {
-            text += &format!("{SYNC_FAILED}{}\n", Uuid::from_u128(power_cycle));
-        }
-        self.file.write_all_at(text.as_bytes(), 0)?;
-        self.file.set_len(text.len() as u64)
+        write_text(&self.file, sync_failed_in)
     }
+}
+
+/// Where it is noted that a sync failed.
+#[derive(Debug)]
+pub(super) struct SyncNote {
+    file: File,
+    power_cycle: u128,
+}
+
+impl SyncNote {
+    /// Notes that a sync failed in this power cycle.
+    pub fn sync_failed(&self) {
+        // Overwrites bytes that the file has already. Where even that fails, the file system has gone read-only, and no
+        // next run will get as far as to need the note.
+        let _best_effort = write_text(&self.file, Some(self.power_cycle));
+    }
+}
+
+fn write_text(file: &File, sync_failed_in: Option<u128>) -> io::Result<()> {
+    let mut text = format!("{}\n", std::process::id());
+    if let Some(power_cycle) = sync_failed_in {
+        text += &format!("{SYNC_FAILED}{}\n", Uuid::from_u128(power_cycle));
+    }
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.set_len(text.len() as u64)
 }
 
 /// Where the text of the lock of a pool is.
@@ -257,12 +285,12 @@ mod tests {
         let pool = directory.path();
         let lock = Lock::acquire(pool).unwrap();
         assert_eq!(lock.sync_failed_in(), None);
-        lock.note_sync_failure(Some(77)).unwrap();
+        lock.note(77).unwrap().sync_failed();
         drop(lock);
 
         let lock = Lock::acquire(pool).unwrap();
         assert_eq!(lock.sync_failed_in(), Some(77));
-        lock.note_sync_failure(None).unwrap();
+        lock.forget_sync_failure().unwrap();
         drop(lock);
         assert_eq!(Lock::acquire(pool).unwrap().sync_failed_in(), None);
     }

@@ -11,9 +11,9 @@ use stonecast_base::{Corruption, Span};
 
 use crate::directory::awake::Awake;
 use crate::directory::holes::{data, holes_are_reported};
-use crate::directory::lock::Lock;
+use crate::directory::lock::SyncNote;
 use crate::directory::medium::{DIRECT, detect, turn_copy_on_write_off};
-use crate::directory::prepare::{Manner, Preparer};
+use crate::directory::prepare::{Manner, Preparer, Zeros};
 use crate::earlier_writers::EarlierWriters;
 use crate::error::failed;
 use crate::file_sync::{FileSync, SyncTarget};
@@ -21,7 +21,7 @@ use crate::mapped_region::{MappedRegion, Writable};
 use crate::means::choose_means;
 use crate::persistent_mapping::{Mechanism, PersistentMapping};
 use crate::write_back::Processor;
-use crate::{LogOptions, Means, MediaError, Region};
+use crate::{LogOptions, Means, MediaError};
 
 /// An open log and who gives it space.
 #[derive(Debug)]
@@ -90,11 +90,8 @@ pub(super) fn inspect(path: &Path, capacity: u64) -> Result<Log, MediaError> {
     let memory = MappedRegion::map(file.into(), 0, capacity, Writable::No)
         .map_err(failed("mapping", path))?;
     let region = Rc::new(PersistentMapping::new(memory, Mechanism::Process));
-    let preparer = Preparer::new(
-        open().map_err(failed("opening", path))?,
-        path.to_owned(),
-        Manner::PROCESS,
-    );
+    let zeros = Zeros::new(open().map_err(failed("opening", path))?, None);
+    let preparer = Preparer::new(zeros, path.to_owned(), Manner::PROCESS);
     Ok(Log {
         region,
         preparer,
@@ -108,6 +105,7 @@ pub(super) fn serve(
     path: &Path,
     pool: &Path,
     options: LogOptions,
+    note: SyncNote,
     target: impl FnOnce(File) -> Box<dyn SyncTarget>,
 ) -> Result<Log, MediaError> {
     let open = || OpenOptions::new().read(true).write(true).open(path);
@@ -150,7 +148,7 @@ pub(super) fn serve(
     let region = Rc::new(PersistentMapping::new(memory, mechanism));
     Ok(Log {
         region,
-        preparer: Preparer::new(prepared, path.to_owned(), manner),
+        preparer: Preparer::new(Zeros::new(prepared, Some(note)), path.to_owned(), manner),
         earlier_writers,
     })
 }
@@ -158,8 +156,7 @@ pub(super) fn serve(
 /// What is synced on behalf of the log, and where a failure is kept.
 pub(super) struct SyncedLog {
     pub file: File,
-    pub lock: Rc<Lock>,
-    pub power_cycle: u128,
+    pub note: SyncNote,
     pub awake: Awake,
 }
 
@@ -170,23 +167,7 @@ impl SyncTarget for SyncedLog {
     }
 
     fn sync_failed(&self) {
-        // Overwrites bytes that the file has already. Where even that fails, the file system has gone read-only, and no
-        // next run will get as far as to need the note.
-        let _best_effort = self.lock.note_sync_failure(Some(self.power_cycle));
-    }
-}
-
-/// Marks every page of `spans` as changed, without changing it, so that the next sync writes it.
-///
-/// After a failed sync the page cache may hold bytes that are not on the medium, and the kernel has forgotten which. They
-/// look as if they had been made durable; a reader must not see them before they are.
-pub(super) fn rewrite(region: &dyn Region, spans: &[Span]) {
-    let page = rustix::param::page_size() as u64;
-    for span in spans {
-        let pages = span.widen(page);
-        for offset in (pages.offset..pages.offset + pages.size).step_by(page as usize) {
-            region.fetch_add(offset, 0);
-        }
+        self.note.sync_failed();
     }
 }
 

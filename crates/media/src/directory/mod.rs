@@ -11,8 +11,8 @@
 //! - Who serves holds the lock from before the first read of the header until the backing is gone, or longer.
 //!   Who inspects takes no lock and opens nothing for writing.
 //! - A file that is no part of a pool is never changed.
-//! - When [`Backing::open_log`] has returned, nothing that was left from a failed sync that was noted can be read any more
-//!   (`docs/design/0002` says which failures leave no note).
+//! - When [`Backing::open_log`] has returned, nothing that was left from a failed sync that was noted can be read any more.
+//!   Whoever recovers the log marks what a failure without a note may have left (`docs/design/0002`).
 
 mod awake;
 mod blobs;
@@ -67,7 +67,9 @@ impl DirectoryBacking {
     pub fn create(directory: &Path) -> Result<Self, MediaError> {
         Self::refuse_log_without_header(directory)?;
         let claim = Claim::new(directory)?;
-        let locked = Self::locked(directory);
+        let locked = claim
+            .make_names_durable(&mut blobs::sync_directory)
+            .and_then(|()| Self::locked(directory));
         let backing = locked.inspect_err(|_| claim.remove_made())?;
         if backing.blobs.have_header()? {
             Err(MediaError::Exists {
@@ -174,12 +176,15 @@ impl DirectoryBacking {
                     log::create(&path, options.capacity)?;
                     lock.hold_log(&self.directory)?;
                 }
-                let (lock, power_cycle) = (Rc::clone(lock), self.power_cycle);
-                let opened = log::serve(&path, &self.directory, options, |file| {
+                let note = || {
+                    lock.note(self.power_cycle)
+                        .map_err(failed("sharing", &lock::file_of(&self.directory)))
+                };
+                let (note, notes_zeros) = (note()?, note()?);
+                let opened = log::serve(&path, &self.directory, options, notes_zeros, |file| {
                     target(SyncedLog {
                         file,
-                        lock,
-                        power_cycle,
+                        note,
                         awake: Awake::start(),
                     })
                 });
@@ -207,11 +212,11 @@ impl DirectoryBacking {
         };
         let sync_failed = lock.sync_failed_in() == Some(self.power_cycle);
         if sync_failed {
-            log::rewrite(region, &self.occupied()?);
+            region.mark_changed(&self.occupied()?);
         }
         region.sync_all()?;
         if sync_failed {
-            lock.note_sync_failure(None)
+            lock.forget_sync_failure()
                 .map_err(failed("writing", &lock::file_of(&self.directory)))?;
         }
         Ok(())

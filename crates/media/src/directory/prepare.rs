@@ -19,6 +19,7 @@
 //! The work is done by a thread, because it takes milliseconds. The thread only ever touches the file.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,11 +32,12 @@ use rustix::io::Errno;
 use stonecast_base::{KIB, MIB, Span};
 
 use crate::directory::holes::holes;
+use crate::directory::lock::SyncNote;
 use crate::error::{failed, out_of_space};
 use crate::mapped_region::{MappedRegion, Writable};
 use crate::mapping::LARGE_PAGE;
 use crate::span_set::SpanSet;
-use crate::{MediaError, Prepared};
+use crate::{MediaError, PersistError, Prepared};
 
 /// How zeros are written.
 #[derive(Clone, Copy, Debug)]
@@ -73,11 +75,40 @@ impl Manner {
     };
 }
 
+/// The file that zeros are written to. A sync of it that fails is noted as one of the log's own: it may have lost what was
+/// stored meanwhile, and the server that is told of that by its next sync may not live to see it.
+#[derive(Debug)]
+pub(super) struct Zeros {
+    /// A description of its own, so that errors of its syncs are reported elsewhere too.
+    file: File,
+    /// `None`: nothing is ever synced.
+    note: Option<SyncNote>,
+    sync: fn(&File) -> io::Result<()>,
+}
+
+impl Zeros {
+    /// `file` is open for writing and shared with nobody.
+    pub fn new(file: File, note: Option<SyncNote>) -> Self {
+        Self {
+            file,
+            note,
+            sync: File::sync_data,
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        (self.sync)(&self.file).inspect_err(|_| {
+            if let Some(note) = &self.note {
+                note.sync_failed();
+            }
+        })
+    }
+}
+
 /// What caller and thread share.
 #[derive(Debug)]
 struct Shared {
-    /// A description of its own, so that errors of its syncs are reported elsewhere too.
-    file: File,
+    zeros: Zeros,
     path: PathBuf,
     manner: Manner,
     state: Mutex<State>,
@@ -103,10 +134,9 @@ pub(super) struct Preparer {
 }
 
 impl Preparer {
-    /// `file` is open for writing and shared with nobody.
-    pub fn new(file: File, path: PathBuf, manner: Manner) -> Self {
+    pub fn new(zeros: Zeros, path: PathBuf, manner: Manner) -> Self {
         let shared = Shared {
-            file,
+            zeros,
             path,
             manner,
             state: Mutex::default(),
@@ -120,7 +150,7 @@ impl Preparer {
 
     /// The file, for questions about it.
     pub fn file(&self) -> &File {
-        &self.shared.file
+        &self.shared.zeros.file
     }
 
     /// Prepares `span`, not empty; see [`crate::Backing::prepare`].
@@ -137,7 +167,7 @@ impl Preparer {
         if state.pending.iter().any(|pending| overlap(*pending, span)) {
             return Ok(Prepared::Pending);
         }
-        if holes(&self.shared.file, span)
+        if holes(&self.shared.zeros.file, span)
             .map_err(failed("looking for holes in", &self.shared.path))?
             .is_empty()
         {
@@ -195,7 +225,8 @@ impl Shared {
 
     /// Fills the holes of `span`; `false`: told to stop before the end.
     fn fill(&self, span: Span) -> Result<bool, MediaError> {
-        let find = || holes(&self.file, span).map_err(failed("looking for holes in", &self.path));
+        let find =
+            || holes(&self.zeros.file, span).map_err(failed("looking for holes in", &self.path));
         let found = find()?;
         let rest = if self.manner.large_pages && self.fill_with_large_pages(&found) {
             find()?
@@ -232,7 +263,7 @@ impl Shared {
                 changed = true;
                 // A large page is made of one that is there at least in part. By a write: where there is no space a store
                 // to a mapping would kill.
-                if self.file.write_all_at(&[0], end).is_err() {
+                if self.zeros.file.write_all_at(&[0], end).is_err() {
                     break;
                 }
                 end += LARGE_PAGE as u64;
@@ -248,7 +279,7 @@ impl Shared {
     /// one is there.
     fn use_large_pages(&self, span: Span) {
         // A hint: where the file cannot be mapped once more, its pages stay small.
-        let Ok(file) = self.file.try_clone() else {
+        let Ok(file) = self.zeros.file.try_clone() else {
             return;
         };
         if let Ok(mapped) = MappedRegion::map(file.into(), span.offset, span.size, Writable::Yes) {
@@ -259,7 +290,7 @@ impl Shared {
     fn allocate(&self, hole: Span) -> Result<(), MediaError> {
         loop {
             match fallocate(
-                &self.file,
+                &self.zeros.file,
                 FallocateFlags::KEEP_SIZE,
                 hole.offset,
                 hole.size,
@@ -282,7 +313,17 @@ impl Shared {
         for hole in holes {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             // Space that could not be given back is found as a hole and used at the next request.
-            let _best_effort = fallocate(&self.file, flags, hole.offset, hole.size);
+            let _best_effort = fallocate(&self.zeros.file, flags, hole.offset, hole.size);
+        }
+    }
+
+    /// A sync allocates where the file system cannot do it before.
+    fn sync_failed(&self, source: io::Error, size: u64) -> MediaError {
+        match out_of_space("syncing", &self.path, size)(source) {
+            MediaError::Io {
+                path: file, source, ..
+            } => PersistError::Sync { file, source }.into(),
+            no_space => no_space,
         }
     }
 
@@ -298,14 +339,17 @@ impl Shared {
                     return Ok(false);
                 }
                 let size = (slice_end - position).min(self.manner.write_size);
-                let written = self.file.write_all_at(&zeros[..size as usize], position);
+                let written = self
+                    .zeros
+                    .file
+                    .write_all_at(&zeros[..size as usize], position);
                 written.map_err(out_of_space("writing zeros to", &self.path, hole.size))?;
                 position += size;
             }
             if self.manner.slice_size.is_some() {
-                self.file
-                    .sync_data()
-                    .map_err(out_of_space("syncing", &self.path, hole.size))?;
+                self.zeros
+                    .sync()
+                    .map_err(|source| self.sync_failed(source, hole.size))?;
             }
         }
         Ok(true)
@@ -341,6 +385,7 @@ mod tests {
     use super::*;
     use crate::Sealing;
     use crate::directory::holes::data;
+    use crate::directory::lock::Lock;
 
     const SIZE: u64 = 8 * MIB;
 
@@ -353,7 +398,7 @@ mod tests {
 
     fn preparer(path: &Path, manner: Manner) -> Preparer {
         let file = File::options().read(true).write(true).open(path).unwrap();
-        Preparer::new(file, path.to_owned(), manner)
+        Preparer::new(Zeros::new(file, None), path.to_owned(), manner)
     }
 
     fn until_ready(preparer: &mut Preparer, span: Span) {
@@ -391,7 +436,7 @@ mod tests {
         file()
             .write_all_at(&vec![7; written.size as usize], written.offset)
             .unwrap();
-        let mut preparer = Preparer::new(file(), "log".into(), Manner::PROCESS);
+        let mut preparer = Preparer::new(Zeros::new(file(), None), "log".into(), Manner::PROCESS);
         // A part of a large page, a large page, one with data in it, a part.
         let span = Span::new(MIB, 6 * MIB);
         until_ready(&mut preparer, span);
@@ -472,7 +517,7 @@ mod tests {
     fn a_failure_is_told_once_and_the_next_request_tries_again() {
         let (file, path) = log();
         let readable = File::open(&path).unwrap();
-        let mut preparer = Preparer::new(readable, path, Manner::PROCESS);
+        let mut preparer = Preparer::new(Zeros::new(readable, None), path, Manner::PROCESS);
         for _ in 0..2 {
             assert_eq!(
                 preparer.prepare(Span::new(0, MIB)).unwrap(),
@@ -496,6 +541,31 @@ mod tests {
             );
         }
         assert_eq!(data(file.as_file(), Span::new(0, SIZE)).unwrap(), []);
+    }
+
+    /// Needs the note: what the group commit's own sync would have been told of dies with a server that is killed before.
+    #[test]
+    fn a_failed_sync_of_zeros_is_noted_and_told_as_what_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let lock = Lock::acquire(directory.path()).unwrap();
+        let (file, path) = log();
+        let writable = file.reopen().unwrap();
+        let zeros = Zeros {
+            sync: |_| Err(io::Error::from_raw_os_error(5)),
+            ..Zeros::new(writable, Some(lock.note(77).unwrap()))
+        };
+        let mut preparer = Preparer::new(zeros, path, Manner::FILE_SYNC);
+        let failure = loop {
+            match preparer.prepare(Span::new(0, MIB)) {
+                Ok(Prepared::Pending) => std::thread::sleep(Duration::from_micros(200)),
+                other => break other,
+            }
+        };
+        assert!(
+            matches!(failure, Err(MediaError::Persist(PersistError::Sync { .. }))),
+            "{failure:?}"
+        );
+        assert_eq!(lock.sync_failed_in(), Some(77));
     }
 
     #[test]

@@ -209,6 +209,56 @@ fn the_description_that_is_synced_is_nobody_elses() {
     assert_eq!(rustix::fs::tell(log.preparer.file()).unwrap(), 0);
 }
 
+/// Needs the marks: of a sync that failed without a note the kernel says nothing any more, and the next one writes nothing.
+#[test]
+fn what_is_marked_as_changed_is_written_by_the_next_sync_and_nothing_else() {
+    let test = "what_is_marked_as_changed_is_written_by_the_next_sync_and_nothing_else";
+    let Some(place) = Place::new(test) else {
+        return;
+    };
+    if bytes_marked().is_none() {
+        return not_run(test, "the kernel does not count what a thread writes");
+    }
+    let (backing, region) = place.reopen().unwrap();
+    while backing.prepare(Span::new(0, 256 * KIB)).unwrap() == Prepared::Pending {
+        std::thread::yield_now();
+    }
+    region.write(0, b"stored");
+    let _persisted = persist(&region).unwrap();
+    let before = bytes_marked().unwrap();
+    region.mark_changed(&[Span::new(64, 64), Span::new(64 * KIB - 1, 2)]);
+    // Three pages, or the units in which their zeros were written.
+    let marked = bytes_marked().unwrap() - before;
+    assert!(
+        (3 * 4 * KIB..=3 * 16 * KIB).contains(&marked),
+        "{marked} bytes were marked"
+    );
+    let mut found = [0; 6];
+    region.read(0, &mut found);
+    assert_eq!(&found, b"stored");
+}
+
+/// Needs a sync of each directory in which a name was made: without it a pool that was acknowledged to can be gone, with its
+/// folder, after a power cut.
+#[test]
+fn the_name_of_a_new_pool_and_of_every_folder_made_for_it_is_durable() {
+    let place = tempfile::tempdir().unwrap();
+    let synced = |directory: &Path| {
+        let mut synced = Vec::new();
+        let claim = Claim::new(directory).unwrap();
+        let mut sync = |parent: &Path| {
+            synced.push(parent.to_owned());
+            Ok(())
+        };
+        claim.make_names_durable(&mut sync).unwrap();
+        synced
+    };
+    let (one, two) = (place.path().join("one"), place.path().join("one/two"));
+    assert_eq!(synced(&two), [&one, place.path()].map(Path::to_owned));
+    // Whoever made it may have been killed before its name was durable.
+    assert_eq!(synced(&two), [one]);
+}
+
 #[test]
 #[should_panic(expected = "who only inspects stores nothing")]
 fn who_inspects_cannot_store() {
