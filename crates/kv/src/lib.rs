@@ -32,6 +32,7 @@ mod server;
 mod space;
 mod staging;
 mod stat;
+mod survey;
 mod verify;
 mod word;
 

@@ -1,19 +1,21 @@
 //! A full check of a pool without serving it, and without writing to it.
+//!
+//! 1. The survey that an opening makes: what it refuses, a server refuses.
+//! 2. Where a checkpoint stood for a part of the log, the survey that an opening without it would make, so that each byte
+//!    that a server may ever rely on is looked at: what only this one refuses is *latent*.
+//! 3. A segment that either of them refuses is walked to its end, to name all that is wrong with it.
 
 use stonecast_base::Corruption;
-use stonecast_log::{Finding, ScanPolicy, SegmentVerdict, scan_segment, walk_segment};
-use stonecast_media::{Blob, Durability, Pool};
+use stonecast_log::{Finding, UNIT_SIZE, walk_segment};
+use stonecast_media::{MediaError, Pool};
 
-use crate::checkpoint::{Checkpoint, Image};
 use crate::error::StoreError;
-use crate::index::Index;
-use crate::rebuild::{Rebuild, index_memory};
-use crate::recovery::{format_of, is_occupied};
+use crate::survey::{Basis, Survey, Surveyor, format_of, survey};
 
 /// What a check found.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Verification {
-    /// Keys present.
+    /// Keys present. Like all counts, of what is not damaged.
     pub keys: u64,
     /// Stamped records that check, superseded ones included.
     pub records: u64,
@@ -23,97 +25,137 @@ pub struct Verification {
     pub bytes: u64,
     /// Segments in use.
     pub segments: u64,
-    /// Damage: a server refuses a pool with any of these, unless `harmless` says otherwise.
+    /// Why a server does not open the pool, whatever the log holds: it is a copy, or of a newer version.
+    pub refusal: Option<MediaError>,
+    /// Damage: a server refuses a pool with any of these.
     pub damage: Vec<Corruption>,
+    /// Damage in what a checkpoint stands for: a server opens the pool with it and refuses the pool without it, and tells who
+    /// reads such a record that it is damaged.
+    pub latent: Vec<Corruption>,
     /// Byte positions in the log of what a crash left of writes that nobody was told of.
     pub torn: Vec<u64>,
-    /// A checkpoint that does not check; a server ignores it and scans instead.
+    /// What a server mends and says: a checkpoint that does not check, a copy of a segment's header that is not there.
     pub harmless: Vec<Corruption>,
 }
 
 /// Checks every record of every segment, seals, links, and the checkpoint. `progress` is told the bytes done of the bytes
 /// there are.
 pub fn verify(pool: &Pool, progress: &mut dyn FnMut(u64, u64)) -> Result<Verification, StoreError> {
-    let format = format_of(pool);
-    let log = pool.log();
-    let backing = pool.backing();
-    let occupied = backing.occupied()?;
-    let mut result = Verification::default();
-    let policy = ScanPolicy {
-        tolerate_missing: pool.durability() == Durability::Process && !pool.same_power_cycle(),
+    let mut result = Verification {
+        refusal: pool.serving_refusal(),
+        ..Verification::default()
     };
-    let bits = Index::bits_for(0);
-    let index = Index::new(index_memory(&*backing, bits, false)?, bits);
-    let mut rebuild = Rebuild::new(
-        backing.clone(),
-        log.clone(),
-        &format,
-        (index, false),
-        Checkpoint::default(),
-    );
-    for number in 0..format.segment_count {
-        progress(format.position(number, 0), pool.capacity());
-        if !is_occupied(&occupied, &format, number) {
-            continue;
-        }
-        match scan_segment(
-            &*log,
-            &format,
-            &backing.name(),
-            number,
-            None,
-            policy,
-            &mut rebuild,
-        ) {
-            Ok(SegmentVerdict::Free { .. }) => {}
-            Ok(SegmentVerdict::Used(_, report)) => {
-                result.segments += 1;
-                result.records += report.records;
-                result.bytes += report.bytes_scanned;
-                result.torn.extend(report.torn_tail);
-            }
-            Err(_) => {
-                result.segments += 1;
-                collect(pool, number, &mut result);
-            }
-        }
+    let (opened, refused) = check(pool, Basis::Checkpoint, progress)?;
+    for (number, corruption) in refused {
+        collect(pool, number, corruption, &mut result.damage);
     }
-    let rebuilt = rebuild.finish()?;
-    result.keys = rebuilt.index.len();
-    result.live_bytes = rebuilt.live_bytes;
+    result.harmless.extend(opened.checkpoint_damage.clone());
+    note_headers(pool, &opened, &mut result);
+    let whole = if opened.used_checkpoint {
+        drop(opened);
+        let (whole, refused) = check(pool, Basis::LogAlone, progress)?;
+        for (number, corruption) in refused {
+            let mut found = Vec::new();
+            collect(pool, number, corruption, &mut found);
+            found.retain(|corruption| !result.damage.contains(corruption));
+            result.latent.append(&mut found);
+        }
+        whole
+    } else {
+        opened
+    };
+    result.keys = whole.rebuilt.index.len();
+    result.live_bytes = whole.rebuilt.live_bytes;
+    let report = whole.report();
+    result.records = report.records;
+    result.bytes = report.bytes_scanned;
+    result.segments = whole.segments.len() as u64;
+    result.torn = whole
+        .segments
+        .iter()
+        .filter_map(|(_, found)| found.torn_tail)
+        .collect();
     progress(pool.capacity(), pool.capacity());
-    if let Some(bytes) = backing
-        .load(Blob::Checkpoint)?
-        .filter(|bytes| !bytes.is_empty())
-        && let Err(damage) = Image::parse(&bytes, &format)
-    {
-        result.harmless.push(damage);
-    }
     Ok(result)
 }
 
-/// Everything that is wrong with a segment that a scan refuses.
-fn collect(pool: &Pool, number: u32, result: &mut Verification) {
+/// What a survey refuses, by the number of the segment.
+type Refused = Vec<(u32, Corruption)>;
+
+struct Check<'p> {
+    progress: &'p mut dyn FnMut(u64, u64),
+    capacity: u64,
+    refused: Refused,
+}
+
+impl Surveyor for Check<'_> {
+    fn progress(&mut self, position: u64) {
+        (self.progress)(position, self.capacity);
+    }
+
+    fn refuse(&mut self, number: u32, corruption: Corruption) -> Result<(), Corruption> {
+        self.refused.push((number, corruption));
+        Ok(())
+    }
+}
+
+fn check(
+    pool: &Pool,
+    basis: Basis,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(Survey, Refused), StoreError> {
+    let mut check = Check {
+        progress,
+        capacity: pool.capacity(),
+        refused: Vec::new(),
+    };
+    let survey = survey(pool, false, basis, &mut check)?;
+    Ok((survey, check.refused))
+}
+
+/// Copies of headers that an opening writes again.
+fn note_headers(pool: &Pool, survey: &Survey, result: &mut Verification) {
+    let (format, file) = (format_of(pool), pool.backing().name());
+    let mended = survey
+        .segments
+        .iter()
+        .filter(|(_, found)| found.header_damaged);
+    result.harmless.extend(mended.map(|(state, _)| Corruption {
+        what: "segment header".into(),
+        file: file.clone().into(),
+        offset: format.position(state.number, 0),
+        found: "one valid copy, or none".to_owned(),
+        expected: format!("two copies, at this offset and {} bytes on", 3 * UNIT_SIZE),
+    }));
+}
+
+/// Everything that is wrong with a segment that a survey refuses: for `first`, and perhaps for more.
+fn collect(pool: &Pool, number: u32, first: Corruption, into: &mut Vec<Corruption>) {
     let name = pool.backing().name();
+    let mut found = vec![first];
     walk_segment(
         &*pool.log(),
         &format_of(pool),
         &name,
         number,
         &mut |finding| match finding {
-            Finding::Fault(damage) => result.damage.push(damage),
+            Finding::Fault(damage) => found.push(damage),
             // Beside a fault, a record whose stamp checks and whose bytes do not is the likely place of the damage.
             Finding::Torn {
                 position, fault, ..
-            } => result.damage.push(Corruption {
+            } => found.push(Corruption {
                 what: "record".into(),
                 file: name.clone().into(),
                 offset: position,
                 found: fault.to_string(),
                 expected: "the bytes that were stamped".to_owned(),
             }),
-            Finding::Record(_) => result.records += 1,
-            Finding::Seal(_) | Finding::Hole { .. } => {}
+            Finding::Record(_) | Finding::Seal(_) | Finding::Hole { .. } => {}
         },
     );
+    for damage in found {
+        if !into.contains(&damage) {
+            into.push(damage);
+        }
+    }
 }

@@ -56,6 +56,21 @@ pub(crate) fn examine(
                 }
             }
         }
+        HeaderFound::Foreign { number, uuid } => {
+            let found = format!("the header of segment {number} of pool {}", pool_name(uuid));
+            let expected = format!(
+                "the header of segment {} of pool {}, or none",
+                place.number,
+                pool_name(format.uuid)
+            );
+            let corruption = place.corruption("segment header", 0, found, expected);
+            listener.loss(Loss {
+                records: 0,
+                corruption,
+            })?;
+            let generation = generation_without_header(region, &place, from, listener)?;
+            (generation.unwrap_or(FIRST_GENERATION), false)
+        }
     };
     let mut examination = Examination {
         place,
@@ -217,10 +232,13 @@ fn generation_without_header(
     let generation = traces
         .generations
         .map_or(FIRST_GENERATION, |(_, newest)| newest);
-    let known = from.map_or(0, |known| known.count);
     let (seal, _) = Seal::newest(region, place, generation);
-    let proof = if known > 0 {
-        Some(format!("the checkpoint knows {known} records"))
+    // Each segment that a checkpoint knows had its header durably.
+    let proof = if let Some(known) = from {
+        let (generation, count) = (known.generation, known.count);
+        Some(format!(
+            "the checkpoint knows generation {generation} with {count} records"
+        ))
     } else if traces.durable > SEGMENT_HEADER_UNITS {
         Some(format!(
             "the record at unit {} was stamped when others were durable",
@@ -249,8 +267,15 @@ fn generation_without_header(
             corruption,
         })?;
     }
-    let used = traces.generations.is_some() || walked.remains || seal.is_some() || known > 0;
+    let used = traces.generations.is_some() || walked.remains || seal.is_some() || from.is_some();
     Ok(used.then_some(generation))
+}
+
+/// A pool's UUID as its users read it.
+fn pool_name(uuid: u128) -> String {
+    let digits = format!("{uuid:032x}");
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);
+    parts.join("-")
 }
 
 /// What stamps say of a segment whose header is lost.

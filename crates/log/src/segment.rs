@@ -49,6 +49,13 @@ pub(crate) enum HeaderFound {
         /// Whether anything stands there at all.
         written: bool,
     },
+    /// No copy is valid, and one is the valid header of another segment or of a segment of another pool.
+    Foreign {
+        /// The number of that segment.
+        number: u32,
+        /// The pool that it belongs to.
+        uuid: u128,
+    },
 }
 
 impl HeaderBytes {
@@ -64,6 +71,21 @@ impl HeaderBytes {
         };
         header.check = U32::new(hash::xxh3_64(0, &header.as_bytes()[..CHECK_OFFSET]) as u32);
         header
+    }
+
+    /// The pool and the number of the segment that this is a valid header of, whichever that is.
+    fn owner(&self) -> Option<(u128, u32)> {
+        let format = LogFormat {
+            uuid: u128::from_be_bytes(self.uuid),
+            tag_key: 0,
+            secret: None,
+            segment_size: 0,
+            segment_count: 0,
+        };
+        let (number, generation) = (self.number.get(), self.generation.get());
+        ((1..=GENERATION_MAX).contains(&generation)
+            && *self == Self::new(&format, number, generation))
+        .then_some((format.uuid, number))
     }
 }
 
@@ -87,18 +109,20 @@ pub(crate) fn read(region: &dyn Region, format: &LogFormat, number: u32) -> Head
         region.read(format.position(number, unit), &mut bytes);
         bytes
     });
-    let valid = copies.map(|bytes| {
-        let header = HeaderBytes::read_from_bytes(&bytes).expect("a header is one line");
-        let generation = header.generation.get();
-        ((1..=GENERATION_MAX).contains(&generation)
-            && header == HeaderBytes::new(format, number, generation))
-        .then_some(generation)
+    let headers =
+        copies.map(|bytes| HeaderBytes::read_from_bytes(&bytes).expect("a header is one line"));
+    let owners = headers.each_ref().map(HeaderBytes::owner);
+    let valid = [0, 1].map(|copy| {
+        (owners[copy] == Some((format.uuid, number))).then(|| headers[copy].generation.get())
     });
-    match valid[0].max(valid[1]) {
-        Some(generation) => HeaderFound::Valid {
+    if let Some(generation) = valid[0].max(valid[1]) {
+        return HeaderFound::Valid {
             generation,
             both: valid[0] == valid[1],
-        },
+        };
+    }
+    match owners[0].or(owners[1]) {
+        Some((uuid, number)) => HeaderFound::Foreign { number, uuid },
         None => HeaderFound::Lost {
             written: copies.as_flattened().iter().any(|&byte| byte != 0),
         },
@@ -109,7 +133,7 @@ pub(crate) fn read(region: &dyn Region, format: &LogFormat, number: u32) -> Head
 pub fn generation_of(region: &dyn Region, format: &LogFormat, number: u32) -> Option<u32> {
     match read(region, format, number) {
         HeaderFound::Valid { generation, .. } => Some(generation),
-        HeaderFound::Lost { .. } => None,
+        HeaderFound::Lost { .. } | HeaderFound::Foreign { .. } => None,
     }
 }
 
@@ -168,18 +192,16 @@ mod tests {
         let mut header = [0; 256];
         memory.read(0, &mut header);
         memory.write(4096, &header);
-        assert_eq!(
-            read(&memory, &format, 1),
-            HeaderFound::Lost { written: true }
-        );
+        let foreign = HeaderFound::Foreign {
+            number: 0,
+            uuid: format.uuid,
+        };
+        assert_eq!(read(&memory, &format, 1), foreign);
         let other = LogFormat {
             uuid: format.uuid + 1,
             ..format
         };
-        assert_eq!(
-            read(&memory, &other, 0),
-            HeaderFound::Lost { written: true }
-        );
+        assert_eq!(read(&memory, &other, 0), foreign);
     }
 
     /// A crash leaves any words of what was stored. Needs generation and check in one word.

@@ -100,6 +100,7 @@ struct Summary {
     bytes: u64,
     segments: u64,
     findings: usize,
+    latent: usize,
     harmless: usize,
     torn: usize,
 }
@@ -130,7 +131,7 @@ pub fn inspect(flags: &PoolFlags) -> Result<(), Failure> {
     } else {
         output::table(&rows(&report))?;
     }
-    if checked.damage.is_empty() {
+    if checked.damage.is_empty() && checked.latent.is_empty() {
         return Ok(());
     }
     Err(Failure::new(
@@ -273,16 +274,16 @@ pub fn verify(flags: &PoolFlags) -> Result<(), Failure> {
     checked
         .harmless
         .splice(0..0, repairable.into_iter().map(|repair| repair.corruption));
-    checked
-        .damage
-        .iter()
-        .try_for_each(|damage| report_finding(flags.json, "damage", damage))?;
-    checked
-        .harmless
-        .iter()
-        .try_for_each(|damage| report_finding(flags.json, "harmless", damage))?;
-    let (findings, harmless) = (checked.damage.len(), checked.harmless.len());
-    let torn = checked.torn.len();
+    for (finding, all) in [
+        ("damage", &checked.damage),
+        ("latent", &checked.latent),
+        ("harmless", &checked.harmless),
+    ] {
+        all.iter()
+            .try_for_each(|damage| report_finding(flags.json, finding, damage))?;
+    }
+    let (findings, latent) = (checked.damage.len(), checked.latent.len());
+    let (harmless, torn) = (checked.harmless.len(), checked.torn.len());
     if flags.json {
         let (keys, records, live_bytes) = (checked.keys, checked.records, checked.live_bytes);
         let (bytes, segments) = (checked.bytes, checked.segments);
@@ -293,15 +294,21 @@ pub fn verify(flags: &PoolFlags) -> Result<(), Failure> {
             bytes,
             segments,
             findings,
+            latent,
             harmless,
             torn,
         })?;
     } else {
         let (keys, records) = (checked.keys, checked.records);
         say(format_args!(
-            "checked {} in {} segments: {records} records, {keys} keys",
+            "checked {} in {} segments: {records} records, {keys} keys{}",
             size(checked.bytes),
-            checked.segments
+            checked.segments,
+            if findings + latent > 0 {
+                "; damaged segments are not counted"
+            } else {
+                ""
+            }
         ));
         if torn > 0 {
             say(format_args!(
@@ -309,15 +316,27 @@ pub fn verify(flags: &PoolFlags) -> Result<(), Failure> {
             ));
         }
     }
-    match findings {
-        0 => Ok(()),
-        count => Err(Failure::new(
+    if findings > 0 {
+        return Err(Failure::new(
             Status::Corrupt,
             format!(
-                "{count} findings: the pool is damaged, and a server will refuse it. Restore it from an export or a copy"
+                "{findings} findings: the pool is damaged, and a server will refuse it. Restore it from an export or a copy"
             ),
-        )),
+        ));
     }
+    if let Some(refusal) = checked.refusal {
+        return Err(refusal.into());
+    }
+    if latent > 0 {
+        return Err(Failure::new(
+            Status::Corrupt,
+            format!(
+                "{latent} latent findings: a server opens the pool with its checkpoint, and will refuse it once the checkpoint \
+                 does not count any more. Export what it still reads, and import that into a new pool"
+            ),
+        ));
+    }
+    Ok(())
 }
 
 /// Damage that hides everything else.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use rand::RngExt as _;
+use stonecast_base::Span;
 use stonecast_kv::StoreError;
 use stonecast_media::Durability;
 
@@ -199,4 +200,34 @@ pub async fn check(client: &stonecast_kv::Client, model: &BTreeMap<u64, Vec<u8>>
             model.get(&n).map(Vec::len)
         );
     }
+}
+
+/// Needs the marks: where a sync failed and its server died before it was told, the next server would find the bytes in the page
+/// cache, show them, and never write them.
+#[test]
+fn what_a_sync_of_a_dead_server_may_have_lost_is_written_again_before_it_is_shown() {
+    let world = World::default();
+    let fill = async |world: &World| {
+        let client = world.client().await;
+        for n in 0..20 {
+            client.put(&key(n), &value(n, 5000)).await.unwrap();
+        }
+    };
+    world.run_until(End::Kill, fill);
+    world.run_until(End::Kill, async |_| {});
+    let marked = |at: u64| {
+        let seen = world.seen.borrow();
+        let is_in = |span: &Span| (span.offset..span.offset + span.size).contains(&at);
+        seen.marked.iter().any(is_in)
+    };
+    let segment = (0..world.capacity)
+        .step_by(world.segment_size as usize)
+        .find(|&start| marked(start))
+        .expect("the header of a segment");
+    assert!(marked(segment + 192) && marked(segment + 256) && marked(segment + 19 * 5000));
+    // What was sealed meanwhile was synced before, but for the seal.
+    world.run_until(End::Close, async |_| {});
+    assert!(marked(segment + 64) && !marked(segment + 256));
+    world.run_until(End::Kill, async |_| {});
+    assert!(!marked(segment), "a pool that was closed was synced");
 }

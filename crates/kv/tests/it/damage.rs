@@ -1,5 +1,5 @@
 //! Pools with wrong bytes in them: opened correctly, repaired, or refused, with words for people; never a panic and never
-//! a wrong value.
+//! a wrong value. A check of the pool says the same as the server that opens it, ten thousand times (`agreement.rs`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
-use stonecast_kv::StoreError;
 
+use crate::agreement;
 use crate::world::{End, World, key, value};
 
 const KEYS: u64 = 60;
@@ -47,7 +47,7 @@ fn fill(world: &World, end: End) -> Model {
     model
 }
 
-fn copy_pool(from: &Path, to: &Path) {
+pub fn copy_pool(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -130,40 +130,30 @@ fn opened_or_refused(end: End, seed: u64) {
         } else {
             &model.uncovered_by_a_bit
         };
-        let story = world.try_run(End::Kill, async |world| {
-            let client = world.client().await;
-            let mut read = Vec::new();
-            for n in 0..KEYS {
-                match client.get(&key(n), &mut read).await {
-                    Ok(found) => {
-                        let right = found.map(|_| &read) == model.present.get(&n);
-                        assert!(
-                            right || uncovered.contains(&n),
-                            "seed {seed} round {round} ({what}): key {n} is wrong"
-                        );
-                    }
-                    Err(StoreError::Corrupt(damage)) => {
-                        unreadable += 1;
-                        assert!(damage.offset < 1 << 20 && damage.file == "log", "{damage}");
-                    }
-                    Err(error) => panic!("seed {seed} round {round} ({what}): {error}"),
-                }
-            }
-        });
-        match story {
-            Ok(()) => opened += 1,
-            Err(error) => {
+        let story = format!("seed {seed} round {round} ({what})");
+        let said = agreement::check(&original);
+        let served = agreement::serve(&world, KEYS);
+        for (n, read) in (0..).zip(&served.read) {
+            let Ok(read) = read else {
+                unreadable += 1;
+                continue;
+            };
+            assert!(
+                read.as_ref() == model.present.get(&n) || uncovered.contains(&n),
+                "{story}: key {n} is wrong"
+            );
+        }
+        match served.refusal() {
+            None => opened += 1,
+            Some(text) => {
                 refused += 1;
-                let text = error.to_string();
                 let named = ["header", "log", "checkpoint", "pool"]
                     .iter()
                     .any(|name| text.contains(name));
-                assert!(
-                    named,
-                    "seed {seed} round {round} ({what}): the message names no file: {text}"
-                );
+                assert!(named, "{story}: the message names no file: {text}");
             }
         }
+        agreement::compare(&world, &said, &served, &story);
     }
     println!(
         "{MUTATIONS} mutations, seed {seed}: {opened} opened, {refused} refused, {unreadable} records reported damaged"

@@ -1,5 +1,6 @@
 //! Stories of the direct store.
 
+mod agreement;
 mod basics;
 mod batches;
 mod cleaning;
@@ -34,4 +35,5 @@ mod room;
 mod sharing;
 mod tokens;
 mod trouble;
+mod whole_segments;
 mod world;

@@ -1,11 +1,13 @@
 //! A medium on which things go wrong when a story says so.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use stonecast_base::Span;
+use stonecast_log::UNIT_SIZE;
 use stonecast_media::{
     Backing, Blob, LogOptions, Means, MediaError, PersistCounts, PersistError, PersistState,
     Persisted, PersistentRegion, Prepared, Region, Share,
@@ -26,19 +28,64 @@ pub enum Trouble {
     NoMemory,
 }
 
+/// What was seen of the order in which a server makes things durable.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// What was marked as changed before anything was made durable, since the log was opened last.
+    pub marked: Vec<Span>,
+    persisted: bool,
+    /// Slots of seals that were written and not made durable since, by their offset.
+    undurable_seals: BTreeSet<u64>,
+}
+
+impl Seen {
+    /// A seal takes the place of the one before the last, which a crash may need as long as the last is not durable.
+    fn note_write(&mut self, offset: u64, size: usize, segment_size: u64) {
+        let other = match offset % segment_size / UNIT_SIZE {
+            1 => offset + UNIT_SIZE,
+            2 => offset - UNIT_SIZE,
+            _ => return,
+        };
+        if size as u64 == UNIT_SIZE {
+            assert!(
+                !self.undurable_seals.contains(&other),
+                "a seal is written at {offset}, and the one beside it is not durable"
+            );
+            self.undurable_seals.insert(offset);
+        }
+    }
+
+    fn note_persisted(&mut self, spans: &[Span]) {
+        self.persisted = true;
+        self.undurable_seals.retain(|offset| {
+            let is_in = |span: &Span| (span.offset..span.offset + span.size).contains(offset);
+            !spans.iter().any(is_in)
+        });
+    }
+}
+
 /// See the module documentation.
 pub struct TroubledBacking {
     inner: Rc<dyn Backing>,
     trouble: Rc<Cell<Trouble>>,
     ready: RefCell<Vec<Span>>,
+    segment_size: u64,
+    seen: Rc<RefCell<Seen>>,
 }
 
 impl TroubledBacking {
-    pub fn new(inner: Rc<dyn Backing>, trouble: Rc<Cell<Trouble>>) -> Self {
+    pub fn new(
+        inner: Rc<dyn Backing>,
+        segment_size: u64,
+        trouble: Rc<Cell<Trouble>>,
+        seen: Rc<RefCell<Seen>>,
+    ) -> Self {
         Self {
             inner,
             trouble,
             ready: RefCell::default(),
+            segment_size,
+            seen,
         }
     }
 }
@@ -55,9 +102,12 @@ impl Backing for TroubledBacking {
     }
     fn open_log(&self, options: LogOptions) -> Result<Rc<dyn PersistentRegion>, MediaError> {
         let inner = self.inner.open_log(options)?;
+        self.seen.take();
         Ok(Rc::new(TroubledLog {
             inner,
             trouble: self.trouble.clone(),
+            segment_size: self.segment_size,
+            seen: self.seen.clone(),
         }))
     }
     fn prepare(&self, span: Span) -> Result<Prepared, MediaError> {
@@ -131,6 +181,8 @@ impl Backing for TroubledBacking {
 struct TroubledLog {
     inner: Rc<dyn PersistentRegion>,
     trouble: Rc<Cell<Trouble>>,
+    segment_size: u64,
+    seen: Rc<RefCell<Seen>>,
 }
 
 impl PersistentRegion for TroubledLog {
@@ -148,8 +200,21 @@ impl PersistentRegion for TroubledLog {
     ) -> Poll<Result<Persisted, PersistError>> {
         match self.trouble.get() {
             Trouble::SyncBroken => Poll::Ready(Err(PersistError::Poisoned)),
-            _ => self.inner.poll_persist(spans, state, context),
+            _ => {
+                let done = self.inner.poll_persist(spans, state, context);
+                if matches!(done, Poll::Ready(Ok(_))) {
+                    self.seen.borrow_mut().note_persisted(spans);
+                }
+                done
+            }
         }
+    }
+    fn mark_changed(&self, spans: &[Span]) {
+        let seen = &mut *self.seen.borrow_mut();
+        if !seen.persisted {
+            seen.marked.extend(spans);
+        }
+        self.inner.mark_changed(spans);
     }
 }
 
@@ -161,6 +226,9 @@ impl Region for TroubledLog {
         self.inner.read(offset, into);
     }
     fn write(&self, offset: u64, from: &[u8]) {
+        self.seen
+            .borrow_mut()
+            .note_write(offset, from.len(), self.segment_size);
         self.inner.write(offset, from);
     }
     fn load(&self, offset: u64) -> u64 {

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::fabric::{Fabric, Provider};
 use crate::meddling::{self, Meddler};
-use crate::trouble::{Trouble, TroubledBacking};
+use crate::trouble::{Seen, Trouble, TroubledBacking};
 
 /// See the module documentation.
 pub struct World {
@@ -30,8 +30,12 @@ pub struct World {
     pub fabric: RefCell<Option<Rc<dyn Fabric>>>,
     pub stop: Rc<Cell<bool>>,
     pub report: RefCell<RecoveryReport>,
+    /// Whether a copy of the pool header was repaired when the pool was opened last.
+    pub header_repaired: Cell<bool>,
     /// What goes wrong with the medium.
     pub trouble: Rc<Cell<Trouble>>,
+    /// What was seen of how the server makes things durable.
+    pub seen: Rc<RefCell<Seen>>,
     /// What goes wrong between the server and its device.
     pub meddler: Rc<Meddler>,
     /// How the latest `run` of the server ended.
@@ -67,7 +71,9 @@ impl Default for World {
             fabric: RefCell::default(),
             stop: Rc::default(),
             report: RefCell::default(),
+            header_repaired: Cell::default(),
             trouble: Rc::default(),
+            seen: Rc::default(),
             meddler: Rc::default(),
             ended: Rc::default(),
             closing: Cell::default(),
@@ -121,8 +127,11 @@ impl World {
             drop(Pool::create(backing, options)?);
         }
         let backing: Rc<dyn Backing> = Rc::new(DirectoryBacking::open(&path)?);
-        let backing = Rc::new(TroubledBacking::new(backing, self.trouble.clone()));
-        let (pool, _) = Pool::open(backing, OpenMode::Serve)?;
+        let (trouble, seen) = (self.trouble.clone(), self.seen.clone());
+        let backing = TroubledBacking::new(backing, self.segment_size, trouble, seen);
+        let backing = Rc::new(backing);
+        let (pool, repairs) = Pool::open(backing, OpenMode::Serve)?;
+        self.header_repaired.set(!repairs.is_empty());
         Ok(pool)
     }
 

@@ -174,25 +174,17 @@ impl Pool {
                 unknown: header.unknown_incompatible(),
             });
         }
-        if mode != OpenMode::Inspect && header.read_only_compatible() != 0 {
-            return Err(MediaError::ReadOnlyFeatures {
-                path,
-                unknown: header.read_only_compatible(),
-            });
+        let refusal = match mode {
+            OpenMode::Inspect => None,
+            OpenMode::Serve | OpenMode::Adopt => refusal(&header, &*backing, mode),
+        };
+        if let Some(refusal) = refusal {
+            return Err(refusal);
         }
         // Who closed it had seen to it that nobody publishes any more.
         let may_be_published = header.is_published() && !header.clean();
-        let (found, expected) = (backing.home(), header.home());
-        // Of a pool that was closed every copy is whole.
-        let was_copied = !header.clean() && found != 0 && expected != 0 && found != expected;
-        if was_copied && mode == OpenMode::Serve {
-            return Err(MediaError::Copied {
-                path,
-                log: backing.name(),
-                found,
-                expected,
-            });
-        }
+        let found = backing.home();
+        let was_copied = is_copy(&header, &*backing);
         let power_cycle = backing.power_cycle();
         let same_power_cycle = header.power_cycle() == power_cycle && !was_copied;
         // Without a promise about power nothing of a log needs to be left after a power cut, also of one that was closed.
@@ -320,6 +312,12 @@ impl Pool {
         self.was_copied
     }
 
+    /// Why the pool, as it was found, is not opened for [`OpenMode::Serve`], where that is told by its header alone. Asked by
+    /// who inspects.
+    pub fn serving_refusal(&self) -> Option<MediaError> {
+        refusal(&self.header, &*self.backing, OpenMode::Serve)
+    }
+
     /// Whether the machine runs since before the last opening: what was stored and not persisted is still there.
     pub fn same_power_cycle(&self) -> bool {
         self.same_power_cycle
@@ -332,6 +330,27 @@ impl Pool {
         }
         Ok(())
     }
+}
+
+/// Whether the pool was copied while it was served. Of a pool that was closed every copy is whole.
+fn is_copy(header: &Header, backing: &dyn Backing) -> bool {
+    let (found, expected) = (backing.home(), header.home());
+    !header.clean() && found != 0 && expected != 0 && found != expected
+}
+
+/// Why a pool with this header is not opened to be written.
+fn refusal(header: &Header, backing: &dyn Backing, mode: OpenMode) -> Option<MediaError> {
+    let path = backing.place();
+    if header.read_only_compatible() != 0 {
+        let unknown = header.read_only_compatible();
+        return Some(MediaError::ReadOnlyFeatures { path, unknown });
+    }
+    (mode == OpenMode::Serve && is_copy(header, backing)).then(|| MediaError::Copied {
+        path,
+        log: backing.name(),
+        found: backing.home(),
+        expected: header.home(),
+    })
 }
 
 /// A header, and what was found on the way to it.

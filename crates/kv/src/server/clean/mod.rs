@@ -166,9 +166,39 @@ impl Server {
     /// Cleans as much as is due after a batch.
     pub(super) async fn tend_log(&self) -> Result<(), StoreError> {
         let Some(due) = self.due() else { return Ok(()) };
+        self.persist_seal_of_victim().await?;
         let step = self.copy_due(due).await;
         self.conclude_step(step).await?;
         self.free_victim().await
+    }
+
+    /// The seal of the victim's next generation will take the slot of the seal before its newest one. A crash may keep the former
+    /// and lose the newest, unless that is durable before; then what lies above the lost one would look like damage.
+    async fn persist_seal_of_victim(&self) -> Result<(), StoreError> {
+        let spans = {
+            let State {
+                cleaner,
+                unpersisted,
+                counters,
+                ..
+            } = &mut *self.state.borrow_mut();
+            let is_of_victim = |span: &Span| {
+                let number = self.format.locate(span.offset).0;
+                let victim = cleaner.victim.as_ref();
+                victim.is_some_and(|victim| u64::from(victim.state.number) == number)
+            };
+            if !unpersisted.iter().any(is_of_victim) {
+                return Ok(());
+            }
+            counters.persists += 1;
+            std::mem::take(unpersisted)
+        };
+        let _durable = self
+            .commit
+            .persist(&*self.log, &spans)
+            .await
+            .map_err(MediaError::from)?;
+        Ok(())
     }
 
     /// Copies a piece after the other of what is due. When somebody comes meanwhile the rest is left for later, unless

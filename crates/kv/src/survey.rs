@@ -1,0 +1,186 @@
+//! What an opening reads of a pool, before it changes anything: the checkpoint and the log, made into an index.
+//!
+//! 1. The checkpoint, if it is whole and no segment was freed since, gives the index and the ends of the segments as they were
+//!    when it was taken.
+//! 2. Each segment is scanned from there on; what is found goes into the index.
+//!
+//! Recovery goes on from here, and a check of a pool that nobody serves ends here: so the two cannot come to differ.
+
+use stonecast_base::{Corruption, Span, mutant};
+use stonecast_log::{
+    LogFormat, ScanPolicy, Secret, SegmentReport, SegmentState, SegmentVerdict, generation_of,
+    scan_segment,
+};
+use stonecast_media::{Blob, Durability, Pool, Region};
+
+use crate::checkpoint::{Checkpoint, Image};
+use crate::error::StoreError;
+use crate::index::Index;
+use crate::rebuild::{Rebuild, Rebuilt, index_memory};
+use crate::recovery::RecoveryReport;
+
+/// What an index is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Basis {
+    /// The checkpoint, where it counts, and what was appended since.
+    Checkpoint,
+    /// Every record of the log, whatever a checkpoint says.
+    LogAlone,
+}
+
+/// Who is told how a survey goes on.
+pub(crate) trait Surveyor {
+    /// The bytes of the log below this position were looked at.
+    fn progress(&mut self, _position: u64) {}
+    /// An opening refuses the pool for this segment. After an error the survey ends with it; else the segment is left out.
+    fn refuse(&mut self, number: u32, corruption: Corruption) -> Result<(), Corruption>;
+}
+
+/// What was found. See the module documentation.
+pub(crate) struct Survey {
+    pub rebuilt: Rebuilt,
+    /// The segments in use that are not refused.
+    pub segments: Vec<(SegmentState, SegmentReport)>,
+    /// Whether there is a checkpoint, whatever it is worth.
+    pub has_checkpoint: bool,
+    /// Whether a checkpoint gave the index.
+    pub used_checkpoint: bool,
+    /// Why the checkpoint is not believed, where it is damaged.
+    pub checkpoint_damage: Option<Corruption>,
+}
+
+impl Survey {
+    /// What an opening says of it.
+    pub fn report(&self) -> RecoveryReport {
+        let mut report = RecoveryReport {
+            used_checkpoint: self.used_checkpoint,
+            repairs: self.checkpoint_damage.clone().into_iter().collect(),
+            ..RecoveryReport::default()
+        };
+        for (_, found) in &self.segments {
+            report.records += found.records;
+            report.sequence_max = report.sequence_max.max(found.sequence_max);
+            report.bytes_scanned += found.bytes_scanned;
+            report.torn_tails += u64::from(found.torn_tail.is_some());
+            report.lost += found.missing;
+            report.headers_repaired += u64::from(found.header_damaged);
+        }
+        report
+    }
+}
+
+/// The facts of `pool` that records depend on, with the secret.
+pub(crate) fn format_of(pool: &Pool) -> LogFormat {
+    LogFormat {
+        uuid: pool.uuid().as_u128(),
+        tag_key: pool.tag_key(),
+        secret: Some(Secret::new(pool.secret())),
+        segment_size: pool.segment_size(),
+        segment_count: pool.segment_count(),
+    }
+}
+
+/// After a power cycle a pool that never synced may have lost anything that was written, also what a checkpoint knows.
+fn was_unsynced(pool: &Pool) -> bool {
+    pool.durability() == Durability::Process && !pool.same_power_cycle()
+}
+
+/// Whether the log may lack what was written, and the checkpoint is of another moment: also in a copy of a pool that was served.
+pub(crate) fn lacks_what_was_told(pool: &Pool) -> bool {
+    was_unsynced(pool) || pool.was_copied()
+}
+
+/// Bytes of the log that a key takes at least, as a guess from which the index starts: where keys take more, its table is
+/// made anew afterwards.
+const BYTES_PER_KEY: u64 = 256;
+
+/// Whether any of `occupied` touches a segment.
+fn is_occupied(occupied: &[Span], format: &LogFormat, number: u32) -> bool {
+    let start = format.position(number, 0);
+    occupied
+        .iter()
+        .any(|span| span.offset < start + format.segment_size && span.offset + span.size > start)
+}
+
+/// Whether no segment was freed since a checkpoint was taken that knows the segments `known`: otherwise its words may name
+/// what is there no more. A header that is lost is judged by the scan.
+fn fits(log: &dyn Region, format: &LogFormat, known: &[SegmentState]) -> bool {
+    let mut expected = vec![1; format.segment_count as usize];
+    known
+        .iter()
+        .for_each(|state| expected[state.number as usize] = state.generation);
+    let is_as_known = |(number, expected): (u32, u32)| {
+        generation_of(log, format, number).is_none_or(|generation| generation <= expected)
+    };
+    (0..).zip(expected).all(is_as_known) || mutant!(StaleCheckpointBelieved)
+}
+
+/// Surveys `pool`. See the module documentation. `is_shared`: clients will change words of the index.
+pub(crate) fn survey(
+    pool: &Pool,
+    is_shared: bool,
+    basis: Basis,
+    surveyor: &mut dyn Surveyor,
+) -> Result<Survey, StoreError> {
+    let format = format_of(pool);
+    let backing = pool.backing();
+    let log = pool.log();
+    let bytes = match basis {
+        Basis::Checkpoint if !lacks_what_was_told(pool) => backing.load(Blob::Checkpoint)?,
+        Basis::Checkpoint | Basis::LogAlone => None,
+    };
+    let bytes = bytes.filter(|bytes| !bytes.is_empty());
+    let (image, checkpoint_damage) =
+        match bytes.as_deref().map(|bytes| Image::parse(bytes, &format)) {
+            Some(Ok(image)) => (Some(image), None),
+            Some(Err(damage)) => (None, Some(damage)),
+            None => (None, None),
+        };
+    let occupied = backing.occupied()?;
+    let bits = match &image {
+        Some(image) => image.index_bits(),
+        None => Index::bits_for(occupied.iter().map(|span| span.size).sum::<u64>() / BYTES_PER_KEY),
+    };
+    let mut index = Index::new(index_memory(&*backing, bits, is_shared)?, bits);
+    let image = image.filter(|image| fits(&*log, &format, &image.segments()));
+    let used_checkpoint = image.is_some();
+    let mut checkpoint = image.map_or_else(Checkpoint::default, |image| image.restore(&mut index));
+    let known = std::mem::take(&mut checkpoint.segments);
+    let mut rebuild = Rebuild::new(
+        backing.clone(),
+        log.clone(),
+        &format,
+        (index, is_shared),
+        checkpoint,
+    );
+    let policy = ScanPolicy {
+        tolerate_missing: was_unsynced(pool),
+    };
+    let name = backing.name();
+    let mut segments = Vec::new();
+    for number in 0..format.segment_count {
+        surveyor.progress(format.position(number, 0));
+        let from = known.iter().find(|state| state.number == number);
+        if from.is_none() && !is_occupied(&occupied, &format, number) {
+            continue;
+        }
+        if mutant!(StaleCheckpointBelieved)
+            && let Some(known) = from
+        {
+            segments.push((*known, SegmentReport::default()));
+            continue;
+        }
+        match scan_segment(&*log, &format, &name, number, from, policy, &mut rebuild) {
+            Ok(SegmentVerdict::Free { .. }) => {}
+            Ok(SegmentVerdict::Used(state, found)) => segments.push((state, found)),
+            Err(corruption) => surveyor.refuse(number, corruption)?,
+        }
+    }
+    Ok(Survey {
+        rebuilt: rebuild.finish()?,
+        segments,
+        has_checkpoint: bytes.is_some(),
+        used_checkpoint,
+        checkpoint_damage,
+    })
+}

@@ -1,0 +1,124 @@
+//! A check of a pool and a server that opens the pool say the same of it, whatever happened to its files.
+//!
+//! They agree where
+//! - the check refuses what the server refuses, and nothing else;
+//! - the check finds something mended where the server says that it mended something, and nowhere else;
+//! - the check finds latent damage only where a server refuses the pool once the checkpoint is gone, and wherever a server that
+//!   has opened the pool shows damage to a reader;
+//! - where nothing is damaged both count the same keys.
+
+use std::fs;
+use std::path::Path;
+use std::rc::Rc;
+
+use stonecast_kv::{StoreError, Verification, verify};
+use stonecast_media::{DirectoryBacking, MediaError, OpenMode, Pool};
+
+use crate::world::{End, World, key};
+
+/// What a check says of a pool.
+pub struct Said(Result<Verification, MediaError>);
+
+/// What a server makes of it.
+#[derive(Debug)]
+pub struct Served {
+    /// Keys, and whether anything was mended, as the server says.
+    opened: Result<(u64, bool), String>,
+    /// What each key reads as; `Err`: as damaged.
+    pub read: Vec<Result<Option<Vec<u8>>, ()>>,
+}
+
+impl Served {
+    pub fn is_refused(&self) -> bool {
+        self.opened.is_err()
+    }
+
+    /// Why the pool is refused.
+    pub fn refusal(&self) -> Option<&str> {
+        self.opened.as_ref().err().map(String::as_str)
+    }
+}
+
+/// Checks the pool at `path`.
+pub fn check(path: &Path) -> Said {
+    let checked = DirectoryBacking::inspect(path)
+        .and_then(|backing| Pool::open(Rc::new(backing), OpenMode::Inspect))
+        .map(|(pool, repairs)| {
+            let mut checked = verify(&pool, &mut |_, _| {}).expect("files can be read");
+            let mended = repairs.into_iter().map(|repair| repair.corruption);
+            checked.harmless.extend(mended);
+            checked
+        });
+    Said(checked)
+}
+
+/// Opens the pool of `world` to serve it, reads the first `keys` keys, and kills the server.
+pub fn serve(world: &World, keys: u64) -> Served {
+    let mut read = Vec::new();
+    let opened = world.try_run(End::Kill, async |world| {
+        let client = world.client().await;
+        for n in 0..keys {
+            let mut value = Vec::new();
+            read.push(match client.get(&key(n), &mut value).await {
+                Ok(found) => Ok(found.map(|_| value)),
+                Err(StoreError::Corrupt(damage)) => {
+                    assert!(
+                        damage.offset < world.capacity && damage.file == "log",
+                        "{damage}"
+                    );
+                    Err(())
+                }
+                Err(error) => panic!("key {n}: {error}"),
+            });
+        }
+    });
+    let report = world.report.borrow();
+    let mended =
+        !report.repairs.is_empty() || report.headers_repaired > 0 || world.header_repaired.get();
+    Served {
+        opened: opened
+            .map(|()| (report.keys, mended))
+            .map_err(|error| error.to_string()),
+        read,
+    }
+}
+
+/// Compares the two; see the module documentation. `what` says what was done to the pool. Leaves the pool without a checkpoint
+/// where that has to be tried.
+pub fn compare(world: &World, said: &Said, served: &Served, what: &str) {
+    let refused = match &said.0 {
+        Ok(checked) => !checked.damage.is_empty() || checked.refusal.is_some(),
+        Err(_) => true,
+    };
+    assert_eq!(
+        refused,
+        served.is_refused(),
+        "{what}: verify says {:?}, the server {:?}",
+        said.0,
+        served.opened
+    );
+    let (Ok(checked), Ok((keys, mended))) = (&said.0, &served.opened) else {
+        return;
+    };
+    assert_eq!(
+        !checked.harmless.is_empty(),
+        *mended,
+        "{what}: mended, says verify: {:?}",
+        checked.harmless
+    );
+    let shown = served.read.iter().any(Result::is_err);
+    if checked.latent.is_empty() {
+        assert!(
+            !shown,
+            "{what}: a reader is told of damage, verify finds none"
+        );
+        assert_eq!(checked.keys, *keys, "{what}: keys");
+        return;
+    }
+    fs::write(world.pool_path().join("checkpoint"), []).expect("a checkpoint is a file");
+    assert!(
+        serve(world, 0).is_refused(),
+        "{what}: without a checkpoint a server opens it, and verify finds {:?}",
+        checked.latent
+    );
+}

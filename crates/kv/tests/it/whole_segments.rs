@@ -1,0 +1,150 @@
+//! Whole segments that are zeroed, swapped, or replaced by an older copy of themselves: what a controller that mixes up its
+//! blocks, a restored image or a hole in a copy leaves behind. Each segment by itself is as it should be.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::agreement;
+use crate::damage::copy_pool;
+use crate::world::{End, World, key, value};
+
+const KEYS: u64 = 300;
+const SEGMENT: usize = 256 << 10;
+const SEGMENTS: usize = 8;
+/// How many older copies of the log there are.
+const MOMENTS: u64 = 4;
+
+/// A pool, the log as it was at some moments before its end, and what its keys read as.
+struct Past {
+    logs: Vec<Vec<u8>>,
+    present: BTreeMap<u64, Vec<u8>>,
+}
+
+fn world() -> World {
+    World {
+        capacity: (SEGMENT * SEGMENTS) as u64,
+        segment_size: SEGMENT as u64,
+        ..World::default()
+    }
+}
+
+/// Writes more than the pool holds, so that segments are freed and used again, and deletes now and then.
+fn fill(world: &World, end: End) -> Past {
+    let mut past = Past {
+        logs: Vec::new(),
+        present: BTreeMap::new(),
+    };
+    world.run_until(end, async |world| {
+        let client = world.client().await;
+        for n in 0..KEYS * 12 {
+            if n % (KEYS * 12 / MOMENTS) == KEYS {
+                past.logs
+                    .push(fs::read(world.pool_path().join("log")).unwrap());
+            }
+            let name = n * 7 % KEYS;
+            if n % 13 == 5 {
+                client.delete(&key(name)).await.unwrap();
+                past.present.remove(&name);
+            } else {
+                let fresh = value(n, 200 + n as usize * 17 % 900);
+                client.put(&key(name), &fresh).await.unwrap();
+                past.present.insert(name, fresh);
+            }
+        }
+    });
+    past
+}
+
+fn segment(log: &[u8], number: usize) -> &[u8] {
+    &log[number * SEGMENT..][..SEGMENT]
+}
+
+/// The segments to replace, and by what, with words for it.
+struct Loss {
+    what: String,
+    changes: Vec<(usize, Vec<u8>)>,
+}
+
+/// Every way in which one segment or two can be lost whole.
+fn damages(now: &[u8], past: &Past) -> Vec<Loss> {
+    let mut all = Vec::new();
+    for number in 0..SEGMENTS {
+        let own = segment(now, number);
+        let mut with = |what: String, changes: Vec<(usize, Vec<u8>)>| {
+            if changes.iter().any(|(at, bytes)| bytes != segment(now, *at)) {
+                all.push(Loss { what, changes });
+            }
+        };
+        with(
+            format!("segment {number} zeroed"),
+            vec![(number, vec![0; SEGMENT])],
+        );
+        for (moment, log) in past.logs.iter().enumerate() {
+            let older = segment(log, number).to_vec();
+            with(
+                format!("segment {number} as it was at moment {moment}"),
+                vec![(number, older)],
+            );
+        }
+        for other in 0..SEGMENTS {
+            let theirs = segment(now, other).to_vec();
+            with(
+                format!("segment {other} over segment {number}"),
+                vec![(number, theirs.clone())],
+            );
+            if other > number {
+                with(
+                    format!("segments {number} and {other} swapped"),
+                    vec![(number, theirs), (other, own.to_vec())],
+                );
+            }
+        }
+    }
+    all
+}
+
+/// Does each damage, and returns those that a server neither refused nor survived: what it did not read as it was written.
+fn served_silently(world: &World, past: &Past) -> Vec<String> {
+    let original = world.pool_path();
+    let saved = world.directory.path().join("saved");
+    copy_pool(&original, &saved);
+    let now = fs::read(saved.join("log")).unwrap();
+    let mut silent = Vec::new();
+    let damages = damages(&now, past);
+    println!("{} damages", damages.len());
+    for Loss { what, changes } in damages {
+        copy_pool(&saved, &original);
+        let mut log = now.clone();
+        for (number, bytes) in changes {
+            log[number * SEGMENT..][..SEGMENT].copy_from_slice(&bytes);
+        }
+        fs::write(original.join("log"), log).unwrap();
+        let said = agreement::check(&original);
+        let served = agreement::serve(world, KEYS);
+        agreement::compare(world, &said, &served, &what);
+        let wrong = (0..)
+            .zip(&served.read)
+            .filter(|(n, read)| matches!(read, Ok(read) if read.as_ref() != past.present.get(n)))
+            .count();
+        if wrong > 0 {
+            silent.push(format!("{what}: {wrong} keys"));
+        }
+    }
+    silent
+}
+
+/// Needs a check that looks at what the checkpoint knows, as an opening does.
+#[test]
+fn whole_segments_of_a_closed_pool_are_lost_and_both_check_and_server_say_so() {
+    let world = world();
+    let past = fill(&world, End::Close);
+    assert_eq!(served_silently(&world, &past), [] as [&str; 0]);
+}
+
+#[test]
+fn whole_segments_of_a_killed_pool_are_lost_and_check_and_server_say_the_same() {
+    let world = world();
+    let past = fill(&world, End::Kill);
+    let silent = served_silently(&world, &past);
+    println!("{} silent: {silent:#?}", silent.len());
+}
