@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 /// A line of waiting tasks.
@@ -59,8 +60,8 @@ pub struct Budget {
 }
 
 /// A part of a [`Budget`]; given back when dropped.
-pub struct Share<'a> {
-    budget: &'a Budget,
+pub struct Share {
+    budget: Rc<Budget>,
     size: usize,
 }
 
@@ -75,7 +76,7 @@ impl Budget {
     }
 
     /// Waits for one operation and `size` bytes, which is at most what there is.
-    pub async fn take(&self, size: usize) -> Share<'_> {
+    pub async fn take(self: &Rc<Self>, size: usize) -> Share {
         let fits = || self.count.get() > 0 && self.size.get() >= size;
         if !(fits() && self.line.borrow().waiting.is_empty()) {
             let place = Place::enter(&self.line);
@@ -93,7 +94,10 @@ impl Budget {
         } else {
             self.spend(size);
         }
-        Share { budget: self, size }
+        Share {
+            budget: self.clone(),
+            size,
+        }
     }
 
     fn spend(&self, size: usize) {
@@ -102,7 +106,19 @@ impl Budget {
     }
 }
 
-impl Drop for Share<'_> {
+impl Share {
+    /// Gives back all but `size` bytes.
+    pub fn shrink(&mut self, size: usize) {
+        let budget = &self.budget;
+        budget
+            .size
+            .set(budget.size.get() + self.size.saturating_sub(size));
+        self.size = self.size.min(size);
+        budget.line.borrow_mut().wake_first();
+    }
+}
+
+impl Drop for Share {
     fn drop(&mut self) {
         self.budget.count.set(self.budget.count.get() + 1);
         self.budget.size.set(self.budget.size.get() + self.size);
@@ -110,8 +126,32 @@ impl Drop for Share<'_> {
     }
 }
 
+/// Tasks of which the first looks again and again whether there is what it wants.
+#[derive(Default)]
+pub struct Queue {
+    line: RefCell<Line>,
+}
+
+impl Queue {
+    /// A place at the end.
+    pub fn enter(&self) -> Place<'_> {
+        Place::enter(&self.line)
+    }
+
+    /// How many have left it.
+    pub fn served(&self) -> u64 {
+        let line = self.line.borrow();
+        line.next - line.waiting.len() as u64
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.line.borrow().waiting.is_empty()
+    }
+}
+
 /// A place in a line; left when dropped.
-struct Place<'a> {
+pub struct Place<'a> {
     line: &'a RefCell<Line>,
     ticket: u64,
 }
@@ -120,6 +160,16 @@ impl<'a> Place<'a> {
     fn enter(line: &'a RefCell<Line>) -> Self {
         let ticket = line.borrow_mut().enter();
         Self { line, ticket }
+    }
+
+    /// Whether nobody came earlier.
+    pub fn is_first(&self) -> bool {
+        self.line.borrow().is_first(self.ticket)
+    }
+
+    /// Wakes `waker` when this is the first place.
+    pub fn register(&self, waker: &Waker) {
+        self.line.borrow_mut().wait(self.ticket, waker);
     }
 }
 
@@ -233,7 +283,6 @@ impl<T> Drop for Turn<'_, T> {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-    use std::rc::Rc;
     use std::task::Context;
 
     use super::*;
@@ -248,7 +297,7 @@ mod tests {
     /// Needs the line: without it the small share overtakes the large one for as long as small ones come.
     #[test]
     fn a_large_share_is_not_overtaken_by_small_ones() {
-        let budget = Budget::new(10, 100);
+        let budget = Rc::new(Budget::new(10, 100));
         let first = poll(pin!(budget.take(60))).unwrap();
         let mut large = pin!(budget.take(80));
         assert!(poll(large.as_mut()).is_none());
@@ -267,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_place_that_is_given_up_holds_nobody_back() {
-        let budget = Budget::new(1, 100);
+        let budget = Rc::new(Budget::new(1, 100));
         let first = poll(pin!(budget.take(1))).unwrap();
         {
             let mut given_up = pin!(budget.take(1));

@@ -24,7 +24,6 @@
 #![forbid(unsafe_code)]
 
 mod admin;
-mod buffers;
 mod commands;
 mod connection;
 mod counters;
@@ -36,6 +35,7 @@ mod glob;
 mod guard;
 mod guesses;
 mod join;
+mod memory;
 mod options;
 mod origin;
 mod places;

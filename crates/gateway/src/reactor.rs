@@ -4,6 +4,7 @@
 //! is kept in a [`Readiness`]; whoever finds that a socket has nothing more takes it back there.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +23,9 @@ pub struct Reactor {
     epoll: OwnedFd,
     sources: RefCell<Slab<Rc<Readiness>>>,
     events: RefCell<Vec<Event>>,
-    turns: RefCell<Vec<Waker>>,
+    turns: RefCell<VecDeque<Waker>>,
+    /// Bytes that tasks have moved since events were last taken.
+    work: Cell<usize>,
 }
 
 /// What a socket is ready for.
@@ -52,6 +55,10 @@ const CONNECTED: EventFlags = EventFlags::IN
 const SHARED: EventFlags = EventFlags::IN.union(EventFlags::EXCLUSIVE);
 /// Events taken with one call.
 const EVENTS_MAX: usize = 512;
+/// Work between two calls after which a task with much to do waits for the next one.
+const WORK_MAX: usize = 1 << 20;
+/// Tasks that have their turn between two calls.
+const TURNS_MAX: usize = 4;
 
 impl Reactor {
     /// A new instance.
@@ -61,6 +68,7 @@ impl Reactor {
             sources: RefCell::default(),
             events: RefCell::new(Vec::with_capacity(EVENTS_MAX)),
             turns: RefCell::default(),
+            work: Cell::new(0),
         })
     }
 
@@ -104,6 +112,7 @@ impl Reactor {
         };
         let mut events = self.events.borrow_mut();
         events.clear();
+        self.work.set(0);
         match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => panic!("waiting for events of an own epoll instance: {error}"),
@@ -116,21 +125,35 @@ impl Reactor {
                 readiness.note(flags);
             }
         }
-        self.turns.borrow_mut().drain(..).for_each(Waker::wake);
+        let mut turns = self.turns.borrow_mut();
+        let count = turns.len().min(TURNS_MAX);
+        turns.drain(..count).for_each(Waker::wake);
+        drop(turns);
         !events.is_empty()
     }
 
-    /// Waits until events were taken again, so that others get their turn.
+    /// Waits until events were taken again, and the tasks before this one had their turn: connections with little to do wait for a
+    /// few of those with much, however many there are.
     pub async fn turn(&self) {
         let mut was_asked = false;
         poll_fn(|context| {
             if std::mem::replace(&mut was_asked, true) {
                 return Poll::Ready(());
             }
-            self.turns.borrow_mut().push(context.waker().clone());
+            self.turns.borrow_mut().push_back(context.waker().clone());
             Poll::Pending
         })
         .await;
+    }
+
+    /// Counts work, as bytes that were moved.
+    pub fn note_work(&self, bytes: usize) {
+        self.work.set(self.work.get().saturating_add(bytes));
+    }
+
+    /// Whether so much was done since events were taken that what is long waits for a turn.
+    pub fn is_late(&self) -> bool {
+        self.work.get() >= WORK_MAX
     }
 
     /// Whether somebody waits for its turn, so that nobody must sleep.

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::buffers::Memory;
+use crate::commands::VALUES_SIZE_MAX;
 use crate::counters::Counters;
+use crate::memory::Memory;
 use crate::options::GatewayOptions;
 
 /// See the module documentation.
@@ -39,7 +40,11 @@ impl Shared {
             threads: resp.map_or_else(Vec::new, |_| {
                 (0..options.threads.get()).map(|_| Arc::default()).collect()
             }),
-            memory: Arc::new(Memory::new(options.limits.memory_size)),
+            memory: Arc::new(Memory::new(
+                options.limits.memory_size,
+                options.limits.request_size as usize,
+                VALUES_SIZE_MAX,
+            )),
             admin: Arc::default(),
             options,
             resp,

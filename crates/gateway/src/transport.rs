@@ -4,10 +4,10 @@ use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustls::{ServerConfig, ServerConnection};
 
+use crate::memory::{Buffer, Chain};
 use crate::reactor::Source;
 
 /// A client's socket, and what it is spoken to through.
@@ -27,8 +27,8 @@ pub enum Moved {
     End,
 }
 
-/// Free space that a read finds at least.
-const READ_SIZE_MIN: usize = 16 << 10;
+/// Bytes that are enciphered together: a record of TLS. What the socket does not take waits in memory of its own.
+const TLS_RECORD_SIZE: usize = 16 << 10;
 
 impl Transport {
     /// A plain one, or one through TLS.
@@ -47,11 +47,8 @@ impl Transport {
         &self.source
     }
 
-    /// Appends what has arrived to `input`, as much as finds room there.
-    pub fn read(&mut self, input: &mut Vec<u8>) -> io::Result<Moved> {
-        if input.capacity() - input.len() < READ_SIZE_MIN / 2 {
-            input.reserve(READ_SIZE_MIN);
-        }
+    /// Appends what has arrived to `input`, as much as finds room there. There is some.
+    pub fn read(&mut self, input: &mut Buffer) -> io::Result<Moved> {
         match &mut self.tls {
             None => read_plain(&self.source, input),
             Some(tls) => read_tls(&self.source, tls, input),
@@ -59,11 +56,18 @@ impl Transport {
     }
 
     /// Sends what the socket takes of `output`.
-    pub fn write(&mut self, output: &[u8]) -> io::Result<Moved> {
+    pub fn write(&mut self, output: &Chain) -> io::Result<Moved> {
         match &mut self.tls {
             None => write_plain(&self.source, output),
             Some(tls) => {
-                let taken = tls.writer().write(output)?;
+                let mut taken = 0;
+                if let Some(first) = output.slices().first()
+                    && !tls.wants_write()
+                {
+                    taken = tls
+                        .writer()
+                        .write(&first[..first.len().min(TLS_RECORD_SIZE)])?;
+                }
                 Ok(if send_tls(&self.source, tls)? || taken > 0 {
                     Moved::Bytes(taken)
                 } else {
@@ -83,6 +87,14 @@ impl Transport {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
     }
 
+    /// Bytes of memory that hold them.
+    pub fn unsent_size(&self) -> usize {
+        match self.has_unsent() {
+            true => TLS_RECORD_SIZE,
+            false => 0,
+        }
+    }
+
     /// Says goodbye, as far as the socket takes it.
     pub fn close(&mut self) {
         if let Some(tls) = &mut self.tls {
@@ -93,11 +105,12 @@ impl Transport {
     }
 }
 
-fn read_plain(source: &Source<TcpStream>, input: &mut Vec<u8>) -> io::Result<Moved> {
-    let room = input.capacity() - input.len();
-    match rustix::io::read(source.socket(), spare_capacity(input)) {
+fn read_plain(source: &Source<TcpStream>, input: &mut Buffer) -> io::Result<Moved> {
+    let room = input.spare().len();
+    match rustix::io::read(source.socket(), input.spare()) {
         Ok(0) => Ok(Moved::End),
         Ok(size) => {
+            input.advance(size);
             // Less than there was room for: the socket is empty, and says so when that changes.
             if size < room {
                 source.readiness().clear_readable();
@@ -113,8 +126,8 @@ fn read_plain(source: &Source<TcpStream>, input: &mut Vec<u8>) -> io::Result<Mov
     }
 }
 
-fn write_plain(source: &Source<TcpStream>, output: &[u8]) -> io::Result<Moved> {
-    match rustix::io::write(source.socket(), output) {
+fn write_plain(source: &Source<TcpStream>, output: &Chain) -> io::Result<Moved> {
+    match rustix::io::writev(source.socket(), &output.slices()) {
         Ok(size) => Ok(Moved::Bytes(size)),
         Err(Errno::AGAIN) => {
             source.readiness().clear_writable();
@@ -125,12 +138,16 @@ fn write_plain(source: &Source<TcpStream>, output: &[u8]) -> io::Result<Moved> {
     }
 }
 
-/// Reads what the socket has, deciphers it, and takes all that came out.
+/// Reads what the socket has, deciphers it, and takes of what came out as much as finds room.
 fn read_tls(
     source: &Source<TcpStream>,
     tls: &mut ServerConnection,
-    input: &mut Vec<u8>,
+    input: &mut Buffer,
 ) -> io::Result<Moved> {
+    // What an earlier call found no room for. The socket counts as readable until a call finds nothing there.
+    if let Some(size) = take_plaintext(tls, input)? {
+        return Ok(Moved::Bytes(size));
+    }
     let end = match tls.read_tls(&mut source.socket()) {
         Ok(size) => size == 0,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -146,11 +163,7 @@ fn read_tls(
         io::Error::new(io::ErrorKind::InvalidData, error)
     })?;
     send_tls(source, tls)?;
-    let size = state.plaintext_bytes_to_read();
-    if size > 0 {
-        let start = input.len();
-        input.resize(start + size, 0);
-        tls.reader().read_exact(&mut input[start..])?;
+    if let Some(size) = take_plaintext(tls, input)? {
         return Ok(Moved::Bytes(size));
     }
     Ok(if end || state.peer_has_closed() {
@@ -158,6 +171,21 @@ fn read_tls(
     } else {
         Moved::Nothing
     })
+}
+
+/// Takes what is deciphered, as much as finds room; none: there is nothing.
+fn take_plaintext(tls: &mut ServerConnection, input: &mut Buffer) -> io::Result<Option<usize>> {
+    match tls.reader().read(input.spare()) {
+        Ok(0) => Ok(None),
+        Ok(size) => {
+            input.advance(size);
+            Ok(Some(size))
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        // The other side ended without saying so; the socket tells the same.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Sends what TLS wants to send. Returns whether anything went out.

@@ -27,6 +27,7 @@ use super::error::CommandError;
 use super::store::Store;
 use super::value::Value;
 use super::write::Replies;
+use crate::fifo::Share;
 
 /// Bytes of the longest value that tasks share a write of.
 const SHARED_SIZE_MAX: usize = 4 << 10;
@@ -42,6 +43,7 @@ pub struct Group {
     is_changed: bool,
     tasks: usize,
     end: Rc<End>,
+    _share: Option<Share>,
 }
 
 /// How a write ended, for all its tasks.
@@ -104,7 +106,7 @@ fn is_short(value: &Value<'_>) -> bool {
 impl Group {
     async fn read(store: &Store, key: &[u8]) -> Result<Self, CommandError> {
         let mut bytes = Vec::new();
-        let base = store.get(key, &mut bytes).await?;
+        let (base, share) = store.get(key, &mut bytes).await?;
         Ok(Self {
             key: key.to_vec(),
             base,
@@ -112,6 +114,7 @@ impl Group {
             is_changed: false,
             tasks: 0,
             end: Rc::default(),
+            _share: Some(share),
         })
     }
 
@@ -195,6 +198,7 @@ mod tests {
             is_changed: true,
             tasks: 1,
             end: Rc::default(),
+            _share: None,
         }
     }
 

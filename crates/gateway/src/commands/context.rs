@@ -11,10 +11,11 @@ use super::keyspace::Scans;
 use super::step::Keys;
 use super::store::Store;
 use super::table::Spec;
-use crate::buffers::Stock;
 use crate::counters::Counters;
+use crate::fifo::{Budget, Queue};
 use crate::guard::Guards;
 use crate::guesses::Guesses;
+use crate::memory::Stock;
 use crate::reactor::Reactor;
 use crate::resp::Commands;
 use crate::shared::Shared;
@@ -33,8 +34,14 @@ pub struct Context {
     pub reactor: Rc<Reactor>,
     /// Iterations over the keys that clients have begun.
     pub scans: RefCell<Scans>,
-    /// Buffers of requests and replies.
-    pub stock: Stock,
+    /// Memory of requests and replies.
+    pub stock: Rc<Stock>,
+    /// Connections that wait for memory for a request.
+    pub waiting_for_requests: Queue,
+    /// Connections that wait for memory for replies.
+    pub waiting_for_replies: Queue,
+    /// Commands that look at all keys: each needs memory for all of them.
+    pub keyspace: Rc<Budget>,
     /// Deadlines of connections, and newcomers.
     pub guards: Rc<Guards>,
     /// How many wrong passwords are looked at.
@@ -60,6 +67,10 @@ pub struct Scratch {
 
 /// Memories that are kept.
 const KEPT_MAX: usize = 16;
+/// Bytes of values whose memory is kept.
+const KEPT_SIZE_MAX: usize = 256 << 10;
+/// Commands that look at all keys at a time.
+const KEYSPACE_MAX: usize = 2;
 /// Commands and arguments whose memory is kept.
 const KEPT_ARGUMENTS_MAX: usize = 1 << 16;
 
@@ -82,7 +93,10 @@ impl Context {
             shared,
             reactor,
             scans: RefCell::default(),
-            stock: Stock::default(),
+            stock: Rc::default(),
+            waiting_for_requests: Queue::default(),
+            waiting_for_replies: Queue::default(),
+            keyspace: Rc::new(Budget::new(KEYSPACE_MAX, 0)),
             guards,
             guesses: Guesses::new(threads),
             is_reporting: Cell::new(false),
@@ -99,7 +113,7 @@ impl Context {
     /// Takes memory for values back.
     pub fn give_values(&self, values: Values) {
         let mut free = self.values.borrow_mut();
-        if free.len() < KEPT_MAX {
+        if free.len() < KEPT_MAX && values.capacity() <= KEPT_SIZE_MAX {
             free.push(values);
         }
     }

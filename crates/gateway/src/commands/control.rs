@@ -5,11 +5,14 @@ use std::mem::take;
 use super::describe;
 use super::error::CommandError;
 use super::info;
-use super::keyspace;
+use super::keyspace::{self, Keys};
 use super::operation::{ClientReport, Control, Scan};
 use super::run::Run;
 use crate::connection::End;
 use crate::resp::Protocol;
+
+/// What writing a key costs, as if so many bytes were moved.
+const KEY_WORK: usize = 256;
 
 /// Does one. The inner error is what the client is told.
 pub async fn run(
@@ -20,7 +23,7 @@ pub async fn run(
         Control::Auth(_) => guess(run, control).await?,
         Control::Hello(hello) if hello.credentials.is_some() => guess(run, control).await?,
         Control::Keys { pattern } => match keyspace::keys(run.context, pattern).await {
-            Ok(keys) => return list(run, &keys).await.map(Ok),
+            Ok(keys) => return list(run, keys).await,
             Err(error) => Err(error),
         },
         other => answer(run, other).await,
@@ -160,14 +163,19 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
     Ok(())
 }
 
-/// A list that may be long: sent while it is written.
-async fn list(run: &mut Run<'_, '_>, keys: &[Vec<u8>]) -> Result<(), End> {
-    run.writer().array(keys.len());
-    for piece in keys.chunks(1024) {
-        piece.iter().for_each(|key| run.writer().bulk(key));
-        run.outlet.relieve().await?;
+/// A list that may be long. It lies in memory until there is room for all of it in the output: a client that takes it slowly holds
+/// what is counted, and nothing else.
+async fn list(run: &mut Run<'_, '_>, keys: Keys) -> Result<Result<(), CommandError>, End> {
+    if !run.outlet.room(keys.size).await? {
+        return Ok(Err(CommandError::NoRoomForReplies));
     }
-    Ok(())
+    run.writer().array(keys.names.len());
+    for piece in keys.names.chunks(1024) {
+        piece.iter().for_each(|key| run.writer().bulk(key));
+        run.outlet.note_work(piece.len() * KEY_WORK);
+        run.outlet.take_turn().await;
+    }
+    Ok(Ok(()))
 }
 
 fn write_greeting(run: &mut Run<'_, '_>) {

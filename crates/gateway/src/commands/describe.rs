@@ -139,10 +139,11 @@ fn write_document(spec: &Spec, writer: &mut ReplyWriter<'_>) {
 mod tests {
     use super::*;
     use crate::commands::operation::Arguments;
+    use crate::memory::Chain;
     use crate::resp::Protocol;
 
     fn written(describe: Describe<'_>, protocol: Protocol) -> String {
-        let mut output = Vec::new();
+        let mut output = Chain::new(std::rc::Rc::default());
         write(
             describe,
             &mut ReplyWriter {
@@ -150,7 +151,7 @@ mod tests {
                 protocol,
             },
         );
-        String::from_utf8(output).unwrap()
+        output.text()
     }
 
     #[test]

@@ -84,6 +84,9 @@ pub enum CommandError {
     /// What would be refused in any case.
     #[error("ERR {0}")]
     Refused(&'static str),
+    /// Nobody took replies for so long that there is no memory for this one.
+    #[error("OOM the gateway's memory for replies is used up; try again later")]
+    NoRoomForReplies,
     /// The store refused or failed.
     #[error(transparent)]
     Store(#[from] Failure),

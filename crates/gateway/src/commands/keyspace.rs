@@ -13,6 +13,7 @@ use stonecast_kv::{Condition, Entries};
 
 use super::context::Context;
 use super::error::CommandError;
+use crate::fifo::Share;
 use crate::glob;
 use crate::join::in_order;
 
@@ -25,8 +26,11 @@ pub struct Scans {
 
 /// Iterations kept for each thread. Each has 24 bytes for each key of the store.
 const SCANS_MAX: usize = 4;
-/// Bytes of keys that `KEYS` returns at most.
-const KEYS_SIZE_MAX: usize = 64 << 20;
+/// Bytes of keys that `KEYS` returns at most, and that `SCAN` returns before it ends early, each as it lies in memory.
+const KEYS_SIZE_MAX: usize = 32 << 20;
+const SCAN_SIZE_MAX: usize = 1 << 20;
+/// Bytes in memory beside the key itself.
+const KEY_OVERHEAD: usize = 40;
 
 /// Keys above `cursor`, about `count` of them, and the cursor after them; 0: there are no more.
 pub async fn scan(
@@ -35,13 +39,15 @@ pub async fn scan(
     pattern: Option<&[u8]>,
     count: usize,
 ) -> Result<(u64, Vec<Vec<u8>>), CommandError> {
+    let _turn = context.keyspace.take(0).await;
     let kept = context.scans.borrow_mut().take(cursor);
     let mut iteration = match kept {
         Some(entries) => entries,
         None => context.store.entries().await?,
     };
     let (mut looked_at, mut last, mut keys, mut page) = (0, cursor, Vec::new(), Vec::new());
-    while looked_at < count {
+    let mut size = 0;
+    while looked_at < count && size < SCAN_SIZE_MAX {
         context
             .store
             .next_entries(&mut iteration, &mut page)
@@ -53,6 +59,7 @@ pub async fn scan(
             looked_at += 1;
             last = last.max(entry.version);
             if pattern.is_none_or(|pattern| glob::matches(pattern, &entry.key)) {
+                size += entry.key.len() + KEY_OVERHEAD;
                 keys.push(entry.key);
             }
         }
@@ -61,23 +68,36 @@ pub async fn scan(
     Ok((last, keys))
 }
 
+/// Keys that match a pattern. As long as they live, few others list keys.
+pub struct Keys {
+    pub names: Vec<Vec<u8>>,
+    /// Bytes of memory that they take; a reply with them takes less.
+    pub size: usize,
+    _turn: Share,
+}
+
 /// All keys that match a pattern.
-pub async fn keys(context: &Context, pattern: &[u8]) -> Result<Vec<Vec<u8>>, CommandError> {
+pub async fn keys(context: &Context, pattern: &[u8]) -> Result<Keys, CommandError> {
+    let turn = context.keyspace.take(0).await;
     let mut iteration = context.store.entries().await?;
-    let (mut keys, mut size, mut page) = (Vec::new(), 0, Vec::new());
+    let (mut names, mut size, mut page) = (Vec::new(), 0, Vec::new());
     loop {
         context
             .store
             .next_entries(&mut iteration, &mut page)
             .await?;
         if page.is_empty() {
-            return Ok(keys);
+            return Ok(Keys {
+                names,
+                size,
+                _turn: turn,
+            });
         }
         let matching = page
             .drain(..)
             .map(|entry| entry.key)
             .filter(|key| glob::matches(pattern, key));
-        keys.extend(matching.inspect(|key| size += key.len()));
+        names.extend(matching.inspect(|key| size += key.len() + KEY_OVERHEAD));
         if size > KEYS_SIZE_MAX {
             return Err(CommandError::Refused(
                 "these are too many keys for one reply; use SCAN",
@@ -89,6 +109,7 @@ pub async fn keys(context: &Context, pattern: &[u8]) -> Result<Vec<Vec<u8>>, Com
 
 /// Some key.
 pub async fn random_key(context: &Context) -> Result<Option<Vec<u8>>, CommandError> {
+    let _turn = context.keyspace.take(0).await;
     let mut iteration = context.store.entries().await?;
     if iteration.is_empty() {
         return Ok(None);

@@ -31,6 +31,7 @@ mod write;
 
 pub use context::{Context, Scratch};
 pub use operation::{Arguments, Operation};
+pub use read::VALUES_SIZE_MAX;
 pub use run::{Run, run_batch};
 pub use session::Session;
 pub use store::{Store, UnderWay};

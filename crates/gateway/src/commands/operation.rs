@@ -197,6 +197,14 @@ impl<'a> Arguments<'a> {
 }
 
 impl<'a> Operation<'a> {
+    /// Bytes that it answers without looking anywhere.
+    pub fn answer_size(&self) -> usize {
+        match self {
+            Self::Answer(Reply::Bulk(bytes)) => bytes.len(),
+            _ => 0,
+        }
+    }
+
     /// Whether nothing behind it is done.
     pub fn ends_the_connection(&self) -> bool {
         matches!(self, Self::Control(Control::Quit))

@@ -1,174 +1,228 @@
-//! Reading: the keys of many commands go to the store together.
+//! Reading: the keys of many commands go to the store together, as far as there is memory for what they return.
+//!
+//! ```text
+//!   GET a, MGET b c d, STRLEN e        keys that go together: a b c d e
+//!          |<- read: a b c ->|         what there was room for; it is answered, then d is next
+//! ```
+//!
+//! Room for replies is reserved before values are read. Where there is none, one key at a time is read, and only if its record is
+//! short: its reply is within what each connection may hold. A long one waits for room, and for its turn if the thread has moved much
+//! since it looked at the sockets: replies of other connections that are short do not wait for it.
 
 use std::ops::Range;
 
 use smallvec::SmallVec;
-use stonecast_kv::Values;
+use stonecast_kv::{Values, limits};
 
 use super::error::CommandError;
-use super::operation::{Arguments, Operation};
+use super::operation::Operation;
 use super::reply::Reply;
-use super::run::Run;
+use super::run::{Run, SMALL_REPLIES};
 use super::value::ValueCommand;
 use crate::connection::End;
 
-/// Keys that are read together: enough that the way to the store no longer counts, and few enough that the values of one
-/// read, a megabyte each at most, can be held.
+/// Keys that are read together: enough that the way to the store does not count.
 const KEYS_MAX: usize = 32;
+/// Bytes of values that are read together: those of short records, and one of the longest.
+pub const VALUES_SIZE_MAX: usize = limits::VALUE_SIZE_MAX + (256 << 10);
+/// Operations that are answered between two looks at what waits to be sent.
+const ANSWERS_MAX: usize = 64;
+/// What reading a key costs, as if so many bytes were moved.
+const KEY_WORK: usize = 256;
 
 type KeyList<'a> = SmallVec<[&'a [u8]; KEYS_MAX]>;
+
+/// How far a step of reads is.
+struct Progress {
+    /// The operation that is answered next, and its first key without an answer.
+    operation: usize,
+    key: usize,
+    /// Keys of it that are there.
+    count: i64,
+    /// Where its reply begins.
+    mark: u64,
+    /// Keys that are read one by one, since reading them together failed.
+    alone: usize,
+}
 
 impl<'a> Run<'_, 'a> {
     /// Does the operations of a step of reads.
     pub(super) async fn reads(&mut self, range: Range<usize>) -> Result<(), End> {
-        let mut start = range.start;
-        while start < range.end {
-            let operation = &self.operations[start];
-            if key_count(operation) > KEYS_MAX {
-                self.wide_read(operation).await?;
-                start += 1;
-            } else {
-                let mut keys = 0;
-                let fits = |operation: &&Operation<'_>| {
-                    keys += key_count(operation);
-                    keys <= KEYS_MAX
-                };
-                let end = start
-                    + self.operations[start..range.end]
-                        .iter()
-                        .take_while(fits)
-                        .count();
-                self.read_group(start..end).await;
-                start = end;
+        let mut progress = Progress {
+            operation: range.start,
+            key: 0,
+            count: 0,
+            mark: self.outlet.mark(),
+            alone: 0,
+        };
+        let operations = &self.operations[range.start..range.end];
+        let mut has_room = false;
+        while progress.operation < range.end {
+            has_room |= self.outlet.try_room(VALUES_SIZE_MAX);
+            // Where memory is scarce a connection holds one long value, so that as many as possible have theirs.
+            let is_scarce = self.context.shared.memory.is_scarce();
+            let count = match has_room && progress.alone == 0 && !is_scarce {
+                true => KEYS_MAX,
+                false => 1,
+            };
+            let done = progress.operation - range.start;
+            let keys: KeyList<'a> = operations[done..]
+                .iter()
+                .flat_map(keys_of)
+                .skip(progress.key)
+                .take(count)
+                .collect();
+            // Where others have waited for long enough short values are read, and long ones wait for a turn.
+            let is_late = self.context.reactor.is_late();
+            let size_max = match has_room && !is_late {
+                true => VALUES_SIZE_MAX,
+                false => 0,
+            };
+            // Given back before anything is waited for but the store: nothing else counts their memory.
+            let mut values = self.context.take_values();
+            let found = match keys.is_empty() {
+                true => Ok(0),
+                false => {
+                    let store = &self.context.store;
+                    store.get_many(&keys, size_max, &mut values).await
+                }
+            };
+            let written_before = self.outlet.mark();
+            match found {
+                Ok(0) if !keys.is_empty() && is_late => {
+                    // What is reserved here keeps nobody else from memory meanwhile.
+                    self.outlet.relieve().await?;
+                    self.context.reactor.turn().await;
+                    has_room = false;
+                    continue;
+                }
+                Ok(0) if !keys.is_empty() => {
+                    has_room = self.outlet.room(VALUES_SIZE_MAX).await?;
+                    if !has_room {
+                        self.fail(&mut progress, CommandError::NoRoomForReplies)?;
+                    }
+                    continue;
+                }
+                Ok(found) => {
+                    progress.alone = progress.alone.saturating_sub(found);
+                    self.answer(&mut progress, range.end, &values, found);
+                    self.context.give_values(values);
+                }
+                // One key's failure must not be the others'.
+                Err(_) if keys.len() > 1 && !self.context.store.is_lost() => {
+                    progress.alone = keys.len();
+                    continue;
+                }
+                Err(error) => {
+                    progress.alone = progress.alone.saturating_sub(1);
+                    self.fail(&mut progress, error)?;
+                }
             }
+            let written = self.outlet.mark().saturating_sub(written_before);
+            self.outlet
+                .note_work(keys.len() * KEY_WORK + written as usize);
+            self.answer_long(&mut progress, range.end).await?;
             self.outlet.relieve().await?;
+            has_room = false;
         }
         Ok(())
     }
 
-    /// Operations that have not too many keys together.
-    async fn read_group(&mut self, range: Range<usize>) {
-        let operations = &self.operations[range];
-        let keys: KeyList<'a> = operations.iter().flat_map(keys_of).collect();
-        let mut values = self.context.take_values();
-        let result = if keys.is_empty() {
-            Ok(())
-        } else {
-            self.context.store.get_many(&keys, &mut values).await
-        };
-        match result {
-            Ok(()) => {
-                let mut next = 0;
-                for operation in operations {
-                    let first = next;
-                    next += key_count(operation);
-                    self.answer_read(operation, &values, first);
-                }
-            }
-            // One key's failure must not be the others': each operation by itself.
-            Err(error) if operations.len() > 1 && !self.context.store.is_lost() => {
-                drop(error);
-                for operation in operations {
-                    self.read_alone(operation, &mut values).await;
-                }
-            }
-            Err(error) => operations
-                .iter()
-                .for_each(|_| self.reply(&Reply::Error(error.clone()))),
+    /// Answers the next operation, if it is long and looks nowhere.
+    async fn answer_long(&mut self, progress: &mut Progress, end: usize) -> Result<(), End> {
+        if progress.operation == end {
+            return Ok(());
         }
-        self.context.give_values(values);
+        let operation = &self.operations[progress.operation];
+        let size = operation.answer_size();
+        if size > SMALL_REPLIES {
+            if self.outlet.room(size).await? {
+                self.answer_nothing(operation);
+                progress.next(self.outlet.mark());
+            } else {
+                self.fail(progress, CommandError::NoRoomForReplies)?;
+            }
+        }
+        Ok(())
     }
 
-    async fn read_alone(&mut self, operation: &Operation<'a>, values: &mut Values) {
-        let keys: KeyList<'a> = keys_of(operation).collect();
-        let result = if keys.is_empty() {
-            Ok(())
-        } else {
-            self.context.store.get_many(&keys, values).await
-        };
-        match result {
-            Ok(()) => self.answer_read(operation, values, 0),
-            Err(error) => self.reply(&Reply::Error(error)),
-        }
-    }
-
-    /// Answers an operation whose values begin at number `first`.
-    fn answer_read(&mut self, operation: &Operation<'a>, values: &Values, first: usize) {
-        let value = |index: usize| values.get(first + index).map(|(bytes, _)| bytes);
-        match operation {
-            Operation::Value {
-                command: ValueCommand::Get,
-                ..
-            } => self.writer().optional(value(0)),
-            Operation::Value { command, .. } => {
-                let reply = command.apply(&mut value(0).map(Into::into), &mut false);
-                self.reply(&reply);
+    /// Answers operations with the first `found` values, as far as these go, and those that look nowhere unless they are long.
+    fn answer(&mut self, progress: &mut Progress, end: usize, values: &Values, found: usize) {
+        let (mut next, mut answered) = (0, 0);
+        while progress.operation < end && answered < ANSWERS_MAX.max(found) {
+            let operation = &self.operations[progress.operation];
+            let key_count = key_count(operation);
+            if key_count == 0 {
+                if operation.answer_size() > SMALL_REPLIES {
+                    break;
+                }
+                self.answer_nothing(operation);
+                progress.next(self.outlet.mark());
+                answered += 1;
+                continue;
             }
-            Operation::GetMany(keys) => {
+            if next == found {
+                break;
+            }
+            if progress.key == 0
+                && let Operation::GetMany(keys) = operation
+            {
                 self.writer().array(keys.len());
-                (0..keys.len()).for_each(|index| self.writer().optional(value(index)));
             }
-            Operation::CountMany(keys) => {
-                let count = (0..keys.len())
-                    .filter(|&index| value(index).is_some())
-                    .count();
-                self.writer().integer(count as i64);
+            let here = (key_count - progress.key).min(found - next);
+            for index in next..next + here {
+                let value = values.get(index).map(|(bytes, _)| bytes);
+                progress.count += i64::from(value.is_some());
+                match operation {
+                    Operation::Value {
+                        command: ValueCommand::Get,
+                        ..
+                    }
+                    | Operation::GetMany(_) => self.writer().optional(value),
+                    Operation::Value { command, .. } => {
+                        let reply = command.apply(&mut value.map(Into::into), &mut false);
+                        self.reply(&reply);
+                    }
+                    _ => {}
+                }
             }
+            next += here;
+            progress.key += here;
+            if progress.key == key_count {
+                if let Operation::CountMany(_) = operation {
+                    self.writer().integer(progress.count);
+                }
+                progress.next(self.outlet.mark());
+                answered += 1;
+            }
+        }
+    }
+
+    /// Answers an operation that looks nowhere.
+    fn answer_nothing(&mut self, operation: &Operation<'a>) {
+        match operation {
             Operation::Answer(reply) => self.reply(reply),
             other => unreachable!("{other:?} is no read"),
         }
     }
 
-    /// An operation on more keys than go together: piece by piece, so that no more than the values of one piece are held.
-    async fn wide_read(&mut self, operation: &Operation<'a>) -> Result<(), End> {
-        let start = self.outlet.mark();
-        let mut values = self.context.take_values();
-        let result = self.wide_read_with(operation, &mut values).await;
-        self.context.give_values(values);
-        match result {
-            Ok(Ok(())) => Ok(()),
+    /// Answers an operation with an error, in place of what was written of its reply.
+    fn fail(&mut self, progress: &mut Progress, error: CommandError) -> Result<(), End> {
+        if !self.outlet.rewind(progress.mark) {
             // A reply that is partly sent can be no error any more.
-            Ok(Err(error)) if self.outlet.rewind(start) => {
-                self.reply(&Reply::Error(error));
-                Ok(())
-            }
-            Ok(Err(_)) => Err(End::Store),
-            Err(end) => Err(end),
+            return Err(End::Store);
         }
+        self.reply(&Reply::Error(error));
+        progress.next(self.outlet.mark());
+        Ok(())
     }
+}
 
-    async fn wide_read_with(
-        &mut self,
-        operation: &Operation<'a>,
-        values: &mut Values,
-    ) -> Result<Result<(), CommandError>, End> {
-        let (keys, returns_values): (Arguments<'a>, bool) = match operation {
-            Operation::GetMany(keys) => (*keys, true),
-            Operation::CountMany(keys) => (*keys, false),
-            other => unreachable!("{other:?} has few keys"),
-        };
-        if returns_values {
-            self.writer().array(keys.len());
-        }
-        let mut count = 0;
-        for start in (0..keys.len()).step_by(KEYS_MAX) {
-            let piece: KeyList<'a> = keys.from(start).iter().take(KEYS_MAX).collect();
-            if let Err(error) = self.context.store.get_many(&piece, values).await {
-                return Ok(Err(error));
-            }
-            for index in 0..piece.len() {
-                let value = values.get(index).map(|(bytes, _)| bytes);
-                count += i64::from(value.is_some());
-                if returns_values {
-                    self.writer().optional(value);
-                }
-            }
-            self.outlet.relieve().await?;
-        }
-        if !returns_values {
-            self.writer().integer(count);
-        }
-        Ok(Ok(()))
+impl Progress {
+    /// Goes on to the next operation, whose reply begins at `mark`.
+    fn next(&mut self, mark: u64) {
+        self.operation += 1;
+        (self.key, self.count, self.mark) = (0, 0, mark);
     }
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 use stonecast_base::Nanoseconds;
+use stonecast_kv::limits;
 
 use super::context::Context;
 use super::control;
@@ -11,7 +12,7 @@ use super::error::CommandError;
 use super::operation::{Control, Operation};
 use super::reply::Reply;
 use super::session::Session;
-use super::step::{Keys, Step, next_step, write_unit};
+use super::step::{Keys, Step, next_step, values_returned, write_unit};
 use super::table::Spec;
 use super::transaction::refusal;
 use super::write::{self, Overwritten};
@@ -19,6 +20,9 @@ use crate::connection::{End, Outlet};
 use crate::counters::{Counters, Kind};
 use crate::join::in_order;
 use crate::resp::ReplyWriter;
+
+/// Replies that are written without a reservation, bytes: numbers, errors, short answers.
+pub(super) const SMALL_REPLIES: usize = 16 << 10;
 
 /// A batch under way.
 pub struct Run<'r, 'a> {
@@ -124,8 +128,25 @@ impl<'a> Run<'_, 'a> {
         reply.write(&mut self.writer());
     }
 
+    /// Reserves memory for the replies of a step of writes. False: there is none, and each was answered so.
+    async fn has_room(&mut self, range: &Range<usize>) -> Result<bool, End> {
+        let operations = &self.operations[range.clone()];
+        let answers: usize = operations.iter().map(Operation::answer_size).sum();
+        let values = values_returned(operations) * limits::VALUE_SIZE_MAX;
+        if answers + values <= SMALL_REPLIES || self.outlet.room(answers + values).await? {
+            return Ok(true);
+        }
+        for _ in operations {
+            self.reply(&Reply::Error(CommandError::NoRoomForReplies));
+        }
+        Ok(false)
+    }
+
     /// Does the operations of a step of writes, all under way together.
     async fn writes(&mut self, range: Range<usize>) -> Result<(), End> {
+        if !self.has_room(&range).await? {
+            return Ok(());
+        }
         let store = &self.context.store;
         let units = units(&self.operations[range]);
         let futures = units.iter().map(|&unit| async move {
@@ -145,6 +166,9 @@ impl<'a> Run<'_, 'a> {
 
     /// As `writes`, where a key comes more than once, each time to be overwritten.
     async fn overlapping_writes(&mut self, range: Range<usize>) -> Result<(), End> {
+        if !self.has_room(&range).await? {
+            return Ok(());
+        }
         let store = &self.context.store;
         let units = units(&self.operations[range]);
         let next = write::next_of_same_key(&units);

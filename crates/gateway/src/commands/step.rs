@@ -114,9 +114,12 @@ pub fn next_step(operations: &[Operation<'_>], start: usize, keys: &mut Keys) ->
         Some(Operation::DeleteMany(_) | Operation::SetMany(_)) => Step::Writes(ends(first + 1)),
         Some(operation) if writes(operation) => {
             keys.clear();
-            let mut end = first;
+            let (mut end, mut returned) = (first, 0);
             while let Some((key, after)) = write_unit(operations, end) {
-                if !keys.insert(key, overwrites(&operations[end..after])) {
+                returned += values_returned(&operations[end..after]);
+                if returned > VALUES_RETURNED_MAX
+                    || !keys.insert(key, overwrites(&operations[end..after]))
+                {
                     break;
                 }
                 end = after + answers(after);
@@ -132,16 +135,30 @@ pub fn next_step(operations: &[Operation<'_>], start: usize, keys: &mut Keys) ->
     }
 }
 
+/// Replies of one step of writes that may be as long as a value. What they take is reserved before the step begins.
+const VALUES_RETURNED_MAX: usize = 16;
+
+/// How many replies of these operations may be as long as a value.
+pub fn values_returned(operations: &[Operation<'_>]) -> usize {
+    let returns = |operation: &&Operation<'_>| matches!(operation, Operation::Value { command, .. } if command.returns_value());
+    operations.iter().filter(returns).count()
+}
+
 /// If a unit of writes on one key begins with operation number `start`: the key, and where the unit ends.
 pub fn write_unit<'a>(operations: &[Operation<'a>], start: usize) -> Option<(&'a [u8], usize)> {
     let Operation::Value { key, command } = operations.get(start)? else {
         return None;
     };
     let is_same = |operation: &&Operation<'_>| matches!(operation, Operation::Value { key: other, .. } if other == key);
+    let mut returned = 0;
+    let fits = |operation: &&Operation<'_>| {
+        returned += values_returned(std::slice::from_ref(*operation));
+        is_same(operation) && returned <= VALUES_RETURNED_MAX
+    };
     command.writes().then(|| {
         (
             *key,
-            start + operations[start..].iter().take_while(is_same).count(),
+            start + operations[start..].iter().take_while(fits).count(),
         )
     })
 }
@@ -268,6 +285,17 @@ mod tests {
             steps("SET a 1, MSET a 2 b 2, SET b 3, DEL a b, DEL c d"),
             ["writes 1", "writes 1", "writes 1", "writes 1", "writes 1"]
         );
+    }
+
+    /// Needs both bounds: what the replies of a step take is reserved before it begins.
+    #[test]
+    fn a_step_of_writes_returns_few_values() {
+        let takes: Vec<String> = (0..20)
+            .map(|number| format!("GETDEL key{number}"))
+            .collect();
+        assert_eq!(steps(&takes.join(", ")), ["writes 16", "writes 4"]);
+        let reads = format!("APPEND a 1{}", ", GET a".repeat(20));
+        assert_eq!(steps(&reads), ["writes 17", "reads 4"]);
     }
 
     #[test]

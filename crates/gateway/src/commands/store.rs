@@ -10,13 +10,15 @@ use stonecast_kv::{Client, Condition, Entries, Entry, Stat, StoreError, Values, 
 use super::combine::Group;
 use super::error::CommandError;
 use crate::counters::{Counters, Lookups};
-use crate::fifo::{Budget, Turn, Turns};
+use crate::fifo::{Budget, Share, Turn, Turns};
 
 /// See the module documentation.
 pub struct Store {
     client: Client,
     counters: Arc<Counters>,
-    budget: Budget,
+    budget: Rc<Budget>,
+    /// Values that were read to be changed, until they are written.
+    changing: Rc<Budget>,
     turns: Turns<Group>,
     /// Requests that the store has not answered; the thread's sleeper looks at it.
     in_flight: Rc<Cell<usize>>,
@@ -28,17 +30,22 @@ pub struct Store {
 const WRITES_MAX: usize = limits::IN_FLIGHT_MAX - 16;
 /// Bytes of those writes: the client's ring of 4 MiB takes them wherever its end lies.
 const WRITE_BYTES_MAX: usize = 2 << 20;
+/// Values of this thread that are being changed, and their bytes.
+const CHANGES_MAX: usize = 1 << 20;
+const CHANGING_BYTES_MAX: usize = 8 << 20;
 /// Bytes of a record around key and value, rounded up.
 const RECORD_OVERHEAD: usize = 128;
 
 impl Store {
     /// A connection with its counters.
     pub fn new(client: Client, counters: Arc<Counters>, in_flight: Rc<Cell<usize>>) -> Self {
-        let budget = Budget::new(WRITES_MAX, WRITE_BYTES_MAX);
+        let budget = Rc::new(Budget::new(WRITES_MAX, WRITE_BYTES_MAX));
+        let changing = Rc::new(Budget::new(CHANGES_MAX, CHANGING_BYTES_MAX));
         Self {
             client,
             counters,
             budget,
+            changing,
             turns: Turns::default(),
             in_flight,
             is_lost: Cell::new(false),
@@ -73,13 +80,19 @@ impl Store {
         self.is_lost.get()
     }
 
-    /// Reads the values of keys for a reply, all at once.
-    pub async fn get_many(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), CommandError> {
+    /// Reads the values of keys for a reply, all at once, as many from the first one on as `size_max` bytes have room for beside
+    /// short ones. Returns how many.
+    pub async fn get_many(
+        &self,
+        keys: &[&[u8]],
+        size_max: usize,
+        values: &mut Values,
+    ) -> Result<usize, CommandError> {
         let _under_way = UnderWay::begin(&self.in_flight);
-        let result = self.client.multi_get(keys, values).await;
-        if result.is_ok() {
+        let result = self.client.multi_get_within(keys, size_max, values).await;
+        if let Ok(found) = result {
             let mut lookups = Lookups::default();
-            (0..keys.len()).for_each(|index| lookups.note(values.get(index).is_some()));
+            (0..found).for_each(|index| lookups.note(values.get(index).is_some()));
             self.count_lookups(lookups);
         }
         self.checked(result)
@@ -90,11 +103,18 @@ impl Store {
         self.counters.add_lookups(lookups);
     }
 
-    /// Reads the value of a key; its version, if it is there.
-    pub async fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, CommandError> {
+    /// Reads the value of a key to change it; its version, if it is there. The share counts the value's bytes among those that
+    /// this thread changes, as long as it lives.
+    pub async fn get(
+        &self,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Result<(Option<u64>, Share), CommandError> {
+        let mut share = self.changing.take(limits::VALUE_SIZE_MAX).await;
         let _under_way = UnderWay::begin(&self.in_flight);
         let result = self.client.get(key, value).await;
-        self.checked(result)
+        share.shrink(value.capacity());
+        Ok((self.checked(result)?, share))
     }
 
     /// Stores a value if `condition` holds. When it returns, that is durable as the store has declared.

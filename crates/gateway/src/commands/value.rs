@@ -108,6 +108,15 @@ impl<'a> ValueCommand<'a> {
         }
     }
 
+    /// Whether its reply may be as long as a value.
+    pub fn returns_value(&self) -> bool {
+        match self {
+            Self::Get | Self::Range { .. } | Self::Take => true,
+            Self::Set { answer, .. } => *answer == SetAnswer::Before,
+            _ => false,
+        }
+    }
+
     /// Applies it and returns the reply. `changed` becomes true if the value has to be written.
     pub fn apply(&self, value: &mut Value<'a>, changed: &mut bool) -> Reply<'a> {
         match *self {

@@ -8,9 +8,10 @@
 //!
 //! Invariants:
 //! - Replies are in the order of requests: a connection does one batch at a time.
-//! - Memory is bounded: by the largest request on the way in, by the limit of waiting replies and one piece of a batch on
-//!   the way out. A client that takes nothing for too long, or does not finish a request, is cut off.
+//! - Memory is reserved before it is taken (`memory`): for a request before it is read, for replies before the values are. A client that
+//!   takes nothing for too long, or does not finish a request, is cut off.
 //! - An idle connection has no buffers.
+//! - A connection with much to do lets the others have their turn between the pieces.
 //! - Of what stands behind `QUIT` nothing is done or answered, and what stands before it is done and answered first.
 
 mod outlet;
@@ -22,6 +23,7 @@ use std::task::Poll;
 use stonecast_base::Nanoseconds;
 
 use crate::commands::{Arguments, Context, Operation, Run, Scratch, Session, run_batch};
+use crate::memory::{Buffer, GUARANTEED};
 use crate::origin::Origin;
 use crate::resp::{ProtocolError, ReplyWriter, RequestLimits, RequestParser};
 use crate::shared::Seat;
@@ -52,7 +54,7 @@ pub struct Connection {
     /// None: it is a newcomer.
     seat: Option<Seat>,
     parser: RequestParser,
-    input: Vec<u8>,
+    input: Buffer,
     /// When the incomplete request began.
     request_began_at: Nanoseconds,
 }
@@ -63,8 +65,16 @@ pub const TOO_MANY: &str = "ERR max number of clients reached";
 const LINGER_SIZE_MAX: usize = 1 << 20;
 /// How long the last replies may take.
 const LINGER_NS_MAX: Nanoseconds = 1_000_000_000;
-/// Of an incomplete request, what may be held although memory is used up.
-const SMALL_REQUEST: usize = 64 << 10;
+/// Memory of a request that begins, and how that grows: where it is twice as much or more, what has come was to be expected.
+const INPUT_SIZES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
+/// Above those it grows by as much as it has, and at most by this.
+const INPUT_STEP_MAX: usize = 4 << 20;
+/// Room that a read finds at least, so that the rest of a command does not come in crumbs.
+const ROOM_MIN: usize = 512;
+/// Bytes for each argument beside the request: where it lies, for the parser and for its command, and what MSET finds doubles with.
+const ARGUMENT_SIZE: usize = 48;
+/// Bytes of the shortest argument as it is sent.
+const SENT_ARGUMENT_SIZE: usize = 6;
 
 impl Connection {
     /// One that begins: with the seat of a client, or as a newcomer.
@@ -78,13 +88,14 @@ impl Connection {
         if seat.is_none() {
             outlet.enter(Origin::of(session.peer.ip()));
         }
+        let input = Buffer::new(context.stock.clone());
         Self {
             context,
             session,
             outlet,
             seat,
             parser: RequestParser::default(),
-            input: Vec::new(),
+            input,
             request_began_at: 0,
         }
     }
@@ -122,6 +133,11 @@ impl Connection {
         self.wait().await?;
         let mut goes_on = true;
         if !self.outlet.is_full() && self.outlet.readiness().is_readable() {
+            if !self.make_room().await? {
+                self.writer()
+                    .error("OOM the gateway's memory for requests is used up; try again later");
+                return Ok(false);
+            }
             let was_empty = self.input.is_empty();
             match self.outlet.read(&mut self.input)? {
                 Moved::End => return Err(End::Peer),
@@ -130,17 +146,81 @@ impl Connection {
             }
         }
         self.outlet.send()?;
+        self.outlet.take_turn().await;
         Ok(goes_on)
+    }
+
+    /// Makes room for what is read next. False: a request that has begun finds none, and must be given up.
+    async fn make_room(&mut self) -> Result<bool, End> {
+        let (len, capacity) = (self.input.len(), self.input.capacity());
+        if capacity == 0 {
+            let begins_small = !self.outlet.try_request(INPUT_SIZES[0]);
+            self.input.resize(if begins_small {
+                GUARANTEED
+            } else {
+                INPUT_SIZES[0]
+            });
+            return Ok(true);
+        }
+        if capacity - len >= ROOM_MIN {
+            return Ok(true);
+        }
+        let grown = match INPUT_SIZES.into_iter().find(|&size| size > capacity) {
+            Some(size) => size,
+            None => capacity + capacity.min(INPUT_STEP_MAX),
+        };
+        let wanted = match self.parser.announced_end() {
+            Some(end) if end > capacity && end < grown => {
+                end.next_multiple_of(GUARANTEED).max(len + ROOM_MIN)
+            }
+            _ => grown,
+        };
+        let (now, at_least) = (self.size_with(wanted), self.parser.announced_end());
+        let max = self.context.shared.memory.request_max();
+        if now.max(at_least.unwrap_or(0)) > max || !self.outlet.request(now).await? {
+            return Ok(false);
+        }
+        self.input.resize(wanted);
+        Ok(true)
+    }
+
+    /// Bytes that the request takes, arguments included, when it has memory for `capacity`.
+    fn size_with(&self, capacity: usize) -> usize {
+        let arguments = self
+            .parser
+            .argument_count()
+            .min(capacity / SENT_ARGUMENT_SIZE);
+        capacity + arguments * ARGUMENT_SIZE
+    }
+
+    /// Gives back memory that the rest of the input does not need.
+    fn settle(&mut self) {
+        let (len, capacity) = (self.input.len(), self.input.capacity());
+        let wanted = match len {
+            0 => 0,
+            _ if len <= GUARANTEED - ROOM_MIN && self.context.shared.memory.is_scarce() => {
+                GUARANTEED
+            }
+            _ => INPUT_SIZES
+                .into_iter()
+                .find(|&size| 2 * len <= size)
+                .unwrap_or(capacity),
+        };
+        if wanted < capacity {
+            self.input.resize(wanted);
+        }
+        self.outlet.note_request(match self.input.capacity() {
+            capacity if capacity <= GUARANTEED => 0,
+            capacity => self.size_with(capacity),
+        });
     }
 
     /// Waits for something to read, or for room for replies.
     async fn wait(&mut self) -> Result<(), End> {
-        if self.input.is_empty() {
-            self.context.stock.give(std::mem::take(&mut self.input));
-        }
-        self.outlet.note_input(self.input.capacity());
+        self.settle();
         self.outlet.set_deadline(self.request_deadline());
         let (outlet, reads) = (&self.outlet, !self.outlet.is_full());
+        let mut has_rested = false;
         poll_fn(|context| {
             let readiness = outlet.readiness();
             if outlet.is_cut() {
@@ -153,12 +233,13 @@ impl Connection {
                 Poll::Ready(Ok(()))
             } else {
                 readiness.register(context);
+                has_rested = true;
                 Poll::Pending
             }
         })
         .await?;
-        if self.input.capacity() == 0 {
-            self.input = self.context.stock.take();
+        if has_rested {
+            self.outlet.note_rest();
         }
         Ok(())
     }
@@ -201,17 +282,11 @@ impl Connection {
         let result = self.batches(&mut scratch, arrived_at).await;
         context.give_scratch(scratch);
         let consumed = self.parser.take_consumed();
-        self.input.drain(..consumed);
+        self.input.consume(consumed);
         if consumed > 0 || was_empty {
             self.request_began_at = arrived_at;
         }
-        let goes_on = result?;
-        if goes_on && self.input.len() > SMALL_REQUEST && context.shared.memory.is_exhausted() {
-            self.writer()
-                .error("OOM the gateway's memory for requests is used up; try again later");
-            return Ok(false);
-        }
-        Ok(goes_on)
+        result
     }
 
     async fn batches(
@@ -233,9 +308,9 @@ impl Connection {
                 count_max,
                 &mut scratch.commands,
             );
-            let count = scratch.commands.len();
-            if count > 0 {
-                let input = std::mem::take(&mut self.input);
+            if scratch.commands.len() > 0 {
+                let empty = Buffer::new(self.context.stock.clone());
+                let input = std::mem::replace(&mut self.input, empty);
                 let done = self.batch(&input, scratch, arrived_at).await;
                 self.input = input;
                 done?;
@@ -251,7 +326,7 @@ impl Connection {
                 self.refuse(error);
                 return Ok(false);
             }
-            if count < count_max {
+            if !scratch.commands.are_enough(count_max) {
                 return Ok(true);
             }
         }
@@ -313,7 +388,11 @@ impl Connection {
         self.outlet.shut_down();
         let mut discarded = 0;
         while discarded < LINGER_SIZE_MAX && self.outlet.readable().await.is_ok() {
-            self.input.clear();
+            let old = self.input.len();
+            self.input.consume(old);
+            if self.input.capacity() == 0 {
+                self.input.resize(GUARANTEED);
+            }
             match self.outlet.read(&mut self.input) {
                 Ok(Moved::Bytes(size)) => discarded += size,
                 Ok(Moved::Nothing) => {}

@@ -9,9 +9,10 @@ use std::task::Poll;
 use stonecast_base::Nanoseconds;
 
 use super::End;
-use crate::buffers::Account;
 use crate::commands::Context;
+use crate::fifo::Queue;
 use crate::guard::Guard;
+use crate::memory::{Account, Buffer, Chain, GUARANTEED};
 use crate::origin::Origin;
 use crate::reactor::Readiness;
 use crate::transport::{Moved, Transport};
@@ -22,83 +23,90 @@ pub struct Outlet {
     transport: Transport,
     guard: Guard,
     account: Account,
-    output: Vec<u8>,
-    /// Bytes of `output` that are sent.
-    sent: usize,
-    /// Bytes that were sent and are no longer in `output`.
+    replies: Chain,
+    /// Bytes that were sent.
     gone: u64,
     /// Since when nothing was taken, if something waits.
     stuck_at: Option<Nanoseconds>,
-    input_size: usize,
+    /// Bytes moved, and what counts as much, since other connections last had their turn.
+    worked: usize,
 }
 
 /// Replies that are sent before the batch is done, so that the client can begin to read.
 const SEND_EARLY: usize = 64 << 10;
+/// Bytes that one call of `send` moves.
+const SEND_MAX: usize = 1 << 20;
+/// Work after which the other connections have their turn: some hundred microseconds.
+const WORK_MAX: usize = 256 << 10;
+/// Pause between two looks for memory of the first in line. What another thread gives back wakes nobody here.
+const LOOK_NS: Nanoseconds = 500_000;
+/// How long a connection waits for memory while nobody in the line gets any. Then it is told that there is none.
+const PATIENCE_NS: Nanoseconds = 10_000_000_000;
 
 impl Outlet {
     /// Of a connection that begins.
     pub fn new(context: Rc<Context>, transport: Transport) -> Self {
         let guard = context.guards.watch(transport.source().readiness().clone());
         let account = context.shared.memory.account();
+        let replies = Chain::new(context.stock.clone());
         Self {
             context,
             transport,
             guard,
             account,
-            output: Vec::new(),
-            sent: 0,
+            replies,
             gone: 0,
             stuck_at: None,
-            input_size: 0,
+            worked: 0,
         }
     }
 
     /// Where replies are appended.
-    pub fn output(&mut self) -> &mut Vec<u8> {
-        if self.output.capacity() == 0 {
-            self.output = self.context.stock.take();
-        }
-        &mut self.output
+    pub fn output(&mut self) -> &mut Chain {
+        &mut self.replies
     }
 
     /// A point in the replies to come back to.
     pub fn mark(&self) -> u64 {
-        self.gone + self.output.len() as u64
+        self.gone + self.replies.len() as u64
     }
 
     /// Takes back what was appended since `mark`. False: some of it is sent.
     pub fn rewind(&mut self, mark: u64) -> bool {
-        let is_possible = mark >= self.gone + self.sent as u64;
+        let is_possible = mark >= self.gone;
         if is_possible {
-            self.output.truncate((mark - self.gone) as usize);
+            self.replies.truncate((mark - self.gone) as usize);
         }
         is_possible
     }
 
     /// Whether replies wait to be taken.
     pub fn has_pending(&self) -> bool {
-        self.sent < self.output.len() || self.transport.has_unsent()
+        !self.replies.is_empty() || self.transport.has_unsent()
     }
 
     /// Whether so many wait that no more commands are done.
     pub fn is_full(&self) -> bool {
-        let pending = self.output.len() - self.sent;
-        let shared = &self.context.shared;
-        pending > shared.options.limits.output_size || pending > 0 && shared.memory.is_exhausted()
+        let pending = self.replies.len();
+        pending > self.context.shared.options.limits.output_size
+            || pending > GUARANTEED && self.is_memory_used_up()
     }
 
-    /// Sends what the client takes now.
+    fn is_memory_used_up(&self) -> bool {
+        self.context.shared.memory.has_no_room_for_replies()
+            || !self.context.waiting_for_replies.is_empty()
+    }
+
+    /// Sends what the client takes now, or a large part of it.
     pub fn send(&mut self) -> Result<(), End> {
-        let mut progress = false;
-        while self.has_pending() && self.readiness().is_writable() {
-            match self
-                .transport
-                .write(&self.output[self.sent..])
-                .map_err(|_| End::Peer)?
-            {
+        let (mut progress, mut moved) = (false, 0);
+        while moved < SEND_MAX && self.has_pending() && self.readiness().is_writable() {
+            match self.transport.write(&self.replies).map_err(|_| End::Peer)? {
                 Moved::Bytes(size) => {
                     self.context.counters.sent_bytes.add(size as u64);
-                    self.sent += size;
+                    self.replies.consume(size);
+                    self.gone += size as u64;
+                    moved += size;
                     progress = true;
                 }
                 Moved::Nothing => {}
@@ -110,23 +118,47 @@ impl Outlet {
         } else if progress || self.stuck_at.is_none() {
             self.stuck_at = Some(self.context.runtime.now());
         }
-        self.forget_sent();
-        self.note_memory();
+        self.note_work(moved);
+        if self.context.shared.memory.is_scarce() {
+            self.replies.shrink();
+        }
+        self.note_replies();
         Ok(())
     }
 
-    /// Called between the pieces of a batch: sends early what is much, and waits while too much waits.
+    /// Called between the pieces of a batch: sends early what is much, waits while too much waits, and lets other connections
+    /// have their turn.
     pub async fn relieve(&mut self) -> Result<(), End> {
-        if self.output.len() - self.sent < SEND_EARLY {
-            return Ok(());
-        }
-        self.send()?;
-        while self.is_full() {
-            self.set_deadline(None);
-            self.ready(Readiness::is_writable).await?;
+        if self.replies.len() >= SEND_EARLY || self.is_full() {
             self.send()?;
+            while self.is_full() {
+                self.set_deadline(None);
+                self.ready(Readiness::is_writable).await?;
+                self.send()?;
+            }
         }
+        self.note_replies();
+        self.take_turn().await;
         Ok(())
+    }
+
+    /// Lets other connections have their turn, if this one has done much since they last had.
+    pub async fn take_turn(&mut self) {
+        if self.worked >= WORK_MAX {
+            self.worked = 0;
+            self.context.reactor.turn().await;
+        }
+    }
+
+    /// Counts work that moves no bytes here, as if it had moved so many.
+    pub fn note_work(&mut self, bytes: usize) {
+        self.worked += bytes;
+        self.context.reactor.note_work(bytes);
+    }
+
+    /// The connection has nothing to do, so the others have their turn.
+    pub fn note_rest(&mut self) {
+        self.worked = 0;
     }
 
     /// Sends all that waits.
@@ -135,28 +167,102 @@ impl Outlet {
         while self.has_pending() {
             self.ready(Readiness::is_writable).await?;
             self.send()?;
+            self.take_turn().await;
         }
         Ok(())
     }
 
-    /// Frees what is sent once it is the larger part.
-    fn forget_sent(&mut self) {
-        if self.sent == self.output.len() {
-            self.context.stock.give(std::mem::take(&mut self.output));
-        } else if self.sent > self.output.len() / 2 {
-            self.output.drain(..self.sent);
-        } else {
-            return;
+    /// Reserves memory for `size` bytes of replies more, if there is some now. The next `relieve` gives back what was not used.
+    pub fn try_room(&self, size: usize) -> bool {
+        self.context.waiting_for_replies.is_empty()
+            && self.account.try_replies(self.replies.capacity() + size)
+    }
+
+    /// Likewise, and waits for it: until its client has taken what waits, then in line with other connections. False: there was none
+    /// for too long.
+    pub async fn room(&mut self, size: usize) -> Result<bool, End> {
+        loop {
+            if self.try_room(size) {
+                return Ok(true);
+            }
+            self.send()?;
+            if !self.has_pending() {
+                break;
+            }
+            self.set_deadline(None);
+            self.ready(Readiness::is_writable).await?;
+            self.take_turn().await;
         }
-        self.gone += self.sent as u64;
-        self.sent = 0;
+        self.set_deadline(None);
+        let queue = &self.context.waiting_for_replies;
+        self.memory(queue, || {
+            let size = self.replies.capacity() + size;
+            self.account.try_replies_as_first(size)
+        })
+        .await
+    }
+
+    /// Reserves memory for a request of `size` bytes, if there is some now.
+    pub fn try_request(&self, size: usize) -> bool {
+        self.account.try_requests(size)
+    }
+
+    /// Likewise, and waits for it in line with other connections. False: there was none for too long.
+    pub async fn request(&self, size: usize) -> Result<bool, End> {
+        let queue = &self.context.waiting_for_requests;
+        if queue.is_empty() && self.account.try_requests(size) {
+            return Ok(true);
+        }
+        self.memory(queue, || self.account.try_requests_as_first(size))
+            .await
+    }
+
+    /// Waits in line until `is_there`.
+    async fn memory(&self, queue: &Queue, is_there: impl Fn() -> bool) -> Result<bool, End> {
+        let runtime = &self.context.runtime;
+        let place = queue.enter();
+        // The one whose request is completed first does not wait for those that wait for it.
+        let is_next = || place.is_first() || self.account.is_first();
+        let (mut since, mut served) = (runtime.now(), queue.served());
+        loop {
+            if is_next() && is_there() {
+                return Ok(true);
+            }
+            let now = runtime.now();
+            if queue.served() != served {
+                (since, served) = (now, queue.served());
+            }
+            let end = since.saturating_add(PATIENCE_NS);
+            if now >= end {
+                return Ok(false);
+            }
+            let was_next = is_next();
+            let pause = if was_next { LOOK_NS } else { end - now };
+            let mut pause = pin!(runtime.sleep(pause));
+            poll_fn(|context| {
+                if self.is_cut() {
+                    return Poll::Ready(Err(End::Cut));
+                }
+                if self.is_stopping() {
+                    return Poll::Ready(Err(End::Stopping));
+                }
+                self.readiness().register(context);
+                place.register(context.waker());
+                match pause.as_mut().poll(context) {
+                    Poll::Pending if is_next() == was_next => Poll::Pending,
+                    _ => Poll::Ready(Ok(())),
+                }
+            })
+            .await?;
+        }
     }
 
     /// Appends what the client has sent to `input`.
-    pub fn read(&mut self, input: &mut Vec<u8>) -> Result<Moved, End> {
+    pub fn read(&mut self, input: &mut Buffer) -> Result<Moved, End> {
         let moved = self.transport.read(input).map_err(|_| End::Peer)?;
         if let Moved::Bytes(size) = moved {
             self.context.counters.received_bytes.add(size as u64);
+            self.note_work(size);
         }
         Ok(moved)
     }
@@ -201,14 +307,15 @@ impl Outlet {
         self.transport.source().readiness()
     }
 
-    /// Says how many bytes of requests the connection holds.
-    pub fn note_input(&mut self, size: usize) {
-        self.input_size = size;
-        self.note_memory();
+    /// Says how many bytes the connection's request takes.
+    pub fn note_request(&self, size: usize) {
+        self.account.set_requests(size);
     }
 
-    fn note_memory(&self) {
-        self.account.set(self.input_size + self.output.capacity());
+    fn note_replies(&self) {
+        let size = self.replies.capacity() + self.transport.unsent_size();
+        let beyond = if size > GUARANTEED { size } else { 0 };
+        self.account.set_replies(beyond);
     }
 
     /// Sets the deadline: `request` says until when a request must be complete; replies that wait have one of their own.

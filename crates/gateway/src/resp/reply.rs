@@ -3,6 +3,8 @@
 //! RESP3 has kinds that RESP2 lacks; there a map becomes a flat array, a set an array, a null a bulk string of length -1,
 //! text a bulk string. A client that asked for RESP3 waits for ever for a RESP2 null, so every null goes through here.
 
+use crate::memory::Chain;
+
 /// What a connection speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
@@ -16,7 +18,7 @@ pub enum Protocol {
 /// Appends replies to an output buffer.
 pub struct ReplyWriter<'a> {
     /// Where they go.
-    pub output: &'a mut Vec<u8>,
+    pub output: &'a mut Chain,
     /// In which form.
     pub protocol: Protocol,
 }
@@ -35,15 +37,14 @@ impl ReplyWriter<'_> {
 
     /// An error: a code in capitals, then words for people. Line ends become blanks.
     pub fn error(&mut self, text: &str) {
-        self.output.push(b'-');
-        self.output.extend(text.bytes().map(|byte| {
-            if matches!(byte, b'\r' | b'\n') {
-                b' '
-            } else {
-                byte
-            }
-        }));
-        self.output.extend_from_slice(b"\r\n");
+        let line: Vec<u8> = text
+            .bytes()
+            .map(|byte| match byte {
+                b'\r' | b'\n' => b' ',
+                other => other,
+            })
+            .collect();
+        self.line(b'-', &line);
     }
 
     /// A number.
@@ -124,12 +125,12 @@ mod tests {
     use super::*;
 
     fn written(protocol: Protocol, write: impl Fn(&mut ReplyWriter<'_>)) -> String {
-        let mut output = Vec::new();
+        let mut output = Chain::new(std::rc::Rc::default());
         write(&mut ReplyWriter {
             output: &mut output,
             protocol,
         });
-        String::from_utf8(output).unwrap()
+        output.text()
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub struct Commands {
     ends: Vec<u32>,
 }
 
+/// Arguments after which a batch ends: each has a place in memory, and the shortest has two bytes as it is sent.
+const ARGUMENTS_MAX: usize = 16 << 10;
+
 /// Why a connection's input cannot be read any further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
@@ -86,6 +89,11 @@ impl Commands {
         self.ends.len()
     }
 
+    /// Whether there are `count_max`, or so many arguments that the commands behind them wait for the next batch.
+    pub fn are_enough(&self, count_max: usize) -> bool {
+        self.len() >= count_max || self.arguments.len() >= ARGUMENTS_MAX
+    }
+
     /// How many arguments they have together.
     pub fn argument_count(&self) -> usize {
         self.arguments.len()
@@ -112,7 +120,7 @@ impl RequestParser {
         count_max: usize,
         commands: &mut Commands,
     ) -> Result<(), ProtocolError> {
-        while commands.len() < count_max && self.step(input, limits, commands)? {}
+        while !commands.are_enough(count_max) && self.step(input, limits, commands)? {}
         Ok(())
     }
 
@@ -122,6 +130,16 @@ impl RequestParser {
         self.start = 0;
         self.at -= consumed;
         consumed
+    }
+
+    /// Arguments that the incomplete command has or announces.
+    pub fn argument_count(&self) -> usize {
+        self.arguments.len() + self.missing as usize
+    }
+
+    /// Where the argument ends that is announced and not there yet: it must be read as a whole.
+    pub fn announced_end(&self) -> Option<usize> {
+        self.announced.map(|size| self.at + size as usize + 2)
     }
 
     /// Bytes that it holds beside the input.

@@ -9,6 +9,7 @@ mod differential;
 mod fuzz;
 mod idle;
 mod limits;
+mod memory;
 mod pipeline;
 mod protection;
 mod support;

@@ -15,6 +15,7 @@ use super::write::check_key;
 use super::{Client, Inner};
 use crate::error::StoreError;
 use crate::index::MOVED;
+use crate::limits::VALUE_SIZE_MAX;
 use crate::word::{KeyHash, Word};
 
 /// Values of [`Client::multi_get`]. Reuse one to save allocations.
@@ -36,6 +37,11 @@ impl Values {
         self.found.is_empty()
     }
 
+    /// Bytes of memory that it holds.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity() + self.buckets.capacity()
+    }
+
     /// Value and version of the `index`-th key; `None` if it is absent.
     pub fn get(&self, index: usize) -> Option<(&[u8], u64)> {
         self.found[index]
@@ -55,27 +61,56 @@ struct Asked {
 
 type Many<T> = SmallVec<[T; 32]>;
 
+/// Bytes of the longest record that is read together with others.
+const SHORT_SIZE_MAX: usize = 4 << 10;
+
 impl Client {
     /// Reads the values of `keys`, all with two doorbells; with one where all their places are remembered. Each key is read
     /// as by [`Client::get`]; together they are no snapshot.
     pub async fn multi_get(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
+        let found = self.multi_get_within(keys, usize::MAX, values).await?;
+        assert_eq!(found, keys.len(), "nothing bounds them");
+        Ok(())
+    }
+
+    /// As [`Client::multi_get`], for as many of the keys, from the first one on, as `size_max` bytes of values have room for.
+    /// Returns how many; `values` has those of no other key.
+    ///
+    /// Records of up to 4 KiB need no room. A longer one is read as long as there is room for the longest value, so with
+    /// `size_max` of [`VALUE_SIZE_MAX`] beside the short ones at least one key is read, and with 0 only short records are.
+    pub async fn multi_get_within(
+        &self,
+        keys: &[&[u8]],
+        size_max: usize,
+        values: &mut Values,
+    ) -> Result<usize, StoreError> {
         let start = self.inner.begin_call();
         let begun = self.inner.generations.begin(&*self.inner.runtime);
-        let mut result = self.find_all(keys, values).await;
+        let mut result = self.find_all(keys, size_max, values).await;
         if result.is_ok() && !self.inner.generations.believes(&*self.inner.runtime, begun) {
-            result = self.find_each(keys, values).await;
+            result = self.find_each(keys, size_max, values).await;
         }
-        self.inner.end_call(Call::Read(keys.len()), start);
+        let found = *result.as_ref().unwrap_or(&keys.len());
+        self.inner.end_call(Call::Read(found), start);
+        values.found.truncate(found);
         result
     }
 
     /// One key after the other.
-    async fn find_each(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
+    async fn find_each(
+        &self,
+        keys: &[&[u8]],
+        size_max: usize,
+        values: &mut Values,
+    ) -> Result<usize, StoreError> {
         values.bytes.clear();
         values.found.clear();
         let mut value = Vec::new();
-        for key in keys {
+        for (index, key) in keys.iter().enumerate() {
             let version = self.find(key, &mut value).await?;
+            if version.is_some() && !has_room(values, value.len(), size_max) {
+                return Ok(index);
+            }
             let start = values.bytes.len();
             values
                 .found
@@ -84,17 +119,23 @@ impl Client {
                 values.bytes.extend_from_slice(&value);
             }
         }
-        Ok(())
+        Ok(keys.len())
     }
 
-    async fn find_all(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
+    async fn find_all(
+        &self,
+        keys: &[&[u8]],
+        size_max: usize,
+        values: &mut Values,
+    ) -> Result<usize, StoreError> {
         let inner = &*self.inner;
         inner.check_open()?;
         keys.iter().try_for_each(|key| check_key(key))?;
         values.found.clear();
         values.found.resize(keys.len(), None);
         let mut asked: Many<Asked> = keys.iter().map(|key| inner.ask(key)).collect();
-        let mut alone: SmallVec<[usize; 4]> = SmallVec::new();
+        // Each with whether its record is known to be long.
+        let mut alone: SmallVec<[(usize, bool); 4]> = SmallVec::new();
 
         let access = inner.access.get();
         values.buckets.resize(keys.len() * LINE_SIZE, 0);
@@ -120,7 +161,7 @@ impl Client {
             let Asked { hash, word, record } = &mut asked[index];
             if control(bucket) & MOVED != 0 {
                 *word = None;
-                alone.push(index);
+                alone.push((index, false));
                 continue;
             }
             if let Some(word) = word.take().filter(|word| has_word(bucket, *word))
@@ -139,15 +180,15 @@ impl Client {
             match word {
                 // Its reads depend on each other, or it points nowhere.
                 Some(found) if found.is_long() || inner.first_read_size(*found) == 0 => {
+                    alone.push((index, found.is_long()));
                     *word = None;
-                    alone.push(index);
                 }
                 Some(_) => {}
                 None if control(bucket) == 0 => {
                     inner.locations.count(false);
                     inner.locations.forget(*hash);
                 }
-                None => alone.push(index),
+                None => alone.push((index, false)),
             }
         }
 
@@ -167,19 +208,31 @@ impl Client {
                     inner.locations.count(false);
                     inner.locations.learn(*hash, Location { word, distance: 0 });
                 }
-                None => alone.push(index),
+                None => alone.push((index, false)),
             }
         }
-        for index in alone {
+        alone.sort_unstable();
+        for (index, is_long) in alone {
             let mut value = Vec::new();
+            if is_long && !has_room(values, VALUE_SIZE_MAX, size_max) {
+                return Ok(index);
+            }
             if let Some(version) = self.find(keys[index], &mut value).await? {
+                if !has_room(values, value.len(), size_max) {
+                    return Ok(index);
+                }
                 let start = values.bytes.len();
                 values.bytes.extend_from_slice(&value);
                 values.found[index] = Some((start..values.bytes.len(), version));
             }
         }
-        Ok(())
+        Ok(keys.len())
     }
+}
+
+/// Whether a value of `size` bytes may be added to those that were read.
+fn has_room(values: &Values, size: usize, size_max: usize) -> bool {
+    size <= SHORT_SIZE_MAX || values.bytes.len().saturating_add(size) <= size_max
 }
 
 impl Inner {

@@ -8,5 +8,5 @@ mod world;
 
 pub use client::{Client, Reply, request};
 pub use not_run::not_run;
-pub use process::Process;
+pub use process::{Bounds, Process};
 pub use world::{World, options, with_store_client};

@@ -1,0 +1,222 @@
+//! Who uses how much of the memory for requests and replies.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Bytes of requests and replies of all connections of all threads.
+pub struct Memory {
+    requests: Part,
+    replies: Part,
+    /// Of the requests' part, what only the first in line may use.
+    kept_for_first: usize,
+    has_first: AtomicBool,
+    /// Of the replies' part, what only the first in line may use: room for the longest value.
+    kept_for_reply: usize,
+}
+
+/// A fixed amount.
+struct Part {
+    used: AtomicUsize,
+    max: usize,
+}
+
+/// One connection's part of [`Memory`]; given back when dropped.
+pub struct Account {
+    memory: Arc<Memory>,
+    requests: Cell<usize>,
+    replies: Cell<usize>,
+    is_first: Cell<bool>,
+}
+
+impl Part {
+    /// Takes `more` where it fits within `max`, or where nobody has anything: the bound may be smaller than a reply.
+    fn try_take(&self, more: usize, max: usize) -> bool {
+        let fits = |used: usize| (used == 0 || used + more <= max).then_some(used + more);
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits)
+            .is_ok()
+    }
+
+    fn change(&self, before: usize, after: usize) {
+        if after > before {
+            self.used.fetch_add(after - before, Ordering::Relaxed);
+        } else if after < before {
+            self.used.fetch_sub(before - after, Ordering::Relaxed);
+        }
+    }
+
+    fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+impl Memory {
+    /// At most `max` bytes, of which a request has at most `request_size`, and the reply with the longest value `reply_size`.
+    pub fn new(max: usize, request_size: usize, reply_size: usize) -> Self {
+        let part = || Part {
+            used: AtomicUsize::new(0),
+            max: max / 2,
+        };
+        Self {
+            requests: part(),
+            replies: part(),
+            kept_for_first: request_size.min(max / 4),
+            has_first: AtomicBool::new(false),
+            kept_for_reply: reply_size.min(max / 4),
+        }
+    }
+
+    /// Bytes used now.
+    pub fn used(&self) -> usize {
+        self.requests.used() + self.replies.used()
+    }
+
+    /// Bytes that a request may take at most.
+    pub fn request_max(&self) -> usize {
+        self.requests.max
+    }
+
+    /// Whether connections that hold little had better hold less.
+    pub fn is_scarce(&self) -> bool {
+        self.requests.used() > self.requests.max / 2 || self.replies.used() > self.replies.max / 2
+    }
+
+    /// Whether there is no room for more replies.
+    pub fn has_no_room_for_replies(&self) -> bool {
+        self.replies.used() >= self.replies.max - self.kept_for_reply
+    }
+
+    /// A connection's part, nothing at first.
+    pub fn account(self: &Arc<Self>) -> Account {
+        Account {
+            memory: self.clone(),
+            requests: Cell::new(0),
+            replies: Cell::new(0),
+            is_first: Cell::new(false),
+        }
+    }
+}
+
+impl Account {
+    /// Reserves bytes for a request, `size` with those that it has, if they are free.
+    pub fn try_requests(&self, size: usize) -> bool {
+        let memory = &self.memory;
+        let max = match self.is_first.get() {
+            true => memory.requests.max,
+            false => memory.requests.max - memory.kept_for_first,
+        };
+        let more = size.saturating_sub(self.requests.get());
+        let is_taken = more == 0 || memory.requests.try_take(more, max);
+        if is_taken {
+            self.requests.set(self.requests.get() + more);
+        }
+        is_taken
+    }
+
+    /// Likewise, for the connection that has waited for longest: it may use what is kept for that, until it gives back what it
+    /// has.
+    pub fn try_requests_as_first(&self, size: usize) -> bool {
+        if !self.is_first.get() && !self.memory.has_first.swap(true, Ordering::Relaxed) {
+            self.is_first.set(true);
+        }
+        self.try_requests(size)
+    }
+
+    /// Whether it may use what is kept for the connection that has waited for longest.
+    pub fn is_first(&self) -> bool {
+        self.is_first.get()
+    }
+
+    /// Says how many bytes its request has.
+    pub fn set_requests(&self, size: usize) {
+        self.memory
+            .requests
+            .change(self.requests.replace(size), size);
+        if size == 0 && self.is_first.replace(false) {
+            self.memory.has_first.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Reserves bytes for replies, `size` with those that wait, if they are free.
+    pub fn try_replies(&self, size: usize) -> bool {
+        self.take_replies(size, self.memory.replies.max - self.memory.kept_for_reply)
+    }
+
+    /// Likewise, for the first in line.
+    pub fn try_replies_as_first(&self, size: usize) -> bool {
+        self.take_replies(size, self.memory.replies.max)
+    }
+
+    fn take_replies(&self, size: usize, max: usize) -> bool {
+        let more = size.saturating_sub(self.replies.get());
+        let is_taken = more == 0 || self.memory.replies.try_take(more, max);
+        if is_taken {
+            self.replies.set(self.replies.get() + more);
+        }
+        is_taken
+    }
+
+    /// Says how many bytes its replies have.
+    pub fn set_replies(&self, size: usize) {
+        self.memory.replies.change(self.replies.replace(size), size);
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.set_requests(0);
+        self.set_replies(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_connection_used_is_free_when_it_is_gone() {
+        let memory = Arc::new(Memory::new(100, 10, 0));
+        let (one, other) = (memory.account(), memory.account());
+        assert!(one.try_replies(40) && !other.try_replies(20) && other.try_replies(10));
+        assert!(memory.has_no_room_for_replies());
+        one.set_replies(5);
+        assert!(one.try_requests(30) && memory.used() == 45);
+        drop((one, other));
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn a_reply_that_is_larger_than_all_memory_gets_it_alone() {
+        let memory = Arc::new(Memory::new(100, 10, 0));
+        let (one, other) = (memory.account(), memory.account());
+        assert!(one.try_replies(70) && !other.try_replies(1));
+        one.set_replies(0);
+        assert!(other.try_replies(1) && !one.try_replies(70));
+    }
+
+    /// Needs the part that is kept: a reply that is sent at once would wait for replies that nobody takes.
+    #[test]
+    fn where_replies_have_all_room_the_first_in_line_has_some() {
+        let memory = Arc::new(Memory::new(200, 10, 20));
+        let (silent, active) = (memory.account(), memory.account());
+        assert!(silent.try_replies(80) && memory.has_no_room_for_replies());
+        assert!(!active.try_replies(20) && active.try_replies_as_first(20));
+    }
+
+    /// Needs the part that is kept: requests that have all begun would wait for each other.
+    #[test]
+    fn of_requests_that_are_all_incomplete_the_first_is_completed() {
+        let memory = Arc::new(Memory::new(200, 40, 0));
+        let accounts: Vec<Account> = (0..3).map(|_| memory.account()).collect();
+        assert!(accounts.iter().all(|account| account.try_requests(20)));
+        let [first, second, third] = &accounts[..] else {
+            unreachable!("three")
+        };
+        assert!(!first.try_requests(40) && first.try_requests_as_first(40));
+        assert!(!second.try_requests_as_first(40), "there is one already");
+        assert!(first.try_requests(60));
+        first.set_requests(0);
+        assert!(second.try_requests_as_first(60) && !third.try_requests(60));
+    }
+}

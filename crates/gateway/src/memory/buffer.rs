@@ -1,0 +1,111 @@
+//! The bytes that a client has sent and that are not done with, in one piece.
+
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
+use memmap2::MmapMut;
+
+use super::Stock;
+
+/// See the module documentation.
+pub struct Buffer {
+    stock: Rc<Stock>,
+    block: Option<MmapMut>,
+    len: usize,
+}
+
+impl Buffer {
+    /// An empty one without memory.
+    pub fn new(stock: Rc<Stock>) -> Self {
+        Self {
+            stock,
+            block: None,
+            len: 0,
+        }
+    }
+
+    /// Bytes that it has memory for.
+    pub fn capacity(&self) -> usize {
+        self.block.as_ref().map_or(0, |block| block.len())
+    }
+
+    /// Moves it into memory for `capacity` bytes, which is as much as it holds or more; for none, it has no memory.
+    pub fn resize(&mut self, capacity: usize) {
+        let new = (capacity > 0).then(|| {
+            let mut block = self.stock.take(capacity);
+            block[..self.len].copy_from_slice(self);
+            block
+        });
+        if let Some(old) = std::mem::replace(&mut self.block, new) {
+            self.stock.give(old);
+        }
+    }
+
+    /// Memory for what is read next.
+    pub fn spare(&mut self) -> &mut [u8] {
+        let len = self.len;
+        self.block
+            .as_mut()
+            .map_or(&mut [], |block| &mut block[len..])
+    }
+
+    /// Counts the first `size` bytes of `spare` in.
+    pub fn advance(&mut self, size: usize) {
+        assert!(
+            self.len + size <= self.capacity(),
+            "no more than there is room for"
+        );
+        self.len += size;
+    }
+
+    /// Forgets the first `size` bytes.
+    pub fn consume(&mut self, size: usize) {
+        let len = self.len;
+        self.copy_within(size..len, 0);
+        self.len -= size;
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.block.as_ref().map_or(&[], |block| &block[..self.len])
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let len = self.len;
+        self.block
+            .as_mut()
+            .map_or(&mut [], |block| &mut block[..len])
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.len = 0;
+        self.resize(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_a_buffer_moves_with_it() {
+        let mut buffer = Buffer::new(Rc::default());
+        assert_eq!((buffer.len(), buffer.spare().len()), (0, 0));
+        buffer.resize(4096);
+        buffer.spare()[..6].copy_from_slice(b"abcdef");
+        buffer.advance(6);
+        buffer.consume(2);
+        buffer.resize(8192);
+        assert_eq!((&*buffer, buffer.capacity()), (&b"cdef"[..], 8192));
+        buffer.consume(4);
+        buffer.resize(0);
+        assert_eq!((buffer.len(), buffer.capacity()), (0, 0));
+    }
+}
