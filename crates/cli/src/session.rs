@@ -88,13 +88,16 @@ impl Session {
 /// A connection that was not made: the server said why, or there is none.
 pub fn refused(error: StoreError, address: &Address) -> Failure {
     match (&error, knock(address)) {
-        (StoreError::Refused(_), Err(reason)) => {
-            let hint = match reason.kind() {
-                io::ErrorKind::PermissionDenied => "",
-                _ => ". Is `stonecast serve` running there?",
-            };
-            Failure::new(Status::Unreachable, format!("{error}{hint}"))
-        }
+        (StoreError::Refused(_), Err(reason)) => match reason.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Failure::new(
+                Status::Unreachable,
+                format!("{error}. Is `stonecast serve` running there?"),
+            ),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::TimedOut => {
+                Failure::new(Status::Unreachable, error.to_string())
+            }
+            _ => error.into(),
+        },
         _ => error.into(),
     }
 }

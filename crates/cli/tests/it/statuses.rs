@@ -200,6 +200,14 @@ fn stat_names_no_limit_of_keys() {
 #[test]
 fn sizes_are_said_as_they_were_given() {
     let place = Place::in_volatile_memory();
+    let message = Server::refused(
+        &place.pool(),
+        ["--durability", "process", "--capacity", "512KiB"],
+    );
+    assert!(
+        message.contains("--capacity 512 KiB is too small: a pool has at least 4 segments"),
+        "{message}"
+    );
     let mut server = server(&place);
     server.stop();
     let message = Server::refused(&place.pool(), ["--capacity", "128MiB"]);

@@ -91,14 +91,11 @@ pub fn run(flags: &Import) -> Result<(), Failure> {
             .await)
     })?;
     drop(progress);
-    if outcome.unanswered() {
-        // A server that does not answer does not say goodbye.
+    if outcome.ended_early() {
+        // Without a farewell, which a server that does not answer would keep waiting for.
         return Err(outcome.failure());
     }
     session.close();
-    if outcome.ended_early() {
-        return Err(outcome.failure());
-    }
     report(
         flags.json,
         "imported",

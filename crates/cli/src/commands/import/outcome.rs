@@ -18,7 +18,6 @@ pub struct Outcome {
     stored_after: Vec<u64>,
     /// Lines that may be stored.
     unknown: Vec<u64>,
-    unanswered: bool,
     cause: Option<Cause>,
 }
 
@@ -61,7 +60,6 @@ impl Outcome {
 
     /// No answers came for these lines.
     pub fn give_up(&mut self, lines: impl Iterator<Item = u64>) {
-        self.unanswered = true;
         self.unknown.extend(lines);
     }
 
@@ -73,11 +71,6 @@ impl Outcome {
     /// Whether not every line was stored, or a signal asked for the end.
     pub fn ended_early(&self) -> bool {
         self.cause.is_some()
-    }
-
-    /// Whether the server left lines without an answer.
-    pub fn unanswered(&self) -> bool {
-        self.unanswered
     }
 
     /// What is to be said.

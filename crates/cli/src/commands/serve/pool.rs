@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use stonecast_media::{
     Backing, Ddio, DeclaredPlatform, DetectedDomain, Durability, MediaError, OpenMode,
-    PersistenceDomain, Pool, PoolOptions, ReceiveBuffers, SEGMENT_SIZE_MIN, create_backing,
-    detect_domain, inspect_backing, open_backing, segment_size_default,
+    PersistenceDomain, Pool, PoolOptions, ReceiveBuffers, SEGMENT_COUNT_MIN, SEGMENT_SIZE_MIN,
+    create_backing, detect_domain, inspect_backing, open_backing, segment_size_default,
 };
 
 use super::arguments::PlatformArgument;
@@ -105,6 +105,13 @@ fn options_of(serving: &Serving, backing: &dyn Backing) -> Result<PoolOptions, F
         || segment_size_default(wanted.unwrap_or(CAPACITY.0)),
         |size| size.0,
     );
+    let least = SEGMENT_COUNT_MIN.saturating_mul(segment_size);
+    if let Some(asked) = serving.capacity.filter(|asked| asked.0 < least) {
+        return Err(Failure::operation(format!(
+            "--capacity {asked} is too small: a pool has at least {SEGMENT_COUNT_MIN} segments, {} each (--segment-size)",
+            Size(segment_size)
+        )));
+    }
     Ok(PoolOptions {
         capacity: match (serving.capacity, backing.capacity_max(segment_size)) {
             (None, Some(capacity)) => capacity,

@@ -269,7 +269,7 @@ mod tests {
         let keys: toml::Table = uncommented.parse().unwrap();
         let missing = serving("no-such-key = 1", &[]).unwrap_err().to_string();
         let known: Vec<&str> = missing
-            .split_once("expected one of ")
+            .split_once("the keys are ")
             .unwrap()
             .1
             .split('`')
