@@ -27,13 +27,13 @@ fn a_server_says_whether_it_created_a_pool_or_opened_one() {
     let place = Place::in_volatile_memory();
     let mut created = Server::start(&place.pool(), OPTIONS);
     let words = format!(
-        "created pool {}: 64.0 MiB, durability process",
+        "created pool {}: 64 MiB, durability process",
         place.pool().display()
     );
     assert!(created.heard().contains(&words), "{}", created.heard());
     created.stop();
     let mut opened = Server::start(&place.pool(), [] as [&str; 0]);
-    let words = format!("opening pool {}: 64.0 MiB", place.pool().display());
+    let words = format!("opening pool {}: 64 MiB", place.pool().display());
     assert!(
         opened.heard().contains(&words) && !opened.heard().contains("created"),
         "{}",

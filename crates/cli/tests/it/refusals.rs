@@ -102,7 +102,7 @@ fn geometry_that_cannot_be_is_refused() {
     for arguments in [
         ["--segment-size", "3MiB"],
         ["--segment-size", "1KiB"],
-        ["--capacity", "1MiB"],
+        ["--capacity", "512KiB"],
     ] {
         let message = Server::refused(
             &place.pool(),

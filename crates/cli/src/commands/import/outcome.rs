@@ -187,7 +187,7 @@ mod tests {
         let failure = outcome.failure();
         let words = failure.to_string();
         for part in [
-            "line 11: no space: the pool is full",
+            "line 11: no space left on the file system",
             "3 entries of the file are stored: all up to line 10, and of those after it lines 12 to 13.",
             "It is not known whether lines 14 to 15 are stored; no other line is.",
             "Go on from line 11 (tail -n +11 FILE | stonecast import)",
