@@ -117,7 +117,13 @@ fn a_failure_is_status_1_and_comes_with_the_shortest_schedule_and_its_replay() {
     let arguments: Vec<&str> = replay.split_whitespace().skip(1).collect();
     let again = lab(arguments.iter().chain(&["--no-shrink", "--json"]));
     assert_eq!(again.code, Some(1));
-    let line: serde_json::Value = serde_json::from_slice(&again.stdout).expect("a line of JSON");
+    // The run, then what every command prints that fails.
+    let lines: Vec<serde_json::Value> = serde_json::Deserializer::from_slice(&again.stdout)
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .expect("lines of JSON");
+    assert_eq!((lines.len(), &lines[1]["error"]), (2, &"failed".into()));
+    let line = &lines[0];
     assert_eq!(
         line["violations"][0]["promise"],
         "acknowledged writes survive"
