@@ -3,8 +3,8 @@
 
 fn main() -> Result<(), stonecast::Error> {
     let url = std::env::args().nth(1);
-    let client =
-        stonecast::blocking::connect(url.as_deref().unwrap_or("shm:./stonecast-data/socket"))?;
+    let url = url.as_deref().unwrap_or("shm:./stonecast-data/socket");
+    let client = stonecast::blocking::connect(url)?;
     let version = client.put("greeting", "hello")?;
     let entry = client.get("greeting")?.expect("just stored");
     assert_eq!(entry.value, b"hello");

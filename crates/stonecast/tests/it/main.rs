@@ -1,5 +1,6 @@
 //! The library as a program uses it, against servers over shared memory.
 
 mod behaviour;
+mod readme;
 mod support;
 mod trouble;

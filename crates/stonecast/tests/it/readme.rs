@@ -1,0 +1,23 @@
+//! What the README shows is what the examples do, which run in the whole test command.
+
+const README: &str = include_str!("../../../../README.md");
+const EXAMPLES: [&str; 2] = [
+    include_str!("../../examples/put_and_get.rs"),
+    include_str!("../../examples/embed_server.rs"),
+];
+
+#[test]
+fn the_code_of_the_readme_stands_in_the_examples() {
+    let blocks = README.split("```rust\n").skip(1);
+    let blocks: Vec<&str> = blocks
+        .map(|rest| rest.split_once("```").unwrap().0)
+        .collect();
+    assert_eq!(blocks.len(), EXAMPLES.len());
+    for (block, example) in blocks.iter().zip(EXAMPLES) {
+        let body: String = example
+            .lines()
+            .map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line)))
+            .collect();
+        assert!(body.contains(block), "{block}");
+    }
+}
