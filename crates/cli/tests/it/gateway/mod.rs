@@ -274,6 +274,7 @@ fn settings_come_from_the_environment_and_from_the_file_and_the_password_is_aske
     // A newcomer has a place of its own until it says the password.
     let mut second = RespClient::connect(resp);
     assert!(second.send(&[vec!["AUTH", "open sesame"]]));
+    assert!(second.reply().expect("a reply").is_ok());
     assert_eq!(
         second.reply(),
         Some(Reply::Line("-ERR max number of clients reached".to_owned()))
