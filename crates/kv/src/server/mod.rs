@@ -243,6 +243,7 @@ impl Server {
         }
         Self::wait_for_publishers(&pool, &runtime).await?;
         let (recovered, report) = recovery::recover(&pool, options.publishes()).await?;
+        pool.recovered()?;
         if options.publishes() {
             pool.let_clients_publish()?;
         }

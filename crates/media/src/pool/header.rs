@@ -243,12 +243,18 @@ impl Header {
     }
 
     /// The header of the next opening for serving; `None` when epochs are used up.
-    pub fn opened(&self, power_cycle: u128) -> Option<Self> {
+    pub fn opened(&self) -> Option<Self> {
         let mut next = self.changed();
         next.bytes.epoch = U32::new(self.epoch().checked_add(1)?);
         next.bytes.clean = 0;
-        next.bytes.power_cycle = U128::new(power_cycle);
         Some(next)
+    }
+
+    /// The header of a pool whose log holds what this power cycle found of it.
+    pub fn recovered(&self, power_cycle: u128) -> Self {
+        let mut next = self.changed();
+        next.bytes.power_cycle = U128::new(power_cycle);
+        next
     }
 
     /// The same, of a pool that is served at `home`.
@@ -267,7 +273,7 @@ impl Header {
 
     fn changed(&self) -> Self {
         let mut next = self.clone();
-        // Four changes an opening, and openings have 32 bits.
+        // Five changes an opening, and openings have 32 bits.
         next.bytes.generation = U64::new(
             self.generation()
                 .checked_add(1)

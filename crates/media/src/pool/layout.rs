@@ -101,10 +101,10 @@ fields! {
     reserved_flags: "zero",
     epoch: "counts openings for serving, from 1",
     reserved_epoch: "zero",
-    power_cycle: "identifier of the machine's start in which the pool was last opened for serving",
+    power_cycle: "identifier of the machine's start in which the pool was last recovered for serving",
     tag_key: "seed of the record tags; readers know it",
     secret: "key of the commit tags; the server knows it, and clients that it lets publish",
-    home: "the place in which the pool was last opened for serving: creation time of the log file in ns and its inode number; 0 where that cannot be told",
+    home: "the place in which the pool was last opened for serving, or, of a copy, recovered: creation time of the log file in ns and its inode number; 0 where that cannot be told",
     reserved: "zero, unless unknown read-only compatible or compatible bits are set; then kept as found",
 }
 

@@ -153,6 +153,9 @@ impl Pool {
     }
 
     /// Opens the pool in `backing`. Says what had to be repaired to do so.
+    ///
+    /// The header keeps the power cycle of the last run, and of a copy the home, until [`Pool::recovered`]: a crash before
+    /// leaves the next opening with the same losses to expect.
     pub fn open(
         backing: Rc<dyn Backing>,
         mode: OpenMode,
@@ -192,10 +195,15 @@ impl Pool {
             header.clean() && (same_power_cycle || header.durability() == Durability::Power);
         let header = match mode {
             OpenMode::Inspect => header,
-            OpenMode::Serve | OpenMode::Adopt => header
-                .opened(power_cycle)
-                .ok_or(MediaError::EpochsExhausted { path })?
-                .at(found),
+            OpenMode::Serve | OpenMode::Adopt => {
+                let opened = header
+                    .opened()
+                    .ok_or(MediaError::EpochsExhausted { path })?;
+                match was_copied {
+                    true => opened,
+                    false => opened.at(found),
+                }
+            }
         };
         let log = open_log(&*backing, &header)?;
         let pool = Self {
@@ -221,6 +229,18 @@ impl Pool {
                 })
                 .collect(),
         ))
+    }
+
+    /// Takes note, durably, that the log was recovered: what an earlier power cycle or a copy lost of it is settled, and from
+    /// here on nothing that was stored may be missing in this power cycle. To be called when recovery has made durable
+    /// what it settled, before anything new is acknowledged.
+    pub fn recovered(&mut self) -> Result<(), MediaError> {
+        let (power_cycle, home) = (self.backing.power_cycle(), self.backing.home());
+        if self.header.power_cycle() == power_cycle && self.header.home() == home {
+            return Ok(());
+        }
+        self.header = self.header.recovered(power_cycle).at(home);
+        self.store_header(COPIES)
     }
 
     /// Marks the pool as closed in order. To be called when everything in the log was persisted, a checkpoint of it was

@@ -119,11 +119,12 @@ fn a_pool_that_cannot_be_created_for_want_of_space_is_no_pool() {
             return;
         };
         std::fs::write(place.join("filler"), [1; 8192]).unwrap();
-        let refused = create(&place, options(Durability::Process)).err().unwrap();
+        let pool = place.join("pool");
+        let refused = create(&pool, options(Durability::Process)).err().unwrap();
         assert!(matches!(refused, MediaError::NoSpace { .. }), "{refused}");
-        assert!(matches!(serve(&place), Err(MediaError::NotFound { .. })));
+        assert!(matches!(serve(&pool), Err(MediaError::NotFound { .. })));
         std::fs::remove_file(place.join("filler")).unwrap();
         mount_remount(&place, MountFlags::empty(), c"size=64k").unwrap();
-        assert!(create(&place, options(Durability::Process)).is_ok());
+        assert!(create(&pool, options(Durability::Process)).is_ok());
     });
 }

@@ -173,6 +173,15 @@ fn a_clean_pool_without_promise_is_not_clean_after_a_power_cycle() {
     std::fs::write(&path, bytes).unwrap();
     let (pool, _) = inspect(place.path()).unwrap();
     assert!(!pool.was_clean() && !pool.same_power_cycle());
+
+    // Needs the old power cycle in the header until recovery is done: a log that was settled in part still lacks as much.
+    drop(serve(place.path()).unwrap());
+    let (mut pool, _) = serve(place.path()).unwrap();
+    assert!(!pool.was_clean() && !pool.same_power_cycle());
+    pool.recovered().unwrap();
+    drop(pool);
+    let (pool, _) = serve(place.path()).unwrap();
+    assert!(pool.same_power_cycle());
 }
 
 #[test]
@@ -257,8 +266,9 @@ fn a_pool_is_not_created_over_another_or_over_foreign_files() {
     let refused = create(foreign.path(), options(Durability::Process))
         .err()
         .unwrap();
+    // A log with data may be all that is left of a pool.
     assert!(
-        matches!(&refused, MediaError::Unsuitable { path, .. } if path.ends_with("log")),
+        refused.to_string().contains("log has data"),
         "{refused}"
     );
     assert_eq!(
