@@ -19,8 +19,8 @@
 use stonecast_base::{Span, mutant};
 use stonecast_fabric::{Opcode, QueuePair, ReceiveQueue, ReceiveRequest, Received, Status};
 use stonecast_log::{
-    Condition, KEY_SIZE_MAX, Kind, Record, RecordHeader, STAMP_SIZE, UNIT_SIZE, VALUE_SIZE_MAX,
-    check, record_size,
+    Condition, KEY_SIZE_MAX, Kind, Record, RecordHeader, SEGMENT_HEADER_UNITS, STAMP_SIZE,
+    UNIT_SIZE, VALUE_SIZE_MAX, check, record_size,
 };
 use stonecast_media::{MediaError, Region};
 use stonecast_persist::Persisted;
@@ -405,11 +405,13 @@ impl Server {
             )
             .ok(),
         };
-        // A record takes the units that its longest form would need, which may be more than what was written.
-        let fits = |header: &RecordHeader| {
-            segment.is_none()
-                || position % self.format.segment_size + header.size() <= self.format.segment_size
+        // A record takes the units that its longest form would need, which may be more than what was written. One that the
+        // server places begins behind the header of a segment at the earliest.
+        let start_max = match segment {
+            Some(_) => position % self.format.segment_size,
+            None => u64::from(SEGMENT_HEADER_UNITS) * UNIT_SIZE,
         };
+        let fits = |header: &RecordHeader| start_max + header.size() <= self.format.segment_size;
         // Nor is a put what says that it was moved: the server alone moves, and its order in the segment hangs on when it says it was.
         let is_put =
             |header: &RecordHeader| header.kind() == Kind::Put && header.moved_at().is_none();

@@ -446,18 +446,19 @@ impl Space {
         if let Some((room, number)) = partial {
             return self.take_partial(room, number, purpose);
         }
-        // One that was used before has its space, unless the pool is a copy with holes.
-        let had_space = self
-            .free
-            .iter()
-            .copied()
-            .find(|&number| self.blank[number as usize].is_some());
-        match had_space.filter(|_| instead == Taken::NoSpace && self.usable_free() > reserve) {
-            Some(number) if matches!(self.prepare(number), Ok(Prepared::Ready)) => {
-                Ok(self.take_free(number, purpose))
-            }
-            _ => Ok(instead),
+        let may_use_other = instead == Taken::NoSpace && self.usable_free() > reserve;
+        match self.free_that_had_space().filter(|_| may_use_other) {
+            Some(number) => Ok(self.take_free(number, purpose)),
+            None => Ok(instead),
         }
+    }
+
+    /// A free segment that was used before: it has its space, unless the pool is a copy with holes.
+    fn free_that_had_space(&self) -> Option<u32> {
+        self.free.iter().copied().find(|&number| {
+            self.blank[number as usize].is_some()
+                && matches!(self.prepare(number), Ok(Prepared::Ready))
+        })
     }
 
     /// What the medium said when it last gave no space, once.

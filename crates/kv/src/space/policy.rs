@@ -14,7 +14,7 @@ use stonecast_log::{SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
 use stonecast_media::Prepared;
 
 use super::{Hold, Purpose, Space};
-use crate::limits::{RESERVE_PREPARED_MAX, TOMBSTONES_SHARE};
+use crate::limits::TOMBSTONES_SHARE;
 
 /// A segment that would give back less than this share is not cleaned to make room.
 const GAIN_SHARE: u64 = 32;
@@ -121,11 +121,11 @@ impl Space {
     /// full segments, which records are too large for, could be moved about for ever.
     pub fn choose_victim(&self, need: Need, sequence: u64) -> Option<u32> {
         let horizons = Horizons::of(self);
-        let movable = self.movable();
+        let has_free = self.has_free_for_moves();
         let needed = |number: u32| self.occupancy(number).needed(horizons.without(number));
         let candidates = || {
             self.candidates().filter(|&number| {
-                needed(number) <= movable
+                needed(number) <= self.movable_out_of(number, has_free)
                     && (needed(number) == 0 || !self.has_tombstones_alone(number))
             })
         };
@@ -227,27 +227,26 @@ impl Space {
         self.tombstone_bytes() > capacity / TOMBSTONES_SHARE
     }
 
-    /// Bytes that the cleaner can move to where it has room: anything that is needed of one segment while another one is
-    /// free. After a crash none may be; then there is a segment with room for what is left of the one that was being cleaned.
-    fn movable(&self) -> u64 {
-        let has_space = |&number: &u32| {
-            self.blank[number as usize].is_some()
-                || matches!(self.prepare(number), Ok(Prepared::Ready))
-        };
-        let is_free = match self.medium_is_full {
-            true => self
-                .free
-                .iter()
-                .rev()
-                .take(RESERVE_PREPARED_MAX)
-                .any(has_space),
-            false => !self.free.is_empty(),
-        };
-        if is_free {
+    /// Whether the cleaner would be given a free segment now.
+    fn has_free_for_moves(&self) -> bool {
+        if !self.medium_is_full {
+            return !self.free.is_empty();
+        }
+        let is_ready = |number: u32| matches!(self.prepare(number), Ok(Prepared::Ready));
+        self.free.back().is_some_and(|&number| is_ready(number))
+            || self.free_that_had_space().is_some()
+    }
+
+    /// Bytes of `victim` that the cleaner can move to where it has room: anything that is needed of one segment while
+    /// another one is free. After a crash, or an end in the middle of a victim, none may be; then there is a segment with room for
+    /// what is left of the one that was being cleaned. That segment is no room for itself.
+    fn movable_out_of(&self, victim: u32, has_free: bool) -> u64 {
+        if has_free {
             return self.format.segment_size;
         }
         let own = self.for_moves.map_or(0, |number| self.room(number));
-        let rest = self.partial[Purpose::Clean as usize].last();
+        let mut rests = self.partial[Purpose::Clean as usize].iter().rev();
+        let rest = rests.find(|&&(_, number)| number != victim);
         u64::from(own.max(rest.map_or(0, |&(room, _)| room))) * UNIT_SIZE
     }
 

@@ -267,10 +267,7 @@ fn a_pool_is_not_created_over_another_or_over_foreign_files() {
         .err()
         .unwrap();
     // A log with data may be all that is left of a pool.
-    assert!(
-        refused.to_string().contains("log has data"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("log has data"), "{refused}");
     assert_eq!(
         std::fs::read_to_string(foreign.path().join("log")).unwrap(),
         "lines of somebody"
