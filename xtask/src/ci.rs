@@ -21,10 +21,11 @@ const BINARY_PACKAGE: &str = "stonecast-cli";
 const LAB_PACKAGE: &str = "stonecast-lab";
 
 /// Packages with a feature `verbs`.
-const VERBS_PACKAGES: [&str; 6] = [
+const VERBS_PACKAGES: [&str; 7] = [
     "stonecast-fabric-verbs",
     "stonecast-persist",
     "stonecast-kv",
+    "stonecast",
     "stonecast-bench",
     BINARY_PACKAGE,
     LAB_PACKAGE,
