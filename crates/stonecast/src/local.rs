@@ -28,6 +28,9 @@ use crate::write::{Retry, Write};
 
 pub use stonecast_kv::Values;
 
+/// How long a client without a time limit waits for the server when it disconnects.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Connects to the server at `url` with the defaults of [`Connector`].
 ///
 /// # Errors
@@ -83,11 +86,19 @@ impl Connection {
         self.client.runtime.spawn(Box::pin(task));
     }
 
-    /// Gives back what the client holds and disconnects. A connection that is dropped instead is noticed by the server,
-    /// which then takes back what the client held.
+    /// Gives back what the client holds and disconnects. Where the server does not answer within the time limit of an
+    /// operation, 5 seconds without one, it disconnects all the same. A connection that is dropped instead is noticed by the
+    /// server, which then takes back what the client held.
     pub fn close(self) {
         let Self { executor, client } = self;
-        executor.block_on(client.store.close());
+        let Client {
+            store,
+            runtime,
+            limit,
+        } = client;
+        let limit = nanoseconds(limit.unwrap_or(CLOSE_TIMEOUT));
+        // The server takes back what was not given back in time.
+        let _ = executor.block_on(runtime.within(limit, store.close()));
     }
 }
 
