@@ -29,8 +29,9 @@ pub enum Effect {
     Done,
     /// It may have been done, or may still be. Find out by reading, or repeat it with the token.
     Unknown {
-        /// Names the write for the next attempt ([`crate::Write::retry`]). `None`: the write was sent without a token, or
-        /// it was so long ago that the server has forgotten its outcome.
+        /// Names the write for the next attempt ([`crate::Write::retry`]). `None`: the write was sent without a token, it
+        /// was so long ago that the server has forgotten its outcome, or the thread that drives a [`crate::Client`] ended
+        /// before it told the token of a first attempt.
         token: Option<Token>,
     },
 }
@@ -163,10 +164,14 @@ impl Fault {
     }
 
     /// Of a further attempt of the write that `token` names. Only an answer of the server to the write itself says that
-    /// the attempts before did nothing: the server asks for their outcome first.
+    /// the attempts before did nothing: the server asks for their outcome first. *Busy* is no such answer, since the client
+    /// says it, too, of an attempt that was never sent.
     #[cold]
     pub fn of_retry(self, token: Token) -> Error {
-        let is_decided = matches!(&self, Self::Store(error) if error.is_refusal_of_write());
+        let is_decided = match &self {
+            Self::Store(StoreError::Busy) | Self::Late(_) => false,
+            Self::Store(error) => error.is_refusal_of_write(),
+        };
         let effect = match &self {
             _ if is_decided => Effect::None,
             Self::Store(StoreError::Forgotten) => Effect::Unknown { token: None },
@@ -232,5 +237,43 @@ impl From<MediaError> for Error {
 impl From<ErrorKind> for Error {
     fn from(kind: ErrorKind) -> Self {
         Self::nothing_done(kind)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::Server;
+    use crate::local;
+
+    /// Needs *busy* to be left out: a client without room for its request says it before anything is sent.
+    #[test]
+    fn only_an_answer_of_the_server_settles_a_retry() {
+        let token = some_token();
+        let effect = |error| Fault::Store(error).of_retry(token.clone()).effect();
+        let unknown = Effect::Unknown {
+            token: Some(token.clone()),
+        };
+        assert_eq!(effect(StoreError::Invalid), Effect::None);
+        assert_eq!(effect(StoreError::Busy), unknown);
+        assert_eq!(effect(StoreError::Disconnected { unknown: false }), unknown);
+        assert_eq!(
+            effect(StoreError::Forgotten),
+            Effect::Unknown { token: None }
+        );
+        let late = Fault::Late(Duration::ZERO).of_retry(token.clone());
+        assert_eq!(late.effect(), unknown);
+    }
+
+    /// Only a connected client makes one.
+    pub fn some_token() -> Token {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::builder(folder.path().join("pool"))
+            .durability(Durability::Process)
+            .capacity(16 << 20)
+            .segment_size(1 << 20);
+        let server = server.serve().unwrap();
+        let connection = local::connect(&server.address().to_string()).unwrap();
+        connection.client().store().token()
     }
 }
