@@ -6,11 +6,11 @@ use futures_channel::oneshot;
 use stonecast_kv::{Condition, Metrics, Stat, Written};
 
 use crate::connector::Connector;
-use crate::driver::{self, Job, Queue};
+use crate::driver::{self, Driver, Job};
 use crate::entry::{Entry, Record};
 use crate::error::{Effect, Error, ErrorKind};
 use crate::local;
-use crate::write::Write;
+use crate::write::{Retry, Write};
 
 /// A client that can be cloned and used from any thread and any executor. [`crate::connect`] makes one.
 ///
@@ -22,21 +22,46 @@ pub struct Client {
     driver: Arc<Driver>,
 }
 
-/// Ends the driver with the last clone.
-struct Driver(Arc<Queue>);
+/// What it means for the data that the driver gives no answer.
+struct Unanswered {
+    /// It took no more work.
+    refused: Effect,
+    /// It ended inside the work, or before.
+    lost: Effect,
+}
 
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.close();
+impl Unanswered {
+    const READ: Self = Self {
+        refused: Effect::None,
+        lost: Effect::None,
+    };
+    /// A fresh token is made on the driver's thread, and goes with it.
+    const WRITE: Self = Self {
+        refused: Effect::None,
+        lost: Effect::Unknown { token: None },
+    };
+
+    fn of(write: &Write) -> Self {
+        match &write.retry {
+            Retry::Never | Retry::Fresh => Self::WRITE,
+            // An earlier attempt may have been done, whatever becomes of this one.
+            Retry::Of(token) => {
+                let unknown = Effect::Unknown {
+                    token: Some(token.clone()),
+                };
+                Self {
+                    refused: unknown.clone(),
+                    lost: unknown,
+                }
+            }
+        }
     }
 }
 
 impl Client {
     pub(crate) async fn connect(connector: Connector) -> Result<Self, Error> {
-        let queue = driver::start(connector).await?;
-        Ok(Self {
-            driver: Arc::new(Driver(queue)),
-        })
+        let driver = Arc::new(driver::start(connector).await?);
+        Ok(Self { driver })
     }
 
     /// The value of `key` with its version; `None` where there is none.
@@ -60,8 +85,10 @@ impl Client {
         value: impl Into<Vec<u8>>,
     ) -> Result<u64, Error> {
         let (key, value) = (key.into(), value.into());
-        self.write(async move |client| client.put(&key, &value).await)
-            .await
+        self.call(Unanswered::WRITE, async move |client| {
+            client.put(&key, &value).await
+        })
+        .await
     }
 
     /// Stores `value` under `key` if `condition` holds at the moment of the write.
@@ -90,8 +117,10 @@ impl Client {
         write: Write,
     ) -> Result<Written, Error> {
         let (key, value) = (key.into(), value.into());
-        self.write(async move |client| client.put_with(&key, &value, write).await)
-            .await
+        self.call(Unanswered::of(&write), async move |client| {
+            client.put_with(&key, &value, write).await
+        })
+        .await
     }
 
     /// Removes `key`. Whether it was there.
@@ -101,8 +130,10 @@ impl Client {
     /// As [`Client::put`].
     pub async fn delete(&self, key: impl Into<Vec<u8>>) -> Result<bool, Error> {
         let key = key.into();
-        self.write(async move |client| client.delete(&key).await)
-            .await
+        self.call(Unanswered::WRITE, async move |client| {
+            client.delete(&key).await
+        })
+        .await
     }
 
     /// Removes `key` if `condition` holds at the moment of the write.
@@ -129,8 +160,10 @@ impl Client {
         write: Write,
     ) -> Result<Written, Error> {
         let key = key.into();
-        self.write(async move |client| client.delete_with(&key, write).await)
-            .await
+        self.call(Unanswered::of(&write), async move |client| {
+            client.delete_with(&key, write).await
+        })
+        .await
     }
 
     /// The values of `keys`, in their order, all in flight together.
@@ -160,8 +193,10 @@ impl Client {
         let pairs: Vec<(Vec<u8>, Vec<u8>)> = pairs
             .map(|(key, value)| (key.into(), value.into()))
             .collect();
-        self.write(async move |client| client.multi_put(&pairs).await)
-            .await
+        self.call(Unanswered::WRITE, async move |client| {
+            client.multi_put(&pairs).await
+        })
+        .await
     }
 
     /// All records, in the order in which their present versions were committed; see [`local::Client::entries`].
@@ -199,28 +234,21 @@ impl Client {
 
     /// Ends the connection once everything that was asked for is done. Other clones are refused from now on.
     pub fn close(self) {
-        self.driver.0.close();
+        self.driver.close();
     }
 
     async fn read<T: Send + 'static>(
         &self,
         work: impl AsyncFnOnce(local::Client) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        self.call(work, Effect::None).await
+        self.call(Unanswered::READ, work).await
     }
 
-    async fn write<T: Send + 'static>(
-        &self,
-        work: impl AsyncFnOnce(local::Client) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.call(work, Effect::Unknown { token: None }).await
-    }
-
-    /// Does `work` on the driver's thread. `lost`: what it means when that thread ends inside it.
+    /// Does `work` on the driver's thread.
     async fn call<T: Send + 'static>(
         &self,
+        unanswered: Unanswered,
         work: impl AsyncFnOnce(local::Client) -> Result<T, Error> + Send + 'static,
-        lost: Effect,
     ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
         let job: Job = Box::new(move |client| {
@@ -229,12 +257,12 @@ impl Client {
                 let _ = answer.send(work(client).await);
             })
         });
-        if !self.driver.0.push(job) {
-            return Err(ErrorKind::Closed.into());
+        if !self.driver.push(job) {
+            return Err(Error::new(ErrorKind::Closed, unanswered.refused));
         }
         match answered.await {
             Ok(result) => result,
-            Err(_) => Err(Error::new(ErrorKind::Closed, lost)),
+            Err(_) => Err(Error::new(ErrorKind::Closed, unanswered.lost)),
         }
     }
 }
@@ -263,5 +291,45 @@ impl Entries {
             .await?;
         self.found = Some(found);
         batch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::error::tests::some_token;
+
+    /// Needs the effects of [`Unanswered`] for work that is lost.
+    #[test]
+    fn a_driver_that_dies_leaves_reads_without_effect_and_writes_with_an_unknown_outcome() {
+        let client = Client {
+            driver: Arc::default(),
+        };
+        let token = some_token();
+        let mut get = Box::pin(client.get("a"));
+        let mut put = Box::pin(client.put("a", "1"));
+        let mut retryable = Box::pin(client.put_with("a", "1", Write::retryable()));
+        let mut retry = Box::pin(client.put_with("a", "1", Write::retry(token.clone())));
+        assert!(get.as_mut().now_or_never().is_none());
+        assert!(put.as_mut().now_or_never().is_none());
+        assert!(retryable.as_mut().now_or_never().is_none());
+        assert!(retry.as_mut().now_or_never().is_none());
+        client.driver.abandon();
+        let error = get.now_or_never().unwrap().unwrap_err();
+        assert!(error.is_disconnected());
+        assert_eq!(error.effect(), Effect::None);
+        for lost in [
+            put.now_or_never().unwrap().unwrap_err(),
+            retryable.now_or_never().unwrap().unwrap_err(),
+        ] {
+            assert!(lost.is_disconnected());
+            assert_eq!(lost.effect(), Effect::Unknown { token: None });
+        }
+        let retry = retry.now_or_never().unwrap().unwrap_err();
+        assert_eq!(retry.effect(), Effect::Unknown { token: Some(token) });
+        let late = client.put("a", "1").now_or_never().unwrap().unwrap_err();
+        assert_eq!(late.effect(), Effect::None, "it was refused");
     }
 }

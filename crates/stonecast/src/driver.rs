@@ -51,7 +51,7 @@ impl Queue {
         jobs.waiting.push(job);
         let is_first = jobs.waiting.len() == 1;
         drop(jobs);
-        // Whoever queued the first job has woken the driver, which takes all of them.
+        // The first job of an empty queue wakes the driver, which takes all that wait.
         if is_first {
             self.waker.wake();
         }
@@ -64,13 +64,14 @@ impl Queue {
         self.waker.wake();
     }
 
-    /// Exchanges the jobs that wait with `taken`, which is empty. Pending while there is none; `Ready(false)` at the end.
+    /// Exchanges the jobs that wait with `taken`, which is empty. Pending while there is none; `Ready(false)` with the last
+    /// ones, since nothing wakes the driver after those.
     fn poll_take(&self, context: &Context<'_>, taken: &mut Vec<Job>) -> Poll<bool> {
         self.waker.register(context.waker());
         let mut jobs = self.jobs.lock().expect("no holder panics");
         if !jobs.waiting.is_empty() {
             std::mem::swap(&mut jobs.waiting, taken);
-            return Poll::Ready(true);
+            return Poll::Ready(!jobs.is_closed);
         }
         if jobs.is_closed {
             Poll::Ready(false)
@@ -78,13 +79,54 @@ impl Queue {
             Poll::Pending
         }
     }
+
+    /// Closes the queue and drops what waits in it: the answers' senders go with the jobs, which tells their callers.
+    fn abandon(&self) {
+        let mut jobs = match self.jobs.lock() {
+            Ok(jobs) => jobs,
+            Err(poisoned) => poisoned.into_inner(),
+        };
+        jobs.is_closed = true;
+        let abandoned = std::mem::take(&mut jobs.waiting);
+        drop(jobs);
+        drop(abandoned);
+    }
 }
 
-/// Starts a driver, whose queue this is, once it is connected.
-pub(crate) async fn start(connector: Connector) -> Result<Arc<Queue>, Error> {
-    let queue = Arc::new(Queue::default());
+/// A driver, which ends when this value goes.
+#[derive(Default)]
+pub(crate) struct Driver(Arc<Queue>);
+
+impl Driver {
+    /// See [`Queue::push`].
+    pub fn push(&self, job: Job) -> bool {
+        self.0.push(job)
+    }
+
+    /// See [`Queue::close`].
+    pub fn close(&self) {
+        self.0.close();
+    }
+
+    /// What the end of the driver's thread does.
+    #[cfg(test)]
+    pub fn abandon(&self) {
+        self.0.abandon();
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Starts a driver and waits until it is connected. Dropping the future ends the driver.
+pub(crate) async fn start(connector: Connector) -> Result<Driver, Error> {
+    // Made before the thread, so that no moment leaves the thread without somebody who ends it.
+    let driver = Driver::default();
     let (report, connected) = oneshot::channel();
-    let theirs = queue.clone();
+    let theirs = driver.0.clone();
     thread::Builder::new()
         .name("stonecast-client".to_owned())
         .spawn(move || run(connector, &theirs, report))
@@ -94,7 +136,7 @@ pub(crate) async fn start(connector: Connector) -> Result<Arc<Queue>, Error> {
             ))
         })?;
     match connected.await {
-        Ok(result) => result.map(|()| queue),
+        Ok(result) => result.map(|()| driver),
         Err(_) => Err(ErrorKind::Closed.into()),
     }
 }
@@ -147,14 +189,25 @@ struct ClosedAtTheEnd<'a>(&'a Queue);
 
 impl Drop for ClosedAtTheEnd<'_> {
     fn drop(&mut self) {
-        let mut jobs = match self.0.jobs.lock() {
-            Ok(jobs) => jobs,
-            Err(poisoned) => poisoned.into_inner(),
-        };
-        jobs.is_closed = true;
-        // Their answers' senders go with them, which is what the callers are told by.
-        let abandoned = std::mem::take(&mut jobs.waiting);
-        drop(jobs);
-        drop(abandoned);
+        self.0.abandon();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// Needs `poll_take` to tell of a close together with the jobs: a driver that misses it then sleeps for ever.
+    #[test]
+    fn a_close_is_seen_together_with_the_last_jobs() {
+        let queue = Queue::default();
+        assert!(queue.push(Box::new(|_| Box::pin(async {}))));
+        queue.close();
+        let mut taken = Vec::new();
+        let context = Context::from_waker(Waker::noop());
+        assert_eq!(queue.poll_take(&context, &mut taken), Poll::Ready(false));
+        assert_eq!(taken.len(), 1);
     }
 }

@@ -4,6 +4,9 @@ use stonecast_kv::{Condition, Token};
 
 /// What a write asks for beside its key and value: a condition, and whether it can be repeated safely.
 ///
+/// A client whose connection is over answers every attempt at once, with the same token. The loop ends there: the error
+/// carries the token to the next connection.
+///
 /// ```no_run
 /// use stonecast::{Effect, Write};
 ///
@@ -13,7 +16,9 @@ use stonecast_kv::{Condition, Token};
 ///     match client.put_with("job", "taken", write) {
 ///         Ok(written) => break written,
 ///         Err(error) => match error.effect() {
-///             Effect::Unknown { token: Some(token) } => write = Write::retry(token).if_absent(),
+///             Effect::Unknown { token: Some(token) } if !error.is_disconnected() => {
+///                 write = Write::retry(token).if_absent();
+///             }
 ///             _ => return Err(error),
 ///         },
 ///     }

@@ -1,10 +1,8 @@
 //! What the three clients do, each against the same store.
 
-use std::time::Duration;
+use stonecast::{Condition, Entry, Record, Write, Written, blocking, local};
 
-use stonecast::{Condition, Connector, Effect, Entry, Record, Write, Written, blocking, local};
-
-use crate::support::Place;
+use crate::support::{Place, block_on};
 
 fn entry(value: &str, version: u64) -> Option<Entry> {
     Some(Entry {
@@ -154,7 +152,7 @@ fn clones_of_a_client_work_from_many_threads() {
 #[test]
 fn what_was_asked_for_before_a_close_is_done() {
     let place = Place::new();
-    let client = futures_executor_block_on(stonecast::connect(&place.url())).unwrap();
+    let client = block_on(stonecast::connect(&place.url())).unwrap();
     let puts: Vec<_> = (0..200)
         .map(|n| {
             let client = client.clone();
@@ -166,7 +164,7 @@ fn what_was_asked_for_before_a_close_is_done() {
         .collect();
     client.close();
     for put in puts {
-        futures_executor_block_on(put).unwrap();
+        block_on(put).unwrap();
     }
     let late = blocking::connect(&place.url()).unwrap();
     assert_eq!(late.stat().unwrap().keys, 200);
@@ -175,19 +173,7 @@ fn what_was_asked_for_before_a_close_is_done() {
 #[test]
 fn a_write_that_is_retried_takes_effect_once_also_after_a_restart_of_the_server() {
     let mut place = Place::new();
-    let client = Connector::new(&place.url())
-        .unwrap()
-        // Over before any server can answer: the put is sent, and its outcome unknown.
-        .operation_timeout(Some(Duration::ZERO))
-        .connect_blocking()
-        .unwrap();
-    let error = client
-        .put_with("a", "one", Write::retryable())
-        .expect_err("no answer comes in no time");
-    let Effect::Unknown { token: Some(token) } = error.effect() else {
-        panic!("{error:?}");
-    };
-    drop(client);
+    let token = place.sent_without_answer();
     place.end();
     place.start();
     let client = blocking::connect(&place.url()).unwrap();
@@ -199,11 +185,4 @@ fn a_write_that_is_retried_takes_effect_once_also_after_a_restart_of_the_server(
     let again = client.put_with("a", "one", Write::retry(token)).unwrap();
     assert_eq!(again, first, "the retry tells the version of the one write");
     assert_eq!(client.get("a").unwrap(), entry("two", later));
-}
-
-fn futures_executor_block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap()
-        .block_on(work)
 }

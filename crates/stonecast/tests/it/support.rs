@@ -1,7 +1,9 @@
 //! A server in a folder of the test's own.
 
+use std::time::Duration;
+
 use stonecast::server::{Builder, ServerHandle};
-use stonecast::{Durability, Server};
+use stonecast::{Connector, Durability, Effect, Server, Token, Write};
 use tempfile::TempDir;
 
 /// A server that a test can end and start again.
@@ -39,4 +41,28 @@ impl Place {
     pub fn url(&self) -> String {
         format!("shm:{}", self.folder.path().join("pool/socket").display())
     }
+
+    /// Names a put of "one" under "a" that was sent, and whose answer nobody has seen.
+    pub fn sent_without_answer(&self) -> Token {
+        let client = Connector::new(&self.url())
+            .unwrap()
+            // Over before any server can answer: the put is sent, and its outcome unknown.
+            .operation_timeout(Some(Duration::ZERO))
+            .connect_blocking()
+            .unwrap();
+        let error = client
+            .put_with("a", "one", Write::retryable())
+            .expect_err("no answer comes in no time");
+        let Effect::Unknown { token: Some(token) } = error.effect() else {
+            panic!("{error:?}");
+        };
+        token
+    }
+}
+
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(work)
 }

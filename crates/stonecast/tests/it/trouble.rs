@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stonecast::{Connector, Durability, Effect, ErrorKind, Server, blocking};
 
-use crate::support::Place;
+use crate::support::{Place, block_on};
 
 #[test]
 fn a_text_that_is_no_address_is_refused_with_what_one_looks_like() {
@@ -136,11 +136,4 @@ fn a_server_that_accepts_nobody_is_named_after_the_time_limit() {
         "{error}"
     );
     drop(server);
-}
-
-fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap()
-        .block_on(work)
 }
