@@ -6,7 +6,7 @@ use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_kv::{ClientPolicy, ServerOptions};
 use stonecast_media::{DeclaredPlatform, Durability, PersistenceDomain};
 
-use super::pool::{self, Wanted};
+use super::pool::{Origin, Wanted};
 use super::{Server, ServerHandle};
 use crate::address::{Address, Place};
 use crate::error::{Error, ErrorKind};
@@ -104,7 +104,8 @@ impl Builder {
         ServerHandle::start(self)
     }
 
-    /// Opens the pool, or creates it, and listens. Nothing is served before [`Server::run`].
+    /// Opens the pool, or creates it, and listens. Nothing is served before [`Server::run`]. A refusal leaves the pool as it
+    /// was: one that was closed stays closed, and one that was created goes.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl Builder {
     }
 
     /// As [`Builder::open`], over a device of the caller's, which is opened when the pool's declared platform is
-    /// known.
+    /// known, and before the pool is.
     ///
     /// # Errors
     ///
@@ -144,8 +145,9 @@ impl Builder {
         self,
         device: impl FnOnce(DeclaredPlatform) -> Result<OpenDevice, Error>,
     ) -> Result<Server, Error> {
-        let opened = pool::open_or_create(&self.wanted)?;
-        let device = device(opened.pool.platform())?;
+        // Made first and so dropped last: a new pool that is refused goes once nothing uses it.
+        let origin = Origin::find(&self.wanted)?;
+        let device = device(origin.platform())?;
         let options = ServerOptions {
             clients: match self.clients {
                 Clients::Trusted => ClientPolicy::Trusted,
@@ -155,6 +157,8 @@ impl Builder {
             process: std::process::id(),
             ..ServerOptions::default()
         };
-        Server::open(opened, device, options, self.listen)
+        let server = Server::open(&origin, device, options, self.listen)?;
+        origin.keep();
+        Ok(server)
     }
 }

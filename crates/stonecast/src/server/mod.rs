@@ -20,7 +20,7 @@ mod thread;
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::{BusyPoll, Port};
+use stonecast_fabric::{BusyPoll, Device, Port};
 use stonecast_kv::RecoveryReport;
 use stonecast_media::{MediaError, Repair};
 
@@ -29,6 +29,7 @@ use crate::error::Error;
 use crate::open_device::OpenDevice;
 
 pub use builder::{Builder, Clients};
+pub use stonecast_kv::Closing;
 pub use thread::ServerHandle;
 
 /// A server on the calling thread. [`Builder::open`] makes one; [`Builder::serve`] gives it a thread of its own.
@@ -67,32 +68,31 @@ impl Server {
     }
 
     fn open(
-        opened: pool::OpenedPool,
+        origin: &pool::Origin,
         device: OpenDevice,
         options: stonecast_kv::ServerOptions,
         addresses: Vec<Address>,
     ) -> Result<Self, Error> {
-        let pool::OpenedPool {
-            pool,
-            repairs,
-            was_created,
-        } = opened;
         let OpenDevice { device, park } = device;
-        let (capacity, durability) = (pool.capacity(), pool.durability());
         let executor = BusyPoll::new(park, SPIN_NS);
         let port = Rc::new(Port::new(device.clone(), COMPLETIONS)?);
         executor.add_port(&port);
+        // Opening marks the pool as one that was not closed, so whatever else can be refused was refused before.
+        let (pool, repairs) = origin.open()?;
+        let (capacity, durability) = (pool.capacity(), pool.durability());
         let opened = stonecast_kv::Server::open(pool, port, executor.runtime(), options);
         let (store, recovery) = executor.block_on(opened).map_err(Error::of_read)?;
-        for address in &addresses {
-            device.listen(&address.to_string())?;
+        if let Err(error) = listen_at_all(&*device, &addresses) {
+            // Nobody was served, so nothing can go wrong with it but what goes wrong at the next opening, too.
+            let _ = executor.block_on(store.close());
+            return Err(error);
         }
         Ok(Self {
             executor,
             store,
             addresses,
             opening: Opening {
-                was_created,
+                was_created: origin.is_new(),
                 capacity,
                 durability,
                 repairs,
@@ -127,17 +127,23 @@ impl Server {
         self.store.take_trouble()
     }
 
-    /// Ends in good order: connections end, what is written is sealed, and the index is kept for the next opening. A
-    /// server that is dropped instead leaves the pool as a crash does; nothing acknowledged is lost by that.
+    /// Ends in good order: connections end, what is written is sealed, and the index is kept for the next opening. How that
+    /// left the pool. A server that is dropped instead leaves the pool as a crash does; nothing acknowledged is lost by that.
     ///
     /// # Errors
     ///
     /// The medium failed. The pool opens as after a crash.
-    pub fn close(self) -> Result<(), Error> {
+    pub fn close(self) -> Result<Closing, Error> {
         let Self {
             executor, store, ..
         } = self;
-        let closing = executor.block_on(store.close());
-        closing.map(drop).map_err(Error::of_read)
+        executor.block_on(store.close()).map_err(Error::of_read)
     }
+}
+
+fn listen_at_all(device: &dyn Device, addresses: &[Address]) -> Result<(), Error> {
+    for address in addresses {
+        device.listen(&address.to_string())?;
+    }
+    Ok(())
 }

@@ -1,13 +1,15 @@
-//! The pool behind a server: opened, or created where there is none.
+//! The pool behind a server: opened, or created where there is none. A refusal leaves it, and its place, as they were.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use stonecast_media::{
     Backing, Ddio, DeclaredPlatform, DetectedDomain, Durability, MediaError, OpenMode,
     PersistenceDomain, Pool, PoolOptions, ReceiveBuffers, Repair, SEGMENT_SIZE_MIN, create_backing,
-    detect_domain, open_backing, segment_size_default,
+    detect_domain, inspect_backing, open_backing, segment_size_default,
 };
 
 use crate::error::{Error, ErrorKind};
@@ -23,11 +25,34 @@ pub struct Wanted {
     pub accepts_copy: bool,
 }
 
-/// A pool, and how it came to be open.
-pub struct OpenedPool {
-    pub pool: Pool,
-    pub repairs: Vec<Repair>,
-    pub was_created: bool,
+/// Where the pool of a server comes from. What can be refused without opening it has been refused when this value is
+/// there.
+pub enum Origin {
+    /// It is there, as asked for.
+    Existing {
+        data: PathBuf,
+        platform: DeclaredPlatform,
+        mode: OpenMode,
+    },
+    /// Its place is taken for a new one.
+    New {
+        place: NewPlace,
+        options: PoolOptions,
+    },
+}
+
+/// The place of a new pool. Unless it is kept, what was created goes with this value.
+pub struct NewPlace {
+    backing: Rc<dyn Backing>,
+    is_kept: Cell<bool>,
+}
+
+impl Drop for NewPlace {
+    fn drop(&mut self) {
+        if !self.is_kept.get() {
+            self.backing.discard();
+        }
+    }
 }
 
 /// Bytes of the log of a new pool in a folder.
@@ -46,32 +71,66 @@ impl Wanted {
     }
 }
 
-/// The pool in the folder or on the device.
-pub fn open_or_create(wanted: &Wanted) -> Result<OpenedPool, Error> {
-    let backing = match open_backing(&wanted.data) {
-        Ok(backing) => backing,
-        Err(MediaError::NotFound { .. }) => {
-            let backing = create_backing(&wanted.data)?;
-            let options = options_of(wanted, &*backing)?;
-            return Ok(OpenedPool {
-                pool: Pool::create(backing, options)?,
-                repairs: Vec::new(),
-                was_created: true,
-            });
+impl Origin {
+    /// The pool in the folder or on the device, which must be what is wanted.
+    pub fn find(wanted: &Wanted) -> Result<Self, Error> {
+        let backing = match inspect_backing(&wanted.data) {
+            Ok(backing) => backing,
+            Err(MediaError::NotFound { .. }) => return Self::create(wanted),
+            Err(error) => return Err(error.into()),
+        };
+        // Looked at before it is opened, which changes it.
+        let (pool, _) = Pool::open(backing, OpenMode::Inspect)?;
+        check_against(wanted, &pool)?;
+        Ok(Self::Existing {
+            data: wanted.data.clone(),
+            platform: pool.platform(),
+            mode: match wanted.accepts_copy {
+                true => OpenMode::Adopt,
+                false => OpenMode::Serve,
+            },
+        })
+    }
+
+    fn create(wanted: &Wanted) -> Result<Self, Error> {
+        let place = NewPlace {
+            backing: create_backing(&wanted.data)?,
+            is_kept: Cell::new(false),
+        };
+        let options = options_of(wanted, &*place.backing)?;
+        Ok(Self::New { place, options })
+    }
+
+    /// Whether the pool was not there before.
+    pub fn is_new(&self) -> bool {
+        matches!(self, Self::New { .. })
+    }
+
+    /// What the memory of the pool is declared to keep.
+    pub fn platform(&self) -> DeclaredPlatform {
+        match self {
+            Self::Existing { platform, .. } => *platform,
+            Self::New { options, .. } => options.platform,
         }
-        Err(error) => return Err(error.into()),
-    };
-    let mode = match wanted.accepts_copy {
-        true => OpenMode::Adopt,
-        false => OpenMode::Serve,
-    };
-    let (pool, repairs) = Pool::open(backing, mode)?;
-    check_against(wanted, &pool)?;
-    Ok(OpenedPool {
-        pool,
-        repairs,
-        was_created: false,
-    })
+    }
+
+    /// Opens the pool, or makes it. From here on, until it is closed, it is one that a crash would leave.
+    pub fn open(&self) -> Result<(Pool, Vec<Repair>), Error> {
+        match self {
+            Self::Existing { data, mode, .. } => Ok(Pool::open(open_backing(data)?, *mode)?),
+            Self::New { place, options } => {
+                let pool = Pool::create(Rc::clone(&place.backing), options.clone())?;
+                Ok((pool, Vec::new()))
+            }
+        }
+    }
+
+    /// From here on clients may be served.
+    pub fn keep(&self) {
+        if let Self::New { place, .. } = self {
+            place.is_kept.set(true);
+        }
+    }
 }
 
 /// What a new pool is made with.

@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use super::{Builder, Server};
+use super::{Builder, Closing, Server};
 use crate::address::Address;
 use crate::error::{Error, ErrorKind};
 
-/// A server in a thread of its own. Dropping it ends the server in good order and waits for that.
+/// A server in a thread of its own. Dropping it ends the server in good order and waits for that; only
+/// [`ServerHandle::shutdown`] tells how it went.
 pub struct ServerHandle {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<(), Error>>>,
+    thread: Option<JoinHandle<Result<Closing, Error>>>,
     addresses: Vec<Address>,
 }
 
@@ -36,7 +37,7 @@ impl ServerHandle {
             // It ended before it could report.
             Err(_) => match ended(thread) {
                 Err(error) => Err(error),
-                Ok(()) => Err(ErrorKind::Closed.into()),
+                Ok(_) => Err(ErrorKind::Closed.into()),
             },
         }
     }
@@ -51,25 +52,29 @@ impl ServerHandle {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends the server in good order and waits for that.
+    /// Ends the server in good order and waits for that. How it left the pool.
     ///
     /// # Errors
     ///
     /// What ended it before, or the medium failed at the end: the pool then opens as after a crash.
-    pub fn shutdown(mut self) -> Result<(), Error> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Result<(), Error> {
+    ///
+    /// # Panics
+    ///
+    /// With the panic of the server's thread: a broken invariant of the server.
+    pub fn shutdown(mut self) -> Result<Closing, Error> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.take().map_or(Ok(()), ended)
+        let thread = self.thread.take().expect("only this takes it");
+        ended(thread)
     }
 }
 
 impl Drop for ServerHandle {
     fn drop(&mut self) {
-        // Nobody is left to be told.
-        let _ = self.end();
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // Nobody is left to be told. A second panic inside an unwind would abort the program.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -77,7 +82,7 @@ fn run(
     builder: Builder,
     stop: &AtomicBool,
     report: &mpsc::Sender<Vec<Address>>,
-) -> Result<(), Error> {
+) -> Result<Closing, Error> {
     let server: Server = builder.open()?;
     // The caller waits for it.
     let _ = report.send(server.addresses().to_vec());
@@ -86,8 +91,44 @@ fn run(
 }
 
 /// What the thread says. A broken invariant of the server is the caller's, too.
-fn ended(thread: JoinHandle<Result<(), Error>>) -> Result<(), Error> {
+fn ended(thread: JoinHandle<Result<Closing, Error>>) -> Result<Closing, Error> {
     thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    fn broken() -> ServerHandle {
+        ServerHandle {
+            stop: Arc::default(),
+            thread: Some(thread::spawn(|| panic!("a broken invariant"))),
+            addresses: Vec::new(),
+        }
+    }
+
+    /// Needs the drop to join alone: a panic inside an unwind aborts the program.
+    #[test]
+    fn a_handle_that_is_dropped_keeps_the_panic_of_its_server_to_itself() {
+        drop(broken());
+        let unwound = catch_unwind(|| {
+            let _server = broken();
+            panic!("of the program");
+        });
+        assert_eq!(unwound.unwrap_err().downcast_ref(), Some(&"of the program"));
+    }
+
+    #[test]
+    fn a_shutdown_passes_the_panic_of_the_server_on() {
+        let server = broken();
+        let unwound = catch_unwind(AssertUnwindSafe(|| server.shutdown()));
+        assert_eq!(
+            unwound.unwrap_err().downcast_ref(),
+            Some(&"a broken invariant")
+        );
+    }
 }

@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod endings;
+mod opening;
 mod readme;
 mod support;
 mod trouble;

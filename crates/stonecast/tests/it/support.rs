@@ -1,5 +1,6 @@
 //! A server in a folder of the test's own.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use stonecast::server::{Builder, ServerHandle};
@@ -24,10 +25,14 @@ impl Place {
     }
 
     pub fn builder(&self) -> Builder {
-        Server::builder(self.folder.path().join("pool"))
+        Server::builder(self.data())
             .durability(Durability::Process)
             .capacity(16 << 20)
             .segment_size(1 << 20)
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("pool")
     }
 
     pub fn start(&mut self) {
@@ -39,7 +44,7 @@ impl Place {
     }
 
     pub fn url(&self) -> String {
-        format!("shm:{}", self.folder.path().join("pool/socket").display())
+        format!("shm:{}", self.data().join("socket").display())
     }
 
     /// Names a put of "one" under "a" that was sent, and whose answer nobody has seen.
