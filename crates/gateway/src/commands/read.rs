@@ -57,7 +57,8 @@ impl<'a> Run<'_, 'a> {
         };
         let operations = &self.operations[range.start..range.end];
         let mut has_room = false;
-        while progress.operation < range.end {
+        // The keys that are read begin with those of the operation in front, so an error of the first one is that operation's.
+        while self.answer_keyless(&mut progress, range.end).await? {
             has_room |= self.outlet.try_room(VALUES_SIZE_MAX);
             // Where memory is scarce a connection holds one long value, so that as many as possible have theirs.
             let is_scarce = self.context.shared.memory.is_scarce();
@@ -80,23 +81,18 @@ impl<'a> Run<'_, 'a> {
             };
             // Given back before anything is waited for but the store: nothing else counts their memory.
             let mut values = self.context.take_values();
-            let found = match keys.is_empty() {
-                true => Ok(0),
-                false => {
-                    let store = &self.context.store;
-                    store.get_many(&keys, size_max, &mut values).await
-                }
-            };
+            let store = &self.context.store;
+            let found = store.get_many(&keys, size_max, &mut values).await;
             let written_before = self.outlet.mark();
             match found {
-                Ok(0) if !keys.is_empty() && is_late => {
+                Ok(0) if is_late => {
                     // What is reserved here keeps nobody else from memory meanwhile.
                     self.outlet.relieve().await?;
                     self.context.reactor.turn().await;
                     has_room = false;
                     continue;
                 }
-                Ok(0) if !keys.is_empty() => {
+                Ok(0) => {
                     has_room = self.outlet.room(VALUES_SIZE_MAX).await?;
                     if !has_room {
                         self.fail(&mut progress, CommandError::NoRoomForReplies)?;
@@ -121,29 +117,35 @@ impl<'a> Run<'_, 'a> {
             let written = self.outlet.mark().saturating_sub(written_before);
             self.outlet
                 .note_work(keys.len() * KEY_WORK + written as usize);
-            self.answer_long(&mut progress, range.end).await?;
             self.outlet.relieve().await?;
             has_room = false;
         }
         Ok(())
     }
 
-    /// Answers the next operation, if it is long and looks nowhere.
-    async fn answer_long(&mut self, progress: &mut Progress, end: usize) -> Result<(), End> {
-        if progress.operation == end {
-            return Ok(());
-        }
-        let operation = &self.operations[progress.operation];
-        let size = operation.answer_size();
-        if size > SMALL_REPLIES {
-            if self.outlet.room(size).await? {
-                self.answer_nothing(operation);
-                progress.next(self.outlet.mark());
-            } else {
+    /// Answers the operations in front that look nowhere. False: there is none behind them.
+    async fn answer_keyless(&mut self, progress: &mut Progress, end: usize) -> Result<bool, End> {
+        let mut relieved_at = self.outlet.mark();
+        while progress.operation < end {
+            let operation = &self.operations[progress.operation];
+            if key_count(operation) > 0 {
+                return Ok(true);
+            }
+            let size = operation.answer_size();
+            if size > SMALL_REPLIES && !self.outlet.room(size).await? {
                 self.fail(progress, CommandError::NoRoomForReplies)?;
+                continue;
+            }
+            self.answer_nothing(operation);
+            progress.next(self.outlet.mark());
+            let written = self.outlet.mark().saturating_sub(relieved_at) as usize;
+            if written > SMALL_REPLIES {
+                self.outlet.note_work(written);
+                self.outlet.relieve().await?;
+                relieved_at = self.outlet.mark();
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Answers operations with the first `found` values, as far as these go, and those that look nowhere unless they are long.

@@ -92,6 +92,44 @@ fn commands_on_one_key_are_done_in_their_order() {
     );
 }
 
+/// Needs an error to answer the command whose key it is about, not one before it that reads nothing.
+#[test]
+fn errors_in_a_pipeline_of_reads_answer_their_own_commands() {
+    let world = World::start();
+    let mut client = world.client();
+    client.words("MSET a 1 b 2");
+    let long = format!("GET {}", "x".repeat(1025));
+    // The key of the second is empty.
+    let commands = [
+        "PING",
+        "GET ",
+        "GET a",
+        "SELECT 0",
+        "SELECT 1",
+        "MGET a b",
+        &long,
+        "ECHO hello",
+        "MGET a  b",
+        "EXISTS a b a",
+        "STRLEN nothing",
+        "EXISTS  a",
+        "TYPE a",
+    ];
+    let alone: Vec<Reply> = commands.iter().map(|line| client.words(line)).collect();
+    assert!(alone[1].error().contains("key"), "{alone:?}");
+    for seed in 0..50 {
+        println!("seed {seed}");
+        let mut random = random_from_seed(seed);
+        let drawn: Vec<usize> = (0..random.random_range(1..100))
+            .map(|_| random.random_range(0..commands.len()))
+            .collect();
+        let replies = client.pipeline(drawn.iter().map(|&index| commands[index]));
+        for (&index, reply) in drawn.iter().zip(replies) {
+            assert_eq!(reply, alone[index], "{}", commands[index]);
+        }
+    }
+}
+
 #[test]
 fn a_pipeline_longer_than_a_batch_is_answered_whole() {
     let mut options = options();
