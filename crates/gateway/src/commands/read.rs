@@ -25,8 +25,6 @@ use crate::connection::End;
 const KEYS_MAX: usize = 32;
 /// Bytes of values that are read together: those of short records, and one of the longest.
 pub const VALUES_SIZE_MAX: usize = limits::VALUE_SIZE_MAX + (256 << 10);
-/// Operations that are answered between two looks at what waits to be sent.
-const ANSWERS_MAX: usize = 64;
 /// What reading a key costs, as if so many bytes were moved.
 const KEY_WORK: usize = 256;
 
@@ -67,10 +65,9 @@ impl<'a> Run<'_, 'a> {
                 false => 1,
             };
             let done = progress.operation - range.start;
-            let keys: KeyList<'a> = operations[done..]
-                .iter()
-                .flat_map(keys_of)
-                .skip(progress.key)
+            let (front, behind) = (&operations[done], &operations[done + 1..]);
+            let keys: KeyList<'a> = keys_of(front, progress.key)
+                .chain(behind.iter().flat_map(|operation| keys_of(operation, 0)))
                 .take(count)
                 .collect();
             // Where others have waited for long enough short values are read, and long ones wait for a turn.
@@ -148,19 +145,20 @@ impl<'a> Run<'_, 'a> {
         Ok(false)
     }
 
-    /// Answers operations with the first `found` values, as far as these go, and those that look nowhere unless they are long.
+    /// Answers operations with the first `found` values, as far as these go, and those that look nowhere as long as all of these
+    /// together are short.
     fn answer(&mut self, progress: &mut Progress, end: usize, values: &Values, found: usize) {
-        let (mut next, mut answered) = (0, 0);
-        while progress.operation < end && answered < ANSWERS_MAX.max(found) {
+        let (mut next, mut keyless) = (0, 0);
+        while progress.operation < end {
             let operation = &self.operations[progress.operation];
             let key_count = key_count(operation);
             if key_count == 0 {
-                if operation.answer_size() > SMALL_REPLIES {
+                if keyless + operation.answer_size() as u64 > SMALL_REPLIES as u64 {
                     break;
                 }
                 self.answer_nothing(operation);
+                keyless += self.outlet.mark() - progress.mark;
                 progress.next(self.outlet.mark());
-                answered += 1;
                 continue;
             }
             if next == found {
@@ -195,7 +193,6 @@ impl<'a> Run<'_, 'a> {
                     self.writer().integer(progress.count);
                 }
                 progress.next(self.outlet.mark());
-                answered += 1;
             }
         }
     }
@@ -236,10 +233,16 @@ fn key_count(operation: &Operation<'_>) -> usize {
     }
 }
 
-fn keys_of<'a>(operation: &Operation<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+/// Keys of an operation from number `start` on.
+fn keys_of<'a>(
+    operation: &Operation<'a>,
+    start: usize,
+) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     let (one, many) = match operation {
         Operation::Value { key, .. } => (Some(*key), None),
-        Operation::GetMany(keys) | Operation::CountMany(keys) => (None, Some(keys.iter())),
+        Operation::GetMany(keys) | Operation::CountMany(keys) => {
+            (None, Some(keys.from(start).iter()))
+        }
         _ => (None, None),
     };
     one.into_iter().chain(many.into_iter().flatten())
