@@ -6,8 +6,8 @@ use super::describe;
 use super::error::CommandError;
 use super::info;
 use super::keyspace::{self, Keys};
-use super::operation::{ClientReport, Control, Scan};
-use super::run::Run;
+use super::operation::{ClientReport, Control};
+use super::run::{Run, SMALL_REPLIES};
 use crate::connection::End;
 use crate::resp::Protocol;
 
@@ -23,9 +23,20 @@ pub async fn run(
         Control::Auth(_) => guess(run, control).await?,
         Control::Hello(hello) if hello.credentials.is_some() => guess(run, control).await?,
         Control::Keys { pattern } => match keyspace::keys(run.context, pattern).await {
-            Ok(keys) => return list(run, keys).await,
+            Ok(keys) => return list(run, keys, None).await,
             Err(error) => Err(error),
         },
+        Control::Scan(scan) => match keyspace::scan(run.context, scan).await {
+            Ok((next, keys)) => return list(run, keys, Some(next)).await,
+            Err(error) => Err(error),
+        },
+        Control::Describe(what) => {
+            if !run.outlet.room(describe::size_max(what)).await? {
+                return Ok(Err(CommandError::NoRoomForReplies));
+            }
+            describe::write(*what, &mut run.writer());
+            Ok(())
+        }
         other => answer(run, other).await,
     };
     Ok(outcome)
@@ -110,7 +121,6 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             run.session.library[usize::from(!is_name)] = value.to_vec();
             run.writer().ok();
         }
-        Control::Describe(what) => describe::write(what, &mut run.writer()),
         Control::ConfigGet(patterns) => {
             let settings = info::settings(&context.shared, context.store.stat().await?.power);
             let wanted = info::matching(&settings, patterns);
@@ -134,18 +144,6 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             let key = keyspace::random_key(context).await?;
             run.writer().optional(key.as_deref());
         }
-        Control::Scan(Scan {
-            cursor,
-            pattern,
-            count,
-        }) => {
-            let (next, keys) = keyspace::scan(context, cursor, pattern, count).await?;
-            let mut writer = run.writer();
-            writer.array(2);
-            writer.bulk(next.to_string().as_bytes());
-            writer.array(keys.len());
-            keys.iter().for_each(|key| writer.bulk(key));
-        }
         Control::Flush => {
             keyspace::flush(context).await?;
             run.writer().ok();
@@ -158,16 +156,26 @@ async fn answer(run: &mut Run<'_, '_>, control: &Control<'_>) -> Result<(), Comm
             // There are no replicas.
             writer.integer(0);
         }
-        Control::Keys { .. } => unreachable!("done above"),
+        Control::Keys { .. } | Control::Scan(_) | Control::Describe(_) => {
+            unreachable!("done above")
+        }
     }
     Ok(())
 }
 
 /// A list that may be long. It lies in memory until there is room for all of it in the output: a client that takes it slowly holds
-/// what is counted, and nothing else.
-async fn list(run: &mut Run<'_, '_>, keys: Keys) -> Result<Result<(), CommandError>, End> {
-    if !run.outlet.room(keys.size).await? {
+/// what is counted, and nothing else. `SCAN` has the cursor to go on with before it.
+async fn list(
+    run: &mut Run<'_, '_>,
+    keys: Keys,
+    cursor: Option<u64>,
+) -> Result<Result<(), CommandError>, End> {
+    if keys.size > SMALL_REPLIES && !run.outlet.room(keys.size).await? {
         return Ok(Err(CommandError::NoRoomForReplies));
+    }
+    if let Some(cursor) = cursor {
+        run.writer().array(2);
+        run.writer().bulk(cursor.to_string().as_bytes());
     }
     run.writer().array(keys.names.len());
     for piece in keys.names.chunks(1024) {

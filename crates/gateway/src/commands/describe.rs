@@ -4,6 +4,21 @@ use super::operation::Describe;
 use super::table::{COMMANDS, Spec, find};
 use crate::resp::ReplyWriter;
 
+/// Names that are described at once: many times those that there are.
+pub const NAMES_MAX: usize = 512;
+/// Bytes of the description of one command, at most.
+const DESCRIPTION_SIZE_MAX: usize = 1024;
+
+/// Bytes that the answer has at most.
+pub fn size_max(describe: &Describe<'_>) -> usize {
+    let count = match describe {
+        Describe::Named(names) => names.len(),
+        Describe::Documents(names) if !names.is_empty() => names.len(),
+        _ => COMMANDS.len(),
+    };
+    (count + 1) * DESCRIPTION_SIZE_MAX
+}
+
 /// Writes the answer.
 pub fn write(describe: Describe<'_>, writer: &mut ReplyWriter<'_>) {
     match describe {
@@ -154,6 +169,12 @@ mod tests {
         output.text()
     }
 
+    fn size(describe: Describe<'_>, protocol: Protocol) -> usize {
+        let output = &mut Chain::new(std::rc::Rc::default());
+        write(describe, &mut ReplyWriter { output, protocol });
+        output.len()
+    }
+
     #[test]
     fn facts_about_get_read_as_redis_writes_them() {
         let input = b"getnone";
@@ -188,6 +209,25 @@ mod tests {
             Protocol::Resp2,
         );
         assert!(flat.starts_with("*2\r\n$3\r\nget\r\n*8\r\n"), "{flat}");
+    }
+
+    #[test]
+    fn no_answer_is_longer_than_what_is_reserved_for_it() {
+        for spec in COMMANDS {
+            let places = vec![0..spec.name.len() as u32; NAMES_MAX];
+            let names = Arguments::new(spec.name.as_bytes(), &places);
+            for describe in [
+                Describe::All,
+                Describe::Names,
+                Describe::Named(names),
+                Describe::Documents(names),
+            ] {
+                for protocol in [Protocol::Resp2, Protocol::Resp3] {
+                    let size = size(describe, protocol);
+                    assert!(size <= size_max(&describe), "{size} of {describe:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use stonecast_kv::{Condition, Entries};
 
 use super::context::Context;
 use super::error::CommandError;
+use super::operation::Scan;
 use crate::fifo::Share;
 use crate::glob;
 use crate::join::in_order;
@@ -32,22 +33,28 @@ const SCAN_SIZE_MAX: usize = 1 << 20;
 /// Bytes in memory beside the key itself.
 const KEY_OVERHEAD: usize = 40;
 
-/// Keys above `cursor`, about `count` of them, and the cursor after them; 0: there are no more.
+/// Keys above the cursor, about as many as are asked for, and the cursor after them; 0: there are no more.
 pub async fn scan(
     context: &Context,
-    cursor: u64,
-    pattern: Option<&[u8]>,
-    count: usize,
-) -> Result<(u64, Vec<Vec<u8>>), CommandError> {
-    let _turn = context.keyspace.take(0).await;
+    &Scan {
+        cursor,
+        pattern,
+        count,
+    }: &Scan<'_>,
+) -> Result<(u64, Keys), CommandError> {
+    let turn = context.keyspace.take(0).await;
     let kept = context.scans.borrow_mut().take(cursor);
     let mut iteration = match kept {
         Some(entries) => entries,
         None => context.store.entries().await?,
     };
-    let (mut looked_at, mut last, mut keys, mut page) = (0, cursor, Vec::new(), Vec::new());
-    let mut size = 0;
-    while looked_at < count && size < SCAN_SIZE_MAX {
+    let (mut looked_at, mut last, mut page) = (0, cursor, Vec::new());
+    let mut keys = Keys {
+        names: Vec::new(),
+        size: 0,
+        _turn: turn,
+    };
+    while looked_at < count && keys.size < SCAN_SIZE_MAX {
         context
             .store
             .next_entries(&mut iteration, &mut page)
@@ -59,8 +66,8 @@ pub async fn scan(
             looked_at += 1;
             last = last.max(entry.version);
             if pattern.is_none_or(|pattern| glob::matches(pattern, &entry.key)) {
-                size += entry.key.len() + KEY_OVERHEAD;
-                keys.push(entry.key);
+                keys.size += entry.key.len() + KEY_OVERHEAD;
+                keys.names.push(entry.key);
             }
         }
     }

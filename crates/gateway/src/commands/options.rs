@@ -1,6 +1,7 @@
 //! Options of commands. One that is not supported is an error, never ignored: a client that asks for an expiry must not
 //! believe that it has one.
 
+use super::describe::NAMES_MAX;
 use super::error::CommandError;
 use super::operation::{
     Arguments, ClientReport, Control, Credentials, Describe, Hello, Operation, Scan, integer,
@@ -169,6 +170,11 @@ pub fn describe<'a>(arguments: Arguments<'a>) -> Result<Operation<'a>, CommandEr
         return describe(Describe::All);
     };
     let rest = arguments.from(1);
+    if rest.len() > NAMES_MAX {
+        return Err(CommandError::Refused(
+            "COMMAND describes at most 512 commands at once",
+        ));
+    }
     if is(subcommand, "COUNT") && rest.is_empty() {
         Ok(Operation::Answer(Reply::Integer(COMMAND_COUNT as i64)))
     } else if is(subcommand, "DOCS") {

@@ -122,6 +122,45 @@ fn replies_that_many_do_not_take_share_a_bound() {
     }
 }
 
+/// Needs the bound on names: what describes them is a hundred times as long as they are.
+#[test]
+fn many_commands_are_not_described_at_once() {
+    let world = World::start();
+    let mut client = world.client();
+    for subcommand in ["INFO", "DOCS"] {
+        let names = |count| {
+            ["COMMAND", subcommand]
+                .into_iter()
+                .chain(std::iter::repeat_n("get", count))
+        };
+        let refused = client.call(names(513));
+        assert!(refused.error().contains("at most 512"), "{refused:?}");
+        assert!(!matches!(client.call(names(512)), Reply::Error(_)));
+    }
+}
+
+/// Needs room for what SCAN returns: without it each has a megabyte that nobody counted, one for each of its commands.
+#[test]
+fn pages_of_long_keys_that_nobody_takes_share_the_bound() {
+    let mut options = options();
+    options.limits.memory_size = 8 << 20;
+    let world = World::with(options);
+    let mut observer = world.client();
+    let keys: Vec<String> = (0..1500).map(|number| format!("{number:01024}")).collect();
+    let pairs = keys.iter().flat_map(|key| [key.as_str(), "v"]);
+    observer.call(["MSET"].into_iter().chain(pairs));
+    let mut silent: Vec<Client> = (0..16).map(|_| world.client()).collect();
+    silent
+        .iter_mut()
+        .for_each(|client| client.send("SCAN 0 COUNT 5000\r\n".repeat(30)));
+    let mut most = 0;
+    for _ in 0..50 {
+        most = most.max(info(&mut observer, "mem_clients_normal"));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(most <= 8 << 20, "{most} bytes were held");
+}
+
 /// Needs the time of a request to begin with it: a client that always has one under way is not slow.
 #[test]
 fn a_client_that_never_stops_sending_is_not_cut_off() {
