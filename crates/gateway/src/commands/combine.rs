@@ -13,6 +13,7 @@
 //! - A write is done whole or not at all, so its tasks share its outcome. Was another client faster, or was the write never
 //!   sent, nothing was done and each begins anew; where the outcome is unknown each says so and none tries again, so nothing
 //!   is counted twice.
+//! - What was only read is not shared: each task answers from a write, or from a read, that is later than the task's beginning.
 //! - Only short values are shared. The write of a longer one can be refused for its size, which is no other task's concern.
 
 use std::borrow::Cow;
@@ -127,17 +128,21 @@ impl Group {
         .map(Cow::Owned)
     }
 
+    /// Whether the next task may go on with it. Not where nothing is to be written: no condition of a write would say whether what
+    /// was read is as old as a task that comes later.
     fn may_grow(&self) -> bool {
         let is_short = self
             .value
             .as_ref()
             .is_none_or(|bytes| bytes.len() <= SHARED_SIZE_MAX);
-        is_short && self.tasks < SHARED_TASKS_MAX
+        self.is_changed && is_short && self.tasks < SHARED_TASKS_MAX
     }
 
     /// Writes what the tasks have made, and tells them.
     async fn write(self, store: &Store) {
-        self.end.is_sent.set(self.is_changed);
+        self.end
+            .is_sent
+            .set(self.is_changed && (self.value.is_some() || self.base.is_some()));
         let outcome = match (&self.value, self.base) {
             _ if !self.is_changed => Ok(true),
             (Some(bytes), base) => {
@@ -149,7 +154,11 @@ impl Group {
                 let deleted = store.delete(&self.key, Condition::Version(base)).await;
                 deleted.map(|written| matches!(written, Some(Written::Done(_))))
             }
-            // Made and deleted again: nobody has seen it.
+            // Made and deleted again: nobody has seen it, but one that came later depends on the key's absence until then.
+            (None, None) if self.tasks > 1 => {
+                let found = store.get(&self.key, &mut Vec::new()).await;
+                found.map(|(version, _)| version.is_none())
+            }
             (None, None) => Ok(true),
         };
         self.end.tell(outcome);
@@ -216,11 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn long_values_and_large_groups_are_not_left_to_the_next_task() {
+    fn long_values_large_groups_and_what_was_only_read_are_not_left_to_the_next_task() {
         let mut long = group();
         long.value = Some(vec![0; SHARED_SIZE_MAX + 1]);
         let mut large = group();
         large.tasks = SHARED_TASKS_MAX;
-        assert!(!long.may_grow() && !large.may_grow() && group().may_grow());
+        let mut read = group();
+        read.is_changed = false;
+        assert!(!long.may_grow() && !large.may_grow() && !read.may_grow());
+        assert!(group().may_grow());
     }
 }
