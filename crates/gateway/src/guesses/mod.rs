@@ -28,7 +28,7 @@ pub use pace::Pace;
 /// Wrong passwords of one connection: at once, and then a second.
 const CONNECTION: Pace = Pace::new(3, 1);
 /// Wrong passwords of one origin.
-const ORIGIN: Pace = Pace::new(100, 100);
+const ORIGIN: (u64, u64) = (100, 100);
 /// Wrong passwords of all.
 const ALL: (u64, u64) = (1000, 1000);
 /// Origins that are remembered without a look at which of them may be forgotten.
@@ -55,6 +55,8 @@ impl Clock for Rc<dyn Runtime> {
 /// The guesses of one thread. See the module documentation.
 pub struct Guesses {
     all: RefCell<Pace>,
+    /// Of an origin that has not guessed.
+    of_origin: Pace,
     origins: RefCell<Origins>,
 }
 
@@ -91,11 +93,12 @@ impl OwnGuesses {
 }
 
 impl Guesses {
-    /// Of one of `threads` threads, which share what all may guess.
+    /// Of one of `threads` threads, which share what all may guess, and what each origin may.
     pub fn new(threads: usize) -> Self {
         let share = |of_all: u64| (of_all / threads.max(1) as u64).max(1);
         Self {
             all: RefCell::new(Pace::new(share(ALL.0), share(ALL.1))),
+            of_origin: Pace::new(share(ORIGIN.0), share(ORIGIN.1)),
             origins: RefCell::new(Origins {
                 paces: HashMap::new(),
                 kept_max: ORIGINS_MIN,
@@ -149,7 +152,8 @@ impl Turn<'_> {
             0 => work(&mut self.own.pace.borrow_mut()),
             1 => {
                 let mut origins = self.guesses.origins.borrow_mut();
-                work(origins.paces.entry(self.own.origin).or_insert(ORIGIN))
+                let fresh = self.guesses.of_origin;
+                work(origins.paces.entry(self.own.origin).or_insert(fresh))
             }
             _ => work(&mut self.guesses.all.borrow_mut()),
         }

@@ -154,3 +154,17 @@ fn memory_of_origins_is_bounded() {
     let kept = world.guesses.origins.borrow().paces.len();
     assert!(kept <= 2 * ORIGINS_MIN, "{kept}");
 }
+
+/// Needs the threads to share it: an origin would have as much on each, and is served by all of them.
+#[test]
+fn what_an_origin_may_guess_is_shared_among_threads() {
+    let mut world = World::new();
+    world.guesses = Rc::new(Guesses::new(4));
+    world.attack(origin(1), 1);
+    world.pass(SECOND / 2);
+    let wrong = world.wrong.get();
+    assert!(
+        (35..=40).contains(&wrong),
+        "{wrong} guesses on one of four threads in half a second"
+    );
+}
