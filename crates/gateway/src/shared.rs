@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::commands::VALUES_SIZE_MAX;
+use crate::connection::request_memory_max;
 use crate::counters::Counters;
 use crate::memory::Memory;
 use crate::options::GatewayOptions;
@@ -42,7 +43,7 @@ impl Shared {
             }),
             memory: Arc::new(Memory::new(
                 options.limits.memory_size,
-                options.limits.request_size as usize,
+                request_memory_max(&options.limits.requests()),
                 VALUES_SIZE_MAX,
             )),
             admin: Arc::default(),

@@ -76,6 +76,17 @@ const ARGUMENT_SIZE: usize = 48;
 /// Bytes of the shortest argument as it is sent.
 const SENT_ARGUMENT_SIZE: usize = 6;
 
+/// Bytes that a request takes, when there is memory for `capacity` of it, with places for its arguments.
+fn size_with_arguments(capacity: usize, arguments: usize) -> usize {
+    capacity + arguments.min(capacity / SENT_ARGUMENT_SIZE) * ARGUMENT_SIZE
+}
+
+/// Bytes that the largest request within `limits` takes at most.
+pub fn request_memory_max(limits: &RequestLimits) -> usize {
+    let capacity = limits.size as usize + INPUT_STEP_MAX;
+    size_with_arguments(capacity, limits.arguments as usize)
+}
+
 impl Connection {
     /// One that begins: with the seat of a client, or as a newcomer.
     pub fn new(
@@ -186,25 +197,22 @@ impl Connection {
 
     /// Bytes that the request takes, arguments included, when it has memory for `capacity`.
     fn size_with(&self, capacity: usize) -> usize {
-        let arguments = self
-            .parser
-            .argument_count()
-            .min(capacity / SENT_ARGUMENT_SIZE);
-        capacity + arguments * ARGUMENT_SIZE
+        size_with_arguments(capacity, self.parser.argument_count())
     }
 
     /// Gives back memory that the rest of the input does not need.
     fn settle(&mut self) {
         let (len, capacity) = (self.input.len(), self.input.capacity());
+        let is_scarce = self.context.shared.memory.is_scarce();
         let wanted = match len {
             0 => 0,
-            _ if len <= GUARANTEED - ROOM_MIN && self.context.shared.memory.is_scarce() => {
-                GUARANTEED
-            }
-            _ => INPUT_SIZES
-                .into_iter()
-                .find(|&size| 2 * len <= size)
-                .unwrap_or(capacity),
+            _ if len <= GUARANTEED - ROOM_MIN && is_scarce => GUARANTEED,
+            _ => match INPUT_SIZES.into_iter().find(|&size| 2 * len <= size) {
+                Some(size) => size,
+                // What a large request leaves is not held for the beginning of the next one.
+                None if is_scarce => (2 * len).next_multiple_of(INPUT_SIZES[2]),
+                None => capacity,
+            },
         };
         if wanted < capacity {
             self.input.resize(wanted);
@@ -283,6 +291,9 @@ impl Connection {
         context.give_scratch(scratch);
         let consumed = self.parser.take_consumed();
         self.input.consume(consumed);
+        if consumed > 0 {
+            self.outlet.note_request_done();
+        }
         if consumed > 0 || was_empty {
             self.request_began_at = arrived_at;
         }

@@ -307,6 +307,11 @@ impl Outlet {
         self.transport.source().readiness()
     }
 
+    /// Says that a request is complete: the connection that was first in line for its memory is so no more.
+    pub fn note_request_done(&self) {
+        self.account.note_request_done();
+    }
+
     /// Says how many bytes the connection's request takes.
     pub fn note_request(&self, size: usize) {
         self.account.set_requests(size);

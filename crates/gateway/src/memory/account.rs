@@ -52,7 +52,7 @@ impl Part {
 }
 
 impl Memory {
-    /// At most `max` bytes, of which a request has at most `request_size`, and the reply with the longest value `reply_size`.
+    /// At most `max` bytes, of which a request takes at most `request_size`, and the reply with the longest value `reply_size`.
     pub fn new(max: usize, request_size: usize, reply_size: usize) -> Self {
         let part = || Part {
             used: AtomicUsize::new(0),
@@ -114,8 +114,7 @@ impl Account {
         is_taken
     }
 
-    /// Likewise, for the connection that has waited for longest: it may use what is kept for that, until it gives back what it
-    /// has.
+    /// Likewise, for the connection that has waited for longest: it may use what is kept for that, until its request is complete.
     pub fn try_requests_as_first(&self, size: usize) -> bool {
         if !self.is_first.get() && !self.memory.has_first.swap(true, Ordering::Relaxed) {
             self.is_first.set(true);
@@ -133,7 +132,14 @@ impl Account {
         self.memory
             .requests
             .change(self.requests.replace(size), size);
-        if size == 0 && self.is_first.replace(false) {
+        if size == 0 {
+            self.note_request_done();
+        }
+    }
+
+    /// Says that its request is complete: the next in line may be first, whatever of the request behind it is there.
+    pub fn note_request_done(&self) {
+        if self.is_first.replace(false) {
             self.memory.has_first.store(false, Ordering::Relaxed);
         }
     }
@@ -218,5 +224,17 @@ mod tests {
         assert!(first.try_requests(60));
         first.set_requests(0);
         assert!(second.try_requests_as_first(60) && !third.try_requests(60));
+    }
+
+    /// Needs the end with the request: a client that pipelines always has a part of the next one.
+    #[test]
+    fn the_first_in_line_is_first_until_its_request_is_complete_and_not_as_long_as_it_has_a_part_of_another()
+     {
+        let memory = Arc::new(Memory::new(200, 40, 0));
+        let (loader, other) = (memory.account(), memory.account());
+        assert!(loader.try_requests_as_first(60) && !other.try_requests_as_first(20));
+        loader.set_requests(10);
+        loader.note_request_done();
+        assert!(!loader.is_first() && other.try_requests_as_first(60) && other.is_first());
     }
 }
