@@ -286,6 +286,10 @@ impl Connection {
     async fn execute(&mut self, was_empty: bool) -> Result<bool, End> {
         let context = self.context.clone();
         let arrived_at = context.runtime.now();
+        if self.session.is_authenticated {
+            // What is done here is not waited for.
+            self.outlet.set_deadline(None);
+        }
         let mut scratch = context.take_scratch();
         let result = self.batches(&mut scratch, arrived_at).await;
         context.give_scratch(scratch);
@@ -295,7 +299,8 @@ impl Connection {
             self.outlet.note_request_done();
         }
         if consumed > 0 || was_empty {
-            self.request_began_at = arrived_at;
+            // What a batch took is not the time of the request behind it.
+            self.request_began_at = context.runtime.now();
         }
         result
     }

@@ -1,5 +1,6 @@
 //! A client's socket, the replies on their way there, and what happens when they are not taken.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::Shutdown;
 use std::pin::pin;
@@ -28,6 +29,10 @@ pub struct Outlet {
     gone: u64,
     /// Since when nothing was taken, if something waits.
     stuck_at: Option<Nanoseconds>,
+    /// Until when the request must be complete.
+    request_deadline: Cell<Option<Nanoseconds>>,
+    /// Until when everything must be done, if this is the end.
+    last_deadline: Cell<Option<Nanoseconds>>,
     /// Bytes moved, and what counts as much, since other connections last had their turn.
     worked: usize,
 }
@@ -57,6 +62,8 @@ impl Outlet {
             replies,
             gone: 0,
             stuck_at: None,
+            request_deadline: Cell::new(None),
+            last_deadline: Cell::new(None),
             worked: 0,
         }
     }
@@ -118,6 +125,7 @@ impl Outlet {
         } else if progress || self.stuck_at.is_none() {
             self.stuck_at = Some(self.context.runtime.now());
         }
+        self.renew_deadline();
         self.note_work(moved);
         if self.context.shared.memory.is_scarce() {
             self.replies.shrink();
@@ -135,6 +143,7 @@ impl Outlet {
                 self.set_deadline(None);
                 self.ready(Readiness::is_writable).await?;
                 self.send()?;
+                self.take_turn().await;
             }
         }
         self.note_replies();
@@ -325,17 +334,25 @@ impl Outlet {
 
     /// Sets the deadline: `request` says until when a request must be complete; replies that wait have one of their own.
     pub fn set_deadline(&self, request: Option<Nanoseconds>) {
+        self.request_deadline.set(request);
+        self.renew_deadline();
+    }
+
+    /// Moves the deadline to where it belongs after replies were taken.
+    fn renew_deadline(&self) {
         let timeout = self.context.shared.options.limits.output_timeout.as_nanos() as Nanoseconds;
         let replies = self
             .stuck_at
             .map(|stuck_at| stuck_at.saturating_add(timeout));
-        self.guard
-            .set_deadline([request, replies].into_iter().flatten().min());
+        let request = self.request_deadline.get();
+        let first = [request, replies].into_iter().flatten().min();
+        self.guard.set_deadline(self.last_deadline.get().or(first));
     }
 
     /// Sets the deadline of everything that is left to do.
     pub fn set_last_deadline(&self, deadline: Nanoseconds) {
-        self.guard.set_deadline(Some(deadline));
+        self.last_deadline.set(Some(deadline));
+        self.renew_deadline();
     }
 
     /// Counts the connection among those that have not shown who they are.
