@@ -5,12 +5,19 @@
 //! - The first header is written beside its place and renamed when both copies are complete: a directory has a header
 //!   that was whole once, or none. So a crash while a pool is created leaves no pool, and damage is never taken for that.
 
+use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+
+use crate::directory::made::Made;
 use crate::error::{failed, out_of_space};
+use crate::pool::HEADER_MAGIC;
 use crate::{Blob, MediaError, Persisted};
 
 /// Distance of the two header copies, and the most bytes that one may have. One page, so that no write of one copy
@@ -21,11 +28,33 @@ pub(crate) const HEADER_COPY_SIZE: u64 = 4096;
 #[derive(Debug)]
 pub(super) struct Blobs {
     directory: PathBuf,
+    made: Rc<Made>,
+    /// The first header is still to be stored: one that appears meanwhile is that of another pool.
+    creating: Cell<bool>,
 }
 
 impl Blobs {
     pub fn new(directory: PathBuf) -> Self {
-        Self { directory }
+        Self::noting(directory, Rc::default())
+    }
+
+    /// Notes in `made` which files it makes.
+    pub fn noting(directory: PathBuf, made: Rc<Made>) -> Self {
+        Self {
+            directory,
+            made,
+            creating: Cell::new(false),
+        }
+    }
+
+    /// From here on until both copies are stored, no header is overwritten.
+    pub fn begin_creation(&self) {
+        self.creating.set(true);
+    }
+
+    /// Whether the own header is still to be stored.
+    pub fn are_new(&self) -> Result<bool, MediaError> {
+        Ok(self.creating.get() || !self.have_header()?)
     }
 
     /// The file of a blob and the offset of the blob in it.
@@ -78,10 +107,10 @@ impl Blobs {
                     "a header copy of {} bytes",
                     bytes.len()
                 );
-                if self.have_header()? {
-                    self.overwrite_header(blob, bytes)?
-                } else {
+                if self.are_new()? {
                     self.create_header(blob, bytes)?
+                } else {
+                    self.overwrite_header(blob, bytes)?
                 }
             }
         }
@@ -120,14 +149,18 @@ impl Blobs {
         let first = blob == Blob::HeaderFirst;
         let mut options = OpenOptions::new();
         options
+            .read(true)
             .write(true)
             .create(first)
-            .truncate(first)
+            .truncate(false)
             .mode(0o600);
         let file =
             options
                 .open(&path)
                 .map_err(out_of_space("creating", &path, 2 * HEADER_COPY_SIZE))?;
+        if first {
+            self.take_over(&path, &file)?;
+        }
         let (final_path, offset) = self.locate(blob);
         file.write_all_at(bytes, offset).map_err(out_of_space(
             "writing",
@@ -136,10 +169,31 @@ impl Blobs {
         ))?;
         file.sync_all().map_err(failed("syncing", &path))?;
         if first {
-            Ok(())
-        } else {
-            self.rename(&path, &final_path)
+            return Ok(());
         }
+        rename_to_nothing(&path, &final_path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => MediaError::Exists {
+                path: self.directory.clone(),
+            },
+            _ => failed("renaming", &path)(error),
+        })?;
+        self.made.note_rename(&path, &final_path);
+        self.creating.set(false);
+        sync_directory(&self.directory)
+    }
+
+    /// Empties what will be the header, unless it belongs to somebody else.
+    fn take_over(&self, path: &Path, file: &File) -> Result<(), MediaError> {
+        if !is_half_header(file).map_err(failed("reading", path))? {
+            return Err(MediaError::Unsuitable {
+                path: path.to_owned(),
+                reason: "it is in the way of a new pool's header, and no creation left it; move it away",
+            });
+        }
+        file.set_len(0).map_err(failed("emptying", path))?;
+        self.made
+            .note(path, file)
+            .map_err(failed("looking at", path))
     }
 
     fn replace_checkpoint(&self, bytes: &[u8]) -> Result<(), MediaError> {
@@ -150,7 +204,10 @@ impl Blobs {
             let _best_effort = std::fs::remove_file(&path);
         }
         written?;
-        self.rename(&path, &self.locate(Blob::Checkpoint).0)
+        let to = self.locate(Blob::Checkpoint).0;
+        std::fs::rename(&path, &to).map_err(failed("renaming", &path))?;
+        self.made.note_rename(&path, &to);
+        sync_directory(&self.directory)
     }
 
     fn write_new(&self, path: &Path, bytes: &[u8]) -> Result<(), MediaError> {
@@ -160,15 +217,33 @@ impl Blobs {
             options
                 .open(path)
                 .map_err(out_of_space("creating", path, bytes.len() as u64))?;
+        self.made
+            .note(path, &file)
+            .map_err(failed("looking at", path))?;
         file.write_all(bytes)
             .map_err(out_of_space("writing", path, bytes.len() as u64))?;
         file.sync_all()
             .map_err(out_of_space("syncing", path, bytes.len() as u64))
     }
+}
 
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), MediaError> {
-        std::fs::rename(from, to).map_err(failed("renaming", from))?;
-        sync_directory(&self.directory)
+/// Whether these are bytes that the creation of a header leaves where it is interrupted: none, zeros, or a first copy with
+/// something behind it.
+pub(super) fn is_half_header(file: &File) -> io::Result<bool> {
+    let size_max = 2 * HEADER_COPY_SIZE;
+    let mut bytes = vec![0; size_max as usize];
+    let size = read_up_to(file, &mut bytes, 0)?;
+    let is_own = bytes[..size].starts_with(&HEADER_MAGIC) || bytes.iter().all(|byte| *byte == 0);
+    Ok(is_own && file.metadata()?.len() <= size_max)
+}
+
+/// Renames, unless something is at `to`.
+fn rename_to_nothing(from: &Path, to: &Path) -> io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // A file system that cannot do this in one step.
+        Err(Errno::INVAL | Errno::NOSYS) if !to.try_exists()? => std::fs::rename(from, to),
+        Err(Errno::INVAL | Errno::NOSYS) => Err(io::ErrorKind::AlreadyExists.into()),
+        renamed => Ok(renamed?),
     }
 }
 

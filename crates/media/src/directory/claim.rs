@@ -1,24 +1,28 @@
 //! A directory that is taken for a new pool: nothing foreign is in it, and where no pool comes of it, it is left as it was.
 //!
 //! A crash while a pool is created leaves the directory, a log without data, and perhaps the lock or a half header; the next
-//! creation takes them over.
+//! creation takes them over. A file is one of these by its name and its content: a `header.new` of somebody else is foreign,
+//! and so is a `checkpoint` with anything in it, which no creation leaves without a header.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 
 use crate::MediaError;
+use crate::directory::blobs::is_half_header;
+use crate::directory::lock::is_text_of_lock;
+use crate::directory::made::Made;
 use crate::error::failed;
 
-/// What a pool and its server make in a directory; sockets come beside them. The header is first, since without it nothing
-/// of the rest is a pool.
+/// What a pool and its server make in a directory, in the order in which it is removed; sockets come beside them. A crash in
+/// between leaves a pool without a checkpoint, which is whole, or what a creation takes over.
 const OWN: [&str; 6] = [
-    "header",
-    "header.new",
-    "log",
-    "checkpoint",
     "checkpoint.new",
+    "checkpoint",
+    "header.new",
+    "header",
+    "log",
     "lock",
 ];
 /// What is in the root of a file system without anybody having put it there.
@@ -70,11 +74,10 @@ impl Claim {
         self.made.iter().try_for_each(|made| sync(parent_of(made)))
     }
 
-    /// Removes what was made. Only for a pool that nobody was served from.
-    pub fn give_back(&self) {
+    /// Removes what was made, and nothing else. Only for a pool that nobody was served from.
+    pub fn give_back(&self, made: &Made) {
         for name in OWN {
-            // What cannot be removed now is taken over by the next creation, or named by its refusal.
-            let _best_effort = std::fs::remove_file(self.directory.join(name));
+            made.remove(&self.directory.join(name));
         }
         self.remove_made();
     }
@@ -117,13 +120,16 @@ fn refuse_foreign(directory: &Path) -> Result<(), MediaError> {
 
 fn foreign_files(directory: &Path) -> io::Result<Vec<String>> {
     let mut foreign = Vec::new();
+    let is_pool = directory.join("header").try_exists()?;
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_own = match entry.file_type()? {
             // A server that was killed leaves its socket.
             kind if kind.is_socket() => true,
-            kind if kind.is_file() => OWN.contains(&name.as_str()),
+            kind if kind.is_file() => {
+                OWN.contains(&name.as_str()) && (is_pool || is_leftover(&name, &entry.path())?)
+            }
             kind => kind.is_dir() && name == OF_FILE_SYSTEM,
         };
         if !is_own {
@@ -131,6 +137,16 @@ fn foreign_files(directory: &Path) -> io::Result<Vec<String>> {
         }
     }
     Ok(foreign)
+}
+
+/// Whether a creation that was interrupted may have left this own file. (Of `log` more is asked: it has no data.)
+fn is_leftover(name: &str, path: &Path) -> io::Result<bool> {
+    match name {
+        "header.new" => is_half_header(&File::open(path)?),
+        "lock" => is_text_of_lock(&File::open(path)?),
+        "checkpoint" | "checkpoint.new" => Ok(path.metadata()?.len() == 0),
+        _ => Ok(true),
+    }
 }
 
 #[cfg(test)]
@@ -163,20 +179,44 @@ mod tests {
         assert!(Claim::new(folder.path()).is_ok());
     }
 
+    /// Needs the look at the content: a name of a pool's file may be that of anybody's.
+    #[test]
+    fn a_file_with_an_own_name_and_foreign_content_is_foreign() {
+        for name in ["header.new", "checkpoint", "checkpoint.new", "lock"] {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::write(folder.path().join(name), "precious").unwrap();
+            let refused = Claim::new(folder.path()).unwrap_err().to_string();
+            assert!(
+                refused.contains(&format!("other files: {name};")),
+                "{refused}"
+            );
+            // Beside a header it is a pool's, and the caller finds the pool.
+            std::fs::write(folder.path().join("header"), "any").unwrap();
+            assert!(Claim::new(folder.path()).is_ok());
+        }
+    }
+
     #[test]
     fn a_claim_that_is_given_back_leaves_what_was_there() {
         let folder = tempfile::tempdir().unwrap();
         let deep = folder.path().join("a/b/pool");
+        let made = Made::default();
         let claim = Claim::new(&deep).unwrap();
         for name in OWN {
-            std::fs::write(deep.join(name), "x").unwrap();
+            let file = File::create(deep.join(name)).unwrap();
+            made.note(&deep.join(name), &file).unwrap();
         }
-        claim.give_back();
+        claim.give_back(&made);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 
-        std::fs::create_dir(folder.path().join("mine")).unwrap();
-        let claim = Claim::new(&folder.path().join("mine")).unwrap();
-        claim.give_back();
-        assert!(folder.path().join("mine").exists(), "it was there before");
+        let mine = folder.path().join("mine");
+        std::fs::create_dir(&mine).unwrap();
+        let claim = Claim::new(&mine).unwrap();
+        for name in OWN {
+            std::fs::write(mine.join(name), "of somebody else").unwrap();
+        }
+        claim.give_back(&Made::default());
+        let left = std::fs::read_dir(&mine).unwrap().count();
+        assert_eq!(left, OWN.len(), "they were there before");
     }
 }

@@ -21,9 +21,14 @@ use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::MediaError;
+use crate::directory::made::Made;
 use crate::error::failed;
 
 const SYNC_FAILED: &str = "sync failed ";
+/// No text is longer.
+const TEXT_SIZE_MAX: usize = 1024;
+/// Servers that may give up a pool while this one locks it.
+const TRIES_MAX: u32 = 16;
 
 /// The lock, held until dropped.
 #[derive(Debug)]
@@ -34,24 +39,18 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock of the pool in the folder `pool`.
-    pub fn acquire(pool: &Path) -> Result<Self, MediaError> {
+    /// Takes the lock of the pool in the folder `pool`. `made`: where it is noted if its file is a new one.
+    pub fn acquire(pool: &Path, made: &Made) -> Result<Self, MediaError> {
         let path = file_of(pool);
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600);
-        // The one that is always there first: who finds it held leaves no new file behind.
+        // The one that is always there first: a server that finds it held leaves no new file behind.
         let log = Self::of_log(pool)?;
-        let file = options.open(&path).map_err(failed("opening", &path))?;
-        lock_for(pool, &path, &file)?;
+        let file = lock_at(pool, &path, || open_or_create(&path, made))?;
         let lock = Self {
             file,
             log: log.map_or_else(OnceCell::new, OnceCell::from),
         };
+        // Another server may have made it, and ended, between the two.
+        lock.hold_log(pool)?;
         // The number is for people; a full disk is no reason to refuse reads.
         let _for_people = lock.write(lock.sync_failed_in());
         Ok(lock)
@@ -69,15 +68,18 @@ impl Lock {
 
     fn of_log(pool: &Path) -> Result<Option<File>, MediaError> {
         let path = log_of(pool);
-        // Whatever stands there, opening it must not wait.
-        match OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(&path)
-        {
-            Ok(log) => lock_for(pool, &path, &log).map(|()| Some(log)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed("opening", &path)(error)),
+        let open = || {
+            // Whatever stands there, opening it must not wait.
+            let mut options = OpenOptions::new();
+            options.read(true).custom_flags(libc::O_NONBLOCK);
+            options.open(&path)
+        };
+        match lock_at(pool, &path, open) {
+            Ok(log) => Ok(Some(log)),
+            Err(MediaError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -142,18 +144,70 @@ fn log_of(pool: &Path) -> PathBuf {
     pool.join("log")
 }
 
-fn lock_for(pool: &Path, path: &Path, file: &File) -> Result<(), MediaError> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => {
-            let pid = holder(pool).or_else(|| noted_process(&file_of(pool)));
-            Err(MediaError::InUse {
-                path: pool.to_owned(),
-                pid,
-            })
+/// Whether these are bytes of a lock's file: none, or what [`write_text`] writes, cut off anywhere.
+pub(super) fn is_text_of_lock(file: &File) -> io::Result<bool> {
+    let text = text_of(file);
+    let mut lines = text.lines();
+    let is_number = |line: &str| line.bytes().all(|byte| byte.is_ascii_digit());
+    let is_note = |line: &str| {
+        let both = line.len().min(SYNC_FAILED.len());
+        line.as_bytes()[..both] == SYNC_FAILED.as_bytes()[..both]
+    };
+    let is_text = lines.next().is_none_or(is_number)
+        && lines.next().is_none_or(is_note)
+        && lines.next().is_none();
+    Ok(is_text && file.metadata()?.len() <= TEXT_SIZE_MAX as u64)
+}
+
+/// The file `lock`, made if it is missing.
+fn open_or_create(path: &Path, made: &Made) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let file = options.create_new(true).mode(0o600).open(path)?;
+            made.note(path, &file)?;
+            Ok(file)
         }
-        Err(error) => Err(failed("locking", path)(error)),
+        opened => opened,
     }
+}
+
+/// Opens and locks the file at `path`. A server that gives up a pool that it made removes the files that it has locked: who
+/// opened one before, and locked it after, has locked a file without a name, and tries again.
+fn lock_at(
+    pool: &Path,
+    path: &Path,
+    open: impl Fn() -> io::Result<File>,
+) -> Result<File, MediaError> {
+    for _ in 0..TRIES_MAX {
+        let file = match open() {
+            // Another server makes the file at this moment.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            opened => opened.map_err(failed("opening", path))?,
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if is_at(&file, path).map_err(failed("looking at", path))? => return Ok(file),
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => break,
+            Err(error) => return Err(failed("locking", path)(error)),
+        }
+    }
+    let pid = holder(pool).or_else(|| noted_process(&file_of(pool)));
+    Err(MediaError::InUse {
+        path: pool.to_owned(),
+        pid,
+    })
+}
+
+/// Whether `file` is the one that `path` names.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let found = match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        found => found?,
+    };
+    let locked = file.metadata()?;
+    Ok((locked.dev(), locked.ino()) == (found.dev(), found.ino()))
 }
 
 /// The process that serves the pool in this folder, without touching its lock.
@@ -209,9 +263,9 @@ fn flock_holder(line: &str, inode: u64) -> Option<Holder> {
     (kind == "FLOCK" && access == "WRITE" && found == inode).then_some(Holder { pid, device })
 }
 
-/// The text, of which only the first kilobyte can be ours.
+/// The text, of which only so much can be a lock's.
 fn text_of(file: &File) -> String {
-    let mut bytes = [0; 1024];
+    let mut bytes = [0; TEXT_SIZE_MAX];
     let size = file.read_at(&mut bytes, 0).unwrap_or(0);
     String::from_utf8_lossy(&bytes[..size]).into_owned()
 }
@@ -220,21 +274,25 @@ fn text_of(file: &File) -> String {
 mod tests {
     use super::*;
 
+    fn acquire(pool: &Path) -> Result<Lock, MediaError> {
+        Lock::acquire(pool, &Made::default())
+    }
+
     #[test]
     fn the_second_to_come_is_told_who_has_the_lock() {
         let directory = tempfile::tempdir().unwrap();
         let pool = directory.path();
         assert_eq!(holder(pool), None);
-        let lock = Lock::acquire(pool).unwrap();
+        let lock = acquire(pool).unwrap();
         assert_eq!(holder(pool), Some(std::process::id()));
-        let refused = Lock::acquire(pool).unwrap_err();
+        let refused = acquire(pool).unwrap_err();
         assert!(
             matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id())
         );
 
         drop(lock);
         assert_eq!(holder(pool), None, "the text alone is no holder");
-        assert!(Lock::acquire(pool).is_ok());
+        assert!(acquire(pool).is_ok());
     }
 
     /// Needs the lock of `log`, also of one that was made since: without it two servers write one pool.
@@ -251,20 +309,61 @@ mod tests {
         if !is_new {
             make_log();
         }
-        let lock = Lock::acquire(pool).unwrap();
+        let lock = acquire(pool).unwrap();
         if is_new {
             make_log();
         }
         lock.hold_log(pool).unwrap();
         std::fs::remove_file(file_of(pool)).unwrap();
-        let refused = Lock::acquire(pool).unwrap_err();
+        let refused = acquire(pool).unwrap_err();
         assert!(
             matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id())
         );
         assert_eq!(holder(pool), Some(std::process::id()));
         assert!(!file_of(pool).exists(), "nor does it look as if");
         drop(lock);
-        assert!(Lock::acquire(pool).is_ok());
+        assert!(acquire(pool).is_ok());
+    }
+
+    /// Needs the comparison after the lock: without it two servers have locks of one pool, one of them on a file that is gone.
+    #[test]
+    fn a_file_that_was_removed_before_it_was_locked_is_no_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = file_of(directory.path());
+        let opened = std::cell::Cell::new(0);
+        let open = || {
+            let file = open_or_create(&path, &Made::default())?;
+            if opened.replace(opened.get() + 1) == 0 {
+                std::fs::remove_file(&path)?;
+            }
+            Ok(file)
+        };
+        let locked = lock_at(directory.path(), &path, open).unwrap();
+        assert!(is_at(&locked, &path).unwrap() && opened.get() == 2);
+        assert!(matches!(
+            acquire(directory.path()),
+            Err(MediaError::InUse { .. })
+        ));
+    }
+
+    #[test]
+    fn a_lock_is_known_by_its_text() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let id = Uuid::from_u128(7);
+        for (text, is_one) in [
+            (String::new(), true),
+            ("4711\n".into(), true),
+            (format!("4711\nsync failed {id}\n"), true),
+            ("4711\nsync f".into(), true),
+            ("yarn".into(), false),
+            ("4711\nother".into(), false),
+            ("4711\nsync failed\nmore\n".into(), false),
+        ] {
+            std::fs::write(&path, &text).unwrap();
+            let file = File::open(&path).unwrap();
+            assert_eq!(is_text_of_lock(&file).unwrap(), is_one, "{text:?}");
+        }
     }
 
     /// Needs the lock of the file: servers of earlier versions hold no other.
@@ -273,7 +372,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = File::create(file_of(directory.path())).unwrap();
         flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
-        let refused = Lock::acquire(directory.path()).unwrap_err();
+        let refused = acquire(directory.path()).unwrap_err();
         assert!(
             matches!(refused, MediaError::InUse { pid: Some(pid), .. } if pid == std::process::id())
         );
@@ -283,26 +382,23 @@ mod tests {
     fn a_failed_sync_is_remembered_over_processes_until_it_is_made_good() {
         let directory = tempfile::tempdir().unwrap();
         let pool = directory.path();
-        let lock = Lock::acquire(pool).unwrap();
+        let lock = acquire(pool).unwrap();
         assert_eq!(lock.sync_failed_in(), None);
         lock.note(77).unwrap().sync_failed();
         drop(lock);
 
-        let lock = Lock::acquire(pool).unwrap();
+        let lock = acquire(pool).unwrap();
         assert_eq!(lock.sync_failed_in(), Some(77));
         lock.forget_sync_failure().unwrap();
         drop(lock);
-        assert_eq!(Lock::acquire(pool).unwrap().sync_failed_in(), None);
+        assert_eq!(acquire(pool).unwrap().sync_failed_in(), None);
     }
 
     #[test]
     fn a_foreign_text_says_nothing() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(file_of(directory.path()), [0xff; 5000]).unwrap();
-        assert_eq!(
-            Lock::acquire(directory.path()).unwrap().sync_failed_in(),
-            None
-        );
+        assert_eq!(acquire(directory.path()).unwrap().sync_failed_in(), None);
     }
 
     #[test]

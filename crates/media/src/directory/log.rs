@@ -12,6 +12,7 @@ use stonecast_base::{Corruption, Span};
 use crate::directory::awake::Awake;
 use crate::directory::holes::{data, holes_are_reported};
 use crate::directory::lock::SyncNote;
+use crate::directory::made::Made;
 use crate::directory::medium::{DIRECT, detect, turn_copy_on_write_off};
 use crate::directory::prepare::{Manner, Preparer, Zeros};
 use crate::earlier_writers::EarlierWriters;
@@ -32,8 +33,8 @@ pub(super) struct Log {
     pub earlier_writers: EarlierWriters,
 }
 
-/// Creates the log at `path`, one hole of `capacity` bytes.
-pub(super) fn create(path: &Path, capacity: u64) -> Result<(), MediaError> {
+/// Creates the log at `path`, one hole of `capacity` bytes, and notes it in `made`: also where it was there, without data.
+pub(super) fn create(path: &Path, capacity: u64, made: &Made) -> Result<(), MediaError> {
     let mut options = OpenOptions::new();
     options
         .read(true)
@@ -54,6 +55,7 @@ pub(super) fn create(path: &Path, capacity: u64) -> Result<(), MediaError> {
         });
     }
     file.set_len(0).map_err(failed("emptying", path))?;
+    made.note(path, &file).map_err(failed("looking at", path))?;
     turn_copy_on_write_off(&file);
     file.set_len(capacity).map_err(failed(
         "making a sparse file of the pool's capacity of",

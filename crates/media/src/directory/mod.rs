@@ -20,6 +20,7 @@ mod claim;
 mod holes;
 mod lock;
 mod log;
+mod made;
 mod medium;
 mod place;
 mod prepare;
@@ -38,6 +39,7 @@ use crate::directory::blobs::Blobs;
 use crate::directory::claim::Claim;
 use crate::directory::lock::Lock;
 use crate::directory::log::{Log, SyncedLog};
+use crate::directory::made::Made;
 use crate::error::failed;
 use crate::file_sync::SyncTarget;
 use crate::mapped_region::{MappedRegion, Sealing};
@@ -58,6 +60,7 @@ pub struct DirectoryBacking {
     log: RefCell<Option<Log>>,
     /// `None`: this process inspects.
     lock: Option<Rc<Lock>>,
+    made: Rc<Made>,
     /// `None`: the pool was there before.
     claim: Option<Claim>,
 }
@@ -76,6 +79,7 @@ impl DirectoryBacking {
                 path: directory.to_owned(),
             })
         } else {
+            backing.blobs.begin_creation();
             Ok(Self {
                 claim: Some(claim),
                 ..backing
@@ -114,13 +118,15 @@ impl DirectoryBacking {
                 path: directory.to_owned(),
             });
         }
-        Self::locked(directory)
+        let backing = Self::locked(directory)?;
+        backing.blobs.remove_leftovers();
+        Ok(backing)
     }
 
     /// Opens a directory to look at the pool in it, changing nothing, also while a server has it; see
     /// [`Backing::in_use_by`].
     pub fn inspect(directory: &Path) -> Result<Self, MediaError> {
-        let backing = Self::new(directory, None)?;
+        let backing = Self::new(directory, None, Rc::default())?;
         if backing.blobs.have_header()? {
             return Ok(backing);
         }
@@ -131,21 +137,21 @@ impl DirectoryBacking {
     }
 
     fn locked(directory: &Path) -> Result<Self, MediaError> {
-        let lock = Lock::acquire(directory)?;
-        let backing = Self::new(directory, Some(Rc::new(lock)))?;
-        backing.blobs.remove_leftovers();
-        Ok(backing)
+        let made = Rc::new(Made::default());
+        let lock = Lock::acquire(directory, &made)?;
+        Self::new(directory, Some(Rc::new(lock)), made)
     }
 
-    fn new(directory: &Path, lock: Option<Rc<Lock>>) -> Result<Self, MediaError> {
+    fn new(directory: &Path, lock: Option<Rc<Lock>>, made: Rc<Made>) -> Result<Self, MediaError> {
         let directory = directory.to_owned();
-        let blobs = Blobs::new(directory.clone());
+        let blobs = Blobs::noting(directory.clone(), Rc::clone(&made));
         Ok(Self {
             directory,
             blobs,
             power_cycle: boot_identifier()?,
             log: RefCell::new(None),
             lock,
+            made,
             claim: None,
         })
     }
@@ -171,9 +177,9 @@ impl DirectoryBacking {
         let log = match &self.lock {
             None => log::inspect(&path, options.capacity)?,
             Some(lock) => {
-                let fresh = !self.blobs.have_header()?;
+                let fresh = self.blobs.are_new()?;
                 if fresh {
-                    log::create(&path, options.capacity)?;
+                    log::create(&path, options.capacity, &self.made)?;
                     lock.hold_log(&self.directory)?;
                 }
                 let note = || {
@@ -190,7 +196,7 @@ impl DirectoryBacking {
                 });
                 if opened.is_err() && fresh {
                     // Nothing is left of a pool that could not be created, not even a name that looks like one.
-                    let _best_effort = std::fs::remove_file(&path);
+                    self.made.remove(&path);
                 }
                 opened?
             }
@@ -288,7 +294,7 @@ impl Backing for DirectoryBacking {
 
     fn discard(&self) {
         if let Some(claim) = &self.claim {
-            claim.give_back();
+            claim.give_back(&self.made);
         }
     }
 

@@ -386,6 +386,7 @@ mod tests {
     use crate::Sealing;
     use crate::directory::holes::data;
     use crate::directory::lock::Lock;
+    use crate::directory::made::Made;
 
     const SIZE: u64 = 8 * MIB;
 
@@ -547,7 +548,7 @@ mod tests {
     #[test]
     fn a_failed_sync_of_zeros_is_noted_and_told_as_what_it_is() {
         let directory = tempfile::tempdir().unwrap();
-        let lock = Lock::acquire(directory.path()).unwrap();
+        let lock = Lock::acquire(directory.path(), &Made::default()).unwrap();
         let (file, path) = log();
         let writable = file.reopen().unwrap();
         let zeros = Zeros {

@@ -6,6 +6,7 @@ use stonecast_base::KIB;
 
 use super::*;
 use crate::not_run::not_run;
+use crate::pool::HEADER_MAGIC;
 use crate::{Ddio, DeclaredPlatform, Durability, PersistError, PersistenceDomain, ReceiveBuffers};
 
 const CAPACITY: u64 = MIB;
@@ -257,6 +258,94 @@ fn the_name_of_a_new_pool_and_of_every_folder_made_for_it_is_durable() {
     assert_eq!(synced(&two), [&one, place.path()].map(Path::to_owned));
     // Whoever made it may have been killed before its name was durable.
     assert_eq!(synced(&two), [one]);
+}
+
+/// Files of a pool that somebody moves into a directory, and what is there afterwards.
+fn move_a_pool_to(directory: &Path) {
+    let elsewhere = tempfile::tempdir_in(directory.parent().unwrap()).unwrap();
+    for name in ["checkpoint", "header", "lock", "log"] {
+        let from = elsewhere.path().join(name);
+        std::fs::write(&from, format!("{name} of somebody")).unwrap();
+        std::fs::rename(&from, directory.join(name)).unwrap();
+    }
+}
+
+fn assert_the_pool_is_there(directory: &Path) {
+    for name in ["checkpoint", "header", "lock", "log"] {
+        let found = std::fs::read_to_string(directory.join(name)).unwrap();
+        assert_eq!(found, format!("{name} of somebody"));
+    }
+}
+
+/// Needs the comparison with what this backing made: by name alone the whole pool would be removed.
+#[test]
+fn a_pool_that_is_moved_to_where_one_is_being_created_stays() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().join("pool");
+    let options = LogOptions {
+        capacity: CAPACITY,
+        platform: DeclaredPlatform {
+            persistence_domain: PersistenceDomain::Volatile,
+            ddio: Ddio::On,
+            receive_buffers: ReceiveBuffers::Dram,
+        },
+        durability: Durability::Process,
+    };
+    for moved_after in 0..4 {
+        let backing = DirectoryBacking::create(&directory).unwrap();
+        let steps: [&dyn Fn(); 3] = [
+            &|| drop(backing.open_log(options).unwrap()),
+            &|| drop(backing.store(Blob::HeaderFirst, b"1").unwrap()),
+            &|| drop(backing.store(Blob::HeaderSecond, b"2").unwrap()),
+        ];
+        steps[..moved_after].iter().for_each(|step| step());
+        move_a_pool_to(&directory);
+        if moved_after == 2 {
+            let refused = backing.store(Blob::HeaderSecond, b"2");
+            assert!(matches!(refused, Err(MediaError::Exists { .. })));
+        }
+        backing.discard();
+        assert_the_pool_is_there(&directory);
+        assert!(matches!(
+            DirectoryBacking::create(&directory),
+            Err(MediaError::Exists { .. } | MediaError::InUse { .. })
+        ));
+        drop(backing);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}
+
+/// Needs the second look at what is emptied: somebody may have moved it there since the directory was taken.
+#[test]
+fn a_file_in_the_way_of_the_first_header_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let backing = DirectoryBacking::create(directory.path()).unwrap();
+    let path = directory.path().join("header.new");
+    std::fs::write(&path, "precious").unwrap();
+    let refused = backing.store(Blob::HeaderFirst, b"1").unwrap_err();
+    assert!(matches!(refused, MediaError::Unsuitable { .. }));
+    backing.discard();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    assert!(!directory.path().join("lock").exists(), "it was made");
+}
+
+/// Needs what was taken over to count as made: a header that goes without its log, or the other way round, is in the way of all
+/// that come after.
+#[test]
+fn what_an_interrupted_creation_left_goes_with_the_next_one_that_fails() {
+    let place = tempfile::tempdir().unwrap();
+    let mut half = HEADER_MAGIC.to_vec();
+    half.resize(100, 7);
+    for (name, left) in [("log", &[][..]), ("header.new", &half)] {
+        std::fs::write(place.path().join(name), left).unwrap();
+    }
+    let backing = DirectoryBacking::create(place.path()).unwrap();
+    log::create(&backing.log_path(), CAPACITY, &backing.made).unwrap();
+    let _persisted = backing.store(Blob::HeaderFirst, b"1").unwrap();
+    let _persisted = backing.store(Blob::HeaderSecond, b"2").unwrap();
+    let _persisted = backing.store(Blob::Checkpoint, b"3").unwrap();
+    backing.discard();
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
 }
 
 #[test]

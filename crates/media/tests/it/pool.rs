@@ -283,7 +283,9 @@ fn a_pool_whose_creation_was_cut_off_is_created_anew() {
         .unwrap()
         .set_len(12345)
         .unwrap();
-    std::fs::write(place.path().join("header.new"), [1; 4096]).unwrap();
+    let mut half = b"stonpool".to_vec();
+    half.resize(4096, 1);
+    std::fs::write(place.path().join("header.new"), half).unwrap();
     assert!(matches!(
         serve(place.path()),
         Err(MediaError::NotFound { .. })

@@ -1,0 +1,81 @@
+//! Files that this process made in a directory, as the kernel knows them.
+//!
+//! A name proves nothing: somebody may have moved another file to it since. So what is removed is compared first. (The kernel
+//! cannot compare and remove in one step; a file that is moved to its place between the two is lost.)
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Numbers of inodes are given anew when a file is gone, so the time of its creation is part of it, where the file system
+/// keeps that.
+type Identity = (u64, u64, Option<SystemTime>);
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(super) struct Made(RefCell<BTreeMap<PathBuf, Identity>>);
+
+impl Made {
+    /// `file` at `path` was made, or taken over with nothing in it.
+    pub fn note(&self, path: &Path, file: &File) -> io::Result<()> {
+        let identity = identity(&file.metadata()?);
+        self.0.borrow_mut().insert(path.to_owned(), identity);
+        Ok(())
+    }
+
+    /// What was made at `from` is at `to`.
+    pub fn note_rename(&self, from: &Path, to: &Path) {
+        let mut made = self.0.borrow_mut();
+        if let Some(identity) = made.remove(from) {
+            made.insert(to.to_owned(), identity);
+        }
+    }
+
+    /// Removes the file at `path`, if it is the one that was made there.
+    pub fn remove(&self, path: &Path) {
+        let made = self.0.borrow_mut().remove(path);
+        let found = path.symlink_metadata().ok().as_ref().map(identity);
+        if made.is_some() && made == found {
+            // What cannot be removed is taken over by the next creation, or named by its refusal.
+            let _best_effort = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn identity(status: &Metadata) -> Identity {
+    (status.dev(), status.ino(), status.created().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Needs the comparison: a name alone would remove the file of somebody else.
+    #[test]
+    fn what_was_made_is_removed_and_what_was_moved_to_its_place_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let made = Made::default();
+        for name in ["stays", "replaced", "renamed"] {
+            made.note(&path(name), &File::create(path(name)).unwrap())
+                .unwrap();
+        }
+        for name in ["moved", "foreign"] {
+            std::fs::write(path(name), "precious").unwrap();
+        }
+        std::fs::rename(path("moved"), path("replaced")).unwrap();
+        std::fs::rename(path("renamed"), path("other")).unwrap();
+        made.note_rename(&path("renamed"), &path("other"));
+        for name in ["stays", "replaced", "renamed", "other", "foreign"] {
+            made.remove(&path(name));
+        }
+        let left: Vec<bool> = ["stays", "replaced", "other", "foreign"]
+            .map(|name| path(name).exists())
+            .into();
+        assert_eq!(left, [false, true, false, true]);
+    }
+}
