@@ -54,7 +54,8 @@ pub fn run(flags: &Serve) -> Result<(), Failure> {
         true => OpenMode::Adopt,
         false => OpenMode::Serve,
     };
-    let (pool, origin) = pool::open_or_create(serving, mode)?;
+    // Before the device, whose socket is to be gone from the folder when the folder goes.
+    let (found, origin) = pool::find_or_create(serving)?;
     let shared_memory = ShmOptions {
         socket_mode: serving.sharing.socket_mode.0,
         socket_group,
@@ -65,12 +66,13 @@ pub fn run(flags: &Serve) -> Result<(), Failure> {
         &serving.listen[0],
         shared_memory,
         &serving.verbs,
-        Some(pool.platform()),
+        Some(found.platform()),
     )?;
     let executor = BusyPoll::new(park, SPIN_NS);
     let completions = COMPLETIONS.max((serving.places.clients * IN_FLIGHT_MAX) as u32);
     let port = Rc::new(Port::new(device.clone(), completions)?);
     executor.add_port(&port);
+    let pool = found.open(serving, mode)?;
     let clients = match serving.clients {
         ClientsArgument::Trusted => ClientPolicy::Trusted,
         ClientsArgument::Publishing => ClientPolicy::Publishing,

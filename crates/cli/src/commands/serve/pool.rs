@@ -40,27 +40,54 @@ impl Drop for Origin {
     }
 }
 
-/// The pool in the folder or on the device. Says which it is, and what was repaired when it was opened.
-pub fn open_or_create(serving: &Serving, mode: OpenMode) -> Result<(Pool, Origin), Failure> {
-    match inspect_backing(&serving.data) {
-        // Looked at before it is opened, which changes it.
-        Ok(backing) => check_against(serving, &Pool::open(backing, OpenMode::Inspect)?.0)?,
-        Err(MediaError::NotFound { .. }) => return create(serving),
-        Err(error) => return Err(error.into()),
-    }
-    let (pool, repairs) = Pool::open(open_backing(&serving.data)?, mode)?;
-    say(format_args!("opening {}", described(&pool)));
-    repairs
-        .iter()
-        .for_each(|repair| say(format_args!("repaired: {}", repair.corruption)));
-    let origin = Origin {
-        created: None,
-        kept: Cell::new(true),
-    };
-    Ok((pool, origin))
+/// A pool that was looked at and not opened yet, which would change it; or one that is new.
+pub enum Found {
+    There(DeclaredPlatform),
+    Created(Box<Pool>),
 }
 
-fn create(serving: &Serving) -> Result<(Pool, Origin), Failure> {
+/// The pool in the folder or on the device, looked at, or created.
+pub fn find_or_create(serving: &Serving) -> Result<(Found, Origin), Failure> {
+    match inspect_backing(&serving.data) {
+        Ok(backing) => {
+            let (pool, _) = Pool::open(backing, OpenMode::Inspect)?;
+            check_against(serving, &pool)?;
+            let origin = Origin {
+                created: None,
+                kept: Cell::new(true),
+            };
+            Ok((Found::There(pool.platform()), origin))
+        }
+        Err(MediaError::NotFound { .. }) => create(serving),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Found {
+    /// What it was declared to lie on.
+    pub fn platform(&self) -> DeclaredPlatform {
+        match self {
+            Self::There(platform) => *platform,
+            Self::Created(pool) => pool.platform(),
+        }
+    }
+
+    /// The pool, open. Says which it is, and what was repaired when it was opened. It is closed in good order by a server alone, so
+    /// all that may fail before there is one comes first.
+    pub fn open(self, serving: &Serving, mode: OpenMode) -> Result<Pool, Failure> {
+        if let Self::Created(pool) = self {
+            return Ok(*pool);
+        }
+        let (pool, repairs) = Pool::open(open_backing(&serving.data)?, mode)?;
+        say(format_args!("opening {}", described(&pool)));
+        repairs
+            .iter()
+            .for_each(|repair| say(format_args!("repaired: {}", repair.corruption)));
+        Ok(pool)
+    }
+}
+
+fn create(serving: &Serving) -> Result<(Found, Origin), Failure> {
     let backing = create_backing(&serving.data)?;
     let origin = Origin {
         created: Some(Rc::clone(&backing)),
@@ -69,7 +96,7 @@ fn create(serving: &Serving) -> Result<(Pool, Origin), Failure> {
     let options = options_of(serving, &*backing)?;
     let pool = Pool::create(backing, options)?;
     say(format_args!("created {}", described(&pool)));
-    Ok((pool, origin))
+    Ok((Found::Created(Box::new(pool)), origin))
 }
 
 /// Place, capacity and promise of a pool.
