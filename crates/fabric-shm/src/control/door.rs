@@ -22,6 +22,8 @@ const GREETING_USER_MAX: usize = GREETING_MAX / 4;
 const GREETING_NS: u64 = 5_000_000_000;
 /// How often whoever runs the program is told that there are no descriptors left.
 const SAY_AGAIN_NS: u64 = 60_000_000_000;
+/// Peers turned away at once. Others need the lock, and a peer that is turned away may come again at once.
+const TURN_AWAY_MAX: usize = 64;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -43,7 +45,8 @@ impl Door {
 
     /// Takes everybody who waits. False when there are too many for now.
     pub fn accept_all(&mut self, shared: &Shared, state: &mut State, listener: u64) -> bool {
-        loop {
+        let mut turned_away = 0;
+        while turned_away < TURN_AWAY_MAX {
             if greeting(state).count() >= GREETING_MAX {
                 return false;
             }
@@ -51,18 +54,23 @@ impl Door {
                 Ok(socket) => socket,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
                 // Who gave up meanwhile is nobody's problem.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {
+                    turned_away += 1;
+                    continue;
+                }
                 Err(error) if descriptors::is_exhaustion(&error) => {
                     self.note_exhaustion();
-                    match self.turn_away_next(state, listener) {
-                        true => continue,
-                        false => return false,
+                    if !self.turn_away_next(state, listener) {
+                        return false;
                     }
+                    turned_away += 1;
+                    continue;
                 }
                 // No memory left: others may free some.
                 Err(_) => return false,
             };
             let Ok(peer) = socket::peer(&socket) else {
+                turned_away += 1;
                 continue;
             };
             if !shared.is_own_user(peer) && holds_too_many(state, peer) {
@@ -71,6 +79,7 @@ impl Door {
                     peer.user
                 );
                 turn_away(&socket, &reason);
+                turned_away += 1;
                 continue;
             }
             let token = state.new_token();
@@ -85,6 +94,7 @@ impl Door {
                 return false;
             }
         }
+        false
     }
 
     /// Tells whoever runs the program that this process has no descriptors left; not again for a while.
