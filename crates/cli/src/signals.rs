@@ -1,7 +1,9 @@
-//! The end of a server: a signal of those that end programs asks for it, a second one does not wait.
+//! The end of a server: a signal of those that end programs asks for it, a second one ends the process as it ends one that does
+//! not listen, so that a shell sees which signal it was.
 //!
-//! SIGHUP says that the terminal is gone. It often comes twice, from the kernel and from the shell, so a second one means
-//! nothing more. Where the server was started to outlive its terminal (`nohup`), it is left ignored.
+//! SIGHUP says that the terminal is gone. It often comes twice, from the kernel and from the shell, and a session's manager
+//! sends SIGTERM behind it: so it asks for the end, and is no first signal to a second one. Where the server was started to
+//! outlive its terminal (`nohup`), it is left ignored.
 
 use std::fs;
 use std::io;
@@ -28,9 +30,11 @@ impl Stop {
             signal: Arc::default(),
             said: AtomicBool::new(false),
         };
+        let is_second = Arc::new(AtomicBool::new(false));
         for signal in TERM_SIGNALS {
             // In this order: the first signal finds the flag down, and raises it; the second finds it up.
-            flag::register_conditional_shutdown(*signal, 1, stop.asked.clone())?;
+            flag::register_conditional_default(*signal, is_second.clone())?;
+            flag::register(*signal, is_second.clone())?;
             stop.raise_on(*signal)?;
         }
         if !is_ignored(SIGHUP) {

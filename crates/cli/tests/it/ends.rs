@@ -1,5 +1,6 @@
 //! How a server ends: asked by signals, by the end of its terminal, and in which words.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -55,6 +56,38 @@ fn a_server_whose_terminal_goes_ends_in_good_order() {
     let heard = server.heard_to_the_end();
     assert!(heard.contains("the terminal is gone"), "{heard}");
     assert_closed(&place.pool());
+}
+
+/// Needs that the end of the terminal is no first signal: a session's manager sends SIGTERM right behind SIGHUP.
+#[test]
+fn a_server_is_asked_by_sigterm_after_its_terminal_went_and_not_stopped() {
+    let place = Place::in_volatile_memory();
+    let mut server = Server::start(&place.pool(), OPTIONS);
+    // Both are there when it goes on.
+    server.signal(Signal::STOP);
+    server.signal(Signal::HUP);
+    server.signal(Signal::TERM);
+    server.signal(Signal::CONT);
+    assert_eq!(server.wait().code(), Some(0));
+    assert_closed(&place.pool());
+}
+
+/// Needs the action that the system itself has for the signal: a status would be read as one of the program's own.
+#[test]
+fn a_second_signal_ends_a_server_as_one_that_does_not_listen() {
+    let place = Place::in_volatile_memory();
+    let mut server = Server::start(&place.pool(), OPTIONS);
+    // Both are there when it goes on: the first leaves it no time to end in good order.
+    server.signal(Signal::STOP);
+    server.signal(Signal::INT);
+    server.signal(Signal::TERM);
+    server.signal(Signal::CONT);
+    let status = server.wait();
+    assert!(
+        matches!(status.signal(), Some(signal) if [2, 15].contains(&signal)),
+        "{status}: {}",
+        server.heard()
+    );
 }
 
 /// Needs the look at what is ignored: `nohup` starts programs that shall outlive their terminal.
