@@ -142,7 +142,9 @@ impl Display for Failure {
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         let error = error.into();
+        let of_json = || error.downcast_ref::<serde_json::Error>()?.io_error_kind();
         let input_output = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        let input_output = input_output.or_else(of_json);
         if input_output == Some(io::ErrorKind::BrokenPipe) {
             return Self::Silent;
         }

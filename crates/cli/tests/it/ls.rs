@@ -1,6 +1,8 @@
 //! `ls`: keys, some at a time.
 
-use crate::support::{Place, Server};
+use std::process::Stdio;
+
+use crate::support::{Place, Server, command};
 
 #[test]
 fn keys_are_listed_in_the_order_in_which_they_were_stored() {
@@ -32,4 +34,32 @@ fn keys_are_listed_in_the_order_in_which_they_were_stored() {
         .map(|line| line["version"].as_u64().expect("a version"))
         .collect();
     assert!(versions.is_sorted(), "{versions:?}");
+}
+
+/// Needs the error below that of JSON: a pipe that nobody reads any more is no failure to tell of.
+#[test]
+fn a_list_that_nobody_reads_to_its_end_ends_in_silence() {
+    let place = Place::in_volatile_memory();
+    let server = Server::start(
+        &place.pool(),
+        ["--durability", "process", "--capacity", "64MiB"],
+    );
+    let lines: String = (0..4_000)
+        .map(|number| format!("{{\"key\":\"{number:0>100}\",\"value\":\"v\"}}\n"))
+        .collect();
+    server
+        .client_with_input(&["import"], lines.as_bytes())
+        .text();
+    for form in [&["ls"][..], &["ls", "--json"]] {
+        let mut list = command();
+        list.args(form)
+            .args(["--connect", &server.address()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut list = list.spawn().expect("the binary starts");
+        drop(list.stdout.take());
+        let output = list.wait_with_output().expect("it ends");
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{form:?}");
+    }
 }
