@@ -9,7 +9,6 @@ use std::task::Poll;
 #[cfg(feature = "verbs")]
 use std::time::Duration;
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{BusyPoll, Port, Runtime};
 use stonecast_fabric_shm::ShmOptions;
@@ -93,7 +92,11 @@ pub fn refused(error: StoreError, address: &Address) -> Failure {
                 Status::Unreachable,
                 format!("{error}. Is `stonecast serve` running there?"),
             ),
-            io::ErrorKind::PermissionDenied | io::ErrorKind::TimedOut => {
+            // The last two: a server takes nobody from its full backlog; a name is longer than any file's.
+            io::ErrorKind::PermissionDenied
+            | io::ErrorKind::TimedOut
+            | io::ErrorKind::WouldBlock
+            | io::ErrorKind::InvalidFilename => {
                 Failure::new(Status::Unreachable, error.to_string())
             }
             _ => error.into(),
@@ -105,15 +108,7 @@ pub fn refused(error: StoreError, address: &Address) -> Failure {
 /// Whether anybody listens at `address`.
 fn knock(address: &Address) -> io::Result<()> {
     match address {
-        Address::SharedMemory(path) => {
-            let socket = socket_with(
-                AddressFamily::UNIX,
-                SocketType::SEQPACKET,
-                SocketFlags::CLOEXEC,
-                None,
-            )?;
-            Ok(connect(&socket, &SocketAddrUnix::new(path)?)?)
-        }
+        Address::SharedMemory(path) => stonecast_fabric_shm::knock(path),
         #[cfg(feature = "verbs")]
         Address::Verbs(address) => {
             let text = address.to_string();

@@ -64,3 +64,4 @@ mod table;
 
 pub use device::ShmDevice;
 pub use options::{Log, ShmOptions};
+pub use socket::knock;

@@ -119,6 +119,12 @@ pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Whether anybody listens at `path`; the error says why a connection is not made. Never waits: where a server takes nobody
+/// from its backlog and that is full, the error is [`io::ErrorKind::WouldBlock`].
+pub fn knock(path: &Path) -> io::Result<()> {
+    connect(path).map(drop)
+}
+
 impl Listener {
     /// Listens at `path`. Replaces the socket file of a dead server and nothing else.
     pub(crate) fn new(path: &Path, access: SocketAccess) -> io::Result<Self> {

@@ -4,6 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+
 use crate::support::{Place, Server, command, run, stonecast};
 
 fn server(place: &Place) -> Server {
@@ -99,6 +103,35 @@ fn what_is_refused_by_a_server_that_answers_is_not_said_to_be_unreachable() {
     let server = server(&place);
     let refused = server.client(&["get", ""]);
     assert!(!refused.refusal(1).contains("running there"));
+}
+
+/// Needs a look at the socket that does not wait, and one that knows long paths: the one would hang, the other would fail (1).
+#[test]
+fn a_server_that_takes_nobody_and_a_path_of_any_length_are_unreachable() {
+    let place = Place::in_volatile_memory();
+    let path = place.path().join("backlog");
+    let new_socket = || {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket")
+    };
+    let at = SocketAddrUnix::new(&path).expect("a short path");
+    let listener = new_socket();
+    bind(&listener, &at).expect("nothing is there");
+    listen(&listener, 1).expect("it is bound");
+    let waiting: Vec<_> = (0..16)
+        .map(|_| new_socket())
+        .take_while(|socket| connect(socket, &at).is_ok())
+        .collect();
+    assert!(waiting.len() < 16, "the backlog is full");
+    let refused = stonecast(["get", "k", "--connect", &format!("shm:{}", path.display())]);
+    refused.refusal(4);
+
+    let long = place.path().join("a".repeat(100)).join("b".repeat(100));
+    let longer = place.path().join("c".repeat(300));
+    for path in [long, longer] {
+        let refused = stonecast(["get", "k", "--connect", &format!("shm:{}", path.display())]);
+        refused.refusal(4);
+    }
 }
 
 #[test]
