@@ -56,8 +56,18 @@ struct End {
     waiting: RefCell<Vec<Waker>>,
 }
 
-/// True: durable. False: nothing was done, and each task begins anew.
-type Outcome = Result<bool, CommandError>;
+type Outcome = Result<Ended, CommandError>;
+
+/// How a write ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// It is durable.
+    Done,
+    /// Nothing was done, and each task begins anew.
+    Undone,
+    /// Nothing was done, since there was no room for what the tasks had made together: each begins anew, by itself.
+    Parted,
+}
 
 /// Lets `apply` change the value of `key`, and returns its replies when that is durable. `apply` says which value it leaves and whether
 /// that has to be written; it is called again where another client was faster.
@@ -66,12 +76,13 @@ pub async fn write<'a>(
     key: &'a [u8],
     apply: impl Fn(Value<'a>) -> (Replies<'a>, Value<'a>, bool),
 ) -> Result<Replies<'a>, CommandError> {
+    let mut is_alone = false;
     loop {
         let turn = store.turn(key).await;
         let mut group = match turn.take_left() {
-            Some(group) if group.key == key => group,
-            Some(of_other_key) => {
-                of_other_key.write(store).await;
+            Some(group) if group.key == key && !is_alone => group,
+            Some(of_others) => {
+                of_others.write(store).await;
                 Group::read(store, key).await?
             }
             None => Group::read(store, key).await?,
@@ -86,14 +97,16 @@ pub async fn write<'a>(
         group.is_changed |= is_changed;
         group.tasks += 1;
         let end = group.end.clone();
-        if turn.is_awaited() && group.may_grow() {
+        if turn.is_awaited() && group.may_grow() && !is_alone {
             turn.leave(group);
         } else {
             group.write(store).await;
             drop(turn);
         }
-        if end.outcome().await? {
-            return Ok(replies);
+        match end.outcome().await? {
+            Ended::Done => return Ok(replies),
+            Ended::Undone => {}
+            Ended::Parted => is_alone = true,
         }
     }
 }
@@ -144,24 +157,28 @@ impl Group {
             .is_sent
             .set(self.is_changed && (self.value.is_some() || self.base.is_some()));
         let outcome = match (&self.value, self.base) {
-            _ if !self.is_changed => Ok(true),
+            _ if !self.is_changed => Ok(Ended::Done),
             (Some(bytes), base) => {
                 let condition = base.map_or(Condition::Absent, Condition::Version);
                 let written = store.put(&self.key, bytes, condition).await;
-                written.map(|written| matches!(written, Written::Done(_)))
+                written.map(|written| Ended::of(matches!(written, Written::Done(_))))
             }
             (None, Some(base)) => {
                 let deleted = store.delete(&self.key, Condition::Version(base)).await;
-                deleted.map(|written| matches!(written, Some(Written::Done(_))))
+                deleted.map(|written| Ended::of(matches!(written, Some(Written::Done(_)))))
             }
             // Made and deleted again: nobody has seen it, but one that came later depends on the key's absence until then.
             (None, None) if self.tasks > 1 => {
                 let found = store.get(&self.key, &mut Vec::new()).await;
-                found.map(|(version, _)| version.is_none())
+                found.map(|(version, _)| Ended::of(version.is_none()))
             }
-            (None, None) => Ok(true),
+            (None, None) => Ok(Ended::Done),
         };
-        self.end.tell(outcome);
+        self.end.tell(match outcome {
+            // What one of them wants must not keep the others from what needs no room.
+            Err(error) if self.tasks > 1 && error.is_want_of_room() => Ok(Ended::Parted),
+            outcome => outcome,
+        });
     }
 }
 
@@ -170,9 +187,18 @@ impl Drop for Group {
     fn drop(&mut self) {
         if self.end.outcome.borrow().is_none() {
             self.end.tell(match self.end.is_sent.get() {
-                false => Ok(false),
+                false => Ok(Ended::Undone),
                 true => Err(StoreError::Disconnected { unknown: true }.into()),
             });
+        }
+    }
+}
+
+impl Ended {
+    fn of(is_done: bool) -> Self {
+        match is_done {
+            true => Self::Done,
+            false => Self::Undone,
         }
     }
 }
@@ -220,7 +246,7 @@ mod tests {
         sent.end.is_sent.set(true);
         drop((unsent, sent));
         let [unsent, sent] = ends.map(|end| end.outcome.borrow_mut().take().unwrap());
-        assert!(!unsent.unwrap());
+        assert_eq!(unsent.unwrap(), Ended::Undone);
         assert!(sent.unwrap_err().to_string().starts_with("UNKNOWN "));
     }
 

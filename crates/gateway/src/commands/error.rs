@@ -131,6 +131,11 @@ impl From<StoreError> for Failure {
 }
 
 impl CommandError {
+    /// Whether the store has no room for it.
+    pub fn is_want_of_room(&self) -> bool {
+        matches!(self, Self::Store(failure) if failure.code == "OOM")
+    }
+
     /// As the answer to an `EXEC` that ends its transaction because of this error.
     pub fn aborts_transaction(self) -> Self {
         let words = self.to_string();
@@ -222,5 +227,7 @@ mod tests {
         );
         assert_eq!(code(StoreError::MediumFull), "OOM");
         assert_eq!(code(StoreError::Busy), "ERR");
+        assert!(CommandError::from(StoreError::MediumFull).is_want_of_room());
+        assert!(!CommandError::from(StoreError::Busy).is_want_of_room());
     }
 }

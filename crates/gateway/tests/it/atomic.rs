@@ -151,6 +151,41 @@ fn of_many_that_want_a_key_to_be_new_one_gets_it() {
     }
 }
 
+/// Needs tasks that share a write to part where there is no room for it: a GETDEL needs none.
+#[test]
+fn in_a_full_pool_commands_that_free_room_are_done_beside_those_that_want_some() {
+    let world = World::of(options(), Durability::Power, 32 << 20);
+    let mut client = world.client();
+    let keys: Vec<String> = (0..10).map(|number| format!("key:{number}")).collect();
+    for key in &keys {
+        assert_eq!(client.call(["SET", key, "v"]), Reply::simple("OK"));
+    }
+    for size in [1 << 20, 64 << 10, 4 << 10, 100] {
+        let value = vec![b'x'; size];
+        let mut number = 0;
+        while !matches!(
+            client.call([b"SET", format!("{size}:{number}").as_bytes(), &value]),
+            Reply::Error(_)
+        ) {
+            number += 1;
+        }
+    }
+    let mut clients: Vec<Client> = (0..40).map(|_| world.client()).collect();
+    let long = "y".repeat(4000);
+    for key in &keys {
+        for (index, client) in clients.iter_mut().enumerate() {
+            client.send(match index % 2 {
+                0 => request(["GETDEL", key]),
+                _ => request(["SETNX", key, &long]),
+            });
+        }
+        let replies: Vec<Reply> = clients.iter_mut().map(Client::reply).collect();
+        for replies in replies.chunks(2) {
+            assert!(!matches!(replies[0], Reply::Error(_)), "{:?}", replies[0]);
+        }
+    }
+}
+
 #[test]
 fn what_was_taken_is_taken_once() {
     let world = World::start();
