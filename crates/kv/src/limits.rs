@@ -20,7 +20,7 @@ pub(crate) const SERVER_RECEIVES: u32 = 2048;
 /// look at in every round of the server's poll loop, which then takes about 3 us.
 pub const CLIENTS: usize = 256;
 /// Clients at a time, at most. A round of the poll loop takes as long as a hundred operations then, each of them has had a
-/// lease before any of them gives up ([`LEASE_TURN_NS`]), and the keys of a device suffice for all of them several times.
+/// lease before any of them gives up (`LEASE_TURN_NS`), and the keys of a device suffice for all of them several times.
 pub const CLIENTS_MAX: usize = 1024;
 /// Operations that share one persist. Enough that the fence or sync no longer shows in the cost of one.
 pub(crate) const BATCH_MAX: usize = 512;
