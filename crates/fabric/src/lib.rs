@@ -31,7 +31,7 @@ pub use device::{
 };
 pub use executor::{BusyPoll, Park};
 pub use handles::{Access, CompletionQueue, MemoryRegion, QueuePair, Rkey, SharedReceiveQueue};
-pub use port::{Port, Received, Soon};
+pub use port::{Inbox, Port, Received, Soon};
 pub use runtime::{Elapsed, Runtime, Sleep, Timer};
 pub use work::{
     FlushPlacement, LocalSpan, Opcode, Operation, Placement, ReceiveRequest, RemoteAddress, Status,

@@ -10,8 +10,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use stonecast_fabric::contract::World as _;
 use stonecast_fabric::decorate::{Observed, Observer};
 use stonecast_fabric::{
-    Access, ConnectionEvent, LocalSpan, MemoryRegion, Operation, Port, QueuePair, QueuePairOptions,
-    ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Status, WorkRequest,
+    Access, ConnectionEvent, Inbox, LocalSpan, MemoryRegion, Operation, Port, QueuePair,
+    QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Status, WorkRequest,
 };
 
 use crate::loopback::{Fault, Flavour, LIBERAL, LoopbackWorld, PLAIN};
@@ -482,4 +482,172 @@ fn a_port_that_nobody_pumps_is_pumped_by_who_waits() {
         Poll::Pending => None,
     });
     assert_eq!(status, Some(Status::Success));
+}
+
+/// A node that serves at `address` and has nothing to do with any other yet.
+fn serving(world: &LoopbackWorld, number: usize, address: &str) -> (Rc<Port>, MemoryRegion) {
+    let port = world.node(number);
+    let memory = port.device().allocate(64, Access::NONE).expect("memory");
+    port.device().listen(address).expect("a free address");
+    (port, memory)
+}
+
+/// A queue pair of `port` with one receive buffer, numbered `wr_id`.
+fn queue_pair(port: &Port, memory: MemoryRegion, wr_id: u64) -> QueuePair {
+    let options = QueuePairOptions {
+        send_cq: port.send_cq(),
+        receive_cq: port.receive_cq(),
+        shared_receive_queue: None,
+        windows: false,
+        send_capacity: 4,
+        receive_capacity: 4,
+        rnr_retry_count: 1_000_000,
+        rnr_retry_delay_ns: 1_000_000,
+    };
+    let qp = port.device().create_queue_pair(options).expect("one");
+    let local = span(memory);
+    port.device()
+        .post_receive(ReceiveQueue::Own(qp), &[ReceiveRequest { wr_id, local }])
+        .expect("room");
+    qp
+}
+
+fn span(region: MemoryRegion) -> LocalSpan {
+    LocalSpan {
+        region,
+        offset: 0,
+        size: 8,
+    }
+}
+
+/// Needs the routes: without them the server takes the answer that its own client waits for, and the client the request that the
+/// server waits for.
+#[test]
+fn a_server_that_is_a_client_of_another_on_the_same_thread_gets_what_is_its_own() {
+    let world = LoopbackWorld::new(PLAIN, Fault::Nothing);
+    let (here, here_memory) = serving(&world, 0, "here");
+    let (there, there_memory) = serving(&world, 1, "there");
+    let pump = || {
+        for _ in 0..100 {
+            here.pump();
+            there.pump();
+        }
+    };
+    // Each is a client of the other.
+    let connect = |port: &Rc<Port>, memory, address| {
+        let inbox = Inbox::new(port);
+        let qp = queue_pair(port, memory, 7);
+        inbox.claim(qp);
+        port.device().connect(qp, address, b"").expect("a listener");
+        (inbox, qp)
+    };
+    let (to_there, upwards) = connect(&here, here_memory, "there");
+    let (to_here, _) = connect(&there, there_memory, "here");
+    pump();
+    let accept = |port: &Port, memory| {
+        let Some(ConnectionEvent::Request { request, .. }) = port.take_event() else {
+            panic!("a request comes to the port itself")
+        };
+        let qp = queue_pair(port, memory, 9);
+        port.device().accept(request, qp, b"").expect("it waits");
+        qp
+    };
+    let (clients_end_here, _) = (accept(&here, here_memory), accept(&there, there_memory));
+    pump();
+    for inbox in [&to_there, &to_here] {
+        let event = inbox.take_event();
+        assert!(
+            matches!(event, Some(ConnectionEvent::Established { .. })),
+            "{event:?}"
+        );
+        assert!(!inbox.has_activity());
+    }
+    for port in [&here, &there] {
+        let event = port.take_event();
+        assert!(
+            matches!(event, Some(ConnectionEvent::Established { .. })),
+            "{event:?}"
+        );
+    }
+    // The node here asks as a client, and answers as a server.
+    for qp in [upwards, clients_end_here] {
+        let local = span(here_memory);
+        here.post(qp, [Operation::Send { local }]).expect("room");
+    }
+    pump();
+    let asked = there.take_received().expect("the request");
+    let answered = to_here.take_received().expect("the answer");
+    assert_eq!((asked.wr_id, answered.wr_id), (9, 7));
+    assert!(!there.has_activity() && !to_here.has_activity());
+}
+
+/// Needs the arrivals to move with their queue pair, and the inbox to give it back.
+#[test]
+fn what_arrived_before_a_claim_comes_with_it_and_what_comes_after_the_inbox_is_the_ports_own() {
+    let stage = connected(PLAIN);
+    stage
+        .server
+        .device()
+        .disconnect(QueuePair(7))
+        .expect("the server's first queue pair");
+    stage.client.pump();
+    assert!(stage.client.has_activity());
+    let inbox = Inbox::new(&stage.client);
+    inbox.claim(stage.qp);
+    assert!(inbox.has_activity() && !stage.client.has_activity());
+    assert!(matches!(
+        inbox.take_event(),
+        Some(ConnectionEvent::Disconnected { .. })
+    ));
+    drop(inbox);
+    let buffers = [ReceiveRequest {
+        wr_id: 0,
+        local: span(stage.local),
+    }];
+    let _flushed = stage
+        .client
+        .device()
+        .post_receive(ReceiveQueue::Own(stage.qp), &buffers);
+    for _ in 0..10 {
+        stage.client.pump();
+    }
+    assert_eq!(
+        stage.client.take_received().map(|arrival| arrival.status),
+        Some(Status::WorkRequestFlushed)
+    );
+}
+
+/// Needs a waiting list for each inbox: one for the port wakes whoever has nothing to take.
+#[test]
+fn who_waits_at_an_inbox_is_woken_by_what_arrives_there_alone() {
+    let stage = connected(PLAIN);
+    let idle = Inbox::new(&stage.client);
+    let busy = Inbox::new(&stage.client);
+    busy.claim(stage.qp);
+    let (at_idle, at_busy) = (Arc::new(Woken::default()), Arc::new(Woken::default()));
+    let mut idly = pin!(idle.activity());
+    let mut busily = pin!(busy.activity());
+    let wait = |woken: &Arc<Woken>, future: std::pin::Pin<&mut dyn Future<Output = ()>>| {
+        let waker = Waker::from(woken.clone());
+        future.poll(&mut Context::from_waker(&waker)).is_pending()
+    };
+    assert!(wait(&at_idle, idly.as_mut()) && wait(&at_busy, busily.as_mut()));
+    stage
+        .server
+        .device()
+        .disconnect(QueuePair(7))
+        .expect("the server's first queue pair");
+    stage.client.pump();
+    let count = |woken: &Woken| woken.0.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!((count(&at_idle), count(&at_busy)), (0, 1));
+    assert!(!wait(&at_busy, busily.as_mut()) && wait(&at_idle, idly.as_mut()));
+}
+
+#[derive(Default)]
+struct Woken(std::sync::atomic::AtomicU32);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
 }

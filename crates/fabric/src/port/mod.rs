@@ -10,7 +10,7 @@
 //!
 //! A port owns one completion queue for sends and one for receives. Whoever drives the program calls [`Port::pump`]
 //! often; it moves completions out of the device, wakes the futures that waited for them, and keeps arrivals and
-//! connection events until they are taken.
+//! connection events until they are taken: by whoever claimed their queue pair, see `inbox.rs`, or else from the port itself.
 //!
 //! Invariants:
 //! - A future holds a slot number, never memory that a NIC touches, so dropping one at any moment is harmless: its slot
@@ -21,15 +21,20 @@
 //! - A future that is always ready gives way after [`TURNS_MAX`] times, so that a loop of one-sided operations, which
 //!   many providers complete inside the post, starves neither other tasks nor arrivals.
 
+mod inbox;
+
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use smallvec::SmallVec;
+
+use inbox::{Activity, Inboxes, OWN, Wakers};
+
+pub use inbox::Inbox;
 
 use crate::solitude::Solitude;
 use crate::{
@@ -50,6 +55,7 @@ pub struct Port {
     send_cq: CompletionQueue,
     receive_cq: CompletionQueue,
     state: RefCell<State>,
+    inboxes: RefCell<Inboxes>,
     /// Memory for completions on their way, kept between calls.
     scratch: Cell<Vec<WorkCompletion>>,
     /// Futures that were ready at once since the last pump.
@@ -73,10 +79,6 @@ pub enum Soon {
 struct State {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    received: VecDeque<Received>,
-    events: VecDeque<ConnectionEvent>,
-    waiting: Vec<(u64, Waker)>,
-    next_waiting: u64,
 }
 
 /// A batch on its way.
@@ -128,7 +130,6 @@ const TURNS_MAX: u32 = 64;
 /// times what a READ in a rack takes.
 const LOOKS_MAX: u32 = 4096;
 
-type Wakers = SmallVec<[Waker; 8]>;
 type AllEnded = SmallVec<[Ended; 8]>;
 
 impl Port {
@@ -136,12 +137,13 @@ impl Port {
     pub fn new(device: Rc<dyn Device>, capacity: u32) -> Result<Self, DeviceError> {
         let send_cq = device.create_completion_queue(capacity)?;
         let receive_cq = device.create_completion_queue(capacity)?;
-        let (state, scratch, turns, solitude) = Default::default();
+        let (state, inboxes, scratch, turns, solitude) = Default::default();
         Ok(Self {
             device,
             send_cq,
             receive_cq,
             state,
+            inboxes,
             scratch,
             turns,
             solitude,
@@ -194,27 +196,18 @@ impl Port {
     fn collect_arrived(&self) -> bool {
         let mut completions = self.polled(self.receive_cq);
         let mut arrived = !completions.is_empty();
+        let mut woken = Wakers::new();
         if arrived {
-            self.state
-                .borrow_mut()
-                .received
-                .extend(completions.drain(..));
+            let arrivals = completions.drain(..);
+            self.inboxes.borrow_mut().deliver(arrivals, &mut woken);
         }
         self.scratch.set(completions);
         while let Some(event) = self.device.poll_connection() {
-            self.state.borrow_mut().events.push_back(event);
+            let mut inboxes = self.inboxes.borrow_mut();
+            inboxes.deliver_event(event, &mut woken);
             arrived = true;
         }
-        if arrived {
-            let wakers: Wakers = self
-                .state
-                .borrow_mut()
-                .waiting
-                .drain(..)
-                .map(|(_, waker)| waker)
-                .collect();
-            wakers.into_iter().for_each(Waker::wake);
-        }
+        woken.into_iter().for_each(Waker::wake);
         arrived
     }
 
@@ -443,33 +436,30 @@ impl Port {
     /// [`Status::WorkRequestFlushed`]; its arrivals and events that nobody took are dropped.
     pub fn destroy_queue_pair(&self, qp: QueuePair) -> Result<(), DeviceError> {
         self.device.destroy_queue_pair(qp)?;
+        self.inboxes.borrow_mut().forget(qp);
         let ended = self.state.borrow_mut().forget(qp);
         ended.into_iter().for_each(Ended::wake);
         Ok(())
     }
 
-    /// Takes the oldest arrival.
+    /// Takes the oldest arrival that no [`Inbox`] has claimed.
     pub fn take_received(&self) -> Option<Received> {
-        self.state.borrow_mut().received.pop_front()
+        self.inboxes.borrow_mut().tray(OWN).received.pop_front()
     }
 
-    /// Takes the oldest connection event.
+    /// Takes the oldest connection event that no [`Inbox`] has claimed, requests of peers included.
     pub fn take_event(&self) -> Option<ConnectionEvent> {
-        self.state.borrow_mut().events.pop_front()
+        self.inboxes.borrow_mut().tray(OWN).events.pop_front()
     }
 
-    /// Whether an arrival or a connection event can be taken.
+    /// Whether [`Port::take_received`] or [`Port::take_event`] has something.
     pub fn has_activity(&self) -> bool {
-        let state = self.state.borrow();
-        !state.received.is_empty() || !state.events.is_empty()
+        self.inboxes.borrow_mut().tray(OWN).has_any()
     }
 
-    /// Waits until an arrival or a connection event can be taken.
+    /// Waits until [`Port::take_received`] or [`Port::take_event`] has something.
     pub fn activity(&self) -> impl Future<Output = ()> {
-        Activity {
-            port: self,
-            registered: None,
-        }
+        Activity::new(self, OWN)
     }
 
     /// Revokes a key; see [`Device::poll_invalidate`].
@@ -571,13 +561,6 @@ impl State {
 
     /// Ends all that belongs to a destroyed queue pair, and returns it.
     fn forget(&mut self, qp: QueuePair) -> AllEnded {
-        self.received.retain(|arrival| arrival.qp != qp);
-        self.events.retain(|event| match event {
-            ConnectionEvent::Request { .. } => true,
-            ConnectionEvent::Established { qp: of, .. }
-            | ConnectionEvent::Rejected { qp: of, .. }
-            | ConnectionEvent::Disconnected { qp: of, .. } => *of != qp,
-        });
         let mut ended = AllEnded::new();
         for index in 0..self.slots.len() {
             let slot = &mut self.slots[index];
@@ -648,54 +631,6 @@ impl Drop for Completion<'_> {
         drop(state);
         self.port.solitude.end(self.gave_way);
         // A waker may own a task whose end comes back here.
-        drop(waker);
-    }
-}
-
-/// Waits for an arrival or an event. Leaves nothing behind when it is dropped.
-struct Activity<'a> {
-    port: &'a Port,
-    registered: Option<u64>,
-}
-
-impl Future for Activity<'_> {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.port.has_activity() {
-            return Poll::Ready(());
-        }
-        let waker = context.waker().clone();
-        let mut state = self.port.state.borrow_mut();
-        let known = state
-            .waiting
-            .iter_mut()
-            .find(|(number, _)| Some(*number) == self.registered);
-        let replaced = known.map(|(_, known)| std::mem::replace(known, waker.clone()));
-        if replaced.is_none() {
-            let number = state.next_waiting;
-            state.next_waiting += 1;
-            state.waiting.push((number, waker));
-            self.registered = Some(number);
-        }
-        drop(state);
-        drop(replaced);
-        Poll::Pending
-    }
-}
-
-impl Drop for Activity<'_> {
-    fn drop(&mut self) {
-        let Some(registered) = self.registered else {
-            return;
-        };
-        let mut state = self.port.state.borrow_mut();
-        let position = state
-            .waiting
-            .iter()
-            .position(|(number, _)| *number == registered);
-        let waker = position.map(|position| state.waiting.swap_remove(position));
-        drop(state);
         drop(waker);
     }
 }
