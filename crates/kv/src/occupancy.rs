@@ -12,6 +12,8 @@
 //! All of this is known anew after each opening, from a scan or a checkpoint. A first death that is told too early only keeps
 //! tombstones longer.
 
+use stonecast_base::mutant;
+
 /// See the module documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Occupancy {
@@ -52,7 +54,7 @@ impl Occupancy {
 
     /// Bytes that have to be moved when the segment is cleaned, if tombstones below `horizon` need not.
     pub fn needed(&self, horizon: u64) -> u64 {
-        let tombstones = if self.newest_tombstone < horizon {
+        let tombstones = if self.newest_tombstone < horizon || mutant!(TombstoneDroppedEarly) {
             0
         } else {
             self.tombstones
