@@ -21,6 +21,7 @@ fn main() {
     let start = Instant::now();
     let mut hits: BTreeMap<&str, u64> = BTreeMap::new();
     let (mut events, mut operations, mut states, mut violations) = (0, 0, 0, 0);
+    let mut traces = 0_u64;
     for seed in first..first + count {
         let report = run(scenario, seed);
         report
@@ -32,6 +33,7 @@ fn main() {
             operations + report.operations,
             states + report.crash_states,
         );
+        traces = traces.rotate_left(1) ^ report.hash;
         if count == 1 {
             // A seed that is looked at alone tells its story.
             report
@@ -54,7 +56,7 @@ fn main() {
     let seconds = start.elapsed().as_secs_f64();
     println!(
         "{name}: {count} seeds in {seconds:.2} s: {events} events ({:.0}/s), {operations} operations, {states} crash states \
-         ({:.0}/s), {violations} violations",
+         ({:.0}/s), {violations} violations, traces {traces:016x}",
         events as f64 / seconds,
         states as f64 / seconds
     );

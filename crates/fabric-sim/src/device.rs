@@ -49,9 +49,7 @@ impl SimDevice {
                 });
             }
             let result = call(net);
-            net.break_overrun();
-            net.take_arrived(|thread| self.executor.arrived(thread));
-            (result, std::mem::take(&mut net.wakers))
+            (result, net.conclude(|thread| self.executor.arrived(thread)))
         };
         wakers.into_iter().for_each(std::task::Waker::wake);
         result
@@ -224,7 +222,7 @@ impl Device for SimDevice {
     fn disconnect(&self, qp: QueuePair) -> Result<(), DeviceError> {
         self.with(|net| {
             if matches!(
-                net.own_qp(self.context, qp)?.stage,
+                net.own_qp(self.context, qp)?.connection.stage,
                 Stage::Accepted | Stage::Connected | Stage::Connecting
             ) {
                 net.fail(qp.0, DisconnectCause::Requested, Status::WorkRequestFlushed);

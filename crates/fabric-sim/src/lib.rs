@@ -8,7 +8,7 @@
 //!     Net          NICs, links, queue pairs, messages                     net/
 //!     Memory       bytes, and what touching them costs                    memory.rs  image.rs  cache.rs
 //!     Module       bytes that outlive power, in part; a place for a pool  persistent/
-//!     Faults       what fails, how often, and whether it did              faults.rs  net/link.rs
+//!     Faults       what fails, how often, and whether it did              faults.rs  net/failure.rs
 //!     Profile      how fast each part is, with sources                    profile.rs
 //! ```
 //!
@@ -38,7 +38,7 @@ mod world;
 pub use clock::LocalClock;
 pub use device::SimDevice;
 pub use faults::{Fault, FaultClass, Faults, Reach};
-pub use machine::{Features, RootPort, Transport};
+pub use machine::{Features, MachineOptions, RootPort, Transport};
 pub use persistent::{Fate, MediumCounts, Module, SimBacking, Survivor, Wreck};
 pub use profile::Profile;
-pub use world::{Machine, MachineOptions, Process, World};
+pub use world::{Machine, Process, World};

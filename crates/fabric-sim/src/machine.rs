@@ -1,5 +1,6 @@
 //! What machines are made of.
 
+use stonecast_base::Nanoseconds;
 use stonecast_media::{Ddio, DeclaredPlatform, PersistenceDomain, ReceiveBuffers};
 
 use crate::cache::Latencies;
@@ -15,7 +16,7 @@ pub(crate) fn dram(profile: &Profile) -> Latencies {
 }
 
 /// A machine whose memory controllers save what they have, with DDIO on: the common one.
-pub(crate) const COMMON_PLATFORM: DeclaredPlatform = DeclaredPlatform {
+const COMMON_PLATFORM: DeclaredPlatform = DeclaredPlatform {
     persistence_domain: PersistenceDomain::Dmp,
     ddio: Ddio::On,
     receive_buffers: ReceiveBuffers::Dram,
@@ -73,4 +74,40 @@ impl Features {
         flush_persistent: false,
         atomic_write: false,
     };
+}
+
+/// How to make a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MachineOptions {
+    /// How fast it is.
+    pub profile: Profile,
+    /// How many cores it has; processes beyond that share them.
+    pub cores: usize,
+    /// What its NIC can do.
+    pub features: Features,
+    /// What its persistent memory survives, and where its NIC writes first: the truth, whatever a pool declares.
+    pub platform: DeclaredPlatform,
+    /// What its NIC speaks. Both ends of a connection speak the same.
+    pub transport: Transport,
+    /// Longest time that an inbound write waits inside the machine for room on its way to memory, as it does behind other
+    /// traffic. How long each one waits is drawn from the seed; 0: none waits.
+    pub inbound_stall_ns_max: Nanoseconds,
+    /// Longest time that the NIC's transport holds a message back before it leaves: a closed window, a retransmission.
+    /// Drawn likewise; 0: none is held back.
+    pub outbound_stall_ns_max: Nanoseconds,
+}
+
+impl MachineOptions {
+    /// A machine of `profile` with 16 cores and the features of NICs on the market.
+    pub fn new(profile: Profile) -> Self {
+        Self {
+            profile,
+            cores: 16,
+            features: Features::COMMON,
+            platform: COMMON_PLATFORM,
+            transport: Transport::InfiniBand,
+            inbound_stall_ns_max: 0,
+            outbound_stall_ns_max: 0,
+        }
+    }
 }

@@ -8,16 +8,15 @@ use std::task::{Context, Poll, Waker};
 use rand::Rng as _;
 use stonecast_base::{Nanoseconds, random_from_seed};
 use stonecast_fabric::{Capabilities, Device, DeviceError, Port, Runtime};
-use stonecast_media::{DeclaredPlatform, PersistenceDomain};
+use stonecast_media::PersistenceDomain;
 
 use crate::clock::LocalClock;
 use crate::device::SimDevice;
 use crate::executor::{Executor, ThreadOptions, ThreadRuntime};
 use crate::faults::{Fault, FaultState, Faults};
-use crate::machine::{COMMON_PLATFORM, Features, RootPort, Transport};
+use crate::machine::{Features, MachineOptions, RootPort};
 use crate::net::Net;
 use crate::persistent::{Module, Survivor, Wreck};
-use crate::profile::Profile;
 use crate::queue::Event;
 use crate::time::Time;
 use crate::trace::Trace;
@@ -50,42 +49,6 @@ struct MachineState {
     cores: Vec<usize>,
     /// Processes so far: each goes to the next core.
     processes: usize,
-}
-
-/// How to make a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MachineOptions {
-    /// How fast it is.
-    pub profile: Profile,
-    /// How many cores it has; processes beyond that share them.
-    pub cores: usize,
-    /// What its NIC can do.
-    pub features: Features,
-    /// What its persistent memory survives, and where its NIC writes first: the truth, whatever a pool declares.
-    pub platform: DeclaredPlatform,
-    /// What its NIC speaks. Both ends of a connection speak the same.
-    pub transport: Transport,
-    /// Longest time that an inbound write waits inside the machine for room on its way to memory, as it does behind other
-    /// traffic. How long each one waits is drawn from the seed; 0: none waits.
-    pub inbound_stall_ns_max: Nanoseconds,
-    /// Longest time that the NIC's transport holds a message back before it leaves: a closed window, a retransmission.
-    /// Drawn likewise; 0: none is held back.
-    pub outbound_stall_ns_max: Nanoseconds,
-}
-
-impl MachineOptions {
-    /// A machine of `profile` with 16 cores and the features of NICs on the market.
-    pub fn new(profile: Profile) -> Self {
-        Self {
-            profile,
-            cores: 16,
-            features: Features::COMMON,
-            platform: COMMON_PLATFORM,
-            transport: Transport::InfiniBand,
-            inbound_stall_ns_max: 0,
-            outbound_stall_ns_max: 0,
-        }
-    }
 }
 
 /// A machine of a world.
@@ -138,7 +101,7 @@ impl World {
 
     /// Adds a machine.
     pub fn machine(&self, options: MachineOptions) -> Machine {
-        let number = self.shared.net.borrow_mut().add_machine(options);
+        let number = self.shared.net.borrow_mut().nics.add(options);
         let cores = (0..options.cores.max(1))
             .map(|_| self.shared.executor.add_core())
             .collect();
@@ -247,7 +210,7 @@ impl World {
     /// Lets nothing fail any more: rates are 0, partitions end, NICs are as fast as they were. What is broken stays so.
     pub fn heal(&self) {
         self.shared.faults.set(Faults::default());
-        self.shared.net.borrow_mut().heal();
+        self.shared.net.borrow_mut().nics.heal();
     }
 
     /// Counts a fault that whoever drives this world brought about.
@@ -278,6 +241,7 @@ impl World {
         self.shared
             .net
             .borrow_mut()
+            .nics
             .block(from, to, start, start + duration_ns);
     }
 
@@ -292,6 +256,7 @@ impl World {
         self.shared
             .net
             .borrow_mut()
+            .nics
             .slow_down(machine.0, factor, until);
     }
 
@@ -426,13 +391,9 @@ impl Shared {
     }
 
     fn tell(&self, mut net: RefMut<'_, Net>) {
-        net.break_overrun();
-        net.take_arrived(|thread| self.executor.arrived(thread));
-        if !net.wakers.is_empty() {
-            let wakers = std::mem::take(&mut net.wakers);
-            drop(net);
-            wakers.into_iter().for_each(Waker::wake);
-        }
+        let wakers = net.conclude(|thread| self.executor.arrived(thread));
+        drop(net);
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -525,7 +486,7 @@ impl Process {
                 self.contexts
                     .borrow()
                     .contains(&qp.context)
-                    .then_some(qp.peer)
+                    .then_some(qp.connection.peer)
                     .flatten()
             };
             for number in 0..net.qps.len() as u32 {

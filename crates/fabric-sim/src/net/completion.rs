@@ -1,13 +1,25 @@
 //! Completion queues.
 
+use slab::Slab;
 use stonecast_fabric::{Opcode, Operation, Placement, QueuePair, Status, WorkCompletion};
 
 use super::Net;
 use crate::faults::Fault;
 use crate::queue::Event;
 
+/// Completions that do not go the ordinary way.
+#[derive(Default)]
+pub(super) struct Irregular {
+    /// Completion queues that overran and whose queue pairs are not yet broken.
+    pub overrun: Vec<(u32, u32)>,
+    /// The completion queue whose queue pairs are being broken.
+    breaking: Option<(u32, u32)>,
+    /// Completions that come later, by the number of their event.
+    late: Slab<Late>,
+}
+
 /// A completion that comes later than it should.
-pub(super) struct Late {
+struct Late {
     context: u32,
     cq: u32,
     completion: WorkCompletion,
@@ -18,7 +30,8 @@ impl Net {
     pub(super) fn complete(&mut self, context: u32, cq: u32, completion: WorkCompletion) {
         // Of a queue that lost something no later arrival comes: who matches answers by their order would take one for
         // another.
-        let broken = self.breaking == Some((context, cq)) || self.overrun.contains(&(context, cq));
+        let broken = self.irregular.breaking == Some((context, cq))
+            || self.irregular.overrun.contains(&(context, cq));
         let arrival = matches!(
             completion.opcode,
             Opcode::Receive | Opcode::ReceiveWriteWithImmediate
@@ -28,7 +41,7 @@ impl Net {
         }
         if self.faults.strikes(Fault::CompletionLost) {
             self.faults.hit(Fault::CompletionLost);
-            return self.overrun.push((context, cq));
+            return self.irregular.overrun.push((context, cq));
         }
         let delayed = self.faults.strikes(Fault::CompletionDelayed);
         let until = self.contexts[context as usize].completions[cq as usize].late_until;
@@ -54,16 +67,7 @@ impl Net {
         }
         // Completions of one queue keep their order; those of others do not wait for it.
         queue.late_until = at;
-        let index = match self.free_late.pop() {
-            Some(index) => {
-                self.late[index as usize] = Some(late);
-                index
-            }
-            None => {
-                self.late.push(Some(late));
-                self.late.len() as u32 - 1
-            }
-        };
+        let index = self.irregular.late.insert(late) as u32;
         self.time.push(at, Event::Complete(index));
     }
 
@@ -73,8 +77,7 @@ impl Net {
             context,
             cq,
             completion,
-        } = self.late[index as usize].take().expect("it comes once");
-        self.free_late.push(index);
+        } = self.irregular.late.remove(index as usize);
         // What its queue pair had is gone with it.
         if self.qp(completion.qp.0).is_some() && !self.contexts[context as usize].dead {
             self.deliver(context, cq, completion);
@@ -86,7 +89,7 @@ impl Net {
         if queue.entries.len() == queue.capacity {
             if !queue.overrun {
                 queue.overrun = true;
-                self.overrun.push((context, cq));
+                self.irregular.overrun.push((context, cq));
             }
             return;
         }
@@ -96,8 +99,8 @@ impl Net {
 
     /// Breaks the queue pairs of completion queues that overran. To be called after everything that may complete.
     pub fn break_overrun(&mut self) {
-        while let Some((context, cq)) = self.overrun.pop() {
-            self.breaking = Some((context, cq));
+        while let Some((context, cq)) = self.irregular.overrun.pop() {
+            self.irregular.breaking = Some((context, cq));
             for number in 0..self.qps.len() as u32 {
                 let uses = |qp: &mut super::Qp| {
                     qp.context == context
@@ -111,7 +114,7 @@ impl Net {
                     );
                 }
             }
-            self.breaking = None;
+            self.irregular.breaking = None;
         }
     }
 

@@ -1,7 +1,8 @@
 //! How connections begin and end.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
+use slab::Slab;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{
     ConnectionEvent, ConnectionRequest, DeviceError, DisconnectCause, PeerIdentity, QueuePair,
@@ -13,7 +14,7 @@ use crate::faults::Fault;
 use crate::queue::Event;
 
 /// A message of the connection manager on its way.
-pub(super) enum Control {
+enum Control {
     /// To a listener.
     Ask {
         from: u32,
@@ -50,8 +51,18 @@ pub(super) enum Control {
 /// How long who connects waits for an answer of the other side's connection manager.
 const CM_TIMEOUT_NS: Nanoseconds = 20_000_000;
 
+/// The connection managers of all machines, and what is on its way between them.
+#[derive(Default)]
+pub(super) struct ConnectionManager {
+    controls: Slab<Control>,
+    /// Who listens, by address.
+    listeners: BTreeMap<String, u32>,
+    requests: BTreeMap<u64, Asked>,
+    next_request: u64,
+}
+
 /// A connection request that nobody has answered.
-pub(super) struct Asked {
+struct Asked {
     from: u32,
     listener: u32,
 }
@@ -81,30 +92,7 @@ impl Net {
                 index: u64::from(queue.0),
             });
         }
-        self.qps.push(Some(Box::new(Qp {
-            context,
-            options,
-            stage: Stage::Idle,
-            peer: None,
-            send: VecDeque::new(),
-            base: 0,
-            next: 0,
-            non_posted: 0,
-            turn: 0,
-            held: false,
-            receive: VecDeque::new(),
-            placed: 0,
-            settled: 0,
-            executed: 0,
-            placing: VecDeque::new(),
-            executing: VecDeque::new(),
-            windows: Vec::new(),
-            last_arrival: 0,
-            quiet: false,
-            mute: false,
-            not_ready_until: 0,
-            cached: None,
-        })));
+        self.qps.push(Some(Box::new(Qp::new(context, options))));
         Ok(QueuePair(self.qps.len() as u32 - 1))
     }
 
@@ -133,14 +121,14 @@ impl Net {
 
     /// Accepts connections at `address`.
     pub fn listen(&mut self, context: u32, address: &str) -> Result<(), DeviceError> {
-        if self.listeners.contains_key(address) {
+        if self.manager.listeners.contains_key(address) {
             let reason = "somebody listens there already".to_owned();
             return Err(DeviceError::Address {
                 address: address.to_owned(),
                 reason,
             });
         }
-        self.listeners.insert(address.to_owned(), context);
+        self.manager.listeners.insert(address.to_owned(), context);
         Ok(())
     }
 
@@ -154,13 +142,13 @@ impl Net {
     ) -> Result<(), DeviceError> {
         self.check_private_data(context, private_data)?;
         let state = self.own_qp(context, qp)?;
-        if state.stage != Stage::Idle {
+        if state.connection.stage != Stage::Idle {
             return Err(DeviceError::Malformed {
                 reason: "the queue pair is in use",
             });
         }
-        state.stage = Stage::Connecting;
-        let control = match self.listeners.get(address) {
+        state.connection.stage = Stage::Connecting;
+        let control = match self.manager.listeners.get(address) {
             Some(&listener) => Control::Ask {
                 from: qp.0,
                 listener,
@@ -184,15 +172,15 @@ impl Net {
         private_data: &[u8],
     ) -> Result<(), DeviceError> {
         self.check_private_data(context, private_data)?;
-        if self.own_qp(context, qp)?.stage != Stage::Idle {
+        if self.own_qp(context, qp)?.connection.stage != Stage::Idle {
             return Err(DeviceError::Malformed {
                 reason: "the queue pair is in use",
             });
         }
         let from = self.take_request(context, request)?;
         let state = self.own_qp(context, qp).expect("just looked up");
-        state.stage = Stage::Accepted;
-        state.peer = Some(from);
+        state.connection.stage = Stage::Accepted;
+        state.connection.peer = Some(from);
         self.send_control(
             context,
             Control::Accept {
@@ -232,6 +220,7 @@ impl Net {
             index: request.0,
         };
         if self
+            .manager
             .requests
             .get(&request.0)
             .is_none_or(|asked| asked.listener != context)
@@ -239,6 +228,7 @@ impl Net {
             return Err(missing);
         }
         Ok(self
+            .manager
             .requests
             .remove(&request.0)
             .expect("just looked up")
@@ -306,11 +296,11 @@ impl Net {
 
     /// Tells the other side of a queue pair that broke without a word, as its software does when it ends the connection.
     pub fn tell_peer(&mut self, number: u32) {
-        let Some(qp) = self.qp(number).filter(|qp| qp.quiet) else {
+        let Some(qp) = self.qp(number).filter(|qp| qp.connection.quiet) else {
             return;
         };
-        qp.quiet = false;
-        let (context, peer) = (qp.context, qp.peer);
+        qp.connection.quiet = false;
+        let (context, peer) = (qp.context, qp.connection.peer);
         if let Some(peer) = peer {
             self.send_control(
                 context,
@@ -325,7 +315,10 @@ impl Net {
 
     /// Breaks a queue pair of which the other side hears nothing.
     pub fn fail_quietly(&mut self, number: u32) {
-        if self.qp(number).is_none_or(|qp| qp.stage == Stage::Failed) {
+        if self
+            .qp(number)
+            .is_none_or(|qp| qp.connection.stage == Stage::Failed)
+        {
             return;
         }
         self.fail(
@@ -333,7 +326,7 @@ impl Net {
             DisconnectCause::PeerDied,
             Status::WorkRequestFlushed,
         );
-        self.qp(number).expect("just looked up").quiet = true;
+        self.qp(number).expect("just looked up").connection.quiet = true;
     }
 
     /// The connection of `peer` with `number`, a queue pair of `context`, ends when nobody answers any more.
@@ -349,26 +342,14 @@ impl Net {
     }
 
     fn control_after(&mut self, delay: Nanoseconds, control: Control) {
-        let index = match self.free_controls.pop() {
-            Some(index) => {
-                self.controls[index as usize] = Some(control);
-                index
-            }
-            None => {
-                self.controls.push(Some(control));
-                self.controls.len() as u32 - 1
-            }
-        };
+        let index = self.manager.controls.insert(control) as u32;
         self.time
             .push(self.time.clock() + delay, Event::Control(index));
     }
 
     /// A message of the connection manager has reached its destination.
     pub fn control(&mut self, index: u32) {
-        let control = self.controls[index as usize]
-            .take()
-            .expect("it is on its way once");
-        self.free_controls.push(index);
+        let control = self.manager.controls.remove(index as usize);
         match control {
             Control::Ask {
                 from,
@@ -383,12 +364,18 @@ impl Net {
             Control::Reject { to, reason } => self.rejected(to, reason),
             Control::Ready { to } => self.ready(to),
             Control::Part { to, peer, cause } => {
-                if self.qp(to).is_some_and(|qp| qp.peer == Some(peer)) {
+                if self
+                    .qp(to)
+                    .is_some_and(|qp| qp.connection.peer == Some(peer))
+                {
                     self.fail(to, cause, Status::WorkRequestFlushed);
                 }
             }
             Control::GiveUp { to, peer } => {
-                if self.qp(to).is_some_and(|qp| qp.peer == Some(peer)) {
+                if self
+                    .qp(to)
+                    .is_some_and(|qp| qp.connection.peer == Some(peer))
+                {
                     self.fail(to, DisconnectCause::PeerDied, Status::RetryExceeded);
                 }
             }
@@ -405,9 +392,10 @@ impl Net {
                 },
             );
         }
-        self.next_request += 1;
-        self.requests
-            .insert(self.next_request, Asked { from, listener });
+        self.manager.next_request += 1;
+        self.manager
+            .requests
+            .insert(self.manager.next_request, Asked { from, listener });
         let name = self.qp(from).map_or_else(
             || "a process that is gone".to_owned(),
             |qp| format!("process {}", qp.context),
@@ -418,7 +406,7 @@ impl Net {
             process: None,
             same_user: true,
         };
-        let request = ConnectionRequest(self.next_request);
+        let request = ConnectionRequest(self.manager.next_request);
         self.tell_event(
             listener,
             ConnectionEvent::Request {
@@ -430,7 +418,10 @@ impl Net {
     }
 
     fn accepted(&mut self, to: u32, acceptor: u32, private_data: Vec<u8>) {
-        let Some(qp) = self.qp(to).filter(|qp| qp.stage == Stage::Connecting) else {
+        let Some(qp) = self
+            .qp(to)
+            .filter(|qp| qp.connection.stage == Stage::Connecting)
+        else {
             // Who asked is gone; the acceptor must learn it.
             let Some(context) = self.qp(acceptor).map(|qp| qp.context) else {
                 return;
@@ -444,8 +435,8 @@ impl Net {
                 },
             );
         };
-        qp.stage = Stage::Connected;
-        qp.peer = Some(acceptor);
+        qp.connection.stage = Stage::Connected;
+        qp.connection.peer = Some(acceptor);
         let context = qp.context;
         self.tell_event(
             context,
@@ -459,8 +450,11 @@ impl Net {
     }
 
     fn rejected(&mut self, to: u32, reason: String) {
-        if let Some(qp) = self.qp(to).filter(|qp| qp.stage == Stage::Connecting) {
-            qp.stage = Stage::Idle;
+        if let Some(qp) = self
+            .qp(to)
+            .filter(|qp| qp.connection.stage == Stage::Connecting)
+        {
+            qp.connection.stage = Stage::Idle;
             let context = qp.context;
             self.tell_event(
                 context,
@@ -473,8 +467,11 @@ impl Net {
     }
 
     fn ready(&mut self, to: u32) {
-        if let Some(qp) = self.qp(to).filter(|qp| qp.stage == Stage::Accepted) {
-            qp.stage = Stage::Connected;
+        if let Some(qp) = self
+            .qp(to)
+            .filter(|qp| qp.connection.stage == Stage::Accepted)
+        {
+            qp.connection.stage = Stage::Connected;
             let context = qp.context;
             self.tell_event(
                 context,
@@ -498,17 +495,20 @@ impl Net {
     /// Ends the connection of a queue pair: what is outstanding completes, the first send with `first`, and the other side
     /// is told.
     pub fn fail(&mut self, number: u32, cause: DisconnectCause, first: Status) {
-        let Some(qp) = self.qp(number).filter(|qp| qp.stage != Stage::Failed) else {
+        let Some(qp) = self
+            .qp(number)
+            .filter(|qp| qp.connection.stage != Stage::Failed)
+        else {
             return;
         };
-        let (context, peer, stage) = (qp.context, qp.peer, qp.stage);
+        let (context, peer, stage) = (qp.context, qp.connection.peer, qp.connection.stage);
         // What the NIC has acknowledged is placed at once, or takes its time although the queue pair is broken.
         let late = self.faults.enabled(Fault::LeaseEndInFlight)
             && self.faults.draw(Fault::LeaseEndInFlight, 100);
         if !late {
             self.settle(number);
         }
-        self.qp(number).expect("just looked up").stage = Stage::Failed;
+        self.qp(number).expect("just looked up").connection.stage = Stage::Failed;
         self.drop_executing(number);
         self.flush_sends(number, first);
         self.flush_receives(number);
@@ -538,8 +538,10 @@ impl Net {
     /// placed if `settle`; a machine without power places nothing.
     pub fn kill(&mut self, context: u32, settle: bool) {
         self.contexts[context as usize].dead = true;
-        self.listeners.retain(|_, listener| *listener != context);
-        let asked = std::mem::take(&mut self.requests);
+        self.manager
+            .listeners
+            .retain(|_, listener| *listener != context);
+        let asked = std::mem::take(&mut self.manager.requests);
         for (number, asked) in asked {
             if asked.listener == context {
                 self.send_control(
@@ -550,7 +552,7 @@ impl Net {
                     },
                 );
             } else {
-                self.requests.insert(number, asked);
+                self.manager.requests.insert(number, asked);
             }
         }
         for number in 0..self.qps.len() as u32 {
@@ -558,14 +560,14 @@ impl Net {
                 continue;
             };
             // Who was not told that the connection broke is told now, by who cleans up or by nobody's answers.
-            let untold = std::mem::take(&mut qp.quiet)
-                || matches!(qp.stage, Stage::Accepted | Stage::Connected);
-            let peer = qp.peer;
+            let untold = std::mem::take(&mut qp.connection.quiet)
+                || matches!(qp.connection.stage, Stage::Accepted | Stage::Connected);
+            let peer = qp.connection.peer;
             if settle {
                 self.settle(number);
             }
             self.forget_placing(number);
-            self.qp(number).expect("just looked up").stage = Stage::Failed;
+            self.qp(number).expect("just looked up").connection.stage = Stage::Failed;
             self.drop_executing(number);
             if let Some(peer) = peer.filter(|_| untold) {
                 self.give_up_on(peer, number, context);

@@ -7,24 +7,10 @@ use stonecast_base::Span;
 use stonecast_fabric::{Access, DeviceError, LocalSpan, MemoryRegion, RemoteAddress, Rkey, Status};
 use stonecast_media::{PersistentRegion, Region};
 
-use super::responder::line_of;
-use super::{Key, Net, Registered};
+use super::keys::Opening;
+use super::{Net, Registered};
 use crate::faults::Fault;
 
-/// Steps between rkeys, so that a guess from one to the next is wrong. Odd, so that numbers repeat only after 2^32.
-const KEY_STRIDE: u32 = 0x9e37_79b1;
-/// Its inverse modulo 2^32.
-const KEY_STRIDE_INVERSE: u32 = {
-    // Newton's iteration doubles the number of right bits; a number is its own inverse modulo 8.
-    let mut inverse = KEY_STRIDE;
-    let mut bits = 3;
-    while bits < 32 {
-        inverse = inverse.wrapping_mul(2u32.wrapping_sub(KEY_STRIDE.wrapping_mul(inverse)));
-        bits *= 2;
-    }
-    inverse
-};
-const _: () = assert!(KEY_STRIDE.wrapping_mul(KEY_STRIDE_INVERSE) == 1);
 /// Regions start at multiples of this, with a gap between them that no key opens.
 const ADDRESS_GRAIN: u64 = 4096;
 
@@ -59,7 +45,15 @@ impl Net {
             size,
             keys: 0,
         }));
-        let rkey = self.add_key(context, region, address, 0, size, access, None);
+        let rkey = self.add_key(Opening {
+            context,
+            region,
+            address,
+            offset: 0,
+            size,
+            access,
+            qp: None,
+        });
         MemoryRegion {
             index: region,
             address,
@@ -109,16 +103,16 @@ impl Net {
             });
         }
         let address = registered.address + span.offset;
-        let rkey = self.add_key(
+        let rkey = self.add_key(Opening {
             context,
-            region.index,
+            region: region.index,
             address,
-            span.offset,
-            span.size,
+            offset: span.offset,
+            size: span.size,
             access,
-            Some(qp),
-        );
-        let key = self.key_index(rkey).expect("just made");
+            qp: Some(qp),
+        });
+        let key = self.keys.index(rkey).expect("just made");
         self.qp(qp)
             .expect("looked up by the caller")
             .windows
@@ -134,27 +128,28 @@ impl Net {
         waker: &Waker,
     ) -> Result<bool, DeviceError> {
         let index = self
-            .key_index(rkey)
-            .filter(|&index| self.keys[index as usize].context == context);
+            .keys
+            .index(rkey)
+            .filter(|&index| self.keys[index].opening.context == context);
         let index = index.ok_or(DeviceError::NoSuch {
             what: "key",
             index: u64::from(rkey.0),
         })?;
         self.shut(index);
-        let key = &mut self.keys[index as usize];
-        if key.in_flight > 0 {
+        let waits = self.keys.wait(index, waker);
+        if waits {
             self.faults.hit(Fault::LeaseEndInFlight);
-            key.waiting = Some(waker.clone());
-            return Ok(false);
         }
-        Ok(true)
+        Ok(!waits)
     }
 
     /// Makes a key open nothing more.
     pub(super) fn shut(&mut self, index: u32) {
-        let key = &mut self.keys[index as usize];
+        let key = &mut self.keys[index];
         if std::mem::take(&mut key.valid) {
-            let (context, region) = (key.context, key.region);
+            let Opening {
+                context, region, ..
+            } = key.opening;
             if let Some(registered) = &mut self.contexts[context as usize].regions[region as usize]
             {
                 registered.keys -= 1;
@@ -164,11 +159,7 @@ impl Net {
 
     /// The message that passed the check of a key had its effect, or will have none.
     pub(super) fn leave_key(&mut self, index: u32) {
-        let key = &mut self.keys[index as usize];
-        key.in_flight -= 1;
-        if key.in_flight == 0 {
-            self.wakers.extend(key.waiting.take());
-        }
+        self.news.wakers.extend(self.keys.leave(index));
     }
 
     /// Where `size` bytes at `remote` are, if the peer of queue pair `to` may use them so.
@@ -179,25 +170,20 @@ impl Net {
         size: u64,
         right: Access,
     ) -> Result<Target, Status> {
-        let index = self.key_index(remote.rkey).ok_or(Status::RemoteAccess)?;
-        let key = &self.keys[index as usize];
+        let index = self.keys.index(remote.rkey).ok_or(Status::RemoteAccess)?;
+        let key = &self.keys[index];
         let qp = self.qps[to as usize].as_ref().ok_or(Status::RemoteAccess)?;
-        let opens = key.valid
-            && key.context == qp.context
-            && key.qp.is_none_or(|of| of == to)
-            && key.access.grants(right);
-        if !key.valid && key.context == qp.context {
+        if !key.valid && key.opening.context == qp.context {
             self.faults.hit(Fault::RevokedAccess);
         }
-        let start = remote.address.checked_sub(key.address);
-        match start.filter(|&start| opens && Span::new(start, size).fits(key.size)) {
-            Some(start) => Ok(Target {
-                region: key.region,
-                offset: key.offset + start,
-                key: index,
-            }),
-            None => Err(Status::RemoteAccess),
-        }
+        let offset = key
+            .resolve((qp.context, to), remote, size, right)
+            .ok_or(Status::RemoteAccess)?;
+        Ok(Target {
+            region: key.opening.region,
+            offset,
+            key: index,
+        })
     }
 
     /// What the NIC of `machine` has taken and not yet placed in memory `space`: offsets and bytes, in order. With
@@ -210,29 +196,33 @@ impl Net {
                 continue;
             }
             for &index in qp
+                .inbound
                 .placing
                 .iter()
                 .take(if next_only { 1 } else { usize::MAX })
             {
-                let message = &self.messages[index as usize];
-                let registered = self.registered(qp.context, message.region);
+                let message = &self.messages[index];
+                let registered = self.registered(qp.context, message.target.region);
                 let there = registered.is_some_and(|registered| registered.space == Some(space));
                 if !there {
                     continue;
                 }
-                if let Some(lines) = &message.scattered {
-                    let parts = lines.iter().map(|&line| line_of(message, line));
+                if let Some(lines) = &message.progress.scattered {
+                    let parts = lines.iter().map(|&line| message.line(line));
                     found.extend(parts.map(|part| {
                         (
-                            message.offset + part.start as u64,
+                            message.target.offset + part.start as u64,
                             message.payload[part].to_vec(),
                         )
                     }));
                     continue;
                 }
-                let rest = &message.payload[message.done as usize..];
+                let rest = &message.payload[message.progress.done as usize..];
                 if !rest.is_empty() {
-                    found.push((message.offset + u64::from(message.done), rest.to_vec()));
+                    found.push((
+                        message.target.offset + u64::from(message.progress.done),
+                        rest.to_vec(),
+                    ));
                 }
             }
         }
@@ -255,41 +245,11 @@ impl Net {
             .then_some(registered)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a key is these facts")]
-    fn add_key(
-        &mut self,
-        context: u32,
-        region: u32,
-        address: u64,
-        offset: u64,
-        size: u64,
-        access: Access,
-        qp: Option<u32>,
-    ) -> Rkey {
-        let index = self.keys.len() as u32;
-        self.keys.push(Key {
-            context,
-            region,
-            address,
-            offset,
-            size,
-            access,
-            qp,
-            valid: true,
-            in_flight: 0,
-            waiting: None,
-        });
-        if let Some(registered) = &mut self.contexts[context as usize].regions[region as usize] {
+    fn add_key(&mut self, opening: Opening) -> Rkey {
+        let region = &mut self.contexts[opening.context as usize].regions[opening.region as usize];
+        if let Some(registered) = region {
             registered.keys += 1;
         }
-        Rkey(index.wrapping_mul(KEY_STRIDE).wrapping_add(self.key_offset))
-    }
-
-    fn key_index(&self, rkey: Rkey) -> Option<u32> {
-        let index = rkey
-            .0
-            .wrapping_sub(self.key_offset)
-            .wrapping_mul(KEY_STRIDE_INVERSE);
-        ((index as usize) < self.keys.len()).then_some(index)
+        self.keys.add(opening)
     }
 }

@@ -62,7 +62,7 @@ impl Net {
     /// Whether the NIC has no buffer ready for queue pair `to`, although there may be some.
     fn withholds(&mut self, to: u32) -> bool {
         let now = self.time.now();
-        let Some(own) = self.qp(to).map(|qp| qp.not_ready_until) else {
+        let Some(own) = self.qp(to).map(|qp| qp.receives.not_ready_until) else {
             return false;
         };
         let shared = self.shared_queue(to).map(|queue| queue.exhausted_until);
@@ -76,7 +76,7 @@ impl Net {
                 // Now and then it is the queue of completions that is too small.
                 let qp = self.qp(to).expect("just looked up");
                 let overrun = (qp.context, qp.options.receive_cq.0);
-                self.overrun.push(overrun);
+                self.irregular.overrun.push(overrun);
             }
             return true;
         }
@@ -89,7 +89,10 @@ impl Net {
             } else {
                 now
             };
-            self.qp(to).expect("just looked up").not_ready_until = until;
+            self.qp(to)
+                .expect("just looked up")
+                .receives
+                .not_ready_until = until;
             return true;
         }
         own > now || shared.is_some_and(|until| until > now)
@@ -223,7 +226,7 @@ impl Net {
                         reason: "the queue pair receives into a shared queue",
                     });
                 }
-                (&mut qp.receive, qp.options.receive_capacity)
+                (&mut qp.receives.buffers, qp.options.receive_capacity)
             }
             ReceiveQueue::Shared(shared) => {
                 let missing = DeviceError::NoSuch {
@@ -242,7 +245,7 @@ impl Net {
         }
         buffers.extend(requests);
         if let ReceiveQueue::Own(qp) = queue
-            && self.own_qp(context, qp)?.stage == Stage::Failed
+            && self.own_qp(context, qp)?.connection.stage == Stage::Failed
         {
             self.flush_receives(qp.0);
         }
@@ -252,7 +255,7 @@ impl Net {
     /// Completes the own receive buffers of a failed queue pair.
     pub(super) fn flush_receives(&mut self, number: u32) {
         let Some(qp) = self.qp(number) else { return };
-        for buffer in std::mem::take(&mut qp.receive) {
+        for buffer in std::mem::take(&mut qp.receives.buffers) {
             self.tell(
                 number,
                 completion(
@@ -277,7 +280,7 @@ impl Net {
     fn take_buffer(&mut self, to: u32) -> Option<ReceiveRequest> {
         match self.shared_queue(to) {
             Some(queue) => queue.buffers.pop_front(),
-            None => self.qp(to)?.receive.pop_front(),
+            None => self.qp(to)?.receives.buffers.pop_front(),
         }
     }
 }

@@ -5,7 +5,9 @@ use stonecast_fabric::{
 };
 
 use super::completion::{completion, opcode};
-use super::{Net, Posted, Qp, Stage, is_non_posted, local_span};
+use super::message::Route;
+use super::queue_pair::Posted;
+use super::{Net, Qp, Stage, is_non_posted, local_span};
 use crate::faults::Fault;
 use crate::machine::Transport;
 use crate::profile::Profile;
@@ -36,32 +38,36 @@ impl Net {
             .iter()
             .try_for_each(|request| check(&capabilities, &request.operation))?;
         let state = self.own_qp(context, qp)?;
-        if matches!(state.stage, Stage::Idle | Stage::Connecting) {
+        if matches!(state.connection.stage, Stage::Idle | Stage::Connecting) {
             return Err(DeviceError::Malformed {
                 reason: "the queue pair is not connected",
             });
         }
         let capacity = state.options.send_capacity;
-        if state.send.len() + requests.len() > capacity as usize {
+        if state.sends.entries.len() + requests.len() > capacity as usize {
             return Err(DeviceError::QueueFull { capacity });
         }
         // Only where several are under way it is a cascade.
         let outstanding = state
-            .send
+            .sends
+            .entries
             .iter()
             .filter(|posted| posted.status.is_none())
             .count()
             + requests.len();
-        let connected = state.stage == Stage::Connected;
+        let connected = state.connection.stage == Stage::Connected;
         let breaks = outstanding > 1 && connected && self.faults.strikes(Fault::FlushCascade);
         let state = self.own_qp(context, qp)?;
-        let failed = state.stage == Stage::Failed;
+        let failed = state.connection.stage == Stage::Failed;
         let status = failed.then_some(Status::WorkRequestFlushed);
-        state.send.extend(requests.iter().map(|&request| Posted {
-            request,
-            status,
-            refusals: 0,
-        }));
+        state
+            .sends
+            .entries
+            .extend(requests.iter().map(|&request| Posted {
+                request,
+                status,
+                refusals: 0,
+            }));
         if failed {
             self.retire(qp.0);
         } else if breaks {
@@ -86,11 +92,15 @@ impl Net {
     fn transmit_one(&mut self, number: u32) -> Option<()> {
         let now = self.time.now();
         let qp = self.qps.get(number as usize)?.as_deref()?;
-        if qp.stage != Stage::Connected || qp.held {
+        if qp.connection.stage != Stage::Connected || qp.sends.held {
             return None;
         }
-        let (context, sequence, turn) = (qp.context, qp.next, qp.turn);
-        let request = qp.send.get((sequence - qp.base) as usize)?.request;
+        let (context, sequence, turn) = (qp.context, qp.sends.next, qp.sends.turn);
+        let request = qp
+            .sends
+            .entries
+            .get((sequence - qp.sends.base) as usize)?
+            .request;
         let non_posted = is_non_posted(&request.operation);
         // A profile with its sources is large: its numbers are looked up, it is not copied for each message.
         let &Profile {
@@ -100,55 +110,70 @@ impl Net {
             pcie_write_ns,
             ..
         } = self.profile_of(context);
-        if request.fence && qp.non_posted > 0 || non_posted && qp.non_posted >= nic_non_posted_max {
+        if request.fence && qp.sends.non_posted > 0
+            || non_posted && qp.sends.non_posted >= nic_non_posted_max
+        {
             return None;
         }
-        let peer = qp.peer.expect("a connected queue pair has a peer");
+        let peer = qp
+            .connection
+            .peer
+            .expect("a connected queue pair has a peer");
         let to = self.qps[peer as usize]
             .as_ref()
             .map_or(context, |peer| peer.context);
-        let message = self.new_message(number, peer, sequence, turn, request.operation);
+        let message = self.messages.add(
+            Route {
+                from: number,
+                to: peer,
+                sequence,
+                turn,
+            },
+            request.operation,
+        );
         if !self.fetch(context, message) {
-            self.release_message(message);
+            self.messages.release(message);
             let qp = self.qp(number).expect("just looked up");
-            qp.held = true;
-            qp.send[(sequence - qp.base) as usize].status = Some(Status::LocalProtection);
+            qp.sends.held = true;
+            qp.sends.entries[(sequence - qp.sends.base) as usize].status =
+                Some(Status::LocalProtection);
             self.retire(number);
             return None;
         }
         let qp = self.qp(number).expect("just looked up");
-        qp.next += 1;
-        qp.non_posted += u64::from(non_posted);
-        let size = self.messages[message as usize].payload.len() as u64;
+        qp.sends.next += 1;
+        qp.sends.non_posted += u64::from(non_posted);
+        let size = self.messages[message].payload.len() as u64;
         let fetched = if size > nic_inline_bytes {
             now + pcie_read_ns
         } else {
             now
         };
-        let leaves = fetched + self.outbound_stall(context);
-        let sent = self.depart(context, leaves, size);
-        let arrival = sent + self.travel(context, to);
+        let [machine, target] = [context, to].map(|context| self.machine_of(context));
+        let leaves = fetched + self.nics.outbound_stall(machine);
+        let sent = self.nics.depart(machine, leaves, size);
+        let arrival = sent + self.nics.travel(machine, target);
         let lost = self.faults.strikes(Fault::ErrorNotExecuted);
         let passage = if lost {
             None
         } else {
-            self.passage(context, to, sent, arrival)
+            self.nics.passage(machine, target, sent, arrival)
         };
         let Some(arrival) = passage else {
             if lost {
                 self.faults.hit(Fault::ErrorNotExecuted);
             }
             // Nothing behind it gets through either: messages of a queue pair arrive in order or not at all.
-            self.qp(number).expect("just looked up").held = true;
+            self.qp(number).expect("just looked up").sends.held = true;
             self.give_up_later(message);
             return None;
         };
         let qp = self.qp(number).expect("just looked up");
-        qp.last_arrival = qp.last_arrival.max(arrival);
-        let arrival = qp.last_arrival;
+        qp.sends.last_arrival = qp.sends.last_arrival.max(arrival);
+        let arrival = qp.sends.last_arrival;
         self.time.push(arrival, Event::Arrive(message));
         if !non_posted && self.transport_of(context) == Transport::Iwarp {
-            self.messages[message as usize].uses += 1;
+            self.messages.retain(message);
             self.time
                 .push(fetched + pcie_write_ns, Event::Acknowledge(message));
         }
@@ -157,11 +182,11 @@ impl Net {
 
     /// Copies the local bytes that a message carries; false where they are not there, or no room for what it brings back.
     fn fetch(&mut self, context: u32, index: u32) -> bool {
-        let operation = self.messages[index as usize].operation;
+        let operation = self.messages[index].operation;
         let Some(span) = local_span(&operation) else {
             return true;
         };
-        let mut payload = std::mem::take(&mut self.messages[index as usize].payload);
+        let mut payload = std::mem::take(&mut self.messages[index].payload);
         let local = self.local(context, span);
         if let Some(local) = local
             && !is_non_posted(&operation)
@@ -170,34 +195,28 @@ impl Net {
             local.memory.read(span.offset, &mut payload);
         }
         let sound = local.is_some();
-        self.messages[index as usize].payload = payload;
+        self.messages[index].payload = payload;
         sound
     }
 
     /// The answer to a message has come.
     pub fn acknowledge(&mut self, index: u32) {
-        let message = &self.messages[index as usize];
+        let message = &self.messages[index];
         let (number, sequence, status, not_ready) = (
-            message.from,
-            message.sequence,
-            message.status,
-            message.not_ready,
+            message.route.from,
+            message.route.sequence,
+            message.answer.status,
+            message.answer.not_ready,
         );
         let operation = message.operation;
         let now = self.time.now();
-        let waits = self.qp(number).and_then(|qp| {
-            let position = sequence.checked_sub(qp.base)? as usize;
-            qp.send
-                .get(position)
-                .filter(|posted| posted.status.is_none())
-                .map(|_| position)
-        });
+        let waits = self.qp(number).and_then(|qp| qp.sends.waiting(sequence));
         // Where the queue pair failed meanwhile, nobody waits any more.
         let Some(position) = waits else {
-            return self.release_message(index);
+            return self.messages.release(index);
         };
         if not_ready {
-            self.release_message(index);
+            self.messages.release(index);
             return self.retry_later(number, position, sequence, now);
         }
         let mut status = status;
@@ -206,17 +225,17 @@ impl Net {
             status = Status::LocalProtection;
         }
         let qp = self.qp(number).expect("just looked up");
-        qp.send[position].status = Some(status);
-        qp.non_posted -= u64::from(is_non_posted(&operation));
-        qp.held |= status != Status::Success;
-        self.release_message(index);
+        qp.sends.entries[position].status = Some(status);
+        qp.sends.non_posted -= u64::from(is_non_posted(&operation));
+        qp.sends.held |= status != Status::Success;
+        self.messages.release(index);
         self.retire(number);
         self.transmit(number);
     }
 
     /// Writes what a READ or an atomic fetched; false where its local memory is gone.
     fn bring_back(&mut self, number: u32, index: u32) -> bool {
-        let message = &self.messages[index as usize];
+        let message = &self.messages[index];
         let Some(span) = local_span(&message.operation) else {
             return true;
         };
@@ -239,13 +258,13 @@ impl Net {
         now: stonecast_base::Nanoseconds,
     ) {
         let qp = self.qp(number).expect("just looked up");
-        let posted = &mut qp.send[position];
+        let posted = &mut qp.sends.entries[position];
         posted.refusals += 1;
         if posted.refusals > qp.options.rnr_retry_count {
             posted.status = Some(Status::RnrRetryExceeded);
             return self.retire(number);
         }
-        qp.next = sequence;
+        qp.sends.next = sequence;
         let at = now + qp.options.rnr_retry_delay_ns;
         self.time.push(at, Event::Retry(number));
     }
@@ -253,7 +272,7 @@ impl Net {
     /// The pause after a refusal is over.
     pub fn retry(&mut self, number: u32) {
         if let Some(qp) = self.qp(number) {
-            qp.held = false;
+            qp.sends.held = false;
             self.transmit(number);
         }
     }
@@ -261,28 +280,28 @@ impl Net {
     /// Voids what `number` has on its way from `sequence` on, and holds back the rest.
     pub(super) fn hold_from(&mut self, number: u32, sequence: u64) {
         let Some(qp) = self.qp(number) else { return };
-        qp.turn += 1;
-        qp.held = true;
+        qp.sends.turn += 1;
+        qp.sends.held = true;
         // The refused one counts until its answer is there.
-        let until = sequence.saturating_sub(qp.base) as usize + 1;
+        let until = sequence.saturating_sub(qp.sends.base) as usize + 1;
         let waits =
             |posted: &&Posted| posted.status.is_none() && is_non_posted(&posted.request.operation);
-        qp.non_posted = qp.send.iter().take(until).filter(waits).count() as u64;
+        qp.sends.non_posted = qp.sends.entries.iter().take(until).filter(waits).count() as u64;
     }
 
     /// Reports what is done at the front of the send queue.
     pub(super) fn retire(&mut self, number: u32) {
         loop {
             let Some(qp) = self.qp(number) else { return };
-            let Some(status) = qp.send.front().and_then(|posted| posted.status) else {
+            let Some(status) = qp.sends.entries.front().and_then(|posted| posted.status) else {
                 return;
             };
-            let posted = qp.send.pop_front().expect("just looked");
-            qp.base += 1;
-            qp.next = qp.next.max(qp.base);
+            let posted = qp.sends.entries.pop_front().expect("just looked");
+            qp.sends.base += 1;
+            qp.sends.next = qp.sends.next.max(qp.sends.base);
             let (context, cq, failed) =
                 (qp.context, qp.options.send_cq.0, status != Status::Success);
-            let stage = qp.stage;
+            let stage = qp.connection.stage;
             if failed || posted.request.signalled {
                 let completion = completion(
                     posted.request.wr_id,
@@ -307,7 +326,8 @@ impl Net {
         let Some(qp) = self.qp(number) else { return };
         let mut status = first;
         for posted in qp
-            .send
+            .sends
+            .entries
             .iter_mut()
             .filter(|posted| posted.status != Some(Status::Success))
         {
