@@ -15,26 +15,14 @@
 //! - A client writes only into its own lease, above everything published there.
 #![forbid(unsafe_code)]
 
-mod checkpoint;
 mod cleaning;
 mod client;
 mod error;
 mod index;
-pub mod limits;
 mod metrics;
-mod occupancy;
-mod outcomes;
-mod protocol;
-mod publication;
-mod rebuild;
-mod recovery;
 mod server;
-mod space;
-mod staging;
 mod stat;
-mod survey;
-mod verify;
-mod word;
+mod wire;
 
 pub use cleaning::Cleaning;
 pub use client::{
@@ -46,8 +34,9 @@ pub use metrics::{
     ClientPath, LATENCY_BUCKETS, Latencies, Metrics, PathMetrics, SAMPLE, latency_bound,
     latency_bucket,
 };
-pub use recovery::RecoveryReport;
-pub use server::{ClientPolicy, Closing, Places, Server, ServerOptions};
+pub use server::{
+    ClientPolicy, Closing, Places, RecoveryReport, Server, ServerOptions, Verification, verify,
+};
 pub use stat::Stat;
 pub use stonecast_log::Condition;
-pub use verify::{Verification, verify};
+pub use wire::limits;

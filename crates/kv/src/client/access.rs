@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use super::Inner;
 use crate::error::StoreError;
-use crate::limits::READ_RETRIES_MAX;
-use crate::protocol::{Accesses, Answer, Request, Verdict};
+use crate::wire::limits::READ_RETRIES_MAX;
+use crate::wire::{Accesses, Answer, Request, Verdict};
 
 /// Pause before asking again for rights that the server has none of now.
 const BUSY_PAUSE_NS: u64 = 1_000_000;

@@ -29,7 +29,7 @@ use super::locations::Location;
 use super::read::{candidate_in, control, has_word};
 use super::write::check_key;
 use crate::index::MOVED;
-use crate::word::{KeyHash, Word};
+use crate::wire::{KeyHash, Word};
 
 /// Longest first READ of a record; a record of the last class may be longer and is left to `read.rs`.
 pub(super) const SIZE_MAX: usize = 64 * LINE_SIZE;

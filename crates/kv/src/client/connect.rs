@@ -29,9 +29,9 @@ use super::{
     receive_request,
 };
 use crate::error::StoreError;
-use crate::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, LOCATIONS, STAGING_SIZE};
 use crate::metrics::ClientPath;
-use crate::protocol::{Accesses, Hello, Welcome};
+use crate::wire::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, LOCATIONS, STAGING_SIZE};
+use crate::wire::{Accesses, Hello, Welcome};
 
 /// RNR retries of requests. The server posts most of its receive buffers again before it polls, so a client that has to wait
 /// waits for a batch; a minute covers the slowest sync.

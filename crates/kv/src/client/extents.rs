@@ -9,9 +9,9 @@ use stonecast_base::Nanoseconds;
 use stonecast_fabric::{RemoteAddress, Rkey};
 use stonecast_log::{GENERATION_MAX, LogFormat, SEGMENT_HEADER_UNITS, STAMP_SIZE, UNIT_SIZE};
 
-use crate::limits::LEASE_UNUSED_NS;
-use crate::protocol::{Accesses, Grant, Welcome};
-use crate::staging::staging_position;
+use crate::wire::limits::LEASE_UNUSED_NS;
+use crate::wire::staging::staging_position;
+use crate::wire::{Accesses, Grant, Welcome};
 
 /// See the module documentation.
 pub(super) struct Extents {

@@ -15,7 +15,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::word::{KeyHash, Word};
+use crate::wire::{KeyHash, Word};
 
 /// Farthest bucket from home whose words are remembered. Few keys lie farther.
 pub(super) const DISTANCE_MAX: u64 = 1;

@@ -8,7 +8,7 @@ use stonecast_base::Nanoseconds;
 use super::{Client, Inner};
 use crate::error::StoreError;
 use crate::metrics::{Report, SAMPLE};
-use crate::protocol::{Answer, Request, Verdict};
+use crate::wire::{Answer, Request, Verdict};
 
 /// At least so long between two reports, except the last: each wakes the server, which then looks for more for a while.
 const REPORT_EVERY_NS: Nanoseconds = 1_000_000_000;

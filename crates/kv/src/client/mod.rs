@@ -45,10 +45,10 @@ use stonecast_fabric::{
 use stonecast_log::LogFormat;
 
 use crate::error::StoreError;
-use crate::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX};
 use crate::metrics::{Metrics, PAGES};
-use crate::protocol::{Accesses, Answer, Request, Welcome, next_answer};
 use crate::stat::{COUNTERS, Stat};
+use crate::wire::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX};
+use crate::wire::{Accesses, Answer, Request, Welcome, next_answer};
 
 use at_once::{AtOnce, Bytes};
 use connect::Made;

@@ -15,8 +15,8 @@ use super::write::check_key;
 use super::{Client, Inner};
 use crate::error::StoreError;
 use crate::index::MOVED;
-use crate::limits::VALUE_SIZE_MAX;
-use crate::word::{KeyHash, Word};
+use crate::wire::limits::VALUE_SIZE_MAX;
+use crate::wire::{KeyHash, Word};
 
 /// Values of [`Client::multi_get`]. Reuse one to save allocations.
 #[derive(Default)]

@@ -23,7 +23,7 @@ use super::meter::Call;
 use super::read::candidate_in;
 use super::{Client, Inner};
 use crate::error::StoreError;
-use crate::word::KeyHash;
+use crate::wire::KeyHash;
 
 /// Puts whose buckets and records are fetched together: as many misses as a processor has under way, and no more than its nearest
 /// cache keeps until they are done.

@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 
-use crate::limits::IN_FLIGHT_MAX;
-use crate::protocol::Answer;
+use crate::wire::Answer;
+use crate::wire::limits::IN_FLIGHT_MAX;
 
 /// Bytes from the start of the ring that are used as long as they do: what the caches next to a processor hold.
 const HOT_SIZE: u64 = 32 << 10;
@@ -215,7 +215,7 @@ impl Pending {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Verdict;
+    use crate::wire::Verdict;
 
     const DONE: Answer = Answer::Verdict {
         verdict: Verdict::Done,

@@ -27,9 +27,9 @@ use super::write::check_key;
 use super::{Client, Inner};
 use crate::error::StoreError;
 use crate::index::{BUCKET_WORDS, CONTROL_OFFSET, MOVED};
-use crate::limits::READ_RETRIES_MAX;
-use crate::protocol::Request;
-use crate::word::{KeyHash, Word};
+use crate::wire::Request;
+use crate::wire::limits::READ_RETRIES_MAX;
+use crate::wire::{KeyHash, Word};
 
 /// READs of one batch that are posted, so that others have room beside it.
 const POSTED_TOGETHER_MAX: usize = POSTED_READS_MAX as usize / 4;

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::Runtime;
 
-use crate::limits::IN_FLIGHT_MAX;
+use crate::wire::limits::IN_FLIGHT_MAX;
 
 /// READs that may be posted and not completed.
 pub(super) const POSTED_READS_MAX: u64 = IN_FLIGHT_MAX as u64;

@@ -15,9 +15,9 @@ use super::read::control;
 use super::{Client, Inner};
 use crate::error::StoreError;
 use crate::index::{BUCKET_WORDS, MOVED};
-use crate::limits::READ_RETRIES_MAX;
-use crate::protocol::Accesses;
-use crate::word::Word;
+use crate::wire::Accesses;
+use crate::wire::Word;
+use crate::wire::limits::READ_RETRIES_MAX;
 
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The token lies in the record, so recovery finds it. Asking ends the connection of the attempt before, so that nothing of
-//! it can take effect after the answer. What is bounded: the server remembers the latest [`crate::limits::OUTCOMES_MAX`]
+//! it can take effect after the answer. What is bounded: the server remembers the latest [`crate::wire::limits::OUTCOMES_MAX`]
 //! writes with tokens, of all clients together; a write that may be older than these is *forgotten*, never done twice.
 //!
 //! Only effects are remembered. A conditional write whose condition did not hold, or one for which there was no space, has
@@ -21,7 +21,7 @@ use stonecast_log::Condition;
 use super::write::{Written, check_key};
 use super::{Client, Inner};
 use crate::error::StoreError;
-use crate::protocol::{Answer, Request, Verdict};
+use crate::wire::{Answer, Request, Verdict};
 
 /// Names one write. Keep it until the outcome of the write is known, and pass it to each attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]

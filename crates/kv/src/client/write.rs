@@ -18,8 +18,8 @@ use super::meter::Call;
 use super::pending::{Ended, Ticket};
 use super::{Client, Inner};
 use crate::error::StoreError;
-use crate::protocol::{Answer, Release, Request, Verdict, immediate};
-use crate::word::{KeyHash, Word};
+use crate::wire::{Answer, Release, Request, Verdict, immediate};
+use crate::wire::{KeyHash, Word};
 
 /// How a conditional write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

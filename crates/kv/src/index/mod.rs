@@ -31,7 +31,7 @@ use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_log::{RECORD_START_SIZE, RecordHeader};
 use stonecast_media::Region;
 
-use crate::word::{KeyHash, Word};
+use crate::wire::{KeyHash, Word};
 
 pub(crate) use table::{BUCKET_WORDS, CONTROL_OFFSET, MOVED, Place, Table};
 

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use stonecast_base::LINE_SIZE;
 use stonecast_media::Region;
 
-use crate::word::{KeyHash, Word};
+use crate::wire::{KeyHash, Word};
 
 /// Words of a bucket that hold keys.
 pub(crate) const BUCKET_WORDS: u64 = 7;

@@ -28,12 +28,12 @@ use stonecast_persist::Persisted;
 use super::Server;
 use super::receives::{Receives, receive_request};
 use crate::error::StoreError;
-use crate::limits::{BATCH_BYTES_MAX, BATCH_MAX, STAGING_SIZE};
 use crate::metrics::{ClientPath, Report};
-use crate::outcomes::Outcome;
-use crate::protocol::{Answer, Request, Verdict, split_immediate};
-use crate::staging::staging_position;
-use crate::word::{KeyHash, Word};
+use crate::server::outcomes::Outcome;
+use crate::wire::limits::{BATCH_BYTES_MAX, BATCH_MAX, STAGING_SIZE};
+use crate::wire::staging::staging_position;
+use crate::wire::{Answer, Request, Verdict, split_immediate};
+use crate::wire::{KeyHash, Word};
 
 /// Buffers of a batch, reused from one to the next.
 #[derive(Default)]

@@ -7,10 +7,10 @@ use stonecast_log::{
 
 use super::batch::{Batch, Placed, Source, Write};
 use super::{Server, State};
-use crate::protocol::Verdict;
-use crate::rebuild::resident;
-use crate::space::{Purpose, Taken};
-use crate::word::{KeyHash, Word};
+use crate::server::recovery::rebuild::resident;
+use crate::server::space::{Purpose, Taken};
+use crate::wire::Verdict;
+use crate::wire::{KeyHash, Word};
 
 /// Pause between two looks of a batch that waits for a segment that is being prepared.
 const SPACE_LOOK_NS: Nanoseconds = 50_000;

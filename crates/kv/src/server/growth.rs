@@ -6,7 +6,7 @@ use stonecast_media::MediaError;
 
 use super::{Server, State};
 use crate::index::Step;
-use crate::rebuild::index_memory;
+use crate::server::recovery::rebuild::index_memory;
 
 /// A table of the index as clients reach it.
 pub(super) struct SharedTable {

@@ -13,12 +13,15 @@ mod batch;
 mod clean;
 mod decide;
 mod growth;
+pub(crate) mod outcomes;
 mod peek;
 mod places;
 mod publication;
 mod publish;
 mod receives;
+pub(crate) mod recovery;
 mod session;
+pub(crate) mod space;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -37,15 +40,15 @@ use stonecast_media::{
 };
 use stonecast_persist::execute::Commit;
 
-use crate::checkpoint;
 use crate::error::StoreError;
 use crate::index::{Index, Table};
 use crate::metrics::{ClientPath, Metrics, PathMetrics};
-use crate::outcomes::Outcomes;
-use crate::protocol::{self, Verdict};
-use crate::recovery::{self, Recovered, RecoveryReport};
-use crate::space::Space;
+use crate::server::outcomes::Outcomes;
+use crate::server::recovery::Recovered;
+use crate::server::recovery::checkpoint;
+use crate::server::space::Space;
 use crate::stat::{Counters, Stat};
+use crate::wire::{Hello, Verdict};
 
 use batch::Batch;
 use clean::Cleaner;
@@ -53,6 +56,8 @@ use growth::SharedTable;
 pub use places::Places;
 use publication::{Returned, Ring, Sequences};
 use receives::Receives;
+pub use recovery::RecoveryReport;
+pub use recovery::verify::{Verification, verify};
 use session::Session;
 
 /// Who may write into the log.
@@ -504,9 +509,9 @@ impl Server {
                     peer,
                     private_data,
                 } => {
-                    let answer = match protocol::Hello::refusal(&private_data) {
+                    let answer = match Hello::refusal(&private_data) {
                         Some(reason) => self.port.device().reject(request, &reason),
-                        None => self.accept(request, &peer, protocol::Hello::path(&private_data)),
+                        None => self.accept(request, &peer, Hello::path(&private_data)),
                     };
                     // A client that vanished meanwhile needs no answer.
                     if let Err(error @ DeviceError::System { .. }) = answer {

@@ -5,7 +5,7 @@ use stonecast_log::{KEY_SIZE_MAX, RECORD_START_SIZE, RecordHeader, check_read};
 
 use super::Server;
 use crate::error::StoreError;
-use crate::word::KeyHash;
+use crate::wire::KeyHash;
 
 impl Server {
     /// Reads the value of `key` into `value` and returns its version; `None` if the key is absent. The record is checked as

@@ -6,7 +6,7 @@
 
 use stonecast_fabric::PeerIdentity;
 
-use crate::limits::{CLIENTS, CLIENTS_MAX};
+use crate::wire::limits::{CLIENTS, CLIENTS_MAX};
 
 /// How many clients there may be at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,9 +21,9 @@ use super::session::{Retired, Session};
 use super::{Server, State};
 use crate::error::StoreError;
 use crate::metrics::ClientPath;
-use crate::protocol::{Answer, PublicationGrant, Verdict};
-use crate::publication::{PublicationReport, RING_SIZE, report_offset};
-use crate::word::{KeyHash, Word};
+use crate::wire::intent::{PublicationReport, RING_SIZE, report_offset};
+use crate::wire::{Answer, PublicationGrant, Verdict};
+use crate::wire::{KeyHash, Word};
 
 /// Pause between two looks whether the clients of the server before are gone.
 const PUBLISHERS_LOOK_NS: Nanoseconds = 10_000_000;

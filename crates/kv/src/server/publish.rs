@@ -10,8 +10,8 @@ use stonecast_persist::Persisted;
 use super::batch::Batch;
 use super::{Server, State};
 use crate::error::StoreError;
-use crate::protocol::Verdict;
-use crate::rebuild::resident;
+use crate::server::recovery::rebuild::resident;
+use crate::wire::Verdict;
 
 impl Server {
     /// Makes durable what the batch has stamped, with one persist. `None`: there is nothing.

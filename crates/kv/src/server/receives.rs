@@ -17,7 +17,7 @@ use stonecast_fabric::{
 };
 
 use super::Server;
-use crate::limits::{IN_FLIGHT_MAX, REQUEST_SIZE_MAX, SERVER_RECEIVES};
+use crate::wire::limits::{IN_FLIGHT_MAX, REQUEST_SIZE_MAX, SERVER_RECEIVES};
 
 /// Buffers of a client that has its own.
 pub(super) const OWN_RECEIVES: u32 = IN_FLIGHT_MAX as u32;

@@ -23,13 +23,13 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use super::publication::{Publication, Returned, Stamper};
 use super::receives::{OWN_RECEIVES, post_all};
 use super::{ClientPolicy, Server, ServerOptions, State};
-use crate::limits::{
+use crate::metrics::ClientPath;
+use crate::server::space::{Purpose, Taken};
+use crate::wire::limits::{
     ANSWER_SIZE_MAX, IN_FLIGHT_MAX, LEASE_RECLAIM_NS, LEASE_TURN_NS, LEASES_PER_CLIENT,
     SERVER_RECEIVES, STAGING_SIZE,
 };
-use crate::metrics::ClientPath;
-use crate::protocol::{Accesses, Answer, AnswerWriter, Grant, Verdict, Welcome};
-use crate::space::{Purpose, Taken};
+use crate::wire::{Accesses, Answer, AnswerWriter, Grant, Verdict, Welcome};
 
 /// One connected client.
 pub(super) struct Session {

@@ -24,8 +24,8 @@ use crate::client::at_once::AtOnce;
 use crate::client::read::{candidate_in, control};
 use crate::client::write::check_key;
 use crate::index::MOVED;
-use crate::publication::SEQUENCE_MAX;
-use crate::word::KeyHash;
+use crate::wire::KeyHash;
+use crate::wire::intent::SEQUENCE_MAX;
 
 /// One in how many puts notes when it was: a look at the clock takes a while, and what is noted too early only lets the rights be
 /// asked for anew.

@@ -34,8 +34,8 @@ use super::generations::GENERATIONS;
 use super::read::{control, words_of};
 use crate::error::StoreError;
 use crate::index::MOVED;
-use crate::publication::{PublicationReport, REPORT_BYTES, SEQUENCE_MAX};
-use crate::word::{KeyHash, Word};
+use crate::wire::intent::{PublicationReport, REPORT_BYTES, SEQUENCE_MAX};
+use crate::wire::{KeyHash, Word};
 
 pub(super) use rights::Publishing;
 use rights::{Rights, SCRATCH_SIZE};

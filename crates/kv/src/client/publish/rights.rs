@@ -9,10 +9,10 @@ use stonecast_log::{Draft, LogFormat, Secret, Stamp, UNIT_SIZE, record_size};
 use super::{Attempt, PUBLISHED_SIZE_MAX, Target};
 use crate::client::Inner;
 use crate::error::StoreError;
-use crate::limits::LEASE_UNUSED_NS;
-use crate::protocol::{Answer, Grant, PublicationGrant, Request, Verdict};
-use crate::publication::{PublicationReport, REPORTS, report_offset};
-use crate::word::{KeyHash, Word};
+use crate::wire::intent::{PublicationReport, REPORTS, report_offset};
+use crate::wire::limits::LEASE_UNUSED_NS;
+use crate::wire::{Answer, Grant, PublicationGrant, Request, Verdict};
+use crate::wire::{KeyHash, Word};
 
 /// Bytes of the memory that changes are posted from: the longest record that is published, a report and a word.
 pub(super) const SCRATCH_SIZE: u64 = PUBLISHED_SIZE_MAX + 128;

@@ -8,10 +8,10 @@ use stonecast_log::{
 use stonecast_media::Region;
 
 use super::{Copied, Move, Step, Victim, units_of};
-use crate::rebuild::resident;
+use crate::server::recovery::rebuild::resident;
+use crate::server::space::{Purpose, Taken};
 use crate::server::{Server, State};
-use crate::space::{Purpose, Taken};
-use crate::word::{KeyHash, Word};
+use crate::wire::{KeyHash, Word};
 
 /// What is to be done with a record.
 enum Fate {

@@ -38,10 +38,10 @@ use stonecast_persist::Persisted;
 use super::{Server, State};
 use crate::cleaning::Cleaning;
 use crate::error::StoreError;
-use crate::limits::LEASE_RECLAIM_NS;
-use crate::protocol::Verdict;
-use crate::space::Need;
-use crate::word::{KeyHash, Word};
+use crate::server::space::Need;
+use crate::wire::Verdict;
+use crate::wire::limits::LEASE_RECLAIM_NS;
+use crate::wire::{KeyHash, Word};
 
 /// Bytes of a segment that are looked at in a step, where persisting costs by the line.
 const STEP_SIZE: u64 = 32 << 10;

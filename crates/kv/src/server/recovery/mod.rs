@@ -5,16 +5,23 @@
 //!
 //! A crash inside changes nothing that matters: seals only say what a scan finds anyway.
 
+pub(crate) mod checkpoint;
+pub(crate) mod rebuild;
+pub(crate) mod survey;
+pub(crate) mod verify;
+
 use stonecast_base::{Corruption, Span, mutant};
 use stonecast_log::{Heritage, LogFormat, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
 use stonecast_media::{Blob, MediaError, Pool, persist};
 
 use crate::error::StoreError;
 use crate::index::Index;
-use crate::outcomes::Outcomes;
-use crate::rebuild::Rebuilt;
-use crate::space::Space;
-use crate::survey::{Basis, Survey, Surveyor, format_of, lacks_what_was_told, survey};
+use crate::server::outcomes::Outcomes;
+use crate::server::recovery::rebuild::Rebuilt;
+use crate::server::recovery::survey::{
+    Basis, Survey, Surveyor, format_of, lacks_what_was_told, survey,
+};
+use crate::server::space::Space;
 
 /// What recovery found and did, for messages.
 #[derive(Clone, Debug, Default)]

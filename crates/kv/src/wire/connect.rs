@@ -6,9 +6,9 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes as _, FromZeros as _};
 
 use super::layout::message;
-use crate::limits::{PROTOCOL_VERSION, STAGING_SIZE};
 use crate::metrics::ClientPath;
-use crate::word::LOG_SIZE_MAX;
+use crate::wire::LOG_SIZE_MAX;
+use crate::wire::limits::{PROTOCOL_VERSION, STAGING_SIZE};
 
 /// First bytes of what both sides say when they connect.
 const MAGIC: [u8; 8] = *b"stonecdk";

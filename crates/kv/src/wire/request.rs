@@ -5,8 +5,8 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 
 use super::layout::message;
-use crate::limits::REQUEST_SIZE_MAX;
 use crate::metrics::{PAGES, REPORT_SIZE};
+use crate::wire::limits::REQUEST_SIZE_MAX;
 
 /// A request that is sent as a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

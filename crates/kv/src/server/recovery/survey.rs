@@ -13,11 +13,11 @@ use stonecast_log::{
 };
 use stonecast_media::{Blob, Durability, Pool, Region};
 
-use crate::checkpoint::{Checkpoint, Image};
 use crate::error::StoreError;
 use crate::index::Index;
-use crate::rebuild::{Rebuild, Rebuilt, index_memory};
-use crate::recovery::RecoveryReport;
+use crate::server::recovery::RecoveryReport;
+use crate::server::recovery::checkpoint::{Checkpoint, Image};
+use crate::server::recovery::rebuild::{Rebuild, Rebuilt, index_memory};
 
 /// What an index is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::layout::Field;
 use super::{answer, connect, request};
-use crate::limits::PROTOCOL_VERSION;
 use crate::stat::{COUNTERS, STAT_NAMES};
+use crate::wire::limits::PROTOCOL_VERSION;
 
 fn table(fields: &[Field]) -> String {
     let mut table = String::from("| offset | size | field |\n| --- | --- | --- |\n");

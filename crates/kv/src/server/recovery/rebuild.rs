@@ -12,11 +12,11 @@ use stonecast_base::mutant;
 use stonecast_log::{Found, Kind, LogFormat, RECORD_START_SIZE, RecordHeader, Visitor};
 use stonecast_media::{Backing, MediaError, Region};
 
-use crate::checkpoint::Checkpoint;
 use crate::index::{Index, Table};
-use crate::occupancy::Occupancy;
-use crate::outcomes::Outcomes;
-use crate::word::{KeyHash, Word};
+use crate::server::outcomes::Outcomes;
+use crate::server::recovery::checkpoint::Checkpoint;
+use crate::server::space::occupancy::Occupancy;
+use crate::wire::{KeyHash, Word};
 
 /// See the module documentation.
 pub(crate) struct Rebuild {

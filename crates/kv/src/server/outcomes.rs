@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::limits::OUTCOMES_MAX;
+use crate::wire::limits::OUTCOMES_MAX;
 
 /// See the module documentation.
 #[derive(Default)]

@@ -11,7 +11,7 @@
 //! counted from 1, so that whatever order its words arrive in it is whole, and one of an earlier round is none. `taken` is how
 //! many the server has taken; a client has at most [`REPORTS`] more than that.
 
-use crate::word::Word;
+use crate::wire::Word;
 
 /// Reports that a ring holds.
 pub(crate) const REPORTS: u64 = 16384;

@@ -12,9 +12,9 @@ use zerocopy::byteorder::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::index::{BUCKET_WORDS, INDEX_BITS_MAX, Index};
-use crate::occupancy::Occupancy;
-use crate::outcomes::Outcomes;
-use crate::word::Word;
+use crate::server::outcomes::Outcomes;
+use crate::server::space::occupancy::Occupancy;
+use crate::wire::Word;
 
 const MAGIC: [u8; 8] = *b"stoneckp";
 const VERSION: u32 = 3;

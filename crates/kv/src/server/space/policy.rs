@@ -14,7 +14,7 @@ use stonecast_log::{SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
 use stonecast_media::Prepared;
 
 use super::{Hold, Purpose, Space};
-use crate::limits::TOMBSTONES_SHARE;
+use crate::wire::limits::TOMBSTONES_SHARE;
 
 /// A segment that would give back less than this share is not cleaned to make room.
 const GAIN_SHARE: u64 = 32;

@@ -17,6 +17,7 @@
 //! server alone has ever written to the other two kinds. Why a delete always finds room: `docs/design/0014-cleaning.md`,
 //! *The reserve*.
 
+pub(crate) mod occupancy;
 mod policy;
 
 pub(crate) use policy::Need;
@@ -31,9 +32,9 @@ use stonecast_log::{
 };
 use stonecast_media::{Backing, MediaError, PersistentRegion, Prepared};
 
-use crate::limits::{RESERVE_PREPARED_MAX, cleaning_segments, reserved_segments};
-use crate::occupancy::Occupancy;
-use crate::word::Word;
+use crate::server::space::occupancy::Occupancy;
+use crate::wire::Word;
+use crate::wire::limits::{RESERVE_PREPARED_MAX, cleaning_segments, reserved_segments};
 
 /// A partial segment with less room than this share is not worth a lease of its own; it is closed.
 const WORTHWHILE_SHARE: u32 = 16;

@@ -7,16 +7,21 @@
 
 mod answer;
 mod connect;
+pub(crate) mod intent;
 mod layout;
+pub mod limits;
 mod request;
+pub(crate) mod staging;
 #[cfg(test)]
 mod tables;
+mod word;
 
 pub(crate) use answer::{
     Accesses, Answer, AnswerWriter, Grant, PublicationGrant, Verdict, next_answer,
 };
 pub(crate) use connect::{Hello, Welcome};
 pub(crate) use request::{Release, Request};
+pub(crate) use word::{KeyHash, LOG_SIZE_MAX, Word};
 
 /// The immediate of a write: lease slot and unit.
 pub(crate) fn immediate(slot: u8, unit: u32) -> u32 {

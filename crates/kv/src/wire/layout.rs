@@ -22,7 +22,7 @@ macro_rules! message {
 
         /// Every byte of the layout, in order.
         #[cfg(test)]
-        pub(crate) const $fields: &[crate::protocol::layout::Field] = &[$(crate::protocol::layout::Field {
+        pub(crate) const $fields: &[crate::wire::layout::Field] = &[$(crate::wire::layout::Field {
             offset: std::mem::offset_of!($name, $field),
             size: size_of::<$type>(),
             meaning: $meaning,

@@ -10,7 +10,7 @@ use stonecast_log::{Finding, UNIT_SIZE, walk_segment};
 use stonecast_media::{MediaError, Pool};
 
 use crate::error::StoreError;
-use crate::survey::{Basis, Survey, Surveyor, format_of, survey};
+use crate::server::recovery::survey::{Basis, Survey, Surveyor, format_of, survey};
 
 /// What a check found.
 #[derive(Debug, Default)]

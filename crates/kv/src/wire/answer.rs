@@ -6,9 +6,9 @@ use zerocopy::{FromBytes, IntoBytes as _};
 
 use super::layout::message;
 use crate::index::INDEX_BITS_MAX;
-use crate::limits::{ANSWER_SIZE_MAX, LEASES_PER_CLIENT};
-use crate::publication::RING_SIZE;
 use crate::stat::COUNTERS;
+use crate::wire::intent::RING_SIZE;
+use crate::wire::limits::{ANSWER_SIZE_MAX, LEASES_PER_CLIENT};
 
 /// How an operation ended at the server. The first column is the tag byte.
 macro_rules! verdicts {
