@@ -11,6 +11,8 @@
 //!                       |
 //!                    persist
 //!                    /     \
+//!              session      |                  of stores, persist, published: connections and leases
+//!                 |         v
 //!              fabric  -->  media
 //!             ^   ^   ^
 //!   fabric-sim  fabric-shm  fabric-verbs
@@ -36,15 +38,19 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("fabric-sim", &["fabric", "media"]),
     ("fabric-shm", &["fabric", "media"]),
     ("fabric-verbs", &["fabric", "media"]),
-    ("persist", &["fabric", "media"]),
+    ("session", &["fabric"]),
+    ("persist", &["session", "fabric", "media"]),
     ("log", &["media"]),
-    ("cluster", &["persist", "fabric", "media"]),
-    ("kv", &["log", "persist", "cluster", "fabric", "media"]),
+    ("cluster", &["persist", "session", "fabric", "media"]),
+    (
+        "kv",
+        &["log", "persist", "cluster", "session", "fabric", "media"],
+    ),
     (
         "structures",
-        &["log", "persist", "cluster", "fabric", "media"],
+        &["log", "persist", "cluster", "session", "fabric", "media"],
     ),
-    ("published", &["fabric", "media"]),
+    ("published", &["session", "fabric", "media"]),
     ("workload", &[]),
 ];
 

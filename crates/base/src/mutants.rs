@@ -66,7 +66,7 @@ mutants! {
     /// Deletes take the word out of the index and leave no tombstone.
     TombstoneLeftOut in "kv", "E11";
     /// A lease's segment goes to others while its key still opens it.
-    LeaseNotRevoked in "kv", "E8";
+    LeaseNotRevoked in "session", "E8";
     /// A reader who finds a record that does not check deletes the key.
     ReaderRepairs in "kv", "E3";
     /// A client believes a place that it remembers without the bucket's word.

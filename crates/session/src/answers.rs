@@ -1,0 +1,87 @@
+//! Memory that answers are sent from.
+//!
+//! ```text
+//!   | short 0 | short 1 | ... | long 0 | long 1 | ...      message n: slot n modulo the number of slots, short if it fits
+//! ```
+//!
+//! A slot is used again after as many further messages as there are slots. Each of these answers a request that the peer sent
+//! after it had received the answers before, and a peer has at most as many requests without an answer as there are slots, so by
+//! then it has the message of this slot. A peer that breaks the rule harms only its own answers.
+
+use stonecast_fabric::{LocalSpan, MemoryRegion, Operation, Port, QueuePair};
+
+/// See the module documentation. Belongs to one connection.
+#[derive(Debug)]
+pub struct AnswerRing {
+    region: MemoryRegion,
+    slots: u64,
+    /// Bytes of a short slot; 0: there are none.
+    short: u64,
+    /// Bytes of a long slot.
+    long: u64,
+    sent: u64,
+    stuck: bool,
+}
+
+impl AnswerRing {
+    /// Bytes of memory for `slots` answers on their way, each of at most `long` bytes, or of `short` for most.
+    pub const fn size(slots: u64, short: u64, long: u64) -> u64 {
+        slots * (short + long)
+    }
+
+    /// A ring in `region`, which has the size that [`AnswerRing::size`] tells.
+    pub fn new(region: MemoryRegion, slots: u64, short: u64, long: u64) -> Self {
+        assert!(
+            slots > 0 && Self::size(slots, short, long) <= region.size,
+            "{slots} slots of {short} and {long} bytes fit {region:?}"
+        );
+        Self {
+            region,
+            slots,
+            short,
+            long,
+            sent: 0,
+            stuck: false,
+        }
+    }
+
+    /// Its memory.
+    pub fn region(&self) -> MemoryRegion {
+        self.region
+    }
+
+    /// Sends `answer` behind the earlier ones. Where the send queue is full the peer does not take its answers: this one is lost, and
+    /// [`AnswerRing::is_stuck`] says so from then on.
+    ///
+    /// # Panics
+    ///
+    /// The answer is longer than a long slot.
+    pub fn send(&mut self, port: &Port, qp: QueuePair, answer: &[u8]) {
+        let size = answer.len() as u64;
+        assert!(size <= self.long, "an answer of {size} bytes fits a slot");
+        let slot = self.sent % self.slots;
+        let offset = if size <= self.short {
+            slot * self.short
+        } else {
+            self.slots * self.short + slot * self.long
+        };
+        self.sent += 1;
+        let memory = port.device().memory(self.region);
+        memory.write(offset, answer);
+        let local = LocalSpan {
+            region: self.region,
+            offset,
+            size: size as u32,
+        };
+        self.stuck |= port.post(qp, [Operation::Send { local }]).is_err();
+        if self.short > 0 {
+            // Most answers are short, and the next one shall find its line here.
+            memory.prefetch(self.sent % self.slots * self.short, self.short);
+        }
+    }
+
+    /// Whether an answer could not be sent: the connection is to be ended.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck
+    }
+}

@@ -1,0 +1,139 @@
+//! A client's side of a connection: queue pair, memory, and an inbox of its own.
+//!
+//! ```text
+//!   new -> allocate ... -> connect -> private data of the server      what was made is undone when the endpoint is dropped
+//! ```
+//!
+//! Invariant: an endpoint takes what arrives for it and nothing else, so any number of them, and a server, share a port.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+use stonecast_fabric::{
+    Access, ConnectionEvent, DeviceError, Inbox, MemoryRegion, Port, QueuePair,
+};
+
+use crate::Queues;
+
+/// See the module documentation.
+pub struct Endpoint {
+    inbox: Inbox,
+    qp: QueuePair,
+    regions: RefCell<Vec<MemoryRegion>>,
+    ended: Cell<bool>,
+}
+
+/// Why there is no connection. Nothing of it is left on either side.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The server refused, or nothing listens there.
+    #[error("{reason}")]
+    Refused {
+        /// Why, in the server's or the fabric's words.
+        reason: String,
+    },
+    /// The server accepted and was gone before the connection was of use.
+    #[error("the server is gone")]
+    Gone,
+    /// The connection failed before it was made.
+    #[error("the connection broke before it was made")]
+    Broken,
+    /// The device of this side refused a call.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+impl Endpoint {
+    /// A queue pair on `port`, not connected. The sum of all send capacities on a port, and that of all receive capacities, must
+    /// not exceed its completions.
+    pub fn new(port: &Rc<Port>, queues: Queues) -> Result<Self, DeviceError> {
+        let inbox = Inbox::new(port);
+        let qp = queues.create(port)?;
+        inbox.claim(qp);
+        Ok(Self {
+            inbox,
+            qp,
+            regions: RefCell::default(),
+            ended: Cell::new(false),
+        })
+    }
+
+    /// Its queue pair.
+    pub fn qp(&self) -> QueuePair {
+        self.qp
+    }
+
+    /// Its port.
+    pub fn port(&self) -> &Rc<Port> {
+        self.inbox.port()
+    }
+
+    /// What arrives for it.
+    pub fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    /// Memory of this side alone, `size` bytes, which goes when the endpoint goes.
+    pub fn allocate(&self, size: u64) -> Result<MemoryRegion, DeviceError> {
+        let region = self.port().device().allocate(size, Access::NONE)?;
+        self.regions.borrow_mut().push(region);
+        Ok(region)
+    }
+
+    /// Connects to the server at `address` and tells it `hello`; what the server said when it accepted.
+    ///
+    /// Waits as long as the server takes. A future that is dropped before, by a deadline for instance, leaves the endpoint in the
+    /// middle of connecting: drop that, too, and the server sees a client that is gone.
+    pub async fn connect(&self, address: &str, hello: &[u8]) -> Result<Vec<u8>, ConnectError> {
+        self.port().device().connect(self.qp, address, hello)?;
+        loop {
+            self.inbox.activity().await;
+            match self.inbox.take_event() {
+                Some(ConnectionEvent::Established { private_data, .. }) => return Ok(private_data),
+                Some(ConnectionEvent::Rejected { reason, .. }) => {
+                    return Err(ConnectError::Refused { reason });
+                }
+                Some(ConnectionEvent::Disconnected { .. }) => return Err(ConnectError::Gone),
+                Some(ConnectionEvent::Request { .. }) => unreachable!("of no queue pair"),
+                None => {}
+            }
+            // Before the connection stands nothing arrives but the receive buffers of a queue pair that broke.
+            if self.inbox.take_received().is_some() {
+                return Err(ConnectError::Broken);
+            }
+        }
+    }
+
+    /// Ends the connection, once. What waits on the queue pair is told; the memory stays until the endpoint goes.
+    pub fn end(&self) {
+        if !self.ended.replace(true) {
+            // The queue pair goes too: a completion queue that overran delivers nothing any more for whoever waits for a READ.
+            let _ = self.port().device().disconnect(self.qp);
+            let _ = self.port().destroy_queue_pair(self.qp);
+        }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.end();
+        undo(self.port(), None, &mut self.regions.take());
+    }
+}
+
+/// Takes back what was made for a connection of which nothing is open to any peer. What a provider cannot free now it frees when the
+/// device is dropped.
+pub(crate) fn undo(port: &Port, qp: Option<QueuePair>, regions: &mut Vec<MemoryRegion>) {
+    let device = port.device();
+    if let Some(qp) = qp {
+        let _ = device.disconnect(qp);
+        let _ = port.destroy_queue_pair(qp);
+    }
+    for region in regions.drain(..) {
+        // Its key opens nothing to any peer, so there is nothing to wait for.
+        let _ = device.poll_invalidate(region.rkey, &mut Context::from_waker(Waker::noop()));
+        let _ = device.deregister(region);
+    }
+}

@@ -1,0 +1,38 @@
+//! What every store needs of a connection before it has stored a byte.
+//!
+//! ```text
+//!   greeting     who speaks: protocol, version, platform            both sides, before anything is made
+//!   endpoint     a client's queue pair and memory                   undone when dropped
+//!   accept       a server's queue pair and memory for one peer      undone unless the peer is accepted
+//!   receives     receive buffers by number
+//!   requests     what waits for an answer, by id, and the bytes that it was sent from
+//!   answers      memory that answers are sent from, in turn
+//!   lease        memory that one peer may touch, through windows of its own
+//!   revocation   the end of leases and connections: nothing is used again before its windows are revoked
+//! ```
+//!
+//! The crate knows no record, no index and no log: a store brings its messages and says what it leases. It has no clock: time is
+//! that of the [`Runtime`](stonecast_fabric::Runtime), and [`within`](trait@stonecast_fabric::Runtime) bounds any of its futures.
+//!
+//! `docs/design/0029-sessions-and-leases.md` has the decisions.
+#![forbid(unsafe_code)]
+
+mod accept;
+mod answers;
+mod endpoint;
+mod greeting;
+mod lease;
+mod queues;
+mod receives;
+mod requests;
+mod revocation;
+
+pub use accept::{Making, accept};
+pub use answers::AnswerRing;
+pub use endpoint::{ConnectError, Endpoint};
+pub use greeting::{Greeting, Mismatch, PlatformCode, Protocol, Side};
+pub use lease::{Lease, Leases, Lessor, Opening};
+pub use queues::Queues;
+pub use receives::ReceiveBuffers;
+pub use requests::{RequestId, Requests, Ticket, Unanswered};
+pub use revocation::{Ended, Ending, Revocations, Revoked, Unquiesced};

@@ -1,0 +1,412 @@
+//! Requests that wait for an answer, and the memory that their bytes were sent from.
+//!
+//! ```text
+//!   id    7         8         9         10                 ids count the requests of a connection: both sides know them unsaid
+//!         waiting   answered  waiting   waiting            answers come in any order
+//!         [ bytes ] [ bytes ] [ bytes ]                    freed in the order of ids, as far as all are answered
+//! ```
+//!
+//! A connection keeps the order of messages, so a request carries no id: the server counts, too. Where the server answers in order,
+//! an answer carries none either, and [`Requests::answer_next`] takes it.
+//!
+//! The memory is a ring. Its start is used again as soon as it is free, so that a client with little in flight writes to the same
+//! few lines, which its processor has, and not once around the ring.
+//!
+//! Invariants:
+//! - A request has one end: its answer, or the end of the connection. An answer to anything else is noticed.
+//! - Bytes are given out again only when the request that they were sent for, and every one before it, was answered.
+
+use std::collections::VecDeque;
+use std::task::{Poll, Waker};
+
+/// Bytes from the start of the ring that are used as long as they do: what the caches next to a processor hold.
+const HOT_SIZE: u64 = 32 << 10;
+
+/// The number of a request on its connection; the first one is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestId(pub u64);
+
+/// The connection ended before the answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the connection ended before the answer came")]
+pub struct Unanswered;
+
+/// A request's place in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    slot: u32,
+    id: RequestId,
+}
+
+impl Ticket {
+    /// What the server calls the request.
+    pub fn id(self) -> RequestId {
+        self.id
+    }
+}
+
+/// The requests of one connection. `A` is an answer; `N` is what the caller notes of a request and gets back with its answer.
+///
+/// ```
+/// # use std::task::{Poll, Waker};
+/// # use stonecast_session::Requests;
+/// let mut requests: Requests<&str, ()> = Requests::new(16, 4096);
+/// let (put, _offset) = requests.begin(64).unwrap();
+/// let (get, _offset) = requests.begin(0).unwrap();
+/// requests.answer(get.id(), "absent");
+/// requests.answer(put.id(), "done");
+/// assert_eq!(requests.poll(put, Waker::noop()), Poll::Ready(Ok("done")));
+/// assert_eq!(requests.answer(put.id(), "done again"), None, "nobody asked");
+/// # requests.forget(put);
+/// # requests.forget(get);
+/// ```
+pub struct Requests<A, N> {
+    /// From the oldest one that is not answered.
+    places: VecDeque<Place<N>>,
+    /// Id of the first of these.
+    first: u64,
+    slots: Vec<Slot<A>>,
+    free: Vec<u32>,
+    /// Tasks that wait for room.
+    crowd: Vec<Waker>,
+    in_flight_max: usize,
+    ring: Ring,
+}
+
+struct Place<N> {
+    slot: u32,
+    answered: bool,
+    note: N,
+    /// Where the ring's tail goes when this request and all before it are answered.
+    ring_end: u64,
+}
+
+struct Slot<A> {
+    result: Option<Result<A, Unanswered>>,
+    waker: Option<Waker>,
+    abandoned: bool,
+}
+
+impl<A> Default for Slot<A> {
+    fn default() -> Self {
+        Self {
+            result: None,
+            waker: None,
+            abandoned: false,
+        }
+    }
+}
+
+impl<A: Copy, N: Copy + Default> Requests<A, N> {
+    /// At most `in_flight_max` requests that wait, or wait behind one that does; `ring_size` bytes to send from.
+    pub fn new(in_flight_max: usize, ring_size: u64) -> Self {
+        Self {
+            places: VecDeque::new(),
+            first: 0,
+            slots: Vec::new(),
+            free: Vec::new(),
+            crowd: Vec::new(),
+            in_flight_max,
+            ring: Ring {
+                size: ring_size,
+                tail: 0,
+                head: 0,
+            },
+        }
+    }
+
+    /// Takes the next id and `size` contiguous bytes of the ring, and tells their offset. `None`: no room now; wait with
+    /// [`Requests::wait_for_room`].
+    pub fn begin(&mut self, size: u64) -> Option<(Ticket, u64)> {
+        assert!(size <= self.ring.size, "{size} bytes fit the ring");
+        if self.places.len() == self.in_flight_max {
+            return None;
+        }
+        let start = self.ring.start_of(size, self.places.is_empty())?;
+        if self.places.is_empty() {
+            self.ring.tail = start;
+        }
+        self.ring.head = start + size;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        let id = RequestId(self.first + self.places.len() as u64);
+        self.places.push_back(Place {
+            slot,
+            answered: false,
+            note: N::default(),
+            ring_end: self.ring.head,
+        });
+        Some((Ticket { slot, id }, start % self.ring.size))
+    }
+
+    /// What is noted of the latest request.
+    pub fn note(&mut self) -> &mut N {
+        let latest = self.places.back_mut().expect("there is a latest");
+        &mut latest.note
+    }
+
+    /// Whether no answer is waited for.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Whether `size` bytes would find room now.
+    pub fn has_room(&self, size: u64) -> bool {
+        self.places.len() < self.in_flight_max
+            && self.ring.start_of(size, self.places.is_empty()).is_some()
+    }
+
+    /// Wakes `waker` when a request was answered, or [`Requests::wake_crowd`] is called.
+    pub fn wait_for_room(&mut self, waker: &Waker) {
+        self.crowd.push(waker.clone());
+    }
+
+    /// Wakes all who wait for room: something else that they wait for may have changed.
+    pub fn wake_crowd(&mut self) {
+        self.crowd.drain(..).for_each(Waker::wake);
+    }
+
+    /// Takes back the latest request, which could not be sent, and its id. Returns its note.
+    pub fn cancel(&mut self, ticket: Ticket) -> N {
+        let place = self.places.pop_back().expect("there is a latest");
+        assert_eq!(place.slot, ticket.slot, "only the latest is cancelled");
+        self.ring.head = self
+            .places
+            .back()
+            .map_or(self.ring.tail, |place| place.ring_end);
+        self.release(ticket.slot);
+        place.note
+    }
+
+    /// Hands `answer` to the oldest request, of a server that answers in order. Returns the note of that one; `None`: nobody waits, the
+    /// server said too much.
+    pub fn answer_next(&mut self, answer: A) -> Option<N> {
+        self.answer(RequestId(self.first), answer)
+    }
+
+    /// Hands `answer` to the request called `id`. Returns its note; `None`: no such request waits.
+    pub fn answer(&mut self, id: RequestId, answer: A) -> Option<N> {
+        let index = usize::try_from(id.0.checked_sub(self.first)?).ok()?;
+        let place = self.places.get_mut(index).filter(|place| !place.answered)?;
+        place.answered = true;
+        let (slot, note) = (place.slot, place.note);
+        while let Some(Place { ring_end, .. }) = self.places.pop_front_if(|place| place.answered) {
+            self.ring.tail = ring_end;
+            self.first += 1;
+        }
+        self.finish(slot, Ok(answer));
+        self.wake_crowd();
+        Some(note)
+    }
+
+    /// No answer will come any more.
+    pub fn end(&mut self) {
+        while let Some(place) = self.places.pop_front() {
+            self.first += 1;
+            if !place.answered {
+                self.finish(place.slot, Err(Unanswered));
+            }
+        }
+        self.wake_crowd();
+    }
+
+    /// The end of a request, if it has come.
+    pub fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Result<A, Unanswered>> {
+        let slot = &mut self.slots[ticket.slot as usize];
+        match slot.result {
+            Some(result) => Poll::Ready(result),
+            None => {
+                slot.waker = Some(waker.clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Whoever waited has the answer, or does not want it any more. The request takes its course.
+    pub fn forget(&mut self, ticket: Ticket) {
+        let slot = &mut self.slots[ticket.slot as usize];
+        if slot.result.is_some() {
+            self.release(ticket.slot);
+        } else {
+            slot.abandoned = true;
+        }
+    }
+
+    fn finish(&mut self, index: u32, result: Result<A, Unanswered>) {
+        let slot = &mut self.slots[index as usize];
+        slot.result = Some(result);
+        if slot.abandoned {
+            self.release(index);
+        } else if let Some(waker) = slot.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn release(&mut self, index: u32) {
+        self.slots[index as usize] = Slot::default();
+        self.free.push(index);
+    }
+}
+
+/// Never-wrapping positions of a ring.
+struct Ring {
+    size: u64,
+    tail: u64,
+    head: u64,
+}
+
+impl Ring {
+    /// Where the next `size` bytes go, if they are free.
+    fn start_of(&self, size: u64, is_empty: bool) -> Option<u64> {
+        let free = |start: u64| start + size - self.tail <= self.size;
+        let offset = self.head % self.size;
+        let next_lap = self.head.next_multiple_of(self.size);
+        if is_empty || (offset + size > HOT_SIZE && free(next_lap)) {
+            return Some(next_lap);
+        }
+        let start = if offset + size > self.size {
+            next_lap
+        } else {
+            self.head
+        };
+        free(start).then_some(start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::RngExt as _;
+
+    use super::*;
+
+    fn requests(ring_size: u64) -> Requests<u32, ()> {
+        Requests::new(256, ring_size)
+    }
+
+    #[test]
+    fn answers_go_to_requests_in_order_even_when_one_was_given_up() {
+        let mut requests = requests(1024);
+        let (first, _) = requests.begin(64).unwrap();
+        let (second, _) = requests.begin(64).unwrap();
+        requests.forget(first);
+        assert!(requests.answer_next(1).is_some());
+        assert!(requests.poll(second, Waker::noop()).is_pending());
+        assert!(requests.answer_next(2).is_some());
+        assert_eq!(requests.poll(second, Waker::noop()), Poll::Ready(Ok(2)));
+        requests.forget(second);
+        let unasked = requests.answer_next(3);
+        assert_eq!(unasked, None, "an answer that nobody asked for is noticed");
+    }
+
+    /// Needs the prefix: freed at once, the bytes of an answered request would be given out around one that still waits.
+    #[test]
+    fn answers_come_in_any_order_and_bytes_are_freed_behind_the_oldest_that_waits() {
+        let mut requests = requests(256);
+        let tickets: Vec<Ticket> = (0..4).map(|_| requests.begin(64).unwrap().0).collect();
+        let ids: Vec<u64> = tickets.iter().map(|ticket| ticket.id().0).collect();
+        assert_eq!(ids, [0, 1, 2, 3]);
+        for late in [3, 1] {
+            assert!(requests.answer(RequestId(late), late as u32 * 10).is_some());
+            let unasked = requests.answer(RequestId(late), 0);
+            assert_eq!(unasked, None, "a second answer is noticed");
+        }
+        assert!(requests.answer(RequestId(4), 0).is_none());
+        assert!(!requests.has_room(1), "the oldest one waits");
+        assert!(requests.answer(RequestId(0), 0).is_some());
+        assert!(requests.has_room(128) && !requests.has_room(129));
+        assert!(requests.answer_next(20).is_some(), "the next is the third");
+        for (ticket, expected) in tickets.into_iter().zip([0, 10, 20, 30]) {
+            let answer = requests.poll(ticket, Waker::noop());
+            assert_eq!(answer, Poll::Ready(Ok(expected)));
+            requests.forget(ticket);
+        }
+        assert!(requests.is_empty());
+    }
+
+    #[test]
+    fn the_end_of_the_connection_is_told_to_who_waits_and_to_nobody_with_an_answer() {
+        let mut requests = requests(256);
+        let (first, _) = requests.begin(0).unwrap();
+        let (second, _) = requests.begin(0).unwrap();
+        assert!(requests.answer(second.id(), 2).is_some());
+        requests.end();
+        assert_eq!(
+            requests.poll(first, Waker::noop()),
+            Poll::Ready(Err(Unanswered))
+        );
+        assert_eq!(requests.poll(second, Waker::noop()), Poll::Ready(Ok(2)));
+    }
+
+    #[test]
+    fn bytes_in_flight_are_never_given_out_twice() {
+        const SEED: u64 = 3;
+        // Rings below and above what is used as long as it does; answers in order, and in any order.
+        for (unit, in_order) in [64, HOT_SIZE / 8]
+            .into_iter()
+            .flat_map(|unit| [(unit, true), (unit, false)])
+        {
+            let ring_size = 16 * unit;
+            let mut requests = requests(ring_size);
+            let mut random = stonecast_base::random_from_seed(SEED);
+            let mut live: Vec<(Ticket, u64, u64)> = Vec::new();
+            for round in 0..20_000 {
+                let size = random.random_range(0..=8u64) * unit;
+                let had_room = requests.has_room(size);
+                let begun = requests.begin(size);
+                assert_eq!(had_room, begun.is_some(), "seed {SEED}, round {round}");
+                if let Some((ticket, offset)) = begun {
+                    assert!(offset + size <= ring_size);
+                    let apart = |&(_, start, length): &(Ticket, u64, u64)| {
+                        offset + size <= start || start + length <= offset
+                    };
+                    assert!(live.iter().all(apart), "seed {SEED}, round {round}");
+                    live.push((ticket, offset, size));
+                }
+                // Nearly full for a while, nearly empty for a while.
+                let answers = if round % 1000 < 500 { 0.6 } else { 1.0 };
+                if random.random_bool(answers) && !live.is_empty() {
+                    let chosen = if in_order {
+                        0
+                    } else {
+                        random.random_range(0..live.len())
+                    };
+                    let (ticket, _, _) = live.remove(chosen);
+                    assert!(requests.answer(ticket.id(), 0).is_some());
+                    requests.forget(ticket);
+                }
+            }
+        }
+    }
+
+    /// Needs the tail moved with the head of an empty ring: else what was skipped counts as in use.
+    #[test]
+    fn an_empty_ring_has_room_for_all_of_its_bytes() {
+        let mut requests = requests(1024);
+        requests.begin(64).unwrap();
+        assert!(requests.answer_next(0).is_some());
+        requests.begin(512).unwrap();
+        assert!(requests.has_room(512) && !requests.has_room(513));
+    }
+
+    /// Needs the start used again: else the ring is written once around, every line of it cold.
+    #[test]
+    fn little_in_flight_uses_the_start_of_the_ring_alone() {
+        let mut requests = requests(1 << 20);
+        let answer = |requests: &mut Requests<u32, ()>| assert!(requests.answer_next(0).is_some());
+        for _ in 0..1000 {
+            let (_, first) = requests.begin(192).unwrap();
+            let (_, second) = requests.begin(192).unwrap();
+            assert_eq!((first, second), (0, 192));
+            answer(&mut requests);
+            answer(&mut requests);
+        }
+        requests.begin(64).unwrap();
+        for _ in 0..10_000 {
+            let (_, offset) = requests.begin(192).unwrap();
+            assert!(offset + 192 <= HOT_SIZE, "{offset}");
+            answer(&mut requests);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The end of leases and connections.
+//!
+//! ```text
+//!   Ending --spawned--> disconnect -> windows for reading -> leases, in order -> queue pair -> memory
+//!                                                              |
+//!                                                              '--> Ended { revoked, unquiesced }      taken by the store
+//! ```
+//!
+//! A revocation waits for a peer that may be stopped in the middle of a write, so it runs beside the store's task, and nobody else
+//! waits with it. Where the fabric cannot say that nothing arrives any more ([`DeviceError::Unquiesced`]), the object of the lease
+//! does not come back: the peer may finish its write whenever it goes on.
+//!
+//! Invariants:
+//! - A [`Revoked`] comes from here alone, after every window of its lease was revoked.
+//! - What ends together is taken together: the store sees whether one part of it is unquiesced before it uses another part.
+//! - A connection's queue pair goes before its memory: with it go its windows.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use stonecast_base::mutant;
+use stonecast_fabric::{MemoryRegion, Port, QueuePair, Rkey, Runtime};
+
+use crate::Lease;
+
+/// Memory that a peer had and cannot reach any more.
+#[derive(Debug)]
+#[must_use = "what was leased may be used again"]
+pub struct Revoked<O>(Lease<O>);
+
+impl<O> Revoked<O> {
+    /// What was leased.
+    pub fn object(&self) -> &O {
+        self.0.object()
+    }
+
+    /// The epoch in which it was leased.
+    pub fn epoch(&self) -> u64 {
+        self.0.epoch()
+    }
+
+    /// What was leased, to be used again.
+    pub fn into_object(self) -> O {
+        self.0.into_object()
+    }
+}
+
+/// Memory that a peer may still be writing to.
+#[derive(Debug)]
+pub struct Unquiesced<O>(Lease<O>);
+
+impl<O> Unquiesced<O> {
+    /// What was leased: not to be used again before the peer is gone for good, by a restart of the store for instance.
+    pub fn object(&self) -> &O {
+        self.0.object()
+    }
+}
+
+/// What ends together.
+#[derive(Debug)]
+pub struct Ending<O> {
+    /// The connection, where that ends, too.
+    pub connection: Option<QueuePair>,
+    /// Windows on what is not leased: to read through, or on memory that goes with the connection.
+    pub windows: Vec<Rkey>,
+    /// Leases, in the order in which they are to end.
+    pub leases: Vec<Lease<O>>,
+    /// Memory of this side that goes at the end.
+    pub regions: Vec<MemoryRegion>,
+}
+
+impl<O> Default for Ending<O> {
+    fn default() -> Self {
+        Self {
+            connection: None,
+            windows: Vec::new(),
+            leases: Vec::new(),
+            regions: Vec::new(),
+        }
+    }
+}
+
+/// What has ended together.
+#[derive(Debug)]
+pub struct Ended<O> {
+    /// What may be used again.
+    pub revoked: Vec<Revoked<O>>,
+    /// What may not.
+    pub unquiesced: Vec<Unquiesced<O>>,
+}
+
+/// Ends leases and connections beside the store's task.
+pub struct Revocations<O> {
+    port: Rc<Port>,
+    runtime: Rc<dyn Runtime>,
+    /// Rounds in which arrivals are taken over before a queue pair goes.
+    pumps_max: u32,
+    shared: Rc<Shared<O>>,
+}
+
+struct Shared<O> {
+    under_way: Cell<usize>,
+    ended: RefCell<Vec<Ended<O>>>,
+}
+
+impl<O: 'static> Revocations<O> {
+    /// For the leases and connections of a server on `port`. Arrivals that are still under way when a connection ends hold shared
+    /// receive buffers: they are taken over in at most `pumps_max` rounds, so that their buffers can be posted again.
+    pub fn new(port: Rc<Port>, runtime: Rc<dyn Runtime>, pumps_max: u32) -> Self {
+        Self {
+            port,
+            runtime,
+            pumps_max,
+            shared: Rc::new(Shared {
+                under_way: Cell::new(0),
+                ended: RefCell::default(),
+            }),
+        }
+    }
+
+    /// How many are under way.
+    pub fn under_way(&self) -> usize {
+        self.shared.under_way.get()
+    }
+
+    /// What has ended since this was asked last.
+    pub fn take_ended(&self) -> Vec<Ended<O>> {
+        self.shared.ended.take()
+    }
+
+    /// Begins to end what `ending` names.
+    pub fn begin(&self, ending: Ending<O>) {
+        let (port, shared, pumps_max) = (self.port.clone(), self.shared.clone(), self.pumps_max);
+        shared.under_way.set(shared.under_way.get() + 1);
+        self.runtime.spawn(Box::pin(async move {
+            let Ending {
+                connection,
+                windows,
+                leases,
+                regions,
+            } = ending;
+            if let Some(qp) = connection {
+                let _ = port.device().disconnect(qp);
+            }
+            for rkey in windows {
+                // A peer cannot be in the way of the end of reading; memory that it may still write to goes after its queue pair.
+                let _ = port.invalidate(rkey).await;
+            }
+            if !leases.is_empty() {
+                let ended = end_leases(&port, leases).await;
+                shared.ended.borrow_mut().push(ended);
+            }
+            if let Some(qp) = connection {
+                for _ in 0..pumps_max {
+                    if !port.pump() {
+                        break;
+                    }
+                }
+                // Through the port, which forgets what it has of this queue pair: its number may be given to the next client.
+                let _ = port.destroy_queue_pair(qp);
+            }
+            for region in regions {
+                // What a provider cannot free now it frees when the device is dropped.
+                let _ = port.invalidate(region.rkey).await;
+                let _ = port.device().deregister(region);
+            }
+            shared.under_way.set(shared.under_way.get() - 1);
+        }));
+    }
+}
+
+/// Closes the windows of `leases`, one after the other.
+async fn end_leases<O>(port: &Port, leases: Vec<Lease<O>>) -> Ended<O> {
+    let mut ended = Ended {
+        revoked: Vec::new(),
+        unquiesced: Vec::new(),
+    };
+    for lease in leases {
+        let mut is_over = true;
+        for &rkey in lease.windows() {
+            is_over &= mutant!(LeaseNotRevoked) || port.invalidate(rkey).await.is_ok();
+        }
+        if is_over {
+            ended.revoked.push(Revoked(lease));
+        } else {
+            ended.unquiesced.push(Unquiesced(lease));
+        }
+    }
+    ended
+}
