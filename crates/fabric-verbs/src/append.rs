@@ -30,7 +30,7 @@ use stonecast_fabric::{
     Device, DeviceError, LocalSpan, MemoryRegion, Opcode, QueuePair, ReceiveQueue, ReceiveRequest,
     SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion,
 };
-use stonecast_media::{Persisted, Region};
+use stonecast_media::Region;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -153,12 +153,12 @@ pub struct AppendArea {
     slots: VecDeque<Slot>,
     /// Credits that are out, by sender.
     credits: BTreeMap<QueuePair, u32>,
-    /// Cleared, and waiting for the proof that the clearing is durable.
+    /// Cleared, and waiting until the clearing is durable.
     cleared: u32,
 }
 
 impl AppendArea {
-    /// Clears all slots and makes their queue. Nothing is posted before [`AppendArea::post`] has the proof that the
+    /// Clears all slots and makes their queue. Nothing is posted before [`AppendArea::post`] is told that the
     /// clearing is durable. What the slots held must have been taken over before.
     pub fn new(
         device: Rc<dyn Device>,
@@ -228,8 +228,9 @@ impl AppendArea {
         spans
     }
 
-    /// Posts what was cleared, in ascending order. `_durable`: the clearing is.
-    pub fn post(&mut self, _durable: Persisted) -> Result<(), DeviceError> {
+    /// Posts what was cleared, in ascending order. The caller has made the clearing durable: a slot that is posted earlier may
+    /// show its earlier record again after a crash.
+    pub fn post(&mut self) -> Result<(), DeviceError> {
         let next = self.oldest + self.slots.len() as u64;
         let requests: Vec<_> = (next..next + u64::from(self.cleared))
             .map(|position| {

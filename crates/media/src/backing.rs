@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use stonecast_base::Span;
 
-use crate::{DeclaredPlatform, Durability, MediaError, Persisted, PersistentRegion, Region};
+use crate::{DeclaredPlatform, Durability, MediaError, PersistentRegion, Region};
 
 /// The small byte strings that a backing keeps beside the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,7 +81,7 @@ pub trait Backing {
     /// Replaces a blob, durably where the medium is. A crash leaves the old or the new bytes, for header copies
     /// possibly torn ones (that is why there are two). The very first header appears whole or not at all, once both
     /// copies were stored. Where a checkpoint has no room in a place of fixed size, an empty one takes its place.
-    fn store(&self, blob: Blob, bytes: &[u8]) -> Result<Persisted, MediaError>;
+    fn store(&self, blob: Blob, bytes: &[u8]) -> Result<(), MediaError>;
 
     /// Fresh zeroed volatile memory that clients may map but, where the system can enforce it, never write.
     fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError>;

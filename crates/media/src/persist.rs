@@ -1,4 +1,7 @@
-//! Making bytes durable, and the value that says it was done.
+//! How bytes of a region become durable.
+//!
+//! A region does what its means asks for and says whether that worked. It gives out no proof: what a write needs beyond its
+//! medium is known to the plans of `stonecast-persist`, whose `Persisted` is the only one.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -18,20 +21,6 @@ pub enum Means {
     Fence,
     /// Nothing survives power loss. Bytes survive the death of every process that uses them.
     Process,
-}
-
-/// The bytes that were named are inside the declared persistence domain, or, for [`Means::Process`], outlive every
-/// process. Only [`persist`] gives one out, so that an acknowledgement without one does not compile.
-#[derive(Debug)]
-#[must_use = "an acknowledgement takes this value"]
-pub struct Persisted(());
-
-impl Persisted {
-    /// The one constructor. Called by the implementations of [`PersistentRegion`] and nobody else; searching for this
-    /// name finds every maker.
-    pub fn assertion() -> Self {
-        Self(())
-    }
 }
 
 /// What making bytes durable took, since the region was opened.
@@ -73,14 +62,11 @@ pub trait PersistentRegion: Region {
         spans: &[Span],
         state: &mut PersistState,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Persisted, PersistError>>;
+    ) -> Poll<Result<(), PersistError>>;
 }
 
-/// Makes `spans` of `region` durable. See [`PersistentRegion::poll_persist`].
-pub async fn persist(
-    region: &dyn PersistentRegion,
-    spans: &[Span],
-) -> Result<Persisted, PersistError> {
+/// Makes `spans` of `region` durable, as [`PersistentRegion::poll_persist`] describes.
+pub async fn persist(region: &dyn PersistentRegion, spans: &[Span]) -> Result<(), PersistError> {
     let mut state = None;
     poll_fn(|context| region.poll_persist(spans, &mut state, context)).await
 }

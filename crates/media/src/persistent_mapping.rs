@@ -10,8 +10,7 @@ use crate::file_sync::FileSync;
 use crate::mapped_region::{MappedRegion, Writable};
 use crate::write_back::{Processor, store_fence, write_back};
 use crate::{
-    MappedPlace, Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion,
-    Region, Share,
+    MappedPlace, Means, PersistCounts, PersistError, PersistState, PersistentRegion, Region, Share,
 };
 
 /// A means with what it needs.
@@ -144,8 +143,8 @@ impl PersistentRegion for PersistentMapping {
         spans: &[Span],
         _state: &mut PersistState,
         _context: &mut Context<'_>,
-    ) -> Poll<Result<Persisted, PersistError>> {
-        Poll::Ready(self.make_durable(spans).map(|()| Persisted::assertion()))
+    ) -> Poll<Result<(), PersistError>> {
+        Poll::Ready(self.make_durable(spans))
     }
 }
 
@@ -217,7 +216,7 @@ mod tests {
         )
     }
 
-    fn persist(region: &PersistentMapping, spans: &[Span]) -> Result<Persisted, PersistError> {
+    fn persist(region: &PersistentMapping, spans: &[Span]) -> Result<(), PersistError> {
         match region.poll_persist(spans, &mut None, &mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => result,
             Poll::Pending => panic!("real media do the work in the first poll"),
@@ -230,8 +229,8 @@ mod tests {
         let file = FileSync::new("log".into(), Box::new(Count(Rc::clone(&count), false)));
         let region = region(Mechanism::FileSync(file));
         assert_eq!(region.means(), Means::FileSync);
-        let _persisted = persist(&region, &[Span::new(0, 64), Span::new(1024, 64)]).unwrap();
-        let _persisted = persist(&region, &[]).unwrap();
+        persist(&region, &[Span::new(0, 64), Span::new(1024, 64)]).unwrap();
+        persist(&region, &[]).unwrap();
         assert_eq!(count.get(), 1);
     }
 
@@ -262,7 +261,7 @@ mod tests {
             let region = region(mechanism);
             region.write(100, b"bytes");
             assert_eq!(region.means(), means);
-            let _persisted = persist(&region, &[Span::new(100, 5)]).unwrap();
+            persist(&region, &[Span::new(100, 5)]).unwrap();
         }
     }
 

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use stonecast_base::Span;
 use stonecast_media::{
-    Backing, Blob, Durability, LogOptions, Means, MediaError, Persisted, PersistenceDomain,
-    PersistentRegion, Prepared, Region,
+    Backing, Blob, Durability, LogOptions, Means, MediaError, PersistenceDomain, PersistentRegion,
+    Prepared, Region,
 };
 
 use crate::machine::dram;
@@ -175,7 +175,7 @@ impl Backing for SimBacking {
         Ok(self.module.blob(blob).map(|bytes| bytes.to_vec()))
     }
 
-    fn store(&self, blob: Blob, bytes: &[u8]) -> Result<Persisted, MediaError> {
+    fn store(&self, blob: Blob, bytes: &[u8]) -> Result<(), MediaError> {
         let left = self.stores_left.get();
         if left == Some(0) && !self.power_cut.get() {
             self.tear(blob, bytes);
@@ -194,7 +194,7 @@ impl Backing for SimBacking {
             .time
             .charge(profile.file_sync_ns + bytes.len() as u64 * profile.file_sync_byte_ps / 1000);
         self.module.set_blob(blob, bytes);
-        Ok(Persisted::assertion())
+        Ok(())
     }
 
     fn volatile(&self, _: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {

@@ -6,9 +6,7 @@ use std::task::{Context, Poll};
 use std::cell::Cell;
 
 use stonecast_base::{LINE_SIZE, Nanoseconds, Span, mutant};
-use stonecast_media::{
-    Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region,
-};
+use stonecast_media::{Means, PersistCounts, PersistError, PersistState, PersistentRegion, Region};
 
 use crate::cache::Latencies;
 use crate::persistent::module::Module;
@@ -129,13 +127,13 @@ impl PersistentRegion for PersistentMemory {
         spans: &[Span],
         state: &mut PersistState,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Persisted, PersistError>> {
+    ) -> Poll<Result<(), PersistError>> {
         if self.module.time.is_nic() {
             // A FLUSH needs nobody's means.
             self.module
                 .time
                 .note_settled(self.module.write_back(spans, self.module.time.now()));
-            return Poll::Ready(Ok(Persisted::assertion()));
+            return Poll::Ready(Ok(()));
         }
         if self.poisoned.get() {
             return Poll::Ready(Err(PersistError::Poisoned));
@@ -162,7 +160,7 @@ impl PersistentRegion for PersistentMemory {
             self.module.time.wake_at(done, context.waker());
             return Poll::Pending;
         }
-        Poll::Ready(Ok(Persisted::assertion()))
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -95,7 +95,7 @@ fn persisting_makes_certain_what_was_named_and_nothing_else() {
         stage.log.write(0, &[1; 64]);
         stage.log.write(128, &[2; 64]);
         let before = stage.module.counts();
-        let _persisted = stage
+        stage
             .world
             .block_on(persist(&*stage.log, &[Span::new(0, 64)]))
             .unwrap();
@@ -121,7 +121,7 @@ fn a_write_back_is_certain_only_when_it_is_done() {
     stage.log.write(0, &[1; 64]);
     let (log, runtime) = (stage.log.clone(), stage.server.runtime());
     runtime.spawn(Box::pin(async move {
-        let _persisted = persist(&*log, &[Span::new(0, 64)]).await.unwrap();
+        persist(&*log, &[Span::new(0, 64)]).await.unwrap();
     }));
     let start = stage.world.now();
     let mut certain_at = None;
@@ -141,7 +141,7 @@ fn a_sync_of_a_file_covers_everything_that_was_written_before_it() {
     let stage = Stage::on(PersistenceDomain::PageFile, Ddio::On);
     stage.log.write(100, &[1; 100]);
     stage.log.write(LOG_SIZE - 5000, &[2; 5000]);
-    let _persisted = stage
+    stage
         .world
         .block_on(persist(&*stage.log, &[Span::new(100, 1)]))
         .unwrap();

@@ -133,7 +133,7 @@ fn a_log_shows_which_pages_hold_anything() {
     log.write(5000, &[1]);
     log.write(8191, &[1, 1]);
     log.write(SEGMENT_SIZE, &[1]);
-    let _persisted = world
+    world
         .block_on(persist(&*log, &[Span::new(5000, 1)]))
         .unwrap();
     assert_eq!(

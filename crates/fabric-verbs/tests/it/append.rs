@@ -11,7 +11,6 @@ use stonecast_fabric_shm::{ShmDevice, ShmOptions};
 use stonecast_fabric_verbs::append::{
     AppendArea, RecordName, SlotClass, decode_record, encode_record,
 };
-use stonecast_media::Persisted;
 
 const KEY: [u64; 2] = [11, 12];
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -114,8 +113,7 @@ fn story(new: &dyn Fn() -> Rc<dyn Device>, address: &str) {
         .expect("a completion queue");
     let mut area = AppendArea::new(receiver.clone(), region, CLASS).expect("an area");
     // Memory without persistence counts as durable here: what is tested is the order of things.
-    area.post(Persisted::assertion())
-        .expect("slots can be posted");
+    area.post().expect("slots can be posted");
     receiver.listen(address).expect("a free address");
     let senders: Vec<Sender> = (0..2)
         .map(|_| {
@@ -189,8 +187,7 @@ fn story(new: &dyn Fn() -> Rc<dyn Device>, address: &str) {
             CLASS.scan(&*receiver.memory(region), KEY).is_empty(),
             "a cleared slot holds nothing"
         );
-        area.post(Persisted::assertion())
-            .expect("slots can be posted again");
+        area.post().expect("slots can be posted again");
         area.forget(senders[1].there);
         assert_eq!(
             (

@@ -12,8 +12,8 @@ use stonecast_fabric::{BusyPoll, Device, Park, Port, Runtime};
 use stonecast_fabric_verbs::control::{BackOff, Key, KeyRing};
 use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 use stonecast_media::{
-    MappedPlace, MappedRegion, Means, PersistCounts, PersistError, PersistState, Persisted,
-    PersistentRegion, Region, Writable,
+    MappedPlace, MappedRegion, Means, PersistCounts, PersistError, PersistState, PersistentRegion,
+    Region, Writable,
 };
 
 /// Names the devices to test on.
@@ -231,7 +231,7 @@ impl PersistentRegion for Dax {
         _: &[Span],
         _: &mut PersistState,
         _: &mut Context<'_>,
-    ) -> Poll<Result<Persisted, PersistError>> {
+    ) -> Poll<Result<(), PersistError>> {
         unreachable!("the tests of the fabric let the NIC make bytes durable")
     }
 }

@@ -25,8 +25,8 @@ use stonecast_log::{
 use stonecast_media::{MediaError, Region};
 use stonecast_persist::Persisted;
 
-use super::Server;
 use super::receives::{Receives, receive_request};
+use super::{Server, State};
 use crate::error::StoreError;
 use crate::metrics::{ClientPath, Report};
 use crate::server::outcomes::Outcome;
@@ -116,6 +116,17 @@ struct Conclusion {
     answers: bool,
 }
 
+/// What is known of a batch when its persist has ended.
+#[derive(Clone, Copy)]
+enum Durable<'a> {
+    /// All that was stamped is durable.
+    Proven(&'a Persisted),
+    /// Nothing was stamped, so no write is done.
+    NothingStamped,
+    /// The medium failed, and nobody knows what of the batch is durable.
+    Failed,
+}
+
 /// How long arrivals may pause before a batch is taken for complete.
 const QUIET_NS: u64 = 6_000;
 /// The same once as many have arrived as before: a client sends one in less.
@@ -151,7 +162,7 @@ impl Server {
                 publishes: mutant!(PublishBeforeDurable),
                 answers: mutant!(AnswerBeforeDurable),
             };
-            self.conclude(batch, Ok(Some(&unproven)), early);
+            self.conclude(batch, Durable::Proven(&unproven), early);
         }
         let outcome = self.persist_batch(batch).await;
         if outcome.is_err() {
@@ -165,23 +176,19 @@ impl Server {
             publishes: !mutant!(PublishBeforeDurable),
             answers: !mutant!(AnswerBeforeDurable),
         };
-        self.conclude(
-            batch,
-            outcome.as_ref().map(Option::as_ref).map_err(drop),
-            all,
-        );
+        let durable = match &outcome {
+            Ok(Some(persisted)) => Durable::Proven(persisted),
+            Ok(None) => Durable::NothingStamped,
+            Err(_) => Durable::Failed,
+        };
+        self.conclude(batch, durable, all);
         self.state.borrow_mut().counters.batches += 1;
         self.finish_batch(batch)?;
         outcome.map(drop)
     }
 
-    /// Publishes and answers, in the order of arrival. Takes the proof that what is done is durable; `None`: nothing is done.
-    fn conclude(
-        &self,
-        batch: &mut Batch,
-        persisted: Result<Option<&Persisted>, ()>,
-        conclusion: Conclusion,
-    ) {
+    /// Publishes and answers, in the order of arrival.
+    fn conclude(&self, batch: &mut Batch, durable: Durable<'_>, conclusion: Conclusion) {
         let mut published = 0;
         let items = std::mem::take(&mut batch.items);
         for group in items.chunks(ANSWERED_TOGETHER) {
@@ -189,18 +196,14 @@ impl Server {
                 .iter()
                 .filter(|item| matches!(item.what, What::Write(_)))
                 .count();
-            if conclusion.publishes {
-                self.publish(
-                    batch,
-                    published..published + writes,
-                    persisted.unwrap_or(None),
-                );
+            if let (true, Durable::Proven(persisted)) = (conclusion.publishes, durable) {
+                self.publish(batch, published..published + writes, persisted);
             }
             published += writes;
             if conclusion.answers {
                 group
                     .iter()
-                    .for_each(|item| self.settle(batch, item, persisted));
+                    .for_each(|item| self.settle(batch, item, durable));
                 self.send_answers_of_all();
             }
         }
@@ -208,14 +211,13 @@ impl Server {
     }
 
     /// Queues what a client is owed.
-    fn settle(&self, batch: &Batch, item: &Item, persisted: Result<Option<&Persisted>, ()>) {
+    fn settle(&self, batch: &Batch, item: &Item, durable: Durable<'_>) {
         let verdict = |verdict, version| Answer::Verdict { verdict, version };
         let answer = match item.what {
             What::Write(index) => {
                 let write = &batch.writes[index];
-                let proven = matches!(persisted, Ok(Some(_))) || mutant!(TombstoneLeftOut);
                 assert!(
-                    proven || write.verdict != Verdict::Done,
+                    matches!(durable, Durable::Proven(_)) || write.verdict != Verdict::Done,
                     "what is acknowledged was persisted"
                 );
                 self.count_by_path(item.path, write);
@@ -231,7 +233,7 @@ impl Server {
                 self.release(item.qp, slot);
                 verdict(Verdict::Done, 0)
             }
-            What::Outcome(..) if persisted.is_err() => verdict(Verdict::Failed, 0),
+            What::Outcome(..) if matches!(durable, Durable::Failed) => verdict(Verdict::Failed, 0),
             What::Outcome(token, since) => match self.state.borrow().outcomes.find(token, since) {
                 Outcome::Done(version) => verdict(Verdict::Done, version),
                 Outcome::NotDone => verdict(Verdict::NotDone, 0),
@@ -565,13 +567,19 @@ impl Server {
             value,
             ..
         } = write;
-        let path = &mut self.state.borrow_mut().paths[path as usize];
+        let State {
+            paths, counters, ..
+        } = &mut *self.state.borrow_mut();
+        let path = &mut paths[path as usize];
         match (verdict, kind) {
             (Verdict::Done, Kind::Put) => path.puts += 1,
             (Verdict::Done, Kind::Delete) => path.deletes += 1,
             // One that has to be asked for again is not decided.
             (Verdict::Busy, _) => {}
-            _ => path.refused += 1,
+            _ => {
+                path.refused += 1;
+                counters.refused += 1;
+            }
         }
         if *verdict == Verdict::Done {
             path.written_bytes += record_size(key.1 - key.0, value.1 - value.0);

@@ -36,8 +36,9 @@ use stonecast_fabric::{
 };
 use stonecast_log::LogFormat;
 use stonecast_media::{
-    Backing, Blob, Durability, Means, MediaError, PersistCounts, PersistentRegion, Pool, persist,
+    Backing, Blob, Durability, Means, MediaError, PersistCounts, PersistentRegion, Pool,
 };
+use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
 
 use crate::error::StoreError;
@@ -247,11 +248,10 @@ impl Server {
             return Err(StoreError::Publication { reason });
         }
         Self::wait_for_publishers(&pool, &runtime).await?;
-        let (recovered, report) = recovery::recover(&pool, options.publishes()).await?;
-        pool.recovered()?;
-        if options.publishes() {
-            pool.let_clients_publish()?;
-        }
+        let log = pool.log();
+        let commit = Commit::choose(pool.platform(), pool.durability(), log.means())?;
+        let (recovered, report) = recovery::recover(&pool, &commit, options.publishes()).await?;
+        mark_open(&mut pool, options, &recovered.sealed)?;
         let Recovered {
             format,
             mut index,
@@ -259,6 +259,7 @@ impl Server {
             outcomes,
             next_sequence,
             live_bytes,
+            sealed: _,
         } = recovered;
         let sequences = Sequences(
             pool.backing()
@@ -272,8 +273,6 @@ impl Server {
             }
             false => None,
         };
-        let log = pool.log();
-        let commit = Commit::choose(pool.platform(), pool.durability(), log.means())?;
         // Opened by windows alone, to one client each.
         let log_region = device.register_persistent(log.clone(), Access::NONE)?;
         let table = SharedTable {
@@ -375,7 +374,9 @@ impl Server {
         let mut space = state.space;
         let mut spans = state.unpersisted;
         spans.extend(space.seal_all(&*self.log));
-        let _durable = persist(&*self.log, &spans)
+        let sealed = self
+            .commit
+            .persist(&*self.log, &spans)
             .await
             .map_err(MediaError::from)?;
         if self.may_be_publishing.get() {
@@ -390,7 +391,7 @@ impl Server {
             state.sequences.next() - 1,
             state.live_bytes,
         );
-        store_checkpoint(&*self.pool.backing(), &bytes)?;
+        store_checkpoint(&*self.pool.backing(), &bytes, &sealed)?;
         self.pool.close()?;
         Ok(Closing::Clean)
     }
@@ -532,12 +533,22 @@ impl Server {
     }
 }
 
+/// Marks the pool as in use. Takes the proof that what was found is sealed: a later opening believes the seals.
+fn mark_open(pool: &mut Pool, options: ServerOptions, _: &Persisted) -> Result<(), MediaError> {
+    pool.recovered()?;
+    if options.publishes() {
+        pool.let_clients_publish()?;
+    }
+    Ok(())
+}
+
 /// Stores a checkpoint if the medium has room for it, also in the place of the one before. Otherwise none is left, if the medium
-/// has room for that, or else the one before, which the next opening judges as after a crash.
-fn store_checkpoint(backing: &dyn Backing, bytes: &[u8]) -> Result<(), MediaError> {
+/// has room for that, or else the one before, which the next opening judges as after a crash. Takes the proof that the seals, which
+/// the checkpoint repeats, are durable.
+fn store_checkpoint(backing: &dyn Backing, bytes: &[u8], _: &Persisted) -> Result<(), MediaError> {
     for attempt in [bytes, &[], bytes] {
         match backing.store(Blob::Checkpoint, attempt) {
-            Ok(_stored) if !attempt.is_empty() => return Ok(()),
+            Ok(()) if !attempt.is_empty() => return Ok(()),
             Ok(_) | Err(MediaError::NoSpace { .. }) => {}
             Err(error) => return Err(error),
         }

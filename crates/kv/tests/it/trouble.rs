@@ -10,7 +10,7 @@ use stonecast_base::Span;
 use stonecast_log::UNIT_SIZE;
 use stonecast_media::{
     Backing, Blob, LogOptions, Means, MediaError, PersistCounts, PersistError, PersistState,
-    Persisted, PersistentRegion, Prepared, Region, Share,
+    PersistentRegion, Prepared, Region, Share,
 };
 
 /// What goes wrong.
@@ -143,7 +143,7 @@ impl Backing for TroubledBacking {
     fn load(&self, blob: Blob) -> Result<Option<Vec<u8>>, MediaError> {
         self.inner.load(blob)
     }
-    fn store(&self, blob: Blob, bytes: &[u8]) -> Result<Persisted, MediaError> {
+    fn store(&self, blob: Blob, bytes: &[u8]) -> Result<(), MediaError> {
         if self.trouble.get() == Trouble::Full && blob == Blob::Checkpoint && !bytes.is_empty() {
             return Err(MediaError::NoSpace {
                 path: self.place(),
@@ -197,7 +197,7 @@ impl PersistentRegion for TroubledLog {
         spans: &[Span],
         state: &mut PersistState,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Persisted, PersistError>> {
+    ) -> Poll<Result<(), PersistError>> {
         match self.trouble.get() {
             Trouble::SyncBroken => Poll::Ready(Err(PersistError::Poisoned)),
             _ => {

@@ -43,9 +43,7 @@ use crate::mapped_region::{MappedRegion, Sealing, Writable};
 use crate::means::{Medium, MediumKind, choose_means};
 use crate::persistent_mapping::{Mechanism, PersistentMapping};
 use crate::write_back::Processor;
-use crate::{
-    Backing, Blob, LogOptions, Means, MediaError, Persisted, PersistentRegion, Prepared, Region,
-};
+use crate::{Backing, Blob, LogOptions, Means, MediaError, PersistentRegion, Prepared, Region};
 
 pub(crate) use facts::{Facts, alignment_of, is_device};
 
@@ -305,11 +303,11 @@ impl Backing for DeviceBacking {
         })
     }
 
-    fn store(&self, blob: Blob, bytes: &[u8]) -> Result<Persisted, MediaError> {
+    fn store(&self, blob: Blob, bytes: &[u8]) -> Result<(), MediaError> {
         assert!(self.lock.is_some(), "who only inspects stores nothing");
         if blob == Blob::Checkpoint {
             self.opened_log().slots.store(bytes);
-            return Ok(Persisted::assertion());
+            return Ok(());
         }
         self.metadata.set_header(blob, bytes);
         if self.metadata.state() == State::Creating {
@@ -318,7 +316,7 @@ impl Backing for DeviceBacking {
                 self.metadata.set_state(State::Pool);
             }
         }
-        Ok(Persisted::assertion())
+        Ok(())
     }
 
     fn volatile(&self, name: &str, size: u64) -> Result<Rc<dyn Region>, MediaError> {

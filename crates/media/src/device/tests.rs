@@ -70,8 +70,7 @@ fn a_pool_on_a_device_keeps_its_facts_and_its_bytes_over_openings() {
     assert_eq!(pool.backing().occupied().unwrap(), []);
     assert_eq!(pool.backing().prepare(span).unwrap(), Prepared::Ready);
     pool.log().write(SEGMENT + 100, b"kept");
-    let _durable = pool
-        .backing()
+    pool.backing()
         .store(Blob::Checkpoint, b"a checkpoint")
         .unwrap();
     pool.close().unwrap();
@@ -120,7 +119,7 @@ fn a_creation_that_was_cut_off_leaves_no_pool_and_is_started_over() {
     let device = device();
     let half = creating(&device).unwrap();
     let LogOptions { capacity, .. } = half_created(&half);
-    let _durable = half.store(Blob::HeaderFirst, &[1; 4096]).unwrap();
+    half.store(Blob::HeaderFirst, &[1; 4096]).unwrap();
     assert_eq!(half.load(Blob::HeaderFirst).unwrap(), None);
     assert!(matches!(
         half.check_has_pool(),

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use crate::directory::made::Made;
 use crate::error::{failed, out_of_space};
 use crate::pool::HEADER_MAGIC;
-use crate::{Blob, MediaError, Persisted};
+use crate::{Blob, MediaError};
 
 /// Distance of the two header copies, and the most bytes that one may have. One page, so that no write of one copy
 /// touches the other's.
@@ -98,7 +98,7 @@ impl Blobs {
     }
 
     /// Replaces a blob durably.
-    pub fn store(&self, blob: Blob, bytes: &[u8]) -> Result<Persisted, MediaError> {
+    pub fn store(&self, blob: Blob, bytes: &[u8]) -> Result<(), MediaError> {
         match blob {
             Blob::Checkpoint => self.replace_checkpoint(bytes)?,
             Blob::HeaderFirst | Blob::HeaderSecond => {
@@ -114,7 +114,7 @@ impl Blobs {
                 }
             }
         }
-        Ok(Persisted::assertion())
+        Ok(())
     }
 
     /// Removes what a crash may have left half-made.
@@ -285,10 +285,10 @@ mod tests {
     #[test]
     fn the_first_header_appears_when_both_copies_are_there() {
         let (directory, blobs) = blobs();
-        let _persisted = blobs.store(Blob::HeaderFirst, b"first").unwrap();
+        blobs.store(Blob::HeaderFirst, b"first").unwrap();
         assert!(!blobs.have_header().unwrap());
         assert_eq!(load(&blobs, Blob::HeaderFirst), None);
-        let _persisted = blobs.store(Blob::HeaderSecond, b"second").unwrap();
+        blobs.store(Blob::HeaderSecond, b"second").unwrap();
         assert!(
             load(&blobs, Blob::HeaderFirst)
                 .unwrap()
@@ -297,8 +297,8 @@ mod tests {
         assert_eq!(load(&blobs, Blob::HeaderSecond).unwrap(), b"second");
         assert!(!directory.path().join("header.new").exists());
 
-        let _persisted = blobs.store(Blob::HeaderSecond, b"SECOND").unwrap();
-        let _persisted = blobs.store(Blob::HeaderFirst, b"FIRST").unwrap();
+        blobs.store(Blob::HeaderSecond, b"SECOND").unwrap();
+        blobs.store(Blob::HeaderFirst, b"FIRST").unwrap();
         assert!(
             load(&blobs, Blob::HeaderFirst)
                 .unwrap()
@@ -311,8 +311,8 @@ mod tests {
     fn a_checkpoint_is_replaced_whole() {
         let (directory, blobs) = blobs();
         assert_eq!(load(&blobs, Blob::Checkpoint), None);
-        let _persisted = blobs.store(Blob::Checkpoint, &[1; 500]).unwrap();
-        let _persisted = blobs.store(Blob::Checkpoint, &[2; 300]).unwrap();
+        blobs.store(Blob::Checkpoint, &[1; 500]).unwrap();
+        blobs.store(Blob::Checkpoint, &[2; 300]).unwrap();
         assert_eq!(load(&blobs, Blob::Checkpoint).unwrap(), [2; 300]);
         assert!(!directory.path().join("checkpoint.new").exists());
     }
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn leftovers_of_a_crash_are_removed() {
         let (directory, blobs) = blobs();
-        let _persisted = blobs.store(Blob::HeaderFirst, b"first").unwrap();
+        blobs.store(Blob::HeaderFirst, b"first").unwrap();
         std::fs::write(directory.path().join("checkpoint.new"), b"half").unwrap();
         blobs.remove_leftovers();
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);

@@ -44,7 +44,7 @@ use crate::error::failed;
 use crate::file_sync::SyncTarget;
 use crate::mapped_region::{MappedRegion, Sealing};
 use crate::{
-    Backing, Blob, LogOptions, Means, MediaError, Persisted, PersistentRegion, Prepared, Region,
+    Backing, Blob, LogOptions, Means, MediaError, PersistentRegion, Prepared, Region,
     persistent_mapping::PersistentMapping,
 };
 
@@ -279,7 +279,7 @@ impl Backing for DirectoryBacking {
         self.blobs.load(blob, capacity.max(MIB))
     }
 
-    fn store(&self, blob: Blob, bytes: &[u8]) -> Result<Persisted, MediaError> {
+    fn store(&self, blob: Blob, bytes: &[u8]) -> Result<(), MediaError> {
         assert!(self.lock.is_some(), "who only inspects stores nothing");
         self.blobs.store(blob, bytes)
     }

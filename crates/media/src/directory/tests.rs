@@ -52,8 +52,8 @@ impl Place {
         };
         match place.open(DirectoryBacking::create(place.directory.path()).unwrap()) {
             Ok((backing, _)) => {
-                let _persisted = backing.store(Blob::HeaderFirst, b"1").unwrap();
-                let _persisted = backing.store(Blob::HeaderSecond, b"2").unwrap();
+                backing.store(Blob::HeaderFirst, b"1").unwrap();
+                backing.store(Blob::HeaderSecond, b"2").unwrap();
                 Some(place)
             }
             Err(error) => {
@@ -92,7 +92,7 @@ impl Place {
     }
 }
 
-fn persist(region: &PersistentMapping) -> Result<Persisted, PersistError> {
+fn persist(region: &PersistentMapping) -> Result<(), PersistError> {
     match region.poll_persist(
         &[Span::new(0, 64)],
         &mut None,
@@ -225,7 +225,7 @@ fn what_is_marked_as_changed_is_written_by_the_next_sync_and_nothing_else() {
         std::thread::yield_now();
     }
     region.write(0, b"stored");
-    let _persisted = persist(&region).unwrap();
+    persist(&region).unwrap();
     let before = bytes_marked().unwrap();
     region.mark_changed(&[Span::new(64, 64), Span::new(64 * KIB - 1, 2)]);
     // Three pages, or the units in which their zeros were written.
@@ -295,8 +295,8 @@ fn a_pool_that_is_moved_to_where_one_is_being_created_stays() {
         let backing = DirectoryBacking::create(&directory).unwrap();
         let steps: [&dyn Fn(); 3] = [
             &|| drop(backing.open_log(options).unwrap()),
-            &|| drop(backing.store(Blob::HeaderFirst, b"1").unwrap()),
-            &|| drop(backing.store(Blob::HeaderSecond, b"2").unwrap()),
+            &|| backing.store(Blob::HeaderFirst, b"1").unwrap(),
+            &|| backing.store(Blob::HeaderSecond, b"2").unwrap(),
         ];
         steps[..moved_after].iter().for_each(|step| step());
         move_a_pool_to(&directory);
@@ -341,9 +341,9 @@ fn what_an_interrupted_creation_left_goes_with_the_next_one_that_fails() {
     }
     let backing = DirectoryBacking::create(place.path()).unwrap();
     log::create(&backing.log_path(), CAPACITY, &backing.made).unwrap();
-    let _persisted = backing.store(Blob::HeaderFirst, b"1").unwrap();
-    let _persisted = backing.store(Blob::HeaderSecond, b"2").unwrap();
-    let _persisted = backing.store(Blob::Checkpoint, b"3").unwrap();
+    backing.store(Blob::HeaderFirst, b"1").unwrap();
+    backing.store(Blob::HeaderSecond, b"2").unwrap();
+    backing.store(Blob::Checkpoint, b"3").unwrap();
     backing.discard();
     assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
 }

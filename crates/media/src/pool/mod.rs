@@ -346,7 +346,7 @@ impl Pool {
     fn store_header(&self, order: [Blob; 2]) -> Result<(), MediaError> {
         let bytes = self.header.encode();
         for copy in order {
-            let _persisted = self.backing.store(copy, &bytes)?;
+            self.backing.store(copy, &bytes)?;
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ fn a_full_medium_says_so_and_everything_else_goes_on() {
         assert_eq!(held, 4 * SEGMENT + SEGMENT / 2 + 16 * KIB);
 
         // A checkpoint that does not fit leaves the old one, and no file that takes up space.
-        let _persisted = backing.store(Blob::Checkpoint, b"old").unwrap();
+        backing.store(Blob::Checkpoint, b"old").unwrap();
         let refused = backing
             .store(Blob::Checkpoint, &vec![1; SEGMENT as usize])
             .unwrap_err();

@@ -73,7 +73,7 @@ fn round_trip(mut open: impl FnMut(bool) -> Pool) {
     let span = Span::new(3 * SEGMENT, SEGMENT);
     prepare(&*pool.backing(), span).expect("there is room");
     pool.log().write(span.offset + 5, b"kept without a sync");
-    let _durable = now(persist(&*pool.log(), &[Span::new(span.offset + 5, 19)]))
+    now(persist(&*pool.log(), &[Span::new(span.offset + 5, 19)]))
         .expect("memory takes what is stored");
     drop(pool);
 

@@ -43,7 +43,7 @@ fn a_pool_keeps_its_facts_and_its_bytes_over_openings() {
     let span = Span::new(SEGMENT, SEGMENT);
     prepare(&*pool.backing(), span).unwrap();
     pool.log().write(SEGMENT + 100, b"kept");
-    let _persisted = now(persist(&*pool.log(), &[span])).unwrap();
+    now(persist(&*pool.log(), &[span])).unwrap();
     pool.close().unwrap();
 
     let (pool, repairs) = serve(&directory).unwrap();
@@ -141,7 +141,7 @@ fn a_pool_on_a_disk_promises_power_and_syncs_its_log() {
     assert_eq!(pool.log().means(), Means::FileSync);
     prepare(&*pool.backing(), Span::new(0, SEGMENT)).unwrap();
     pool.log().write(64, b"durable");
-    let _persisted = now(persist(&*pool.log(), &[Span::new(64, 7)])).unwrap();
+    now(persist(&*pool.log(), &[Span::new(64, 7)])).unwrap();
     drop(pool);
     let (pool, _) = serve(&directory).unwrap();
     let mut found = [0; 7];
@@ -376,7 +376,7 @@ fn blobs_and_volatile_memory_come_from_the_backing() {
     let pool = create(place.path(), options(Durability::Process)).unwrap();
     let backing = pool.backing();
     assert_eq!(backing.load(Blob::Checkpoint).unwrap(), None);
-    let _persisted = backing.store(Blob::Checkpoint, b"an image").unwrap();
+    backing.store(Blob::Checkpoint, b"an image").unwrap();
     assert_eq!(
         backing.load(Blob::Checkpoint).unwrap().unwrap(),
         b"an image"

@@ -18,12 +18,14 @@
 
 mod commit;
 mod halves;
+mod local;
 mod message;
 mod posting;
 mod replay;
 mod requester;
 mod responder;
 mod session;
+mod witness;
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -41,20 +43,11 @@ use halves::Halves;
 pub use replay::{Layout, Replayed, recover};
 pub use requester::REQUESTER_COMPLETIONS;
 pub use responder::RESPONDER_COMPLETIONS;
+use witness::Planned;
+pub use witness::{Concluded, Persisted};
 
 /// What the 32 bits of a WRITE_WITH_IMM count in: places of such updates are multiples of it.
 pub const PLACE_GRAIN: u64 = 64;
-
-/// The update is inside the persistence domain of the responder's platform, and a second part is not there without the
-/// first, whenever the power goes. Nothing outside this module makes one, so an acknowledgement that takes it cannot come
-/// too early.
-#[derive(Debug)]
-#[must_use = "an acknowledgement takes this value"]
-pub struct Persisted(());
-
-/// Steps were run to their end. Promises nothing: the steps may have been any.
-#[derive(Debug)]
-pub struct Concluded(());
 
 /// Bytes for the responder: places count from the start of its data.
 #[derive(Clone, Copy, Debug)]
@@ -185,7 +178,10 @@ impl ExecuteError {
 }
 
 /// The requester of a plan: one session with a responder.
-pub struct Requester(requester::Requester);
+pub struct Requester {
+    inner: requester::Requester,
+    planned: Planned,
+}
 
 impl Requester {
     /// Connects to the responder of the same plan at `address`. `port` is this session's alone and holds
@@ -196,20 +192,21 @@ impl Requester {
         plan: &Plan,
         update_size_max: u32,
     ) -> Result<Self, ExecuteError> {
-        requester::Requester::connect(port, address, halves_of(plan), update_size_max)
-            .await
-            .map(Self)
+        let halves = halves_of(plan);
+        let inner = requester::Requester::connect(port, address, halves, update_size_max).await?;
+        let planned = Planned::by(plan);
+        Ok(Self { inner, planned })
     }
 
     /// Executes the plan. Dropping the future before its end ends the session, with the outcome unknown.
     pub async fn persist(&mut self, update: &Payload<'_>) -> Result<Persisted, ExecuteError> {
-        let Concluded(()) = self.0.run(update).await?;
-        Ok(Persisted(()))
+        let concluded = self.inner.run(update).await?;
+        Ok(Persisted::by(&self.planned, concluded))
     }
 
     /// Bytes of the responder's data.
     pub fn data_size(&self) -> u64 {
-        self.0.data_size()
+        self.inner.data_size()
     }
 }
 

@@ -92,7 +92,7 @@ pub(crate) async fn finish(
     for (place, value) in message.places.iter().zip(&message.values) {
         let target = Span::new(layout.data.offset + place.offset, place.size);
         region.write(target.offset, &bytes[value.clone()]);
-        let _kept = persist(region, &[target]).await?;
+        persist(region, &[target]).await?;
     }
     Ok(())
 }
@@ -100,7 +100,7 @@ pub(crate) async fn finish(
 /// Makes the bytes at the start of a buffer no message.
 pub(crate) async fn clear(region: &dyn PersistentRegion, buffer: Span) -> Result<(), PersistError> {
     region.store(buffer.offset, 0);
-    let _gone = persist(region, &[Span::new(buffer.offset, 8)]).await?;
+    persist(region, &[Span::new(buffer.offset, 8)]).await?;
     Ok(())
 }
 

@@ -173,7 +173,7 @@ impl Requester {
             return Err(self.failed(error, steps.len().saturating_sub(1), &posting));
         }
         self.spent = false;
-        Ok(Concluded(()))
+        Ok(Concluded::at_the_end())
     }
 
     /// What a failure at step `index` means: whether the responder has the update is unknown as soon as anything was handed

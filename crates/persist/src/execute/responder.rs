@@ -22,13 +22,13 @@ use stonecast_fabric::{
     QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Received, RemoteAddress,
     SharedReceiveQueue, SharedReceiveQueueOptions, Status,
 };
-use stonecast_media::{Means, PersistentRegion, persist};
+use stonecast_media::PersistentRegion;
 
 use crate::execute::halves::Halves;
 use crate::execute::message::{self, Kind, Message};
 use crate::execute::replay::{Layout, clear, finish};
 use crate::execute::session::{self, Peer};
-use crate::execute::{ExecuteError, PLACE_GRAIN};
+use crate::execute::{ExecuteError, PLACE_GRAIN, local};
 use crate::platform::FlushKind;
 use crate::step::{Item, Message as Content, Step};
 
@@ -396,11 +396,7 @@ impl Responder {
         };
         let target = Span::new(self.layout.data.offset + place.offset, place.size);
         self.region.write(target.offset, &value);
-        if self.region.means() == Means::Fence {
-            // A copy is done when it has left the store buffer; where caches are saved, it is persisted then.
-            let _visible = persist(&*self.region, &[target]).await?;
-        }
-        Ok(())
+        Ok(local::end(Step::Copy(item), &*self.region, &[target]).await?)
     }
 
     async fn write_back(&self, qp: QueuePair, item: Item) -> Result<(), ExecuteError> {
@@ -409,8 +405,7 @@ impl Responder {
             return Ok(());
         };
         let target = Span::new(self.layout.data.offset + place.offset, place.size);
-        let _kept = persist(&*self.region, &[target]).await?;
-        Ok(())
+        Ok(local::end(Step::WriteBack(item), &*self.region, &[target]).await?)
     }
 
     async fn acknowledge(&self, qp: QueuePair) -> Result<(), ExecuteError> {

@@ -6,9 +6,7 @@ use std::task::{Context, Poll};
 
 use stonecast_base::Span;
 use stonecast_fabric::{Access, LocalSpan, RemoteAddress, Status};
-use stonecast_media::{
-    Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region,
-};
+use stonecast_media::{Means, PersistCounts, PersistError, PersistState, PersistentRegion, Region};
 
 use super::{Fault, Key, Net};
 
@@ -119,8 +117,8 @@ impl PersistentRegion for Memory {
         _: &[Span],
         _: &mut PersistState,
         _: &mut Context<'_>,
-    ) -> Poll<Result<Persisted, PersistError>> {
-        Poll::Ready(Ok(Persisted::assertion()))
+    ) -> Poll<Result<(), PersistError>> {
+        Poll::Ready(Ok(()))
     }
 }
 

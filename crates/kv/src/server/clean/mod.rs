@@ -486,7 +486,7 @@ impl Server {
         } else {
             &[header]
         };
-        let _durable = self
+        let renewed = self
             .commit
             .persist(&*self.log, spans)
             .await
@@ -504,7 +504,7 @@ impl Server {
             .take()
             .and_then(|victim| victim.next)
             .expect("it was there before the persist");
-        space.free(next, self.runtime.now());
+        space.free(next, self.runtime.now(), &renewed);
         cleaner.counters.segments += 1;
         cleaner.note_barren(space.died(), &self.format);
         Ok(())

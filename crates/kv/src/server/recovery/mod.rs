@@ -12,7 +12,9 @@ pub(crate) mod verify;
 
 use stonecast_base::{Corruption, Span, mutant};
 use stonecast_log::{Heritage, LogFormat, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
-use stonecast_media::{Blob, MediaError, Pool, persist};
+use stonecast_media::{Blob, MediaError, Pool, Region};
+use stonecast_persist::Persisted;
+use stonecast_persist::execute::Commit;
 
 use crate::error::StoreError;
 use crate::index::Index;
@@ -56,6 +58,8 @@ pub(crate) struct Recovered {
     pub outcomes: Outcomes,
     pub next_sequence: u64,
     pub live_bytes: u64,
+    /// Every record above and every seal is persisted, so that others may follow them.
+    pub sealed: Persisted,
 }
 
 /// The first thing that no crash explains ends an opening.
@@ -70,13 +74,14 @@ impl Surveyor for Opening {
 /// See the module documentation. `is_shared`: clients will change words of the index.
 pub(crate) async fn recover(
     pool: &Pool,
+    commit: &Commit,
     is_shared: bool,
 ) -> Result<(Recovered, RecoveryReport), StoreError> {
     let format = format_of(pool);
     let log = pool.log();
     if lacks_what_was_told(pool) {
         // Nor may a later opening in this power cycle believe it.
-        let _durable = pool.backing().store(Blob::Checkpoint, &[])?;
+        pool.backing().store(Blob::Checkpoint, &[])?;
     }
     let survey = survey(pool, is_shared, Basis::Checkpoint, &mut Opening)?;
     let mut report = survey.report();
@@ -110,17 +115,15 @@ pub(crate) async fn recover(
         let doubtful: Vec<Span> = starts.chain(unsealed.iter().copied()).collect();
         log.mark_changed(&doubtful);
     }
-    let _durable = persist(&*log, &unsealed).await.map_err(MediaError::from)?;
-    let settled: Vec<Span> = segments
-        .iter_mut()
-        .flat_map(|state| state.settle(&*log, &format))
-        .collect();
-    let settled = if mutant!(SettledNotPersisted) {
-        Vec::new()
-    } else {
-        settled
-    };
-    let _durable = persist(&*log, &settled).await.map_err(MediaError::from)?;
+    let found = commit
+        .persist(&*log, &unsealed)
+        .await
+        .map_err(MediaError::from)?;
+    let settled = settle(&mut segments, &*log, &format, &found);
+    let sealed = commit
+        .persist(&*log, &settled)
+        .await
+        .map_err(MediaError::from)?;
     let heritage = segments
         .iter()
         .fold(Heritage::default(), |all, state| all.and(state.heritage));
@@ -146,9 +149,27 @@ pub(crate) async fn recover(
                 + lost_versions
                 + u64::from(!mutant!(VersionGivenTwice) || sequence_max == 0),
             live_bytes,
+            sealed,
         },
         report,
     ))
+}
+
+/// Seals what was found, which is durable: a seal must not cover what a later crash may take. What has to be persisted then.
+fn settle(
+    segments: &mut [SegmentState],
+    log: &dyn Region,
+    format: &LogFormat,
+    _: &Persisted,
+) -> Vec<Span> {
+    let seals = segments
+        .iter_mut()
+        .flat_map(|state| state.settle(log, format))
+        .collect();
+    if mutant!(SettledNotPersisted) {
+        return Vec::new();
+    }
+    seals
 }
 
 /// Bytes of a segment that hold its header and seals.

@@ -31,6 +31,7 @@ use stonecast_log::{
     SegmentState, UNIT_SIZE, walk_some,
 };
 use stonecast_media::{Backing, MediaError, PersistentRegion, Prepared};
+use stonecast_persist::Persisted;
 
 use crate::server::space::occupancy::Occupancy;
 use crate::wire::Word;
@@ -570,8 +571,8 @@ impl Space {
             || now >= mark + GENERATIONS_NS
     }
 
-    /// A segment that was cleaned is free in the generation `next`, durably.
-    pub fn free(&mut self, next: SegmentState, now: Nanoseconds) {
+    /// A segment that was cleaned is free in the generation `next`. Takes the proof that its header is durable.
+    pub fn free(&mut self, next: SegmentState, now: Nanoseconds, _: &Persisted) {
         let number = next.number;
         assert!(
             self.holds[number as usize] == Hold::Cleaner,

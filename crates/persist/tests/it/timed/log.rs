@@ -11,9 +11,7 @@ use std::cell::RefCell;
 use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Span;
-use stonecast_media::{
-    Means, PersistCounts, PersistError, PersistState, Persisted, PersistentRegion, Region,
-};
+use stonecast_media::{Means, PersistCounts, PersistError, PersistState, PersistentRegion, Region};
 use stonecast_persist::execute::{Layout, recover};
 
 /// See the module documentation.
@@ -151,7 +149,7 @@ impl PersistentRegion for Plain {
         _: &[Span],
         _: &mut PersistState,
         _: &mut Context<'_>,
-    ) -> Poll<Result<Persisted, PersistError>> {
-        Poll::Ready(Ok(Persisted::assertion()))
+    ) -> Poll<Result<(), PersistError>> {
+        Poll::Ready(Ok(()))
     }
 }

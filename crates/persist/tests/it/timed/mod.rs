@@ -260,11 +260,11 @@ fn what_a_server_commits_survives_on_every_platform_on_which_it_can_be_chosen() 
             let platform = Platform::of(declared);
             let scenario = Scenario {
                 platform,
-                operation: Operation::WriteImmediate,
+                operation: Operation::Send,
                 update: Update::Single,
             };
             for seed in 0..SEEDS {
-                let outcome = run_once(&scenario, commit.program(), seed, STALL_NS_MAX);
+                let outcome = run_once(&scenario, commit.plan().program(), seed, STALL_NS_MAX);
                 assert!(
                     matches!(outcome, Outcome::Sound { .. }),
                     "{}: {outcome:?}",

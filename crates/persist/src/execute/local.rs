@@ -1,0 +1,37 @@
+//! What a responder's processor does to its own medium between a receipt and the acknowledgement.
+//!
+//! ```text
+//!   rsp.receive(a)   rsp.copy(a)  rsp.write_back(a)  rsp.copy(b)  rsp.write_back(b)   rsp.send(ack)
+//!                    [------------------ local steps ---------------------------]
+//! ```
+
+use stonecast_base::Span;
+use stonecast_media::{Means, PersistError, PersistentRegion, persist};
+
+use crate::step::Step;
+
+/// Ends `step`, of which the stores are made: `spans` hold all of them, and what a requester wrote beside them.
+///
+/// A copy is done when it has left the store buffer. Where caches survive, it is persisted then. Elsewhere the write-back
+/// that the plan has behind it waits for the stores, too, so that one update costs one fence.
+///
+/// A crash inside leaves any part of `spans`.
+pub(super) async fn end(
+    step: Step,
+    region: &dyn PersistentRegion,
+    spans: &[Span],
+) -> Result<(), PersistError> {
+    match step {
+        Step::Copy(_) if is_written_back(region.means()) => Ok(()),
+        Step::Copy(_) | Step::WriteBack(_) => persist(region, spans).await,
+        other => unreachable!("{other} is no step of the responder's own memory"),
+    }
+}
+
+/// Whether stores must be written back or synced to be durable.
+fn is_written_back(means: Means) -> bool {
+    match means {
+        Means::WriteBack | Means::FileSync => true,
+        Means::Fence | Means::Process => false,
+    }
+}

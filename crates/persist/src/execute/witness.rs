@@ -1,0 +1,88 @@
+//! The value that says that an update is persisted, and what it takes to have one.
+//!
+//! ```text
+//!   Plan ── the planner alone makes one ──▶ Planned ─┐
+//!                                                    ├─▶ Persisted
+//!   steps run to their end ───────────────▶ Concluded┘
+//! ```
+//!
+//! Invariant: each conclusion stands for one update and gives out one [`Persisted`] at most, so that `k` updates under one
+//! flush have `k` of them.
+
+use crate::plan::Plan;
+
+/// The update is inside the persistence domain of the responder's platform, and a second part is not there without the
+/// first, whenever the power goes. Under [`Durability::Process`](stonecast_media::Durability::Process) the update outlives
+/// every process, and no more.
+///
+/// A value exists only because the steps of a [`Plan`](crate::Plan) were run to their end:
+/// [`Requester::persist`](super::Requester::persist) and [`Commit::persist`](super::Commit::persist) give it out. An
+/// acknowledgement or a publication that takes one cannot come too early.
+///
+/// ```
+/// use stonecast_persist::Persisted;
+/// fn acknowledge(_: &Persisted) {}
+/// ```
+///
+/// Nothing else makes one: no literal,
+///
+/// ```compile_fail,E0423
+/// use stonecast_persist::Persisted;
+/// fn acknowledge(_: &Persisted) {}
+/// acknowledge(&Persisted(()));
+/// ```
+///
+/// no copy of an earlier one,
+///
+/// ```compile_fail,E0599
+/// use stonecast_persist::Persisted;
+/// fn twice(persisted: &Persisted) -> Persisted { Persisted::clone(persisted) }
+/// ```
+///
+/// no default,
+///
+/// ```compile_fail,E0277
+/// use stonecast_persist::Persisted;
+/// fn from_nothing<T: Default>() -> T { T::default() }
+/// let _persisted: Persisted = from_nothing();
+/// ```
+///
+/// and no steps that promise nothing:
+///
+/// ```compile_fail,E0308
+/// use stonecast_persist::Persisted;
+/// use stonecast_persist::execute::Concluded;
+/// fn believe(rehearsed: Concluded) -> Persisted { rehearsed }
+/// ```
+#[derive(Debug)]
+#[must_use = "an acknowledgement takes this value"]
+pub struct Persisted(());
+
+impl Persisted {
+    /// What the conclusion of a plan's steps is worth.
+    pub(super) fn by(_: &Planned, _: Concluded) -> Self {
+        Self(())
+    }
+}
+
+/// Steps were run to their end, for one update. Promises nothing: the steps may have been any.
+#[derive(Debug)]
+pub struct Concluded(());
+
+impl Concluded {
+    /// Called where the last step of a program has ended.
+    pub(super) fn at_the_end() -> Self {
+        Self(())
+    }
+}
+
+/// The steps beside this value are those of a plan.
+#[derive(Clone, Debug)]
+pub(super) struct Planned(());
+
+impl Planned {
+    /// A plan exists only where the planner found its steps sound.
+    pub fn by(_: &Plan) -> Self {
+        Self(())
+    }
+}
