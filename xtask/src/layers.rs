@@ -50,7 +50,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "structures",
         &["log", "persist", "cluster", "session", "fabric", "media"],
     ),
-    ("published", &["session", "fabric", "media"]),
+    ("published", &["persist", "session", "fabric", "media"]),
     ("workload", &[]),
 ];
 

@@ -14,6 +14,7 @@ use stonecast_media::{
     Backing as _, Ddio, DeclaredPlatform, Durability, LogOptions, OpenMode, PersistenceDomain,
     PersistentRegion, Pool, PoolOptions, ReceiveBuffers,
 };
+use stonecast_persist::execute::Commit;
 use stonecast_published::{
     BaselineServer, ErdaOptions, ErdaServer, Geometry, PublishedError, Scheme,
 };
@@ -173,7 +174,9 @@ impl Contest {
                 process.runtime().spawn(Box::pin(run));
             }
             Some(scheme) => {
-                let server = BaselineServer::open(memory, port, runtime, geometry, scheme)?;
+                let commit = Commit::choose(platform(), Durability::Power, memory.means())
+                    .expect("the platform is declared as it is");
+                let server = BaselineServer::open(memory, commit, port, runtime, geometry, scheme)?;
                 let run = async move {
                     server
                         .run(&|| false)

@@ -21,6 +21,7 @@ use stonecast_media::{
     Ddio, DeclaredPlatform, Durability, LogOptions, MediaError, PersistenceDomain,
     PersistentRegion, Prepared, ReceiveBuffers, create_backing,
 };
+use stonecast_persist::execute::Commit;
 use stonecast_published::{
     BaselineServer, ErdaOptions, ErdaServer, Geometry, PublishedError, SERVER_COMPLETIONS, Scheme,
 };
@@ -155,7 +156,9 @@ pub fn serve_published(
             .into());
         }
     };
-    let server = BaselineServer::open(memory, port, runtime, geometry, scheme)
+    let commit = Commit::choose(PLATFORM, Durability::Process, memory.means())
+        .expect("outliving processes asks nothing of a platform");
+    let server = BaselineServer::open(memory, commit, port, runtime, geometry, scheme)
         .map_err(ContestError::from)?;
     tell(&device)?;
     Ok(executor
@@ -163,17 +166,19 @@ pub fn serve_published(
         .map_err(ContestError::from)?)
 }
 
+/// Nothing survives a power cut.
+const PLATFORM: DeclaredPlatform = DeclaredPlatform {
+    persistence_domain: PersistenceDomain::Volatile,
+    ddio: Ddio::On,
+    receive_buffers: ReceiveBuffers::Dram,
+};
+
 /// `size` bytes in `folder`, promised to survive processes alone.
 fn memory(folder: &Path, size: u64) -> Result<Rc<dyn PersistentRegion>, RealError> {
-    let platform = DeclaredPlatform {
-        persistence_domain: PersistenceDomain::Volatile,
-        ddio: Ddio::On,
-        receive_buffers: ReceiveBuffers::Dram,
-    };
     let backing = create_backing(folder)?;
     let memory = backing.open_log(LogOptions {
         capacity: size,
-        platform,
+        platform: PLATFORM,
         durability: Durability::Process,
     })?;
     while backing.prepare(Span::new(0, size))? == Prepared::Pending {

@@ -6,7 +6,9 @@ use std::rc::Rc;
 
 use stonecast_base::{Nanoseconds, Span};
 use stonecast_fabric::{Access, Port, QueuePair, Runtime};
-use stonecast_media::{PersistentRegion, persist};
+use stonecast_media::PersistentRegion;
+use stonecast_persist::Persisted;
+use stonecast_persist::execute::Commit;
 
 use crate::PublishedError;
 use crate::baseline::Scheme;
@@ -28,6 +30,7 @@ pub struct BaselineServer {
     scheme: Scheme,
     geometry: Geometry,
     memory: Rc<dyn PersistentRegion>,
+    commit: Commit,
     state: RefCell<State>,
 }
 
@@ -49,9 +52,10 @@ struct Pending {
 }
 
 impl BaselineServer {
-    /// Makes a store in `memory`.
+    /// Makes a store in `memory`, of which `commit` makes records durable.
     pub fn open(
         memory: Rc<dyn PersistentRegion>,
+        commit: Commit,
         port: Rc<Port>,
         runtime: Rc<dyn Runtime>,
         geometry: Geometry,
@@ -98,6 +102,7 @@ impl BaselineServer {
             scheme,
             geometry,
             memory,
+            commit,
             state,
         })
     }
@@ -163,7 +168,7 @@ impl BaselineServer {
             Ask::Put | Ask::Delete => {
                 // The record is in the redo log already: it is the receive queue.
                 let span = Span::new(self.hub.slot_offset(arrival.slot), bytes.len() as u64);
-                let _durable = persist(&*self.memory, &[span]).await?;
+                let logged = self.commit.persist(&*self.memory, &[span]).await?;
                 let state = &mut *self.state.borrow_mut();
                 state.pending.push_back(Pending {
                     slot: arrival.slot,
@@ -176,11 +181,16 @@ impl BaselineServer {
                 } else {
                     Outcome::Full
                 };
-                self.hub
-                    .send(arrival.qp, &Message::answer(outcome, 0, Vec::new()));
+                self.acknowledge(arrival.qp, outcome, &logged);
             }
         }
         Ok(())
+    }
+
+    /// Answers a put or delete. Takes the proof that its record is durable in the redo log.
+    fn acknowledge(&self, writer: QueuePair, outcome: Outcome, _: &Persisted) {
+        self.hub
+            .send(writer, &Message::answer(outcome, 0, Vec::new()));
     }
 
     /// Gives slots of the ring to those who wait for one.
@@ -273,7 +283,7 @@ impl BaselineServer {
             _ => Ok(self.state.borrow_mut().storage.delete(record.key)),
         };
         match applied {
-            Ok(spans) => drop(persist(&*self.memory, &spans).await?),
+            Ok(spans) => drop(self.commit.persist(&*self.memory, &spans).await?),
             // The writer was told when it asked, or nobody can be told any more.
             Err(PublishedError::Full) => {}
             Err(error) => return Err(error),

@@ -8,6 +8,7 @@ use stonecast_fabric_sim::{
     Fate, Machine, MachineOptions, Module, Process, Profile, SimBacking, Survivor, World,
 };
 use stonecast_media::{Backing as _, Ddio, Durability, LogOptions, PersistentRegion};
+use stonecast_persist::execute::Commit;
 use stonecast_published::{
     BaselineClient, BaselineServer, CLIENT_COMPLETIONS, ErdaClient, ErdaOptions, ErdaServer,
     Geometry, SERVER_COMPLETIONS, Scheme,
@@ -96,8 +97,12 @@ impl Scene {
         let process = self.world.process(self.machine);
         let port = process.port(SERVER_COMPLETIONS).unwrap();
         let device = port.device().clone();
+        let memory = self.memory();
+        let commit =
+            Commit::choose(self.options.platform, Durability::Power, memory.means()).unwrap();
         let server = BaselineServer::open(
-            self.memory(),
+            memory,
+            commit,
             port,
             process.runtime(),
             self.geometry,
