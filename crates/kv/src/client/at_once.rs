@@ -22,14 +22,11 @@
 
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::{ReadInto, Status};
-use stonecast_log::read_of_key;
 
 use super::Inner;
-use super::locations::Location;
-use super::read::{candidate_in, control, has_word};
 use super::write::check_key;
-use crate::index::MOVED;
-use crate::wire::{KeyHash, Word};
+use crate::index::{LookUp, LookUpStep};
+use crate::wire::KeyHash;
 
 /// Longest first READ of a record; a record of the last class may be longer and is left to `read.rs`.
 pub(super) const SIZE_MAX: usize = 64 * LINE_SIZE;
@@ -84,74 +81,67 @@ impl Inner {
             return None;
         }
         let hash = KeyHash::of(self.format.tag_key, key);
-        let home = hash.bucket(self.access.get().index_bits);
-        let bytes = &mut *self.read_at_once_to.borrow_mut();
-        let Bytes {
-            record: bytes,
-            bucket,
-        } = bytes;
+        let index_bits = self.access.get().index_bits;
+        let mut look_up = LookUp::new(self.whole_record(key), hash, index_bits);
+        let Bytes { record, bucket } = &mut *self.read_at_once_to.borrow_mut();
+        let home = self.index_address(look_up.home());
         let remembered = if SOON {
             self.locations.find(hash)
         } else {
             None
         };
-        match remembered {
-            // Its bucket is not the one that is looked at here.
-            Some(Location { distance: 1.., .. }) => return None,
-            Some(Location { word, .. }) => {
-                let record = &mut bytes[..self.size_at_once(word)?];
-                self.read_at_once::<SOON>(&mut [
-                    ReadInto {
-                        remote: self.log_address(word.position()),
-                        into: record,
-                    },
-                    ReadInto {
-                        remote: self.index_address(home),
-                        into: &mut *bucket,
-                    },
-                ])?;
-                if control(bucket) & MOVED == 0 && has_word(bucket, word) {
-                    let version = self.value_at_once(word, key, record, value)?;
-                    self.locations.count(true);
-                    return Some(Some(version));
-                }
-            }
-            None => self.read_at_once::<SOON>(&mut [ReadInto {
-                remote: self.index_address(home),
+        let mut step = if let Some(location) = remembered {
+            // Where the key lies farther on, two buckets would have to be read.
+            let recall = look_up.recall(location).filter(|it| it.buckets == 1)?;
+            let record = record.get_mut(..recall.size)?;
+            self.read_at_once::<SOON>(&mut [
+                ReadInto {
+                    remote: self.log_address(recall.position),
+                    into: &mut *record,
+                },
+                ReadInto {
+                    remote: home,
+                    into: &mut *bucket,
+                },
+            ])?;
+            look_up.recalled(std::slice::from_ref(bucket), record)
+        } else {
+            self.read_at_once::<SOON>(&mut [ReadInto {
+                remote: home,
                 into: &mut *bucket,
-            }])?,
-        }
-        if control(bucket) & MOVED != 0 {
-            return None;
-        }
-        let Some((_, word)) = candidate_in(bucket, hash) else {
-            if control(bucket) != 0 {
-                return None;
-            }
-            if remembered.is_some() {
-                self.locations.forget(hash);
-            }
-            self.locations.count(false);
-            return Some(None);
+            }])?;
+            look_up.bucket(bucket)
         };
-        let record = &mut bytes[..self.size_at_once(word)?];
-        self.read_at_once::<SOON>(&mut [ReadInto {
-            remote: self.log_address(word.position()),
-            into: record,
-        }])?;
-        let version = self.value_at_once(word, key, record, value)?;
-        if SOON {
-            self.locations.learn(hash, Location { word, distance: 0 });
+        if let LookUpStep::Record { position, size } = step {
+            let record = record.get_mut(..size)?;
+            self.read_at_once::<SOON>(&mut [ReadInto {
+                remote: self.log_address(position),
+                into: &mut *record,
+            }])?;
+            step = look_up.record(record);
         }
-        self.locations.count(false);
-        Some(Some(version))
-    }
-
-    /// Bytes of the record behind `word` if one READ brings all of it.
-    #[inline]
-    fn size_at_once(&self, word: Word) -> Option<usize> {
-        let size = self.first_read_size(word);
-        (!word.is_long() && size > 0 && size <= SIZE_MAX).then_some(size)
+        match step {
+            LookUpStep::Found(found) => {
+                // The record that tells of generations that come round was read without a look at the clock.
+                if self.generations.have_come_round() {
+                    return None;
+                }
+                leave_value(&record[found.value], value);
+                self.locations.count(look_up.is_recalled());
+                if SOON && !look_up.is_recalled() {
+                    self.locations.learn(hash, look_up.location());
+                }
+                Some(Some(found.version))
+            }
+            LookUpStep::Absent => {
+                if remembered.is_some() {
+                    self.locations.forget(hash);
+                }
+                self.locations.count(false);
+                Some(None)
+            }
+            _ => None,
+        }
     }
 
     #[inline(always)]
@@ -171,34 +161,16 @@ impl Inner {
         self.meter.note_reads(size);
         (status == Status::Success).then_some(())
     }
+}
 
-    /// The version of the record in `bytes`, read from behind `word`, if it is the key's and published.
-    #[inline(always)]
-    fn value_at_once(
-        &self,
-        word: Word,
-        key: &[u8],
-        bytes: &[u8],
-        value: &mut Vec<u8>,
-    ) -> Option<u64> {
-        let reading = read_of_key(
-            &self.format,
-            word.position(),
-            word.generation_low(),
-            key,
-            bytes,
-        )?;
-        // The record that tells of generations that come round was read without a look at the clock.
-        if !self.generations.note(reading.generation) {
-            return None;
-        }
-        // Where the one before it was as long nothing is left to do but the copy.
-        if value.len() == reading.value.len() {
-            value.copy_from_slice(reading.value);
-        } else {
-            value.clear();
-            value.extend_from_slice(reading.value);
-        }
-        Some(reading.sequence)
+/// Leaves the value `found` in `value`.
+#[inline(always)]
+fn leave_value(found: &[u8], value: &mut Vec<u8>) {
+    // Where the one before it was as long nothing is left to do but the copy.
+    if value.len() == found.len() {
+        value.copy_from_slice(found);
+    } else {
+        value.clear();
+        value.extend_from_slice(found);
     }
 }

@@ -20,7 +20,6 @@ use stonecast_fabric::{
 use zerocopy::IntoBytes as _;
 
 use super::at_once::AtOnce;
-use super::generations::Generations;
 use super::in_call::InCall;
 use super::read_room::{ReadRoom, SEND_CAPACITY};
 use super::scratch::Scratch;
@@ -29,6 +28,7 @@ use super::{
     receive_request,
 };
 use crate::error::StoreError;
+use crate::index::Generations;
 use crate::metrics::ClientPath;
 use crate::wire::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, LOCATIONS, STAGING_SIZE};
 use crate::wire::{Accesses, Hello, Welcome};

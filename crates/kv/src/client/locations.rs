@@ -15,6 +15,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use crate::index::Location;
 use crate::wire::{KeyHash, Word};
 
 /// Farthest bucket from home whose words are remembered. Few keys lie farther.
@@ -40,14 +41,6 @@ pub(super) struct Locations {
     mask: Option<u64>,
     hits: Cell<u64>,
     misses: Cell<u64>,
-}
-
-/// Where a key was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Location {
-    pub word: Word,
-    /// Buckets from its home to its word.
-    pub distance: u64,
 }
 
 impl Locations {

@@ -18,7 +18,6 @@ mod access;
 mod at_once;
 mod connect;
 mod extents;
-mod generations;
 mod get;
 mod in_call;
 mod locations;
@@ -45,6 +44,7 @@ use stonecast_fabric::{
 use stonecast_log::LogFormat;
 
 use crate::error::StoreError;
+use crate::index::Generations;
 use crate::metrics::{Metrics, PAGES};
 use crate::stat::{COUNTERS, Stat};
 use crate::wire::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX};
@@ -53,7 +53,6 @@ use crate::wire::{Accesses, Answer, Request, Welcome, next_answer};
 use at_once::{AtOnce, Bytes};
 use connect::Made;
 use extents::Extents;
-use generations::Generations;
 use in_call::InCall;
 use locations::Locations;
 use meter::Meter;

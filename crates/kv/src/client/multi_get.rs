@@ -6,17 +6,14 @@ use std::ops::Range;
 use smallvec::SmallVec;
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
-use stonecast_log::read_of_key;
 
-use super::locations::Location;
 use super::meter::Call;
-use super::read::{candidate_in, control, has_word};
 use super::write::check_key;
 use super::{Client, Inner};
 use crate::error::StoreError;
-use crate::index::MOVED;
+use crate::index::{FoundRecord, LookUp, LookUpStep, WholeRecord};
+use crate::wire::KeyHash;
 use crate::wire::limits::VALUE_SIZE_MAX;
-use crate::wire::{KeyHash, Word};
 
 /// Values of [`Client::multi_get`]. Reuse one to save allocations.
 #[derive(Default)]
@@ -51,10 +48,11 @@ impl Values {
 }
 
 /// A key on its way.
-struct Asked {
+struct Asked<'a> {
     hash: KeyHash,
-    /// The word whose record is fetched next; `None`: nothing to fetch.
-    word: Option<Word>,
+    look_up: LookUp<WholeRecord<'a>>,
+    /// Position and size of the record that is fetched next; `None`: nothing to fetch.
+    next: Option<(u64, usize)>,
     /// Where the record lies in the bytes.
     record: Range<usize>,
 }
@@ -133,62 +131,49 @@ impl Client {
         keys.iter().try_for_each(|key| check_key(key))?;
         values.found.clear();
         values.found.resize(keys.len(), None);
-        let mut asked: Many<Asked> = keys.iter().map(|key| inner.ask(key)).collect();
+        let access = inner.access.get();
+        let mut asked: Many<Asked<'_>> = keys
+            .iter()
+            .map(|key| inner.ask(key, access.index_bits))
+            .collect();
         // Each with whether its record is known to be long.
         let mut alone: SmallVec<[(usize, bool); 4]> = SmallVec::new();
 
-        let access = inner.access.get();
         values.buckets.resize(keys.len() * LINE_SIZE, 0);
         values.bytes.clear();
         let mut reads = inner.reads_of_records(&mut asked, &mut values.bytes);
         // A bucket comes behind the record that it judges.
-        reads.extend(
-            asked
-                .iter()
-                .zip(values.buckets.chunks_exact_mut(LINE_SIZE))
-                .map(|(asked, into)| ReadInto {
-                    remote: inner.index_address(asked.hash.bucket(access.index_bits)),
-                    into,
-                }),
-        );
+        let buckets = values.buckets.chunks_exact_mut(LINE_SIZE);
+        reads.extend(asked.iter().zip(buckets).map(|(asked, into)| ReadInto {
+            remote: inner.index_address(asked.look_up.home()),
+            into,
+        }));
         inner.read(&mut reads).await?;
         drop(reads);
-        for (index, (key, bucket)) in keys
-            .iter()
-            .zip(values.buckets.chunks_exact(LINE_SIZE))
-            .enumerate()
-        {
-            let Asked { hash, word, record } = &mut asked[index];
-            if control(bucket) & MOVED != 0 {
-                *word = None;
-                alone.push((index, false));
-                continue;
-            }
-            if let Some(word) = word.take().filter(|word| has_word(bucket, *word))
-                && let Some((value, version)) =
-                    inner.value_in(word, &values.bytes[record.clone()], key)
-            {
-                values.found[index] = Some((
-                    record.start + value.start..record.start + value.end,
-                    version,
-                ));
-                inner.locations.count(true);
-                continue;
-            }
-            // The first word that may be the key's; a key that is not behind it is looked up alone.
-            *word = candidate_in(bucket, *hash).map(|(_, word)| word);
-            match word {
-                // Its reads depend on each other, or it points nowhere.
-                Some(found) if found.is_long() || inner.first_read_size(*found) == 0 => {
-                    alone.push((index, found.is_long()));
-                    *word = None;
+        let (buckets, _) = values.buckets.as_chunks::<LINE_SIZE>();
+        for (index, (asked, bucket)) in asked.iter_mut().zip(buckets).enumerate() {
+            let look_up = &mut asked.look_up;
+            let step = match asked.next.take() {
+                Some(_) => {
+                    let record = &values.bytes[asked.record.clone()];
+                    look_up.recalled(std::slice::from_ref(bucket), record)
                 }
-                Some(_) => {}
-                None if control(bucket) == 0 => {
+                None => look_up.bucket(bucket),
+            };
+            match step {
+                LookUpStep::Record { position, size } if !look_up.word().is_long() => {
+                    asked.next = Some((position, size));
+                }
+                LookUpStep::Absent => {
                     inner.locations.count(false);
-                    inner.locations.forget(*hash);
+                    inner.locations.forget(asked.hash);
                 }
-                None => alone.push((index, false)),
+                LookUpStep::Found(found) => {
+                    values.found[index] = Some(asked.found(found));
+                    inner.locations.count(true);
+                }
+                // Its reads depend on each other.
+                step => alone.push((index, matches!(step, LookUpStep::Record { .. }))),
             }
         }
 
@@ -197,18 +182,17 @@ impl Client {
             inner.read(&mut reads).await?;
         }
         drop(reads);
-        for (index, Asked { hash, word, record }) in asked.iter().enumerate() {
-            let Some(word) = *word else { continue };
-            match inner.value_in(word, &values.bytes[record.clone()], keys[index]) {
-                Some((value, version)) => {
-                    values.found[index] = Some((
-                        record.start + value.start..record.start + value.end,
-                        version,
-                    ));
+        for (index, asked) in asked.iter_mut().enumerate() {
+            if asked.next.is_none() {
+                continue;
+            }
+            match asked.look_up.record(&values.bytes[asked.record.clone()]) {
+                LookUpStep::Found(found) => {
+                    values.found[index] = Some(asked.found(found));
                     inner.locations.count(false);
-                    inner.locations.learn(*hash, Location { word, distance: 0 });
+                    inner.locations.learn(asked.hash, asked.look_up.location());
                 }
-                None => alone.push((index, false)),
+                _ => alone.push((index, false)),
             }
         }
         alone.sort_unstable();
@@ -236,73 +220,55 @@ fn has_room(values: &Values, size: usize, size_max: usize) -> bool {
 }
 
 impl Inner {
-    /// A key with the word that is remembered of it, if its record can be fetched together with the home bucket.
-    fn ask(&self, key: &[u8]) -> Asked {
+    /// A key, with its remembered record if that can be fetched together with the home bucket.
+    fn ask<'a>(&'a self, key: &'a [u8], index_bits: u32) -> Asked<'a> {
         let hash = KeyHash::of(self.format.tag_key, key);
-        let location = self
+        let mut look_up = LookUp::new(self.whole_record(key), hash, index_bits);
+        let recall = self
             .locations
             .find(hash)
-            .filter(|location| location.distance == 0);
-        let word = location
-            .map(|location| location.word)
-            .filter(|word| self.first_read_size(*word) > 0 && !word.is_long());
+            .filter(|location| location.distance == 0 && !location.word.is_long())
+            .and_then(|location| look_up.recall(location));
         Asked {
             hash,
-            word,
+            look_up,
+            next: recall.map(|recall| (recall.position, recall.size)),
             record: 0..0,
         }
     }
 
-    /// READs of the records behind the words of `asked`, to the end of `bytes`, which grow by as much.
+    /// READs of the records that `asked` need next, to the end of `bytes`, which grow by as much.
     fn reads_of_records<'a>(
         &self,
-        asked: &mut [Asked],
+        asked: &mut [Asked<'_>],
         bytes: &'a mut Vec<u8>,
     ) -> Many<ReadInto<'a>> {
         let start = bytes.len();
         let mut end = start;
-        for Asked { word, record, .. } in asked.iter_mut() {
-            let size = word.map_or(0, |word| self.first_read_size(word));
-            *record = end..end + size;
-            end += size;
+        for asked in asked.iter_mut() {
+            if let Some((_, size)) = asked.next {
+                asked.record = end..end + size;
+                end += size;
+            }
         }
         bytes.resize(end, 0);
         let mut rest = &mut bytes[start..];
         let mut reads = Many::new();
-        for Asked { word, record, .. } in asked.iter() {
-            if let Some(word) = word {
-                let (into, tail) = std::mem::take(&mut rest).split_at_mut(record.len());
-                rest = tail;
-                reads.push(ReadInto {
-                    remote: self.log_address(word.position()),
-                    into,
-                });
-            }
+        for (position, size) in asked.iter().filter_map(|asked| asked.next) {
+            let (into, tail) = std::mem::take(&mut rest).split_at_mut(size);
+            rest = tail;
+            let remote = self.log_address(position);
+            reads.push(ReadInto { remote, into });
         }
         reads
     }
+}
 
-    /// Where the value lies in `bytes`, the start of the record behind `word`, and its version. `None`: it is not the
-    /// key's whole record.
-    #[inline]
-    pub(super) fn value_in(
-        &self,
-        word: Word,
-        bytes: &[u8],
-        key: &[u8],
-    ) -> Option<(Range<usize>, u64)> {
-        // A word never points to a record that is not published.
-        let reading = read_of_key(
-            &self.format,
-            word.position(),
-            word.generation_low(),
-            key,
-            bytes,
-        )?;
-        self.generations.note(reading.generation);
-        Some((
-            reading.start..reading.start + reading.value.len(),
-            reading.sequence,
-        ))
+impl Asked<'_> {
+    /// Where the value of the record that was found lies in the bytes, and its version.
+    fn found(&self, found: FoundRecord) -> (Range<usize>, u64) {
+        let FoundRecord { version, value } = found;
+        let start = self.record.start;
+        (start + value.start..start + value.end, version)
     }
 }

@@ -20,10 +20,9 @@ use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
 
 use super::meter::Call;
-use super::read::candidate_in;
 use super::{Client, Inner};
 use crate::error::StoreError;
-use crate::wire::KeyHash;
+use crate::wire::{Bucket, KeyHash};
 
 /// Puts whose buckets and records are fetched together: as many misses as a processor has under way, and no more than its nearest
 /// cache keeps until they are done.
@@ -117,7 +116,8 @@ impl Inner {
         let mut starts = [[0; START_SIZE]; TOGETHER];
         let mut reads: SmallVec<[ReadInto<'_>; TOGETHER]> = SmallVec::new();
         for ((hash, bucket), into) in hashes.iter().zip(&buckets).zip(&mut starts) {
-            let Some((_, word)) = candidate_in(bucket, *hash) else {
+            let bucket = Bucket::parse(bucket);
+            let Some((_, word)) = bucket.next_of(&mut bucket.candidates(*hash)) else {
                 continue;
             };
             let size = self.first_read_size(word).min(START_SIZE);

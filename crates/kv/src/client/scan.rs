@@ -11,13 +11,11 @@ use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
 use stonecast_log::{RECORD_START_SIZE, RecordHeader, check_read};
 
-use super::read::control;
 use super::{Client, Inner};
 use crate::error::StoreError;
-use crate::index::{BUCKET_WORDS, MOVED};
-use crate::wire::Accesses;
-use crate::wire::Word;
+use crate::index::whole_size;
 use crate::wire::limits::READ_RETRIES_MAX;
+use crate::wire::{Accesses, Bucket, Word};
 
 /// A key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,19 +219,17 @@ impl Inner {
             into: &mut bytes,
         }])
         .await?;
-        let moved = bytes
-            .chunks_exact(LINE_SIZE)
-            .any(|bucket| control(bucket) & MOVED != 0);
-        if moved || self.access.get().table != access.table {
-            return Ok(false);
-        }
-        for (slot, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
-            let word = Word(u64::from_le_bytes(*word));
-            if slot as u64 % 8 < BUCKET_WORDS && word != Word::EMPTY {
-                words.push((word, first * 8 + slot as u64));
+        for (bucket, line) in (first..).zip(bytes.as_chunks().0) {
+            let line = Bucket::parse(line);
+            if line.is_moved() {
+                return Ok(false);
             }
+            let used = (0..)
+                .zip(line.words())
+                .filter(|&(_, &word)| word != Word::EMPTY);
+            words.extend(used.map(|(slot, &word)| (word, bucket * 8 + slot)));
         }
-        Ok(true)
+        Ok(self.access.get().table == access.table)
     }
 
     /// Whether `word` stands anywhere in the index; `None`: the index has moved.
@@ -262,7 +258,7 @@ impl Inner {
         let mut begun = None;
         for _ in 0..READ_RETRIES_MAX {
             let read = bytes.len();
-            if let Some(whole) = self.longer(word, bytes) {
+            if let Some(whole) = whole_size(&self.format, word, bytes) {
                 bytes.resize(whole, 0);
                 self.read_long(word.position() + read as u64, &mut bytes[read..])
                     .await?;
@@ -314,10 +310,9 @@ impl Inner {
                 into: &mut line,
             }])
             .await?;
-            if control(&line) & MOVED == 0 {
-                let now = Word(u64::from_le_bytes(
-                    line.as_chunks::<8>().0[slot as usize % 8],
-                ));
+            let line = Bucket::parse(&line);
+            if !line.is_moved() {
+                let now = line.words()[slot as usize % 8];
                 return Ok((now != Word::EMPTY).then_some(now));
             }
             self.adopt_index(table).await?;

@@ -3,7 +3,7 @@
 use stonecast_fabric::{QueuePair, RemoteAddress};
 
 use super::Client;
-use crate::index::Table;
+use crate::wire::table_size;
 
 /// Where the memory is that one-sided reads go to. See `docs/design/0001` and `0004` for what stands in it.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ impl Client {
         Yardstick {
             queue_pair: inner.qp,
             index: inner.index_address(0),
-            index_size: Table::size(inner.access.get().index_bits),
+            index_size: table_size(inner.access.get().index_bits),
             log: inner.log_address(0),
             tag_key: inner.format.tag_key,
         }

@@ -23,6 +23,8 @@
 //! Top bits of the hash choose the bucket: a bucket's keys go to its two children in the larger table, but for those that
 //! an overflow has carried on. The hash of a key is not in its word; it is made from the key in the log.
 
+mod generations;
+mod look_up;
 mod table;
 
 use std::rc::Rc;
@@ -31,12 +33,15 @@ use stonecast_base::{LINE_SIZE, mutant};
 use stonecast_log::{RECORD_START_SIZE, RecordHeader};
 use stonecast_media::Region;
 
-use crate::wire::{KeyHash, Word};
+use crate::wire::{BUCKET_WORDS, INDEX_BITS_MAX, KeyHash, Word};
 
-pub(crate) use table::{BUCKET_WORDS, CONTROL_OFFSET, MOVED, Place, Table};
+pub(crate) use generations::{GENERATIONS, Generations};
+pub(crate) use look_up::{
+    FoundRecord, Judged, Location, LookUp, Recall, Step as LookUpStep, Wanted, WholeRecord,
+    first_read_size, whole_size,
+};
+pub(crate) use table::{Place, Table};
 
-/// log2 of the most buckets: a word for each unit of the largest log and some to spare.
-pub(crate) const INDEX_BITS_MAX: u32 = 33;
 /// log2 of the fewest buckets: a page of memory.
 const INDEX_BITS_MIN: u32 = 6;
 /// Share of words that may be taken: beyond it chains of full buckets grow long.

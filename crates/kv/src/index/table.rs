@@ -1,10 +1,5 @@
 //! One table of the index: buckets of one cache line in memory that clients read one-sided.
 //!
-//! ```text
-//!   bucket b:  | word | word | word | word | word | word | word | control |     64 bytes
-//!   control    bit 63: moved; the rest: words whose home is at or before this bucket and that lie after it
-//! ```
-//!
 //! A key's word is in its home bucket or, if that was full, in a later one (wrapping around). A reader goes on to the next
 //! bucket while the count is not 0. Where a bucket is marked as moved, nothing in it counts any more: another table has it.
 //!
@@ -19,14 +14,7 @@ use std::rc::Rc;
 use stonecast_base::LINE_SIZE;
 use stonecast_media::Region;
 
-use crate::wire::{KeyHash, Word};
-
-/// Words of a bucket that hold keys.
-pub(crate) const BUCKET_WORDS: u64 = 7;
-/// Byte offset of the control word in its bucket.
-pub(crate) const CONTROL_OFFSET: u64 = BUCKET_WORDS * 8;
-/// Set in the control word of a bucket that another table has taken over.
-pub(crate) const MOVED: u64 = 1 << 63;
+use crate::wire::{BUCKET_WORDS, CONTROL_OFFSET, KeyHash, MOVED, Word, table_size};
 
 /// See the module documentation.
 pub(crate) struct Table {
@@ -50,7 +38,7 @@ impl Place {
 impl Table {
     /// Bytes of a table of 2^`bits` buckets.
     pub fn size(bits: u32) -> u64 {
-        (1 << bits) * LINE_SIZE as u64
+        table_size(bits)
     }
 
     /// An empty table in zeroed `memory`.

@@ -7,6 +7,7 @@ use stonecast_log::{Condition, Draft, Kind, LogFormat, record_size};
 use stonecast_media::{MappedRegion, Sealing};
 
 use super::*;
+use crate::wire::{CONTROL_OFFSET, MOVED};
 
 const FORMAT: LogFormat = LogFormat {
     uuid: 1,

@@ -1,10 +1,11 @@
 //! Reading in the server's own process: for checks of what a recovery found, without a client and its fabric.
 
-use stonecast_base::Corruption;
-use stonecast_log::{KEY_SIZE_MAX, RECORD_START_SIZE, RecordHeader, check_read};
+use stonecast_base::{Corruption, LINE_SIZE};
+use stonecast_log::KEY_SIZE_MAX;
 
 use super::Server;
 use crate::error::StoreError;
+use crate::index::{FoundRecord, Generations, LookUp, LookUpStep, WholeRecord};
 use crate::wire::KeyHash;
 
 impl Server {
@@ -18,49 +19,40 @@ impl Server {
             });
         }
         let hash = KeyHash::of(self.format.tag_key, key);
-        let mut found = None;
-        let state = self.state.borrow();
-        state.index.find(hash, |word| {
-            let position = word.position();
-            let record = self.whole_record(position, value);
-            found = Some(record.and_then(|()| {
-                match check_read(&self.format, position, word.generation_low(), value) {
-                    Ok(record) if record.key == key => {
-                        Ok(Some((record.header, record.value.len())))
-                    }
-                    Ok(_) => Ok(None),
-                    Err(fault) => Err(self.damage(position, fault.to_string())),
-                }
-            }));
-            !matches!(found, Some(Ok(None)))
-        });
-        let Some((header, value_size)) = found.transpose()?.flatten() else {
-            return Ok(None);
+        let wanted = WholeRecord {
+            format: &self.format,
+            key,
+            generations: &Generations::default(),
         };
-        let start = header.key_start() + key.len();
-        value.copy_within(start..start + value_size, 0);
-        value.truncate(value_size);
-        Ok(Some(header.sequence()))
-    }
-
-    /// Copies the record at `position`, as long as its header says.
-    fn whole_record(&self, position: u64, into: &mut Vec<u8>) -> Result<(), StoreError> {
-        let room = self.format.segment_size - position % self.format.segment_size;
-        into.resize(RECORD_START_SIZE, 0);
-        self.log.read(position, into);
-        let header = RecordHeader::parse(into.first_chunk().expect("just sized"));
-        let size = header
-            .map_err(|fault| self.damage(position, fault.to_string()))?
-            .size();
-        if size > room {
-            return Err(self.damage(
-                position,
-                format!("a record of {size} bytes where {room} are left"),
-            ));
+        let state = self.state.borrow();
+        let table = state.index.table();
+        let mut look_up = LookUp::new(wanted, hash, table.bits());
+        let mut line = [0; LINE_SIZE];
+        let mut step = LookUpStep::Bucket(look_up.home());
+        loop {
+            step = match step {
+                LookUpStep::Bucket(bucket) => {
+                    let offset = bucket * LINE_SIZE as u64;
+                    table.memory().read(offset, &mut line);
+                    look_up.bucket(&line)
+                }
+                LookUpStep::Record { position, size } | LookUpStep::Rest { position, size } => {
+                    value.resize(size, 0);
+                    self.log.read(position, value);
+                    look_up.record(value)
+                }
+                LookUpStep::Found(FoundRecord { version, value: at }) => {
+                    value.truncate(at.end);
+                    value.drain(..at.start);
+                    return Ok(Some(version));
+                }
+                LookUpStep::Absent => return Ok(None),
+                LookUpStep::Fault(found) => {
+                    return Err(self.damage(look_up.word().position(), found));
+                }
+                LookUpStep::Moved => unreachable!("no bucket of the current table is marked"),
+            };
         }
-        into.resize(size as usize, 0);
-        self.log.read(position, into);
-        Ok(())
     }
 
     fn damage(&self, position: u64, found: String) -> StoreError {

@@ -4,8 +4,8 @@
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes as _};
 
+use super::bucket::{INDEX_BITS_MAX, table_size};
 use super::layout::message;
-use crate::index::INDEX_BITS_MAX;
 use crate::stat::COUNTERS;
 use crate::wire::intent::RING_SIZE;
 use crate::wire::limits::{ANSWER_SIZE_MAX, LEASES_PER_CLIENT};
@@ -350,7 +350,7 @@ impl Accesses {
         if self.index_bits > INDEX_BITS_MAX {
             return Some("the server names an index larger than any");
         }
-        let index_size = crate::index::Table::size(self.index_bits);
+        let index_size = table_size(self.index_bits);
         let places = [
             (self.index_address, index_size),
             (self.log_address, log_size),

@@ -6,6 +6,7 @@
 //! Whatever arrives is unchecked bytes until one of the `parse` functions here has accepted it.
 
 mod answer;
+mod bucket;
 mod connect;
 pub(crate) mod intent;
 mod layout;
@@ -18,6 +19,9 @@ mod word;
 
 pub(crate) use answer::{
     Accesses, Answer, AnswerWriter, Grant, PublicationGrant, Verdict, next_answer,
+};
+pub(crate) use bucket::{
+    BUCKET_WORDS, Bucket, CONTROL_OFFSET, Candidates, INDEX_BITS_MAX, MOVED, table_size,
 };
 pub(crate) use connect::{Hello, Welcome};
 pub(crate) use request::{Release, Request};

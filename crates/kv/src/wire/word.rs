@@ -12,13 +12,11 @@
 //! 0 is the header of segment 0, so no record is there.
 
 use stonecast_base::{LINE_SIZE, hash};
-use stonecast_media::equal_upper_halves;
-
-use crate::index::BUCKET_WORDS;
 
 const LOCATION_BITS: u32 = 34;
 const GENERATION_BITS: u32 = 10;
-const FINGERPRINT_BITS: u32 = 16;
+pub(super) const FINGERPRINT_BITS: u32 = 16;
+pub(super) const FINGERPRINT_SHIFT: u32 = LOCATION_BITS + GENERATION_BITS;
 
 /// Most bytes of a log that words can reach.
 pub(crate) const LOG_SIZE_MAX: u64 = (1 << LOCATION_BITS) * LINE_SIZE as u64;
@@ -27,7 +25,7 @@ pub(crate) const LOG_SIZE_MAX: u64 = (1 << LOCATION_BITS) * LINE_SIZE as u64;
 /// the size from the first lines and fetches the rest.
 const CLASS_LINES: [u16; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 64];
 
-const CLASS_SHIFT: u32 = LOCATION_BITS + GENERATION_BITS + FINGERPRINT_BITS;
+const CLASS_SHIFT: u32 = FINGERPRINT_SHIFT + FINGERPRINT_BITS;
 /// The last class.
 const CLASS_MAX: u64 = CLASS_LINES.len() as u64 - 1;
 
@@ -58,7 +56,7 @@ impl Word {
         Self(
             (position / LINE_SIZE as u64)
                 | (u64::from(generation % (1 << GENERATION_BITS)) << LOCATION_BITS)
-                | (u64::from(hash.fingerprint()) << (LOCATION_BITS + GENERATION_BITS))
+                | (u64::from(hash.fingerprint()) << FINGERPRINT_SHIFT)
                 | (class << CLASS_SHIFT),
         )
     }
@@ -114,14 +112,14 @@ impl Word {
     /// A hash that the word matches and whose home is `bucket` of 2^`bits`: all that is known without the key.
     pub fn hash_of_bucket(self, bucket: u64, bits: u32) -> KeyHash {
         let top = if bits == 0 { 0 } else { bucket << (64 - bits) };
-        KeyHash(top | u64::from((self.0 >> (LOCATION_BITS + GENERATION_BITS)) as u16))
+        KeyHash(top | u64::from((self.0 >> FINGERPRINT_SHIFT) as u16))
     }
 
     /// Whether the word can belong to a key with this hash.
     #[inline]
     pub fn matches(self, hash: KeyHash) -> bool {
         // Without a jump: which word of a bucket it is no processor can foresee.
-        ((self.0 >> (LOCATION_BITS + GENERATION_BITS)) as u16 == hash.fingerprint()) & (self.0 != 0)
+        ((self.0 >> FINGERPRINT_SHIFT) as u16 == hash.fingerprint()) & (self.0 != 0)
     }
 }
 
@@ -155,26 +153,8 @@ impl KeyHash {
         self.0 >> 1 >> (63 - bits)
     }
 
-    /// The first of the words of a bucket that has the fingerprint, as free places have that of 0; as many as there are or more: none.
-    ///
-    /// All words are compared at once, without a jump.
-    #[inline]
-    pub fn first_in(self, words: &[Word; BUCKET_WORDS as usize]) -> usize {
-        const SHIFT: u32 = LOCATION_BITS + GENERATION_BITS;
-        const MASK: u32 = (((1u64 << FINGERPRINT_BITS) - 1) << SHIFT >> 32) as u32;
-        // All of the fingerprint is in the upper half of a word.
-        const { assert!(SHIFT >= 32 && SHIFT + FINGERPRINT_BITS <= 64) };
-        let [a, b, c, d, e, f, g] = words.map(|word| word.0);
-        let equal = equal_upper_halves(
-            [a, b, c, d, e, f, g, 0],
-            MASK,
-            u32::from(self.fingerprint()) << (SHIFT - 32),
-        );
-        // What fills the line is none of them.
-        (equal & ((1 << (2 * BUCKET_WORDS)) - 1)).trailing_zeros() as usize / 2
-    }
-
-    fn fingerprint(self) -> u16 {
+    #[inline(always)]
+    pub(super) fn fingerprint(self) -> u16 {
         self.0 as u16
     }
 }
@@ -232,43 +212,6 @@ mod tests {
             );
             assert!(!claimed.names(Word::new(704, 5, KeyHash(9), lines * 64)));
         }
-    }
-
-    #[test]
-    fn the_first_word_of_a_fingerprint_is_found_wherever_it_is() {
-        let other =
-            |index: u64| Word::new((index + 1) * 64, 1023, KeyHash(0x8000 + index), 64 * 64);
-        for fingerprint in [0, 1, 0x7fff, 0xffff, 0x00ff, 0xff00] {
-            let hash = KeyHash(0xdead_beef_0000_0000 | fingerprint);
-            for matching in 0..1u32 << BUCKET_WORDS {
-                let word = |index| {
-                    if matching >> index & 1 != 0 {
-                        Word::new(LOG_SIZE_MAX - 64, 1023, hash, 64)
-                    } else {
-                        other(index as u64)
-                    }
-                };
-                let first = hash.first_in(&std::array::from_fn(word));
-                assert_eq!(
-                    first.min(32),
-                    if matching == 0 {
-                        16
-                    } else {
-                        matching.trailing_zeros() as usize
-                    },
-                    "{matching:#b}"
-                );
-            }
-        }
-        assert_eq!(
-            KeyHash(5).first_in(&[Word::EMPTY; BUCKET_WORDS as usize]),
-            16
-        );
-        assert_eq!(
-            KeyHash(0).first_in(&[Word::EMPTY; BUCKET_WORDS as usize]),
-            0,
-            "of which the caller knows"
-        );
     }
 
     #[test]

@@ -18,12 +18,11 @@ use stonecast_base::LINE_SIZE;
 use stonecast_fabric::{ChangeNow, ReadInto};
 use stonecast_log::{Condition, Draft, Kind, record_size};
 
-use super::{Attempt, PUBLISHED_SIZE_MAX, Publishing, Replaced, Rights, Target, judge, start_size};
+use super::{Attempt, Overwritable, PUBLISHED_SIZE_MAX, Publishing, Rights, Target};
 use crate::client::Inner;
 use crate::client::at_once::AtOnce;
-use crate::client::read::{candidate_in, control};
 use crate::client::write::check_key;
-use crate::index::MOVED;
+use crate::index::{LookUp, LookUpStep};
 use crate::wire::KeyHash;
 use crate::wire::intent::SEQUENCE_MAX;
 
@@ -132,30 +131,23 @@ impl Inner {
     #[inline]
     fn find_target_at_once(&self, hash: KeyHash, key: &[u8]) -> Option<Target> {
         let access = self.access.get();
-        let bucket = hash.bucket(access.index_bits);
+        let wanted = Overwritable::new(&self.format, key);
+        let mut look_up = LookUp::new(wanted, hash, access.index_bits);
         let mut line = [0; LINE_SIZE];
         self.read_now(&mut [ReadInto {
-            remote: self.index_address(bucket),
+            remote: self.index_address(look_up.home()),
             into: &mut line,
         }])?;
-        let (slot, word) = candidate_in(&line, hash)?;
-        if control(&line) & MOVED != 0 || word.is_long() {
+        let LookUpStep::Record { position, size } = look_up.bucket(&line) else {
             return None;
-        }
-        let start = &mut self.read_at_once_to.borrow_mut().record
-            [..self.first_read_size(word).min(start_size(key.len()))];
+        };
+        let start = &mut self.read_at_once_to.borrow_mut().record[..size];
         self.read_now(&mut [ReadInto {
-            remote: self.log_address(word.position()),
+            remote: self.log_address(position),
             into: start,
         }])?;
-        match judge(word, start, key) {
-            Replaced::Plain(size) => Some(Target {
-                table: access.table,
-                bucket,
-                slot: slot as u64,
-                word,
-                size,
-            }),
+        match look_up.record(start) {
+            LookUpStep::Found(Some(size)) => Some(Target::new(access.table, &look_up, size)),
             _ => None,
         }
     }

@@ -23,17 +23,15 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use stonecast_base::{LINE_SIZE, mutant};
-use stonecast_fabric::{ChangeNow, LocalSpan, ReadInto, RemoteAddress, Status};
+use stonecast_fabric::{ChangeNow, LocalSpan, RemoteAddress, Status};
 use stonecast_log::{
-    Condition, Draft, KEY_SIZE_MAX, RECORD_START_SIZE, RecordHeader, commit_tag_position,
-    record_size, void_tag,
+    Condition, Draft, LogFormat, RECORD_START_SIZE, RecordHeader, commit_tag_position, record_size,
+    void_tag,
 };
 
 use super::Inner;
-use super::generations::GENERATIONS;
-use super::read::{control, words_of};
 use crate::error::StoreError;
-use crate::index::MOVED;
+use crate::index::{GENERATIONS, Judged, LookUp, LookUpStep, Wanted, first_read_size};
 use crate::wire::intent::{PublicationReport, REPORT_BYTES, SEQUENCE_MAX};
 use crate::wire::{KeyHash, Word};
 
@@ -43,10 +41,7 @@ use rights::{Rights, SCRATCH_SIZE};
 /// The longest record that is published: what one READ of its reader brings.
 const PUBLISHED_SIZE_MAX: u64 = 64 * LINE_SIZE as u64;
 /// Buckets that are looked through; nearly all keys are in their first or second.
-const BUCKETS_MAX: u32 = 8;
-/// Bytes from the start of a record that hold its key, at most.
-const START_SIZE_MAX: usize = start_size(KEY_SIZE_MAX);
-
+const BUCKETS_MAX: u64 = 8;
 /// Bytes from the start of a record that hold a key of `key_size` bytes.
 const fn start_size(key_size: usize) -> usize {
     let size = record_size(key_size, 0) as usize;
@@ -175,59 +170,20 @@ impl Inner {
         hash: KeyHash,
         key: &[u8],
     ) -> Result<Option<Target>, StoreError> {
-        let mut line = [0; LINE_SIZE];
-        let mut access = self.access.get();
-        let mut bucket = hash.bucket(access.index_bits);
-        let mut passed = 0;
-        while passed < BUCKETS_MAX {
-            self.read(&mut [ReadInto {
-                remote: self.index_address(bucket),
-                into: &mut line,
-            }])
-            .await?;
-            if control(&line) & MOVED != 0 || self.access.get().table != access.table {
-                if self.access.get().table == access.table {
-                    self.adopt_index(access.table).await?;
+        let mut start = Vec::new();
+        loop {
+            let access = self.access.get();
+            let wanted = Overwritable::new(&self.format, key);
+            let mut look_up = LookUp::new(wanted, hash, access.index_bits).within(BUCKETS_MAX);
+            let first = LookUpStep::Bucket(look_up.home());
+            match self.drive(&access, &mut look_up, first, &mut start).await? {
+                LookUpStep::Moved => self.adopt_index(access.table).await?,
+                LookUpStep::Found(Some(size)) if self.access.get().table == access.table => {
+                    return Ok(Some(Target::new(access.table, &look_up, size)));
                 }
-                access = self.access.get();
-                (bucket, passed) = (hash.bucket(access.index_bits), 0);
-                continue;
+                _ => return Ok(None),
             }
-            for (slot, word) in (0..)
-                .zip(words_of(&line))
-                .filter(|(_, word)| word.matches(hash) && !word.is_long())
-            {
-                let size = self.first_read_size(word).min(start_size(key.len()));
-                let mut start = [0; START_SIZE_MAX];
-                let start = &mut start[..size];
-                self.read(&mut [ReadInto {
-                    remote: self.log_address(word.position()),
-                    into: start,
-                }])
-                .await?;
-                match judge(word, start, key) {
-                    Replaced::OtherKey => {}
-                    Replaced::OutOfTheOrdinary => return Ok(None),
-                    Replaced::Plain(size) => {
-                        let is_there = self.access.get().table == access.table;
-                        let target = Target {
-                            table: access.table,
-                            bucket,
-                            slot,
-                            word,
-                            size,
-                        };
-                        return Ok(is_there.then_some(target));
-                    }
-                }
-            }
-            if control(&line) == 0 {
-                return Ok(None);
-            }
-            bucket = (bucket + 1) & ((1 << access.index_bits) - 1);
-            passed += 1;
         }
-        Ok(None)
     }
 
     /// Whether a word was found in the index that is current and that this client has rights for.
@@ -364,36 +320,62 @@ impl Attempt {
     }
 }
 
-/// What a word leads to.
-enum Replaced {
-    /// The record of another key with the same fingerprint.
-    OtherKey,
-    /// The key's, of so many bytes, and a client may replace it.
-    Plain(u64),
-    /// The server has to look.
-    OutOfTheOrdinary,
+/// A record of `key` that clients may replace: `Some` with the bytes that it takes. `None`: the server has to look.
+struct Overwritable<'a> {
+    format: &'a LogFormat,
+    key: &'a [u8],
+    /// Bytes from the start of a record that hold the key.
+    start: usize,
 }
 
-/// What the record behind `word` is, from whose `start` all is here that can hold `key`.
-#[inline]
-fn judge(word: Word, start: &[u8], key: &[u8]) -> Replaced {
-    let Some(header) = start
-        .first_chunk()
-        .and_then(|line| RecordHeader::parse(line).ok())
-    else {
-        return Replaced::OutOfTheOrdinary;
-    };
-    let is_keys = header.key_size() == key.len()
-        && start
-            .get(header.key_start()..)
-            .is_some_and(|rest| rest.starts_with(key));
-    // Somebody claims a word that is of another class. Where generations have come round a word may come back.
-    match (
-        is_keys,
-        word == word.natural(header.size()) && header.generation() < GENERATIONS,
-    ) {
-        (false, _) => Replaced::OtherKey,
-        (true, true) => Replaced::Plain(header.size()),
-        (true, false) => Replaced::OutOfTheOrdinary,
+impl<'a> Overwritable<'a> {
+    #[inline(always)]
+    fn new(format: &'a LogFormat, key: &'a [u8]) -> Self {
+        let start = start_size(key.len());
+        Self { format, key, start }
+    }
+}
+
+impl Wanted for Overwritable<'_> {
+    type Found = Option<u64>;
+
+    #[inline(always)]
+    fn read_size(&self, word: Word) -> Option<usize> {
+        (!word.is_long()).then(|| first_read_size(self.format, word).min(self.start))
+    }
+
+    #[inline(always)]
+    fn judge(&self, word: Word, start: &[u8]) -> Judged<Option<u64>> {
+        let Some(header) = start
+            .first_chunk()
+            .and_then(|line| RecordHeader::parse(line).ok())
+        else {
+            return Judged::Found(None);
+        };
+        let is_keys = header.key_size() == self.key.len()
+            && start
+                .get(header.key_start()..)
+                .is_some_and(|rest| rest.starts_with(self.key));
+        if !is_keys {
+            return Judged::OtherKey;
+        }
+        // Somebody claims a word that is of another class. Where generations have come round a word may come back.
+        let is_plain = word == word.natural(header.size()) && header.generation() < GENERATIONS;
+        Judged::Found(is_plain.then(|| header.size()))
+    }
+}
+
+impl Target {
+    /// What `look_up` has found in the index of this number: a record of `size` bytes.
+    #[inline(always)]
+    fn new(table: u32, look_up: &LookUp<Overwritable<'_>>, size: u64) -> Self {
+        let (bucket, slot) = look_up.place();
+        Self {
+            table,
+            bucket,
+            slot,
+            word: look_up.word(),
+            size,
+        }
     }
 }

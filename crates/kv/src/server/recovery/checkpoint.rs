@@ -11,10 +11,10 @@ use stonecast_log::{Heritage, LogFormat, SegmentState};
 use zerocopy::byteorder::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::index::{BUCKET_WORDS, INDEX_BITS_MAX, Index};
+use crate::index::Index;
 use crate::server::outcomes::Outcomes;
 use crate::server::space::occupancy::Occupancy;
-use crate::wire::Word;
+use crate::wire::{BUCKET_WORDS, INDEX_BITS_MAX, Word};
 
 const MAGIC: [u8; 8] = *b"stoneckp";
 const VERSION: u32 = 3;

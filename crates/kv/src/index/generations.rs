@@ -13,11 +13,11 @@ use stonecast_fabric::Runtime;
 /// How long after its word a record may be read: half of what 768 generations of a segment take at least.
 const SPAN_NS_MAX: Nanoseconds = 500_000_000;
 /// Generations that words tell apart.
-pub(super) const GENERATIONS: u32 = 1 << 10;
+pub(crate) const GENERATIONS: u32 = 1 << 10;
 
 /// See the module documentation.
 #[derive(Default)]
-pub(super) struct Generations {
+pub(crate) struct Generations {
     come_round: Cell<bool>,
 }
 

@@ -1,0 +1,176 @@
+//! A bucket of the index: one cache line, as the server stores it and as clients read it.
+//!
+//! ```text
+//!   | word | word | word | word | word | word | word | control |     64 bytes
+//!   control    bit 63: moved; the rest: words whose home is at or before this bucket and that lie after it
+//! ```
+
+use stonecast_base::LINE_SIZE;
+use stonecast_media::equal_upper_halves;
+
+use super::word::{FINGERPRINT_BITS, FINGERPRINT_SHIFT, KeyHash, Word};
+
+/// Words of a bucket that hold keys.
+pub(crate) const BUCKET_WORDS: u64 = 7;
+/// Byte offset of the control word in its bucket.
+pub(crate) const CONTROL_OFFSET: u64 = BUCKET_WORDS * 8;
+/// Set in the control word of a bucket that another table has taken over.
+pub(crate) const MOVED: u64 = 1 << 63;
+
+/// log2 of the most buckets: a word for each unit of the largest log and some to spare.
+pub(crate) const INDEX_BITS_MAX: u32 = 33;
+
+/// Bytes of a table of 2^`bits` buckets.
+pub(crate) fn table_size(bits: u32) -> u64 {
+    (1 << bits) * LINE_SIZE as u64
+}
+
+/// A bucket that was read.
+#[derive(Clone, Copy)]
+pub(crate) struct Bucket {
+    words: [Word; BUCKET_WORDS as usize],
+    control: u64,
+}
+
+/// Which words of a bucket may belong to a key: a bit for each, in their order.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Candidates(u32);
+
+impl Bucket {
+    /// No words, and no bucket after it that holds words of its keys.
+    pub const EMPTY: Self = Self {
+        words: [Word::EMPTY; BUCKET_WORDS as usize],
+        control: 0,
+    };
+
+    #[inline(always)]
+    pub fn parse(bytes: &[u8; LINE_SIZE]) -> Self {
+        let (words, _) = bytes.as_chunks::<8>();
+        let word = |index: usize| u64::from_le_bytes(words[index]);
+        Self {
+            words: std::array::from_fn(|index| Word(word(index))),
+            control: word(BUCKET_WORDS as usize),
+        }
+    }
+
+    /// Whether another table has taken over what this bucket held.
+    #[inline(always)]
+    pub fn is_moved(&self) -> bool {
+        self.control & MOVED != 0
+    }
+
+    /// Whether a word whose home is this bucket or an earlier one lies in a later bucket.
+    #[inline(always)]
+    pub fn leads_on(&self) -> bool {
+        self.control & !MOVED != 0
+    }
+
+    /// All words, free places included.
+    pub fn words(&self) -> &[Word; BUCKET_WORDS as usize] {
+        &self.words
+    }
+
+    /// Whether this very word stands here.
+    #[inline(always)]
+    pub fn has(&self, word: Word) -> bool {
+        // Without a jump for each word: no processor can foresee which one it is.
+        self.words
+            .iter()
+            .fold(false, |is_there, now| is_there | (*now == word))
+    }
+
+    /// The words that may belong to a key with `hash`. All are compared at once, without a jump.
+    #[inline(always)]
+    pub fn candidates(&self, hash: KeyHash) -> Candidates {
+        const MASK: u32 = (((1u64 << FINGERPRINT_BITS) - 1) << FINGERPRINT_SHIFT >> 32) as u32;
+        // All of the fingerprint is in the upper half of a word.
+        const { assert!(FINGERPRINT_SHIFT >= 32 && FINGERPRINT_SHIFT + FINGERPRINT_BITS <= 64) };
+        let [a, b, c, d, e, f, g] = self.words.map(|word| word.0);
+        let equal = equal_upper_halves(
+            [a, b, c, d, e, f, g, 0],
+            MASK,
+            u32::from(hash.fingerprint()) << (FINGERPRINT_SHIFT - 32),
+        );
+        // The last place only fills the line.
+        Candidates(equal & ((1 << (2 * BUCKET_WORDS)) - 1))
+    }
+
+    /// Takes the next of `candidates`, which [`Bucket::candidates`] returned for this bucket: its place here, and the word.
+    #[inline(always)]
+    pub fn next_of(&self, candidates: &mut Candidates) -> Option<(usize, Word)> {
+        while candidates.0 != 0 {
+            let slot = candidates.0.trailing_zeros() as usize / 2;
+            candidates.0 &= candidates.0 - 1;
+            // A free place has the fingerprint of some hashes.
+            match self.words.get(slot) {
+                Some(&word) if word != Word::EMPTY => return Some((slot, word)),
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::LOG_SIZE_MAX;
+
+    fn bucket(words: [Word; BUCKET_WORDS as usize], control: u64) -> Bucket {
+        let mut bytes = [0; LINE_SIZE];
+        let numbers = words.map(|word| word.0).into_iter().chain([control]);
+        for (into, number) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
+            *into = number.to_le_bytes();
+        }
+        Bucket::parse(&bytes)
+    }
+
+    fn slots(bucket: &Bucket, hash: KeyHash) -> Vec<usize> {
+        let mut candidates = bucket.candidates(hash);
+        std::iter::from_fn(|| bucket.next_of(&mut candidates))
+            .map(|(slot, _)| slot)
+            .collect()
+    }
+
+    #[test]
+    fn every_word_of_a_fingerprint_is_found_wherever_it_is_and_free_places_are_not() {
+        let other =
+            |index: u64| Word::new((index + 1) * 64, 1023, KeyHash(0x8000 + index), 64 * 64);
+        for fingerprint in [0, 1, 0x7fff, 0xffff, 0x00ff, 0xff00] {
+            let hash = KeyHash(0xdead_beef_0000_0000 | fingerprint);
+            for matching in 0..1u32 << BUCKET_WORDS {
+                let is_match = |index: &usize| matching >> index & 1 != 0;
+                for rest in [other, |_| Word::EMPTY] {
+                    let word = |index| {
+                        if is_match(&index) {
+                            Word::new(LOG_SIZE_MAX - 64, 1023, hash, 64)
+                        } else {
+                            rest(index as u64)
+                        }
+                    };
+                    let bucket = bucket(std::array::from_fn(word), 0);
+                    let expected: Vec<usize> =
+                        (0..BUCKET_WORDS as usize).filter(is_match).collect();
+                    assert_eq!(slots(&bucket, hash), expected, "{matching:#b}");
+                    assert_eq!(
+                        bucket.has(Word::new(LOG_SIZE_MAX - 64, 1023, hash, 64)),
+                        matching != 0
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_control_word_says_whether_the_bucket_moved_and_whether_its_keys_lie_further_on() {
+        for (control, is_moved, leads_on) in [
+            (0, false, false),
+            (3, false, true),
+            (MOVED, true, false),
+            (MOVED | 1, true, true),
+        ] {
+            let bucket = bucket([Word::EMPTY; BUCKET_WORDS as usize], control);
+            assert_eq!((bucket.is_moved(), bucket.leads_on()), (is_moved, leads_on));
+        }
+    }
+}
