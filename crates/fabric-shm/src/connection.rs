@@ -4,12 +4,14 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
+use stonecast_base::Nanoseconds;
 use stonecast_fabric::{DisconnectCause, QueuePairOptions};
 use stonecast_media::{MappedRegion, Region, Sealing, Writable};
 
-use crate::announcement::{Announcement, Inside, look};
+use crate::announcement::{Announcement, Inside, has_left, look};
 use crate::append::{AppendLayout, Reservation};
 use crate::bell::{self, Bell};
+use crate::clock;
 use crate::control::Line;
 use crate::doorbell;
 use crate::key_table::is_key_table;
@@ -50,6 +52,15 @@ pub(crate) struct Connection {
     bell: Option<MappedRegion>,
     /// Whether nobody is at the other end any more.
     pub(crate) gone: bool,
+    /// Once the program asked for quiet.
+    pub(crate) quiescing: Option<Quiescing>,
+}
+
+/// A connection that honours nothing any more, and who was inside when that was said.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quiescing {
+    pub(crate) since: Nanoseconds,
+    pub(crate) inside: Option<Inside>,
 }
 
 /// The append queue of a peer.
@@ -200,6 +211,7 @@ impl Connection {
             reservation: None,
             bell,
             gone: false,
+            quiescing: None,
         })))
     }
 
@@ -264,6 +276,28 @@ impl Connection {
         Region::store(&*self.area, self.out.closed(), 1);
         self.area.full_fence();
         self.inside()
+    }
+
+    /// Closes the connection, or looks again at who was inside when it was. `None`: nothing of the peer lands any more.
+    pub(crate) fn quiesce(&mut self) -> Option<Quiescing> {
+        let mut quiescing = self.quiescing.unwrap_or_else(|| Quiescing {
+            since: clock::now(),
+            inside: self.close(),
+        });
+        let word = self.inward.announcement();
+        quiescing.inside = quiescing
+            .inside
+            .filter(|&inside| !self.gone && !has_left(&*self.area, word, inside));
+        self.quiescing = Some(quiescing);
+        quiescing.inside.map(|_| quiescing)
+    }
+
+    /// Whether something of the peer may still land.
+    pub(crate) fn may_land(&self) -> bool {
+        let is_quiet = self
+            .quiescing
+            .is_some_and(|quiescing| quiescing.inside.is_none());
+        !self.gone && !is_quiet
     }
 
     /// Whether the peer is in the middle of something. A verdict and a full fence come before.

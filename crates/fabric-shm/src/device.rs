@@ -28,7 +28,7 @@ use crate::options::ShmOptions;
 use crate::queue_pair::{QueuePairState, Surroundings};
 use crate::registration::FIRST_ADDRESS;
 use crate::revocation::{Revocation, Zombie};
-use crate::shared_receive_queue::SharedReceiveQueueState;
+use crate::shared_receive_queue::{Buffers, SharedReceiveQueueState};
 use crate::socket::SocketAccess;
 use crate::table::{TABLE_CAPACITY, Table};
 
@@ -269,7 +269,7 @@ impl State {
         }
         self.progress_appends();
         self.spread_overruns();
-        if self.revocations.is_empty() && self.zombies.is_empty() {
+        if self.revocations.is_empty() && self.zombies.is_empty() && self.revoking.is_empty() {
             Vec::new()
         } else {
             self.progress_revocations()
@@ -361,6 +361,16 @@ impl Device for ShmDevice {
         context: &mut Context<'_>,
     ) -> Poll<Result<(), DeviceError>> {
         self.state.borrow_mut().poll_invalidate(rkey, context)
+    }
+
+    fn poll_quiesce(
+        &self,
+        qp: QueuePair,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), DeviceError>> {
+        let state = &mut *self.state.borrow_mut();
+        state.hear();
+        state.poll_quiesce(qp, context)
     }
 
     fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {
@@ -455,6 +465,21 @@ impl Device for ShmDevice {
             .map_or(0, |cq| cq.take(limit, into));
         waiting.into_iter().for_each(Waker::wake);
         count
+    }
+
+    fn poll_consumed(&self, queue: SharedReceiveQueue, into: &mut Vec<u64>) -> usize {
+        let state = &mut *self.state.borrow_mut();
+        let waiting = state.progress();
+        let before = into.len();
+        if let Some(SharedReceiveQueueState {
+            buffers: Buffers::Multi(multi),
+            ..
+        }) = state.srqs.get_mut(queue.0)
+        {
+            into.append(&mut multi.consumed);
+        }
+        waiting.into_iter().for_each(Waker::wake);
+        into.len() - before
     }
 
     fn read_now(&self, qp: QueuePair, reads: &mut [ReadInto<'_>]) -> Option<Status> {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use stonecast_fabric::{
     Access, CompletionQueue, ConnectionEvent, Device, DisconnectCause, LocalSpan, MemoryRegion,
-    Operation, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress,
-    Rkey, SharedReceiveQueueOptions, Status, WorkRequest,
+    MultiPacketOptions, Operation, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue,
+    ReceiveRequest, RemoteAddress, Rkey, SharedReceiveQueueOptions, Status, WorkRequest,
 };
 use stonecast_media::{MappedRegion, Region};
 
@@ -73,7 +73,7 @@ fn scene(with_append: bool) -> Scene {
     let srq = with_append.then(|| {
         let options = SharedReceiveQueueOptions {
             capacity: 4,
-            multi_packet_stride: Some(64),
+            multi_packet: Some(MultiPacketOptions::telling(64)),
         };
         victim.create_shared_receive_queue(options).unwrap()
     });

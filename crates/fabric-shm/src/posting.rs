@@ -32,16 +32,16 @@ impl State {
         options: SharedReceiveQueueOptions,
         multi_packet: bool,
     ) -> Result<SharedReceiveQueue, DeviceError> {
-        let buffers = match options.multi_packet_stride {
+        let buffers = match options.multi_packet {
             None => Buffers::Single(Default::default()),
             Some(_) if !multi_packet => {
                 return Err(self.lacks("multi-packet shared receive queues"));
             }
-            Some(stride) => {
+            Some(multi_packet) => {
                 let layout = AppendLayout {
                     capacity: options.capacity,
                     slots: SLOTS,
-                    stride,
+                    stride: multi_packet.stride,
                 };
                 let malformed = DeviceError::Malformed {
                     reason: "a shared receive queue without capacity or stride",
@@ -51,6 +51,7 @@ impl State {
                 Buffers::Multi(Box::new(MultiPacket::new(
                     memory.map_err(system("making a shared receive queue"))?,
                     layout,
+                    multi_packet.completions,
                 )))
             }
         };
@@ -270,7 +271,7 @@ impl State {
                 let by_user = users
                     .iter()
                     .filter_map(|user| qps.get(user.queue_pair)?.connection.as_ref());
-                let mut claims = by_user.filter(|connection| !connection.gone);
+                let mut claims = by_user.filter(|connection| connection.may_land());
                 claims.any(|connection| {
                     Memory::load(&*connection.area, connection.inward.intent()) == named
                 }) || zombies

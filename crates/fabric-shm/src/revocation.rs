@@ -106,6 +106,46 @@ impl State {
         Poll::Pending
     }
 
+    /// Ends a connection and waits for who is inside; see [`crate::announcement`].
+    pub(crate) fn poll_quiesce(
+        &mut self,
+        qp: QueuePair,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), DeviceError>> {
+        if let Err(error) = self.end_for_quiet(qp) {
+            return Poll::Ready(Err(error));
+        }
+        let timeout = self.quiesce_timeout_ns;
+        let connection = self
+            .queue_pair_mut(qp)
+            .expect("just looked up")
+            .connection
+            .as_mut()
+            .expect("just looked up");
+        for _ in 0..SPINS {
+            let Some(quiescing) = connection.quiesce() else {
+                return Poll::Ready(Ok(()));
+            };
+            if clock::now().saturating_sub(quiescing.since) >= timeout {
+                let peer = connection.line.peer.to_string();
+                return Poll::Ready(Err(DeviceError::Unquiesced { peer }));
+            }
+            std::hint::spin_loop();
+        }
+        self.revoking.push(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Ends the connection of a queue pair that has or had one.
+    fn end_for_quiet(&mut self, qp: QueuePair) -> Result<(), DeviceError> {
+        if self.queue_pair(qp)?.connection.is_none() {
+            return Err(DeviceError::Malformed {
+                reason: "the queue pair never was connected",
+            });
+        }
+        self.disconnect(qp)
+    }
+
     /// Takes the validity away and notes who is inside.
     fn revoke(&mut self, rkey: Rkey) {
         let key = *self.keys.get(rkey).expect("the caller looked");

@@ -37,8 +37,10 @@ pub(crate) struct MultiPacket {
     pub(crate) queue: AppendQueue,
     /// Whether the receiver waits for a live requester. Whoever publishes rings, so that is no reason to stay awake.
     pub(crate) is_held_up: bool,
-    /// Consumed buffers that no queue pair was there to tell of.
-    untold: Vec<u64>,
+    /// Whether each message makes a completion.
+    tells: bool,
+    /// Buffers that took their last message, and that the owner has not asked for.
+    pub(crate) consumed: Vec<u64>,
 }
 
 /// A queue pair that takes from a shared queue.
@@ -59,12 +61,13 @@ impl SharedReceiveQueueState {
 }
 
 impl MultiPacket {
-    pub(crate) fn new(memory: MappedRegion, layout: AppendLayout) -> Self {
+    pub(crate) fn new(memory: MappedRegion, layout: AppendLayout, tells: bool) -> Self {
         Self {
             memory,
             queue: AppendQueue::new(layout),
             is_held_up: false,
-            untold: Vec::new(),
+            tells,
+            consumed: Vec::new(),
         }
     }
 
@@ -82,13 +85,6 @@ impl MultiPacket {
         cqs: &mut CompletionQueues,
     ) -> Result<bool, crate::ring::Hostile> {
         let mut worked = false;
-        // Arrivals are told to the queue pair that they came on; the end of a buffer to whoever was served last.
-        let mut last = users.first().copied();
-        if let Some(user) = last {
-            for wr_id in self.untold.drain(..) {
-                cqs.push(user.receive_cq, consumed(user.queue_pair, wr_id));
-            }
-        }
         while let Some(arrival) = self.queue.next(&self.memory, &is_claimed)? {
             worked = true;
             match arrival {
@@ -98,22 +94,17 @@ impl MultiPacket {
                     offset,
                     size,
                 } => {
-                    // A message for a queue pair that was destroyed is nobody's.
-                    let Some(&user) = users.iter().find(|user| user.queue_pair == queue_pair)
-                    else {
-                        continue;
-                    };
-                    let placement = Placement {
-                        offset: offset as u32,
-                        size,
-                    };
-                    cqs.push(user.receive_cq, received(queue_pair, wr_id, placement));
-                    last = Some(user);
+                    // Nobody is told of a message on a queue pair that was destroyed.
+                    let user = users.iter().find(|user| user.queue_pair == queue_pair);
+                    if let Some(user) = user.filter(|_| self.tells) {
+                        let placement = Placement {
+                            offset: offset as u32,
+                            size,
+                        };
+                        cqs.push(user.receive_cq, received(queue_pair, wr_id, placement));
+                    }
                 }
-                Arrival::Consumed { wr_id } => match last {
-                    Some(user) => cqs.push(user.receive_cq, consumed(user.queue_pair, wr_id)),
-                    None => self.untold.push(wr_id),
-                },
+                Arrival::Consumed { wr_id } => self.consumed.push(wr_id),
             }
         }
         self.is_held_up = !self.queue.is_empty(&self.memory);
@@ -130,13 +121,5 @@ fn received(queue_pair: u32, wr_id: u64, placement: Placement) -> WorkCompletion
         qp,
         immediate: 0,
         placement,
-    }
-}
-
-fn consumed(queue_pair: u32, wr_id: u64) -> WorkCompletion {
-    let placement = Placement { offset: 0, size: 0 };
-    WorkCompletion {
-        opcode: Opcode::BufferConsumed,
-        ..received(queue_pair, wr_id, placement)
     }
 }

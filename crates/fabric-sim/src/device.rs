@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 use stonecast_base::Span;
 use stonecast_fabric::{
     Access, Capabilities, CompletionQueue, ConnectionEvent, ConnectionRequest, Device, DeviceError,
-    DisconnectCause, MemoryRegion, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Rkey,
-    SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion, WorkRequest,
+    MemoryRegion, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Rkey,
+    SharedReceiveQueue, SharedReceiveQueueOptions, WorkCompletion, WorkRequest,
 };
 use stonecast_media::{PersistentRegion, Region};
 
@@ -16,7 +16,7 @@ use crate::executor::Executor;
 use crate::faults::Fault;
 use crate::machine::dram;
 use crate::memory::Memory;
-use crate::net::{Completions, Net, SharedQueue, Stage};
+use crate::net::{Completions, Net, SharedQueue};
 use crate::profile::Profile;
 use crate::time::Time;
 
@@ -150,6 +150,18 @@ impl Device for SimDevice {
         }
     }
 
+    fn poll_quiesce(
+        &self,
+        qp: QueuePair,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), DeviceError>> {
+        match self.with(|net| net.quiesce(self.context, qp, context.waker())) {
+            Ok(true) => Poll::Ready(Ok(())),
+            Ok(false) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
     fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {
         self.with(|net| {
             let queues = &mut net.contexts[self.context as usize].completions;
@@ -167,12 +179,12 @@ impl Device for SimDevice {
         &self,
         options: SharedReceiveQueueOptions,
     ) -> Result<SharedReceiveQueue, DeviceError> {
-        if let Some(stride) = options.multi_packet_stride {
+        if let Some(multi_packet) = options.multi_packet {
             self.has(
                 self.capabilities.multi_packet,
                 "multi-packet receive queues",
             )?;
-            if stride == 0 {
+            if multi_packet.stride == 0 {
                 return Err(DeviceError::Malformed {
                     reason: "a stride of no bytes",
                 });
@@ -220,16 +232,7 @@ impl Device for SimDevice {
     }
 
     fn disconnect(&self, qp: QueuePair) -> Result<(), DeviceError> {
-        self.with(|net| {
-            if matches!(
-                net.own_qp(self.context, qp)?.connection.stage,
-                Stage::Accepted | Stage::Connected | Stage::Connecting
-            ) {
-                net.fail(qp.0, DisconnectCause::Requested, Status::WorkRequestFlushed);
-            }
-            net.tell_peer(qp.0);
-            Ok(())
-        })
+        self.with(|net| net.disconnect(self.context, qp))
     }
 
     fn poll_connection(&self) -> Option<ConnectionEvent> {
@@ -264,6 +267,18 @@ impl Device for SimDevice {
 
     fn poll(&self, cq: CompletionQueue, limit: usize, into: &mut Vec<WorkCompletion>) -> usize {
         let count = self.net.borrow_mut().poll(self.context, cq.0, limit, into);
+        if count > 0 {
+            self.time
+                .charge(self.profile.cpu_poll_ns + self.profile.cpu_completion_ns * count as u64);
+        }
+        count
+    }
+
+    fn poll_consumed(&self, queue: SharedReceiveQueue, into: &mut Vec<u64>) -> usize {
+        let count = self
+            .net
+            .borrow_mut()
+            .take_consumed(self.context, queue.0, into);
         if count > 0 {
             self.time
                 .charge(self.profile.cpu_poll_ns + self.profile.cpu_completion_ns * count as u64);

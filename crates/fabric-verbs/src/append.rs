@@ -184,7 +184,7 @@ impl AppendArea {
         }
         let options = SharedReceiveQueueOptions {
             capacity: class.slot_count,
-            multi_packet_stride: None,
+            multi_packet: None,
         };
         let queue = device.create_shared_receive_queue(options)?;
         let mut area = Self {

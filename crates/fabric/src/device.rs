@@ -99,11 +99,9 @@ pub enum DeviceError {
         /// How many there may be.
         limit: u64,
     },
-    /// The key is revoked, but a peer that stopped in the middle of a write through it may still finish that write.
-    /// The memory must not be reused until that peer is gone.
-    #[error(
-        "peer {peer} has not left the revoked memory; do not reuse it before that peer is gone"
-    )]
+    /// The key is revoked, or the connection ended, but a peer that stopped in the middle of a write may still finish that
+    /// write. The memory must not be reused until that peer is gone.
+    #[error("peer {peer} has not left the memory; do not reuse it before that peer is gone")]
     Unquiesced {
         /// Who.
         peer: String,
@@ -145,9 +143,36 @@ pub struct QueuePairOptions {
 pub struct SharedReceiveQueueOptions {
     /// Most outstanding receive buffers.
     pub capacity: u32,
-    /// `Some(stride)`: each buffer takes many messages, each at the next multiple of `stride` bytes, in arrival order,
-    /// placed by the requester's NIC without the responder's CPU. SENDs only.
-    pub multi_packet_stride: Option<u32>,
+    /// Each buffer takes many messages, placed by the requester's NIC without the responder's CPU. SENDs only.
+    pub multi_packet: Option<MultiPacketOptions>,
+}
+
+/// How the buffers of a multi-packet queue take messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MultiPacketOptions {
+    /// Each message begins at the next multiple of this many bytes.
+    pub stride: u32,
+    /// Each message makes a completion. A receiver that finds messages by reading its memory needs none: then arrivals take no
+    /// room in completion queues, so none of those can overrun, and nobody has to poll while buffers last.
+    pub completions: bool,
+}
+
+impl MultiPacketOptions {
+    /// Strides of `stride` bytes; each message makes a completion.
+    pub const fn telling(stride: u32) -> Self {
+        Self {
+            stride,
+            completions: true,
+        }
+    }
+
+    /// Strides of `stride` bytes; messages make no completions.
+    pub const fn silent(stride: u32) -> Self {
+        Self {
+            stride,
+            completions: false,
+        }
+    }
 }
 
 /// Which receive queue buffers are posted to.
@@ -228,9 +253,11 @@ pub enum ChangeNow<'a> {
 /// [`Status::RemoteInvalidRequest`] at the requester.
 ///
 /// *Multi-packet receives.* A message takes the strides that it needs, and at least one, next to the one before it; one
-/// that does not fit the rest of a buffer goes to the next buffer. A buffer's [`Opcode::BufferConsumed`](crate::Opcode)
-/// comes once, after all its messages. A message longer than a whole buffer is a [`Status::RemoteInvalidRequest`].
-/// Only SENDs go there; a WRITE_WITH_IMM is a [`Status::RemoteInvalidRequest`].
+/// that does not fit the rest of a buffer goes to the next buffer. Messages of one sender lie in posting order; those of
+/// several senders become visible in any order, so that a message may lie behind a place that is still empty. The queue
+/// gives each buffer back once ([`Device::poll_consumed`]), when all its messages are in memory and their completions can be
+/// polled, whatever became of the senders and their queue pairs. A message longer than a whole buffer is a
+/// [`Status::RemoteInvalidRequest`]. Only SENDs go there; a WRITE_WITH_IMM is a [`Status::RemoteInvalidRequest`].
 ///
 /// *Queues.* A work request leaves the send queue when it completes; an unsignalled one leaves without any help when
 /// it is done and the device is polled. A batch that does not fit is refused whole with [`DeviceError::QueueFull`].
@@ -244,6 +271,10 @@ pub enum ChangeNow<'a> {
 ///
 /// *Revocation.* When [`Device::poll_invalidate`] has returned `Ready(Ok)`, nothing a peer posts or has posted can read
 /// or change memory through that key any more. A key number does not come back with the next binding or registration.
+///
+/// *Quiescing.* Revoking a key stops no SEND. When [`Device::poll_quiesce`] has returned `Ready(Ok)`, nothing that the peer
+/// of that queue pair posts or has posted there changes memory any more, and buffers that its messages were for can be
+/// reused. Other queue pairs are unharmed.
 ///
 /// *End of a connection.* [`ConnectionEvent::Disconnected`] comes once on each side that did not destroy its queue pair,
 /// and what is outstanding completes with an error: [`Status::WorkRequestFlushed`], or [`Status::RetryExceeded`] when a
@@ -282,6 +313,18 @@ pub trait Device {
     fn poll_invalidate(
         &self,
         rkey: Rkey,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), DeviceError>>;
+
+    /// Ends all that the peer of `qp` may do here. A connection that stands ends first, as by [`Device::disconnect`].
+    /// `Ready(Ok)` is the moment after which nothing lands any more that was posted at the other end: no byte of a SEND, a
+    /// WRITE or an atomic. `Ready(Err(Unquiesced))`: a peer that stopped in the middle of one may still finish it; its
+    /// receive buffers must not be reused until a later call returns `Ready(Ok)`, at the latest when that peer is gone.
+    /// Idempotent, and possible after the connection has ended by itself, whose end alone promises none of this. A queue pair
+    /// that never was connected is refused ([`DeviceError::Malformed`]).
+    fn poll_quiesce(
+        &self,
+        qp: QueuePair,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), DeviceError>>;
 
@@ -326,6 +369,14 @@ pub trait Device {
     ) -> Result<(), DeviceError>;
     /// Appends completions to `into`, up to `limit` of them, and returns how many. Makes progress for the device.
     fn poll(&self, cq: CompletionQueue, limit: usize, into: &mut Vec<WorkCompletion>) -> usize;
+
+    /// Appends to `into` the `wr_id` of each buffer of a multi-packet queue that has taken its last message, oldest first, and
+    /// returns how many. Nothing lands in such a buffer any more; it is the owner's until it is posted again. Makes progress
+    /// for the device. Nothing for other queues.
+    fn poll_consumed(&self, queue: SharedReceiveQueue, into: &mut Vec<u64>) -> usize {
+        let _ = (queue, into);
+        0
+    }
 
     /// Executes READs at once where the provider can (peer memory is reachable by loads), with the same ordering,
     /// checks and costs as one posted batch of signalled READs. `None`: not possible now, post them instead.

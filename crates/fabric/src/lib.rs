@@ -26,8 +26,8 @@ mod work;
 
 pub use connection::{ConnectionEvent, ConnectionRequest, DisconnectCause, PeerIdentity};
 pub use device::{
-    Capabilities, ChangeNow, Device, DeviceError, QueuePairOptions, ReadInto, ReceiveQueue,
-    SharedReceiveQueueOptions,
+    Capabilities, ChangeNow, Device, DeviceError, MultiPacketOptions, QueuePairOptions, ReadInto,
+    ReceiveQueue, SharedReceiveQueueOptions,
 };
 pub use executor::{BusyPoll, Park};
 pub use handles::{Access, CompletionQueue, MemoryRegion, QueuePair, Rkey, SharedReceiveQueue};

@@ -199,8 +199,6 @@ pub enum Opcode {
     Receive,
     /// A WRITE_WITH_IMM of the peer arrived.
     ReceiveWriteWithImmediate,
-    /// The last message of a multi-packet buffer was placed; the buffer is the owner's again. Carries no message.
-    BufferConsumed,
 }
 
 /// Where a received message lies.

@@ -78,7 +78,7 @@ impl Hub {
         let device = port.device().clone();
         let srq = device.create_shared_receive_queue(SharedReceiveQueueOptions {
             capacity: receives.slots,
-            multi_packet_stride: None,
+            multi_packet: None,
         })?;
         let requests =
             device.allocate(CLIENTS_MAX as u64 * REQUEST_SLOT_SIZE, Access::REMOTE_WRITE)?;

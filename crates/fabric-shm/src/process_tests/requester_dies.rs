@@ -3,8 +3,8 @@
 use std::task::{Context, Poll, Waker};
 
 use stonecast_fabric::{
-    Device, DisconnectCause, Opcode, Operation, ReceiveQueue, SharedReceiveQueue,
-    SharedReceiveQueueOptions, Status, WorkCompletion,
+    Device, DisconnectCause, MultiPacketOptions, Opcode, Operation, ReceiveQueue,
+    SharedReceiveQueue, SharedReceiveQueueOptions, Status, WorkCompletion,
 };
 
 use super::end::{End, place};
@@ -222,7 +222,7 @@ fn check_messages(server: &End, arrived: &[WorkCompletion]) {
 fn multi_packet_queue(end: &End) -> SharedReceiveQueue {
     let options = SharedReceiveQueueOptions {
         capacity: 16,
-        multi_packet_stride: Some(STRIDE),
+        multi_packet: Some(MultiPacketOptions::telling(STRIDE)),
     };
     end.device.create_shared_receive_queue(options).unwrap()
 }
@@ -264,14 +264,17 @@ fn an_appender_may_die_at_any_step() {
                     from_living: &mut u64,
                     consumed: &mut Vec<u64>,
                     next: &mut u64| {
-            for completion in server.poll(server.receive_cq) {
+            let arrivals = server.poll(server.receive_cq);
+            let mut buffers = Vec::new();
+            server.device.poll_consumed(srq, &mut buffers);
+            for wr_id in buffers {
+                consumed.push(wr_id);
+                post(*next);
+                *next += 1;
+            }
+            for completion in arrivals {
                 assert_eq!(completion.status, Status::Success);
                 match completion.opcode {
-                    Opcode::BufferConsumed => {
-                        consumed.push(completion.wr_id);
-                        post(*next);
-                        *next += 1;
-                    }
                     Opcode::Receive if completion.qp == theirs => *from_living += 1,
                     Opcode::Receive => {
                         let start =

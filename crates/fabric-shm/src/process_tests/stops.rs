@@ -4,8 +4,8 @@ use std::task::{Context, Poll, Waker};
 
 use rustix::process::Signal;
 use stonecast_fabric::{
-    Access, Device, DeviceError, DisconnectCause, Opcode, Operation, ReceiveQueue,
-    SharedReceiveQueueOptions, Status,
+    Access, Device, DeviceError, DisconnectCause, MultiPacketOptions, Opcode, Operation, QueuePair,
+    ReceiveQueue, SharedReceiveQueueOptions, Status,
 };
 
 use super::end::{End, place};
@@ -67,6 +67,23 @@ pub(super) fn play_appender(address: &str) {
     );
     end.completions(end.send_cq, 2);
     assert_eq!(end.disconnected(qp), DisconnectCause::Requested);
+}
+
+/// Reserves room for a message and stops. Then it appends as long as it lives.
+pub(super) fn play_endless_appender(address: &str) {
+    let end = End::new();
+    let (qp, _) = end.call(address, b"");
+    let send = Operation::Send {
+        local: end.local(0, 8),
+    };
+    end.set_word(0, 7);
+    end.post(qp, send, true);
+    end.completions(end.send_cq, 1);
+    plan(Some("append: reserved"), 0, Fate::Stop);
+    loop {
+        end.post(qp, send, true);
+        end.completions(end.send_cq, 1);
+    }
 }
 
 impl End {
@@ -238,7 +255,7 @@ fn a_reservation_of_a_stopped_appender_is_waited_for_until_it_dies_or_goes_on() 
         server.device.listen(&stage.address).unwrap();
         let options = SharedReceiveQueueOptions {
             capacity: 4,
-            multi_packet_stride: Some(64),
+            multi_packet: Some(MultiPacketOptions::telling(64)),
         };
         let srq = server.device.create_shared_receive_queue(options).unwrap();
         server.receive(ReceiveQueue::Shared(srq), 9, 0, 4096);
@@ -300,4 +317,114 @@ fn a_reservation_of_a_stopped_appender_is_waited_for_until_it_dies_or_goes_on() 
             assert!(!peer.was_killed());
         }
     }
+}
+
+/// What quiescing the queue pair of a peer comes to.
+fn quiesce(server: &End, qp: QueuePair) -> Result<(), DeviceError> {
+    let mut ended = None;
+    server.wait("quiet", || {
+        server.poll(server.receive_cq);
+        match server
+            .device
+            .poll_quiesce(qp, &mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(result) => {
+                ended = Some(result);
+                Some(())
+            }
+            Poll::Pending => None,
+        }
+    });
+    ended.expect("just set")
+}
+
+/// Needs the closing of the connection and the look at who is inside: without the one, or the other, the appender that goes on
+/// would write into a buffer that belongs to somebody else by then.
+#[test]
+fn nothing_of_a_stopped_appender_lands_after_quiescing() {
+    for dies in [false, true] {
+        let stage = stage();
+        let server = End::new();
+        server.device.listen(&stage.address).unwrap();
+        let options = SharedReceiveQueueOptions {
+            capacity: 4,
+            multi_packet: Some(MultiPacketOptions::telling(64)),
+        };
+        let srq = server.device.create_shared_receive_queue(options).unwrap();
+        server.receive(ReceiveQueue::Shared(srq), 9, 0, 4096);
+        let mut peer = Peer::start("stops while it appends for ever", &stage.address, 0);
+        let (qp, _) = server.answer(Some(srq), b"");
+        server.completions(server.receive_cq, 1);
+        peer.wait_until_stopped();
+        let refused = quiesce(&server, qp).unwrap_err();
+        assert!(
+            matches!(&refused, DeviceError::Unquiesced { .. }),
+            "it is inside: {refused}"
+        );
+        if dies {
+            peer.kill();
+        } else {
+            peer.signal(Signal::CONT);
+        }
+        server.wait("the peer to leave", || quiesce(&server, qp).ok());
+        let memory = server.device.memory(server.buffer);
+        memory.write(0, &[0; 4096]);
+        for _ in 0..200 {
+            server.poll(server.receive_cq);
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
+        let mut bytes = vec![0; 4096];
+        memory.read(0, &mut bytes);
+        assert_eq!(bytes, vec![0; 4096], "after quiet (it dies: {dies})");
+        quiesce(&server, qp).unwrap();
+        peer.kill();
+    }
+}
+
+/// Needs that the claims of a quiet peer count for nothing: the place that it had reserved holds up nobody.
+#[test]
+fn what_a_quiet_peer_had_reserved_holds_up_nobody() {
+    let stage = stage();
+    let server = End::new();
+    server.device.listen(&stage.address).unwrap();
+    let options = SharedReceiveQueueOptions {
+        capacity: 4,
+        multi_packet: Some(MultiPacketOptions::silent(64)),
+    };
+    let srq = server.device.create_shared_receive_queue(options).unwrap();
+    server.receive(ReceiveQueue::Shared(srq), 9, 0, 512);
+    let mut peer = Peer::start("stops while it appends", &stage.address, 0);
+    let (qp, _) = server.answer(Some(srq), b"");
+    peer.wait_until_stopped();
+    let other = End::new();
+    let theirs = server.queue_pair(Some(srq));
+    let ours = other.queue_pair(None);
+    other.device.connect(ours, &stage.address, b"").unwrap();
+    server.answer_with(theirs, b"");
+    other.event("a connection", |event| {
+        matches!(event, stonecast_fabric::ConnectionEvent::Established { .. })
+    });
+    // The first message and the reservation take two strides of eight.
+    for _ in 0..6 {
+        let send = Operation::Send {
+            local: other.local(0, 64),
+        };
+        other.post(ours, send, true);
+    }
+    other.completions(other.send_cq, 6);
+    let mut consumed = Vec::new();
+    for _ in 0..50 {
+        server.device.poll_consumed(srq, &mut consumed);
+        assert_eq!(consumed, [], "a peer that lives may still write there");
+    }
+    assert!(quiesce(&server, qp).is_err());
+    peer.signal(Signal::CONT);
+    server.wait("the peer to leave", || quiesce(&server, qp).ok());
+    server.wait("the buffer", || {
+        server.device.poll_consumed(srq, &mut consumed);
+        (!consumed.is_empty()).then_some(())
+    });
+    assert_eq!(consumed, [9]);
+    assert_eq!(server.poll(server.receive_cq), [], "the queue is silent");
+    peer.kill();
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use stonecast_base::random_from_seed;
 use stonecast_fabric::{
-    ConnectionEvent, Device, DisconnectCause, Opcode, Operation, QueuePair, ReceiveQueue,
-    SharedReceiveQueueOptions, Status,
+    ConnectionEvent, Device, DisconnectCause, MultiPacketOptions, Opcode, Operation, QueuePair,
+    ReceiveQueue, SharedReceiveQueueOptions, Status,
 };
 use stonecast_fabric_shm::ShmOptions;
 
@@ -179,7 +179,7 @@ fn a_server_survives_the_deaths_of_its_clients_at_random_moments() {
     server.device.listen(&address).unwrap();
     let options = SharedReceiveQueueOptions {
         capacity: 32,
-        multi_packet_stride: Some(64),
+        multi_packet: Some(MultiPacketOptions::telling(64)),
     };
     let srq = server.device.create_shared_receive_queue(options).unwrap();
     for buffer in 0..16 {
@@ -219,7 +219,17 @@ fn a_server_survives_the_deaths_of_its_clients_at_random_moments() {
                 peer.0.kill().expect("a child can be killed");
             }
             for completion in std::mem::take(&mut server.completions) {
-                serve(server, &completion, ordinary, srq, &mut round);
+                serve(server, &completion, ordinary, &mut round);
+            }
+            let mut consumed = Vec::new();
+            server.device.poll_consumed(srq, &mut consumed);
+            for buffer in consumed {
+                server.receive(
+                    ReceiveQueue::Shared(srq),
+                    buffer,
+                    32_768 + (buffer - 1000) * 2048,
+                    2048,
+                );
             }
             for event in std::mem::take(&mut server.events) {
                 match event {
@@ -248,20 +258,11 @@ fn serve(
     server: &Node,
     completion: &stonecast_fabric::WorkCompletion,
     ordinary: QueuePair,
-    srq: stonecast_fabric::SharedReceiveQueue,
     round: &mut u64,
 ) {
     match (completion.status, completion.opcode) {
         (Status::WorkRequestFlushed, _) => {
             assert_eq!(completion.qp, ordinary, "shared buffers are not flushed")
-        }
-        (Status::Success, Opcode::BufferConsumed) => {
-            server.receive(
-                ReceiveQueue::Shared(srq),
-                completion.wr_id,
-                32_768 + (completion.wr_id - 1000) * 2048,
-                2048,
-            );
         }
         (Status::Success, Opcode::Receive) if completion.qp == ordinary => {
             *round += 1;

@@ -1,13 +1,14 @@
 //! Completion queues.
 
 use slab::Slab;
+use stonecast_base::Nanoseconds;
 use stonecast_fabric::{Opcode, Operation, Placement, QueuePair, Status, WorkCompletion};
 
 use super::Net;
 use crate::faults::Fault;
 use crate::queue::Event;
 
-/// Completions that do not go the ordinary way.
+/// Completions and buffers that do not go the ordinary way.
 #[derive(Default)]
 pub(super) struct Irregular {
     /// Completion queues that overran and whose queue pairs are not yet broken.
@@ -18,11 +19,19 @@ pub(super) struct Irregular {
     late: Slab<Late>,
 }
 
-/// A completion that comes later than it should.
-struct Late {
-    context: u32,
-    cq: u32,
-    completion: WorkCompletion,
+/// What comes later than it should.
+enum Late {
+    Completion {
+        context: u32,
+        cq: u32,
+        completion: WorkCompletion,
+    },
+    /// A multi-packet buffer that is given back.
+    Buffer {
+        context: u32,
+        queue: u32,
+        wr_id: u64,
+    },
 }
 
 impl Net {
@@ -46,20 +55,13 @@ impl Net {
         let delayed = self.faults.strikes(Fault::CompletionDelayed);
         let until = self.contexts[context as usize].completions[cq as usize].late_until;
         if delayed || until > self.time.now() {
-            return self.complete_later(
-                Late {
-                    context,
-                    cq,
-                    completion,
-                },
-                delayed,
-            );
+            return self.complete_later(context, cq, completion, delayed);
         }
         self.deliver(context, cq, completion);
     }
 
-    fn complete_later(&mut self, late: Late, delayed: bool) {
-        let queue = &mut self.contexts[late.context as usize].completions[late.cq as usize];
+    fn complete_later(&mut self, context: u32, cq: u32, completion: WorkCompletion, delayed: bool) {
+        let queue = &mut self.contexts[context as usize].completions[cq as usize];
         let mut at = queue.late_until.max(self.time.now());
         if delayed {
             self.faults.hit(Fault::CompletionDelayed);
@@ -67,20 +69,53 @@ impl Net {
         }
         // Completions of one queue keep their order; those of others do not wait for it.
         queue.late_until = at;
+        let late = Late::Completion {
+            context,
+            cq,
+            completion,
+        };
+        self.happen_later(late, at);
+    }
+
+    /// Gives a multi-packet buffer back at `at`.
+    pub(super) fn give_back_later(
+        &mut self,
+        context: u32,
+        queue: u32,
+        wr_id: u64,
+        at: Nanoseconds,
+    ) {
+        let late = Late::Buffer {
+            context,
+            queue,
+            wr_id,
+        };
+        self.happen_later(late, at);
+    }
+
+    fn happen_later(&mut self, late: Late, at: Nanoseconds) {
         let index = self.irregular.late.insert(late) as u32;
         self.time.push(at, Event::Complete(index));
     }
 
-    /// A completion that was held up has come.
+    /// What was held up has come.
     pub fn complete_late(&mut self, index: u32) {
-        let Late {
-            context,
-            cq,
-            completion,
-        } = self.irregular.late.remove(index as usize);
-        // What its queue pair had is gone with it.
-        if self.qp(completion.qp.0).is_some() && !self.contexts[context as usize].dead {
-            self.deliver(context, cq, completion);
+        match self.irregular.late.remove(index as usize) {
+            Late::Completion {
+                context,
+                cq,
+                completion,
+            } => {
+                // What its queue pair had is gone with it.
+                if self.qp(completion.qp.0).is_some() && !self.contexts[context as usize].dead {
+                    self.deliver(context, cq, completion);
+                }
+            }
+            Late::Buffer {
+                context,
+                queue,
+                wr_id,
+            } => self.give_back_now(context, queue, wr_id),
         }
     }
 

@@ -1,6 +1,7 @@
 //! How connections begin and end.
 
 use std::collections::BTreeMap;
+use std::task::Waker;
 
 use slab::Slab;
 use stonecast_base::Nanoseconds;
@@ -490,6 +491,53 @@ impl Net {
             state.events.push_back(event);
             self.note_arrival(context);
         }
+    }
+
+    /// Ends the connection of a queue pair at the wish of its program.
+    pub fn disconnect(&mut self, context: u32, qp: QueuePair) -> Result<(), DeviceError> {
+        if matches!(
+            self.own_qp(context, qp)?.connection.stage,
+            Stage::Accepted | Stage::Connected | Stage::Connecting
+        ) {
+            self.fail(qp.0, DisconnectCause::Requested, Status::WorkRequestFlushed);
+        }
+        self.tell_peer(qp.0);
+        Ok(())
+    }
+
+    /// Ends the connection of a queue pair; false while the NIC still has messages of its peer to place: `waker` is called when
+    /// it has none.
+    pub fn quiesce(
+        &mut self,
+        context: u32,
+        qp: QueuePair,
+        waker: &Waker,
+    ) -> Result<bool, DeviceError> {
+        if matches!(
+            self.own_qp(context, qp)?.connection.stage,
+            Stage::Idle | Stage::Connecting
+        ) {
+            return Err(DeviceError::Malformed {
+                reason: "the queue pair never was connected",
+            });
+        }
+        self.disconnect(context, qp)?;
+        let inbound = &mut self.own_qp(context, qp)?.inbound;
+        let quiet = inbound.placing.is_empty();
+        if !quiet {
+            inbound.waiting = Some(waker.clone());
+            self.faults.hit(Fault::LeaseEndInFlight);
+        }
+        Ok(quiet)
+    }
+
+    /// Tells who waits for a queue pair to be quiet, if it is.
+    pub(super) fn note_quiet(&mut self, number: u32) {
+        let Some(qp) = self.qp(number).filter(|qp| qp.inbound.placing.is_empty()) else {
+            return;
+        };
+        let waiting = qp.inbound.waiting.take();
+        self.news.wakers.extend(waiting);
     }
 
     /// Ends the connection of a queue pair: what is outstanding completes, the first send with `first`, and the other side

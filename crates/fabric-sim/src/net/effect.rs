@@ -40,6 +40,7 @@ impl Net {
             );
             placing.remove(place);
             self.finish_placing(index);
+            self.note_quiet(to);
             self.messages.release(index);
         } else {
             let again = self.time.now() + part_ns(self.profile_of(context));
@@ -64,15 +65,18 @@ impl Net {
             self.leave_key(key);
         }
         if let Some(landing) = landing {
-            self.tell(
-                to,
-                completion(
-                    landing.wr_id,
-                    Status::WorkRequestFlushed,
-                    Opcode::Receive,
+            if landing.shared.is_none() {
+                self.tell(
                     to,
-                ),
-            );
+                    completion(
+                        landing.wr_id,
+                        Status::WorkRequestFlushed,
+                        Opcode::Receive,
+                        to,
+                    ),
+                );
+            }
+            self.leave_buffer(&landing);
         }
         self.fail(
             to,
@@ -184,6 +188,7 @@ impl Net {
                 _ => (Opcode::Receive, 0),
             };
             self.tell_arrival(to, &landing, opcode, immediate, size);
+            self.leave_buffer(&landing);
         }
     }
 

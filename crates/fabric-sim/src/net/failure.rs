@@ -73,11 +73,16 @@ impl Net {
         for index in dropped {
             let message = &mut self.messages[index];
             message.progress.settled = true;
-            if let Some(key) = message.target.key.take() {
+            let (key, landing) = (message.target.key.take(), message.landing.take());
+            if let Some(key) = key {
                 self.leave_key(key);
+            }
+            if let Some(landing) = landing {
+                self.leave_buffer(&landing);
             }
             self.messages.undelay(index);
         }
+        self.note_quiet(number);
         connected
     }
 }

@@ -142,6 +142,23 @@ pub(crate) struct SharedQueue {
     placed: Nanoseconds,
     /// Until then it gives out no buffer.
     exhausted_until: Nanoseconds,
+    /// Multi-packet buffers that took messages and were not given back, oldest first.
+    filling: VecDeque<Filling>,
+    /// Number of the first of them, counted from the first that was posted.
+    first: u64,
+    /// Given back, and nobody has asked.
+    consumed: VecDeque<u64>,
+    /// When the latest buffer is given back that was held up.
+    late_until: Nanoseconds,
+}
+
+/// A multi-packet buffer that took messages.
+struct Filling {
+    wr_id: u64,
+    /// Messages that have a place in it and have not had their effect.
+    pending: u32,
+    /// It takes no other message.
+    closed: bool,
 }
 
 impl Net {

@@ -1,6 +1,7 @@
 //! The state of a queue pair: a connection, what it sends, what it receives, and what is on its way to memory.
 
 use std::collections::VecDeque;
+use std::task::Waker;
 
 use stonecast_base::Nanoseconds;
 use stonecast_fabric::{QueuePairOptions, ReceiveRequest, Status, WorkRequest};
@@ -85,6 +86,8 @@ pub(super) struct Inbound {
     pub executing: VecDeque<u32>,
     /// What was written through it last: region and offset.
     pub cached: Option<(u32, u64)>,
+    /// Whom to tell when nothing is on its way to memory any more.
+    pub waiting: Option<Waker>,
 }
 
 impl Qp {

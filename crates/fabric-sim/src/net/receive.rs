@@ -1,12 +1,15 @@
 //! Receive queues: own, shared, multi-packet.
 
+use std::collections::VecDeque;
+
+use smallvec::SmallVec;
 use stonecast_fabric::{
     DeviceError, Opcode, Placement, ReceiveQueue, ReceiveRequest, SharedReceiveQueueOptions,
     Status, WorkCompletion,
 };
 
 use super::completion::completion;
-use super::{Net, SharedQueue, Stage};
+use super::{Filling, Net, SharedQueue, Stage};
 use crate::faults::Fault;
 
 /// Longest time without a buffer in a shared receive queue.
@@ -22,9 +25,19 @@ pub(super) struct Landing {
     pub offset: u64,
     /// Bytes from the start of the buffer.
     pub place: u32,
-    /// A multi-packet buffer that is given back before this arrival, or after it.
-    pub before: Option<u64>,
-    pub after: Option<u64>,
+    /// The multi-packet buffer that takes it.
+    pub shared: Option<MultiPacketPlace>,
+}
+
+/// A buffer of a multi-packet queue.
+#[derive(Clone, Copy)]
+pub(super) struct MultiPacketPlace {
+    context: u32,
+    queue: u32,
+    /// Number of the buffer, counted from the first that was posted to its queue.
+    serial: u64,
+    /// Whether its messages make completions.
+    tells: bool,
 }
 
 /// What a receive queue has for a message.
@@ -46,7 +59,7 @@ impl Net {
         }
         if self
             .shared_queue(to)
-            .is_some_and(|queue| queue.options.multi_packet_stride.is_some())
+            .is_some_and(|queue| queue.options.multi_packet.is_some())
         {
             return self.append(to, size);
         }
@@ -112,53 +125,100 @@ impl Net {
     /// Whether queue pair `to` receives into a multi-packet queue.
     pub(super) fn appends(&mut self, to: u32) -> bool {
         self.shared_queue(to)
-            .is_some_and(|queue| queue.options.multi_packet_stride.is_some())
+            .is_some_and(|queue| queue.options.multi_packet.is_some())
     }
 
     /// The place of a message in the first buffer of a multi-packet queue that has room.
     fn append(&mut self, to: u32, size: u32) -> Buffer {
-        let queue = self.shared_queue(to).expect("the caller looked");
-        let stride = queue
+        let qp = self.qp(to).expect("the caller looked");
+        let number = qp
             .options
-            .multi_packet_stride
-            .expect("the caller looked");
-        let needed = size.div_ceil(stride).max(1);
-        let mut before = None;
-        let mut index = 0;
-        loop {
-            let Some(&buffer) = queue.buffers.get(index) else {
-                return Buffer::NotReady;
-            };
-            let strides = buffer.local.size / stride;
-            if needed > strides {
-                return Buffer::Invalid(Status::RemoteInvalidRequest);
-            }
-            let taken = if index == 0 { queue.taken } else { 0 };
-            if taken + needed > strides {
-                // The rest of this buffer stays unused. Only the first one is taken in part.
-                before = Some(buffer.wr_id);
-                index += 1;
-                continue;
-            }
-            if index > 0 {
-                queue.buffers.pop_front();
-            }
-            queue.taken = taken + needed;
-            let full = queue.taken == strides;
-            if full {
-                queue.buffers.pop_front();
-                queue.taken = 0;
-            }
-            let place = taken * stride;
-            return Buffer::Landing(Landing {
-                wr_id: buffer.wr_id,
-                region: buffer.local.region.index,
-                offset: buffer.local.offset + u64::from(place),
-                place,
-                before,
-                after: full.then_some(buffer.wr_id),
-            });
+            .shared_receive_queue
+            .expect("the caller looked")
+            .0;
+        let context = qp.context;
+        let queue = &mut self.contexts[context as usize].shared[number as usize];
+        let options = queue.options.multi_packet.expect("the caller looked");
+        let needed = size.div_ceil(options.stride).max(1);
+        // The rest of the first buffer stays unused if the message does not fit there. Only the first one is taken in part.
+        let skipped = queue.buffers.front().is_some_and(|buffer| {
+            queue.taken > 0 && queue.taken + needed > buffer.local.size / options.stride
+        });
+        let (index, taken) = if skipped { (1, 0) } else { (0, queue.taken) };
+        let Some(&buffer) = queue.buffers.get(index) else {
+            return Buffer::NotReady;
+        };
+        let strides = buffer.local.size / options.stride;
+        if needed > strides {
+            return Buffer::Invalid(Status::RemoteInvalidRequest);
         }
+        if skipped {
+            queue.close_front();
+        }
+        let serial = queue.reserve();
+        queue.taken = taken + needed;
+        if queue.taken == strides {
+            queue.close_front();
+        }
+        let place = taken * options.stride;
+        let shared = MultiPacketPlace {
+            context,
+            queue: number,
+            serial,
+            tells: options.completions,
+        };
+        self.give_back(context, number);
+        Buffer::Landing(Landing {
+            wr_id: buffer.wr_id,
+            region: buffer.local.region.index,
+            offset: buffer.local.offset + u64::from(place),
+            place,
+            shared: Some(shared),
+        })
+    }
+
+    /// A message had its effect on its multi-packet buffer, or will have none.
+    pub(super) fn leave_buffer(&mut self, landing: &Landing) {
+        let Some(place) = landing.shared else { return };
+        self.contexts[place.context as usize].shared[place.queue as usize].leave(place.serial);
+        self.give_back(place.context, place.queue);
+    }
+
+    /// Gives back the buffers of a multi-packet queue that are done, after the completions of their messages.
+    fn give_back(&mut self, context: u32, number: u32) {
+        let state = &mut self.contexts[context as usize];
+        let late = state.completions.iter().map(|queue| queue.late_until).max();
+        let queue = &mut state.shared[number as usize];
+        let now = self.time.now();
+        let at = late.unwrap_or(0).max(queue.late_until).max(now);
+        let done: SmallVec<[u64; 2]> = std::iter::from_fn(|| queue.pop_done()).collect();
+        if !done.is_empty() {
+            queue.late_until = at;
+        }
+        for wr_id in done {
+            if at > now {
+                self.give_back_later(context, number, wr_id, at);
+            } else {
+                self.give_back_now(context, number, wr_id);
+            }
+        }
+    }
+
+    /// Hands a buffer of a multi-packet queue to its owner.
+    pub(super) fn give_back_now(&mut self, context: u32, number: u32, wr_id: u64) {
+        let queue = &mut self.contexts[context as usize].shared[number as usize];
+        queue.consumed.push_back(wr_id);
+        self.note_arrival(context);
+    }
+
+    /// Takes the buffers of a multi-packet queue that were given back.
+    pub fn take_consumed(&mut self, context: u32, number: u32, into: &mut Vec<u64>) -> usize {
+        let queues = self.contexts.get_mut(context as usize);
+        let Some(queue) = queues.and_then(|context| context.shared.get_mut(number as usize)) else {
+            return 0;
+        };
+        into.extend(&queue.consumed);
+        std::mem::take(&mut queue.consumed).len()
     }
 
     /// Tells of an arrival.
@@ -170,11 +230,8 @@ impl Net {
         immediate: u32,
         size: u32,
     ) {
-        if let Some(wr_id) = landing.before {
-            self.tell(
-                to,
-                completion(wr_id, Status::Success, Opcode::BufferConsumed, to),
-            );
+        if landing.is_silent() {
+            return;
         }
         let placement = Placement {
             offset: landing.place,
@@ -188,12 +245,6 @@ impl Net {
                 ..completion(landing.wr_id, Status::Success, opcode, to)
             },
         );
-        if let Some(wr_id) = landing.after {
-            self.tell(
-                to,
-                completion(wr_id, Status::Success, Opcode::BufferConsumed, to),
-            );
-        }
     }
 
     /// Puts a completion into the receive completion queue of `to`.
@@ -294,7 +345,49 @@ impl SharedQueue {
             taken: 0,
             placed: 0,
             exhausted_until: 0,
+            filling: VecDeque::new(),
+            first: 0,
+            consumed: VecDeque::new(),
+            late_until: 0,
         }
+    }
+
+    /// A message goes to the first buffer, which has this number.
+    fn reserve(&mut self) -> u64 {
+        let opens = self.filling.back().is_none_or(|last| last.closed);
+        if opens {
+            let wr_id = self.buffers.front().expect("the caller looked").wr_id;
+            self.filling.push_back(Filling {
+                wr_id,
+                pending: 0,
+                closed: false,
+            });
+        }
+        let last = self.filling.back_mut().expect("just looked");
+        last.pending += 1;
+        self.first + self.filling.len() as u64 - 1
+    }
+
+    /// The first buffer, which took at least one message, takes no other.
+    fn close_front(&mut self) {
+        self.buffers.pop_front();
+        self.taken = 0;
+        self.filling.back_mut().expect("it took a message").closed = true;
+    }
+
+    /// A message has left the buffer with this number.
+    fn leave(&mut self, serial: u64) {
+        self.filling[(serial - self.first) as usize].pending -= 1;
+    }
+
+    /// Takes the oldest buffer if it has all its messages.
+    fn pop_done(&mut self) -> Option<u64> {
+        let oldest = self.filling.front()?;
+        if !oldest.closed || oldest.pending > 0 {
+            return None;
+        }
+        self.first += 1;
+        self.filling.pop_front().map(|done| done.wr_id)
     }
 
     /// Raises the moment until which arrivals are placed to `at`, or returns the later one that it is.
@@ -307,6 +400,13 @@ impl SharedQueue {
     }
 }
 
+impl Landing {
+    /// Whether its arrival makes no completion.
+    pub fn is_silent(&self) -> bool {
+        self.shared.is_some_and(|place| !place.tells)
+    }
+}
+
 fn whole(buffer: &ReceiveRequest) -> Landing {
     let local = buffer.local;
     Landing {
@@ -314,7 +414,6 @@ fn whole(buffer: &ReceiveRequest) -> Landing {
         region: local.region.index,
         offset: local.offset,
         place: 0,
-        before: None,
-        after: None,
+        shared: None,
     }
 }

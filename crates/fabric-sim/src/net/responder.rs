@@ -98,8 +98,7 @@ impl Net {
                     region: 0,
                     offset: 0,
                     place: 0,
-                    before: None,
-                    after: None,
+                    shared: None,
                 });
                 self.refuse_later(index, to, Status::RemoteInvalidRequest, at);
             }
@@ -233,7 +232,13 @@ impl Net {
         if overtakes {
             self.faults.hit(Fault::PostedOvertakes);
         }
-        if lands && let Some(queue) = self.shared_queue(to) {
+        // Completions of a shared queue keep their order. Those of a multi-packet queue, where every message has a place of its
+        // own, do so for each sender alone.
+        if lands
+            && let Some(queue) = self
+                .shared_queue(to)
+                .filter(|queue| queue.options.multi_packet.is_none())
+        {
             start = queue.place_after(start);
             queue.place_after(start + takes);
         }

@@ -1,5 +1,6 @@
 //! Tests of the simulated world as its users see it.
 
+mod appends;
 mod contract;
 mod document;
 mod faults;

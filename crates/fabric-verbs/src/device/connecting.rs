@@ -85,6 +85,36 @@ impl State {
         Ok(())
     }
 
+    /// Ends a connection, and takes the queue pair from the NIC when all that was posted on it has completed. False: not yet.
+    ///
+    /// In the error state the NIC executes no request any more, but one that it had begun may still be on its way to memory.
+    /// The reset ends when there is none; it would drop completions, so they are awaited first.
+    pub(super) fn quiesce(&mut self, qp: QueuePair) -> Result<bool, DeviceError> {
+        let state = self.qps.get(qp.0)?;
+        let options = state.options;
+        if state.peer.is_none() {
+            return Err(DeviceError::Malformed {
+                reason: "the queue pair never was connected",
+            });
+        }
+        self.fail(qp.0, DisconnectCause::Requested, true);
+        for cq in [options.send_cq, options.receive_cq] {
+            self.collect(cq.0, usize::MAX);
+        }
+        let state = self.qps.get(qp.0)?;
+        if state.sends.is_under_way() || state.receives.is_under_way() {
+            return Ok(false);
+        }
+        state
+            .hardware
+            .reset()
+            .map_err(|source| DeviceError::System {
+                doing: "resetting a queue pair",
+                source,
+            })?;
+        Ok(true)
+    }
+
     pub(super) fn destroy_queue_pair(&mut self, qp: QueuePair) -> Result<(), DeviceError> {
         let options = self.qps.get(qp.0)?.options;
         self.fail(qp.0, DisconnectCause::Requested, true);

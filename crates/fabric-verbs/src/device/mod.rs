@@ -201,6 +201,22 @@ impl Device for VerbsDevice {
         Poll::Ready(self.state.borrow_mut().invalidate(rkey))
     }
 
+    fn poll_quiesce(
+        &self,
+        qp: QueuePair,
+        context: &mut TaskContext<'_>,
+    ) -> Poll<Result<(), DeviceError>> {
+        match self.state.borrow_mut().quiesce(qp) {
+            Ok(true) => Poll::Ready(Ok(())),
+            Ok(false) => {
+                // What is outstanding is on its way to complete: microseconds, for which no sleep is worth it.
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
     fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {
         self.state.borrow_mut().create_completion_queue(capacity)
     }

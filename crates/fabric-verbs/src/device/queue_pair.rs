@@ -135,6 +135,11 @@ impl<T> Lane<T> {
         self.entries.drain(..).collect()
     }
 
+    /// Whether the NIC has entries that have not completed.
+    pub fn is_under_way(&self) -> bool {
+        self.given > 0
+    }
+
     pub fn entries(&self) -> impl Iterator<Item = &T> {
         self.entries.iter()
     }

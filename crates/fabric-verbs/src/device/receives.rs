@@ -76,7 +76,7 @@ impl State {
         &mut self,
         options: SharedReceiveQueueOptions,
     ) -> Result<SharedReceiveQueue, DeviceError> {
-        if options.multi_packet_stride.is_some() {
+        if options.multi_packet.is_some() {
             return Err(DeviceError::Unsupported {
                 device: self.name.clone(),
                 capability: "multi-packet receive queues: they need a NIC and a driver that offer them for reliable \

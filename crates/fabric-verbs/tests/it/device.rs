@@ -5,7 +5,9 @@ use std::io::Write as _;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use stonecast_fabric::{Access, Device, DeviceError, Park, SharedReceiveQueueOptions};
+use stonecast_fabric::{
+    Access, Device, DeviceError, MultiPacketOptions, Park, SharedReceiveQueueOptions,
+};
 use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 use stonecast_media::{MappedRegion, Writable};
 
@@ -58,7 +60,7 @@ fn multi_packet_queues_are_refused_with_the_reason() {
     let device = VerbsDevice::open(options(&names[0])).expect("the device can be opened");
     let wanted = SharedReceiveQueueOptions {
         capacity: 4,
-        multi_packet_stride: Some(64),
+        multi_packet: Some(MultiPacketOptions::telling(64)),
     };
     let refused = device
         .create_shared_receive_queue(wanted)

@@ -62,7 +62,7 @@ fn what_protection_domains_cannot_do_is_refused_with_the_reason() {
     );
     let srq = SharedReceiveQueueOptions {
         capacity: 4,
-        multi_packet_stride: None,
+        multi_packet: None,
     };
     let srq = server
         .create_shared_receive_queue(srq)

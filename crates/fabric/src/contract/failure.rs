@@ -124,7 +124,7 @@ pub(super) async fn shared_receive_buffers_survive_the_failure_of_a_queue_pair(s
     let device = scene.node(1).device().clone();
     let options = SharedReceiveQueueOptions {
         capacity: 8,
-        multi_packet_stride: None,
+        multi_packet: None,
     };
     let queue = device
         .create_shared_receive_queue(options)

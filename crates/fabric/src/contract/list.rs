@@ -81,6 +81,14 @@ macro_rules! __contract_list {
                 the_key_of_a_deregistered_region_opens_nothing: [],
                 a_key_can_be_invalidated_after_its_peer_died: [Killing],
             }
+            quiescing {
+                nothing_of_a_peer_lands_after_quiescing: [],
+                no_write_of_a_peer_lands_after_quiescing: [],
+                quiescing_ends_the_connection_and_may_be_repeated: [],
+                a_queue_pair_that_never_was_connected_is_not_quiesced: [],
+                quiescing_one_queue_pair_leaves_others_alone: [],
+                a_queue_pair_can_be_quiesced_after_its_peer_died: [Killing],
+            }
             failure {
                 requests_after_a_failed_one_are_flushed_in_posting_order: [],
                 a_failed_request_completes_even_if_it_was_unsignalled: [],
@@ -130,6 +138,8 @@ macro_rules! __contract_list {
                 messages_of_one_sender_lie_in_the_order_of_their_arrival: [MultiPacket],
                 an_empty_message_takes_one_stride: [MultiPacket],
                 a_full_buffer_is_given_back_once_after_its_last_message: [MultiPacket],
+                a_consumed_buffer_is_given_back_though_its_senders_are_gone: [MultiPacket],
+                a_silent_multi_packet_queue_makes_no_completions: [MultiPacket],
                 a_message_that_does_not_fit_the_rest_goes_to_the_next_buffer: [MultiPacket],
                 buffers_are_filled_in_posted_order_and_can_be_posted_again: [MultiPacket],
                 an_exhausted_multi_packet_queue_stops_senders_until_it_is_filled: [MultiPacket],

@@ -41,6 +41,7 @@ pub mod operations;
 mod ordering;
 mod ports;
 mod queues;
+mod quiescing;
 mod reads;
 mod receives;
 #[doc(hidden)]

@@ -130,7 +130,7 @@ impl Shared {
         let device = scene.node(1).device();
         let options = SharedReceiveQueueOptions {
             capacity,
-            multi_packet_stride: None,
+            multi_packet: None,
         };
         let queue = device
             .create_shared_receive_queue(options)

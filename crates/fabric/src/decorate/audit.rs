@@ -8,8 +8,8 @@ use stonecast_base::hash::xxh3_64;
 use super::Observer;
 use crate::{
     ChangeNow, CompletionQueue, ConnectionEvent, DisconnectCause, FlushPlacement, LocalSpan,
-    Operation, QueuePair, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Status,
-    WorkCompletion, WorkRequest,
+    Operation, QueuePair, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress,
+    SharedReceiveQueue, Status, WorkCompletion, WorkRequest,
 };
 
 /// Hashes every post, completion and connection event, in order. Numbers only, no payload: payload that differs shows in
@@ -78,6 +78,11 @@ impl Observer for Audit {
                 ],
             );
         }
+    }
+
+    fn consumed(&self, queue: SharedReceiveQueue, buffers: &[u64]) {
+        self.note(17, &[u64::from(queue.0)]);
+        self.note(18, buffers);
     }
 
     fn read_now(&self, qp: QueuePair, reads: &[ReadInto<'_>], status: Status) {
@@ -357,7 +362,7 @@ mod tests {
                 ..done
             },
             WorkCompletion {
-                opcode: Opcode::BufferConsumed,
+                opcode: Opcode::ReceiveWriteWithImmediate,
                 ..done
             },
             WorkCompletion {

@@ -129,7 +129,7 @@ impl Observer for Meter {
         for completion in completions {
             let arrival = matches!(
                 completion.opcode,
-                Opcode::Receive | Opcode::ReceiveWriteWithImmediate | Opcode::BufferConsumed
+                Opcode::Receive | Opcode::ReceiveWriteWithImmediate
             );
             counts.arrivals += u64::from(arrival);
             counts.completions += u64::from(!arrival);

@@ -46,6 +46,10 @@ pub trait Observer {
     fn completed(&self, cq: CompletionQueue, completions: &[WorkCompletion]) {
         let _ = (cq, completions);
     }
+    /// Buffers of a multi-packet queue were handed back; not called when there were none.
+    fn consumed(&self, queue: SharedReceiveQueue, buffers: &[u64]) {
+        let _ = (queue, buffers);
+    }
     /// READs were executed at once.
     fn read_now(&self, qp: QueuePair, reads: &[ReadInto<'_>], status: Status) {
         let _ = (qp, reads, status);
@@ -134,6 +138,14 @@ impl<O: Observer> Device for Observed<O> {
         self.device.poll_invalidate(rkey, context)
     }
 
+    fn poll_quiesce(
+        &self,
+        qp: QueuePair,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), DeviceError>> {
+        self.device.poll_quiesce(qp, context)
+    }
+
     fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {
         self.device.create_completion_queue(capacity)
     }
@@ -210,6 +222,15 @@ impl<O: Observer> Device for Observed<O> {
         let count = self.device.poll(cq, limit, into);
         if count > 0 {
             self.observer.completed(cq, &into[before..]);
+        }
+        count
+    }
+
+    fn poll_consumed(&self, queue: SharedReceiveQueue, into: &mut Vec<u64>) -> usize {
+        let before = into.len();
+        let count = self.device.poll_consumed(queue, into);
+        if count > 0 {
+            self.observer.consumed(queue, &into[before..]);
         }
         count
     }

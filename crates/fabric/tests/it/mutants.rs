@@ -153,6 +153,23 @@ const NOTICED_BY: &[(Fault, &str)] = &[
         "a_full_buffer_is_given_back_once_after_its_last_message",
     ),
     (
+        ConsumedTellsTheSender,
+        "a_consumed_buffer_is_given_back_though_its_senders_are_gone",
+    ),
+    (
+        SilentQueueTells,
+        "a_silent_multi_packet_queue_makes_no_completions",
+    ),
+    (QuiesceIgnored, "nothing_of_a_peer_lands_after_quiescing"),
+    (
+        QuiesceIgnored,
+        "quiescing_ends_the_connection_and_may_be_repeated",
+    ),
+    (
+        QuiesceSpreads,
+        "quiescing_one_queue_pair_leaves_others_alone",
+    ),
+    (
         QueueNeverFull,
         "receive_buffers_that_do_not_fit_are_refused_whole",
     ),

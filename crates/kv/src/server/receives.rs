@@ -40,7 +40,7 @@ impl Receives {
         }
         let options = SharedReceiveQueueOptions {
             capacity: SERVER_RECEIVES,
-            multi_packet_stride: None,
+            multi_packet: None,
         };
         let queue = device.create_shared_receive_queue(options)?;
         let region = allocate(device, SERVER_RECEIVES)?;

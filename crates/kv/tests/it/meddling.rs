@@ -102,6 +102,14 @@ impl Device for Meddling {
             false => self.device.poll_invalidate(rkey, context),
         }
     }
+    fn poll_quiesce(
+        &self,
+        qp: QueuePair,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), DeviceError>> {
+        self.device.poll_quiesce(qp, context)
+    }
+
     fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {
         self.device.create_completion_queue(capacity)
     }

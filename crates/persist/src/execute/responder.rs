@@ -121,7 +121,7 @@ impl Responder {
         };
         let srq = device.create_shared_receive_queue(SharedReceiveQueueOptions {
             capacity: count,
-            multi_packet_stride: None,
+            multi_packet: None,
         })?;
         let responder = Self {
             port: port.clone(),

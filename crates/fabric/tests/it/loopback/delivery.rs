@@ -127,7 +127,9 @@ impl Net {
                 .local(to.0, buffer.local)
                 .expect("checked when it was posted");
             memory.write(buffer.local.offset + u64::from(offset), bytes);
-            self.arrive(to, received(buffer.wr_id, to.1, offset, bytes.len() as u32));
+            if self.tells(to) {
+                self.arrive(to, received(buffer.wr_id, to.1, offset, bytes.len() as u32));
+            }
             if taken + needed == strides {
                 self.consume(to, buffer.wr_id);
             }
@@ -137,20 +139,16 @@ impl Net {
 
     /// Gives the first buffer of a multi-packet queue back to its owner.
     fn consume(&mut self, to: (usize, u32), wr_id: u64) {
-        let queue = self.shared_queue(to).expect("multi-packet");
-        queue.buffers.pop_front();
-        queue.taken = 0;
         let times = if self.fault == Fault::BufferConsumedTwice {
             2
         } else {
             1
         };
-        for _ in 0..times {
-            self.arrive(
-                to,
-                completion(wr_id, Status::Success, Opcode::BufferConsumed, to.1),
-            );
-        }
+        let queue = self.shared_queue(to).expect("multi-packet");
+        queue.buffers.pop_front();
+        queue.taken = 0;
+        let told = std::iter::repeat_n((wr_id, to.1), times);
+        queue.consumed.extend(told);
     }
 
     fn not_ready(&mut self, (node, qp): (usize, u32), posted: &mut Posted) -> Result<bool, Status> {
@@ -189,7 +187,19 @@ impl Net {
     fn stride(&self, (node, qp): (usize, u32)) -> Option<u32> {
         let node = &self.nodes[node];
         let queue = node.qps.get(&qp)?.options.shared_receive_queue?;
-        node.shared[queue.0 as usize].options.multi_packet_stride
+        let multi_packet = node.shared[queue.0 as usize].options.multi_packet?;
+        Some(multi_packet.stride)
+    }
+
+    /// Whether messages to `to`, into a multi-packet queue, make completions.
+    fn tells(&mut self, to: (usize, u32)) -> bool {
+        let queue = self.shared_queue(to).expect("multi-packet");
+        let wanted = queue
+            .options
+            .multi_packet
+            .expect("multi-packet")
+            .completions;
+        wanted || self.fault == Fault::SilentQueueTells
     }
 }
 

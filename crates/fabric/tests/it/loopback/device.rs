@@ -244,6 +244,25 @@ impl Device for Loopback {
         Poll::Ready(Ok(()))
     }
 
+    fn poll_quiesce(&self, qp: QueuePair, _: &mut Context<'_>) -> Poll<Result<(), DeviceError>> {
+        let net = &mut *self.net.borrow_mut();
+        if net.qp(self.node, qp)?.peer.is_none() {
+            return Poll::Ready(Err(DeviceError::Malformed {
+                reason: "the queue pair never was connected",
+            }));
+        }
+        match net.fault {
+            Fault::QuiesceIgnored => {}
+            Fault::QuiesceSpreads => {
+                let all: Vec<u32> = net.nodes[self.node].qps.keys().copied().collect();
+                all.into_iter()
+                    .for_each(|qp| net.part(self.node, qp, DisconnectCause::Requested));
+            }
+            _ => net.part(self.node, qp.0, DisconnectCause::Requested),
+        }
+        Poll::Ready(Ok(()))
+    }
+
     fn create_completion_queue(&self, capacity: u32) -> Result<CompletionQueue, DeviceError> {
         let queues = &mut self.net.borrow_mut().nodes[self.node].completions;
         queues.push(Completions {
@@ -258,7 +277,7 @@ impl Device for Loopback {
         &self,
         options: SharedReceiveQueueOptions,
     ) -> Result<SharedReceiveQueue, DeviceError> {
-        if options.multi_packet_stride.is_some() && !self.capabilities.multi_packet {
+        if options.multi_packet.is_some() && !self.capabilities.multi_packet {
             return Err(self.unsupported("multi-packet receive queues"));
         }
         let queues = &mut self.net.borrow_mut().nodes[self.node].shared;
@@ -266,6 +285,7 @@ impl Device for Loopback {
             options,
             buffers: Default::default(),
             taken: 0,
+            consumed: Default::default(),
         });
         Ok(SharedReceiveQueue(queues.len() as u32 - 1))
     }
@@ -480,6 +500,24 @@ impl Device for Loopback {
         };
         into.extend(entries.drain(..count));
         count
+    }
+
+    fn poll_consumed(&self, queue: SharedReceiveQueue, into: &mut Vec<u64>) -> usize {
+        let net = &mut *self.net.borrow_mut();
+        if net.nodes[self.node].dead || net.nodes[self.node].held {
+            return 0;
+        }
+        net.progress();
+        net.wakers.drain(..).for_each(std::task::Waker::wake);
+        let tells_the_sender = net.fault == Fault::ConsumedTellsTheSender;
+        let node = &mut net.nodes[self.node];
+        let before = into.len();
+        for (wr_id, last) in node.shared[queue.0 as usize].consumed.drain(..) {
+            if !tells_the_sender || node.qps.contains_key(&last) {
+                into.push(wr_id);
+            }
+        }
+        into.len() - before
     }
 
     fn read_now(&self, qp: QueuePair, reads: &mut [ReadInto<'_>]) -> Option<Status> {

@@ -107,6 +107,10 @@ pub enum Fault {
     SharedBuffersBackwards,
     StrideIgnored,
     BufferConsumedTwice,
+    ConsumedTellsTheSender,
+    SilentQueueTells,
+    QuiesceIgnored,
+    QuiesceSpreads,
     ImmediateTakesNoReceive,
     ImmediateLost,
     QueueNeverFull,
@@ -203,6 +207,8 @@ struct SharedQueue {
     buffers: VecDeque<ReceiveRequest>,
     /// Strides of the first buffer that are taken.
     taken: u32,
+    /// Buffers that took their last message, and the queue pair that it came on.
+    consumed: VecDeque<(u64, u32)>,
 }
 
 struct Qp {

@@ -1,0 +1,253 @@
+//! Several senders append to one multi-packet queue: what lands when, and who hears of it.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use stonecast_fabric::{
+    Access, ConnectionEvent, LocalSpan, MemoryRegion, MultiPacketOptions, Operation, Port,
+    QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, SharedReceiveQueue,
+    SharedReceiveQueueOptions,
+};
+use stonecast_fabric_sim::{Faults, Features, MachineOptions, Process, Profile, World};
+
+const STRIDE: u32 = 64;
+/// Strides of the buffer.
+const PLACES: u64 = 64;
+
+struct Sender {
+    process: Process,
+    port: Rc<Port>,
+    qp: QueuePair,
+    buffer: MemoryRegion,
+    /// The receiver's queue pair.
+    theirs: QueuePair,
+}
+
+struct Appends {
+    world: World,
+    receiver: Rc<Port>,
+    queue: SharedReceiveQueue,
+    memory: MemoryRegion,
+    senders: Vec<Sender>,
+}
+
+impl Appends {
+    /// A receiver with one buffer in a silent queue, and two senders, each on a machine of its own.
+    fn new(seed: u64) -> Self {
+        let world = World::new(seed);
+        let options = MachineOptions {
+            features: Features::ALL,
+            inbound_stall_ns_max: 5_000,
+            ..MachineOptions::new(Profile::MODERN)
+        };
+        let receiver = world.process(world.machine(options)).port(256).unwrap();
+        let device = receiver.device().clone();
+        device.listen("sim:receiver").unwrap();
+        let queue = device
+            .create_shared_receive_queue(SharedReceiveQueueOptions {
+                capacity: 4,
+                multi_packet: Some(MultiPacketOptions::silent(STRIDE)),
+            })
+            .unwrap();
+        let size = PLACES as u32 * STRIDE;
+        let memory = device.allocate(u64::from(size), Access::NONE).unwrap();
+        let buffer = ReceiveRequest {
+            wr_id: 9,
+            local: LocalSpan {
+                region: memory,
+                offset: 0,
+                size,
+            },
+        };
+        device
+            .post_receive(ReceiveQueue::Shared(queue), &[buffer])
+            .unwrap();
+        let mut appends = Self {
+            world,
+            receiver,
+            queue,
+            memory,
+            senders: Vec::new(),
+        };
+        for _ in 0..2 {
+            let process = appends.world.process(appends.world.machine(options));
+            let sender = appends.connect(process);
+            appends.senders.push(sender);
+        }
+        appends
+    }
+
+    fn connect(&self, process: Process) -> Sender {
+        let port = process.port(256).unwrap();
+        let options = |port: &Port, queue| QueuePairOptions {
+            send_cq: port.send_cq(),
+            receive_cq: port.receive_cq(),
+            shared_receive_queue: queue,
+            windows: false,
+            send_capacity: 64,
+            receive_capacity: 64,
+            rnr_retry_count: 3,
+            rnr_retry_delay_ns: 10_000,
+        };
+        let (device, serving) = (port.device().clone(), self.receiver.device().clone());
+        let qp = device.create_queue_pair(options(&port, None)).unwrap();
+        let theirs = serving
+            .create_queue_pair(options(&self.receiver, Some(self.queue)))
+            .unwrap();
+        device.connect(qp, "sim:receiver", b"").unwrap();
+        self.world.block_on(async {
+            while self.receiver.take_event().is_none_or(|event| {
+                let ConnectionEvent::Request { request, .. } = event else {
+                    return true;
+                };
+                serving.accept(request, theirs, b"").unwrap();
+                false
+            }) {
+                self.receiver.activity().await;
+            }
+            port.activity().await;
+        });
+        let buffer = device.allocate(4096, Access::NONE).unwrap();
+        device.memory(buffer).write(0, &[7; 4096]);
+        Sender {
+            process,
+            port,
+            qp,
+            buffer,
+            theirs,
+        }
+    }
+
+    /// Lets each sender post `count` messages of one stride, in turn.
+    fn send(&self, count: usize) {
+        for _ in 0..count {
+            for sender in &self.senders {
+                let send = Operation::Send {
+                    local: LocalSpan {
+                        region: sender.buffer,
+                        offset: 0,
+                        size: STRIDE,
+                    },
+                };
+                sender.port.post(sender.qp, [send]).unwrap();
+            }
+        }
+    }
+
+    /// For each place whether a message is there.
+    fn places(&self) -> Vec<bool> {
+        let mut bytes = vec![0; (PLACES * u64::from(STRIDE)) as usize];
+        let memory = self.receiver.device().memory(self.memory);
+        memory.read(0, &mut bytes);
+        bytes
+            .chunks(STRIDE as usize)
+            .map(|place| place[0] == 7)
+            .collect()
+    }
+
+    fn consumed(&self) -> Vec<u64> {
+        let mut buffers = Vec::new();
+        let device = self.receiver.device();
+        device.poll_consumed(self.queue, &mut buffers);
+        buffers
+    }
+}
+
+/// Needs the placement of each sender by itself: in the order of arrival across senders, no place would ever be empty before
+/// a taken one, and a store that relies on that would pass here and lose data on a NIC.
+#[test]
+fn a_message_may_lie_behind_a_place_that_is_still_empty_and_no_hole_stays() {
+    let appends = Appends::new(1);
+    appends.send(32);
+    let mut holes = 0;
+    while appends.world.step() {
+        let places = appends.places();
+        holes += usize::from(places.windows(2).any(|pair| pair == [false, true]));
+    }
+    assert!(holes > 0, "senders do not wait for each other");
+    assert_eq!(appends.places(), [true; PLACES as usize]);
+    assert_eq!(appends.consumed(), [9]);
+}
+
+/// Needs the wait for what is inside the NIC: the end of the connection alone leaves messages on their way.
+#[test]
+fn quiescing_waits_for_what_the_nic_has_taken_and_nothing_lands_afterwards() {
+    let mut waited = 0;
+    for seed in 0..20 {
+        let appends = Appends::new(seed);
+        appends.world.set_faults(Faults {
+            late_placement_percent: 100,
+            placement_delayed_per_million: 500_000,
+            ..Faults::default()
+        });
+        appends.send(20);
+        for _ in 0..100 {
+            appends.world.step();
+        }
+        let device = appends.receiver.device().clone();
+        for sender in &appends.senders {
+            let mut context = Context::from_waker(Waker::noop());
+            let first = device.poll_quiesce(sender.theirs, &mut context);
+            waited += usize::from(first.is_pending());
+        }
+        for sender in &appends.senders {
+            let quiet = poll_fn(|context| device.poll_quiesce(sender.theirs, context));
+            appends.world.block_on(quiet).unwrap();
+        }
+        let places = appends.places();
+        while appends.world.step() {}
+        assert_eq!(places, appends.places(), "seed {seed}");
+    }
+    assert!(waited > 0, "messages were inside the NIC");
+}
+
+/// Needs the count of messages that a buffer waits for: with the senders their number would be lost, and the buffer with it.
+#[test]
+fn a_buffer_comes_back_whatever_becomes_of_its_senders() {
+    for seed in 0..20 {
+        let mut appends = Appends::new(seed);
+        appends.world.set_faults(Faults {
+            late_placement_percent: 50,
+            placement_delayed_per_million: 500_000,
+            ..Faults::default()
+        });
+        appends.send(32);
+        for _ in 0..(seed * 20) {
+            appends.world.step();
+        }
+        // One dies, the receiver destroys its end of the other; a third one fills what they left.
+        let device = appends.receiver.device().clone();
+        appends.senders[0].process.kill();
+        device
+            .destroy_queue_pair(appends.senders[1].theirs)
+            .unwrap();
+        while appends.world.step() {}
+        assert_eq!(
+            device
+                .poll_quiesce(
+                    appends.senders[0].theirs,
+                    &mut Context::from_waker(Waker::noop())
+                )
+                .map(|quiet| quiet.is_ok()),
+            Poll::Ready(true)
+        );
+        appends.world.heal();
+        if appends.consumed() == [9] {
+            continue;
+        }
+        let process = appends.senders[1].process.clone();
+        let third = appends.connect(process);
+        appends.senders = vec![third];
+        let mut consumed = Vec::new();
+        for _ in 0..PLACES {
+            appends.send(1);
+            while appends.world.step() {}
+            consumed.extend(appends.consumed());
+            if !consumed.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(consumed, [9], "seed {seed}");
+    }
+}
