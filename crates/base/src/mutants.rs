@@ -123,6 +123,8 @@ mutants! {
     LostSwapBelieved in "kv", "lost update";
     /// The server writes keys without keeping clients that publish off them.
     ClaimIgnored in "kv", "lost update";
+    /// The plan that a server runs has lost its write-back.
+    WriteBackNotPlanned in "persist", "E1";
     /// Persisting does not wait for the lines that it wrote back.
     FenceMissing in "fabric-sim", "T8";
     /// Persisting fences and writes no line back.

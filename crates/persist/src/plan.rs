@@ -15,6 +15,7 @@
 
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
+use stonecast_base::mutant;
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
 
 use crate::platform::{Contradiction, FlushKind, Platform, Transport};
@@ -187,7 +188,7 @@ fn message_of(platform: &Platform, message: Message, items: &[Item]) -> Vec<Step
         for item in items.iter().filter(|_| !is_durable) {
             steps.push(Step::Copy(*item));
             // Before the next copy: caches may evict `b` first.
-            if !saves_caches(platform) {
+            if !saves_caches(platform) && !mutant!(WriteBackNotPlanned) {
                 steps.push(Step::WriteBack(*item));
             }
         }
