@@ -19,6 +19,10 @@ pub enum Blob {
     Checkpoint,
 }
 
+/// Distance of the two header copies, and the most bytes that one may have. One page, so that no write of one copy
+/// touches the other's.
+pub(crate) const HEADER_COPY_SIZE: u64 = 4096;
+
 /// Whether space can be written yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prepared {

@@ -23,9 +23,10 @@ compile_error!(
 mod backing;
 mod compare;
 mod copy;
+mod dax;
+mod dax_facts;
 mod description_lock;
 mod detected_domain;
-mod device;
 mod directory;
 mod earlier_writers;
 mod error;
@@ -40,23 +41,27 @@ mod not_run;
 mod open;
 mod persist;
 mod persistent_mapping;
+mod place;
 mod platform;
 mod pool;
+mod power_cycle;
 mod region;
 mod span_set;
+mod volatile_memory;
 mod write_back;
 
 pub use backing::{Backing, Blob, LogOptions, Prepared};
 pub use compare::equal_upper_halves;
+pub use dax::DaxBacking;
 pub use detected_domain::{DetectedDomain, detect_domain};
-pub use device::DeviceBacking;
-pub use directory::{DirectoryBacking, Keeping, Place, examine};
+pub use directory::DirectoryBacking;
 pub use error::{MediaError, PersistError};
 pub use futex::{FutexWait, FutexWord};
 pub use mapped_piece::{MappedPiece, MappedWord};
 pub use mapped_region::{MappedRegion, Sealing, Writable};
 pub use open::{create_backing, inspect_backing, open_backing};
 pub use persist::{Means, PersistCounts, PersistState, PersistentRegion, persist};
+pub use place::{Keeping, Place, examine};
 pub use platform::{
     Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers, UnknownName,
 };

@@ -22,10 +22,10 @@ pub(crate) enum MediumKind {
     Volatile,
     /// Each overwrite goes to a new place, so that it can fail for want of space.
     CopyOnWrite,
-    /// Mapped persistent memory (`MAP_SYNC` succeeded).
-    Dax,
+    /// A file in mapped persistent memory (`MAP_SYNC` succeeded).
+    DaxFile,
     /// A device of persistent memory, without any file system.
-    Device,
+    DaxDevice,
     /// In pages, cached in memory.
     Pages,
 }
@@ -52,23 +52,23 @@ pub(crate) fn choose_means(
             "{file_system} allocates space at every overwrite, so a full disk would kill the server in the middle of a write; \
              turn copy-on-write off for the directory (chattr +C) and make or copy the files of the pool anew"
         )),
-        (MediumKind::Pages | MediumKind::Dax, PersistenceDomain::PageFile) => Ok(Means::FileSync),
-        (MediumKind::Device, PersistenceDomain::PageFile) => {
+        (MediumKind::Pages | MediumKind::DaxFile, PersistenceDomain::PageFile) => Ok(Means::FileSync),
+        (MediumKind::DaxDevice, PersistenceDomain::PageFile) => {
             Err("it is a device and has no pages to sync; declare dmp, or mhp where the platform saves its caches".to_owned())
         }
-        (MediumKind::Dax | MediumKind::Device, PersistenceDomain::Dmp) if medium.can_write_back => Ok(Means::WriteBack),
-        (MediumKind::Dax | MediumKind::Device, PersistenceDomain::Dmp) => {
+        (MediumKind::DaxFile | MediumKind::DaxDevice, PersistenceDomain::Dmp) if medium.can_write_back => Ok(Means::WriteBack),
+        (MediumKind::DaxFile | MediumKind::DaxDevice, PersistenceDomain::Dmp) => {
             Err("this processor cannot write cache lines back".to_owned())
         }
         // The firmware knows better than a declaration that caches survive. Of a battery it knows nothing.
-        (MediumKind::Dax | MediumKind::Device, PersistenceDomain::Mhp)
+        (MediumKind::DaxFile | MediumKind::DaxDevice, PersistenceDomain::Mhp)
             if medium.domain == Some(DetectedDomain::MemoryController) =>
         {
             Err("its platform is declared mhp, but the kernel says that its persistence domain is memory_controller: stores that \
                  are still in a cache would be lost; declare dmp"
                 .to_owned())
         }
-        (MediumKind::Dax | MediumKind::Device, PersistenceDomain::Mhp | PersistenceDomain::Wsp) => Ok(Means::Fence),
+        (MediumKind::DaxFile | MediumKind::DaxDevice, PersistenceDomain::Mhp | PersistenceDomain::Wsp) => Ok(Means::Fence),
         (
             MediumKind::Pages | MediumKind::CopyOnWrite,
             PersistenceDomain::Dmp | PersistenceDomain::Mhp | PersistenceDomain::Wsp,
@@ -106,8 +106,8 @@ mod tests {
     const KINDS: [MediumKind; 5] = [
         MediumKind::Volatile,
         MediumKind::CopyOnWrite,
-        MediumKind::Dax,
-        MediumKind::Device,
+        MediumKind::DaxFile,
+        MediumKind::DaxDevice,
         MediumKind::Pages,
     ];
 
@@ -126,17 +126,17 @@ mod tests {
     /// The whole table: what is not in it is refused.
     #[test]
     fn power_is_promised_only_where_the_declared_domain_is_really_there() {
-        use MediumKind::{Dax, Device, Pages};
+        use MediumKind::{DaxDevice, DaxFile, Pages};
         use PersistenceDomain::{Dmp, Mhp, PageFile, Wsp};
         let promised = [
             ((Pages, PageFile), Means::FileSync),
-            ((Dax, PageFile), Means::FileSync),
-            ((Dax, Dmp), Means::WriteBack),
-            ((Dax, Mhp), Means::Fence),
-            ((Dax, Wsp), Means::Fence),
-            ((Device, Dmp), Means::WriteBack),
-            ((Device, Mhp), Means::Fence),
-            ((Device, Wsp), Means::Fence),
+            ((DaxFile, PageFile), Means::FileSync),
+            ((DaxFile, Dmp), Means::WriteBack),
+            ((DaxFile, Mhp), Means::Fence),
+            ((DaxFile, Wsp), Means::Fence),
+            ((DaxDevice, Dmp), Means::WriteBack),
+            ((DaxDevice, Mhp), Means::Fence),
+            ((DaxDevice, Wsp), Means::Fence),
         ];
         for kind in KINDS {
             for domain in PersistenceDomain::ALL {
@@ -172,7 +172,7 @@ mod tests {
     /// Needs the look at what the kernel says: a wrong declaration loses what is still in a cache.
     #[test]
     fn caches_are_not_believed_to_survive_where_the_kernel_says_that_they_do_not() {
-        for kind in [MediumKind::Dax, MediumKind::Device] {
+        for kind in [MediumKind::DaxFile, MediumKind::DaxDevice] {
             let choose = |said, domain| {
                 let medium = Medium {
                     file_system: "testfs",
@@ -216,7 +216,7 @@ mod tests {
     fn without_a_write_back_instruction_dax_is_not_enough() {
         let medium = Medium {
             file_system: "testfs",
-            kind: MediumKind::Dax,
+            kind: MediumKind::DaxFile,
             can_write_back: false,
             domain: None,
         };

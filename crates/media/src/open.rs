@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use crate::device::is_device;
-use crate::{Backing, DeviceBacking, DirectoryBacking, MediaError};
+use crate::dax_facts::is_device;
+use crate::{Backing, DaxBacking, DirectoryBacking, MediaError};
 
 /// Takes a place for a new pool: a device, if it is one, else a directory, made if it is missing.
 pub fn create_backing(place: &Path) -> Result<Rc<dyn Backing>, MediaError> {
     Ok(if is_device(place) {
-        Rc::new(DeviceBacking::create(place)?)
+        Rc::new(DaxBacking::create(place)?)
     } else {
         Rc::new(DirectoryBacking::create(place)?)
     })
@@ -18,7 +18,7 @@ pub fn create_backing(place: &Path) -> Result<Rc<dyn Backing>, MediaError> {
 /// Opens a place to serve the pool in it.
 pub fn open_backing(place: &Path) -> Result<Rc<dyn Backing>, MediaError> {
     Ok(if is_device(place) {
-        Rc::new(DeviceBacking::open(place)?)
+        Rc::new(DaxBacking::open(place)?)
     } else {
         Rc::new(DirectoryBacking::open(place)?)
     })
@@ -27,7 +27,7 @@ pub fn open_backing(place: &Path) -> Result<Rc<dyn Backing>, MediaError> {
 /// Opens a place to look at the pool in it, changing nothing, also while a server has it; see [`Backing::in_use_by`].
 pub fn inspect_backing(place: &Path) -> Result<Rc<dyn Backing>, MediaError> {
     Ok(if is_device(place) {
-        Rc::new(DeviceBacking::inspect(place)?)
+        Rc::new(DaxBacking::inspect(place)?)
     } else {
         Rc::new(DirectoryBacking::inspect(place)?)
     })

@@ -15,14 +15,11 @@ use std::rc::Rc;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+use crate::backing::HEADER_COPY_SIZE;
 use crate::directory::made::Made;
 use crate::error::{failed, out_of_space};
 use crate::pool::HEADER_MAGIC;
 use crate::{Blob, MediaError};
-
-/// Distance of the two header copies, and the most bytes that one may have. One page, so that no write of one copy
-/// touches the other's.
-pub(crate) const HEADER_COPY_SIZE: u64 = 4096;
 
 /// The small files in one directory.
 #[derive(Debug)]

@@ -38,7 +38,7 @@ const FILE_SYSTEMS: [FileSystem; 12] = [
 const BTRFS: u64 = 0x9123_683e;
 
 /// What `log`, open for reading and writing, lies on.
-pub(super) fn detect(log: &File) -> io::Result<Medium> {
+pub(crate) fn detect(log: &File) -> io::Result<Medium> {
     let magic = magic(log)?;
     let known = FILE_SYSTEMS.iter().find(|known| known.0 == magic);
     let (file_system, mut kind) = known.map_or(("this file system", MediumKind::Pages), |known| {
@@ -48,9 +48,9 @@ pub(super) fn detect(log: &File) -> io::Result<Medium> {
         kind = MediumKind::Pages;
     }
     if kind == MediumKind::Pages && maps_persistent_memory(log) {
-        kind = MediumKind::Dax;
+        kind = MediumKind::DaxFile;
     }
-    let domain = if kind == MediumKind::Dax {
+    let domain = if kind == MediumKind::DaxFile {
         domain_under(log)
     } else {
         None

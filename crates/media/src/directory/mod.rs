@@ -17,12 +17,12 @@
 mod awake;
 mod blobs;
 mod claim;
+mod fill;
 mod holes;
 mod lock;
 mod log;
 mod made;
 mod medium;
-mod place;
 mod prepare;
 
 use std::cell::{RefCell, RefMut};
@@ -32,7 +32,6 @@ use std::rc::Rc;
 use std::time::UNIX_EPOCH;
 
 use stonecast_base::{Corruption, MIB, Span};
-use uuid::Uuid;
 
 use crate::directory::awake::Awake;
 use crate::directory::blobs::Blobs;
@@ -42,14 +41,15 @@ use crate::directory::log::{Log, SyncedLog};
 use crate::directory::made::Made;
 use crate::error::failed;
 use crate::file_sync::SyncTarget;
-use crate::mapped_region::{MappedRegion, Sealing};
+use crate::mapped_region::Sealing;
+use crate::power_cycle::boot_identifier;
+use crate::volatile_memory::volatile_memory;
 use crate::{
     Backing, Blob, LogOptions, Means, MediaError, PersistentRegion, Prepared, Region,
     persistent_mapping::PersistentMapping,
 };
 
-pub(crate) use blobs::HEADER_COPY_SIZE;
-pub use place::{Keeping, Place, examine};
+pub(crate) use medium::detect as detect_medium;
 
 /// A pool's directory. One value per process that serves it.
 #[derive(Debug)]
@@ -319,25 +319,6 @@ impl Backing for DirectoryBacking {
     fn power_cycle(&self) -> u128 {
         self.power_cycle
     }
-}
-
-/// The kernel's random number of this start of the machine.
-pub(crate) fn boot_identifier() -> Result<u128, MediaError> {
-    let path = Path::new("/proc/sys/kernel/random/boot_id");
-    let text = std::fs::read_to_string(path).map_err(failed("reading", path))?;
-    let uuid = text
-        .trim()
-        .parse::<Uuid>()
-        .map_err(std::io::Error::other)
-        .map_err(failed("reading", path))?;
-    Ok(uuid.as_u128())
-}
-
-fn volatile_memory(name: &str, size: u64, sealing: Sealing) -> Result<Rc<dyn Region>, MediaError> {
-    let memory = MappedRegion::create_memory(name, size, sealing);
-    let memory = memory.map_err(failed("creating memory for", Path::new(name)))?;
-    memory.use_large_pages(Span::new(0, size));
-    Ok(Rc::new(memory))
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_base::KIB;
 
+use uuid::Uuid;
+
 use super::*;
 use crate::not_run::not_run;
 use crate::pool::HEADER_MAGIC;

@@ -14,7 +14,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
 use stonecast_base::{LINE_SIZE, Span};
 
 use crate::copy::{copy_in, copy_out};
-use crate::device::alignment_of;
+use crate::dax_facts::alignment_of;
 use crate::futex::FutexWord;
 use crate::mapping::{LARGE_PAGE, Mapping};
 use crate::{MappedPlace, Region, Share};

@@ -7,7 +7,7 @@ use stonecast_base::hash::xxh3_128;
 use zerocopy::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::directory::HEADER_COPY_SIZE;
+use crate::backing::HEADER_COPY_SIZE;
 
 /// First bytes of every pool header, of any version.
 pub(crate) const MAGIC: [u8; 8] = *b"stonpool";

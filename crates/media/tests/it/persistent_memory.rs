@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use stonecast_base::{KIB, MIB, Span};
 use stonecast_media::{
-    DetectedDomain, DeviceBacking, DirectoryBacking, MappedRegion, Means, OpenMode,
-    PersistenceDomain, Pool, PoolOptions, Region as _, Writable, detect_domain, persist,
+    DaxBacking, DetectedDomain, DirectoryBacking, MappedRegion, Means, OpenMode, PersistenceDomain,
+    Pool, PoolOptions, Region as _, Writable, detect_domain, persist,
 };
 
 use crate::support::{SEGMENT, now, options, prepare};
@@ -99,9 +99,9 @@ fn a_device_holds_a_pool_and_is_mapped_in_parts_of_any_size() {
     let capacity = 16 * SEGMENT;
     round_trip(|fresh| {
         let backing = if fresh {
-            DeviceBacking::create(&device())
+            DaxBacking::create(&device())
         } else {
-            DeviceBacking::open(&device())
+            DaxBacking::open(&device())
         };
         let backing = Rc::new(backing.expect("the device is free"));
         match fresh {

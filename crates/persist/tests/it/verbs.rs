@@ -14,7 +14,7 @@ use stonecast_fabric::{BusyPoll, Park, Port};
 use stonecast_fabric_verbs::control::{Key, KeyRing};
 use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 use stonecast_media::{
-    Backing, Ddio, DeclaredPlatform, DeviceBacking, DirectoryBacking, Durability, LogOptions,
+    Backing, Ddio, DeclaredPlatform, DaxBacking, DirectoryBacking, Durability, LogOptions,
     MappedRegion, MediaError, PersistenceDomain, PersistentRegion, Prepared, ReceiveBuffers,
     Region as _, Writable,
 };
@@ -76,7 +76,7 @@ impl Hardware {
         let head = MappedRegion::map(device.into(), 0, 2 * MIB, Writable::Yes)
             .expect("the device can be mapped");
         head.write(0, &vec![0; 2 * MIB as usize]);
-        let backing = DeviceBacking::create(Path::new(&self.dax))?;
+        let backing = DaxBacking::create(Path::new(&self.dax))?;
         log_of(&backing, platform)
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, ftruncate, open};
 
-use crate::device::{DEVICE_NAME, Facts, is_device};
-use crate::directory::medium::detect;
+use crate::dax_facts::{DEVICE_NAME, Facts, is_device};
+use crate::directory::detect_medium;
 use crate::error::failed;
 use crate::means::MediumKind;
 use crate::write_back::Processor;
@@ -56,12 +56,12 @@ pub fn examine(directory: &Path) -> Result<Place, MediaError> {
         .map_err(failed("making a file in", directory))?;
     ftruncate(&file, rustix::param::page_size() as u64)
         .map_err(failed("growing a file in", directory))?;
-    let medium = detect(&File::from(file)).map_err(failed("looking at", directory))?;
+    let medium = detect_medium(&File::from(file)).map_err(failed("looking at", directory))?;
     let keeping = match medium.kind {
         MediumKind::Volatile => Keeping::Volatile,
         MediumKind::CopyOnWrite => Keeping::CopyOnWrite,
         MediumKind::Pages => Keeping::Pages,
-        MediumKind::Dax | MediumKind::Device => Keeping::Direct,
+        MediumKind::DaxFile | MediumKind::DaxDevice => Keeping::Direct,
     };
     Ok(Place {
         file_system: medium.file_system,

@@ -20,7 +20,6 @@
 //!
 //! Everything but the log is written back line by line, whatever the pool's means are: it is little, and rarely written.
 
-mod facts;
 mod lock;
 mod metadata;
 mod slots;
@@ -33,29 +32,26 @@ use std::rc::Rc;
 use rustix::mm::MapFlags;
 use stonecast_base::{MIB, Span};
 
-use crate::device::lock::Lock;
-use crate::device::metadata::{METADATA_SIZE, Metadata, State};
-use crate::device::slots::Slots;
-use crate::directory::boot_identifier;
+use crate::dax::lock::Lock;
+use crate::dax::metadata::{METADATA_SIZE, Metadata, State};
+use crate::dax::slots::Slots;
+use crate::dax_facts::{DEVICE_NAME, Facts};
 use crate::earlier_writers::EarlierWriters;
 use crate::error::failed;
 use crate::mapped_region::{MappedRegion, Sealing, Writable};
 use crate::means::{Medium, MediumKind, choose_means};
 use crate::persistent_mapping::{Mechanism, PersistentMapping};
+use crate::power_cycle::boot_identifier;
+use crate::volatile_memory::volatile_memory;
 use crate::write_back::Processor;
 use crate::{Backing, Blob, LogOptions, Means, MediaError, PersistentRegion, Prepared, Region};
-
-pub(crate) use facts::{Facts, alignment_of, is_device};
-
-/// What messages call the kind of place.
-pub(crate) const DEVICE_NAME: &str = "a device of persistent memory";
 
 /// This share of a device is left for checkpoints where nobody says how large the log is.
 const CHECKPOINT_SHARE: u64 = 16;
 
 /// A device that holds a pool, or is to hold one. One value per process that serves it.
 #[derive(Debug)]
-pub struct DeviceBacking {
+pub struct DaxBacking {
     path: PathBuf,
     facts: Facts,
     metadata: Metadata,
@@ -74,7 +70,7 @@ struct Log {
     earlier_writers: EarlierWriters,
 }
 
-impl DeviceBacking {
+impl DaxBacking {
     /// Takes a device for a new pool. It must hold none, and nothing else either.
     pub fn create(path: &Path) -> Result<Self, MediaError> {
         let backing = Self::new(path, Facts::of(path)?, true)?;
@@ -157,7 +153,7 @@ impl DeviceBacking {
     fn means(&self, options: LogOptions) -> Result<Means, MediaError> {
         let medium = Medium {
             file_system: DEVICE_NAME,
-            kind: MediumKind::Device,
+            kind: MediumKind::DaxDevice,
             can_write_back: Processor::detect().is_some(),
             domain: Some(self.facts.domain),
         };
@@ -229,7 +225,7 @@ impl DeviceBacking {
     }
 }
 
-impl Backing for DeviceBacking {
+impl Backing for DaxBacking {
     fn name(&self) -> String {
         self.path.display().to_string()
     }
@@ -353,13 +349,6 @@ fn map(path: &Path, offset: u64, size: u64, writable: bool) -> Result<MappedRegi
     };
     MappedRegion::map_with(file.into(), offset, size, access, MapFlags::SHARED)
         .map_err(failed("mapping", path))
-}
-
-fn volatile_memory(name: &str, size: u64, sealing: Sealing) -> Result<Rc<dyn Region>, MediaError> {
-    let memory = MappedRegion::create_memory(name, size, sealing);
-    Ok(Rc::new(
-        memory.map_err(failed("creating memory for", Path::new(name)))?,
-    ))
 }
 
 /// Fills a log with zeros, whatever was there, and makes them durable.

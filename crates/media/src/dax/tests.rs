@@ -29,11 +29,11 @@ fn facts() -> Facts {
     }
 }
 
-fn backing(device: &NamedTempFile, serve: bool) -> Result<DeviceBacking, MediaError> {
-    DeviceBacking::new(device.path(), facts(), serve)
+fn backing(device: &NamedTempFile, serve: bool) -> Result<DaxBacking, MediaError> {
+    DaxBacking::new(device.path(), facts(), serve)
 }
 
-fn creating(device: &NamedTempFile) -> Result<DeviceBacking, MediaError> {
+fn creating(device: &NamedTempFile) -> Result<DaxBacking, MediaError> {
     let backing = backing(device, true)?;
     backing.check_creatable()?;
     Ok(backing)
@@ -132,7 +132,7 @@ fn a_creation_that_was_cut_off_leaves_no_pool_and_is_started_over() {
     backing(&device, false).unwrap().check_has_pool().unwrap();
 }
 
-fn half_created(backing: &DeviceBacking) -> LogOptions {
+fn half_created(backing: &DaxBacking) -> LogOptions {
     let options = options(PersistenceDomain::Dmp, 8 * SEGMENT);
     let options = LogOptions {
         capacity: options.capacity,

@@ -9,7 +9,7 @@
 
 use stonecast_base::{KIB, LINE_SIZE, MIB, Span};
 
-use crate::directory::HEADER_COPY_SIZE;
+use crate::backing::HEADER_COPY_SIZE;
 use crate::mapped_region::MappedRegion;
 use crate::pool::HEADER_MAGIC;
 use crate::write_back::{Processor, store_fence, write_back};

@@ -13,7 +13,7 @@ use stonecast_base::hash::xxh3_64;
 use stonecast_base::{KIB, LINE_SIZE, Span};
 
 use crate::Region;
-use crate::device::metadata::make_durable;
+use crate::dax::metadata::make_durable;
 use crate::mapped_region::MappedRegion;
 use crate::write_back::Processor;
 

@@ -19,6 +19,9 @@ use crate::MediaError;
 use crate::detected_domain::{DetectedDomain, domain_above};
 use crate::error::failed;
 
+/// What messages call the kind of place.
+pub(crate) const DEVICE_NAME: &str = "a device of persistent memory";
+
 /// See the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {

@@ -5,8 +5,8 @@ use std::fs::{File, OpenOptions};
 use std::path::Path;
 
 use crate::MediaError;
+use crate::dax::metadata::Metadata;
 use crate::description_lock::{others_hold, try_lock};
-use crate::device::metadata::Metadata;
 use crate::error::failed;
 
 /// The lock, held until dropped.
