@@ -1,4 +1,4 @@
-//! How fast a segment is scanned, checks and all: `cargo bench -p stonecast-log`.
+//! Measures how fast a segment is scanned, including all checks: `cargo bench -p stonecast-log`.
 
 use std::time::Instant;
 
@@ -65,7 +65,7 @@ fn main() {
     );
 }
 
-/// Every segment full of records, as a server would leave them.
+/// Fills every segment with records, as a server would leave them.
 fn filled(format: &LogFormat, value_size: usize) -> Memory {
     let log = Memory::steady(format.segment_size * u64::from(format.segment_count));
     let value = vec![7; value_size];
@@ -102,7 +102,7 @@ fn filled(format: &LogFormat, value_size: usize) -> Memory {
     log
 }
 
-/// What the check of a record in the cache costs a reader.
+/// Measures what the check of a cached record costs a reader.
 fn check_ns(format: &LogFormat) -> f64 {
     let draft = Draft {
         kind: Kind::Put,

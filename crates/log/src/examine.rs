@@ -12,22 +12,22 @@ use crate::segment::{self, HeaderFound};
 use crate::state::SegmentState;
 use crate::walk::{Found, Sink, Source, walk};
 
-/// The generation of a segment of which nothing tells another one.
+/// The generation of a segment without evidence of another one.
 const FIRST_GENERATION: u32 = 1;
 
-/// Who is told of what an examination finds, and decides whether it goes on after a loss.
+/// Receives the findings of an examination, and decides whether it goes on after a loss.
 pub(crate) trait Listener {
-    /// Records that are there and not void, in ascending order of position.
+    /// Receives records that are not void, in ascending order of position.
     fn records(&mut self, batch: &[Found<'_>]);
-    /// A stamped header whose record is not whole.
+    /// Receives a stamped header whose record is not whole.
     fn torn(&mut self, position: u64, header: &RecordHeader, fault: RecordFault);
-    /// The newest seal.
+    /// Receives the newest seal.
     fn seal(&mut self, seal: &Seal);
-    /// Something that no crash explains.
+    /// Receives a loss that no crash explains.
     fn loss(&mut self, loss: Loss) -> Result<(), Corruption>;
 }
 
-/// Examines segment `number`, from its start or from where a checkpoint knew it.
+/// Examines segment `number`, from its start or from the unit up to which a checkpoint knows it.
 pub(crate) fn examine(
     region: &dyn Region,
     place: Place<'_>,
@@ -42,7 +42,7 @@ pub(crate) fn examine(
     );
     assert!(
         from.is_none_or(|known| known.number == number),
-        "a checkpoint's segment is told by its number"
+        "the caller finds a checkpoint's segment by its number"
     );
     let (generation, header_whole) = match segment::read(region, format, number) {
         HeaderFound::Valid { generation, both } => (generation, both),
@@ -113,7 +113,7 @@ pub(crate) fn examine(
     };
     let mut state = judge.into_state();
     if examination.losses > 0 {
-        // What the seal says is not what is there.
+        // The seal contradicts the segment.
         state.seal_end = 0;
     }
     Ok(SegmentVerdict::Used(state, report))
@@ -135,7 +135,7 @@ impl<'a> Examination<'a, '_> {
         self.listener.loss(loss)
     }
 
-    /// A judge who starts from what a checkpoint knew, if that can be.
+    /// A judge that starts from the checkpoint's knowledge, where that is possible.
     fn judge(
         &mut self,
         seal: Option<Seal>,
@@ -152,7 +152,7 @@ impl<'a> Examination<'a, '_> {
                 corruption,
             }))?;
         }
-        // A segment that has another generation since the checkpoint is looked at from its start.
+        // A segment with another generation than in the checkpoint is examined from its start.
         if let Some(known) = from.filter(|known| known.generation == generation) {
             match Judge::new(place, seal, *known) {
                 Ok(judge) => return Ok(judge),
@@ -164,7 +164,7 @@ impl<'a> Examination<'a, '_> {
         }
         let fresh = SegmentState::fresh(place.number, generation);
         Ok(Judge::new(place, seal, fresh)
-            .unwrap_or_else(|_| unreachable!("no seal contradicts what knows nothing")))
+            .unwrap_or_else(|_| unreachable!("without a checkpoint no seal contradicts one")))
     }
 }
 
@@ -212,9 +212,10 @@ impl Sink for Judged<'_, '_> {
 
 /// The generation of a segment of which no copy of the header is valid; `None` if it was never used.
 ///
-/// The header is persisted together with the first records. So a crash that took it away took it from a segment in which
-/// nothing was durable, and each stamp in it says so. Then whole records count like others of a torn batch. A seal may be
-/// there if a crash came while recovery settled the segment: the first one.
+/// The header is persisted together with the first records. So a crash destroys it only in a
+/// segment in which nothing was durable, and each stamp there says so. Whole records then count
+/// like others of a torn batch. The segment may have its first seal, if a crash came while recovery
+/// settled the segment.
 fn generation_without_header(
     region: &dyn Region,
     place: &Place<'_>,
@@ -233,7 +234,7 @@ fn generation_without_header(
         .generations
         .map_or(FIRST_GENERATION, |(_, newest)| newest);
     let (seal, _) = Seal::newest(region, place, generation);
-    // Each segment that a checkpoint knows had its header durably.
+    // Each segment that a checkpoint knows had a durable header.
     let proof = if let Some(known) = from {
         let (generation, count) = (known.generation, known.count);
         Some(format!(
@@ -271,14 +272,14 @@ fn generation_without_header(
     Ok(used.then_some(generation))
 }
 
-/// A pool's UUID as its users read it.
+/// A pool's UUID as shown to users.
 fn pool_name(uuid: u128) -> String {
     let digits = format!("{uuid:032x}");
     let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| &digits[part]);
     parts.join("-")
 }
 
-/// What stamps say of a segment whose header is lost.
+/// Collects what stamps say about a segment whose header is lost.
 struct Traces<'a> {
     format: &'a LogFormat,
     generations: Option<(u32, u32)>,

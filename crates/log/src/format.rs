@@ -1,4 +1,4 @@
-//! The facts of a pool that every record depends on, and the hashes that they go into.
+//! The facts of a pool on which every record depends, and the hashes that use them.
 
 use std::fmt;
 
@@ -6,21 +6,22 @@ use stonecast_base::{Span, hash, mutant};
 
 /// Bytes of a unit: records start at multiples of it.
 pub const UNIT_SIZE: u64 = 64;
-/// Units at the start of a segment that hold its header and seals: records start behind them.
+/// Units at the start of a segment that hold its header and seals: records start after them.
 pub const SEGMENT_HEADER_UNITS: u32 = 4;
-/// Units of the largest segment: a unit is told in 24 bits beside a lease slot.
+/// Units of the largest segment: the immediate of a write has 24 bits for a unit, beside the lease
+/// slot.
 const SEGMENT_UNITS_MAX: u64 = 1 << 24;
 
-/// Where the epoch stands beside a position: logs have at most 2^40 bytes, and only positions that are none of a log's use bits
-/// above the 16 that are left to it.
+/// Shift of the epoch beside a position: logs have at most 2^40 bytes, and only positions outside
+/// any log (those of staging memory) use bits above the 16 bits of the epoch.
 const EPOCH_SHIFT: u32 = 40;
 /// Spreads position and epoch over the seed of a tag. Odd, so different ones give different seeds: 2^64 / golden ratio.
 const POSITION_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What the commit tag of a record that was made void differs in from that of the same record before.
+/// Difference between the commit tag of a void record and that of the same record before.
 pub(crate) const VOID: u64 = 0x564f_4944_0bad_51de;
 
-/// The key of a pool's commit tags. Never leaves the server.
+/// The key of a pool's commit tags. Only the server has it, and clients that it lets publish.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret([u64; 2]);
 
@@ -37,14 +38,14 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// See the module documentation. Its numbers come from a pool header, which was checked.
+/// The facts of a pool that records depend on. The numbers come from a checked pool header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogFormat {
     /// Names the pool: its UUID, read as a big-endian number.
     pub uuid: u128,
     /// Seed of the record tags. Readers know it.
     pub tag_key: u64,
-    /// Key of the commit tags; clients have none.
+    /// Key of the commit tags; `None` in clients that do not publish.
     pub secret: Option<Secret>,
     /// Bytes of a segment: a power of two.
     pub segment_size: u64,
@@ -105,12 +106,13 @@ impl LogFormat {
         hash::xxh3_64(self.tag_key ^ place.wrapping_mul(POSITION_FACTOR), bytes)
     }
 
-    /// The keyed hash of five words; never 0, which stands for no stamp, nor what would be 0 once it was made void.
+    /// The keyed hash of five words. It is never 0, which means *no stamp*, and never a value whose
+    /// void form would be 0.
     #[inline]
     pub(crate) fn commit_tag(&self, words: [u64; 5]) -> u64 {
         let Secret(secret) = self
             .secret
-            .expect("only who holds the pool's secret makes or checks stamps");
+            .expect("only a holder of the pool's secret makes or checks stamps");
         let mut bytes = [0; 40];
         for (into, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
             *into = word.to_le_bytes();

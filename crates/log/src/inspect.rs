@@ -1,5 +1,5 @@
-//! Looking at a segment without judging the pool by it: everything that recovery would see, and every fault instead of
-//! the first.
+//! Inspection of a segment without a verdict on the pool: everything that recovery would see, and
+//! every fault instead of the first.
 
 use stonecast_base::Corruption;
 use stonecast_media::Region;
@@ -12,7 +12,7 @@ use crate::recovery::SegmentVerdict;
 use crate::seal::Seal;
 use crate::walk::Found;
 
-/// Something in a segment. Positions are bytes from the start of the log.
+/// A thing found in a segment. Positions are bytes from the start of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding<'a> {
     /// The newest seal.
@@ -26,8 +26,8 @@ pub enum Finding<'a> {
         /// The byte after its last.
         to: u64,
     },
-    /// A stamped header whose record is not whole: of a batch that a crash tore, or damage. Which of the two, a fault
-    /// beside it tells.
+    /// A stamped header whose record is not whole: from a batch that a crash tore, or damage. In
+    /// the case of damage there is a fault, too.
     Torn {
         /// Where it is.
         position: u64,
@@ -36,12 +36,12 @@ pub enum Finding<'a> {
         /// What is wrong with the record.
         fault: RecordFault,
     },
-    /// Something that no crash explains, for which recovery refuses the pool.
+    /// Damage that no crash explains, for which recovery refuses the pool.
     Fault(Corruption),
 }
 
-/// Tells `report` all that stands in segment `number`, in the order in which a scan comes to it, and returns what recovery
-/// would make of the segment if it put up with every fault. Writes nothing.
+/// Passes everything in segment `number` to `report`, in the order of a scan, and returns the
+/// verdict that recovery would give if it tolerated every fault. Writes nothing.
 pub fn walk_segment(
     region: &dyn Region,
     format: &LogFormat,
@@ -68,7 +68,7 @@ pub fn walk_segment(
 
 struct Inspection<'a> {
     report: &'a mut dyn FnMut(Finding<'_>),
-    /// Where the last record ended.
+    /// End of the last record.
     end: u64,
 }
 

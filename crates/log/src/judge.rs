@@ -1,4 +1,4 @@
-//! The rules that tell a crash from damage.
+//! The rules that distinguish a crash from damage.
 //!
 //! Below the seal, count and XOR of the commit tags must be those of the seal. Above it, the stamped records are a chain:
 //! each names the one before it, the first names none and says that the seal's end was durable. A link to a record that
@@ -12,14 +12,16 @@
 //!                              the gap starts at the end of b
 //! ```
 //!
-//! **Lost or torn?** Let `b` be the last record before the first gap. If some `durable` found is greater than the end of
-//! `b`, a persisted record is missing: `durable` is the end of a record that was persisted together with everything
-//! stamped before it; that record starts at or above the end of `b`, and so does the one stamped next after `b`, which is
-//! no higher. That one is missing, since the record found next does not name `b`. Otherwise everything that was persisted
-//! when any of these records was stamped is there, and the gap lies in the last batch, which nobody was told of.
+//! **Lost or torn?** Let `b` be the last record before the first gap. If some `durable` found is
+//! greater than the end of `b`, a persisted record is missing: `durable` is the end of a record
+//! that was persisted together with everything stamped before it; that record starts at or above
+//! the end of `b`, and so does the one stamped next after `b`, which is no higher. That one is
+//! missing, since the record found next does not name `b`. Otherwise everything that was persisted
+//! when any of these records was stamped is there, and the gap lies in the last batch, which was
+//! never acknowledged.
 //!
-//! What the rules cannot see: a last batch that was acknowledged and is damaged before anything else is stamped or sealed
-//! in the segment looks like one that was torn.
+//! The rules cannot see one case: a last batch that was acknowledged, and damaged before anything
+//! else is stamped or sealed in the segment, looks like a torn one.
 
 use stonecast_base::{Corruption, mutant};
 
@@ -28,7 +30,7 @@ use crate::seal::{Heritage, Seal};
 use crate::state::SegmentState;
 use crate::walk::Found;
 
-/// Where a judged segment is, for messages.
+/// Place of a judged segment, for messages.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub format: &'a LogFormat,
@@ -55,30 +57,31 @@ impl Place<'_> {
     }
 }
 
-/// Something that no crash explains, and how many records are known to be gone by it.
+/// Damage that no crash explains, and the number of records known to be lost by it.
 pub(crate) struct Loss {
     pub records: u64,
     pub corruption: Corruption,
 }
 
-/// See the module documentation. Told of each record in ascending order; goes on after a loss as well as it can.
+/// Judges a segment. Takes each record in ascending order; goes on after a loss as well as it can.
 pub(crate) struct Judge<'a> {
     place: Place<'a>,
     seal: Option<Seal>,
     state: SegmentState,
-    /// Whether what lies below the seal was compared with it.
+    /// Whether the records below the seal were compared with it.
     crossed: bool,
     /// The least that the next record's sequence may be, or the moment at which it was moved.
     next_sequence: u64,
     durable: u32,
     /// End of the last record before the first gap above the seal that is not known to be a loss.
     gap: Option<u32>,
-    /// Where to point for a loss below the seal: the first unit at which something seems to be missing.
+    /// The unit to report for a loss below the seal: the first at which something seems to be
+    /// missing.
     suspect: Option<u32>,
 }
 
 impl<'a> Judge<'a> {
-    /// Judges a segment from its start, or from where a checkpoint knew it.
+    /// Judges a segment from its start, or from the unit up to which a checkpoint knows it.
     pub fn new(
         place: Place<'a>,
         seal: Option<Seal>,
@@ -118,7 +121,7 @@ impl<'a> Judge<'a> {
         })
     }
 
-    /// The first unit to look at.
+    /// The first unit to judge.
     pub fn start(&self) -> u32 {
         self.state.end
     }
@@ -128,7 +131,7 @@ impl<'a> Judge<'a> {
         self.seal.map_or(SEGMENT_HEADER_UNITS, |seal| seal.end)
     }
 
-    /// Where a gap was accepted as torn, if one was.
+    /// Start of the gap that was accepted as torn, if there is one.
     pub fn gap(&self) -> Option<u32> {
         self.gap
     }
@@ -169,8 +172,8 @@ impl<'a> Judge<'a> {
         verdict.and(link)
     }
 
-    /// Takes note of a stamped header whose record is not whole. Returns its unit if it lies above the seal: below, the
-    /// seal knows better.
+    /// Notes a stamped header whose record is not whole. Returns its unit if it lies above the
+    /// seal: below, the seal decides.
     pub fn torn(&mut self, position: u64) -> Option<u32> {
         let (_, unit) = self.place.format.locate(position);
         if unit < self.sealed_end() {
@@ -180,12 +183,12 @@ impl<'a> Judge<'a> {
         Some(unit)
     }
 
-    /// Judges what can be told only when all records were seen.
+    /// Applies the rules that need all records.
     pub fn finish(&mut self) -> Result<(), Loss> {
         if self.crossed { Ok(()) } else { self.cross() }
     }
 
-    /// The segment as it was found.
+    /// The state of the segment as found.
     pub fn into_state(self) -> SegmentState {
         let (seal_serial, seal_end) = self
             .seal
@@ -200,14 +203,14 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// A record below the seal: its link matters only as a hint.
+    /// Judges a record below the seal: its link is only a hint.
     fn below(&mut self, previous: u32) {
         if previous != 0 && previous != self.state.last {
             self.suspect = self.suspect.or(Some(self.state.end));
         }
     }
 
-    /// The last record below the seal was seen.
+    /// Compares the records below the seal with it, after the last of them.
     fn cross(&mut self) -> Result<(), Loss> {
         self.crossed = true;
         let seal = self.seal.expect("without a seal there is nothing to cross");
@@ -231,7 +234,7 @@ impl<'a> Judge<'a> {
         ))
     }
 
-    /// A record above the seal.
+    /// Judges a record above the seal.
     fn link(&mut self, unit: u32, previous: u32, durable: u32) -> Result<(), Loss> {
         if mutant!(LinksNotChecked) {
             return Ok(());

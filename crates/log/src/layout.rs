@@ -1,6 +1,6 @@
 //! One declaration for each 64-byte layout: the type, and the table that the format page shows.
 
-/// A field as the format page shows it.
+/// A field, as shown on the format page.
 #[cfg(test)]
 pub(crate) struct Field {
     pub name: &'static str,
@@ -10,8 +10,8 @@ pub(crate) struct Field {
     pub meaning: &'static str,
 }
 
-/// Declares a layout of one line and the list of its fields. All field types have alignment 1, so there is no padding,
-/// and a struct of 64 bytes is one whose every byte is named.
+/// Declares a layout of one line and the list of its fields. All field types have alignment 1, so
+/// there is no padding, and the fields of a struct of 64 bytes name every byte.
 macro_rules! layout {
     ($(#[$meta:meta])* $name:ident, $fields:ident: $($field:ident: $type:ty, $writer:literal, $meaning:literal;)+) => {
         $(#[$meta])*
@@ -96,7 +96,8 @@ mod tests {
         }
     }
 
-    /// A moved field changes the format of every pool; here it must be moved on purpose.
+    /// Moving a field changes the format of every pool, so this table must change with it, on
+    /// purpose.
     #[test]
     fn the_fields_lie_where_the_second_version_put_them() {
         let record = ["sequence", "commit_tag", "links", "tag", "facts", "more"];

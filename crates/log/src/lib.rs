@@ -1,4 +1,4 @@
-//! The log: records that prove themselves, segments of records, and what can be told of them after a crash.
+//! The log: records that prove themselves, segments of records, and their recovery after a crash.
 //!
 //! ```text
 //!   segment   | header | seal | seal | header | record | record |   hole   | record |  room  |
@@ -8,22 +8,28 @@
 //!               server                        writer
 //! ```
 //!
-//! A writer places a record; its *tag* binds the bytes to their position. The server checks it and adds a *stamp*, which
-//! makes it count; only the holder of the pool's secret can make one. A *seal* in the segment's first lines says how many
-//! records were accepted so far, and above it each stamp links to the one before. The bytes are told in
-//! `docs/formats/log.md`, the reasons in `docs/design/0001-the-log-is-the-database.md`.
+//! A writer places a record, whose *tag* binds the bytes to their position. The server checks the
+//! record and adds a *stamp*, which makes it count; only a holder of the pool's secret can make a
+//! stamp. A *seal* in the segment's first lines says how many records were accepted so far, and
+//! above it each stamp links to the previous one. `docs/formats/log.md` describes the bytes, and
+//! `docs/design/0001-the-log-is-the-database.md` the reasons.
 //!
 //! Invariants:
 //! - Records of a segment are stamped in ascending order of position, and a position is stamped once in a generation
 //!   unless recovery found nothing there and cleared it ([`SegmentState::settle`]).
-//! - A stamp's `durable` never lies: what it covers was persisted before the stamp was made.
-//! - A seal covers only what was persisted before it was written, and is persisted before anything above it is stamped.
-//! - Memory of a region is copied before it is looked at, since clients may write to it at any moment.
+//! - A stamp's `durable` never lies: everything that it covers was persisted before the stamp was
+//!   made.
+//! - A seal covers only records that were persisted before it was written, and is persisted before
+//!   any record above it is stamped.
+//! - Memory of a region is copied before it is examined, since clients may write to it at any
+//!   moment.
 //!
-//! What a crash leaves: all that was persisted, and any 8-byte words of what was not. [`scan_segment`] finds the former,
-//! accepts what is whole of the latter, and refuses what no crash can cause.
+//! A crash leaves everything that was persisted, and any 8-byte words of the rest. [`scan_segment`]
+//! finds the former, accepts whole records of the latter, and refuses damage that no crash can
+//! cause.
 //!
-//! This crate decides no order of persisting: it returns spans, and says what must be persisted before what.
+//! This crate persists nothing: it returns spans, and documents the order in which the caller must
+//! persist them.
 #![forbid(unsafe_code)]
 
 mod examine;

@@ -1,4 +1,4 @@
-//! Recovery of a segment: what is there after a crash, or why it cannot be believed.
+//! Recovery of a segment: its state after a crash, or the reason why it cannot be trusted.
 //!
 //! ```text
 //!   scan_segment --> Free          may be given out
@@ -6,8 +6,8 @@
 //!                --> Corruption    the pool is refused
 //! ```
 //!
-//! Each stamped record that is whole counts, whether it was acknowledged or not: an operation without an answer may take
-//! effect. `judge.rs` has the rules and why they hold.
+//! Each whole stamped record counts, whether it was acknowledged or not: an operation without an
+//! answer may take effect. `judge.rs` has the rules and their proof.
 
 use stonecast_base::Corruption;
 use stonecast_media::Region;
@@ -20,25 +20,26 @@ use crate::seal::Seal;
 use crate::state::SegmentState;
 use crate::walk::Found;
 
-/// Who receives the records that a scan finds.
+/// Receives the records that a scan finds.
 pub trait Visitor {
-    /// Some records of one segment, void ones left out, in ascending order of position. What was told of a segment that turns out to be
-    /// corrupt later does not count.
+    /// Receives some records of one segment, without void ones, in ascending order of position. If
+    /// the segment later turns out to be corrupt, its records do not count.
     fn records(&mut self, batch: &[Found<'_>]);
 }
 
-/// What a scan may put up with.
+/// The losses that a scan tolerates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanPolicy {
-    /// Whether records may be missing that had been durable: in a pool that promises to outlive processes only, after a
-    /// power cycle. They are counted and reported then, not refused.
+    /// Whether durable records may be missing, as in a pool that promises to outlive only
+    /// processes, after a power cycle. They are then counted and reported, and the pool is not
+    /// refused.
     pub tolerate_missing: bool,
 }
 
-/// What a scan found.
+/// The verdict of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentVerdict {
-    /// Nothing was ever stamped here, and nothing stands where a record could.
+    /// Nothing was ever stamped here, and no place of a record holds anything.
     Free {
         /// Whether a header was begun: the crash came before the segment was first used.
         torn_header: bool,
@@ -47,26 +48,26 @@ pub enum SegmentVerdict {
     Used(SegmentState, SegmentReport),
 }
 
-/// What a scan says of a segment in use.
+/// The report of a scan on a segment in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentReport {
-    /// Records found that count; those that the checkpoint knew not included.
+    /// Valid records found, without those that the checkpoint knew.
     pub records: u64,
-    /// Bytes looked at.
+    /// Bytes examined.
     pub bytes_scanned: u64,
-    /// Highest sequence number found, of void records too; 0: none.
+    /// Highest sequence number found, including void records; 0: none.
     pub sequence_max: u64,
-    /// The last batch that was begun here was torn by a crash, and nobody was told of what is missing of it.
-    /// Position of the first thing that seems to be missing.
+    /// Position of the first missing record, if a crash tore the last batch of this segment. The
+    /// missing records were never acknowledged.
     pub torn_tail: Option<u64>,
-    /// At least so many records had been durable and are gone. 0 unless the policy tolerates that.
+    /// At least this many durable records are gone. 0 unless the policy tolerates that.
     pub missing: u64,
-    /// A copy of the header is missing; settling the segment writes it again.
+    /// Whether a copy of the header is missing; settling the segment writes it again.
     pub header_damaged: bool,
 }
 
-/// Scans segment `number` of the log `region`, which users know as `file`: from its start, or from where a checkpoint
-/// knew it. Writes nothing.
+/// Scans segment `number` of the log `region`, which messages call `file`: from its start, or from
+/// the unit up to which a checkpoint knows it. Writes nothing.
 pub fn scan_segment(
     region: &dyn Region,
     format: &LogFormat,

@@ -1,7 +1,7 @@
-//! Seals: what was accepted in a segment so far.
+//! Seals: count and XOR of the records accepted in a segment so far.
 //!
-//! Two slots are used in turn, so that a seal which a crash tears leaves the one before it. The checksum binds a seal to
-//! pool, segment and generation: slots are not cleared when a segment is used again.
+//! Two slots are used in turn, so that a seal torn by a crash leaves the previous one. The checksum
+//! binds a seal to pool, segment and generation: slots are not cleared when a segment is reused.
 
 use stonecast_base::{Corruption, Span, hash};
 use stonecast_media::Region;
@@ -17,7 +17,7 @@ const SLOTS: [u32; 2] = [1, 2];
 const CHECKSUM_OFFSET: usize = std::mem::offset_of!(SealBytes, checksum);
 
 layout! {
-    /// A seal in its slot.
+    /// The bytes of a seal.
     SealBytes, FIELDS:
     serial: U32, "server", "counts the seals of this generation, from 1; odd ones stand in the second slot";
     end: U32, "server", "unit after the last record that is sealed";
@@ -30,8 +30,8 @@ layout! {
     checksum: U128, "server", "XXH3-128 over bytes 0 to 48, the UUID (16 bytes), the segment's number (4) and its generation (4)";
 }
 
-/// What the log remembers of records that went with segments that were freed. Each segment that is freed takes the newest
-/// of it along into its next generation, so the newest of all is always in the one that was freed last.
+/// What the log remembers about dropped records of freed segments. Each freed segment carries the
+/// newest state into its next generation, so the segment that was freed last always has the newest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heritage {
     /// Tokens of writes up to this sequence may be gone.
@@ -41,7 +41,7 @@ pub struct Heritage {
 }
 
 impl Heritage {
-    /// What both remember.
+    /// The union of both.
     pub fn and(self, other: Self) -> Self {
         Self {
             tokens_lost: self.tokens_lost.max(other.tokens_lost),
@@ -50,7 +50,7 @@ impl Heritage {
     }
 }
 
-/// What was accepted below a unit of a segment.
+/// The records accepted below a unit of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
     /// Counts the seals of the segment in this generation, from 1.
@@ -128,10 +128,12 @@ impl Seal {
         span
     }
 
-    /// The newest seal. What is in a slot and does not check is a seal that a crash tore, one of an earlier generation,
-    /// or damage; the three look alike, and the seal before it, with the links above that, still says what must be there.
+    /// The newest seal. An invalid slot holds a seal that a crash tore, one of an earlier
+    /// generation, or damage; the three look alike, and the previous seal, with the links above it,
+    /// still says what must be there.
     ///
-    /// Two valid seals that do not follow each other are damage, told beside the newer one.
+    /// Two valid seals whose serials do not follow each other are damage, reported beside the newer
+    /// one.
     pub(crate) fn newest(
         region: &dyn Region,
         place: &Place<'_>,
@@ -159,7 +161,7 @@ impl Seal {
         (newest, damage)
     }
 
-    /// The unit in which this seal stands.
+    /// The unit of this seal.
     pub(crate) fn slot_unit(&self) -> u32 {
         SLOTS[self.serial as usize % 2]
     }
@@ -241,7 +243,7 @@ mod tests {
         assert_eq!(newest(&memory, &format, 0, 1), None);
     }
 
-    /// Needs the bounds: what the seal says goes into arithmetic.
+    /// Needs the bounds: arithmetic uses the numbers of the seal.
     #[test]
     fn a_seal_that_says_what_cannot_be_is_none() {
         let format = format(4096, 2);

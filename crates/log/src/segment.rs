@@ -1,12 +1,14 @@
 //! The header of a segment: which segment of which pool it is, and in which generation of use.
 //!
-//! It stands twice, in the first and the last line before the records, so that damage to one is repaired from the other.
-//! Everything in it but the generation is known beforehand, and the generation shares its 8-byte word with the check: a
-//! segment passes from one generation to the next by one word in each copy, and is always in one of the two. Only the
-//! first use, over zeros, can leave a header that does not check.
+//! There are two copies, in the first and the last line before the records, so that damage to one
+//! is repaired from the other. Everything in a header but the generation is known beforehand, and
+//! the generation shares its 8-byte word with the check: one word in each copy takes a segment from
+//! one generation to the next, so it is always in one of the two. Only the first use, over zeros,
+//! can leave an invalid header.
 //!
-//! The first use is persisted together with the first records. So where a crash leaves no valid copy, every stamped
-//! record in the segment says by its `durable` that nothing in the segment was durable yet.
+//! The first use is persisted together with the first records. So where a crash leaves no valid
+//! copy, the `durable` of every stamped record in the segment says that nothing there was durable
+//! yet.
 
 use stonecast_base::{Span, hash};
 use stonecast_media::Region;
@@ -35,18 +37,18 @@ layout! {
     reserved: [u8; 24], "server", "zero";
 }
 
-/// What stands where the header of a segment should.
+/// The content of the places of a segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderFound {
     /// At least one copy is valid.
     Valid {
         generation: u32,
-        /// Both copies are, and they agree.
+        /// Whether both copies are valid and agree.
         both: bool,
     },
     /// No copy is valid.
     Lost {
-        /// Whether anything stands there at all.
+        /// Whether the places hold anything at all.
         written: bool,
     },
     /// No copy is valid, and one is the valid header of another segment or of a segment of another pool.
@@ -73,7 +75,7 @@ impl HeaderBytes {
         header
     }
 
-    /// The pool and the number of the segment that this is a valid header of, whichever that is.
+    /// The pool and the number of the segment to which this header belongs, if it is valid.
     fn owner(&self) -> Option<(u128, u32)> {
         let format = LogFormat {
             uuid: u128::from_be_bytes(self.uuid),
@@ -102,7 +104,8 @@ pub(crate) fn write(region: &dyn Region, format: &LogFormat, number: u32, genera
     format.span(number, 0, SEGMENT_HEADER_UNITS)
 }
 
-/// Reads the header. Of two valid copies the newer generation counts: a crash came between one and the other.
+/// Reads the header. Of two valid copies the newer generation counts: a crash came between the two
+/// writes.
 pub(crate) fn read(region: &dyn Region, format: &LogFormat, number: u32) -> HeaderFound {
     let copies = COPIES.map(|unit| {
         let mut bytes = [0; UNIT_SIZE as usize];
@@ -204,7 +207,7 @@ mod tests {
         assert_eq!(read(&memory, &other, 0), foreign);
     }
 
-    /// A crash leaves any words of what was stored. Needs generation and check in one word.
+    /// A crash leaves any of the stored words. Needs generation and check in one word.
     #[test]
     fn a_segment_that_changes_its_generation_is_always_in_one_of_the_two() {
         let format = format(4096, 2);

@@ -6,16 +6,18 @@
 //!                                  24 bits    24 bits   16 bits
 //! ```
 //!
-//! A stamp is the first three words of a record. They are stored one by one, over whatever stood there: zeros, or the stamp of
-//! an earlier use of the place. Since the commit tag covers all of them and the record's tag, place, generation and size,
-//! a mixture of old and new words never passes, nor does a stamp in front of a record that it was not made for.
+//! A stamp is the first three words of a record. They are stored one by one, over the earlier
+//! content of the place: zeros, or the stamp of an earlier use. Since the commit tag covers all
+//! three words and the record's tag, place, generation and size, a mixture of old and new words
+//! never passes, and neither does a stamp in front of another record.
 //!
-//! The size is covered so that a scan can believe it before it has read the record: a client that may still write its
-//! published records cannot make the scan hash a mebibyte for each of them.
+//! The size is covered so that a scan can trust it before it has read the record: a client that may
+//! still write its published records cannot make the scan hash a mebibyte for each of them.
 //!
-//! **Void.** Who stamps a record before it is sure that the record will count takes it back with one store: the commit tag
-//! becomes another one that nothing else can have. A void record is a link of its segment's chain as any other, is counted by
-//! its seal, and names no key. To clear it instead would look like damage, and to stamp it anew takes three stores.
+//! **Void.** A publishing client stamps a record before it is certain that the record will count,
+//! and takes it back with one store: the commit tag becomes another one that nothing else can have.
+//! A void record is a link of its segment's chain like any other, is counted by its seal, and names
+//! no key. A cleared record would look like damage, and a new stamp takes three stores.
 
 use stonecast_base::mutant;
 use stonecast_media::Region;
@@ -29,7 +31,7 @@ const LINKS_OFFSET: u64 = 16;
 
 const UNIT_BITS: u32 = 24;
 
-/// What a stamp says of other records, and of the run in which it was made.
+/// The links of a stamp: to other records, and to the run in which it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Links {
     pub previous: u32,
@@ -56,7 +58,7 @@ impl Links {
     }
 }
 
-/// See the module documentation.
+/// The words by which the server publishes a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Commit sequence number, from 1.
@@ -65,13 +67,13 @@ pub struct Stamp {
     pub previous: u32,
     /// Every record stamped in this segment below this unit is durable.
     pub durable: u32,
-    /// The epoch in which the record was written and is stamped; its low 16 bits stand there.
+    /// The epoch in which the record was written and is stamped; the stamp holds its low 16 bits.
     pub epoch: u32,
 }
 
 impl Stamp {
-    /// The three words, in their order in the record: of a record that was checked to have this `tag`, and that takes
-    /// `size` bytes of the log.
+    /// The three words, in their order in the record, for a record whose checked tag is `tag` and
+    /// that takes `size` bytes of the log.
     #[inline]
     pub fn words(
         &self,
@@ -102,8 +104,8 @@ impl Stamp {
     /// Stamps the record at `position` and returns the commit tag. The record is published once these bytes and the
     /// record are durable.
     ///
-    /// `tag` and `size` are those of the copy that was checked: what a client may have put into the record since then
-    /// is not read again, and will not pass.
+    /// `tag` and `size` are those of the checked copy: bytes that a client may have put into the
+    /// record since then are not read again, and do not pass.
     pub fn write(
         &self,
         region: &dyn Region,
@@ -122,8 +124,8 @@ impl Stamp {
         commit_tag
     }
 
-    /// Puts the stamp into `record`, a [draft](crate::Draft::encode) for this position of this `tag`, and returns the commit tag:
-    /// for who writes record and stamp as one.
+    /// Puts the stamp into `record`, a [draft](crate::Draft::encode) for this position of this
+    /// `tag`, and returns the commit tag, for a client that writes record and stamp together.
     pub fn put_into(
         &self,
         record: &mut [u8],
@@ -141,8 +143,8 @@ impl Stamp {
         words[1]
     }
 
-    /// What the stamp of `header` at this position in this generation is worth. Says nothing of the bytes after the
-    /// header: they are covered by the tag, which the stamp binds.
+    /// Judges the stamp of `header` at this position in this generation. It says nothing about the
+    /// bytes after the header: the tag covers them, and the stamp binds the tag.
     #[inline]
     pub fn judge(
         header: &RecordHeader,
@@ -172,10 +174,10 @@ impl Stamp {
     }
 }
 
-/// What a stamp is worth.
+/// The verdict on a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It was not made for this record, or is none.
+    /// There is no stamp, or one that was not made for this record.
     Unstamped,
     /// The record counts.
     Published,
@@ -188,22 +190,23 @@ pub const fn void_tag(commit_tag: u64) -> u64 {
     commit_tag ^ VOID
 }
 
-/// Where the commit tag of the record at `position` stands: the word that [`void_tag`] replaces.
+/// Position of the commit tag of the record at `position`: the word that [`void_tag`] replaces.
 pub const fn commit_tag_position(position: u64) -> u64 {
     position + COMMIT_TAG_OFFSET
 }
 
-/// Whether a unit may start a stamped record: the cheapest look at it.
+/// Whether a unit may start a stamped record: the cheapest test.
 #[inline]
 pub(crate) fn may_be_stamped(line: &[u8; 64]) -> bool {
     line[COMMIT_TAG_OFFSET as usize..][..8] != [0; 8]
 }
 
-/// Takes away the stamp, or what a crash left of one, of whatever starts at `position`. A line without is not written, and
-/// stays clean.
+/// Clears the stamp, or the remains of one, at `position`. A line without a stamp is not written,
+/// and stays clean.
 ///
-/// It is the commit tag that goes: no other record has the same one at this place. The other words of a stamp may well be
-/// stored again, since sequence numbers that nobody was told of are given out again.
+/// Clearing the commit tag is enough: no other record has the same one at this place. The other
+/// words of a stamp may well be stored again, since unacknowledged sequence numbers are given out
+/// again.
 pub(crate) fn clear(region: &dyn Region, position: u64) {
     if region.load(position + COMMIT_TAG_OFFSET) != 0 {
         region.store(position + COMMIT_TAG_OFFSET, 0);
@@ -255,7 +258,7 @@ mod tests {
     ) -> bool {
         let judged = RecordHeader::parse(record)
             .map(|header| Stamp::judge(&header, format, position, generation));
-        assert_ne!(judged, Ok(Standing::Void), "nothing here was made void");
+        assert_ne!(judged, Ok(Standing::Void), "no record here is void");
         judged == Ok(Standing::Published)
     }
 
@@ -295,7 +298,7 @@ mod tests {
         }
     }
 
-    /// Needs the third standing: else a record that was taken back counts, or is missing in the chain.
+    /// Needs the third standing: without it a void record counts, or is missing in the chain.
     #[test]
     fn a_stamp_that_was_taken_back_by_one_store_is_told_from_all_others() {
         let (format, mut record) = stamped();
@@ -334,8 +337,9 @@ mod tests {
         assert_eq!(bytes, record[..bytes.len()]);
     }
 
-    /// Every proper subset of the three words: over zeros, over the stamp of an earlier generation of the same record, and over
-    /// one that a crash left of the same record in the same generation and recovery cleared.
+    /// Tries every proper subset of the three words: over zeros, over the stamp of an earlier
+    /// generation of the same record, and over one that a crash left of the same record in the same
+    /// generation and that recovery cleared.
     #[test]
     fn an_interrupted_stamp_never_passes() {
         let (format, record) = stamped();
@@ -352,7 +356,7 @@ mod tests {
                 for word in (0..3).filter(|word| subset >> word & 1 == 0) {
                     torn[word * 8..][..8].copy_from_slice(&old[word * 8..][..8]);
                 }
-                // Where the old words are the same, nothing is missing.
+                // Where the old words equal the new ones, nothing is missing.
                 assert_eq!(
                     passes(&format, &torn, 256, 3),
                     torn == record,
@@ -360,14 +364,14 @@ mod tests {
                 );
                 assert!(
                     torn != record || subset & 0b010 != 0,
-                    "the commit tag is another one"
+                    "the commit tag differs"
                 );
             }
         }
     }
 
-    /// Needs the record's tag and its generation in what the commit tag covers: a client's WRITE leaves the stamp of the earlier
-    /// use where it is.
+    /// Needs the record's tag and generation among the words that the commit tag covers: a client's
+    /// WRITE leaves the stamp of an earlier use in place.
     #[test]
     fn a_record_behind_the_stamp_of_an_earlier_use_is_not_published() {
         let format = format(4096, 2);
@@ -391,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "only who holds the pool's secret")]
+    #[should_panic(expected = "only a holder of the pool's secret")]
     fn a_client_cannot_make_a_stamp() {
         let format = LogFormat {
             secret: None,

@@ -1,4 +1,4 @@
-//! What the server knows of a segment that it uses.
+//! What the server knows about a segment in use.
 //!
 //! ```text
 //!    fresh ---> write_header --------------------.
@@ -8,9 +8,11 @@
 //!                                                '---> seal, when full and at closing
 //! ```
 //!
-//! The order matters, and persisting is the caller's part:
-//! - what a scan found is persisted before [`SegmentState::settle`], so that no seal covers what a power cut can take;
-//! - what `settle` or `seal` wrote is persisted before anything else is stamped in the segment;
+//! The order matters, and the caller persists:
+//! - the records of a scan are persisted before [`SegmentState::settle`], so that no seal covers
+//!   records that a power cut can take;
+//! - the bytes written by `settle` or `seal` are persisted before anything else is stamped in the
+//!   segment;
 //! - [`SegmentState::note_durable`] is called when a persist of everything stamped so far is done.
 
 use stonecast_base::{Span, mutant};
@@ -23,10 +25,10 @@ use crate::segment::{self, HeaderFound};
 use crate::stamp::{self, commit_tag_position, may_be_stamped, void_tag};
 use crate::walk::{Found, walk_some};
 
-/// Units that are looked at together.
+/// Units that are examined together.
 const WINDOW_UNITS: usize = 64;
 
-/// See the module documentation. The fields are what a checkpoint keeps.
+/// The server's knowledge of one segment. A checkpoint keeps all fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentState {
     /// Number of the segment.
@@ -45,14 +47,14 @@ pub struct SegmentState {
     pub durable: u32,
     /// Serial of the newest seal; 0: none.
     pub seal_serial: u32,
-    /// Up to where the newest seal tells the truth; 0: it must be replaced.
+    /// The unit up to which the newest seal holds; 0: it must be replaced.
     pub seal_end: u32,
-    /// What the log remembers of segments that were freed before this one got its generation.
+    /// What the log remembers about segments that were freed before this one got its generation.
     pub heritage: Heritage,
 }
 
 impl SegmentState {
-    /// A segment that is used for the first time in this generation.
+    /// The state of a segment at its first use in this generation.
     pub fn fresh(number: u32, generation: u32) -> Self {
         Self {
             number,
@@ -68,16 +70,19 @@ impl SegmentState {
         }
     }
 
-    /// Whether there is another generation for the segment when this one is over.
+    /// Whether the segment has another generation after this one.
     pub fn may_be_used_again(&self) -> bool {
         self.generation < GENERATION_MAX
     }
 
-    /// Begins to free the segment, which [may be used again](Self::may_be_used_again): seals its next generation, with nothing in it, in the slot that does not hold the newest
-    /// seal of this one. Returns the state of the next generation and what the caller must persist before
-    /// [`SegmentState::write_header`] of that; only when that is persisted, too, may anybody write to the segment.
+    /// Begins to free the segment, which [may be used again](Self::may_be_used_again): writes an
+    /// empty seal of its next generation to the slot that does not hold the newest seal of this
+    /// one. Returns the state of the next generation and the bytes that the caller must persist
+    /// before [`SegmentState::write_header`] of that generation. The segment may be written only
+    /// when that header is persisted, too.
     ///
-    /// A crash leaves the segment in one generation or the other: the seal of the next one is none in this one.
+    /// A crash leaves the segment in one generation or the other: the seal of the next generation
+    /// is not valid in this one.
     pub fn begin_reuse(
         &self,
         region: &dyn Region,
@@ -115,13 +120,14 @@ impl SegmentState {
         self.end == SEGMENT_HEADER_UNITS
     }
 
-    /// Writes the header of a fresh segment and returns what the caller must persist: at the latest together with the
-    /// first records. A segment that had another generation before was given this one, durably, when it was freed.
+    /// Writes the header of a fresh segment and returns what the caller must persist: at the latest
+    /// together with the first records. A segment that had an earlier generation got this one,
+    /// durably, when it was freed.
     pub fn write_header(&self, region: &dyn Region, format: &LogFormat) -> Span {
         segment::write(region, format, self.number, self.generation)
     }
 
-    /// Takes note of a record that was stamped with this state's `last` and `durable`.
+    /// Notes a record that was stamped with this state's `last` and `durable`.
     pub fn note_stamped(&mut self, unit: u32, size_units: u32, commit_tag: u64) {
         assert!(
             self.durable >= SEGMENT_HEADER_UNITS,
@@ -137,7 +143,7 @@ impl SegmentState {
         self.xor ^= commit_tag;
     }
 
-    /// Takes note that everything stamped so far was persisted.
+    /// Notes that everything stamped so far was persisted.
     pub fn note_durable(&mut self) {
         if mutant!(DurableNotNoted) {
             return;
@@ -145,12 +151,13 @@ impl SegmentState {
         self.durable = self.end;
     }
 
-    /// Takes over what somebody else stamped above the end, links and all, and is done with: the segment was that of one writer,
-    /// who can write there no more. `is_void` is asked of each record that counts; one that it takes back is made void. What looks
-    /// like a stamp above the last record is taken away, lest it become whole when its place is written again.
+    /// Takes over the records that a client stamped above the end, with their links. The client was
+    /// the only writer of the segment and can no longer write there. A valid record for which
+    /// `is_void` returns true is made void. Remains of stamps above the last record are cleared, so
+    /// that they cannot become whole when their place is written again.
     ///
-    /// Returns the bytes that were changed, for the caller to persist before anything more is stamped in the segment; what was
-    /// taken over must be durable by then as well.
+    /// Returns the changed bytes, which the caller must persist before anything more is stamped in
+    /// the segment; the records taken over must be durable by then, too.
     pub fn take_over(
         &mut self,
         region: &dyn Region,
@@ -182,12 +189,13 @@ impl SegmentState {
         (voided || cleared).then(|| format.span(self.number, from, units))
     }
 
-    /// Whether there is anything that a seal would add, and may: what was not persisted is not sealed.
+    /// Whether a seal would add records, and may: records that are not persisted are not sealed.
     pub fn needs_seal(&self) -> bool {
         self.end != self.seal_end && self.durable == self.end
     }
 
-    /// Seals what was accepted so far and returns what the caller must persist before it stamps anything more.
+    /// Seals the records accepted so far, and returns the bytes that the caller must persist before
+    /// it stamps anything more.
     pub fn seal(&mut self, region: &dyn Region, format: &LogFormat) -> Span {
         assert!(
             self.durable == self.end,
@@ -210,14 +218,15 @@ impl SegmentState {
         seal.write(region, format, self.number, self.generation)
     }
 
-    /// The part of the segment that a scan accepted and no seal covers yet. It is persisted before the segment is
-    /// settled: after the death of a process alone it may never have been.
+    /// The part of the segment that a scan accepted and no seal covers yet. It is persisted before
+    /// the segment is settled: after the death of only the process it may never have been
+    /// persisted.
     pub fn unsealed(&self, format: &LogFormat) -> Option<Span> {
         (self.end != self.seal_end).then(|| format.span(self.number, self.seal_end, self.end))
     }
 
-    /// Takes away what looks like a stamp above the end, and returns whether there was anything. Looks at many units at once:
-    /// most have none.
+    /// Clears remains of stamps above the end, and returns whether there were any. Examines many
+    /// units at once: most have none.
     fn clear_remains(&self, region: &dyn Region, format: &LogFormat) -> bool {
         let mut any = false;
         let mut window = [0; WINDOW_UNITS * UNIT_SIZE as usize];
@@ -236,15 +245,17 @@ impl SegmentState {
         any
     }
 
-    /// Ends recovery of this segment: repairs its header, takes away what looks like a stamp above the end, and seals
-    /// what was accepted. Returns what the caller must persist before anybody writes to the segment. Idempotent: a crash
-    /// inside, or before it is durable, leaves a segment of which a scan finds the same.
+    /// Ends recovery of this segment: repairs its header, clears remains of stamps above the end,
+    /// and seals the accepted records. Returns the bytes that the caller must persist before the
+    /// segment is written. Idempotent: a crash inside, or before the result is durable, leaves a
+    /// segment in which a scan finds the same.
     ///
-    /// Remains of stamps are taken away because they could become whole: a retry of the same write at the same place
-    /// that is torn in the other half would complete them, after a reader was told that they do not exist.
+    /// Remains of stamps are cleared because they could become whole: a retry of the same write at
+    /// the same place, torn in the other half, would complete them after a reader has seen that
+    /// they do not exist.
     ///
-    /// The spans hold also what was found as it should be: the server that wrote it may have been killed before it was
-    /// persisted.
+    /// The spans also hold parts that were found intact: the server that wrote them may have been
+    /// killed before they were persisted.
     pub fn settle(&mut self, region: &dyn Region, format: &LogFormat) -> [Span; 2] {
         if segment::read(region, format, self.number)
             != (HeaderFound::Valid {

@@ -1,4 +1,4 @@
-//! Finding the stamped records of a segment, whatever else lies between them.
+//! Search for the stamped records of a segment, whatever else lies between them.
 //!
 //! ```text
 //!   look at a unit:   commit tag zero, or another generation        next unit
@@ -9,12 +9,12 @@
 //!                     the same, and void                            a link of the chain, and nothing else; the unit after it
 //! ```
 //!
-//! Anything may stand in the room between records: what a client was writing when it died, values full of bytes that
-//! look like records, remains of a torn batch. So no length is believed before the stamp was checked, which costs the
-//! same for every header; stamped records never overlap, so however many forged headers there are, the walk takes time
-//! in proportion to the segment.
+//! The room between records may hold anything: an unfinished write of a dead client, values full of
+//! bytes that look like records, remains of a torn batch. So the walk trusts no length before it
+//! has checked the stamp, which costs the same for every header. Stamped records never overlap, so
+//! the walk takes time in proportion to the segment, however many forged headers there are.
 //!
-//! The segment is copied piece by piece, and only the copy is looked at.
+//! The segment is copied piece by piece, and only the copy is examined.
 
 use stonecast_base::{Corruption, mutant};
 use stonecast_media::Region;
@@ -23,9 +23,10 @@ use crate::format::{LogFormat, UNIT_SIZE};
 use crate::record::{RECORD_START_SIZE, Record, RecordFault, RecordHeader, check_tag, untagged};
 use crate::stamp::{Stamp, Standing, may_be_stamped};
 
-/// Bytes copied at once: small enough for the second-level cache, large enough that the call does not count.
+/// Bytes copied at once: few enough for the second-level cache, enough to make the cost of the call
+/// negligible.
 const WINDOW_SIZE: usize = 256 * 1024;
-/// Records told at once: enough for a receiver to overlap its memory accesses.
+/// Records passed on at once: enough for a receiver to overlap its memory accesses.
 const BATCH: usize = 32;
 
 /// A stamped record that a walk has found.
@@ -39,11 +40,12 @@ pub struct Found<'a> {
     pub key: &'a [u8],
     /// Its value.
     pub value: &'a [u8],
-    /// Whether it was taken back: it is a link of its segment's chain and says nothing of its key.
+    /// Whether it was taken back: it is a link of its segment's chain and says nothing about its
+    /// key.
     pub is_void: bool,
 }
 
-/// Which segment is walked.
+/// The segment to walk.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'a> {
     pub region: &'a dyn Region,
@@ -53,11 +55,11 @@ pub(crate) struct Source<'a> {
     pub generation: Option<u32>,
 }
 
-/// Who is told of what is found, in ascending order of position.
+/// Receives what a walk finds, in ascending order of position.
 pub(crate) trait Sink {
-    /// Some records.
+    /// Receives some records.
     fn records(&mut self, batch: &[Found<'_>]) -> Result<(), Corruption>;
-    /// A header with a stamp whose record is not whole.
+    /// Receives a stamped header whose record is not whole.
     fn torn(
         &mut self,
         position: u64,
@@ -66,7 +68,7 @@ pub(crate) trait Sink {
     ) -> Result<(), Corruption>;
 }
 
-/// What a walk says at its end.
+/// The result of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walked {
     pub bytes: u64,
@@ -78,7 +80,7 @@ enum Look {
     Nothing,
     Remains,
     Torn(RecordHeader, RecordFault),
-    /// This many bytes are needed to tell.
+    /// This many bytes are needed to decide.
     More(usize),
 }
 
@@ -91,8 +93,9 @@ pub(crate) fn walk(
     walk_until(source, from, source.format.segment_units(), sink)
 }
 
-/// Tells `visit` of the stamped records, void ones among them, that start at or above unit `from` and below `until`, in ascending order, in
-/// batches, and returns the unit from which to go on. Of a segment that is `generation` and that nobody writes to.
+/// Passes to `visit` the stamped records, including void ones, that start at or above unit `from`
+/// and below `until`, in ascending order, in batches. Returns the unit from which to go on. The
+/// segment is in generation `generation`, and nothing writes to it.
 pub fn walk_some(
     region: &dyn Region,
     format: &LogFormat,
@@ -146,7 +149,7 @@ fn walk_until(
     let mut unit = from;
     let mut size = RECORD_START_SIZE;
     while unit < until {
-        // The window starts at the unit that is looked at and holds at least what is needed to judge it.
+        // The window starts at the current unit and holds at least the bytes needed to judge it.
         let rest = (units - unit) as usize * UNIT_SIZE as usize;
         let wanted = (until - unit) as usize * UNIT_SIZE as usize;
         window.resize(size.max(WINDOW_SIZE.min(wanted)).min(rest), 0);
@@ -201,8 +204,8 @@ fn rest_of_segment(units: u32, unit: u32) -> u64 {
     u64::from(units - unit) * UNIT_SIZE
 }
 
-/// Judges what starts at `position`. `bytes` goes on to the end of the window, in whole units; `rest` bytes are left in the
-/// segment.
+/// Judges the bytes at `position`. `bytes` extends to the end of the window, in whole units; `rest`
+/// bytes are left in the segment.
 #[inline]
 fn look<'a>(
     source: &Source<'_>,

@@ -1,10 +1,10 @@
 //! Records: a key, a value, and a header that proves both.
 //!
-//! Bytes that come from the log or from a client are nothing but bytes until [`check`] has passed them. A
-//! [`RecordHeader`] alone promises only that its lengths and codes are possible ones.
+//! Bytes from the log or from a client are untrusted until [`check`] has passed them. A
+//! [`RecordHeader`] alone promises only possible lengths and codes.
 //!
-//! The tag is no secret: whoever may read the pool can make one. It finds torn, stale and misplaced records, not forged
-//! ones. Those a stamp tells apart; see [`crate::Stamp`].
+//! The tag is no secret: any reader of the pool can make one. It detects torn, stale and misplaced
+//! records, but not forged ones. A stamp detects those; see [`crate::Stamp`].
 
 mod reading;
 
@@ -18,22 +18,22 @@ use crate::stamp::Links;
 
 pub use reading::{Reading, read_of_key};
 
-/// Bytes that it takes to look at a header: the first unit of a record.
+/// Bytes needed to read a header: the first unit of a record.
 pub const RECORD_START_SIZE: usize = UNIT_SIZE as usize;
-/// Bytes at the start of a record that its writer leaves to the server, which stamps it there.
+/// Bytes at the start of a record that its writer leaves to the server for the stamp.
 pub const STAMP_SIZE: usize = std::mem::offset_of!(StartBytes, tag);
 /// Bytes of the longest key. The shortest has one.
 pub const KEY_SIZE_MAX: usize = 1024;
 /// Bytes of the longest value.
 pub const VALUE_SIZE_MAX: usize = 1 << 20;
-/// The last generation that a segment may have: records say it in 30 bits.
+/// The last generation of a segment: records store it in 30 bits.
 pub const GENERATION_MAX: u32 = (1 << 30) - 1;
 
-/// Bytes before the key where there is neither token nor moment.
+/// Bytes before the key of a record with neither token nor moment.
 const HEADER_SIZE_MIN: usize = std::mem::offset_of!(StartBytes, more);
-/// Bytes before the key where there are both.
+/// Bytes before the key of a record with both.
 const HEADER_SIZE_MAX: usize = HEADER_SIZE_MIN + 16;
-/// Where the tagged bytes start: what lies before is the stamp and the tag.
+/// Start of the tagged bytes, after the stamp and the tag.
 const TAGGED_FROM: usize = std::mem::offset_of!(StartBytes, facts);
 /// Bits of the generation that an index word carries.
 const GENERATION_LOW_MASK: u32 = (1 << 10) - 1;
@@ -59,80 +59,81 @@ const RULE_SHIFT: u32 = 32;
 const RULE_MASK: u64 = 3;
 const GENERATION_SHIFT: u32 = 34;
 
-/// What a record does: codes from [`PUT_FROM`] on are puts of so many bytes more. 0 is none, so that zeros are no record.
+/// Effect of a record: codes from [`PUT_FROM`] on are puts whose value has that many bytes more. 0
+/// is no code, so zeros are not a record.
 const DELETE: u64 = 1;
 const PUT_FROM: u64 = 2;
 
-/// Rules. A record with another one than the first two has a moment, but for [`ABSENT`].
+/// Rules. A record has a moment unless its rule is [`ALWAYS`] or [`ABSENT`].
 const ALWAYS: u64 = 0;
 const VERSION: u64 = 1;
 const ABSENT: u64 = 2;
 const MOVED: u64 = 3;
 
-/// What a record does to its key.
+/// The effect of a record on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Gives it a value.
+    /// Gives the key a value.
     Put,
-    /// Takes it away: a tombstone.
+    /// Removes the key: a tombstone.
     Delete,
 }
 
-/// What must hold of the key for a record to take effect.
+/// The condition on the key under which a record takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// Nothing.
+    /// No condition.
     None,
-    /// Its version is this one.
+    /// The key has this version.
     Version(u64),
-    /// It is absent.
+    /// The key is absent.
     Absent,
 }
 
-/// Why bytes are not the record that was looked for.
+/// The reason why bytes are not the expected record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordFault {
-    /// There are fewer bytes than the record has.
+    /// The record has more bytes than there are.
     #[error("{size} bytes of a record of {needed}")]
     TooShort {
         /// Bytes at hand.
         size: u64,
-        /// Bytes of the record, or of the shortest where it is not known how long this one is.
+        /// Bytes of the record, or of the shortest record where the length is unknown.
         needed: u64,
     },
-    /// Nothing that is a record.
+    /// The code is that of no record.
     #[error("no kind of record")]
     Kind,
-    /// Names the operation by 0, which names none.
+    /// The token is 0, which names no operation.
     #[error("a token of 0")]
     Token,
-    /// A value that is too long.
+    /// The value is too long.
     #[error("value of {0} bytes, expected at most {VALUE_SIZE_MAX}")]
     ValueSize(u32),
-    /// The record is of another use of the segment.
+    /// The record belongs to another use of the segment.
     #[error("record of generation {found}, expected {expected}")]
     Generation {
-        /// What stands there; whole, or its low bits where only those are known.
+        /// The generation found; whole, or its low bits where only those are known.
         found: u32,
-        /// What should.
+        /// The generation expected.
         expected: u32,
     },
-    /// Torn, damaged or misplaced.
+    /// The record is torn, damaged or misplaced.
     #[error("record tag {found:#018x}, expected {expected:#018x}")]
     Tag {
-        /// What stands there.
+        /// The tag found.
         found: u64,
         /// The tag of these bytes at this position.
         expected: u64,
     },
 }
 
-/// The header of what may be a record: lengths and codes are possible ones, nothing else is known.
+/// The header of a possible record: lengths and codes are possible, and nothing else is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct RecordHeader(StartBytes);
 
-/// A record whose tag was checked. Whether it was published, its stamp says.
+/// A record whose tag was checked. Its stamp says whether it was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Its header.
@@ -148,9 +149,9 @@ pub struct Record<'a> {
 pub struct Draft<'a> {
     /// Put or delete.
     pub kind: Kind,
-    /// When it takes effect.
+    /// The condition under which it takes effect.
     pub condition: Condition,
-    /// Names the operation; 0: nobody will ask for it again.
+    /// Names the operation; 0: the operation is never retried.
     pub token: u64,
     /// 1 to [`KEY_SIZE_MAX`] bytes.
     pub key: &'a [u8],
@@ -158,14 +159,14 @@ pub struct Draft<'a> {
     pub value: &'a [u8],
 }
 
-/// Bytes that a record takes in the log, in whole units: enough for all that any record of this key and value may have, so
-/// that moving it takes no more.
+/// Bytes that a record takes in the log, in whole units: enough for the longest form of a record of
+/// this key and value, so that moving it takes no more.
 #[inline]
 pub const fn record_size(key_size: usize, value_size: usize) -> u64 {
     ((HEADER_SIZE_MAX + key_size + value_size) as u64).next_multiple_of(UNIT_SIZE)
 }
 
-/// What the facts of a record say, but for its sizes and whether it has a token.
+/// The facts of a record, without its sizes and whether it has a token.
 struct Facts {
     kind: Kind,
     rule: u64,
@@ -175,7 +176,8 @@ struct Facts {
 }
 
 impl Facts {
-    /// Replaces what `into` holds with the record, with zeros where its stamp will be. Returns its tag.
+    /// Replaces the content of `into` with the record, with zeros in place of the stamp. Returns
+    /// the record's tag.
     fn encode(
         &self,
         format: &LogFormat,
@@ -186,7 +188,7 @@ impl Facts {
     ) -> u64 {
         assert!(
             self.generation <= GENERATION_MAX,
-            "a segment is not used so often"
+            "no segment is used that often"
         );
         let what = match self.kind {
             Kind::Put => PUT_FROM + value.len() as u64,
@@ -221,10 +223,12 @@ const fn has_moment(rule: u64) -> bool {
 }
 
 impl Draft<'_> {
-    /// Writes the record as it must stand at `position`, up to the end of its value, and returns its tag. Replaces what `into`
-    /// holds. The first [`STAMP_SIZE`] bytes are the server's and zero here: nobody writes them but with a stamp.
+    /// Encodes the record for `position`, up to the end of its value, and returns its tag. Replaces
+    /// the content of `into`. The first [`STAMP_SIZE`] bytes belong to the server and are zero
+    /// here: they are written only with a stamp.
     ///
-    /// The sizes must be within the limits: who takes keys and values from outside refuses others with a message.
+    /// The sizes must be within the limits: code that takes keys and values from outside refuses
+    /// longer ones with a message.
     pub fn encode(
         &self,
         format: &LogFormat,
@@ -263,9 +267,10 @@ impl Draft<'_> {
     }
 }
 
-/// Writes the record `found` as it must stand at another place, moved there when `next_sequence` was the next to be given
-/// out, and returns its tag; see [`Draft::encode`]. Kind, token, key and value are the same; the condition was decided long
-/// ago. It takes as many units as before.
+/// Encodes the record `found` for another place, to which it is moved when `next_sequence` is the
+/// next sequence to be given out, and returns its tag; see [`Draft::encode`]. Kind, token, key and
+/// value stay the same; the condition was decided long ago. The record takes the same number of
+/// units.
 pub fn relocate(
     format: &LogFormat,
     found: Record<'_>,
@@ -285,7 +290,7 @@ pub fn relocate(
 }
 
 impl RecordHeader {
-    /// Looks at lengths and codes, and at nothing else.
+    /// Checks lengths and codes, and nothing else.
     #[inline]
     pub fn parse(bytes: &[u8; RECORD_START_SIZE]) -> Result<Self, RecordFault> {
         let header = Self(StartBytes::read_from_bytes(bytes).expect("a header lies in a unit"));
@@ -301,7 +306,8 @@ impl RecordHeader {
         Ok(header)
     }
 
-    /// The header of bytes that may be fewer than a unit, but not fewer than the shortest record.
+    /// Parses the header from bytes that may be fewer than a unit, but not fewer than the shortest
+    /// record.
     #[inline]
     fn parse_prefix(bytes: &[u8]) -> Result<Self, RecordFault> {
         if let Some(start) = bytes.first_chunk() {
@@ -339,7 +345,7 @@ impl RecordHeader {
         self.facts() & HAS_TOKEN != 0
     }
 
-    /// The first or second word behind the facts.
+    /// The first or second word after the facts.
     #[inline]
     fn word(&self, index: usize) -> u64 {
         u64::from_le_bytes(self.0.more.as_chunks().0[index])
@@ -351,13 +357,14 @@ impl RecordHeader {
         self.word(usize::from(self.has_token()))
     }
 
-    /// Where the key starts: bytes of stamp and header.
+    /// Start of the key: bytes of stamp and header.
     #[inline]
     pub fn key_start(&self) -> usize {
         HEADER_SIZE_MIN + 8 * (usize::from(self.has_token()) + usize::from(has_moment(self.rule())))
     }
 
-    /// Bytes of the record up to the end of its value: what stands behind it in its last unit means nothing.
+    /// Bytes of the record up to the end of its value: the bytes after it in its last unit mean
+    /// nothing.
     #[inline]
     pub fn whole_size(&self) -> u64 {
         (self.key_start() + self.key_size() + self.value_size()) as u64
@@ -397,20 +404,21 @@ impl RecordHeader {
         }
     }
 
-    /// The sequence that was next when the record was moved here by the server; `None`: it was written here.
+    /// The sequence that was next when the server moved the record here; `None`: it was written
+    /// here.
     #[inline]
     pub fn moved_at(&self) -> Option<u64> {
         (self.rule() == MOVED).then(|| self.moment())
     }
 
-    /// When the record came to this place, on the clock of the commits: its sequence, or the one that was next when it was
-    /// moved.
+    /// When the record arrived at this place, on the clock of the commits: its sequence, or the one
+    /// that was next when it was moved.
     #[inline]
     pub fn written_at(&self) -> u64 {
         self.moved_at().unwrap_or(self.sequence())
     }
 
-    /// When the record was to take effect.
+    /// The condition under which the record was to take effect.
     #[inline]
     pub fn condition(&self) -> Condition {
         match self.rule() {
@@ -432,14 +440,14 @@ impl RecordHeader {
         (self.facts() >> GENERATION_SHIFT) as u32
     }
 
-    /// The tag as it stands there.
+    /// The tag stored in the header.
     #[inline]
     pub fn tag(&self) -> u64 {
         self.0.tag.get()
     }
 
-    /// Commit sequence number, the version of the key. Like all of the stamp it means nothing in a record that was not
-    /// published, and is not covered by the tag.
+    /// Commit sequence number, the version of the key. Like the whole stamp it means nothing in an
+    /// unpublished record, and the tag does not cover it.
     #[inline]
     pub fn sequence(&self) -> u64 {
         self.0.sequence.get()
@@ -451,7 +459,7 @@ impl RecordHeader {
         self.0.commit_tag.get()
     }
 
-    /// The links as they stand in the stamp.
+    /// The links stored in the stamp.
     #[inline]
     pub(crate) fn links(&self) -> Links {
         Links::from_word(self.0.links.get())
@@ -469,8 +477,8 @@ impl RecordHeader {
         self.links().durable
     }
 
-    /// Low 16 bits of the epoch of the run in which the record was written and stamped. Part of the stamp; the tag fits no
-    /// other one.
+    /// Low 16 bits of the epoch of the run in which the record was written and stamped. Part of the
+    /// stamp; the tag fits no other epoch.
     #[inline]
     pub fn epoch(&self) -> u16 {
         self.links().epoch
@@ -495,10 +503,11 @@ impl std::fmt::Debug for RecordHeader {
     }
 }
 
-/// Checks that `bytes` start with a whole record that was written in the run of this epoch and belongs at `position`, in a
-/// segment of this generation. Neither its stamp nor what follows the value is looked at.
+/// Checks that `bytes` start with a whole record that was written in the run of this epoch and
+/// belongs at `position`, in a segment of this generation. Checks neither the stamp nor the bytes
+/// after the value.
 ///
-/// It does not check that the record fits its segment: staged records lie in none.
+/// It does not check that the record fits its segment: staged records lie in no segment.
 #[inline]
 pub fn check<'a>(
     format: &LogFormat,
@@ -516,8 +525,8 @@ pub fn check<'a>(
     check_tag(format, position, epoch as u16, header, bytes)
 }
 
-/// [`check`] of a published record for readers, who know of the generation only the low 10 bits that an index word carries,
-/// and the epoch from the stamp.
+/// [`check`] of a published record for readers, which know only the low 10 bits of the generation
+/// that an index word carries, and the epoch from the stamp.
 #[inline]
 pub fn check_read<'a>(
     format: &LogFormat,
@@ -562,7 +571,7 @@ pub(crate) fn check_tag<'a>(
     Ok(record)
 }
 
-/// The record without a look at its tag.
+/// The record, without a check of its tag.
 #[inline]
 pub(crate) fn untagged(header: RecordHeader, bytes: &[u8]) -> Result<Record<'_>, RecordFault> {
     let whole = bytes.get(..header.whole_size() as usize);

@@ -1,16 +1,18 @@
-//! What a reader wants of a record: the version and the value of a key, if this is its record.
+//! The part of a record that a reader needs: the version and the value of a key, if this is the
+//! key's record.
 //!
-//! It concludes what [`check_read`](super::check_read) and a comparison of the key conclude, in as few steps as it can, and only that
-//! the record is the one that was looked for. What it is otherwise, and why, the check says. Everything that a reader knows beforehand
-//! stands in one word, and is compared at once:
+//! The function reaches the same verdict as [`check_read`](super::check_read) followed by a
+//! comparison of the key, in as few steps as possible, and only for the expected record. For any
+//! other record the check says what is wrong. One word holds everything that a reader knows
+//! beforehand, and is compared at once:
 //!
 //! ```text
 //!   facts   | generation, low 10 of 30 bits | rule | token? | size of the key | what: a value of so many bytes |
 //!             known                                           known             bounds the rest
 //! ```
 //!
-//! Invariant: nothing is concluded of a record whose tag was not compared; what it says of itself before that decides only how many
-//! of the bytes at hand the tag is taken of.
+//! Invariant: the function trusts no record before it has compared the tag; before that, the
+//! record's own facts decide only how many of the bytes the tag is computed over.
 
 use stonecast_base::mutant;
 use zerocopy::FromBytes as _;
@@ -30,15 +32,15 @@ pub struct Reading<'a> {
     pub sequence: u64,
     /// Generation of the segment.
     pub generation: u32,
-    /// Where the value starts among the bytes of the record.
+    /// Start of the value among the bytes of the record.
     pub start: usize,
     /// The value.
     pub value: &'a [u8],
 }
 
-/// The record of `key` if `bytes`, a unit at least, start with one that gives it a value, is whole, belongs at `position` in a segment of
-/// a generation with these low bits, and has a stamp. `None`: it is another one, or damaged, or none; see
-/// [`check_read`](super::check_read).
+/// The record of `key`, if `bytes`, at least a unit, start with a stamped whole record that gives
+/// the key a value and belongs at `position` in a segment of a generation with these low bits.
+/// `None`: another record, a damaged one, or none; see [`check_read`](super::check_read).
 #[inline(always)]
 pub fn read_of_key<'a>(
     format: &LogFormat,
@@ -112,10 +114,10 @@ pub fn read_of_key<'a>(
     })
 }
 
-/// Whether two keys of the same length are equal: of the lengths that most keys have without a loop.
+/// Whether two keys of the same length are equal, without a loop for the most common lengths.
 #[inline(always)]
 fn are_equal(left: &[u8], right: &[u8]) -> bool {
-    /// Whether the first and the last `SIZE` bytes are equal, which may overlap.
+    /// Whether the first and the last `SIZE` bytes, which may overlap, are equal.
     #[inline(always)]
     fn ends<const SIZE: usize>(left: &[u8], right: &[u8]) -> bool {
         left.first_chunk::<SIZE>() == right.first_chunk()

@@ -63,7 +63,7 @@ fn what_was_written_is_read() {
     }
 }
 
-/// Needs the flags in the facts: what a record does not have takes no bytes.
+/// Needs the flags in the facts: an absent field takes no bytes.
 #[test]
 fn token_and_moment_take_bytes_only_where_there_are_any() {
     let size = |token, condition| {
@@ -81,7 +81,8 @@ fn token_and_moment_take_bytes_only_where_there_are_any() {
     assert_eq!(size(1, Condition::Version(7)), 56 + 8);
 }
 
-/// The cleaner counts on it: what is needed of a segment fits into another one. Needs room for a moment in every record.
+/// The cleaner depends on this: the needed records of a segment fit into another one. Needs room
+/// for a moment in every record.
 #[test]
 fn a_record_that_is_moved_takes_as_many_units_as_before() {
     let format = format(4096, 2);
@@ -119,7 +120,7 @@ fn a_record_that_is_moved_takes_as_many_units_as_before() {
     }
 }
 
-/// Every bit of the record that is not the server's.
+/// Flips every bit of the record that is not the server's.
 #[test]
 fn a_record_with_any_bit_changed_fails_unless_the_bit_is_of_the_stamp() {
     let format = format(4096, 2);
@@ -184,12 +185,12 @@ fn a_record_at_another_place_or_of_another_generation_fails() {
     later[22] = 5;
     assert!(
         check_read(&format, 256, 3, &later).is_ok(),
-        "a reader knows the low bits alone"
+        "a reader knows only the low bits"
     );
 }
 
-/// Needs the epoch in the seed: what a client of an earlier run left is not taken for a record of this one, and a stamp of one
-/// run is not read with a record of another.
+/// Needs the epoch in the seed: remains of a client of an earlier run do not pass as a record of
+/// this one, and a stamp of one run is not read with a record of another.
 #[test]
 fn a_record_of_another_run_fails() {
     let format = format(4096, 2);
@@ -259,7 +260,7 @@ fn impossible_lengths_and_codes_are_named() {
     assert_eq!(
         RecordHeader::parse(&[0; 64]).unwrap_err(),
         RecordFault::Kind,
-        "zeros are no record"
+        "zeros are not a record"
     );
     assert_eq!(changed(u64::MAX << 21, 1).unwrap_err(), RecordFault::Kind);
     assert_eq!(
@@ -286,7 +287,7 @@ fn a_delete_with_a_value_cannot_be_written() {
     });
 }
 
-/// What [`read_of_key`] must say.
+/// The required result of [`read_of_key`].
 fn expected<'a>(generation_low: u16, key: &[u8], bytes: &'a [u8]) -> Option<Reading<'a>> {
     let record = check_read(&format(4096, 2), 256, generation_low, bytes).ok()?;
     let header = record.header;

@@ -1,4 +1,4 @@
-//! Scanning on from where a checkpoint knew a segment.
+//! Scans that start where a checkpoint ends.
 
 use stonecast_log::{ScanPolicy, SegmentState};
 
@@ -28,7 +28,8 @@ fn only_what_came_after_the_checkpoint_is_looked_at() {
     );
 }
 
-/// The checkpoint of an earlier closing: since then the segment was written, sealed, and written again.
+/// The checkpoint is from an earlier closing: since then the segment was written, sealed, and
+/// written again.
 #[test]
 fn a_seal_that_is_newer_than_the_checkpoint_is_still_checked() {
     let memory = log();
@@ -56,7 +57,7 @@ fn a_seal_that_is_newer_than_the_checkpoint_is_still_checked() {
     );
 }
 
-/// Records that were not sealed when the checkpoint was taken: the chain goes on across it.
+/// Some records were not sealed when the checkpoint was taken: the chain goes on across it.
 #[test]
 fn the_chain_goes_on_across_a_checkpoint() {
     let memory = log();

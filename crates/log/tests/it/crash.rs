@@ -1,7 +1,8 @@
-//! Any history of writes, seals and crashes, also inside recovery: what was durable is found, what is found was written,
-//! and what recovery did not find never comes back.
+//! Any history of writes, seals and crashes, also inside recovery: durable records are found, every
+//! record found was written, and a record that recovery did not find never comes back.
 //!
-//! A power cut leaves, of each 8-byte word that was not persisted, any value that it had since.
+//! After a power cut each 8-byte word that was not persisted has any value that it held since it
+//! last was.
 
 use proptest::prelude::*;
 use stonecast_base::random_from_seed;
@@ -25,14 +26,14 @@ enum Step {
     },
     Persist,
     Seal,
-    /// The segment is freed and used again, over what it holds.
+    /// The segment is freed and reused, over its old content.
     Free,
-    /// The server dies, and what it had stored stays.
+    /// The server dies, and its stores stay.
     Kill,
     PowerCut(Cut),
 }
 
-/// Which values survive, and how far the recoveries come that are cut off themselves.
+/// Which values survive, and how far the interrupted recoveries get.
 #[derive(Clone, Debug)]
 struct Cut {
     seed: u64,
@@ -150,14 +151,14 @@ impl<'m> History<'m> {
         self.durable.append(&mut self.stamped);
     }
 
-    /// A recovery that does not get to its end.
+    /// A recovery that is interrupted.
     fn recover_up_to(&mut self, stage: u8) {
         let verdict = self.look();
         if let SegmentVerdict::Used(mut state, _) = verdict {
             if stage >= 1 {
                 self.memory.persist(state.unsealed(&pool()).as_slice());
             }
-            // Stage 2 leaves what it wrote to the power cut, stage 3 gets that down too.
+            // Stage 2 leaves its writes to the power cut, stage 3 persists them, too.
             if stage >= 2 {
                 let spans = state.settle(self.memory, &pool());
                 if stage >= 3 {
@@ -167,10 +168,10 @@ impl<'m> History<'m> {
         }
     }
 
-    /// Scans and compares with what must and what may be there.
+    /// Scans, and compares the result with the records that must and that may be there.
     fn look(&self) -> SegmentVerdict {
         let (verdict, found) = scan(self.memory)
-            .unwrap_or_else(|corruption| panic!("a crash is no damage: {corruption}"));
+            .unwrap_or_else(|corruption| panic!("a crash is not damage: {corruption}"));
         for entry in &self.durable {
             assert!(found.contains(entry), "{entry:?} was durable");
         }
@@ -190,7 +191,7 @@ impl<'m> History<'m> {
         self.server = server;
         self.durable = found;
         self.stamped.clear();
-        // Settled, it is found the same again, and nothing is torn any more.
+        // After it is settled, a scan finds the same records, and nothing torn.
         let SegmentVerdict::Used(state, report) = self.look() else {
             return;
         };
@@ -212,9 +213,9 @@ impl<'m> History<'m> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
 
-    /// Needs, each by itself: the check of the stamp, and in it tag, sequence and links; the record's tag;
-    /// persisting before settling; in `settle` the header, the clearing and the seal, and the spans of each; the seal's
-    /// checksum.
+    /// Needs each of these: the check of the stamp, and in it tag, sequence and links; the record's
+    /// tag; persisting before settling; in `settle` the header, the clearing and the seal, and the
+    /// spans of each; the seal's checksum.
     #[test]
     fn no_crash_loses_what_was_durable_or_brings_back_what_was_not(steps in prop::collection::vec(step(), 1..40)) {
         let memory = log();
@@ -226,13 +227,14 @@ proptest! {
     }
 }
 
-/// The words of which a record with a short key and no value consists: three of the stamp, tag, facts, key.
+/// The words of a record with a short key and no value: three of the stamp, tag, facts, key.
 const WORDS: usize = 6;
-/// Those that differ where the same record stood in the generation before: not the links, and not the key.
+/// The words that differ where the same record stood in the previous generation: all but the links
+/// and the key.
 const DIFFERING: usize = 4;
 
-/// Cuts the power while one record of which `words` words changed is not persisted; of those the ones in the set `keep`
-/// survive.
+/// Cuts the power while one record with `words` changed words is not persisted; of those the ones
+/// in the set `keep` survive.
 fn tear(memory: &Memory, keep: usize, words: usize) {
     let mut word = 0;
     memory.cut_power(|_, count| {
@@ -259,7 +261,8 @@ fn every_way_to_tear_a_stamped_record_leaves_it_whole_or_not_there() {
     }
 }
 
-/// Nobody clears the place of a stamp. Needs the tag, or the generation, in what the commit tag covers.
+/// The place of a stamp is not cleared. Needs the tag, or the generation, among the words that the
+/// commit tag covers.
 #[test]
 fn every_way_to_tear_a_record_where_the_same_one_stood_before_leaves_it_whole_or_not_there() {
     for keep in 0..1 << DIFFERING {
@@ -277,9 +280,10 @@ fn every_way_to_tear_a_record_where_the_same_one_stood_before_leaves_it_whole_or
     }
 }
 
-/// A record is torn, and after a recovery that did not find it the client tries again with the same bytes at the same
-/// place, which is torn in the other half. Needs the clearing in `settle`, and needs it to clear the commit tag: with the
-/// sequence cleared instead, the second try brings the same sequence again.
+/// A record is torn, and after a recovery that did not find it the client tries again with the same
+/// bytes at the same place; this write is torn in the other half. Needs the clearing in `settle`,
+/// and needs it to clear the commit tag: if it cleared the sequence, the second try would have the
+/// same sequence again.
 #[test]
 fn a_torn_record_that_recovery_did_not_find_is_not_completed_by_a_retry() {
     const ALL: usize = (1 << WORDS) - 1;
@@ -297,7 +301,7 @@ fn a_torn_record_that_recovery_did_not_find_is_not_completed_by_a_retry() {
             (torn.unit, torn.sequence),
             "only the epoch differs"
         );
-        // What survives of the second try is what was lost of the first.
+        // The words that survive of the second try are those lost of the first.
         memory.cut_power(|offset, count| {
             let word = (offset - crate::server::position(torn.unit)) / 8;
             if word < WORDS as u64 && keep >> word & 1 == 0 {
@@ -307,7 +311,8 @@ fn a_torn_record_that_recovery_did_not_find_is_not_completed_by_a_retry() {
             }
         });
         let (_, found) = scan(&memory).unwrap();
-        // The second try may well be whole, of words that both have in common. The first one is gone.
+        // The second try may well be whole, from words that both tries share. The first one is
+        // gone.
         assert!(
             found == [durable.clone()] || found == [durable, again],
             "words {keep:#b}: {found:?}"

@@ -1,4 +1,5 @@
-//! Damage of any bit: refused, or without effect, or it costs what nobody could tell from a torn batch.
+//! Damage of any bit is refused, has no effect, or costs records that cannot be distinguished from
+//! a torn batch.
 
 use proptest::prelude::*;
 use stonecast_log::{Finding, ScanPolicy, SegmentState, Stamp, walk_segment};
@@ -22,7 +23,7 @@ fn segment_with_a_past(memory: &Memory) -> (Server<'_>, Vec<Entry>) {
     server.put(b"d", &[4; 90]);
     memory.persist(&[stonecast_base::Span::new(position(server.state.last), 192)]);
     memory.cut_power(|_, _| 0);
-    let (mut server, mut entries) = Server::recover(memory, 2).expect("a crash is no damage");
+    let (mut server, mut entries) = Server::recover(memory, 2).expect("a crash is not damage");
     assert_eq!(entries.len(), 4);
     server.place(server.state.end, b"left", &[5; 70]);
     entries.push(server.put_above(1, b"e", &[6; 10]));
@@ -34,7 +35,7 @@ fn segment_with_a_past(memory: &Memory) -> (Server<'_>, Vec<Entry>) {
     (server, entries)
 }
 
-/// Flips each bit of the segment in turn. `last_batch` records at the end may be lost without being missed.
+/// Flips each bit of the segment in turn. `last_batch` records at the end may be lost unnoticed.
 fn flip_every_bit(memory: &Memory, entries: &[Entry], last_batch: usize) {
     let (sure, _) = entries.split_at(entries.len() - last_batch);
     for bit in 0..SEGMENT_SIZE * 8 {
@@ -73,8 +74,8 @@ fn no_flipped_bit_changes_what_is_found_in_a_sealed_segment() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Not damage any more, but malice without the secret: whatever is written, nothing panics, and no record is found
-    /// that was not there.
+    /// Malice without the secret: whatever is written, nothing panics, and every record found was
+    /// there before.
     #[test]
     fn no_bytes_whatever_make_recovery_panic_or_find_what_was_never_written(
         writes in prop::collection::vec((0..SEGMENT_SIZE / 8, any::<u64>()), 1..60),
@@ -100,7 +101,7 @@ proptest! {
         walk_segment(&memory, &pool(), "log", SEGMENT, &mut |_| {});
     }
 
-    /// And with the secret: stamps that no server would make, seals that tell anything.
+    /// Malice with the secret: stamps that no server would make, seals with any content.
     #[test]
     fn no_stamp_or_seal_whatever_makes_recovery_panic(
         stamps in prop::collection::vec((4..40_u32, any::<u64>(), 0..300_u32, 0..300_u32), 0..30),
@@ -141,7 +142,7 @@ proptest! {
     }
 }
 
-/// After a flipped bit was tolerated or without effect, recovery goes on to a segment that is whole.
+/// After a flipped bit that was tolerated or had no effect, recovery yields a whole segment.
 #[test]
 fn a_segment_that_recovery_settled_after_damage_is_whole_again() {
     let memory = log();

@@ -33,7 +33,7 @@ fn forged(server: &Server<'_>, unit: u32, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Needs the check of the commit tag, also where the scan has lost its way.
+/// Needs the check of the commit tag, even where the scan has lost its way.
 #[test]
 fn records_inside_a_value_are_never_found() {
     for torn in [false, true] {
@@ -75,8 +75,8 @@ fn headers_that_claim_giant_records_are_not_believed() {
     assert_eq!(scan(&memory).unwrap().1, [first, above]);
 }
 
-/// A client may still write its extent after its records were published. What it does to them shows; lengths that it
-/// changes are not even believed.
+/// A client may still write its extent after its records were published. Its changes are noticed;
+/// changed lengths are not even trusted.
 #[test]
 fn a_published_record_that_its_client_rewrote_is_missed() {
     let write = |memory: &Memory, unit: u32, offset: u64, word: u64| {

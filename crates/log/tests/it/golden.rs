@@ -1,4 +1,4 @@
-//! The bytes of the format: a change of any of them is a change of every pool.
+//! The bytes of the format: any change of them is a change of every pool.
 
 use rand::RngExt as _;
 use stonecast_base::{hash, random_from_seed};

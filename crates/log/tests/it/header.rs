@@ -1,4 +1,4 @@
-//! What recovery makes of a segment without a header.
+//! Recovery of a segment without a header.
 
 use stonecast_log::{SegmentVerdict, walk_segment};
 use stonecast_media::Region as _;
@@ -6,7 +6,7 @@ use stonecast_media::Region as _;
 use crate::memory::Memory;
 use crate::server::{SEGMENT, Server, damage_body, erase, log, pool, position, scan, used};
 
-/// Both copies.
+/// Erases both copies of the header.
 fn lose_header(memory: &Memory) {
     memory.flip(position(0), 1);
     memory.flip(position(3), 1);
@@ -46,7 +46,7 @@ fn one_copy_of_the_header_is_enough_and_is_repaired() {
     }
 }
 
-/// The header is persisted with the first batch, so this is what a crash can leave.
+/// The header is persisted with the first batch, so a crash can leave this state.
 #[test]
 fn records_of_a_first_batch_count_without_a_header() {
     let memory = log();
@@ -62,7 +62,7 @@ fn records_of_a_first_batch_count_without_a_header() {
     assert!(!used(verdict).1.header_damaged);
 }
 
-/// Needs the look at `durable` where the header is lost.
+/// Needs the check of `durable` where the header is lost.
 #[test]
 fn a_header_lost_after_something_was_durable_is_corruption() {
     let memory = log();
@@ -75,7 +75,7 @@ fn a_header_lost_after_something_was_durable_is_corruption() {
         (corruption.what.as_ref(), corruption.offset),
         ("segment header", position(0))
     );
-    // One record is enough to tell.
+    // One record is enough evidence.
     erase(&memory, &first);
     assert_eq!(scan(&memory).unwrap_err().what, "segment header");
 }
@@ -94,7 +94,7 @@ fn a_header_lost_after_a_second_seal_is_corruption() {
     assert_eq!(scan(&memory).unwrap_err().what, "segment header");
 }
 
-/// The seal is all that is left. Needs the look at it: there is nothing that was stamped.
+/// Only the seal is left. Needs the check of the seal: there is no stamp.
 #[test]
 fn a_header_lost_with_all_that_was_sealed_is_corruption() {
     let memory = log();
@@ -106,7 +106,7 @@ fn a_header_lost_with_all_that_was_sealed_is_corruption() {
     assert_eq!(scan(&memory).unwrap_err().what, "sealed records");
 }
 
-/// Needs the look at stamps whose records are not whole.
+/// Needs the check of stamps whose records are not whole.
 #[test]
 fn a_header_lost_where_only_a_torn_stamp_tells_of_better_days_is_corruption() {
     let memory = log();
@@ -131,8 +131,8 @@ fn a_header_lost_in_a_segment_of_two_generations_is_corruption() {
     assert_eq!(scan(&memory).unwrap_err().what, "segment header");
 }
 
-/// What a client left in a segment that was never used may be the remains of stamps. Needs `remains`: a free segment is
-/// not settled.
+/// The bytes that a client left in a segment that was never used may be remains of stamps. Needs
+/// `remains`: a free segment is not settled.
 #[test]
 fn a_segment_with_remains_and_no_header_is_cleared_before_it_is_used() {
     let memory = log();

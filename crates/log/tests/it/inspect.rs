@@ -1,4 +1,4 @@
-//! What an inspection tells.
+//! The findings of an inspection.
 
 use stonecast_log::{Finding, RecordFault, SegmentVerdict, walk_segment};
 

@@ -18,8 +18,8 @@ pub fn format(segment_size: u64, segment_count: u32) -> LogFormat {
     }
 }
 
-/// See the module documentation. What is visible is in `words`; `pending` has, for each word that was stored since it was
-/// last persisted, every value that it had, the persisted one first.
+/// Memory that can lose power. `words` is the visible content; for each word that was stored since
+/// it was last persisted, `pending` has every value that it had, the persisted one first.
 pub struct Memory {
     words: Vec<Cell<u64>>,
     pending: RefCell<BTreeMap<usize, Vec<u64>>>,
@@ -28,7 +28,7 @@ pub struct Memory {
 
 #[allow(dead_code, reason = "each test uses what it needs")]
 impl Memory {
-    /// Zeros.
+    /// Memory of zeros.
     pub fn new(size: u64) -> Self {
         Self {
             words: vec![Cell::new(0); size as usize / 8],
@@ -37,7 +37,7 @@ impl Memory {
         }
     }
 
-    /// Zeros that cannot lose power, and cost nothing beside the copy.
+    /// Memory of zeros that cannot lose power, and costs nothing beside the copy.
     pub fn steady(size: u64) -> Self {
         Self {
             tracking: false,
@@ -45,7 +45,7 @@ impl Memory {
         }
     }
 
-    /// Changes one bit, durably: damage.
+    /// Damages one bit, durably.
     pub fn flip(&self, offset: u64, bit: u64) {
         let word = &self.words[(offset / 8 + bit / 64) as usize];
         word.set(word.get() ^ 1 << (bit % 64));
@@ -61,15 +61,16 @@ impl Memory {
         }
     }
 
-    /// Cuts the power: of each word that was not persisted, one of its values survives. `choose` says which: it is told
-    /// the word's offset and the number of its values; value 0 is the persisted one, the last the newest.
+    /// Cuts the power: one value of each word that was not persisted survives. `choose` takes the
+    /// word's offset and the number of its values and returns which; value 0 is the persisted one,
+    /// the last the newest.
     pub fn cut_power(&self, mut choose: impl FnMut(u64, usize) -> usize) {
         for (word, values) in std::mem::take(&mut *self.pending.borrow_mut()) {
             self.words[word].set(values[choose(word as u64 * 8, values.len())]);
         }
     }
 
-    /// A copy of what is visible, all of it durable.
+    /// A copy of the visible content, all of it durable.
     pub fn copy(&self) -> Self {
         Self {
             words: self.words.clone(),
@@ -116,10 +117,7 @@ impl Region for Memory {
     }
 
     fn write(&self, offset: u64, from: &[u8]) {
-        assert!(
-            offset.is_multiple_of(8),
-            "what is written starts with a word"
-        );
+        assert!(offset.is_multiple_of(8), "a write starts at a word");
         let start = offset as usize / 8;
         let (whole, tail) = from.as_chunks::<8>();
         for (index, bytes) in whole.iter().enumerate() {

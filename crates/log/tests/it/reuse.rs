@@ -1,4 +1,4 @@
-//! Records that were moved, and segments that are used again.
+//! Moved records and reused segments.
 
 use stonecast_base::Span;
 use stonecast_log::{
@@ -9,7 +9,7 @@ use stonecast_media::Region as _;
 
 use crate::server::{Entry, SEGMENT, Server, entry, log, pool, position, scan, used};
 
-/// Moves the record `from`, which stands anywhere, to the end of the server's segment.
+/// Moves the record `from` to the end of the server's segment.
 fn move_in(server: &mut Server<'_>, from: &Found<'_>, next_sequence: u64) -> Entry {
     let unit = server.state.end;
     let mut bytes = Vec::new();
@@ -53,7 +53,7 @@ fn move_in(server: &mut Server<'_>, from: &Found<'_>, next_sequence: u64) -> Ent
     }
 }
 
-/// A header as of a record that the server stamped as `sequence`.
+/// The header of a record that the server stamped as `sequence`.
 fn stamped(sequence: u64, kind: Kind, token: u64) -> RecordHeader {
     let memory = log();
     let draft = Draft {
@@ -110,8 +110,8 @@ fn a_moved_record_keeps_what_it_says_and_forgets_its_condition() {
     }
 }
 
-/// Needs the moment of a move in the rule of ascending sequences: an old version in a young segment is no damage, and one
-/// that was written here is.
+/// Needs the moment of a move in the rule of ascending sequences: an old version that was moved
+/// into a young segment is not damage, and one that was written there is.
 #[test]
 fn old_versions_may_follow_younger_ones_where_they_were_moved() {
     let memory = log();
@@ -134,7 +134,7 @@ fn old_versions_may_follow_younger_ones_where_they_were_moved() {
     let (verdict, found) = scan(&memory).unwrap();
     assert_eq!(found, entries);
     assert_eq!(used(verdict).1.sequence_max, 11);
-    // Moved before what stands below it was written.
+    // It was moved before the record below it was written.
     let found = Found {
         position: 0,
         header: stamped(2, Kind::Put, 0),
@@ -146,8 +146,8 @@ fn old_versions_may_follow_younger_ones_where_they_were_moved() {
     assert_eq!(scan(&memory).unwrap_err().what, "record sequence");
 }
 
-/// Every crash while a segment is freed: it has one generation or the other, and in the next one nothing is left. Needs the
-/// slot of the older seal, and generation and check in one word.
+/// Tries every crash while a segment is freed: the segment has one generation or the other, and is
+/// empty in the next. Needs the slot of the older seal, and generation and check in one word.
 #[test]
 fn a_segment_that_is_freed_is_in_one_generation_or_the_other_and_remembers_what_went() {
     for seals in 0..4 {
@@ -168,7 +168,7 @@ fn a_segment_that_is_freed_is_in_one_generation_or_the_other_and_remembers_what_
         assert_eq!(
             (used(verdict).0.generation, &found),
             (1, &before),
-            "a seal of the next generation is none in this one"
+            "a seal of the next generation is not valid in this one"
         );
         memory.persist(&[seal]);
         let header = next.write_header(&memory, &pool());
@@ -180,7 +180,7 @@ fn a_segment_that_is_freed_is_in_one_generation_or_the_other_and_remembers_what_
             (SegmentState { durable: 0, ..next }, 0, 0)
         );
         assert!(state.is_blank() && state.heritage == heritage && state.generation == 2);
-        // What is written now is found, what was there is not, and the next seal remembers, too.
+        // A new record is found, the old ones are not, and the next seal remembers, too.
         server.state = next;
         server.put_durably(b"new", b"");
         next = server.state;
@@ -197,7 +197,8 @@ fn a_segment_that_is_freed_is_in_one_generation_or_the_other_and_remembers_what_
     }
 }
 
-/// Needs the generation in the tagged bytes of a record, and the low bits of it in what a reader compares.
+/// Needs the generation in the tagged bytes of a record, and its low bits in the reader's
+/// comparison.
 #[test]
 fn a_record_of_the_generation_before_is_none() {
     let memory = log();

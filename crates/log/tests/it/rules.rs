@@ -69,8 +69,9 @@ fn several_missing_records_are_pointed_to_where_the_first_was() {
     assert_eq!(scan(&memory).unwrap_err().offset, position(entries[1].unit));
 }
 
-/// The record found last names a missing one that was not durable; the durable one below that is named by nobody. Needs
-/// the comparison with the start of the gap, rather than with the record that the link names.
+/// The record found last names a missing one that was not durable; nothing names the durable one
+/// below that. Needs the comparison with the start of the gap, rather than with the record that the
+/// link names.
 #[test]
 fn a_durable_record_hidden_behind_one_that_was_not_is_missed() {
     let memory = log();
@@ -84,8 +85,8 @@ fn a_durable_record_hidden_behind_one_that_was_not_is_missed() {
     assert_eq!(scan(&memory).unwrap_err().offset, position(hidden.unit));
 }
 
-/// Two gaps: what proves that the record in the first one had been durable says nothing of the second. Needs the judge to
-/// remember the first.
+/// There are two gaps: the proof that the record in the first had been durable says nothing about
+/// the second. Needs the judge to remember the first.
 #[test]
 fn a_loss_is_seen_across_a_later_gap_that_is_torn() {
     let memory = log();
@@ -102,7 +103,7 @@ fn a_loss_is_seen_across_a_later_gap_that_is_torn() {
     assert_eq!(scan(&memory).unwrap_err().offset, position(lost.unit));
 }
 
-/// Needs `durable` in the first record of the second batch: nothing links to what is missing.
+/// Needs `durable` in the first record of the second batch: nothing links to the missing records.
 #[test]
 fn the_whole_first_batch_after_a_seal_is_missed() {
     let memory = log();
@@ -133,7 +134,7 @@ fn a_gap_in_the_last_batch_is_torn_and_the_rest_of_it_counts() {
     assert_eq!(report.torn_tail, Some(position(torn.unit)));
 }
 
-/// Of the last batch nothing tells when none of it is left; that is the limit of what can be seen.
+/// Nothing reveals the last batch when none of it is left; that is the limit of detection.
 #[test]
 fn a_last_batch_that_is_gone_whole_leaves_no_trace() {
     let memory = log();
@@ -183,7 +184,7 @@ fn a_hole_that_was_accepted_and_sealed_is_not_judged_again() {
     assert_eq!(used(verdict).1.torn_tail, None);
 }
 
-/// Needs the rule that the first record above a seal tells the seal's end.
+/// Needs the rule that the first record above a seal names the seal's end.
 #[test]
 fn a_seal_that_is_gone_is_missed_when_records_follow_it() {
     let memory = log();
@@ -199,7 +200,8 @@ fn a_seal_that_is_gone_is_missed_when_records_follow_it() {
     );
 }
 
-/// The same, where what was sealed is gone with the seal: nothing is left that the link could contradict but `durable`.
+/// The same, where the sealed records are gone with the seal: only `durable` can contradict the
+/// link.
 #[test]
 fn a_seal_that_is_gone_with_all_that_it_sealed_is_missed() {
     let memory = log();
@@ -239,7 +241,8 @@ fn records_and_seals_of_an_earlier_generation_do_not_count() {
     assert_eq!(used(verdict).1.torn_tail, None);
 }
 
-/// The server breaks its own rules: it stamps with links that are not those of the segment's state.
+/// A server that breaks its own rules: it stamps with links that are not those of the segment's
+/// state.
 fn stamp_against_the_rules(server: &mut Server<'_>, stamp: Stamp) -> u32 {
     let unit = server.state.end;
     server.place(unit, b"odd", b"");
@@ -247,11 +250,12 @@ fn stamp_against_the_rules(server: &mut Server<'_>, stamp: Stamp) -> u32 {
     unit
 }
 
-/// A faulty server, or stamps of a crashed run that somebody kept and brought back. Needs each comparison in `link`, and
-/// the one of sequences.
+/// A faulty server, or replayed stamps of a crashed run. Needs each comparison in `link`, and the
+/// one of sequences.
 #[test]
 fn links_that_no_server_makes_are_corruption() {
-    // After three batches the last record is at unit 11, and all below 12 is durable; the next free unit is 12.
+    // After three batches the last record is at unit 11, everything below 12 is durable, and the
+    // next free unit is 12.
     let right = Stamp {
         sequence: 5,
         previous: 11,
@@ -346,7 +350,7 @@ fn links_that_no_server_makes_are_corruption() {
     }
 }
 
-/// Needs the comparison with the rest of the segment: the record would have to be looked for in the next one.
+/// Needs the comparison with the rest of the segment: the record would extend into the next one.
 #[test]
 fn a_stamped_header_whose_record_does_not_fit_the_segment_is_no_record() {
     let memory = log();
@@ -368,7 +372,8 @@ fn a_stamped_header_whose_record_does_not_fit_the_segment_is_no_record() {
     assert_eq!(scan(&memory).unwrap().1, [entry]);
 }
 
-/// Longer than the piece of the log that is copied at once, and across the edges of such pieces.
+/// The records are longer than the piece of the log that is copied at once, and cross the edges of
+/// such pieces.
 #[test]
 fn records_of_every_size_are_found_in_a_large_segment() {
     let format = LogFormat {
@@ -454,7 +459,7 @@ fn a_pool_that_outlives_processes_only_counts_what_a_power_cycle_took() {
         let (verdict, found) = scan_with(&memory, None, policy).unwrap();
         let (mut state, report) = used(verdict);
         assert_eq!((found, report.missing), (entries.clone(), 1));
-        // Settled, the segment is whole by the strict rules again.
+        // After it is settled, the segment is whole by the strict rules again.
         memory.persist(state.unsealed(&pool()).as_slice());
         memory.persist(&state.settle(&memory, &pool()));
         let (verdict, found) = scan(&memory).unwrap();

@@ -1,4 +1,4 @@
-//! A server of one segment, as small as it can be, and what a scan finds of its work.
+//! A minimal server of one segment, and a scan of its work.
 
 use stonecast_base::{Corruption, Span};
 use stonecast_log::{
@@ -12,10 +12,10 @@ use crate::memory::{Memory, format};
 
 /// Bytes of the segment that most tests use: 256 units.
 pub const SEGMENT_SIZE: u64 = 16 * 1024;
-/// It is not the first of the log, so that positions and units differ.
+/// The segment is not the first of the log, so that positions and units differ.
 pub const SEGMENT: u32 = 1;
 
-/// A published record, owned. What makes it *this* record is place, sequence and epoch; the rest is what it says.
+/// A published record, owned. Place, sequence and epoch identify it; the rest is its content.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     pub unit: u32,
@@ -115,7 +115,7 @@ impl<'m> Server<'m> {
         }
     }
 
-    /// Recovers and serves on; every step is durable when this returns.
+    /// Recovers and continues to serve; every step is durable when this returns.
     pub fn recover(memory: &'m Memory, epoch: u32) -> Result<(Self, Vec<Entry>), Corruption> {
         let (verdict, found) = scan(memory)?;
         let SegmentVerdict::Used(mut state, report) = verdict else {
@@ -137,7 +137,8 @@ impl<'m> Server<'m> {
         ))
     }
 
-    /// Frees the segment, whatever is in it, and goes on in its next generation. All that was stamped is durable.
+    /// Frees the segment, whatever it holds, and goes on in its next generation. Everything stamped
+    /// is durable.
     pub fn free(&mut self) {
         let heritage = Heritage {
             tokens_lost: 0,
@@ -158,7 +159,7 @@ impl<'m> Server<'m> {
         self.format.position(self.state.number, unit)
     }
 
-    /// A client writes a record, and nobody stamps it.
+    /// A client writes a record, which is not stamped.
     pub fn place(&self, unit: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
         let draft = Draft {
             kind: Kind::Put,
@@ -223,7 +224,7 @@ impl<'m> Server<'m> {
         self.put_above(0, key, value)
     }
 
-    /// Makes all that was stamped durable: now it may be acknowledged.
+    /// Makes everything stamped durable, so that it may be acknowledged.
     pub fn persist(&mut self) {
         self.memory.persist(&self.unpersisted);
         self.unpersisted.clear();
@@ -245,7 +246,7 @@ impl<'m> Server<'m> {
     }
 }
 
-/// Stamps what a client placed at `unit`, whatever the state of the segment is.
+/// Stamps the record that a client placed at `unit`, whatever the state of the segment is.
 pub fn stamp_placed(memory: &Memory, format: &LogFormat, unit: u32, stamp: Stamp) {
     let mut line = [0; RECORD_START_SIZE];
     memory.read(position(unit), &mut line);
@@ -265,7 +266,7 @@ pub fn damage_body(memory: &Memory, unit: u32) {
     memory.flip(position(unit) + KEY_START, 3);
 }
 
-/// Takes the record at `unit` away, as a power cut does when none of its bytes were written.
+/// Erases the record at `unit`, as a power cut does when none of its bytes were written.
 pub fn erase(memory: &Memory, entry: &Entry) {
     let mut line = [0; RECORD_START_SIZE];
     memory.read(position(entry.unit), &mut line);

@@ -1,4 +1,4 @@
-//! Records that were taken back after they were stamped, and segments that somebody else has stamped.
+//! Records that were taken back after they were stamped, and segments that a client has stamped.
 
 use stonecast_base::Span;
 use stonecast_log::{
@@ -17,7 +17,7 @@ fn make_void(memory: &Memory, entry: &Entry) {
     memory.persist(&[Span::new(at, 8)]);
 }
 
-/// Somebody who stamps what he writes: an extent of his own, and the links in it.
+/// A client that stamps its own records: its extent and the links there.
 struct Writer<'m> {
     memory: &'m Memory,
     unit: u32,
@@ -35,7 +35,7 @@ impl<'m> Writer<'m> {
         }
     }
 
-    /// Writes a record with its stamp; of it only so many bytes arrive.
+    /// Writes a record with its stamp, of which only `arrived` bytes arrive.
     fn put(&mut self, sequence: u64, key: &[u8], value: &[u8], arrived: usize) -> Entry {
         let draft = Draft {
             kind: Kind::Put,
@@ -83,7 +83,8 @@ fn walked(memory: &Memory) -> Vec<(u32, bool)> {
     all
 }
 
-/// Needs the void standing in the walk, and that listeners are not told of it: else the record counts, or its absence is damage.
+/// Needs the void standing in the walk, and needs listeners not to see void records: otherwise the
+/// record counts, or its absence is damage.
 #[test]
 fn a_record_that_was_taken_back_names_no_key_and_is_missed_by_nobody() {
     let memory = log();
@@ -119,7 +120,7 @@ fn a_record_that_was_taken_back_names_no_key_and_is_missed_by_nobody() {
     );
 }
 
-/// Needs the tag of the void record, as it stands there, in what the seal counts.
+/// Needs the stored tag of the void record in the XOR of the seal.
 #[test]
 fn a_sealed_segment_with_records_taken_back_before_the_seal_is_whole() {
     let memory = log();
@@ -135,14 +136,16 @@ fn a_sealed_segment_with_records_taken_back_before_the_seal_is_whole() {
         (found.len(), recovered.state.seal_end),
         (3, recovered.state.end)
     );
-    // Taking one back below the seal is damage like any other: who stamped it could not, its lease was over.
+    // Taking a record back below the seal is damage like any other: its client could not do it,
+    // since the lease was over.
     make_void(&memory, &entries[2]);
     assert!(scan(&memory).is_err());
 }
 
-/// What another writer stamped is taken over with its links: a scan and a seal find it as if the server had stamped it.
+/// The server takes over records that a client stamped, with their links: a scan and a seal find
+/// them as if the server had stamped them.
 #[test]
-fn what_somebody_else_stamped_is_taken_over_and_what_he_did_not_finish_is_not() {
+fn records_that_a_client_stamped_are_taken_over_and_unfinished_ones_are_not() {
     let memory = log();
     let mut server = Server::first_use(&memory, 1);
     let first = server.put_durably(b"first", b"of the server");
@@ -150,19 +153,19 @@ fn what_somebody_else_stamped_is_taken_over_and_what_he_did_not_finish_is_not() 
     let mut entries: Vec<Entry> = (0..6u8)
         .map(|n| writer.put(10 + u64::from(n), &[b'w', n], &[n; 90], usize::MAX))
         .collect();
-    // The stamp is there and the end of the value is not.
+    // The stamp has arrived and the end of the value has not.
     let torn = writer.put(16, b"torn", &[9; 200], 100);
     let named = |found: &Found<'_>| found.header.sequence().is_multiple_of(3);
     let changed = server
         .state
         .take_over(&memory, &pool(), &mut |found| !named(found));
-    memory.persist(&[changed.expect("some were made void")]);
+    memory.persist(&[changed.expect("some records became void")]);
     server.state.note_durable();
     assert_eq!(
         (server.state.count, server.state.last, server.state.end),
         (7, entries[5].unit, torn.unit)
     );
-    // Nothing of the torn one is left that the next record at its place could complete.
+    // Nothing is left of the torn record that the next one at its place could complete.
     assert_eq!(memory.load(commit_tag_position(position(torn.unit))), 0);
     entries.retain(|entry| entry.sequence % 3 == 0);
     entries.insert(0, first);
@@ -177,7 +180,7 @@ fn what_somebody_else_stamped_is_taken_over_and_what_he_did_not_finish_is_not() 
     );
 }
 
-/// Needs nothing written where there is nothing to take back: such a page stays clean.
+/// Needs to write nothing where there is nothing to take back: such a page stays clean.
 #[test]
 fn taking_over_what_is_whole_and_named_changes_nothing() {
     let memory = log();
