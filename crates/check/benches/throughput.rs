@@ -1,4 +1,5 @@
-//! How fast runs go: `cargo bench --package stonecast-check [--bench throughput] -- SCENARIO FIRST_SEED SEEDS`.
+//! Measures the speed of runs: `cargo bench --package stonecast-check [--bench throughput] --
+//! SCENARIO FIRST_SEED SEEDS`.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -35,7 +36,7 @@ fn main() {
         );
         traces = traces.rotate_left(1) ^ report.hash;
         if count == 1 {
-            // A seed that is looked at alone tells its story.
+            // A single seed prints its timeline.
             report
                 .options
                 .iter()

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!   mutants [--shard I/N] [--seeds N] [NAME ...]      one line for each: name, seeds, oracle
-//!   mutants [--shard I/N] --control N                 the store as it is, on N seeds: nothing may be found there
+//!   mutants [--shard I/N] --control N                 the unchanged store, on N seeds: must find nothing
 //! ```
 //!
-//! Exit status 1: a mutant was not found, or something was found where nothing is planted.
+//! Exit status 1: a mutant was not found, or an oracle objected to the unchanged store.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -13,15 +13,15 @@ use std::process::ExitCode;
 use stonecast_base::mutants::{Mutant, plant};
 use stonecast_check::{Scenario, run, scenario};
 
-/// What each mutant must be found within.
+/// Seeds within which each mutant must be found.
 const SEEDS_MAX: u64 = 10_000;
-/// The scenario that is run.
+/// The scenario to run.
 const SCENARIO: &str = "kv-lite";
 
 struct Arguments {
     shard: (usize, usize),
     seeds: u64,
-    /// Seeds of the store as it is; `None`: mutants.
+    /// Seeds of the unchanged store; `None`: mutants.
     control: Option<u64>,
     names: Vec<String>,
 }
@@ -29,7 +29,7 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = arguments(std::env::args().skip(1));
     let scenario = scenario(SCENARIO).expect("there is such a scenario");
-    // A broken invariant that asserts is a finding like any other; its text is in the report.
+    // A broken assertion is a finding like any other; its text is in the report.
     std::panic::set_hook(Box::new(|_| {}));
     let good = match arguments.control {
         Some(seeds) => control(scenario, seeds, arguments.shard),
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Hunts the shard's part of the mutants; whether each was found.
+/// Hunts the shard's part of the mutants. Returns whether each was found.
 fn campaign(scenario: &Scenario, arguments: &Arguments) -> bool {
     let chosen: Vec<Mutant> = match arguments.names.is_empty() {
         true => Mutant::ALL.to_vec(),
@@ -74,12 +74,12 @@ fn campaign(scenario: &Scenario, arguments: &Arguments) -> bool {
     good
 }
 
-/// Runs the shard's part of the seeds of the store as it is; whether nothing was found.
+/// Runs the shard's part of the seeds of the unchanged store. Returns whether nothing was found.
 fn control(scenario: &Scenario, seeds: u64, (index, count): (usize, usize)) -> bool {
     match hunt(scenario, None, (0..seeds).skip(index).step_by(count)) {
         Some((seed, oracle)) => {
             println!(
-                "{:<28} VIOLATION in the store as it is, seed {}: {oracle}",
+                "{:<28} VIOLATION in the unchanged store, seed {}: {oracle}",
                 "none",
                 seed - 1
             );
@@ -96,7 +96,8 @@ fn control(scenario: &Scenario, seeds: u64, (index, count): (usize, usize)) -> b
     }
 }
 
-/// Runs `seeds` with `mutant` planted until something is found: how many it took, and by what.
+/// Runs `seeds` with `mutant` planted until an oracle objects. Returns how many seeds it took, and
+/// the oracle.
 fn hunt(
     scenario: &Scenario,
     mutant: Option<Mutant>,

@@ -1,24 +1,26 @@
-//! What of a run is not left to its seed.
+//! Settings that override what a seed would choose.
 
 use std::collections::BTreeSet;
 
-/// Makes a run smaller than its seed says, or judges it more harshly. The default changes nothing.
+/// Makes a run smaller than its seed says, or judges it more strictly. The default changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Adjustment {
-    /// Operations of all clients together, at most.
+    /// Maximum number of operations of all clients together.
     pub operations: Option<u64>,
-    /// Clients, at most.
+    /// Maximum number of clients.
     pub clients: Option<u32>,
-    /// Operations that each client has under way, at most.
+    /// Maximum number of operations that each client has under way.
     pub lanes: Option<u32>,
-    /// Keys, at most.
+    /// Maximum number of keys.
     pub keys: Option<u32>,
-    /// Faults that do not happen, by the names under which a report counts them.
+    /// Faults that do not happen, by their names in a report.
     pub without: BTreeSet<&'static str>,
-    /// Looks at what a power cut would leave at every moment, and no longer at a few: finds the earliest one that fails.
+    /// Examines a power cut at every moment instead of a few moments: finds the earliest one that
+    /// fails.
     pub every_moment: bool,
-    /// Also demands what no store promises: that a write that was begun survives a power cut before it is answered. Every
-    /// run that looks at a power cut fails then, which shows what a failure looks like.
+    /// Also demands a promise that no store keeps: that a write survives a power cut before it is
+    /// answered. Every run that examines a power cut then fails, which shows what a failure looks
+    /// like.
     pub canary: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Which of the states that a power cut may leave to look at.
+//! Choice of the crash states to examine.
 //!
-//! Each undecided line has some fates: none of its stores survived, the first, the first two, ... all, or one of them torn.
-//! Where all combinations are few, all are looked at. Otherwise:
+//! Each undecided line has several fates: none of its stores survived, the first, the first two,
+//! ... all, or one of them torn. Where there are few combinations, all are examined. Otherwise:
 //!
 //! ```text
 //!   nothing survived, everything survived
@@ -11,31 +11,32 @@
 //!   random combinations, for the rest
 //! ```
 //!
-//! A state that is the same as an earlier one to who looks costs nothing and does not count.
+//! A state that the caller knows to be equivalent to an earlier one costs nothing and does not
+//! count.
 
 use rand::RngExt as _;
 use stonecast_base::Random;
 use stonecast_fabric_sim::{Fate, Wreck};
 
-/// How many states to look at, at most. The bound of exhaustive search: twelve lines with two fates each.
+/// Maximum number of states in an exhaustive search: twelve lines with two fates each.
 pub const EXHAUSTIVE_MAX: u64 = 4096;
 
-/// What came of looking at a state.
+/// The result of examining a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// It was looked at.
+    /// The state was examined.
     New,
-    /// It is the same as one that was looked at before.
+    /// The state is equivalent to an earlier one.
     Known,
-    /// It was looked at, and no more shall be.
+    /// The state was examined, and the search ends.
     Enough,
 }
 
-/// Random combinations that may turn out to be known, for each that is new, before no more are tried.
+/// The random search ends after this many known combinations for each new one.
 const TRIES_FOR_EACH: u64 = 8;
 
-/// Calls `look` with combinations of fates of the undecided units of `wreck`, until `limit` were looked at, or enough.
-/// Returns how many were.
+/// Calls `look` with combinations of fates of the undecided units of `wreck`, until `limit` were
+/// examined or `look` says enough. Returns how many were examined.
 pub fn each(
     wreck: &Wreck,
     limit: u64,
@@ -101,7 +102,7 @@ struct States<'a> {
 }
 
 impl States<'_> {
-    /// Looks at one state; whether to go on.
+    /// Examines one state. Returns whether to go on.
     fn look(&mut self, fates: &[Fate]) -> bool {
         if self.stopped || self.count == self.limit {
             return false;
@@ -165,7 +166,7 @@ impl States<'_> {
             self.look(&with(&everything, &[(unit, Fate::default())]));
             self.look(&with(&nothing, &[(unit, everything[unit])]));
         }
-        // Pairs are many: at most half of what is left is spent on them.
+        // There are many pairs: they take at most half of the remaining states.
         let pairs_end = self.count + self.limit.saturating_sub(self.count) / 2;
         'pairs: for first in 0..units {
             for second in first + 1..units {
@@ -255,7 +256,7 @@ mod tests {
         assert_eq!(
             states(&none, EXHAUSTIVE_MAX).0,
             1,
-            "where nothing is undecided there is one state"
+            "without undecided lines there is one state"
         );
     }
 
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!(count, 3);
     }
 
-    /// Needs the bound of tries: without it a search for states that are not there goes on for ever.
+    /// Needs the bound of tries: without it a search for states that do not exist goes on for ever.
     #[test]
     fn known_states_do_not_count_and_a_search_for_new_ones_ends() {
         let bytes = [7; 64];

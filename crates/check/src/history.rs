@@ -1,66 +1,67 @@
-//! What clients asked for and what they were told, in one order of events.
+//! The calls and answers of clients, in one order of events.
 
 use crate::values::ValueId;
 
 /// A moment in a history: counts calls and answers of all clients, crashes and restarts.
 pub type Moment = u64;
 
-/// The moment of an answer that has not come.
+/// The moment of an answer that has not arrived.
 pub const NEVER: Moment = Moment::MAX;
 
-/// What a conditional write asks of the present value.
+/// The condition of a write on the present value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// That there is none.
+    /// The key is absent.
     Absent,
-    /// That it has this version.
+    /// The value has this version.
     Version(u64),
 }
 
-/// What was asked for.
+/// The call of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// The value.
+    /// Reads the value.
     Get,
-    /// To store a value.
+    /// Stores a value.
     Put(ValueId),
-    /// To store a value if the present one is as expected.
+    /// Stores a value if the present one is as expected.
     PutIf(ValueId, Expected),
-    /// To remove the value.
+    /// Removes the value.
     Delete,
 }
 
-/// What came back.
+/// The answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A value and its version; `None`: there is none.
+    /// A value and its version; `None`: the key is absent.
     Got(Option<(ValueId, u64)>),
-    /// Stored, under this version.
+    /// Stored, with this version.
     Stored(u64),
-    /// Not stored: the condition did not hold; the present version.
+    /// Not stored, because the condition did not hold; the present version.
     Conflict(Option<u64>),
-    /// Removed, or nothing was there.
+    /// Whether there was a value to remove.
     Removed(bool),
     /// Nothing was done.
     Refused,
-    /// An error, or nothing at all: perhaps it was done, perhaps it was not.
+    /// An error, or no answer: the call may have been executed or not.
     Unknown,
 }
 
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// Who asked.
+    /// The client.
     pub client: u32,
-    /// About which key.
+    /// The key.
     pub key: u32,
-    /// What was asked for.
+    /// The call.
     pub call: Call,
-    /// When.
+    /// The moment of the call.
     pub called: Moment,
-    /// What came back.
+    /// The answer.
     pub answer: Answer,
-    /// When; for an unknown outcome, the moment after which it cannot be done any more.
+    /// The moment of the answer; for an unknown outcome, the moment after which the operation can
+    /// no longer take effect.
     pub answered: Moment,
 }
 
@@ -78,7 +79,7 @@ pub struct History {
 }
 
 impl History {
-    /// A history about `keys` keys.
+    /// An empty history of `keys` keys.
     pub fn new(keys: u32) -> Self {
         Self {
             by_key: vec![Vec::new(); keys as usize],
@@ -86,7 +87,7 @@ impl History {
         }
     }
 
-    /// The present moment; the next one is later.
+    /// Returns the present moment, and advances to the next.
     pub fn tick(&mut self) -> Moment {
         self.now += 1;
         self.now
@@ -97,7 +98,7 @@ impl History {
         self.now
     }
 
-    /// Somebody asks for something.
+    /// Notes the call of a client.
     pub fn call(&mut self, client: u32, key: u32, call: Call) -> OperationId {
         let called = self.tick();
         self.by_key[key as usize].push(self.operations.len() as u32);
@@ -112,7 +113,7 @@ impl History {
         OperationId(self.operations.len() - 1)
     }
 
-    /// The answer has come.
+    /// Notes the answer to a call.
     pub fn answer(&mut self, id: OperationId, answer: Answer) {
         let now = self.tick();
         let operation = &mut self.operations[id.0];
@@ -123,24 +124,25 @@ impl History {
         );
         operation.answer = answer;
         self.answers += 1;
-        // An answer that outlived its server tells of something that was done before the crash.
+        // An answer that arrives after its server's crash is about an operation that took effect
+        // before it.
         if answer != Answer::Unknown && operation.answered == NEVER {
             operation.answered = now;
         }
     }
 
-    /// Somebody asks once more for what was never answered: from now on it can be done again.
+    /// Notes that a client repeats an unanswered operation: from now on it can take effect again.
     pub fn again(&mut self, id: OperationId) {
         let operation = &mut self.operations[id.0];
         assert_eq!(
             operation.answer,
             Answer::Unknown,
-            "what was answered is not asked for again"
+            "an answered operation is not repeated"
         );
         operation.answered = NEVER;
     }
 
-    /// The server is gone, and with it every operation that was under way: none of them can be done later.
+    /// Notes a crash of the server: no operation that was under way can take effect later.
     pub fn crash(&mut self) -> Moment {
         let now = self.tick();
         for operation in self
@@ -165,12 +167,12 @@ impl History {
         &self.operations
     }
 
-    /// How many keys it is about.
+    /// The number of keys.
     pub fn keys(&self) -> u32 {
         self.by_key.len() as u32
     }
 
-    /// How many answers came.
+    /// The number of answers.
     pub fn answers(&self) -> u64 {
         self.answers
     }

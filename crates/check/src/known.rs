@@ -1,29 +1,29 @@
-//! The states of one wreck that are known already, by what recoveries read of them.
+//! The known states of one wreck, by the units that recoveries read.
 //!
 //! ```text
-//!   unit 3 was read first --- nothing of it survived --- unit 7 was read next --- its first store survived --- looked at
-//!                         \-- all of it did         --- looked at: that recovery read nothing more
+//!   unit 3 was read first --- nothing of it survived --- unit 7 was read next --- its first store survived --- examined
+//!                         \-- all of it did         --- examined: that recovery read nothing more
 //! ```
 //!
-//! Two states are the same to a recovery that meets in both the same fates of the units that it reads, so the second one
-//! need not be recovered.
+//! Two states are equivalent if a recovery meets the same fates in all units that it reads, so the
+//! second one need not be recovered.
 //!
-//! Invariant: which unit is read next follows from the fates of those that were read before.
+//! Invariant: the next unit read follows from the fates of the units read before.
 
 use std::collections::BTreeMap;
 
 use stonecast_fabric_sim::Fate;
 
-/// See the module documentation. `T` is what a recovery found.
+/// A tree of the known states. `T` is the result of a recovery.
 pub(crate) struct Known<T> {
     nodes: Vec<Node<T>>,
 }
 
 struct Node<T> {
-    /// The unit that is read next; none at the end of a recovery.
+    /// The unit read next; none at the end of a recovery.
     unit: Option<u32>,
     next: BTreeMap<Fate, usize>,
-    /// At the end of a recovery: what it found.
+    /// The result, at the end of a recovery.
     found: Option<T>,
 }
 
@@ -36,14 +36,14 @@ impl<T> Node<T> {
 }
 
 impl<T> Known<T> {
-    /// Nothing is known yet.
+    /// An empty tree.
     pub fn new() -> Self {
         Self {
             nodes: vec![Node::NEW],
         }
     }
 
-    /// What a recovery of `fates` finds, if it does what one did before.
+    /// The result of recovering `fates`, if an earlier recovery read the same.
     pub fn find(&self, fates: &[Fate]) -> Option<&T> {
         let mut node = &self.nodes[0];
         while let Some(unit) = node.unit {
@@ -52,7 +52,8 @@ impl<T> Known<T> {
         node.found.as_ref()
     }
 
-    /// A recovery of `fates` read the units `read`, in this order, and found something.
+    /// Notes that a recovery of `fates` read the units `read`, in this order, and gave the result
+    /// `found`.
     pub fn learn(&mut self, fates: &[Fate], read: &[u32], found: T) {
         let mut at = 0;
         for &unit in read {
@@ -87,7 +88,7 @@ mod tests {
     fn states_that_differ_in_what_was_not_read_are_one() {
         let mut known = Known::new();
         assert_eq!(known.find(&fates(&[0, 0, 0])), None);
-        // The first unit is read, and where something of it survived, the last one, too.
+        // A recovery reads the first unit and, where something of it survived, also the last one.
         known.learn(&fates(&[0, 0, 0]), &[0], "nothing");
         known.learn(&fates(&[1, 0, 0]), &[0, 2], "a");
         assert_eq!(known.find(&fates(&[0, 1, 1])), Some(&"nothing"));

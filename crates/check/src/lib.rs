@@ -1,20 +1,22 @@
-//! Runs the stores in the simulated world, ends everything that can end at every moment, and judges what is left.
+//! Runs the stores in the simulated world, ends processes and machines at any moment, and judges
+//! the result.
 //!
 //! ```text
 //!   run(scenario, seed) -> Report
 //!     setup     what the seed means                          direct/setup.rs
 //!     drive     world, clients, server                       direct/{drive,client,host}.rs
-//!       mishaps, visitors   what happens to them             direct/{mishaps,visitors,raw}.rs
-//!       progress            healed, everybody gets on        direct/progress.rs
+//!       mishaps, visitors   faults of the run, odd clients   direct/{mishaps,visitors,raw}.rs
+//!       progress            healed, all clients progress     direct/progress.rs
 //!       damage              a medium that breaks its word    direct/damage.rs
 //!       explorer   power cut at a moment -> states           direct/explorer.rs  fates.rs  known.rs
 //!         lab        recovery of one state                   direct/lab.rs
-//!     oracles   what must hold                               oracles/
-//!     timeline  a failing run as people read it              timeline.rs
+//!     oracles   the promises                                 oracles/
+//!     timeline  a failing run, for people                    timeline.rs
 //!   shrink      the shortest schedule that fails             shrink.rs  adjustment.rs
 //! ```
 //!
-//! Invariants: a report follows from scenario and seed alone; looking at a crash does not disturb the run.
+//! Invariants: a report follows only from scenario and seed; examining a crash does not disturb the
+//! run.
 #![forbid(unsafe_code)]
 
 mod adjustment;
@@ -35,17 +37,17 @@ pub use shrink::{Shrunk, TRIES_MAX, shrink};
 pub use timeline::Happening;
 pub use violation::Violation;
 
-/// Something that can be run.
+/// A program that runs in the simulated world.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What it does.
+    /// Its description.
     pub summary: &'static str,
     setup: fn(u64) -> direct::Setup,
 }
 
-/// Everything that can be run.
+/// All scenarios.
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "kv",
@@ -59,7 +61,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "kv-lite",
-        summary: "the direct store: a hundred operations, a bit of everything that goes wrong, for many seeds",
+        summary: "the direct store: a hundred operations, some of every kind of fault, for many seeds",
         setup: direct::Setup::lite,
     },
 ];
@@ -69,7 +71,7 @@ pub fn scenario(name: &str) -> Option<&'static Scenario> {
     SCENARIOS.iter().find(|scenario| scenario.name == name)
 }
 
-/// Everything that can be made to happen in a run, by the names under which a report counts it.
+/// All faults of a run, by their names in a report.
 pub fn fault_names() -> &'static [&'static str] {
     stonecast_fabric_sim::Fault::REACHABLE
 }
@@ -79,7 +81,7 @@ pub fn run(scenario: &Scenario, seed: u64) -> Report {
     run_adjusted(scenario, seed, &Adjustment::default())
 }
 
-/// Runs `scenario` from `seed`, but for what `adjustment` says.
+/// Runs `scenario` from `seed`, changed by `adjustment`.
 pub fn run_adjusted(scenario: &Scenario, seed: u64, adjustment: &Adjustment) -> Report {
     let mut setup = (scenario.setup)(seed);
     setup.adjust(adjustment);

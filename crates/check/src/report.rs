@@ -1,4 +1,4 @@
-//! What came out of a run.
+//! The result of a run.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use crate::Scenario;
 use crate::timeline::Happening;
 use crate::violation::Violation;
 
-/// How large a run is.
+/// The size of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     /// Clients, each on a machine of its own.
     pub clients: u32,
-    /// Operations that each client has under way, at most.
+    /// Maximum number of operations that each client has under way.
     pub lanes: u32,
     /// Keys.
     pub keys: u32,
@@ -19,18 +19,18 @@ pub struct Sizes {
     pub operations: u64,
 }
 
-/// See the module documentation.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What was run.
+    /// The scenario.
     pub scenario: &'static str,
-    /// From which seed.
+    /// The seed.
     pub seed: u64,
-    /// How large the run was, as drawn from the seed or as adjusted.
+    /// The size of the run, as drawn from the seed or as adjusted.
     pub sizes: Sizes,
-    /// What else the seed meant, for people: name and value.
+    /// The other choices of the seed, for people: name and value.
     pub options: Vec<(&'static str, String)>,
-    /// Hash of all events: two runs of the same seed have the same.
+    /// Hash of all events: two runs of the same seed have the same hash.
     pub hash: u64,
     /// Events of the world.
     pub events: u64,
@@ -40,11 +40,11 @@ pub struct Report {
     pub crash_states: u64,
     /// How often each fault happened.
     pub faults_hit: BTreeMap<&'static str, u64>,
-    /// Who died, and what the store did to make room, by name.
+    /// Counts of deaths, and of the store's work to make room, by name.
     pub course: BTreeMap<&'static str, u64>,
-    /// What went wrong.
+    /// The broken promises.
     pub violations: Vec<Violation>,
-    /// What happened, where something went wrong.
+    /// The timeline, if a promise was broken.
     pub timeline: Vec<Happening>,
 }
 
@@ -66,7 +66,7 @@ impl Report {
         }
     }
 
-    /// A run of `scenario` that came to no end because an assertion was broken.
+    /// The report of a run of `scenario` that did not end because an assertion was broken.
     pub fn broken(scenario: &Scenario, seed: u64, message: String) -> Self {
         let violations = vec![Violation::new("assertions hold", message)];
         Self {

@@ -1,11 +1,11 @@
 //! Searches for the shortest schedule that fails in the same way.
 //!
 //! ```text
-//!   every moment            the earliest power cut that fails is found, where one is looked for
+//!   every moment            finds the earliest power cut that fails
 //!   without fault F         for each that was hit, as long as it still fails
 //!   clients, lanes,         one, two, four, ... until it fails, then between the last two
 //!   operations, keys
-//!   again, until nothing helps or the tries are used up
+//!   again, until nothing is gained or the tries are used up
 //! ```
 //!
 //! A smaller run is another run: its draws fall differently. It counts if the same oracle is violated.
@@ -19,15 +19,15 @@ pub const TRIES_MAX: u32 = 400;
 /// The smallest failing run that was found.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
-    /// How it differs from what the seed says.
+    /// The difference from the seed's choices.
     pub adjustment: Adjustment,
-    /// What came out of it.
+    /// Its report.
     pub report: Report,
     /// Runs that the search made.
     pub tries: u32,
 }
 
-/// Makes the failing run `report`, made under `adjustment`, as small as `run` allows.
+/// Shrinks the failing run `report`, made with `adjustment`, as far as `run` still fails.
 pub fn shrink(
     adjustment: &Adjustment,
     report: &Report,
@@ -107,7 +107,7 @@ impl<R: FnMut(&Adjustment) -> Report> Search<R> {
             .iter()
             .filter(|(_, count)| **count > 0);
         let names: Vec<&'static str> = hit.map(|(name, _)| *name).collect();
-        // Most failures need few faults: all at once first.
+        // Most failures need few faults: try first without all of them.
         if names.len() > 1 && self.try_out(|adjustment| adjustment.without.extend(&names)) {
             return;
         }
@@ -116,7 +116,8 @@ impl<R: FnMut(&Adjustment) -> Report> Search<R> {
         }
     }
 
-    /// Lowers one size: doubles from one until it fails, then halves the distance to the last that did not.
+    /// Lowers one size: doubles from one until the run fails, then halves the distance to the last
+    /// size that did not fail.
     fn lower(&mut self, size: Size) {
         let drawn = (size.of_report)(&self.best.report);
         let present = (size.limit)(&self.best.adjustment).map_or(drawn, |limit| limit.min(drawn));
@@ -177,7 +178,8 @@ mod tests {
     use crate::report::Sizes;
     use crate::violation::Violation;
 
-    /// A run of 4 clients that fails when two clients do 37 operations or more and fault `b` is there.
+    /// A run of 4 clients that fails when at least two clients do at least 37 operations and fault
+    /// `b` is enabled.
     fn fake(adjustment: &Adjustment) -> Report {
         let sizes = Sizes {
             clients: Adjustment::at_most(adjustment.clients, 4),
@@ -202,7 +204,8 @@ mod tests {
         report
     }
 
-    /// Needs the comparison of oracles: any violation taken, the search ends at two operations of another failure.
+    /// Needs the comparison of oracles: if any violation counted, the search would end at two
+    /// operations of another failure.
     #[test]
     fn the_shortest_schedule_that_fails_in_the_same_way_is_found() {
         let adjustment = Adjustment::default();
@@ -231,7 +234,7 @@ mod tests {
             |adjustment| {
                 runs += 1;
                 let mut report = fake(adjustment);
-                // Always one operation fewer than asked for: every step helps.
+                // There is always one operation fewer than requested, so every step gains.
                 report.sizes.operations = report.sizes.operations.saturating_sub(1).max(500);
                 report
             },

@@ -1,7 +1,7 @@
-//! A run as people read it: what clients asked for and were told, and what ended when.
+//! A run in words for people: calls and answers of clients, and ends of processes.
 //!
-//! Moments of a history have no time of their own; the run notes at which virtual time, and behind which event, each
-//! of them came. Nothing is put into words before somebody wants to read it.
+//! Moments of a history have no time; the run notes the virtual time and the event of each moment.
+//! The words are made only when a report needs them.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use stonecast_base::Nanoseconds;
 
 use crate::history::{Answer, Call, Expected, History, Moment, NEVER, Operation};
 
-/// Something that happened in a run.
+/// An entry of the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
     /// Virtual time.
     pub at_ns: Nanoseconds,
-    /// So many events of the world had happened.
+    /// Number of events of the world so far.
     pub event: u64,
-    /// What.
+    /// The description.
     pub what: String,
 }
 
@@ -31,24 +31,24 @@ impl fmt::Display for Happening {
     }
 }
 
-/// Takes notes for a timeline. See the module documentation.
+/// Notes for a timeline.
 #[derive(Default)]
 pub(crate) struct Notes {
-    /// From which moment on it was which time.
+    /// Moments with their time and event.
     times: Vec<(Moment, Nanoseconds, u64)>,
-    /// What is in no history.
+    /// Entries that are not in the history.
     marks: Vec<(Moment, Happening)>,
 }
 
 impl Notes {
-    /// `event` events had happened at `at_ns`; a history is at `moment`.
+    /// Notes that the history is at `moment`, at time `at_ns`, after `event` events.
     pub fn pass(&mut self, moment: Moment, at_ns: Nanoseconds, event: u64) {
         if self.times.last().is_none_or(|(last, ..)| *last < moment) {
             self.times.push((moment, at_ns, event));
         }
     }
 
-    /// Something happened that is in no history.
+    /// Adds an entry that is not in the history.
     pub fn mark(&mut self, moment: Moment, at_ns: Nanoseconds, event: u64, what: String) {
         self.marks.push((moment, Happening { at_ns, event, what }));
     }
@@ -68,7 +68,7 @@ impl Notes {
                 ));
             }
         }
-        // A mark belongs behind what the history says of the same moment, and sorting keeps that order.
+        // A mark follows the history's entries of the same moment, and sorting keeps that order.
         all.extend(self.marks.iter().cloned());
         all.sort_by_key(|(moment, happening)| (*moment, happening.event));
         all.into_iter().map(|(_, happening)| happening).collect()
@@ -110,7 +110,7 @@ fn describe_call(operation: &Operation) -> String {
     format!("{}: {asks}", who(operation))
 }
 
-/// An operation and what its client was told.
+/// An operation and its answer.
 pub(crate) fn describe(operation: &Operation) -> String {
     format!(
         "{}; {}",

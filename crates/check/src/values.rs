@@ -1,8 +1,8 @@
-//! Values that tell which write made them, and whether they are whole.
+//! Values that identify the write that made them and show whether they are whole.
 
 use std::fmt;
 
-/// Names a value that is written: each write of a history has its own. 0 stands for "absent".
+/// Names a written value: each write of a history has its own. 0 means "absent".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueId(pub u32);
 
@@ -22,7 +22,7 @@ impl fmt::Display for ValueId {
     }
 }
 
-/// What a key has, with its version, for people.
+/// The value of a key, with its version, for people.
 pub fn describe(found: Option<(ValueId, u64)>) -> String {
     match found {
         Some((value, version)) => format!("{value} at version {version}"),
@@ -37,7 +37,7 @@ pub const VALUE_SIZE_MIN: usize = 8;
 pub fn encode(id: ValueId, size: usize, into: &mut Vec<u8>) {
     assert!(
         size >= VALUE_SIZE_MIN,
-        "a value of {size} bytes cannot tell who it is"
+        "a value of {size} bytes cannot hold its number"
     );
     into.clear();
     into.extend_from_slice(&id.0.to_le_bytes());
@@ -50,7 +50,7 @@ pub fn encode(id: ValueId, size: usize, into: &mut Vec<u8>) {
     }
 }
 
-/// Which value `bytes` are; `None` where they are not wholly one.
+/// The value of which `bytes` are the encoding; `None` if they are not one whole value.
 pub fn decode(bytes: &[u8]) -> Option<ValueId> {
     let (head, rest) = bytes.split_first_chunk::<8>()?;
     let id = ValueId(u32::from_le_bytes(*head.first_chunk()?));
@@ -65,7 +65,8 @@ pub fn decode(bytes: &[u8]) -> Option<ValueId> {
     whole.then_some(id)
 }
 
-/// The `number`-th word of a value: a different one in each value and at each place, so that no mixture of two passes.
+/// The `number`-th word of a value: it differs in each value and at each place, so that no mixture
+/// of two values passes.
 fn filler(id: ValueId, number: u32) -> u64 {
     (u64::from(id.0) << 32 | u64::from(number))
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)

@@ -1,18 +1,18 @@
-//! What went wrong.
+//! Broken promises.
 
 use std::fmt;
 
 /// A broken promise, found by an oracle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise.
+    /// The promise.
     pub oracle: &'static str,
-    /// What was found, for people.
+    /// The finding, for people.
     pub found: String,
 }
 
 impl Violation {
-    /// A violation of what `oracle` guards.
+    /// A violation of the promise that `oracle` checks.
     pub fn new(oracle: &'static str, found: String) -> Self {
         Self { oracle, found }
     }

@@ -1,4 +1,5 @@
-//! A client of the run: connects, works off its part of the script, connects again when the server is gone.
+//! A client of the run: connects, executes its part of the script, and connects again when the
+//! server is gone.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -21,25 +22,25 @@ use crate::oracles::values;
 use crate::values::{VALUE_SIZE_MIN, ValueId, encode};
 use crate::violation::Violation;
 
-/// Where the server listens.
+/// The server's address.
 pub(crate) const ADDRESS: &str = "sim:store";
-/// Keys that are read together, where they are.
+/// Number of keys in a batch of reads.
 const READ_TOGETHER: usize = 3;
 /// Pause before a client that was refused tries again.
 const RETRY_NS: u64 = 200_000;
 
-/// What all clients share.
+/// The state that all clients share.
 pub(crate) struct Work {
     pub setup: Setup,
     pub keys: Vec<Vec<u8>>,
     pub history: RefCell<History>,
-    /// Operations that nobody has begun.
+    /// Operations that no client has begun.
     pub left: Cell<u64>,
     next_value: Cell<u32>,
     pub violations: RefCell<Vec<Violation>>,
-    /// Answers that said that there is no room.
+    /// Number of answers *no space*.
     pub refusals: Cell<u64>,
-    /// Faults that came about in clients and visitors.
+    /// Faults whose consequence occurred in clients and visitors.
     hits: RefCell<BTreeMap<&'static str, u64>>,
 }
 
@@ -82,7 +83,7 @@ impl Work {
     }
 }
 
-/// One client's life. `seed` tells it from the others.
+/// The life of one client. `seed` distinguishes it from the others.
 pub(crate) async fn live(work: Rc<Work>, process: Process, number: u32, seed: u64) {
     let runtime = process.runtime();
     let unknown = Rc::new(RefCell::new(Vec::new()));
@@ -114,7 +115,7 @@ pub(crate) async fn live(work: Rc<Work>, process: Process, number: u32, seed: u6
     }
 }
 
-/// Waits for all of them.
+/// Waits for all futures.
 async fn all(mut futures: Vec<Pin<Box<dyn Future<Output = ()>>>>) {
     std::future::poll_fn(|context| {
         futures.retain_mut(|future| future.as_mut().poll(context).is_pending());
@@ -127,7 +128,7 @@ async fn all(mut futures: Vec<Pin<Box<dyn Future<Output = ()>>>>) {
     .await;
 }
 
-/// A write of unknown outcome that is to be tried again.
+/// A write of unknown outcome that is to be repeated.
 struct Unfinished {
     id: OperationId,
     key: u32,
@@ -161,7 +162,7 @@ async fn run_lane(
         let id = work.history.borrow_mut().call(number, key, call);
         let size = pick_size(&work.setup, &mut random);
         let mut token = client.token();
-        // What a client publishes itself has no token, so it is not tried again.
+        // A put that a client publishes has no token, so it is not repeated.
         let is_plain = work.setup.publishes()
             && matches!(call, Call::Put(_))
             && random.random_range(0..100) < work.setup.plain_percent;
@@ -200,7 +201,8 @@ async fn run_lane(
     }
 }
 
-/// Tries a write of unknown outcome again, with its token: it takes effect once. What is left to be tried if that fails.
+/// Repeats a write of unknown outcome, with its token: it takes effect once. Returns the write if
+/// this attempt fails, too.
 async fn repeat(work: &Work, client: &Client, mut write: Unfinished) -> Option<Unfinished> {
     work.history.borrow_mut().again(write.id);
     let answer = match execute(
@@ -218,7 +220,7 @@ async fn repeat(work: &Work, client: &Client, mut write: Unfinished) -> Option<U
         Err(error) if error.is_for_want_of_room() => Answer::Refused,
         Err(error) => {
             judge_error(work, &error);
-            // Whatever became of this attempt, that of the first is as unknown as before.
+            // Whatever became of this attempt, the outcome of the first is still unknown.
             return Some(write);
         }
     };
@@ -226,7 +228,7 @@ async fn repeat(work: &Work, client: &Client, mut write: Unfinished) -> Option<U
     None
 }
 
-/// What an error says of the operation, and whether the connection can still be used.
+/// What an error says about the operation, and whether the connection can still be used.
 pub(crate) fn judge_error(work: &Work, error: &StoreError) -> (Answer, bool) {
     match error {
         StoreError::Disconnected { .. } | StoreError::Device(_) => {}
@@ -235,7 +237,7 @@ pub(crate) fn judge_error(work: &Work, error: &StoreError) -> (Answer, bool) {
             return (Answer::Refused, true);
         }
         StoreError::NotPersisted => {}
-        // What a client cannot register it does without, and tries again.
+        // A client goes on without memory that it cannot register, and tries again.
         StoreError::Refused { .. } => {}
         other => work.note(Violation::new(
             "clients see no errors but those of their surroundings",
@@ -334,7 +336,7 @@ async fn put_plainly(
         .map(Answer::Stored)
 }
 
-/// Reads a key together with those after it, which are judged by their values alone.
+/// Reads a key together with those after it, of which only the values are judged.
 async fn get_among_others(
     work: &Work,
     client: &Client,
@@ -401,7 +403,7 @@ fn pick_size(setup: &Setup, random: &mut Random) -> usize {
     random.random_range(VALUE_SIZE_MIN..=longest.max(VALUE_SIZE_MIN))
 }
 
-/// A read of every key after everything, as a client sees it.
+/// Reads every key at the end of the run, as a client sees it.
 pub(crate) async fn read_all(work: Rc<Work>, process: Process, runtime: Rc<dyn Runtime>) {
     let client = loop {
         let Ok(port) = process.port(CLIENT_COMPLETIONS) else {
@@ -418,7 +420,7 @@ pub(crate) async fn read_all(work: Rc<Work>, process: Process, runtime: Rc<dyn R
             Ok(answer) => answer,
             Err(error) => {
                 work.note(Violation::new(
-                    "in the end everything can be read",
+                    "in the end every key can be read",
                     error.to_string(),
                 ));
                 Answer::Unknown

@@ -1,12 +1,13 @@
-//! What a store does with a medium that breaks its word: bits flip, blocks land in the wrong place, lines are lost or cannot
-//! be read. It may say so and serve nothing. It may serve what was there. It may not serve anything else.
+//! A store on a medium that breaks its word: bits flip, blocks land in the wrong place, lines are
+//! lost or cannot be read. The store may report that and serve nothing, or serve the undamaged
+//! content, and nothing else.
 //!
 //! ```text
-//!   while it serves      a record under it is damaged      every read: the value, or an error
-//!   after a power cut    in what nothing sealed yet        recovery: what was there, or an error
-//!   after a recovery     what had no successor before it   recovery: what was there, or an error
-//!   after it was closed  anywhere                          recovery: what was there, or an error
-//!   at any crash point   anything                          no value that nobody wrote to that key
+//!   while it serves      in a served record                every read: the value, or an error
+//!   after a power cut    in a record without a seal        recovery: the content, or an error
+//!   after a recovery     in a record with no successor     recovery: the content, or an error
+//!   after it was closed  anywhere                          recovery: the content, or an error
+//!   at any crash point   anywhere                          no value never written to that key
 //! ```
 
 use std::rc::Rc;
@@ -25,7 +26,7 @@ use crate::violation::Violation;
 
 const ORACLE: &str = "damage is never served";
 
-/// Looks at damaged media.
+/// Examines damaged media.
 pub(crate) struct Damage {
     lab: Rc<Lab>,
     faults: Faults,
@@ -50,12 +51,13 @@ impl Damage {
         }
     }
 
-    /// Whether any line's former content is needed.
+    /// Whether the former content of lines is needed.
     pub fn remembers(faults: &Faults) -> bool {
         faults.adr_failure_percent + faults.lost_writes + faults.stale_lines > 0
     }
 
-    /// At a crash point: what survived is also damaged. Whatever recovery finds, somebody wrote it to that key.
+    /// At a crash point: the surviving state is damaged, too. Every value that recovery finds was
+    /// written to that key.
     pub fn after_crash(
         &mut self,
         work: &Work,
@@ -80,7 +82,7 @@ impl Damage {
         judged.find_map(Result::err)
     }
 
-    /// After the store was closed: what is damaged now is noticed, or does no harm.
+    /// After the store was closed: damage is noticed, or does no harm.
     pub fn after_close(
         &mut self,
         work: &Work,
@@ -107,7 +109,7 @@ impl Damage {
             }
             if any
                 && let Some(violation) =
-                    self.same_or_refused(damaged, &expected, "of a pool that was closed")
+                    self.same_or_refused(damaged, &expected, "of a closed pool")
             {
                 return Some(violation);
             }
@@ -115,8 +117,9 @@ impl Damage {
         None
     }
 
-    /// After a power cut that took nothing: the records of `trail`, written one after the other by one client, are above
-    /// every seal. All but the last have a successor that says that they were durable.
+    /// After a power cut that took nothing: the records of `trail`, written one after the other by
+    /// one client, are above every seal. Each but the last has a successor that says that it was
+    /// durable.
     pub fn of_trail(
         &mut self,
         work: &Work,
@@ -154,7 +157,7 @@ impl Damage {
             let mut damaged = cut.clone();
             spoil(&mut damaged, &image, place, next, random);
             if let Some(violation) =
-                self.same_or_refused(damaged, &expected, "that others behind it vouch for")
+                self.same_or_refused(damaged, &expected, "that later records vouch for")
             {
                 return Some(violation);
             }
@@ -168,7 +171,8 @@ impl Damage {
         }
     }
 
-    /// After a recovery of `cut` and nothing since: what it found is sealed, so the last record needs no successor.
+    /// After a recovery of `cut`, and nothing since: the records found are sealed, so the last one
+    /// needs no successor.
     fn of_last_recovered(
         &mut self,
         cut: &Survivor,
@@ -183,10 +187,10 @@ impl Damage {
         }
         let mut damaged = bench.world.wreck(bench.machine, &bench.module).everything();
         spoil(&mut damaged, image, last, before, random);
-        self.same_or_refused(damaged, expected, "that a recovery has found before")
+        self.same_or_refused(damaged, expected, "that an earlier recovery found")
     }
 
-    /// Damages `survivor` in one of the ways that this run has; `None`: it has none, or nothing changed.
+    /// Damages `survivor` in one of this run's ways; `None`: the run has none, or nothing changed.
     fn harm(&self, work: &Work, survivor: &mut Survivor, random: &mut Random) -> Option<()> {
         let kinds: Vec<Fault> = KINDS
             .into_iter()
@@ -231,7 +235,7 @@ impl Damage {
         })
     }
 
-    /// What is found; `None`: the store said that it cannot, or could not even read.
+    /// Recovers `survivor`; `None`: the store refused it, or could not read it.
     fn recover(&mut self, survivor: Survivor) -> Result<Option<Contents>, Violation> {
         self.states += 1;
         match self.lab.recover(survivor) {
@@ -242,7 +246,8 @@ impl Damage {
     }
 }
 
-/// Damages the record at `place`: never written, overwritten by the one at `other`, or with a bit changed behind its stamp.
+/// Damages the record at `place`: never written, overwritten by the one at `other`, or with a bit
+/// changed after its stamp.
 fn spoil(survivor: &mut Survivor, image: &Image, place: u64, other: u64, random: &mut Random) {
     match random.random_range(0..3) {
         0 => survivor.write(place, &[0; 64]),
@@ -259,10 +264,10 @@ fn spoil(survivor: &mut Survivor, image: &Image, place: u64, other: u64, random:
 /// Bytes before the key of a record: the stamp, tag and facts, and up to two words more.
 const HEADER_SIZE_MIN: usize = 40;
 const HEADER_SIZE_MAX: usize = 56;
-/// Damaged pools that are looked at after each closing.
+/// Damaged pools examined after each closing.
 const ROUNDS: u32 = 6;
 
-/// The bytes of a log, to look for records in.
+/// The bytes of a log, to search for records.
 pub(crate) struct Image {
     parts: Vec<(u64, Vec<u8>)>,
 }
@@ -274,7 +279,7 @@ impl Image {
         })
     }
 
-    /// What `read` gives of `spans`.
+    /// The bytes that `read` returns for `spans`.
     pub fn read(spans: Vec<Span>, read: impl Fn(u64, &mut [u8])) -> Self {
         let mut parts: Vec<(u64, Vec<u8>)> = Vec::new();
         for span in spans {
@@ -291,7 +296,8 @@ impl Image {
         Self { parts }
     }
 
-    /// Where the record of `value` under `key` begins, whose header, key and first words stand there whole and stamped.
+    /// The place of the stamped record of `key` and `value` whose header, key and first words are
+    /// whole.
     pub fn find(&self, key: u32, value: ValueId) -> Option<u64> {
         let name = keys::name(key);
         let mut head = Vec::new();
@@ -311,7 +317,7 @@ impl Image {
         })
     }
 
-    /// Some bytes of it; zeros where nobody wrote.
+    /// Some of the bytes; zeros where none were written.
     pub fn bytes(&self, offset: u64, size: usize) -> Vec<u8> {
         let mut found = vec![0; size];
         for (start, bytes) in &self.parts {

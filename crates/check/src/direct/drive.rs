@@ -1,5 +1,5 @@
-//! One run: lets everything happen, ends servers and clients in the middle, looks at what power cuts would leave, and judges
-//! the history in the end.
+//! One run: drives the world, ends servers and clients in the middle, examines what power cuts
+//! would leave, and judges the history at the end.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -27,11 +27,12 @@ use crate::timeline::{self, Notes};
 use crate::values::ValueId;
 use crate::violation::Violation;
 
-/// How long a machine or process is gone.
+/// Time for which a machine or process is gone.
 const DOWN_NS: Nanoseconds = 300_000;
-/// Events of a run at most: one that takes longer makes no progress.
+/// Maximum number of events of a run: a longer one makes no progress.
 const EVENTS_MAX: u64 = 20_000_000;
-/// How long things may go wrong: whoever is not done by then must be done soon after everything is healed.
+/// Time in which things may go wrong: clients that are not done by then must be done soon after
+/// everything heals.
 const SAFETY_NS: Nanoseconds = 20_000_000_000;
 
 struct Run {
@@ -40,37 +41,37 @@ struct Run {
     host: Host,
     clients: Vec<Resident>,
     random: Random,
-    /// Mishaps to come: after so many answers.
+    /// Mishaps to come, each with the number of answers after which it is due.
     mishaps: Vec<(u64, Mishap)>,
     damage: Damage,
-    /// How far clocks were set forward.
+    /// Time by which clocks were set forward.
     jumps: u64,
-    /// Stores at the last look at what is due, and how often that waited for one.
+    /// Stores at the last check for due mishaps, and how often a mishap waited for a store.
     stores_before: u64,
     waited: u32,
     behind_a_store: bool,
-    /// Nothing goes wrong any more, and everybody must have got on by then.
+    /// If everything has healed: the time by which all clients must have made progress.
     healed_until: Option<Nanoseconds>,
-    /// When the server starts again.
+    /// Time at which the server starts again.
     restart_at: Option<Nanoseconds>,
     explorer: Explorer,
     allowed: Allowed,
     crash_points: u32,
-    /// What was last looked at: stores and answers.
+    /// Stores and answers at the last look at a crash.
     seen: (u64, u64),
-    /// Demands what no store promises.
+    /// Whether the run demands a promise that no store keeps.
     canary: bool,
     notes: Notes,
     report: Report,
 }
 
-/// How many events the end of a server waits for a store.
+/// Number of events for which the end of a server waits for a store.
 const WAITS_MAX: u32 = 500;
 
-/// How far a clock is set forward.
+/// Time by which a clock is set forward.
 const JUMP_NS: u64 = 20_000_000_000;
 
-/// A client and where it runs.
+/// A client and its process.
 struct Resident {
     machine: Machine,
     process: Process,
@@ -166,7 +167,7 @@ impl Run {
         }
     }
 
-    /// Lets everything happen until all clients are done, and heals everything when that takes long.
+    /// Drives the world until all clients are done, and heals everything when that takes long.
     fn work_off(&mut self) {
         while !self.clients.iter().all(|client| client.done.get()) && self.go_on() {
             if self.healed_until.is_none() && self.world.now() > SAFETY_NS {
@@ -175,13 +176,13 @@ impl Run {
             self.bring_about();
             self.look_at_crash();
         }
-        // A run that failed ends where it failed.
+        // A failed run ends where it failed.
         if self.report.violations.is_empty() {
             self.heal();
         }
     }
 
-    /// From now on nothing goes wrong.
+    /// Turns all faults off.
     fn heal(&mut self) {
         if self.healed_until.is_none() {
             self.world.heal();
@@ -192,7 +193,7 @@ impl Run {
         self.healed_until = Some(self.world.now() + PROGRESS_NS);
     }
 
-    /// Demands progress of everybody, and that what is held by nobody comes back.
+    /// Demands progress of all clients, and that the leases of dead clients are returned.
     fn get_on(&mut self) {
         if !self.report.violations.is_empty() {
             return;
@@ -237,7 +238,7 @@ impl Run {
         process.kill();
     }
 
-    /// Lets the next thing happen; false when the run is over because of what went wrong.
+    /// Executes the next event; false when the run is over because a promise was broken.
     fn go_on(&mut self) -> bool {
         if self.restart_at.is_some_and(|at| self.world.now() >= at) {
             self.restart_at = None;
@@ -256,7 +257,7 @@ impl Run {
             };
             let text = format!("stuck after {} events{when}", self.world.events());
             self.report
-                .note(Violation::new("what is asked for is answered", text));
+                .note(Violation::new("every request is answered", text));
         }
         if let Some(ended) = self.host.ended() {
             self.report
@@ -280,12 +281,12 @@ impl Run {
         self.report.violations.is_empty()
     }
 
-    /// Counts something that befell the store.
+    /// Counts an incident of the store.
     fn count(&mut self, name: &'static str) {
         *self.report.course.entry(name).or_default() += 1;
     }
 
-    /// Notes for the timeline what no client sees.
+    /// Adds an entry to the timeline that no client sees.
     fn mark(&mut self, what: String) {
         self.notes.mark(
             self.work.history.borrow().now(),
@@ -295,17 +296,17 @@ impl Run {
         );
     }
 
-    /// The server starts again after a while.
+    /// Schedules the next start of the server.
     fn restart_later(&mut self) {
         let at = self.world.now() + DOWN_NS;
         self.restart_at = Some(at);
-        // Nothing else may be left to happen until then.
+        // There may be no other event until then.
         let observer = self.world.observer();
         let sleeper = self.world.observer();
         observer.spawn(Box::pin(async move { sleeper.sleep_until(at).await }));
     }
 
-    /// Brings about what is due.
+    /// Causes the mishaps that are due.
     fn bring_about(&mut self) {
         let answers = self.work.history.borrow().answers();
         let Some((_, mishap)) = self.mishaps.pop_if(|(after, _)| *after <= answers) else {
@@ -320,7 +321,8 @@ impl Run {
                 | Mishap::HostHung
                 | Mishap::SyncFails
         );
-        // Half of the ends come right behind a store: between a stamp and its persist is where it hurts.
+        // Half of the ends come right after a store: the critical moment is between a stamp and its
+        // persist.
         let stores = self.host.module.stores();
         let stored = std::mem::replace(&mut self.stores_before, stores) != stores;
         let waits = matches!(mishap, Mishap::ServerKilled | Mishap::PowerCut)
@@ -333,7 +335,7 @@ impl Run {
         self.waited = 0;
         self.behind_a_store = self.random.random();
         if needs_server && !self.host.is_running() {
-            // It is down already: later.
+            // The server is down already: try later.
             return self.mishaps.push((answers + 10, mishap));
         }
         let number = self.random.random_range(0..self.clients.len());
@@ -341,7 +343,7 @@ impl Run {
             Mishap::ClientKilled => {
                 self.clients[number].process.kill();
                 self.count("client_deaths");
-                // What it had under way may still be done, by the server that goes on.
+                // Its operations under way may still take effect, since the server goes on.
                 self.start_client(number as u32);
                 self.mark(format!("client {number} is killed, and starts again"));
                 self.world.hit(Fault::ProcessKilled);
@@ -479,7 +481,8 @@ impl Run {
         self.world.hit(fault);
     }
 
-    /// Looks at what a power cut now would leave, at as many moments as the setup wants, spread over the run.
+    /// Examines what a power cut at this moment would leave, at as many moments as the setup says,
+    /// spread over the run.
     fn look_at_crash(&mut self) {
         if self.crash_points == 0 || !self.host.is_running() {
             return;
@@ -493,7 +496,7 @@ impl Run {
         }
         self.seen = now;
         let setup = &self.work.setup;
-        // A write stores and is answered: about two moments for each operation.
+        // A write stores and is answered, which gives about two moments for each operation.
         let chance = f64::from(setup.crash_points) / (2.0 * setup.operations as f64);
         if chance < 1.0 && !self.random.random_bool(chance) {
             return;
@@ -539,7 +542,7 @@ impl Run {
                 if let Err(found) = linearizability::check(history.of_key(key), None) {
                     let stuck = found.stuck.as_ref().map(timeline::describe);
                     let text = format!(
-                        "key {key}: {} operations are explained, then this one is not: {}",
+                        "key {key}: {} operations are explained, but not this one: {}",
                         found.explained,
                         stuck.as_deref().unwrap_or("none"),
                     );
@@ -600,7 +603,7 @@ impl Run {
         });
     }
 
-    /// Damages records under the server that serves them, lets clients read them, and puts them right again.
+    /// Damages records while the server serves them, lets clients read them, and restores them.
     fn damage_live(&mut self) {
         let faults = self.work.setup.faults;
         let kinds = [
@@ -667,10 +670,10 @@ impl Run {
         });
         module.corrupt(place, &before);
         module.cure();
-        self.mark("it is as it was".to_owned());
+        self.mark("the record is restored".to_owned());
     }
 
-    /// Damages what nothing but its successors vouches for.
+    /// Damages records for which only their successors vouch.
     fn damage_trail(&mut self) {
         let trail = Rc::new(Cell::new(Vec::new()));
         let (work, laid) = (self.work.clone(), trail.clone());
@@ -690,7 +693,7 @@ impl Run {
         self.report.violations.extend(found);
     }
 
-    /// A store that is closed and opened again has what it had.
+    /// Checks that a store that is closed and opened again has the same content.
     fn close_and_open(&mut self) {
         self.host.stop();
         while self.host.is_running() && self.go_on() {}
@@ -699,7 +702,8 @@ impl Run {
             return;
         }
         if self.work.setup.publishes() {
-            // Without power there is nothing to look for; what was closed is there when it is opened again.
+            // A close is no power cut, so there is no state to explore: the content is there when
+            // the pool is opened again.
             self.host.start(&self.world);
             self.healed_until = Some(self.world.now() + PROGRESS_NS);
             return self.read_everything();

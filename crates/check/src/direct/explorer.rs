@@ -1,5 +1,6 @@
-//! Looks at what a power cut at one moment may leave: recovers each state that differs in what a recovery reads, judges what
-//! is there, cuts the power again while that recovery runs, and once more when it is done.
+//! Examines the states that a power cut at one moment may leave: recovers each state that differs
+//! in the lines that a recovery reads, judges it, cuts the power again during that recovery, and
+//! once more after it.
 
 use std::rc::Rc;
 
@@ -14,26 +15,26 @@ use crate::oracles::acknowledged::Allowed;
 use crate::oracles::idempotence;
 use crate::violation::Violation;
 
-/// How much to look at.
+/// The effort of an exploration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Effort {
     /// States of one power cut.
     pub states: u64,
     /// States of a power cut during a recovery, for each recovery that is cut.
     pub states_again: u64,
-    /// Of a hundred recoveries so many are cut.
+    /// Percentage of recoveries that are cut.
     pub cut_percent: u64,
 }
 
-/// One of so many states that are known already is recovered all the same, to see whether that is true.
+/// One in this many known states is recovered all the same, to check that it is known.
 const KNOWN_TRIED: u32 = 64;
 
-/// See the module documentation.
+/// Explores power cuts, and counts what it did.
 pub(crate) struct Explorer {
     lab: Rc<Lab>,
     effort: Effort,
     random: Random,
-    /// States that were recovered, those of power cuts during recoveries among them.
+    /// States that were recovered, including those of power cuts during recoveries.
     pub states: u64,
     /// Recoveries that were cut.
     pub cut: u64,
@@ -41,7 +42,7 @@ pub(crate) struct Explorer {
     pub torn: u64,
 }
 
-/// What is wrong, and after which fates of the undecided lines.
+/// A violation, and the fates of the undecided lines that led to it.
 pub(crate) struct Finding {
     pub violation: Violation,
     pub fates: Vec<Fate>,
@@ -59,7 +60,7 @@ impl Explorer {
         }
     }
 
-    /// Looks at the states of `wreck`, in which each key may have what is `allowed`.
+    /// Examines the states of `wreck`, in which each key may have the values in `allowed`.
     pub fn explore(&mut self, wreck: &Wreck, allowed: &Allowed) -> Option<Finding> {
         let mut random = self.random.clone();
         let mut finding = None;
@@ -78,7 +79,7 @@ impl Explorer {
         finding.map(|finding| self.with_less_lost(wreck, finding, allowed))
     }
 
-    /// Lets every line survive that need not be lost for the same failure.
+    /// Restores every line whose loss the failure does not need.
     fn with_less_lost(&self, wreck: &Wreck, finding: Finding, allowed: &Allowed) -> Finding {
         let mut best = finding;
         for unit in 0..wreck.undecided() {
@@ -122,7 +123,7 @@ impl Explorer {
             })
     }
 
-    /// Recovers what no recovery has done before.
+    /// Recovers a state that no recovery has met before.
     fn look_once(
         &mut self,
         wreck: &Wreck,
@@ -148,7 +149,8 @@ impl Explorer {
         Ok(Look::New)
     }
 
-    /// Recovers, and looks at what a power cut at some moment of that leaves, and at what one behind it leaves.
+    /// Recovers, and examines what a power cut at some moment of the recovery leaves, and one after
+    /// it.
     fn look_twice(
         &mut self,
         wreck: &Wreck,
@@ -159,7 +161,7 @@ impl Explorer {
         self.states += 1;
         let bench = self.lab.begin(wreck.survivor(fates));
         if self.random.random_bool(0.2) {
-            // In the middle of a header, which is stored twice when a pool is opened.
+            // The cut comes in the middle of a header, which is stored twice when a pool is opened.
             bench
                 .backing
                 .cut_power_after(self.random.random_range(0..2));
@@ -187,13 +189,13 @@ impl Explorer {
             judge(contents, allowed)
         })?;
         self.look_again(&wrecks[last], states / 2, |contents| match &first {
-            // Served now: what was found once stays.
+            // The pool was served: content that was found once stays.
             Some(first) => idempotence::judge(&first.keys, &contents.keys).map_or(Ok(()), Err),
             None => judge(contents, allowed),
         })
     }
 
-    /// The power went in the middle of a header; it goes in the middle of the next one, too.
+    /// Cuts the power in the middle of the next header, after a cut in the middle of the first one.
     fn tear_again(&mut self, torn: &Bench) -> Result<(), Violation> {
         self.states += 2;
         let survivor = |bench: &Bench| bench.world.wreck(bench.machine, &bench.module).everything();

@@ -14,23 +14,23 @@ use crate::direct::damage::Damage;
 use crate::direct::setup::Setup;
 use crate::violation::Violation;
 
-/// See the module documentation.
+/// The server's machine.
 pub(crate) struct Host {
     pub machine: Machine,
     pub module: Rc<Module>,
     options: ServerOptions,
     running: Option<Running>,
     clock: LocalClock,
-    /// What servers have done for themselves, those that ended among them.
+    /// Upkeep of all servers so far, including those that ended.
     upkeep: Rc<Cell<Upkeep>>,
 }
 
-/// What servers do beside what they are asked for.
+/// Work of servers beside requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Upkeep {
-    /// What they cleaned.
+    /// What was cleaned.
     pub cleaned: Cleaning,
-    /// How often an index became a larger one.
+    /// Number of growths of the index.
     pub growths: u64,
 }
 
@@ -50,7 +50,7 @@ impl Host {
         }
         let backing = Rc::new(SimBacking::new(&module));
         let pool =
-            Pool::create(backing, setup.pool.clone()).expect("what the machine has is declared");
+            Pool::create(backing, setup.pool.clone()).expect("the declaration fits the machine");
         drop(pool);
         let options = ServerOptions {
             clients: setup.policy,
@@ -90,7 +90,7 @@ impl Host {
         self.running.as_ref().map(|running| &running.process)
     }
 
-    /// Replaces the clock of this server and those after it.
+    /// Replaces the clock of this server and of later ones.
     pub fn set_clock(&mut self, clock: LocalClock) {
         self.clock = clock;
         if let Some(process) = self.process() {
@@ -98,12 +98,12 @@ impl Host {
         }
     }
 
-    /// Whether a server was started and not ended.
+    /// Whether a server was started and has not ended.
     pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// What servers have done for themselves so far.
+    /// Upkeep of the servers so far.
     pub fn upkeep(&self) -> Upkeep {
         self.upkeep.get()
     }
@@ -115,10 +115,10 @@ impl Host {
         }
     }
 
-    /// How the server ended, if it did by itself.
+    /// The result of the server, if it ended on its own.
     pub fn ended(&mut self) -> Option<Result<(), StoreError>> {
         let ended = self.running.as_ref()?.ended.borrow_mut().take()?;
-        // What it left of its process goes, too: its device listens.
+        // The rest of its process ends, too: its device listens.
         let running = self.running.take().expect("just looked");
         running.process.kill();
         Some(ended)
@@ -131,7 +131,7 @@ impl Host {
         }
     }
 
-    /// Cuts the power of the machine; the module goes on with what survived.
+    /// Cuts the power of the machine; the module keeps the content of `survivor`.
     pub fn cut_power(&mut self, world: &World, survivor: Survivor) {
         self.running = None;
         world.cut_power(self.machine);
@@ -172,8 +172,8 @@ async fn serve(
     server.close().await.map(drop)
 }
 
-/// What an end of a server that nobody asked for means. One whose memory cannot be registered or whose medium reports an
-/// error ends, and says why.
+/// Judges an unrequested end of a server. A server whose memory cannot be registered, or whose
+/// medium reports an error, ends and says why.
 pub(crate) fn judge_end(ended: &Result<(), StoreError>, faults: &Faults) -> Option<Violation> {
     let error = ended.as_ref().err()?;
     let excused = match error {

@@ -1,4 +1,5 @@
-//! Names of keys: of all lengths that matter to a record, so that tails of keys and starts of values fall everywhere.
+//! Names of keys, of all lengths that matter to a record, so that keys end and values start at
+//! every offset.
 
 /// The name of key `number`: 4 bytes or longer, up to a few lines of a cache.
 pub(crate) fn name(number: u32) -> Vec<u8> {

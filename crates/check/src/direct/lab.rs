@@ -1,4 +1,5 @@
-//! A place where a wreck is recovered: a world of its own for each try, so that the world under test goes on undisturbed.
+//! Recovery of a wreck, in a separate world for each try, so that the world under test goes on
+//! undisturbed.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,17 +16,17 @@ use crate::oracles::values;
 use crate::values::ValueId;
 use crate::violation::Violation;
 
-/// See the module documentation.
+/// Recovers wrecks.
 pub(crate) struct Lab {
     pub options: MachineOptions,
     pub keys: Vec<Vec<u8>>,
     pub segment_size: u64,
 }
 
-/// Says that a store refuses what a crash left.
+/// The promise that is broken when a store refuses the state after a crash.
 pub(crate) const REFUSED: &str = "every crash can be recovered";
 
-/// What a recovery found.
+/// The content that a recovery found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
     /// For each key, its value and version.
@@ -43,7 +44,7 @@ pub(crate) struct Bench {
 }
 
 impl Lab {
-    /// A lab for wrecks of machines of `options`, of stores that know `keys` keys.
+    /// A lab for wrecks of machines with `options`, and of stores with `keys` keys.
     pub fn new(options: MachineOptions, keys: u32, segment_size: u64) -> Self {
         let keys = (0..keys).map(keys::name).collect();
         Self {
@@ -56,12 +57,13 @@ impl Lab {
         }
     }
 
-    /// Recovers what survived, and looks at every key.
+    /// Recovers `survivor` and reads every key.
     pub fn recover(self: &Rc<Self>, survivor: Survivor) -> Result<Contents, Violation> {
         self.begin(survivor).end()
     }
 
-    /// Recovers what `fates` leave of `wreck`; also says which undecided units that read, in the order of their first reads.
+    /// Recovers the state that `fates` leave of `wreck`. Also returns the undecided units that the
+    /// recovery read, in the order of their first reads.
     pub fn recover_watched(
         self: &Rc<Self>,
         wreck: &Wreck,
@@ -73,7 +75,7 @@ impl Lab {
         (outcome, bench.module.take_units_read())
     }
 
-    /// Begins to recover what survived; to be driven step by step.
+    /// Begins to recover `survivor`, step by step.
     pub fn begin(self: &Rc<Self>, survivor: Survivor) -> Bench {
         let world = World::new(1);
         let machine = world.machine(self.options);
@@ -144,17 +146,17 @@ impl Lab {
 }
 
 impl Bench {
-    /// Lets the next thing happen. A process that reads what cannot be read is ended by its system.
+    /// Executes the next event. The system ends a process that reads unreadable memory.
     pub fn step(&self) -> bool {
         let more = self.world.step();
         if self.world.machine_checks() > 0 && self.outcome.borrow().is_none() {
-            let text = "its process ended by reading memory that cannot be read".to_owned();
+            let text = "its process ended because it read unreadable memory".to_owned();
             *self.outcome.borrow_mut() = Some(Err(Violation::new(REFUSED, text)));
         }
         more
     }
 
-    /// Lets the recovery go on to its end, and says how it ended.
+    /// Runs the recovery to its end, and returns its result.
     pub fn end(&self) -> Result<Contents, Violation> {
         loop {
             if let Some(outcome) = self.outcome() {
@@ -164,14 +166,14 @@ impl Bench {
         }
     }
 
-    /// How the recovery ended, if it did.
+    /// The result of the recovery, if it has ended.
     pub fn outcome(&self) -> Option<Result<Contents, Violation>> {
         self.outcome.borrow().clone()
     }
 }
 
 impl Contents {
-    /// How many keys there are.
+    /// Number of keys present.
     pub fn present(&self) -> u64 {
         self.keys.iter().flatten().count() as u64
     }

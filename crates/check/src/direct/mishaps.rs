@@ -1,5 +1,5 @@
-//! What a run brings about by itself, beside what hardware draws: ends, pauses, partitions, visitors. Each comes after so
-//! many answers as the seed says.
+//! The mishaps that a run causes, beside the faults of hardware: ends, pauses, partitions,
+//! visitors. Each comes after a number of answers that the seed draws.
 
 use rand::RngExt as _;
 use stonecast_base::{Nanoseconds, Random};
@@ -8,7 +8,7 @@ use stonecast_fabric_sim::{Fault, Faults, LocalClock, Machine, World};
 use crate::direct::setup::Setup;
 use crate::direct::visitors::Visitor;
 
-/// Something that happens at one moment.
+/// A mishap at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mishap {
     ServerClosed,
@@ -27,7 +27,8 @@ pub(crate) enum Mishap {
     Visit(Visitor),
 }
 
-/// The mishaps of a run of `setup`: after so many answers each, the last ones first.
+/// The mishaps of a run of `setup`, each with the number of answers after which it comes, the last
+/// ones first.
 pub(crate) fn schedule(setup: &Setup, random: &mut Random) -> Vec<(u64, Mishap)> {
     let Setup {
         faults, operations, ..
@@ -76,14 +77,14 @@ pub(crate) fn schedule(setup: &Setup, random: &mut Random) -> Vec<(u64, Mishap)>
     mishaps
 }
 
-/// How long something lasts: shorter than a round trip, or longer than anybody is patient.
+/// A duration: shorter than a round trip, or longer than every deadline.
 pub(crate) fn duration_ns(random: &mut Random) -> Nanoseconds {
     const LONGEST: [Nanoseconds; 4] = [20_000, 1_000_000, 50_000_000, 1_500_000_000];
     let longest = LONGEST[random.random_range(0..4)];
     random.random_range(1000..longest)
 }
 
-/// Puts a partition between `server` and `clients`. What kind it is.
+/// Puts a partition between `server` and `clients`. Returns its kind.
 pub(crate) fn partition(
     world: &World,
     server: Machine,
@@ -112,7 +113,7 @@ pub(crate) fn partition(
             "around the server"
         }
         _ => {
-            // One link after the other clogs, and frees in another order.
+            // One link after the other clogs, and they clear in another order.
             for &client in clients {
                 let (pause, lasts) = (duration_ns(random), duration_ns(random));
                 world.block(Some(client), Some(server), pause, lasts);
@@ -123,7 +124,7 @@ pub(crate) fn partition(
     }
 }
 
-/// A clock that is off as `faults` says.
+/// A clock with the error that `faults` says.
 pub(crate) fn clock(world: &World, faults: &Faults, random: &mut Random) -> LocalClock {
     if faults.clock_drift_ppm == 0 {
         return LocalClock::default();

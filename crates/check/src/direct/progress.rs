@@ -1,4 +1,5 @@
-//! After healing everybody gets on: each client has operations done in bounded time, and what dead clients held comes back.
+//! Progress after healing: each client completes operations in bounded time, and the leases of dead
+//! clients are returned.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,15 +14,15 @@ use crate::oracles::space;
 use crate::values::ValueId;
 use crate::violation::Violation;
 
-/// What everybody must have got on with after healing: longer than a NIC waits for a dead peer, several times.
+/// Time for progress after healing: several times as long as a NIC waits for a dead peer.
 pub(crate) const PROGRESS_NS: Nanoseconds = 10_000_000_000;
 const RETRY_NS: Nanoseconds = 1_000_000;
-/// Operations that each client must get done.
+/// Operations that each client must complete.
 const OPERATIONS: u32 = 4;
 /// Writes of the trail.
 const TRAIL: u32 = 6;
 
-/// Has some operations done, in a connection of its own; tells `done` at the end.
+/// Completes some operations over a separate connection; notifies `done` at the end.
 pub(crate) async fn get_on(work: Rc<Work>, process: Process, number: u32, done: Rc<Cell<bool>>) {
     let mut left = OPERATIONS;
     while left > 0 {
@@ -54,7 +55,8 @@ pub(crate) async fn get_on(work: Rc<Work>, process: Process, number: u32, done: 
     done.set(true);
 }
 
-/// Waits until nobody but this client holds anything, as the server tells. Each of its segments must be somewhere.
+/// Waits until the server reports that no client but this one holds a lease. Each segment must be
+/// accounted for.
 pub(crate) async fn wait_for_leases(work: Rc<Work>, process: Process, done: Rc<Cell<bool>>) {
     loop {
         let Some(client) = connect(&process).await else {
@@ -74,7 +76,8 @@ pub(crate) async fn wait_for_leases(work: Rc<Work>, process: Process, done: Rc<C
             ) {
                 work.note(violation);
             }
-            // The server itself appends to three segments: puts of copying clients, deletes, and what it moves.
+            // The server itself appends to three segments: puts of copying clients, deletes, and
+            // moved records.
             if stat.clients == 1 && stat.segments_taken <= 3 {
                 client.close().await;
                 return done.set(true);
@@ -84,7 +87,8 @@ pub(crate) async fn wait_for_leases(work: Rc<Work>, process: Process, done: Rc<C
     }
 }
 
-/// Writes one record after the other, each after the answer to the one before. Keys and values are those that are there.
+/// Writes one record after the other, each after the answer to the previous one, with the present
+/// keys and values.
 pub(crate) async fn lay_trail(
     work: Rc<Work>,
     process: Process,
@@ -126,7 +130,8 @@ pub(crate) async fn lay_trail(
     done.set(true);
 }
 
-/// Reads every key while its record is damaged: the value, or an error; twice, since the first reader may change something.
+/// Reads every key while its record is damaged: the result must be the value, or an error. Reads
+/// twice, since the first read may change something.
 pub(crate) async fn read_damaged(
     work: Rc<Work>,
     process: Process,

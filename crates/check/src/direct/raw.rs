@@ -1,5 +1,5 @@
-//! A connection to the server that speaks its messages by hand, as `docs/formats/protocol.md` describes them: for clients
-//! that do what the library does not.
+//! A connection with handmade messages, as `docs/formats/protocol.md` describes them, for clients
+//! that do what the library never does.
 
 use std::rc::Rc;
 
@@ -15,26 +15,26 @@ use crate::direct::client::ADDRESS;
 /// Bytes of a receive buffer: the longest answer.
 const ANSWER_SIZE: u64 = 1024;
 const RECEIVES: u64 = 8;
-/// Bytes of what answers tell of access, and of a lease.
+/// Bytes of an answer about access, and of one about a lease.
 const ACCESS_SIZE: usize = 44;
 const LEASE_SIZE: usize = 28;
 /// Bytes that can be sent.
 const SEND_SIZE: u64 = 1 << 16;
-/// What a client says first.
+/// Start of a client's greeting.
 const MAGIC: &[u8; 8] = b"stonecdk";
 
-/// See the module documentation.
+/// A raw connection to the server.
 pub(crate) struct Raw {
     pub port: Rc<Port>,
     pub qp: QueuePair,
     pub welcome: Vec<u8>,
-    /// What the server opens to everybody.
+    /// The server's answer about access.
     access: Vec<u8>,
     receives: MemoryRegion,
     sends: MemoryRegion,
 }
 
-/// Where a record may be written.
+/// A place to which a record may be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
     pub remote: RemoteAddress,
@@ -60,12 +60,12 @@ impl Spot {
     }
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoConnection {
-    /// The server said so.
+    /// The server refused it, with this reason.
     Refused(String),
-    /// The surroundings are as they are.
+    /// A fault of the world prevented it.
     Broken,
 }
 
@@ -99,7 +99,8 @@ impl Raw {
         device.connect(qp, ADDRESS, hello).map_err(broken)?;
         loop {
             port.activity().await;
-            // Receive buffers of a queue pair that broke: nothing else arrives before the first request.
+            // A broken queue pair returns its receive buffers; nothing else arrives before the
+            // first request.
             if port.take_received().is_some() {
                 return Err(NoConnection::Broken);
             }
@@ -133,7 +134,7 @@ impl Raw {
         }
     }
 
-    /// What a client of `version` says.
+    /// The greeting of a client of `version`.
     pub fn hello(version: u32) -> Vec<u8> {
         [MAGIC.as_slice(), &version.to_le_bytes(), &[0; 4]].concat()
     }
@@ -153,7 +154,7 @@ impl Raw {
         self.word(44, 4) > 0
     }
 
-    /// What the server said of its log.
+    /// The format of the log, from the server's acceptance.
     pub fn format(&self) -> LogFormat {
         let uuid = self.welcome[16..32].try_into().expect("16 bytes");
         LogFormat {
@@ -170,7 +171,7 @@ impl Raw {
         self.word(12, 4) as u32
     }
 
-    /// The log or the index: read-only to everybody.
+    /// The log or the index, which are read-only.
     pub fn read_only(&self, log: bool) -> RemoteAddress {
         let (address, rkey) = if log { (16, 36) } else { (8, 32) };
         RemoteAddress {
@@ -189,7 +190,7 @@ impl Raw {
         }
     }
 
-    /// Posts an operation, and waits for its status.
+    /// Posts an operation and waits for its status.
     pub async fn submit(&self, operation: Operation) -> Status {
         self.port
             .submit(self.qp, &[operation])
@@ -269,7 +270,8 @@ impl Raw {
         })
     }
 
-    /// Writes `record`, all behind its stamp, to `spot` and tells the server, which answers.
+    /// Writes `record`, without its stamp, to `spot`, notifies the server, and waits for its
+    /// answer.
     pub async fn put(&self, spot: &Spot, record: &[u8]) -> Option<Vec<u8>> {
         let local = self.local(&record[STAMP_SIZE..]);
         let remote = RemoteAddress {

@@ -1,4 +1,4 @@
-//! What a run is made of, drawn from its seed.
+//! The choices of a run, drawn from its seed.
 
 use rand::RngExt as _;
 use stonecast_base::{Random, random_from_seed};
@@ -13,7 +13,7 @@ use crate::adjustment::Adjustment;
 use crate::direct::explorer::Effort;
 use crate::report::Sizes;
 
-/// See the module documentation.
+/// The choices of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub seed: u64,
@@ -22,45 +22,46 @@ pub(crate) struct Setup {
     pub policy: ClientPolicy,
     /// Clients, each on a machine of its own.
     pub clients: u32,
-    /// Operations that each client has under way, at most.
+    /// Maximum number of operations that each client has under way.
     pub lanes: u32,
     pub keys: u32,
     /// Operations of all clients together.
     pub operations: u64,
     /// Longest value, bytes.
     pub value_size_max: usize,
-    /// Of a hundred writes so many have values of any length; the others have short ones.
+    /// Percentage of writes with values of any length; the others have short ones.
     pub long_percent: u32,
-    /// Of a hundred operations, so many are gets, and so many deletes.
+    /// Percentages of gets and of deletes.
     pub gets_percent: u32,
     pub deletes_percent: u32,
-    /// Of a hundred puts so many have no token, where clients publish: what has one they do not publish.
+    /// Percentage of puts without a token, where clients publish: they publish no put with a token.
     pub plain_percent: u32,
     /// Keys whose places each client remembers.
     pub locations: usize,
-    /// Whether keys are read several at once.
+    /// Whether keys are read in batches.
     pub reads_in_batches: bool,
-    /// How often the server is asked to end in good order, and started again.
+    /// Number of times that the server ends in good order and starts again.
     pub closings: u64,
-    /// What goes wrong, and how often.
+    /// The faults and their rates.
     pub faults: Faults,
-    /// Moments at which to look at what a power cut would leave.
+    /// Number of moments at which to examine a power cut.
     pub crash_points: u32,
     pub effort: Effort,
 }
 
-/// A class of faults is in a run with this chance, in a hundred.
+/// Percentage of runs that have a given class of faults.
 const SWARM_PERCENT: u32 = 30;
 
-/// Keys whose places clients remember: none, so few that they drive each other out, or all.
+/// Keys whose places clients remember: none, so few that they displace each other, or all.
 const LOCATIONS_DRAWN: [usize; 4] = [0, 1, LOCATIONS, LOCATIONS];
 
-/// How often the server is closed while clients work, drawn: an end in good order is not rarer than one in no order.
+/// Number of closings while clients work, to draw from: an end in good order is not rarer than a
+/// kill.
 const CLOSINGS_DRAWN: [u64; 4] = [0, 0, 1, 2];
 
-/// Share of the short runs that write their pool several times over.
+/// Share of short runs that write several times the size of their pool.
 const CHURN_SHARE: f64 = 0.3;
-/// The same of full runs: each takes as long as some dozens of others.
+/// The same share for full runs: each such run takes as long as some dozens of others.
 const FULL_CHURN_SHARE: f64 = 0.05;
 
 /// Share of full runs in which the index grows.
@@ -69,9 +70,10 @@ const GROWTH_SHARE: f64 = 0.1;
 const ALL_SHARE: f64 = 0.03;
 /// Share of the runs in which clients publish.
 const PUBLISHED_SHARE: f64 = 0.2;
-/// Operations that write such a small pool several times over with values that are published.
+/// Operations that write several times the size of such a small pool with published values.
 const PUBLISHED_CHURN_OPERATIONS: u64 = 1500;
-/// What a pool that survives processes alone promises nothing about, or only together with a power cut.
+/// Faults about which a pool that survives only processes promises nothing, or which need a power
+/// cut.
 const NOT_WITHOUT_POWER: [&str; 11] = [
     "read_from_cache",
     "power_cut",
@@ -90,7 +92,7 @@ const NOT_WITHOUT_POWER: [&str; 11] = [
 const SEGMENT_SIZE: u64 = 256 << 10;
 
 impl Setup {
-    /// A full run: clients on three machines and more, a thousand operations, crashes of everybody.
+    /// A full run: clients on three machines and more, a thousand operations, crashes of all parts.
     pub fn full(seed: u64) -> Self {
         Self::drawn(seed)
             .churned(FULL_CHURN_SHARE, 20_000, 6..11)
@@ -99,7 +101,7 @@ impl Setup {
             .published()
     }
 
-    /// What scenarios have in common.
+    /// The choices that scenarios share.
     fn drawn(seed: u64) -> Self {
         let random = &mut random_from_seed(seed);
         let platform = platform(random);
@@ -145,7 +147,8 @@ impl Setup {
         }
     }
 
-    /// In a share of the seeds: a pool that is written several times over, so that its segments are cleaned and used again.
+    /// In a share of the seeds: writes of several times the size of the pool, so that its segments
+    /// are cleaned and reused.
     fn churned(self, share: f64, longest: usize, segments: std::ops::Range<u64>) -> Self {
         let random = &mut random_from_seed(self.seed ^ 0x0043_4c45_414e);
         if !random.random_bool(share) {
@@ -179,7 +182,8 @@ impl Setup {
         }
     }
 
-    /// In a share of the seeds: a small pool, many keys with long values, and ends of everybody.
+    /// In a share of the seeds: a small pool, many keys with long values, and ends of server,
+    /// clients and power.
     fn with_everything(self) -> Self {
         let random = &mut random_from_seed(self.seed ^ 0x0041_4c4c);
         if !random.random_bool(ALL_SHARE) {
@@ -203,8 +207,8 @@ impl Setup {
         }
     }
 
-    /// In a share of the seeds: clients that publish their overwrites themselves, beside others. The pool survives processes
-    /// alone, so they are what dies.
+    /// In a share of the seeds: clients that publish their overwrites, beside others. The pool
+    /// survives only processes, so only processes die.
     fn published(self) -> Self {
         let random = &mut random_from_seed(self.seed ^ 0x5055_424c_4953_4845);
         if !random.random_bool(PUBLISHED_SHARE) {
@@ -214,7 +218,8 @@ impl Setup {
         faults.leave_out(|name| NOT_WITHOUT_POWER.contains(&name));
         faults.process_kills += random.random_range(0..4);
         let durability = Durability::Process;
-        // What is longer is not published; so where the pool is to be written several times over, it takes more operations.
+        // Longer values are not published; so writing several times the size of the pool takes more
+        // operations.
         let value_size_max = self.value_size_max.min(random.random_range(1000..4000));
         let is_churned = self.value_size_max > 3 * value_size_max
             && self.operations < PUBLISHED_CHURN_OPERATIONS;
@@ -233,7 +238,7 @@ impl Setup {
             policy: ClientPolicy::Publishing,
             faults,
             crash_points: 0,
-            // Overwrites are what is published.
+            // Only overwrites are published.
             gets_percent: self.gets_percent.min(30),
             ..self
         }
@@ -244,7 +249,7 @@ impl Setup {
         self.policy == ClientPolicy::Publishing
     }
 
-    /// A short run whose every moment is looked at.
+    /// A short run with an examination of every moment.
     pub fn short(seed: u64) -> Self {
         let full = Self::drawn(seed);
         Self {
@@ -272,7 +277,7 @@ impl Setup {
         }
     }
 
-    /// A run with a bit of everything, for many seeds.
+    /// A run with some of every kind of fault, for many seeds.
     pub fn lite(seed: u64) -> Self {
         let full = Self::drawn(seed);
         let random = &mut random_from_seed(seed ^ 0x117e);
@@ -299,7 +304,7 @@ impl Setup {
 }
 
 impl Setup {
-    /// Takes away what `adjustment` says.
+    /// Applies `adjustment`.
     pub fn adjust(&mut self, adjustment: &Adjustment) {
         self.operations = Adjustment::at_most(adjustment.operations, self.operations).max(1);
         self.clients = Adjustment::at_most(adjustment.clients, self.clients).max(1);
@@ -312,7 +317,7 @@ impl Setup {
         }
     }
 
-    /// How large the run is.
+    /// The size of the run.
     pub fn sizes(&self) -> Sizes {
         Sizes {
             clients: self.clients,
@@ -322,7 +327,7 @@ impl Setup {
         }
     }
 
-    /// What else the seed means, for people.
+    /// The other choices of the seed, for people.
     pub fn describe(&self) -> Vec<(&'static str, String)> {
         let platform = self.machine.platform;
         vec![
@@ -353,7 +358,7 @@ impl Setup {
                 "server closed in good order",
                 format!("{} times", self.closings),
             ),
-            ("what goes wrong", self.faults.enabled().join(", ")),
+            ("faults", self.faults.enabled().join(", ")),
             (
                 "gets, deletes",
                 format!("{} %, {} %", self.gets_percent, self.deletes_percent),
@@ -362,7 +367,7 @@ impl Setup {
     }
 }
 
-/// The word of `serve --clients`.
+/// The value of `serve --clients`.
 fn policy(policy: ClientPolicy) -> &'static str {
     match policy {
         ClientPolicy::Trusted => "trusted",
@@ -371,7 +376,7 @@ fn policy(policy: ClientPolicy) -> &'static str {
     }
 }
 
-/// As many states of one power cut as the release target samples.
+/// Number of states of one power cut that the release target samples.
 const fn fates_max() -> u64 {
     10_000
 }
@@ -393,7 +398,7 @@ fn platform(random: &mut Random) -> DeclaredPlatform {
         PersistenceDomain::PageFile,
     ];
     let ddio = if random.random() { Ddio::On } else { Ddio::Off };
-    // Most of what can go wrong goes wrong where caches are lost.
+    // Most faults occur where caches are lost.
     let persistence_domain = if random.random() {
         PersistenceDomain::Dmp
     } else {
@@ -424,7 +429,7 @@ fn pool(seed: u64, platform: DeclaredPlatform, segments: u64) -> PoolOptions {
 mod tests {
     use super::*;
 
-    /// What is printed is what can be typed.
+    /// The printed words can be typed.
     #[test]
     fn a_setup_is_described_in_the_words_of_the_command_line() {
         for seed in 0..64 {

@@ -1,5 +1,5 @@
-//! Clients that nobody wants: of another version, in crowds, hostile. What they try must change nothing and must be refused
-//! as it deserves; whatever they do, the server goes on.
+//! Unwanted clients: of another version, in crowds, hostile. Their attempts must change nothing and
+//! be refused with the proper error; whatever they do, the server goes on.
 
 use std::fmt;
 use std::rc::Rc;
@@ -17,12 +17,12 @@ use crate::violation::Violation;
 
 /// Answer of the server: the request broke the rules.
 const INVALID: u8 = 4;
-/// A pause in which a server does what it has to do beside its answers.
+/// A pause in which a server does its work beside answers.
 const WHILE_NS: u64 = 2_000_000;
 /// Connections of a crowd.
 const CROWD: usize = 24;
 
-/// Who comes.
+/// The kinds of unwanted clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visitor {
     OtherVersion,
@@ -44,7 +44,7 @@ impl fmt::Display for Visitor {
     }
 }
 
-/// Lets a visitor do what it came for. What it must not achieve and does is noted as a violation.
+/// Runs a visitor. If it achieves something that it must not, that is noted as a violation.
 pub(crate) async fn visit(work: Rc<Work>, process: Process, visitor: Visitor, seed: u64) {
     let mut random = random_from_seed(seed);
     match visitor {
@@ -61,7 +61,10 @@ pub(crate) async fn visit(work: Rc<Work>, process: Process, visitor: Visitor, se
 }
 
 fn violation(work: &Work, found: String) {
-    work.note(Violation::new("nobody changes what is not theirs", found));
+    work.note(Violation::new(
+        "no client changes memory that it does not own",
+        found,
+    ));
 }
 
 async fn other_version(work: &Work, process: &Process, random: &mut Random) {
@@ -88,7 +91,7 @@ async fn other_version(work: &Work, process: &Process, random: &mut Random) {
     }
 }
 
-/// Many connect at once, and most go without a word.
+/// Many clients connect at once, and most leave without a request.
 async fn crowd(process: &Process) {
     let mut there = Vec::new();
     for number in 0..CROWD {
@@ -105,7 +108,7 @@ async fn crowd(process: &Process) {
     process.kill();
 }
 
-/// Gives a lease back, and writes through its key later.
+/// Returns a lease, and writes through its key later.
 async fn use_after_release(work: &Work, process: &Process) {
     let Ok(raw) = Raw::connect(process, &Raw::hello(VERSION)).await else {
         return;
@@ -115,7 +118,7 @@ async fn use_after_release(work: &Work, process: &Process) {
     };
     let runtime = process.runtime();
     let mut answered = raw.send(&request(2, spot.slot, 0, 0)).await.is_some();
-    // The revocation runs beside the server's answers: two more, and it must be through.
+    // The revocation runs beside the server's answers: after two more answers it must be complete.
     for _ in 0..2 {
         runtime.sleep(WHILE_NS).await;
         answered &= raw.send(&request(4, 0, 0, 0)).await.is_some();
@@ -138,7 +141,7 @@ async fn use_after_release(work: &Work, process: &Process) {
     raw.close();
 }
 
-/// One offence, on a connection of its own.
+/// One offence, over a separate connection.
 async fn offend(work: &Work, process: &Process, random: &mut Random) {
     let Ok(raw) = Raw::connect(process, &Raw::hello(VERSION)).await else {
         return;
@@ -164,7 +167,7 @@ async fn send_garbage(work: &Work, raw: &Raw, random: &mut Random) {
         let mut bytes = vec![0; random.random_range(0..200)];
         random.fill_bytes(&mut bytes);
         if let Some(first) = bytes.first_mut() {
-            // Neither a lease nor a report, which anybody may have.
+            // Neither a lease nor a report, which every client may request.
             *first = [0, 3, 5, 255][random.random_range(0..4)];
         }
         let Some(answer) = raw.send(&bytes).await else {
@@ -209,7 +212,7 @@ async fn write_what_is_read_only(work: &Work, raw: &Raw, random: &mut Random) {
             Operation::CompareAndSwap { .. } => "a CAS",
             _ => "a FAA",
         };
-        violation(work, format!("{what} changed what is read-only"));
+        violation(work, format!("{what} changed read-only memory"));
     }
 }
 
@@ -237,7 +240,7 @@ async fn name_what_is_not_leased(work: &Work, raw: &Raw, random: &mut Random) {
     }
 }
 
-/// A record that is whole but for one thing.
+/// A record that is valid except for one thing.
 async fn put_a_bad_record(work: &Work, raw: &Raw, random: &mut Random) {
     let Some(mut spot) = raw.spot(256).await else {
         return;
@@ -259,10 +262,10 @@ async fn put_a_bad_record(work: &Work, raw: &Raw, random: &mut Random) {
         1 => ("of an epoch to come", raw.epoch() + 1),
         2 => ("with a wrong tag", raw.epoch()),
         _ => {
-            // Its bytes fit the last unit, a longer header would not.
+            // Its bytes fit into the last unit; a longer header would not.
             (draft.key, draft.value) = (b"odd", &[9; 14]);
             spot = spot.at_the_end(raw.format().segment_size);
-            ("that takes a unit behind its segment", raw.epoch())
+            ("that takes a unit after its segment", raw.epoch())
         }
     };
     draft.encode(

@@ -1,13 +1,13 @@
-//! Acknowledged writes survive, and what was read does: after a crash each key has a value that some order of what clients
-//! saw before the crash explains.
+//! Acknowledged writes survive, and so do values that were read: after a crash each key has a value
+//! that some order of the answers before the crash explains.
 
 use crate::history::{Answer, Call, History, NEVER};
 use crate::oracles::linearizability;
 use crate::values::ValueId;
 use crate::violation::Violation;
 
-/// For each key, the values that it may have after a crash at the present moment of a history. Keys whose history did not
-/// grow are not looked at again.
+/// For each key, the values that it may have after a crash at the present moment of a history. Keys
+/// whose history did not grow are not examined again.
 #[derive(Default)]
 pub struct Allowed {
     keys: Vec<Key>,
@@ -15,7 +15,7 @@ pub struct Allowed {
 
 #[derive(Clone, Default)]
 struct Key {
-    /// What of the history was looked at: calls, those that may still be done, answers.
+    /// The part of the history that was examined: calls, calls that may still take effect, answers.
     seen: (usize, usize, usize),
     values: Vec<ValueId>,
 }
@@ -43,8 +43,8 @@ impl Allowed {
         }
     }
 
-    /// Allows of each key only what was asked for last, answered or not: a promise that no store keeps, to see that what
-    /// breaks a promise is found and shown.
+    /// Allows for each key only the value of the last write, answered or not. No store keeps this
+    /// promise; it shows that a broken promise is found and reported.
     pub fn demand_newest(&mut self, history: &History) {
         for (number, key) in (0..).zip(&mut self.keys) {
             let newest = history
@@ -56,17 +56,17 @@ impl Allowed {
                 Call::Put(value) | Call::PutIf(value, _) => value,
                 Call::Delete | Call::Get => ValueId::ABSENT,
             }];
-            // To be worked out anew the next time.
+            // The values are computed again the next time.
             key.seen = (usize::MAX, usize::MAX, usize::MAX);
         }
     }
 
-    /// What `key` may have.
+    /// The values that `key` may have.
     pub fn of_key(&self, key: u32) -> &[ValueId] {
         &self.keys[key as usize].values
     }
 
-    /// Judges what each key has.
+    /// Judges the value of each key.
     pub fn judge(&self, found: impl IntoIterator<Item = (u32, ValueId)>) -> Option<Violation> {
         found
             .into_iter()
@@ -85,7 +85,7 @@ impl Allowed {
 
 /// The values that `key` may have if everything under way is cut off now.
 fn values_after_crash(history: &History, key: u32) -> Vec<ValueId> {
-    // A write that was answered before another one that was answered was called cannot be the last.
+    // A write that was answered before the call of another answered write cannot be the last.
     let writes = || {
         history
             .of_key(key)
@@ -153,12 +153,12 @@ mod tests {
         assert_eq!(
             values(&history),
             [2, 3],
-            "the second may still come after what was read"
+            "the second may still come after the read"
         );
         history.answer(second, Answer::Stored(3));
         let read = history.call(1, 0, Call::Get);
         history.answer(read, Answer::Got(Some((ValueId(2), 3))));
-        assert_eq!(values(&history), [2], "what was read last stays");
+        assert_eq!(values(&history), [2], "the value read last stays");
         assert!(allowed.judge([(0, ValueId(2))]).is_none());
         assert!(allowed.judge([(0, ValueId(3))]).is_some());
     }

@@ -1,9 +1,11 @@
-//! Recovery is idempotent: whatever happens to what a finished recovery left undecided, the next one finds the same.
+//! Recovery is idempotent: whatever happens to the lines that a finished recovery left undecided,
+//! the next one finds the same content.
 
 use crate::values::{ValueId, describe};
 use crate::violation::Violation;
 
-/// Judges what a second recovery found where a first one had found `first`: for each key its value and version.
+/// Compares the result of a second recovery with `first`, that of the first one: for each key its
+/// value and version.
 pub fn judge(
     first: &[Option<(ValueId, u64)>],
     second: &[Option<(ValueId, u64)>],

@@ -2,12 +2,12 @@
 //! call and its answer, and which explains all answers? (Herlihy and Wing 1990; the search is that of Wing and Gong 1993
 //! with the memory of Lowe 2017.)
 //!
-//! Versions grow with each write of a key, so answers that tell them fix the order of the writes that they tell of. That is
-//! a promise of its own, and it keeps the search short.
+//! Versions grow with each write of a key, so the versions in answers fix the order of those
+//! writes. That is a promise in itself, and it keeps the search short.
 //!
-//! An operation without an answer may have taken effect or not. One that was cut off by a crash took effect before it or
-//! never; that makes it *durable* linearizability (Izraelevitz et al. 2016): what was answered before a crash, and what was
-//! read before it, is there after it.
+//! An operation without an answer may have taken effect or not. One that a crash cut off took
+//! effect before the crash or never; that makes it *durable* linearizability (Izraelevitz et al.
+//! 2016): an answered write, and a value that was read before a crash, is there after it.
 //!
 //! ```text
 //!   search(done, value):
@@ -17,9 +17,10 @@
 //!   never twice from the same (done, value)
 //! ```
 //!
-//! Operations without an answer would make the search grow without bound, each may be left out, so what cannot matter is not
-//! told apart: a value that nobody was told of is like any other such value; of those that do the same, the one that was
-//! called first and is cut off first goes first; and whether one was done that is cut off by now is forgotten.
+//! Operations without an answer would make the search grow without bound, since each may be
+//! omitted. So the search merges cases that cannot matter: all values that no answer mentions are
+//! equal; of operations with the same effect, the one that was called first and is cut off first
+//! goes first; and the search forgets whether an operation was done that is cut off by now.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,24 +29,25 @@ use smallvec::SmallVec;
 use crate::history::{Answer, Call, Expected, Moment, NEVER, Operation};
 use crate::values::ValueId;
 
-/// Stands for every value that was perhaps written and that nobody was told of.
+/// Stands for every value that may have been written and that no answer mentions.
 const UNTOLD: ValueId = ValueId(u32::MAX);
 
-/// No order explains the answers.
+/// The answers that no order explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotLinearizable {
-    /// How many of the answered operations, in the order of their calls, some order explains at most.
+    /// The largest number of answered operations, in the order of their calls, that some order
+    /// explains.
     pub explained: usize,
     /// The first answered operation, in the order of their calls, that no order explains together with those before it.
     pub stuck: Option<Operation>,
 }
 
-/// What an operation does to the value of its key.
+/// The effect of an operation on the value of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
-    /// The value is this.
+    /// The operation read this value.
     Read(ValueId),
-    /// The value is not as wanted.
+    /// The operation found that the value is not as wanted.
     Refuse(Wanted),
     Write(ValueId),
     Swap(Wanted, ValueId),
@@ -53,11 +55,11 @@ enum Action {
     RemoveNothing,
 }
 
-/// What a condition asks for, in terms of values.
+/// The condition of a write, in terms of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Value(ValueId),
-    /// A version that no answer connects with a value: some value, nobody knows which.
+    /// A version that no answer connects with a value: some unknown value.
     Unknown,
 }
 
@@ -66,13 +68,13 @@ struct Step {
     called: Moment,
     answered: Moment,
     action: Action,
-    /// The version that it made, where anybody was told.
+    /// The version that it made, if an answer says it.
     version: Option<u64>,
     operation: Operation,
 }
 
 impl Action {
-    /// The value afterwards; `None`: it cannot take effect on `value` with the answer that it got.
+    /// The value afterwards; `None`: the operation cannot take effect on `value` with its answer.
     fn apply(self, value: ValueId) -> Option<ValueId> {
         let holds = |expected| match expected {
             Wanted::Value(wanted) => value == wanted,
@@ -93,15 +95,16 @@ impl Action {
     }
 }
 
-/// Checks the operations about one key, in the order of their calls, of a key that was absent at first. `finally` is what
-/// the key turned out to have after all of them, if anybody looked.
+/// Checks the operations about one key that was absent at first, in the order of their calls.
+/// `finally` is the value of the key after all of them, if it was read.
 pub fn check<'a>(
     operations: impl Iterator<Item = &'a Operation> + Clone,
     finally: Option<ValueId>,
 ) -> Result<(), NotLinearizable> {
     let mut versions = HashMap::new();
     let mut made: HashMap<ValueId, SmallVec<[u64; 1]>> = HashMap::new();
-    // A write of unknown outcome may be asked for once more: then its value has a version for each call at most.
+    // A write of unknown outcome may be repeated: then its value has at most one version for each
+    // call.
     let mut calls: HashMap<ValueId, usize> = HashMap::new();
     for operation in operations.clone() {
         if let Call::Put(value) | Call::PutIf(value, _) = operation.call {
@@ -136,7 +139,7 @@ pub fn check<'a>(
         };
         let version = match (action, operation.answer) {
             (Action::Write(_) | Action::Swap(..), Answer::Stored(version)) => Some(version),
-            // Which of several calls made a version that was read, nobody knows.
+            // It is unknown which of several calls made a version that was read.
             (Action::Write(value) | Action::Swap(_, value), _) if calls[&value] == 1 => made
                 .get(&value)
                 .and_then(|versions| versions.first().copied()),
@@ -163,7 +166,7 @@ pub fn check<'a>(
         .push(step);
     }
     if let Some(value) = finally {
-        // A look after everything: later than every call, and with an answer that never comes too late.
+        // A read after everything: later than every call, with an answer that is never too late.
         let last = answered.iter().chain(&unanswered).map(|step| {
             step.called.max(if step.answered == NEVER {
                 0
@@ -198,7 +201,7 @@ pub fn check<'a>(
     .run()
 }
 
-/// What an operation does; `None`: nothing that could be seen.
+/// The effect of an operation; `None`: no visible effect.
 fn action(operation: &Operation, versions: &HashMap<u64, ValueId>) -> Option<Action> {
     let expected = |expected| match expected {
         Expected::Absent => Wanted::Value(ValueId::ABSENT),
@@ -219,11 +222,11 @@ fn action(operation: &Operation, versions: &HashMap<u64, ValueId>) -> Option<Act
         (Call::Delete, Answer::Removed(true) | Answer::Unknown) => Action::Remove,
         (Call::Delete, Answer::Removed(false)) => Action::RemoveNothing,
         (Call::Get, Answer::Unknown) => return None,
-        (call, answer) => panic!("{answer:?} is no answer to {call:?}"),
+        (call, answer) => panic!("{answer:?} does not answer {call:?}"),
     })
 }
 
-/// Which operations of a window are done, one bit each. As wide as the longest operation needs.
+/// The done operations of a window, one bit each. As wide as the longest operation needs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Window(SmallVec<[u64; 4]>);
 
@@ -240,7 +243,7 @@ impl Window {
         self.0[index / 64] |= 1 << (index % 64);
     }
 
-    /// Moves on over the operations at the start that are done; how many.
+    /// Advances past the done operations at the start. Returns their number.
     fn advance(&mut self) -> usize {
         let words = self.0.len();
         let full = self.0.iter().take_while(|word| **word == u64::MAX).count();
@@ -257,7 +260,8 @@ impl Window {
     }
 }
 
-/// How many operations are called while any one of `steps`, which are in the order of their calls, is under way.
+/// Maximum number of operations that are called while one of `steps`, which are in the order of
+/// their calls, is under way.
 fn overlap(steps: &[Step]) -> usize {
     let during = |(index, step): (usize, &Step)| {
         steps[index..].partition_point(|later| later.called <= step.answered)
@@ -269,24 +273,25 @@ struct Search {
     /// In the order of their calls.
     answered: Vec<Step>,
     unanswered: Vec<Step>,
-    /// From here no way leads to the end.
+    /// States from which no path leads to the end.
     seen: HashSet<Done>,
     explained: usize,
 }
 
-/// Which operations were done, and the value after them.
+/// The operations that are done, and the value after them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Done {
     /// All answered operations before this one are done.
     base: usize,
     /// Which of the answered operations from `base` on are done, one bit each.
     window: Window,
-    /// Which unanswered ones are.
+    /// The unanswered operations that are done.
     unanswered: Window,
     value: ValueId,
-    /// The highest version that was made.
+    /// The highest version made.
     version: u64,
-    /// The latest call of all that were done: what was cut off by a crash before it cannot be done any more.
+    /// The latest call of all done operations: an operation that a crash before it cut off can no
+    /// longer take effect.
     latest: Moment,
 }
 
@@ -310,7 +315,7 @@ impl Search {
                 return Ok(());
             }
             if self.seen.insert(done.clone()) {
-                // The first answered one is tried first: it is on top.
+                // The first answered operation is on top, and so tried first.
                 self.push_choices(&done, &mut stack);
             }
         }
@@ -320,7 +325,8 @@ impl Search {
         })
     }
 
-    /// Calls before this moment may be next: nothing that is still to be done was answered before it.
+    /// Operations called before this moment may be next: every pending operation was answered after
+    /// it.
     fn horizon(&self, done: &Done) -> Moment {
         let mut horizon = NEVER;
         for (index, step) in self.answered[done.base..].iter().enumerate() {
@@ -334,7 +340,8 @@ impl Search {
         horizon
     }
 
-    /// What is called after this moment comes after a crash, and cuts off what may still be done.
+    /// An operation called after this moment comes after a crash, and cuts off operations that may
+    /// still take effect.
     fn barrier(&self, done: &Done) -> Moment {
         let open = |(index, step): &(usize, &Step)| {
             !done.unanswered.has(*index) && step.answered > done.latest
@@ -348,7 +355,7 @@ impl Search {
             .unwrap_or(NEVER)
     }
 
-    /// Does all that may be next, changes nothing and cuts nothing off.
+    /// Takes all reads that may be next, change nothing and cut nothing off.
     fn take_reads(&self, mut done: Done) -> Done {
         let barrier = self.barrier(&done);
         loop {
@@ -372,7 +379,8 @@ impl Search {
         }
     }
 
-    /// What is cut off by now cannot be done any more: whether it was makes no difference.
+    /// Operations that are cut off by now can no longer take effect: whether they did makes no
+    /// difference.
     fn forget_cut_off(&self, mut done: Done) -> Done {
         for (index, _) in self
             .unanswered
@@ -392,7 +400,7 @@ impl Search {
             .iter()
             .enumerate()
             .take_while(|(_, step)| step.called <= horizon);
-        // Writes in order: none may come before one with a lower version that is still to be done.
+        // Writes are in order: none may come before a pending one with a lower version.
         let next_version = in_reach
             .clone()
             .filter(|(index, _)| open(*index))
@@ -409,7 +417,8 @@ impl Search {
                 break;
             }
             let open = !done.unanswered.has(index) && step.answered > done.latest;
-            // One that does the same, was called earlier and is cut off no later can take this one's part, and this one its.
+            // An operation with the same effect that was called earlier and is cut off no later can
+            // be exchanged with this one.
             let is_first = |step: &Step| {
                 !firsts.iter().any(|first| {
                     (first.action, first.version) == (step.action, step.version)
@@ -443,7 +452,7 @@ impl Search {
 }
 
 impl Done {
-    /// What is done and known after `step` as well, which leaves `value`; the caller marks it as done.
+    /// The state after `step`, too, which leaves `value`; the caller marks the step as done.
     fn after(&self, step: &Step, value: ValueId) -> Self {
         let version = step.version.unwrap_or(self.version);
         Self {
@@ -527,7 +536,7 @@ mod tests {
         assert!(judged(&[first, lost, seen], Some(2)));
         assert!(
             !judged(&[first, lost, seen], Some(1)),
-            "what was read is gone"
+            "a value that was read is gone"
         );
     }
 
@@ -546,7 +555,8 @@ mod tests {
         );
     }
 
-    /// Needs the count of the versions of a value: a write that is tried again with its token is one write.
+    /// Needs the count of the versions of a value: a write that is repeated with its token is one
+    /// write.
     #[test]
     fn a_write_that_took_effect_twice_is_found_by_its_versions() {
         let once = (put(1), 1, Answer::Stored(5), 4);
@@ -562,7 +572,7 @@ mod tests {
         ));
     }
 
-    /// Needs the comparison of the values of a version: each in its place looks right.
+    /// Needs the comparison of the values of a version: each looks right in its place.
     #[test]
     fn a_version_that_was_given_to_two_values_is_found() {
         assert!(judged(
@@ -626,7 +636,7 @@ mod tests {
         ));
     }
 
-    /// The search against every order of a few operations.
+    /// Compares the search with a trial of every order of a few operations.
     #[test]
     fn the_search_agrees_with_trying_all_orders() {
         let mut random = stonecast_base::random_from_seed(11);
@@ -677,7 +687,7 @@ mod tests {
                 })
                 .collect();
             told.sort_by_key(|told| told.1);
-            // Reads bring what some write made, with its version.
+            // Reads return the value of some write, with its version.
             let written: Vec<Answer> = told
                 .iter()
                 .filter_map(|told| match told.0 {
@@ -763,7 +773,8 @@ mod tests {
         })
     }
 
-    /// Needs what cannot matter not to be told apart: with any of the three rules left out, this does not end.
+    /// Needs the three rules that merge equivalent cases: without any one of them this does not
+    /// end.
     #[test]
     fn many_operations_without_an_answer_are_judged() {
         let mut told: Vec<Told> = Vec::new();

@@ -1,5 +1,5 @@
-//! What must hold, one oracle in each file. An oracle knows nothing of the store: it judges what clients saw and what a
-//! recovery found.
+//! The promises, one oracle in each file. An oracle knows nothing about the store: it judges the
+//! answers of clients and the results of recoveries.
 
 pub mod acknowledged;
 pub mod idempotence;

@@ -1,34 +1,35 @@
-//! No space is lost: every segment is free, in use or full, and what is in use is explained by what was written.
+//! No space is lost: every segment is free, in use or full, and the writes explain the bytes in
+//! use.
 
 use crate::violation::Violation;
 
-/// What a store says of its space.
+/// A store's report of its space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Segments that there are.
+    /// Number of segments.
     pub segments: u64,
-    /// Free, partly used and given to nobody, given to somebody, full.
+    /// Numbers of free, partly used and not leased, leased, and full segments.
     pub counts: [u64; 4],
-    /// Keys that it counts.
+    /// Number of keys, by the store's count.
     pub keys: u64,
-    /// Bytes of their records that it counts.
+    /// Bytes of their records, by the store's count.
     pub live_bytes: u64,
     /// Bytes below the ends of its segments.
     pub used_bytes: u64,
-    /// Bytes that there are.
+    /// Bytes of the log.
     pub capacity: u64,
 }
 
 const ORACLE: &str = "no space is lost";
 
-/// Judges a store that serves nobody. `keys` and `live_bytes` are counted by hand.
+/// Judges a store without clients. `keys` and `live_bytes` are counted independently.
 pub fn judge(space: &Space, keys: u64, live_bytes: u64) -> Option<Violation> {
     if let Some(violation) = judge_segments(space.segments, space.counts) {
         return Some(violation);
     }
     let [_, _, taken, _] = space.counts;
     let found = if taken != 0 {
-        format!("{taken} segments belong to nobody that exists")
+        format!("{taken} segments belong to no existing client")
     } else if space.keys != keys {
         format!("{} keys are counted where there are {keys}", space.keys)
     } else if space.live_bytes != live_bytes {
@@ -47,7 +48,7 @@ pub fn judge(space: &Space, keys: u64, live_bytes: u64) -> Option<Violation> {
     Some(Violation::new(ORACLE, found))
 }
 
-/// Judges what a store says of its `segments`, also while it serves.
+/// Judges a store's counts of its `segments`, even while it serves.
 pub fn judge_segments(segments: u64, counts: [u64; 4]) -> Option<Violation> {
     let is_whole = counts.iter().sum::<u64>() == segments;
     (!is_whole).then(|| {

@@ -1,13 +1,13 @@
-//! No read returns a value that is torn or that nobody wrote to that key.
+//! No read returns a value that is torn or that was never written to that key.
 
 use crate::history::{Call, History};
 use crate::values::{ValueId, decode};
 use crate::violation::Violation;
 
-/// What it is called.
+/// The name of the promise.
 pub const ORACLE: &str = "no value is torn or invented";
 
-/// Which value `bytes`, found at `key`, are.
+/// The value that `bytes`, found at `key`, encode.
 pub fn identify(key: u32, bytes: &[u8]) -> Result<ValueId, Violation> {
     let text = || {
         let start: Vec<String> = bytes
@@ -16,7 +16,7 @@ pub fn identify(key: u32, bytes: &[u8]) -> Result<ValueId, Violation> {
             .map(|byte| format!("{byte:02x}"))
             .collect();
         format!(
-            "{} bytes of key {key} are no whole value: {}",
+            "{} bytes of key {key} are not a whole value: {}",
             bytes.len(),
             start.join(" ")
         )
@@ -24,7 +24,7 @@ pub fn identify(key: u32, bytes: &[u8]) -> Result<ValueId, Violation> {
     decode(bytes).ok_or_else(|| Violation::new(ORACLE, text()))
 }
 
-/// Judges that `value`, found at `key`, was written there by somebody.
+/// Judges whether `value`, found at `key`, was ever written there.
 pub fn judge(history: &History, key: u32, value: ValueId) -> Result<(), Violation> {
     let wrote =
         |call| matches!(call, Call::Put(written) | Call::PutIf(written, _) if written == value);
@@ -33,7 +33,7 @@ pub fn judge(history: &History, key: u32, value: ValueId) -> Result<(), Violatio
     }
     Err(Violation::new(
         ORACLE,
-        format!("key {key} has {value}, which nobody wrote there"),
+        format!("key {key} has {value}, which was never written there"),
     ))
 }
 

@@ -1,4 +1,4 @@
-//! What a client does whose connection breaks before it is made, and whose completions get lost.
+//! Clients whose connection breaks during its setup, and clients that lose completions.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,8 +7,9 @@ use stonecast_fabric_sim::{Faults, MachineOptions, Profile, SimBacking, Survivor
 use stonecast_kv::{CLIENT_COMPLETIONS, Client, Server, ServerOptions, StoreError};
 use stonecast_media::{Durability, Pool, PoolOptions};
 
-/// A queue pair that breaks while it connects gives its receive buffers back and no event. Needs the look at them in
-/// `welcome`: without it the client looks for an event for ever, and nothing else of its process runs.
+/// A queue pair that breaks while it connects returns its receive buffers and gives no event. Needs
+/// the check of these buffers in `welcome`: without it the client waits for an event for ever, and
+/// nothing else in its process runs.
 #[test]
 fn a_client_whose_nic_is_reset_while_it_connects_is_refused() {
     let world = World::new(1);

@@ -1,4 +1,4 @@
-//! The same seed is the same run.
+//! The same seed gives the same run.
 
 use stonecast_check::{SCENARIOS, run};
 

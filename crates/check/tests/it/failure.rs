@@ -1,8 +1,9 @@
-//! What a failure looks like: found, made small, told.
+//! The path of a failure: found, shrunk, reported.
 
 use stonecast_check::{Adjustment, run_adjusted, scenario, shrink};
 
-/// The canary demands that what was never answered survives. Needs the judging of crash states: without it nothing is found.
+/// The canary demands that unanswered writes survive. Needs the judgement of crash states: without
+/// it nothing is found.
 #[test]
 fn a_broken_promise_is_found_made_small_and_told_in_order() {
     let scenario = scenario("kv").unwrap();

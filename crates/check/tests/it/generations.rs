@@ -1,4 +1,5 @@
-//! Segments that were used so often that the bits of a word no longer tell their generations apart, in virtual time.
+//! Segments that were used so often that the bits of a word no longer distinguish their
+//! generations, in virtual time.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,10 +14,10 @@ use stonecast_media::persist;
 use crate::one_server::{self, ADDRESS};
 
 const SEGMENTS: u32 = 4;
-/// How long after its word a record may be read, once generations come round.
+/// Time after its word for which a record may be read, once generations repeat.
 const SPAN_NS: Nanoseconds = 500_000_000;
 
-/// The generations of all segments, as the server's memory has them now.
+/// The current generations of all segments in the server's memory.
 type Seen = Rc<Cell<[u32; SEGMENTS as usize]>>;
 
 /// A server whose segments are all in this generation.
@@ -64,14 +65,14 @@ fn connect(world: &World) -> (Process, Rc<Meter>, Client) {
     (process, meter, client)
 }
 
-/// READs of a look-up whose client stands still for so long between bucket and record.
+/// READs of a look-up whose client stands still for `pause_ns` between bucket and record.
 fn reads_of_a_look_up(generation: u32, pause_ns: Nanoseconds) -> u64 {
     let world = World::new(1);
     start(&world, generation);
     let (process, meter, client) = connect(&world);
     world.block_on(async {
         client.put(b"key", b"value").await.unwrap();
-        // Whoever has met a record of such a generation looks at the clock from then on.
+        // A client that has read a record of such a generation reads the clock from then on.
         assert!(client.get(b"key", &mut Vec::new()).await.unwrap().is_some());
     });
     let before = meter.counts().reads;
@@ -109,7 +110,8 @@ fn a_record_that_was_read_long_after_its_word_is_read_again_once_generations_com
     );
 }
 
-/// Needs `Space::may_reuse`: readers count on it. Without it these generations take three fifths of that time.
+/// Needs `Space::may_reuse`: readers depend on it. Without it these generations take three fifths
+/// of that time.
 #[test]
 fn no_segment_goes_through_256_generations_in_less_than_half_a_second() {
     let world = World::new(2);
@@ -141,7 +143,8 @@ fn no_segment_goes_through_256_generations_in_less_than_half_a_second() {
     }
 }
 
-/// Needs the note of a generation that a record of another key tells: the key's own record may have been where that one is now.
+/// Needs the note of a generation from a record of another key: the key's own record may have been
+/// in its place.
 #[test]
 fn a_key_is_not_taken_for_absent_because_another_keys_record_of_a_later_round_is_there() {
     const KEYS: u32 = 400;
@@ -162,7 +165,7 @@ fn a_key_is_not_taken_for_absent_because_another_keys_record_of_a_later_round_is
             let key = [b"absent".as_slice(), &n.to_be_bytes()].concat();
             assert_eq!(reader.get(&key, &mut Vec::new()).await.unwrap(), None);
             let after = meter.counts();
-            // Buckets alone tell, but of a key with the fingerprint of another one.
+            // Only buckets are read, unless the key has the fingerprint of another one.
             if after.bytes_in - before.bytes_in > VALUE.len() as u64 {
                 return after.reads - before.reads;
             }

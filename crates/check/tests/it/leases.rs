@@ -1,4 +1,4 @@
-//! What a client held that died, or was taken for dead, in virtual time.
+//! Leases of clients that died or were taken for dead, in virtual time.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,10 +9,10 @@ use stonecast_kv::{CLIENT_COMPLETIONS, Client, Server, Stat};
 
 use crate::one_server::{self, ADDRESS};
 
-/// Until what a client held belongs to nobody, from the moment at which the server takes it for dead.
+/// Time from the moment at which the server takes a client for dead until its leases are free.
 const RECLAIM_NS_MAX: Nanoseconds = 20_000_000;
 
-/// A server, and what it says of itself at every turn.
+/// A server, and its statistics at every turn.
 fn start(world: &World) -> (Process, Rc<Cell<Stat>>) {
     let stat = Rc::new(Cell::new(Stat::default()));
     let told = stat.clone();
@@ -22,7 +22,7 @@ fn start(world: &World) -> (Process, Rc<Cell<Stat>>) {
     (process, stat)
 }
 
-/// A client that writes its number `count` times and keeps what it has leased.
+/// A client that writes its number `count` times and keeps its leases.
 fn write(world: &World, number: u8, count: u32) -> (Process, Rc<RefCell<Option<Client>>>) {
     let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
     let kept = Rc::new(RefCell::new(None));
@@ -42,7 +42,8 @@ fn write(world: &World, number: u8, count: u32) -> (Process, Rc<RefCell<Option<C
     (process, kept)
 }
 
-/// A client that writes on and on until it is told that it cannot; returns its process and how many puts were acknowledged.
+/// A client that writes until it gets an error; returns its process and the number of acknowledged
+/// puts.
 fn write_on(world: &World, number: u8) -> (Process, Rc<Cell<u32>>, Rc<Cell<bool>>) {
     let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
     let (acknowledged, is_over) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(false)));
@@ -59,7 +60,7 @@ fn write_on(world: &World, number: u8) -> (Process, Rc<Cell<u32>>, Rc<Cell<bool>
             count.set(count.get() + 1);
         }
         over.set(true);
-        // It keeps all that it holds.
+        // The client keeps its leases.
         own.runtime().sleep(Nanoseconds::MAX / 2).await;
     }));
     (process, acknowledged, is_over)
@@ -70,7 +71,8 @@ fn key(number: u8, n: u32) -> [u8; 5] {
     [number, a, b, c, d]
 }
 
-/// Runs until the server knows that its only client is gone, and then until nothing belongs to that client any more.
+/// Runs until the server knows that its only client is gone, and then until that client holds no
+/// lease.
 fn reclaim(world: &World, stat: &Cell<Stat>, seed: u64) {
     while stat.get().clients == 1 {
         assert!(world.step());
@@ -86,8 +88,8 @@ fn reclaim(world: &World, stat: &Cell<Stat>, seed: u64) {
     }
 }
 
-/// Needs the short pause of a server while leases end (`wait`): without it an idle server looks every 20 ms what has come
-/// back, behind the 20 ms at which it may just have looked.
+/// Needs the short pause of a server while leases end (`wait`): without it an idle server checks
+/// for returned leases only every 20 ms, and may just have checked.
 #[test]
 fn what_a_dead_client_held_is_free_again_within_20_ms_of_virtual_time() {
     for seed in 0..20 {
@@ -102,11 +104,11 @@ fn what_a_dead_client_held_is_free_again_within_20_ms_of_virtual_time() {
             before.segments_taken >= 1 && before.clients == 1,
             "{before:?}"
         );
-        // The server learns of the death when its NIC does; until then nothing of it is known.
+        // The server learns of the death when its NIC does, and not before.
         dead.break_peers();
         dead.kill();
         reclaim(&world, &stat, seed);
-        // All that it had acknowledged is there, and its segments take what others write.
+        // All its acknowledged writes are there, and its segments take the writes of others.
         let (_, kept) = write(&world, 2, 200);
         while kept.borrow().is_none() {
             assert!(world.step());
@@ -120,8 +122,9 @@ fn what_a_dead_client_held_is_free_again_within_20_ms_of_virtual_time() {
     }
 }
 
-/// Needs the same pause, and that the session of a client ends with the server's side of its connection, whatever the client
-/// believes. That a failed connection and its windows stay shut is a promise of the fabric.
+/// Needs the same pause, and that the session of a client ends with the server's side of its
+/// connection, whatever the client believes. The fabric promises that a failed connection and its
+/// windows stay shut.
 #[test]
 fn what_a_client_held_that_was_cut_off_is_free_within_20_ms_while_it_lives_and_nothing_that_it_does_later_has_effect()
  {
@@ -132,7 +135,8 @@ fn what_a_client_held_that_was_cut_off_is_free_within_20_ms_while_it_lives_and_n
         while acknowledged.get() < 100 + seed as u32 {
             assert!(world.step());
         }
-        // The server's side of the connection fails; the client is not told, and writes on.
+        // The server's side of the connection fails; the client does not learn of it, and writes
+        // on.
         cut_off.break_peers();
         reclaim(&world, &stat, seed);
         let reader = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
@@ -168,7 +172,7 @@ fn what_a_client_held_that_was_cut_off_is_free_within_20_ms_while_it_lives_and_n
         while !done.get() {
             assert!(world.step());
         }
-        // The put under way when it was cut off is done, or is not; no later one is.
+        // The put under way at the cut is done or not; no later one is.
         let keys = stat.get().keys;
         assert!(
             (u64::from(count) + 200..=u64::from(count) + 201).contains(&keys),

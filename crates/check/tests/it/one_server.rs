@@ -6,13 +6,13 @@ use stonecast_fabric_sim::{MachineOptions, Process, Profile, SimBacking, Survivo
 use stonecast_kv::{Server, ServerOptions};
 use stonecast_media::{Durability, OpenMode, Pool, PoolOptions};
 
-/// Where it listens, some time after the world began.
+/// Its address, some time after the world began.
 pub const ADDRESS: &str = "sim:server";
 /// Bytes of a segment.
 const SEGMENT_SIZE: u64 = 256 << 10;
 
-/// Starts it on a new pool of so many segments. `prepare` gets the pool before the server does, and returns who looks at the server at
-/// each of its turns.
+/// Starts a server on a new pool of `segments` segments. `prepare` gets the pool before the server
+/// does, and returns a function that observes the server at each of its turns.
 pub fn start<L>(
     world: &World,
     segments: u32,
