@@ -137,7 +137,7 @@ impl Store {
     pub async fn put_at_once(&self, key: &[u8], value: &[u8]) -> Result<bool, CommandError> {
         let _share = self.budget.take(share(key, value)).await;
         let _under_way = UnderWay::begin(&self.in_flight);
-        let result = self.client.put_at_once(key, value).await;
+        let result = self.client.put_once(key, value).await;
         self.checked(result).map(|version| version.is_some())
     }
 

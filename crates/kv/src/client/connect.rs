@@ -14,24 +14,18 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use stonecast_fabric::{
-    Access, ConnectionEvent, MemoryRegion, Port, QueuePair, QueuePairOptions, ReceiveQueue,
-    ReceiveRequest, Runtime, Status,
+    Access, ConnectionEvent, DeviceError, MemoryRegion, Port, QueuePair, QueuePairOptions,
+    ReceiveQueue, ReceiveRequest, Runtime, Status,
 };
 use zerocopy::IntoBytes as _;
 
-use super::at_once::AtOnce;
-use super::in_call::InCall;
-use super::read_room::{ReadRoom, SEND_CAPACITY};
-use super::scratch::Scratch;
-use super::{
-    Client, Extents, Inner, Locations, Meter, Pending, Publishing, RECEIVES_SPARE, Turns,
-    receive_request,
-};
+use super::Client;
+use super::connection::{Connection, RECEIVES_SPARE, receive_request};
+use super::memory::{SEND_CAPACITY, ServerMemory};
 use crate::error::StoreError;
-use crate::index::Generations;
 use crate::metrics::ClientPath;
 use crate::wire::limits::{ANSWER_SIZE_MAX, IN_FLIGHT_MAX, LOCATIONS, STAGING_SIZE};
-use crate::wire::{Accesses, Hello, Welcome};
+use crate::wire::{Hello, Welcome};
 
 /// RNR retries of requests. The server posts most of its receive buffers again before it polls, so a client that has to wait
 /// waits for a batch; a minute covers the slowest sync.
@@ -64,11 +58,11 @@ impl Default for ClientOptions {
 }
 
 /// What a client has made on its device. Undone when dropped.
-pub(super) struct Made {
+pub(super) struct Resources {
     port: Rc<Port>,
     qp: Option<QueuePair>,
     /// All memory of the client.
-    pub regions: RefCell<Vec<MemoryRegion>>,
+    regions: RefCell<Vec<MemoryRegion>>,
     pub receives: MemoryRegion,
     /// Where records lie until they are written.
     pub staging: MemoryRegion,
@@ -76,7 +70,7 @@ pub(super) struct Made {
     listener: Rc<Cell<Option<Waker>>>,
 }
 
-impl Made {
+impl Resources {
     fn new(port: Rc<Port>) -> Result<Self, StoreError> {
         let device = port.device().clone();
         let receives = device.allocate((RECEIVES * ANSWER_SIZE_MAX) as u64, Access::NONE)?;
@@ -89,8 +83,7 @@ impl Made {
             staging: receives,
             listener: Rc::default(),
         };
-        made.staging = device.allocate(STAGING_SIZE, Access::NONE)?;
-        made.regions.borrow_mut().push(made.staging);
+        made.staging = made.allocate(STAGING_SIZE)?;
         let qp = device.create_queue_pair(QueuePairOptions {
             send_cq: made.port.send_cq(),
             receive_cq: made.port.receive_cq(),
@@ -109,6 +102,13 @@ impl Made {
         Ok(made)
     }
 
+    /// Allocates memory that is freed with the client.
+    pub fn allocate(&self, size: u64) -> Result<MemoryRegion, DeviceError> {
+        let region = self.port.device().allocate(size, Access::NONE)?;
+        self.regions.borrow_mut().push(region);
+        Ok(region)
+    }
+
     /// Lets the task that takes what arrives look whether it is still needed.
     pub fn wake_listener(&self) {
         if let Some(waker) = self.listener.take() {
@@ -117,7 +117,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for Resources {
     fn drop(&mut self) {
         // What a provider cannot free now it frees when the device is dropped.
         if let Some(qp) = self.qp {
@@ -171,8 +171,8 @@ impl Client {
         runtime: Rc<dyn Runtime>,
         address: &str,
     ) -> Result<Self, StoreError> {
-        let made = Made::new(port.clone())?;
-        let qp = made.qp.expect("just made");
+        let resources = Resources::new(port.clone())?;
+        let qp = resources.qp.expect("just made");
         port.device()
             .connect(qp, address, Hello::new(options.path).as_bytes())?;
         let welcome = welcome(&port, qp, address).await?;
@@ -181,55 +181,13 @@ impl Client {
             0 => STAGING_SIZE,
             remote => remote,
         };
-        let at_once = match port.device().capabilities() {
-            can if can.read_now => AtOnce::Now,
-            can if can.read_soon => AtOnce::Soon,
-            _ => AtOnce::Never,
-        };
-        let inner = Rc::new(Inner {
-            runtime: runtime.clone(),
-            qp,
-            welcome,
-            format: welcome.format(),
-            access: Cell::new(Accesses::default()),
-            adopting: Turns::default(),
-            index_in_use: RefCell::default(),
-            scratch: Scratch::default(),
-            read_room: ReadRoom::default(),
-            reposts: RefCell::default(),
-            record: RefCell::default(),
-            at_once,
-            read_at_once_to: RefCell::default(),
-            in_call: InCall::default(),
-            locations: Locations::new(if at_once == AtOnce::Now {
-                0
-            } else {
-                options.locations
-            }),
-            generations: Generations::default(),
-            pending: RefCell::new(Pending::new(ring_size)),
-            extents: RefCell::new(Extents::new(&welcome)),
-            publishing: RefCell::new(match options.publishes && welcome.publication.get() == 1 {
-                true => Publishing::MayAsk(None),
-                false => Publishing::Never,
-            }),
-            turns: Turns::default(),
-            meter: Meter::default(),
-            latest: Cell::new(welcome.sequence.get()),
-            tokens_made: Cell::new(0),
-            closed: Cell::new(false),
-            port: port.clone(),
-            made,
-        });
-        runtime.spawn(Box::pin(take_answers(
-            port,
-            inner.made.listener.clone(),
-            Rc::downgrade(&inner),
-        )));
-        let access = inner.ask_access().await?;
-        inner.access.set(access);
-        inner.extents.borrow_mut().open(&access);
-        Ok(Self { inner })
+        let listener = resources.listener.clone();
+        let runs = (port.clone(), runtime.clone());
+        let connection = Rc::new(Connection::new(runs, qp, welcome, resources, ring_size));
+        let arrivals = take_answers(port, listener, Rc::downgrade(&connection));
+        runtime.spawn(Box::pin(arrivals));
+        let memory = Rc::new(ServerMemory::open(connection).await?);
+        Ok(Self::new(&options, memory))
     }
 }
 
@@ -266,7 +224,7 @@ async fn welcome(port: &Port, qp: QueuePair, address: &str) -> Result<Welcome, S
 }
 
 /// Hands arriving answers to the operations that wait for them, until the client is dropped.
-async fn take_answers(port: Rc<Port>, listener: Rc<Cell<Option<Waker>>>, client: Weak<Inner>) {
+async fn take_answers(port: Rc<Port>, listener: Rc<Cell<Option<Waker>>>, client: Weak<Connection>) {
     let mut bytes = Vec::new();
     loop {
         {
@@ -280,22 +238,22 @@ async fn take_answers(port: Rc<Port>, listener: Rc<Cell<Option<Waker>>>, client:
             })
             .await;
         }
-        let Some(inner) = client.upgrade() else {
+        let Some(connection) = client.upgrade() else {
             return;
         };
         while let Some(received) = port.take_received() {
-            if received.qp != inner.qp {
+            if received.qp != connection.qp {
                 continue;
             }
             if received.status == Status::Success {
-                inner.take_message(received.wr_id, received.placement.size, &mut bytes);
+                connection.take_message(received.wr_id, received.placement.size, &mut bytes);
             } else {
-                inner.end();
+                connection.end();
             }
         }
         while let Some(event) = port.take_event() {
-            if matches!(event, ConnectionEvent::Disconnected { qp, .. } if qp == inner.qp) {
-                inner.end();
+            if matches!(event, ConnectionEvent::Disconnected { qp, .. } if qp == connection.qp) {
+                connection.end();
             }
         }
     }

@@ -1,14 +1,10 @@
 //! What a client counts of itself, and tells the server: see [`crate::metrics`].
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
 
-use super::{Client, Inner};
-use crate::error::StoreError;
 use crate::metrics::{Report, SAMPLE};
-use crate::wire::{Answer, Request, Verdict};
 
 /// At least so long between two reports, except the last: each wakes the server, which then looks for more for a while.
 const REPORT_EVERY_NS: Nanoseconds = 1_000_000_000;
@@ -23,7 +19,10 @@ pub(super) struct Meter {
     reads: Cell<u64>,
     read_bytes: Cell<u64>,
     round_trips: Cell<u64>,
-    /// Of the counts of remembered places, what was reported.
+    /// Keys that were read by their remembered places, and others.
+    location_hits: Cell<u64>,
+    location_misses: Cell<u64>,
+    /// Of those two, what was reported.
     locations_reported: Cell<(u64, u64)>,
     /// Times alone; the counts are above, where adding is cheaper.
     times: RefCell<Report>,
@@ -41,6 +40,22 @@ pub(super) enum Call {
 }
 
 impl Meter {
+    /// A call begins. Whether it is to be timed.
+    #[inline]
+    pub fn begin_call(&self) -> bool {
+        let calls = self.calls.get().wrapping_add(1);
+        self.calls.set(calls);
+        calls.is_multiple_of(SAMPLE)
+    }
+
+    /// A call has ended.
+    #[inline]
+    pub fn end_call(&self, call: Call) {
+        if let Call::Read(keys) = call {
+            self.reads.set(self.reads.get() + keys as u64);
+        }
+    }
+
     /// Notes READs that were sent with one doorbell.
     #[inline]
     pub fn note_reads(&self, bytes: usize) {
@@ -54,92 +69,57 @@ impl Meter {
         self.round_trips.set(self.round_trips.get() + 1);
     }
 
-    /// What there is to report; nothing is left. `locations`: keys that were read by their remembered places, and others.
-    fn take(&self, locations: (u64, u64)) -> Report {
-        self.calls_reported.set(self.calls.get());
-        let reported = self.locations_reported.replace(locations);
-        Report {
-            location_hits: locations.0 - reported.0,
-            location_misses: locations.1 - reported.1,
-            reads: self.reads.take(),
-            read_bytes: self.read_bytes.take(),
-            round_trips: self.round_trips.take(),
-            ..self.times.take()
-        }
-    }
-}
-
-impl Inner {
-    /// Begins a call. Some are timed: those have their start.
+    /// Notes a key that was read: whether by its remembered place.
     #[inline]
-    pub(super) fn begin_call(&self) -> Option<Nanoseconds> {
-        let calls = self.meter.calls.get().wrapping_add(1);
-        self.meter.calls.set(calls);
-        calls.is_multiple_of(SAMPLE).then(|| self.runtime.now())
+    pub fn note_location(&self, hit: bool) {
+        let counter = if hit {
+            &self.location_hits
+        } else {
+            &self.location_misses
+        };
+        counter.set(counter.get() + 1);
     }
 
-    /// Ends a call.
-    #[inline]
-    pub(super) fn end_call(self: &Rc<Self>, call: Call, start: Option<Nanoseconds>) {
-        if let Call::Read(keys) = call {
-            self.meter.reads.set(self.meter.reads.get() + keys as u64);
-        }
-        if let Some(start) = start {
-            self.note_time(call, start);
-        }
+    /// Keys that were read by their remembered places, and others, since the client connected.
+    pub fn location_counts(&self) -> (u64, u64) {
+        (self.location_hits.get(), self.location_misses.get())
     }
 
-    #[cold]
-    fn note_time(self: &Rc<Self>, call: Call, start: Nanoseconds) {
-        let now = self.runtime.now();
-        let mut times = self.meter.times.borrow_mut();
+    /// Notes the time of a call that was timed. Whether it is time for a report, which the caller makes and
+    /// [ends](Meter::end_report).
+    pub fn note_time(&self, call: Call, start: Nanoseconds, now: Nanoseconds) -> bool {
+        let mut times = self.times.borrow_mut();
         let latencies = if call == Call::Write {
             &mut times.write_latencies
         } else {
             &mut times.read_latencies
         };
         latencies.note(now.saturating_sub(start));
-        drop(times);
-        if now.saturating_sub(self.meter.reported_at.get()) >= REPORT_EVERY_NS
-            && !self.meter.is_reporting.replace(true)
-        {
-            let inner = self.clone();
-            self.runtime.spawn(Box::pin(async move {
-                // Where the server is gone nobody wants to know.
-                let _ = inner.report().await;
-                inner.meter.is_reporting.set(false);
-            }));
-        }
+        now.saturating_sub(self.reported_at.get()) >= REPORT_EVERY_NS
+            && !self.is_reporting.replace(true)
     }
 
-    /// Tells the server what was done since the last time, if anything was.
-    pub(super) async fn report(&self) -> Result<(), StoreError> {
-        if self.meter.calls.get() == self.meter.calls_reported.get() {
-            return Ok(());
-        }
-        self.meter.reported_at.set(self.runtime.now());
-        let bytes = self.meter.take(self.locations.counts()).encode();
-        match self.request(Request::Report(&bytes)).await? {
-            Answer::Verdict {
-                verdict: Verdict::Done,
-                ..
-            } => Ok(()),
-            _ => Err(StoreError::Protocol {
-                what: "the server does not take a client's report",
-            }),
-        }
-    }
-}
-
-impl Client {
-    /// Keys that this client has read by their remembered places, in one round trip, and keys that it has read otherwise.
-    pub fn location_counts(&self) -> (u64, u64) {
-        self.inner.locations.counts()
+    /// The report is through.
+    pub fn end_report(&self) {
+        self.is_reporting.set(false);
     }
 
-    /// Tells the server what this client has done since it did so last. It does so by itself while it is busy, and when it
-    /// is closed; this is for clients that pause.
-    pub async fn report(&self) -> Result<(), StoreError> {
-        self.inner.report().await
+    /// What there is to report; nothing is left. `None`: no call was begun since the last time.
+    pub fn take(&self, now: Nanoseconds) -> Option<Report> {
+        let calls = self.calls.get();
+        if calls == self.calls_reported.replace(calls) {
+            return None;
+        }
+        self.reported_at.set(now);
+        let locations = self.location_counts();
+        let reported = self.locations_reported.replace(locations);
+        Some(Report {
+            location_hits: locations.0 - reported.0,
+            location_misses: locations.1 - reported.1,
+            reads: self.reads.take(),
+            read_bytes: self.read_bytes.take(),
+            round_trips: self.round_trips.take(),
+            ..self.times.take()
+        })
     }
 }

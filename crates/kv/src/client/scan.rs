@@ -4,16 +4,16 @@
 //! snapshot: keys that were there all the time appear once, keys written or deleted meanwhile may or may not.
 
 use std::collections::BinaryHeap;
-use std::rc::Rc;
 
 use smallvec::SmallVec;
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
 use stonecast_log::{RECORD_START_SIZE, RecordHeader, check_read};
 
-use super::{Client, Inner};
+use super::Client;
+use super::memory::ServerMemory;
 use crate::error::StoreError;
-use crate::index::whole_size;
+use crate::index::{Generations, whole_size};
 use crate::wire::limits::READ_RETRIES_MAX;
 use crate::wire::{Accesses, Bucket, Word};
 
@@ -63,26 +63,27 @@ impl Entries {
     /// Reads the next records, in order, replacing what `into` holds. Empty at the end.
     pub async fn next(&mut self, client: &Client, into: &mut Vec<Entry>) -> Result<(), StoreError> {
         into.clear();
-        let inner = &client.inner;
+        let scan = client.scan();
+        let memory = scan.memory;
         while into.is_empty() && self.next < self.found.len() {
             let end = (self.next + RECORDS_PER_READ).min(self.found.len());
             let batch = &self.found[self.next..end];
             let mut buffers: Vec<Vec<u8>> = batch
                 .iter()
-                .map(|&(_, word, _)| vec![0; inner.first_read_size(word)])
+                .map(|&(_, word, _)| vec![0; memory.first_read_size(word)])
                 .collect();
             let mut reads: SmallVec<[ReadInto<'_>; 32]> = batch
                 .iter()
                 .zip(&mut buffers)
                 .map(|(&(_, word, _), into)| ReadInto {
-                    remote: inner.log_address(word.position()),
+                    remote: memory.log_address(word.position()),
                     into,
                 })
                 .collect();
-            inner.read(&mut reads).await?;
+            memory.read(&mut reads).await?;
             drop(reads);
             for (&(_, word, slot), bytes) in batch.iter().zip(&mut buffers) {
-                into.extend(inner.entry(word, (self.table, slot), bytes).await?);
+                into.extend(scan.entry(word, (self.table, slot), bytes).await?);
             }
             // Only now: what could not be read is tried again by the next call.
             self.next = end;
@@ -91,36 +92,10 @@ impl Entries {
     }
 }
 
-impl Client {
-    /// Finds all keys.
-    pub async fn entries(&self) -> Result<Entries, StoreError> {
-        self.entries_from(0, usize::MAX).await
-    }
-
-    /// Finds those keys of version `from` and higher, at most `count` of the lowest versions: 24 bytes of memory each, while the
-    /// whole index is read. [`Entries::next_version`] says where to go on.
-    ///
-    /// A key that is written meanwhile gets a higher version, so that it is found again.
-    pub async fn entries_from(&self, from: u64, count: usize) -> Result<Entries, StoreError> {
-        let inner = &*self.inner;
-        inner.check_open()?;
-        for _ in 0..READ_RETRIES_MAX {
-            let access = inner.access.get();
-            let mut lowest = Lowest::new(count);
-            if inner.offer_records(&access, from, &mut lowest).await? {
-                return Ok(Entries {
-                    table: access.table,
-                    is_whole: !lowest.has_dropped,
-                    found: lowest.found.into_sorted_vec(),
-                    next: 0,
-                });
-            }
-            self.inner.adopt_index(access.table).await?;
-        }
-        Err(StoreError::Protocol {
-            what: "the index keeps moving while it is read",
-        })
-    }
+/// A walk over the index and the records that it names.
+pub(super) struct Scan<'a> {
+    memory: &'a ServerMemory,
+    generations: &'a Generations,
 }
 
 /// The records of the lowest versions among those that were offered.
@@ -157,7 +132,35 @@ fn bucket_ranges(access: &Accesses) -> impl Iterator<Item = u64> {
     (0..bucket_count(access)).step_by(BUCKETS_PER_READ as usize)
 }
 
-impl Inner {
+impl<'a> Scan<'a> {
+    pub fn new(memory: &'a ServerMemory, generations: &'a Generations) -> Self {
+        Self {
+            memory,
+            generations,
+        }
+    }
+
+    /// The keys of version `from` and higher, at most `count` of the lowest versions.
+    pub async fn entries(&self, from: u64, count: usize) -> Result<Entries, StoreError> {
+        self.memory.connection.check_open()?;
+        for _ in 0..READ_RETRIES_MAX {
+            let access = self.memory.access();
+            let mut lowest = Lowest::new(count);
+            if self.offer_records(&access, from, &mut lowest).await? {
+                return Ok(Entries {
+                    table: access.table,
+                    is_whole: !lowest.has_dropped,
+                    found: lowest.found.into_sorted_vec(),
+                    next: 0,
+                });
+            }
+            self.memory.adopt_index(access.table).await?;
+        }
+        Err(StoreError::Protocol {
+            what: "the index keeps moving while it is read",
+        })
+    }
+
     /// Offers each record of version `from` and higher to `lowest`. False if the index has moved.
     async fn offer_records(
         &self,
@@ -192,15 +195,17 @@ impl Inner {
     async fn read_starts(&self, words: &[(Word, u64)], lines: &mut [u8]) -> Result<(), StoreError> {
         let mut reads: SmallVec<[ReadInto<'_>; 32]> = SmallVec::new();
         for (&(word, _), into) in words.iter().zip(lines.chunks_exact_mut(LINE_SIZE)) {
-            if self.first_read_size(word) == 0 {
-                return Err(self.damage(word, "a position outside the log".to_owned()));
+            if self.memory.first_read_size(word) == 0 {
+                return Err(self
+                    .memory
+                    .damage(word, "a position outside the log".to_owned()));
             }
             reads.push(ReadInto {
-                remote: self.log_address(word.position()),
+                remote: self.memory.log_address(word.position()),
                 into,
             });
         }
-        self.read(&mut reads).await?;
+        self.memory.read(&mut reads).await?;
         Ok(())
     }
 
@@ -214,11 +219,12 @@ impl Inner {
         words.clear();
         let count = BUCKETS_PER_READ.min(bucket_count(access)) as usize;
         let mut bytes = vec![0; count * LINE_SIZE];
-        self.read(&mut [ReadInto {
-            remote: self.index_address(first),
-            into: &mut bytes,
-        }])
-        .await?;
+        self.memory
+            .read(&mut [ReadInto {
+                remote: self.memory.index_address(first),
+                into: &mut bytes,
+            }])
+            .await?;
         for (bucket, line) in (first..).zip(bytes.as_chunks().0) {
             let line = Bucket::parse(line);
             if line.is_moved() {
@@ -229,12 +235,12 @@ impl Inner {
                 .filter(|&(_, &word)| word != Word::EMPTY);
             words.extend(used.map(|(slot, &word)| (word, bucket * 8 + slot)));
         }
-        Ok(self.access.get().table == access.table)
+        Ok(self.memory.has_index(access.table))
     }
 
     /// Whether `word` stands anywhere in the index; `None`: the index has moved.
     async fn has_word(&self, word: Word) -> Result<Option<bool>, StoreError> {
-        let (access, mut words) = (self.access.get(), Vec::new());
+        let (access, mut words) = (self.memory.access(), Vec::new());
         for first in bucket_ranges(&access) {
             if !self.words(&access, first, &mut words).await? {
                 return Ok(None);
@@ -249,7 +255,7 @@ impl Inner {
     /// The entry behind `word`, which was at this number of this index; `bytes` holds its start. `None`: its key was
     /// written or deleted meanwhile.
     async fn entry(
-        self: &Rc<Self>,
+        &self,
         mut word: Word,
         (table, slot): (u32, u64),
         bytes: &mut Vec<u8>,
@@ -258,38 +264,46 @@ impl Inner {
         let mut begun = None;
         for _ in 0..READ_RETRIES_MAX {
             let read = bytes.len();
-            if let Some(whole) = whole_size(&self.format, word, bytes) {
+            if let Some(whole) = whole_size(&self.memory.connection.format, word, bytes) {
                 bytes.resize(whole, 0);
-                self.read_long(word.position() + read as u64, &mut bytes[read..])
+                self.memory
+                    .read_long(word.position() + read as u64, &mut bytes[read..])
                     .await?;
             }
-            let fault =
-                match check_read(&self.format, word.position(), word.generation_low(), bytes) {
-                    Ok(record) => {
-                        self.generations.note(record.header.generation());
-                        if self.generations.believes(&*self.runtime, begun) {
-                            let (key, value) = (record.key.to_vec(), record.value.to_vec());
-                            return Ok(Some(Entry {
-                                key,
-                                value,
-                                version: record.header.sequence(),
-                            }));
-                        }
-                        None
+            let fault = match check_read(
+                &self.memory.connection.format,
+                word.position(),
+                word.generation_low(),
+                bytes,
+            ) {
+                Ok(record) => {
+                    self.generations.note(record.header.generation());
+                    if self
+                        .generations
+                        .believes(&*self.memory.connection.runtime, begun)
+                    {
+                        let (key, value) = (record.key.to_vec(), record.value.to_vec());
+                        return Ok(Some(Entry {
+                            key,
+                            value,
+                            version: record.header.sequence(),
+                        }));
                     }
-                    Err(fault) => Some(fault),
-                };
-            begun = self.generations.begin(&*self.runtime);
+                    None
+                }
+                Err(fault) => Some(fault),
+            };
+            begun = self.generations.begin(&*self.memory.connection.runtime);
             match (self.word_now(word, table, slot).await?, fault) {
                 (Some(now), Some(fault)) if now == word => {
-                    return Err(self.damage(word, fault.to_string()));
+                    return Err(self.memory.damage(word, fault.to_string()));
                 }
                 (Some(now), _) => word = now,
                 (None, _) => return Ok(None),
             }
             bytes.clear();
-            bytes.resize(self.first_read_size(word), 0);
-            self.read_long(word.position(), bytes).await?;
+            bytes.resize(self.memory.first_read_size(word), 0);
+            self.memory.read_long(word.position(), bytes).await?;
         }
         Err(StoreError::Protocol {
             what: "a record keeps changing while it is read",
@@ -298,32 +312,33 @@ impl Inner {
 
     /// What stands now where `word` stood; in a newer index, the same word if it is there. `None`: nothing.
     async fn word_now(
-        self: &Rc<Self>,
+        &self,
         word: Word,
         table: u32,
         slot: u64,
     ) -> Result<Option<Word>, StoreError> {
-        if self.access.get().table == table {
+        if self.memory.has_index(table) {
             let mut line = [0; LINE_SIZE];
-            self.read(&mut [ReadInto {
-                remote: self.index_address(slot / 8),
-                into: &mut line,
-            }])
-            .await?;
+            self.memory
+                .read(&mut [ReadInto {
+                    remote: self.memory.index_address(slot / 8),
+                    into: &mut line,
+                }])
+                .await?;
             let line = Bucket::parse(&line);
             if !line.is_moved() {
                 let now = line.words()[slot as usize % 8];
                 return Ok((now != Word::EMPTY).then_some(now));
             }
-            self.adopt_index(table).await?;
+            self.memory.adopt_index(table).await?;
         }
         // Seldom: the index has moved and the record is damaged, or its place has been used again.
         for _ in 0..READ_RETRIES_MAX {
-            let seen = self.access.get().table;
+            let seen = self.memory.access().table;
             if let Some(is_there) = self.has_word(word).await? {
                 return Ok(is_there.then_some(word));
             }
-            self.adopt_index(seen).await?;
+            self.memory.adopt_index(seen).await?;
         }
         Err(StoreError::Protocol {
             what: "the index keeps moving while it is read",

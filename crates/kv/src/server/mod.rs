@@ -340,7 +340,7 @@ impl Server {
             self.take_events();
             self.take_revoked();
             self.publications_seen
-                .set(self.drain_reports(&mut self.state.borrow_mut()));
+                .set(self.drain_intents(&mut self.state.borrow_mut()));
             let served = match self.serve_batch(&mut batch).await {
                 Ok(()) => self.tend_log().await,
                 failed => failed,

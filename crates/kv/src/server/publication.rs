@@ -1,10 +1,10 @@
-//! Clients that publish overwrites themselves: their rights, what they report, and what they leave behind. Why this is sound:
+//! Clients that publish overwrites themselves: their rights, what they announce, and what they leave behind. Why this is sound:
 //! `docs/design/0022`.
 //!
 //! ```text
 //!   grant     windows on index (atomics), counter (atomics), ring (write)          until the client asks anew, or is gone
 //!   lend      an extent in which it stamps its own records
-//!   drain     its reports                    before a tombstone's horizon, before a segment is freed, between batches
+//!   drain     its intents                    before a tombstone's horizon, before a segment is freed, between batches
 //!   take over the extent, when nobody can write there any more                    void what is not named, where it died
 //! ```
 
@@ -21,8 +21,8 @@ use super::session::{Retired, Session};
 use super::{Server, State};
 use crate::error::StoreError;
 use crate::metrics::ClientPath;
-use crate::wire::intent::{PublicationReport, RING_SIZE, report_offset};
-use crate::wire::{Answer, PublicationGrant, Verdict};
+use crate::wire::intent::{Intent, RING_SIZE, intent_offset};
+use crate::wire::{Answer, RightsGrant, Verdict};
 use crate::wire::{KeyHash, Word};
 
 /// Pause between two looks whether the clients of the server before are gone.
@@ -48,7 +48,7 @@ impl Sequences {
     }
 }
 
-/// What a client reports.
+/// What a client announces.
 pub(super) struct Ring {
     memory: Rc<dyn Region>,
     taken: Cell<u64>,
@@ -63,7 +63,7 @@ pub(super) struct Publication {
     ring: Rc<Ring>,
     ring_region: MemoryRegion,
     windows: Vec<Rkey>,
-    /// Reports taken when it was last seen that the client goes on, and when that was.
+    /// Intents taken when it was last seen that the client goes on, and when that was.
     seen: (u64, Nanoseconds),
 }
 
@@ -84,15 +84,15 @@ pub(super) enum Stamper {
 }
 
 impl Ring {
-    /// The next report, once.
-    fn take(&self) -> Option<PublicationReport> {
+    /// The next intent, once.
+    fn take(&self) -> Option<Intent> {
         let number = self.taken.get() + 1;
-        let offset = report_offset(number);
+        let offset = intent_offset(number);
         let words = std::array::from_fn(|word| self.memory.load(offset + word as u64 * 8));
-        let report = PublicationReport::parse(words, number)?;
+        let intent = Intent::parse(words, number)?;
         self.taken.set(number);
-        self.unsettled.set(report.sequence);
-        Some(report)
+        self.unsettled.set(intent.sequence);
+        Some(intent)
     }
 }
 
@@ -168,7 +168,7 @@ impl Server {
             };
             let ring =
                 *made.insert(device.allocate(RING_SIZE.next_multiple_of(4096), Access::NONE)?);
-            Ok::<_, DeviceError>(PublicationGrant {
+            Ok::<_, DeviceError>(RightsGrant {
                 table: table.number,
                 index_rkey: window(table.region, Access::REMOTE_ATOMIC)?,
                 counter_address: counter.address,
@@ -194,7 +194,7 @@ impl Server {
                     windows,
                     seen: (0, self.runtime.now()),
                 });
-                Answer::Publication(grant)
+                Answer::Rights(grant)
             }
             Err(_) => {
                 self.retire(Retired {
@@ -233,8 +233,8 @@ impl Server {
         self.retire(retired);
     }
 
-    /// Takes what clients have reported. Whether that was anything.
-    pub(super) fn drain_reports(&self, state: &mut State) -> bool {
+    /// Takes what clients have announced. Whether that was anything.
+    pub(super) fn drain_intents(&self, state: &mut State) -> bool {
         let State {
             rings,
             space,
@@ -247,7 +247,7 @@ impl Server {
         for ring in rings.iter() {
             let before = ring.taken.get();
             let path = &mut paths[ring.path as usize];
-            while let Some(PublicationReport {
+            while let Some(Intent {
                 before,
                 after,
                 sequence,
@@ -295,7 +295,7 @@ impl Server {
             return;
         }
         // What its client said before it was gone is known before it is judged.
-        self.drain_reports(state);
+        self.drain_intents(state);
         let State {
             space,
             index,

@@ -541,7 +541,7 @@ impl Server {
                 .extend(state.space.give_back(returned.segment, &*self.log));
         }
         if !ended_rings.is_empty() {
-            self.drain_reports(state);
+            self.drain_intents(state);
             state
                 .rings
                 .retain(|ring| !ended_rings.iter().any(|ended| Rc::ptr_eq(ring, ended)));

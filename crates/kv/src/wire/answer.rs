@@ -53,7 +53,7 @@ impl Verdict {
 pub(crate) const TAG_LEASE: u8 = 0x40;
 pub(crate) const TAG_STAT: u8 = 0x41;
 pub(crate) const TAG_ACCESS: u8 = 0x42;
-pub(crate) const TAG_PUBLICATION: u8 = 0x43;
+pub(crate) const TAG_RIGHTS: u8 = 0x43;
 
 message! {
     /// A lease as it travels.
@@ -82,11 +82,11 @@ message! {
 
 message! {
     /// Rights to publish, as they travel.
-    PublicationBody, PUBLICATION:
+    RightsBody, RIGHTS:
     table: U32, "number of the index that they are for";
     index_rkey: U32, "rkey of the index, atomics";
     counter_address: U64, "remote address of the sequence that is given out next";
-    ring_address: U64, "remote address of the ring for reports";
+    ring_address: U64, "remote address of the ring for intents";
     counter_rkey: U32, "rkey of the counter, atomics";
     ring_rkey: U32, "rkey of the ring, read and write";
     secret: [U64; 2], "secret of the pool";
@@ -94,7 +94,7 @@ message! {
 
 /// Rights to publish.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PublicationGrant {
+pub(crate) struct RightsGrant {
     /// Number of the index that they are for.
     pub table: u32,
     pub index_rkey: u32,
@@ -105,15 +105,15 @@ pub(crate) struct PublicationGrant {
     pub secret: [u64; 2],
 }
 
-impl std::fmt::Debug for PublicationGrant {
+impl std::fmt::Debug for RightsGrant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PublicationGrant")
+        f.debug_struct("RightsGrant")
             .field("table", &self.table)
             .finish_non_exhaustive()
     }
 }
 
-impl PublicationGrant {
+impl RightsGrant {
     /// What is wrong with it, if anything; see [`Accesses::fault`].
     pub fn fault(&self) -> Option<&'static str> {
         let fits = |address: u64, size: u64| {
@@ -160,7 +160,7 @@ pub(crate) enum Answer {
     Lease(Grant),
     Stat([u64; COUNTERS]),
     Access(Accesses),
-    Publication(PublicationGrant),
+    Rights(RightsGrant),
 }
 
 /// Frames several answers into one message.
@@ -178,7 +178,7 @@ impl AnswerWriter {
             Answer::Lease(_) => size_of::<LeaseBody>(),
             Answer::Stat(_) => COUNTERS * 8,
             Answer::Access(_) => size_of::<AccessBody>(),
-            Answer::Publication(_) => size_of::<PublicationBody>(),
+            Answer::Rights(_) => size_of::<RightsBody>(),
         };
         if self.bytes.len() + size > ANSWER_SIZE_MAX {
             return false;
@@ -220,9 +220,9 @@ impl AnswerWriter {
                 self.bytes
                     .extend_from_slice(AccessBody::from(accesses).as_bytes());
             }
-            Answer::Publication(grant) => {
-                self.bytes.push(TAG_PUBLICATION);
-                let body = PublicationBody {
+            Answer::Rights(grant) => {
+                self.bytes.push(TAG_RIGHTS);
+                let body = RightsBody {
                     table: U32::new(grant.table),
                     index_rkey: U32::new(grant.index_rkey),
                     counter_address: U64::new(grant.counter_address),
@@ -283,9 +283,9 @@ pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
             let (body, rest) = AccessBody::read_from_prefix(rest).ok()?;
             (Answer::Access(Accesses::from(&body)), rest)
         }
-        TAG_PUBLICATION => {
-            let (body, rest) = PublicationBody::read_from_prefix(rest).ok()?;
-            let grant = PublicationGrant {
+        TAG_RIGHTS => {
+            let (body, rest) = RightsBody::read_from_prefix(rest).ok()?;
+            let grant = RightsGrant {
                 table: body.table.get(),
                 index_rkey: body.index_rkey.get(),
                 counter_address: body.counter_address.get(),
@@ -294,7 +294,7 @@ pub(crate) fn next_answer(bytes: &mut &[u8]) -> Option<Answer> {
                 ring_rkey: body.ring_rkey.get(),
                 secret: body.secret.map(U64::get),
             };
-            (Answer::Publication(grant), rest)
+            (Answer::Rights(grant), rest)
         }
         verdict => {
             let (version, rest) = U64::read_from_prefix(rest).ok()?;
@@ -391,7 +391,7 @@ mod tests {
                 durable: 5,
                 rkey: 7,
             }),
-            Answer::Publication(PublicationGrant {
+            Answer::Rights(RightsGrant {
                 table: 1,
                 index_rkey: 2,
                 counter_address: 64,

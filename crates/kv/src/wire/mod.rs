@@ -17,15 +17,13 @@ pub(crate) mod staging;
 mod tables;
 mod word;
 
-pub(crate) use answer::{
-    Accesses, Answer, AnswerWriter, Grant, PublicationGrant, Verdict, next_answer,
-};
+pub(crate) use answer::{Accesses, Answer, AnswerWriter, Grant, RightsGrant, Verdict, next_answer};
 pub(crate) use bucket::{
     BUCKET_WORDS, Bucket, CONTROL_OFFSET, Candidates, INDEX_BITS_MAX, MOVED, table_size,
 };
 pub(crate) use connect::{Hello, Welcome};
 pub(crate) use request::{Release, Request};
-pub(crate) use word::{KeyHash, LOG_SIZE_MAX, Word};
+pub(crate) use word::{FIRST_READ_SIZE_MAX, KeyHash, LOG_SIZE_MAX, Word};
 
 /// The immediate of a write: lease slot and unit.
 pub(crate) fn immediate(slot: u8, unit: u32) -> u32 {

@@ -48,8 +48,8 @@ fn answers() -> String {
             "access, see below",
         ),
         (
-            answer::TAG_PUBLICATION,
-            size(answer::PUBLICATION),
+            answer::TAG_RIGHTS,
+            size(answer::RIGHTS),
             "rights to publish, see below",
         ),
     ] {
@@ -83,7 +83,7 @@ fn the_page_of_the_protocol_shows_what_the_types_say() {
         ("answers", answers()),
         ("lease", table(answer::LEASE)),
         ("access", table(answer::ACCESS)),
-        ("publication", table(answer::PUBLICATION)),
+        ("rights", table(answer::RIGHTS)),
         ("report", report()),
     ] {
         let (_, rest) = page

@@ -25,6 +25,10 @@ pub(crate) const LOG_SIZE_MAX: u64 = (1 << LOCATION_BITS) * LINE_SIZE as u64;
 /// the size from the first lines and fetches the rest.
 const CLASS_LINES: [u16; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 64];
 
+/// Most bytes that are fetched at first.
+pub(crate) const FIRST_READ_SIZE_MAX: usize =
+    CLASS_LINES[CLASS_LINES.len() - 1] as usize * LINE_SIZE;
+
 const CLASS_SHIFT: u32 = FINGERPRINT_SHIFT + FINGERPRINT_BITS;
 /// The last class.
 const CLASS_MAX: u64 = CLASS_LINES.len() as u64 - 1;

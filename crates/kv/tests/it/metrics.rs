@@ -1,6 +1,6 @@
 //! What is counted, of whom, and what it costs.
 
-use stonecast_kv::{Client, ClientPath, Condition, Metrics, Values};
+use stonecast_kv::{Client, ClientPath, Condition, Metrics, SAMPLE, Values};
 use stonecast_media::Durability;
 
 use crate::fabric::on_every_provider;
@@ -138,6 +138,23 @@ fn a_client_that_goes_on_reports_and_times_some_of_its_calls() {
                 metrics.read_latencies.sum_ns > 0 && metrics.read_latencies.quantile(0.5).is_some()
             );
         });
+    });
+}
+
+/// Needs each pair to be one call, whichever way it is written: else twice as many calls are timed as were made.
+#[test]
+fn every_pair_of_many_puts_is_counted_once() {
+    World::default().run(async |world| {
+        let (client, observer) = (world.client().await, world.client().await);
+        let keys: Vec<[u8; 2]> = (0..640u16).map(u16::to_le_bytes).collect();
+        let pairs: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &key[..])).collect();
+        let mut outcomes = Vec::new();
+        client.multi_put(&pairs, &mut outcomes).await;
+        assert!(outcomes.iter().all(Result::is_ok));
+        client.close().await;
+        let metrics = observer.metrics().await.unwrap().one_sided;
+        assert_eq!(metrics.puts, 640);
+        assert_eq!(metrics.write_latencies.count(), 640 / SAMPLE as u64);
     });
 }
 

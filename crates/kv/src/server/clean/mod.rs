@@ -305,7 +305,7 @@ impl Server {
     /// What to look at in a step now; `None`: there is nothing to do.
     fn due(&self) -> Option<Due> {
         let state = &mut *self.state.borrow_mut();
-        self.drain_reports(state);
+        self.drain_intents(state);
         let next_sequence = state.sequences.next();
         let State {
             cleaner,
@@ -456,7 +456,7 @@ impl Server {
     async fn free_victim(&self) -> Result<(), StoreError> {
         let header = {
             let state = &mut *self.state.borrow_mut();
-            self.drain_reports(state);
+            self.drain_intents(state);
             let State { cleaner, space, .. } = state;
             let Some(Victim {
                 state: old,

@@ -13,7 +13,7 @@
 //!   the record if the bucket has that very word. An entry that is old, or wrong, costs a round trip.
 //! - The table never has more than the memory that it was made with; it belongs to one connection and ends with it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 use crate::index::Location;
 use crate::wire::{KeyHash, Word};
@@ -32,15 +32,13 @@ const DISTANCE_MASK: u64 = 0b11;
 const _: () = assert!(DISTANCE_MAX <= DISTANCE_MASK);
 
 /// See the module documentation.
-pub(super) struct Locations {
+pub(crate) struct Locations {
     /// Sets, from the first one that begins a cache line. Zeroed memory that nobody touched costs nothing yet.
     words: RefCell<Vec<u64>>,
     /// Index of the first number of the first set.
     start: usize,
     /// Number of sets less 1; `None`: nothing is remembered.
     mask: Option<u64>,
-    hits: Cell<u64>,
-    misses: Cell<u64>,
 }
 
 impl Locations {
@@ -64,8 +62,6 @@ impl Locations {
             words: RefCell::new(words),
             start,
             mask,
-            hits: Cell::default(),
-            misses: Cell::default(),
         }
     }
 
@@ -143,18 +139,6 @@ impl Locations {
     fn set_of(&self, hash: KeyHash) -> Option<usize> {
         // Other bits than those that choose the bucket: keys of one bucket are spread.
         Some(self.start + ((hash.0 >> 16) & self.mask?) as usize * SET_WORDS)
-    }
-
-    /// Counts a key that was read: whether by its remembered place.
-    #[inline]
-    pub fn count(&self, hit: bool) {
-        let counter = if hit { &self.hits } else { &self.misses };
-        counter.set(counter.get() + 1);
-    }
-
-    /// Keys that were read by their remembered places, and others, since the client connected.
-    pub fn counts(&self) -> (u64, u64) {
-        (self.hits.get(), self.misses.get())
     }
 }
 

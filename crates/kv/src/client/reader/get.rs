@@ -1,8 +1,8 @@
-//! A GET, as a future that has next to nothing to set up or to tidy away where the key is found at once.
+//! The future of a GET, which has next to nothing to set up or to tidy away where the key is found in the call.
 //!
 //! ```text
-//!   Asked --found at once, and its turn---------------------> Over
-//!     |   \--found at once, others first--> Found --its turn----^
+//!   Asked --found in the call, and its turn-----------------> Over
+//!     |   \--found in the call, others first--> Found --its turn--^
 //!     \--not so--> LookedUp, a future in memory of its own------^
 //! ```
 //!
@@ -14,16 +14,16 @@ use std::task::{Context, Poll};
 
 use stonecast_base::Nanoseconds;
 
-use super::Client;
-use super::meter::Call;
+use super::Reader;
+use crate::client::meter::Call;
 use crate::error::StoreError;
 
 type Outcome = Result<Option<u64>, StoreError>;
 
 /// See the module documentation.
 #[must_use = "futures do nothing unless they are awaited"]
-pub(super) struct Get<'a> {
-    client: &'a Client,
+pub(crate) struct Get<'a> {
+    reader: &'a Reader,
     stage: Stage<'a>,
 }
 
@@ -42,23 +42,23 @@ enum Stage<'a> {
 
 impl<'a> Get<'a> {
     #[inline]
-    pub fn new(client: &'a Client, key: &'a [u8], value: &'a mut Vec<u8>) -> Self {
+    pub fn new(reader: &'a Reader, key: &'a [u8], value: &'a mut Vec<u8>) -> Self {
         Self {
-            client,
+            reader,
             stage: Stage::Asked { key, value },
         }
     }
 
-    /// Begins to look up what was not found at once.
+    /// Begins to look up what was not found in the call.
     #[cold]
     fn look_up(&mut self, start: Option<Nanoseconds>) {
-        let client = self.client;
+        let reader = self.reader;
         let Stage::Asked { key, value } = std::mem::replace(&mut self.stage, Stage::Over) else {
             unreachable!("asked and not begun")
         };
         self.stage = Stage::LookedUp(Box::pin(async move {
-            let result = client.find(key, value).await;
-            client.inner.end_call(Call::Read(1), start);
+            let result = reader.find(key, value).await;
+            reader.connection.end_call(Call::Read(1), start);
             result
         }));
     }
@@ -66,13 +66,13 @@ impl<'a> Get<'a> {
     /// What is done after the first poll, or where the first one found nothing.
     #[inline(never)]
     fn poll_on(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
-        let inner = &self.client.inner;
+        let connection = &self.reader.connection;
         let result = match &mut self.stage {
             Stage::LookedUp(look_up) => std::task::ready!(look_up.as_mut().poll(context)),
             Stage::Found { version, start } => {
                 let (version, start) = (*version, *start);
-                std::task::ready!(inner.port.poll_turn(context));
-                inner.end_call(Call::Read(1), start);
+                std::task::ready!(connection.port.poll_turn(context));
+                connection.end_call(Call::Read(1), start);
                 Ok(version)
             }
             Stage::Asked { .. } | Stage::Over => {
@@ -92,15 +92,15 @@ impl Future for Get<'_> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
         let this = self.get_mut();
         if let Stage::Asked { key, value } = &mut this.stage {
-            let inner = &this.client.inner;
-            let start = inner.begin_call();
-            if let Some(version) = inner.find_at_once(key, value) {
-                if inner.port.poll_turn(context).is_pending() {
+            let connection = &this.reader.connection;
+            let start = connection.begin_call();
+            if let Some(version) = this.reader.find_in_call(key, value) {
+                if connection.port.poll_turn(context).is_pending() {
                     this.stage = Stage::Found { version, start };
                     return Poll::Pending;
                 }
                 this.stage = Stage::Over;
-                inner.end_call(Call::Read(1), start);
+                connection.end_call(Call::Read(1), start);
                 return Poll::Ready(Ok(version));
             }
             this.look_up(start);

@@ -7,15 +7,14 @@ use smallvec::SmallVec;
 use stonecast_base::LINE_SIZE;
 use stonecast_fabric::ReadInto;
 
-use super::meter::Call;
-use super::write::check_key;
-use super::{Client, Inner};
+use super::Reader;
+use crate::client::writer::check_key;
 use crate::error::StoreError;
 use crate::index::{FoundRecord, LookUp, LookUpStep, WholeRecord};
 use crate::wire::KeyHash;
 use crate::wire::limits::VALUE_SIZE_MAX;
 
-/// Values of [`Client::multi_get`]. Reuse one to save allocations.
+/// Values of [`Client::multi_get`](crate::Client::multi_get). Reuse one to save allocations.
 #[derive(Default)]
 pub struct Values {
     bytes: Vec<u8>,
@@ -62,34 +61,21 @@ type Many<T> = SmallVec<[T; 32]>;
 /// Bytes of the longest record that is read together with others.
 const SHORT_SIZE_MAX: usize = 4 << 10;
 
-impl Client {
-    /// Reads the values of `keys`, all with two doorbells; with one where all their places are remembered. Each key is read
-    /// as by [`Client::get`]; together they are no snapshot.
-    pub async fn multi_get(&self, keys: &[&[u8]], values: &mut Values) -> Result<(), StoreError> {
-        let found = self.multi_get_within(keys, usize::MAX, values).await?;
-        assert_eq!(found, keys.len(), "nothing bounds them");
-        Ok(())
-    }
-
-    /// As [`Client::multi_get`], for as many of the keys, from the first one on, as `size_max` bytes of values have room for.
-    /// Returns how many; `values` has those of no other key.
-    ///
-    /// Records of up to 4 KiB need no room. A longer one is read as long as there is room for the longest value, so with
-    /// `size_max` of [`VALUE_SIZE_MAX`] beside the short ones at least one key is read, and with 0 only short records are.
-    pub async fn multi_get_within(
+impl Reader {
+    /// The values of `keys`, from the first one on, as many as `size_max` bytes have room for; see `Client::multi_get_within`.
+    pub async fn find_many(
         &self,
         keys: &[&[u8]],
         size_max: usize,
         values: &mut Values,
     ) -> Result<usize, StoreError> {
-        let start = self.inner.begin_call();
-        let begun = self.inner.generations.begin(&*self.inner.runtime);
+        let runtime = &*self.connection.runtime;
+        let begun = self.generations.begin(runtime);
         let mut result = self.find_all(keys, size_max, values).await;
-        if result.is_ok() && !self.inner.generations.believes(&*self.inner.runtime, begun) {
+        if result.is_ok() && !self.generations.believes(runtime, begun) {
             result = self.find_each(keys, size_max, values).await;
         }
         let found = *result.as_ref().unwrap_or(&keys.len());
-        self.inner.end_call(Call::Read(found), start);
         values.found.truncate(found);
         result
     }
@@ -126,29 +112,29 @@ impl Client {
         size_max: usize,
         values: &mut Values,
     ) -> Result<usize, StoreError> {
-        let inner = &*self.inner;
-        inner.check_open()?;
+        let memory = &*self.memory;
+        self.connection.check_open()?;
         keys.iter().try_for_each(|key| check_key(key))?;
         values.found.clear();
         values.found.resize(keys.len(), None);
-        let access = inner.access.get();
+        let access = memory.access();
         let mut asked: Many<Asked<'_>> = keys
             .iter()
-            .map(|key| inner.ask(key, access.index_bits))
+            .map(|key| self.ask(key, access.index_bits))
             .collect();
         // Each with whether its record is known to be long.
         let mut alone: SmallVec<[(usize, bool); 4]> = SmallVec::new();
 
         values.buckets.resize(keys.len() * LINE_SIZE, 0);
         values.bytes.clear();
-        let mut reads = inner.reads_of_records(&mut asked, &mut values.bytes);
+        let mut reads = self.reads_of_records(&mut asked, &mut values.bytes);
         // A bucket comes behind the record that it judges.
         let buckets = values.buckets.chunks_exact_mut(LINE_SIZE);
         reads.extend(asked.iter().zip(buckets).map(|(asked, into)| ReadInto {
-            remote: inner.index_address(asked.look_up.home()),
+            remote: memory.index_address(asked.look_up.home()),
             into,
         }));
-        inner.read(&mut reads).await?;
+        memory.read(&mut reads).await?;
         drop(reads);
         let (buckets, _) = values.buckets.as_chunks::<LINE_SIZE>();
         for (index, (asked, bucket)) in asked.iter_mut().zip(buckets).enumerate() {
@@ -165,21 +151,21 @@ impl Client {
                     asked.next = Some((position, size));
                 }
                 LookUpStep::Absent => {
-                    inner.locations.count(false);
-                    inner.locations.forget(asked.hash);
+                    self.connection.meter.note_location(false);
+                    self.locations.forget(asked.hash);
                 }
                 LookUpStep::Found(found) => {
                     values.found[index] = Some(asked.found(found));
-                    inner.locations.count(true);
+                    self.connection.meter.note_location(true);
                 }
                 // Its reads depend on each other.
                 step => alone.push((index, matches!(step, LookUpStep::Record { .. }))),
             }
         }
 
-        let mut reads = inner.reads_of_records(&mut asked, &mut values.bytes);
+        let mut reads = self.reads_of_records(&mut asked, &mut values.bytes);
         if !reads.is_empty() {
-            inner.read(&mut reads).await?;
+            memory.read(&mut reads).await?;
         }
         drop(reads);
         for (index, asked) in asked.iter_mut().enumerate() {
@@ -189,8 +175,7 @@ impl Client {
             match asked.look_up.record(&values.bytes[asked.record.clone()]) {
                 LookUpStep::Found(found) => {
                     values.found[index] = Some(asked.found(found));
-                    inner.locations.count(false);
-                    inner.locations.learn(asked.hash, asked.look_up.location());
+                    self.learn(asked.hash, &asked.look_up);
                 }
                 _ => alone.push((index, false)),
             }
@@ -219,10 +204,10 @@ fn has_room(values: &Values, size: usize, size_max: usize) -> bool {
     size <= SHORT_SIZE_MAX || values.bytes.len().saturating_add(size) <= size_max
 }
 
-impl Inner {
+impl Reader {
     /// A key, with its remembered record if that can be fetched together with the home bucket.
     fn ask<'a>(&'a self, key: &'a [u8], index_bits: u32) -> Asked<'a> {
-        let hash = KeyHash::of(self.format.tag_key, key);
+        let hash = KeyHash::of(self.connection.format.tag_key, key);
         let mut look_up = LookUp::new(self.whole_record(key), hash, index_bits);
         let recall = self
             .locations
@@ -257,7 +242,7 @@ impl Inner {
         for (position, size) in asked.iter().filter_map(|asked| asked.next) {
             let (into, tail) = std::mem::take(&mut rest).split_at_mut(size);
             rest = tail;
-            let remote = self.log_address(position);
+            let remote = self.memory.log_address(position);
             reads.push(ReadInto { remote, into });
         }
         reads

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   posted      ----------------------------|     READs of a queue pair complete in the order of their posts,
-//!   completed   -----------------|                 so who sees the end of his knows of all before them
+//!   completed   -----------------|                 so the end of one tells of all before it
 //! ```
 //!
-//! Whoever gives a READ up does not see its end; a later one tells. Where nobody posts a later one because there is no room,
-//! one who has waited for long enough goes ahead: the queue has as much room again for those.
+//! The end of a READ that was given up is not seen; that of a later one tells. Where no later one is posted because there is
+//! no room, a READ that has waited for long enough goes ahead: the queue has as much room again for those.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,12 +19,12 @@ use crate::wire::limits::IN_FLIGHT_MAX;
 /// READs that may be posted and not completed.
 pub(super) const POSTED_READS_MAX: u64 = IN_FLIGHT_MAX as u64;
 /// Entries of the send queue: writes, READs, and READs that go ahead.
-pub(super) const SEND_CAPACITY: u32 = 3 * IN_FLIGHT_MAX as u32;
+pub(in crate::client) const SEND_CAPACITY: u32 = 3 * IN_FLIGHT_MAX as u32;
 /// Pause between two looks for room.
 const LOOK_NS: Nanoseconds = 2_000;
-/// Who has waited for so long while nobody got on goes ahead; the others wait anew, since his end tells of all.
+/// A READ that has waited for so long while none completed goes ahead; the others wait anew, since its end tells of all.
 const PATIENCE_NS: Nanoseconds = 10_000_000;
-/// So often he has looked by then: the clock goes on while this thread does not run, and nothing completes.
+/// So often it has looked for room by then: the clock goes on while this thread does not run, and nothing completes.
 const LOOKS_MIN: u32 = 64;
 
 /// See the module documentation.
@@ -64,7 +64,7 @@ impl ReadRoom {
         }
     }
 
-    /// What changes when anybody gets on.
+    /// What changes when any READ is posted or completes.
     fn ends(&self) -> (u64, u64) {
         (self.posted.get(), self.completed.get())
     }
@@ -92,7 +92,7 @@ impl ReadRoom {
         self.posted.set(reads.end - count as u64);
     }
 
-    /// Whether READs have completed, as far as anybody has told.
+    /// Whether READs have completed, as far as is known.
     pub fn has_completed(&self, reads: &PostedReads) -> bool {
         self.completed.get() >= reads.end
     }
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock that stands until it is moved. Nobody is woken: the test polls.
+    /// A clock that stands until it is moved. It wakes no task: the test polls.
     #[derive(Default)]
     struct Clock(Cell<Nanoseconds>);
 
@@ -136,10 +136,10 @@ mod tests {
         fn cancel(&self, _: Timer) {}
     }
 
-    /// Needs `LOOKS_MIN`, and that whoever waits begins anew when somebody goes ahead: without either the send queue would run
+    /// Needs `LOOKS_MIN`, and that the others begin to wait anew when one goes ahead: without either the send queue would run
     /// over on a machine on which a thread does not run for a while.
     #[test]
-    fn who_waits_in_vain_goes_ahead_alone_and_not_because_the_clock_jumped() {
+    fn a_read_that_waits_in_vain_goes_ahead_alone_and_not_because_the_clock_jumped() {
         let clock = Rc::new(Clock::default());
         let runtime: Rc<dyn Runtime> = clock.clone();
         let room = ReadRoom::default();
@@ -156,7 +156,7 @@ mod tests {
             )
         };
         for _ in 0..LOOKS_MIN / 2 {
-            assert_eq!(round(), (false, false), "nobody has looked often enough");
+            assert_eq!(round(), (false, false), "neither has looked often enough");
         }
         let gone = (0..2 * LOOKS_MIN)
             .map(|_| round())

@@ -1,10 +1,10 @@
-//! A GET that nobody else has to run for: the ordinary case as straight as it can be, without a future.
+//! A GET without a future: the ordinary case as straight as it can be.
 //!
 //! ```text
 //!   place remembered    record, bucket -> the bucket has the word, the record checks      found
 //!   else, or not so     bucket -> a word with the fingerprint -> record, it checks        found
 //!                       bucket -> no such word, and no key lives further on               absent
-//!   anything else       nothing is said: `read.rs` looks the key up anew and knows what to do
+//!   anything else       nothing is said: `Reader::find` looks the key up anew and knows what to do
 //! ```
 //!
 //! There are two kinds of providers for which it pays.
@@ -14,77 +14,69 @@
 //! not guess a jump. So which word of the bucket it is is computed without a jump, and places are not remembered: a table of
 //! them takes as long to look into as the bucket, and drives out of the caches what it saves.
 //!
-//! *A READ comes soon* (cards). Then a client that waits for nothing else waits for it in the call (`in_call.rs`), and posts
-//! the next one as soon as it has seen what the first one brought.
+//! *A READ comes soon* (cards). Then a client that waits for nothing else waits for it in the call (`memory/soon.rs`), and
+//! posts the next one as soon as it has seen what the first one brought.
 //!
-//! Invariants: what is concluded here is what `read.rs` concludes from the same bytes, and nothing is concluded from bytes
-//! of which it would read more. Why that is right: `docs/design/0004`, and `0017` for remembered places.
+//! Invariants: both drive the look-up that [`Reader::find`] drives, and leave to it whatever takes more than a bucket and a
+//! record. Why what is found is right: `docs/design/0004`, and `0017` for remembered places.
 
 use stonecast_base::LINE_SIZE;
-use stonecast_fabric::{ReadInto, Status};
+use stonecast_fabric::ReadInto;
 
-use super::Inner;
-use super::write::check_key;
+use super::Reader;
+use crate::client::memory::Execution;
+use crate::client::writer::check_key;
 use crate::index::{LookUp, LookUpStep};
-use crate::wire::KeyHash;
-
-/// Longest first READ of a record; a record of the last class may be longer and is left to `read.rs`.
-pub(super) const SIZE_MAX: usize = 64 * LINE_SIZE;
+use crate::wire::{FIRST_READ_SIZE_MAX, KeyHash};
 
 /// Memory that READs are executed to.
-pub(super) struct Bytes {
+pub(super) struct Buffers {
     /// A record, or its start.
-    pub record: Box<[u8; SIZE_MAX]>,
+    record: Box<[u8; FIRST_READ_SIZE_MAX]>,
     bucket: [u8; LINE_SIZE],
 }
 
-impl Default for Bytes {
+impl Default for Buffers {
     fn default() -> Self {
         Self {
-            record: Box::new([0; SIZE_MAX]),
+            record: Box::new([0; FIRST_READ_SIZE_MAX]),
             bucket: [0; LINE_SIZE],
         }
     }
 }
 
-/// Which READs of a client can be waited for in the call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AtOnce {
-    /// None.
-    Never,
-    /// All: the provider executes them there.
-    Now,
-    /// Those of a client that waits for nothing else: they come soon.
-    Soon,
-}
-
-impl Inner {
-    /// The version of `key`, whose value is left in `value`, or that it is absent; `None`: not to be told here.
+impl Reader {
+    /// The version of `key`, whose value is left in `value`, or that it is absent; `None`: not to be told without a future.
     #[inline(always)]
-    pub(super) fn find_at_once(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
-        match self.at_once {
-            AtOnce::Never => None,
-            AtOnce::Now => self.find_in_call::<false>(key, value),
-            AtOnce::Soon if self.may_read_in_call() => self.find_in_call::<true>(key, value),
-            AtOnce::Soon => None,
+    pub fn find_in_call(&self, key: &[u8], value: &mut Vec<u8>) -> Option<Option<u64>> {
+        match self.memory.execution {
+            Execution::Posted => None,
+            Execution::InCall => self.find_without_future::<false>(key, value),
+            Execution::Soon if self.memory.may_read_soon() => {
+                self.find_without_future::<true>(key, value)
+            }
+            Execution::Soon => None,
         }
     }
 
     /// The same where READs come soon, or are executed in the call: nothing of the one is in the way of the other.
     #[inline(never)]
-    fn find_in_call<const SOON: bool>(
+    fn find_without_future<const SOON: bool>(
         &self,
         key: &[u8],
         value: &mut Vec<u8>,
     ) -> Option<Option<u64>> {
-        if check_key(key).is_err() || self.closed.get() || self.generations.have_come_round() {
+        if check_key(key).is_err()
+            || self.connection.is_closed()
+            || self.generations.have_come_round()
+        {
             return None;
         }
-        let hash = KeyHash::of(self.format.tag_key, key);
-        let index_bits = self.access.get().index_bits;
+        let hash = KeyHash::of(self.connection.format.tag_key, key);
+        let index_bits = self.memory.access().index_bits;
         let mut look_up = LookUp::new(self.whole_record(key), hash, index_bits);
-        let Bytes { record, bucket } = &mut *self.read_at_once_to.borrow_mut();
-        let home = self.index_address(look_up.home());
+        let Buffers { record, bucket } = &mut *self.buffers.borrow_mut();
+        let home = self.memory.index_address(look_up.home());
         let remembered = if SOON {
             self.locations.find(hash)
         } else {
@@ -94,9 +86,9 @@ impl Inner {
             // Where the key lies farther on, two buckets would have to be read.
             let recall = look_up.recall(location).filter(|it| it.buckets == 1)?;
             let record = record.get_mut(..recall.size)?;
-            self.read_at_once::<SOON>(&mut [
+            self.read_without_future::<SOON>(&mut [
                 ReadInto {
-                    remote: self.log_address(recall.position),
+                    remote: self.memory.log_address(recall.position),
                     into: &mut *record,
                 },
                 ReadInto {
@@ -106,7 +98,7 @@ impl Inner {
             ])?;
             look_up.recalled(std::slice::from_ref(bucket), record)
         } else {
-            self.read_at_once::<SOON>(&mut [ReadInto {
+            self.read_without_future::<SOON>(&mut [ReadInto {
                 remote: home,
                 into: &mut *bucket,
             }])?;
@@ -114,8 +106,8 @@ impl Inner {
         };
         if let LookUpStep::Record { position, size } = step {
             let record = record.get_mut(..size)?;
-            self.read_at_once::<SOON>(&mut [ReadInto {
-                remote: self.log_address(position),
+            self.read_without_future::<SOON>(&mut [ReadInto {
+                remote: self.memory.log_address(position),
                 into: &mut *record,
             }])?;
             step = look_up.record(record);
@@ -127,9 +119,10 @@ impl Inner {
                     return None;
                 }
                 leave_value(&record[found.value], value);
-                self.locations.count(look_up.is_recalled());
-                if SOON && !look_up.is_recalled() {
-                    self.locations.learn(hash, look_up.location());
+                if SOON {
+                    self.learn(hash, &look_up);
+                } else {
+                    self.connection.meter.note_location(false);
                 }
                 Some(Some(found.version))
             }
@@ -137,7 +130,7 @@ impl Inner {
                 if remembered.is_some() {
                     self.locations.forget(hash);
                 }
-                self.locations.count(false);
+                self.connection.meter.note_location(false);
                 Some(None)
             }
             _ => None,
@@ -145,21 +138,12 @@ impl Inner {
     }
 
     #[inline(always)]
-    fn read_at_once<const SOON: bool>(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
+    fn read_without_future<const SOON: bool>(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
         if SOON {
-            self.read_in_call(reads)
+            self.memory.read_soon(reads)
         } else {
-            self.read_now(reads)
+            self.memory.read_in_call(reads)
         }
-    }
-
-    /// READs that the provider executes in the call, if it can now.
-    #[inline(always)]
-    pub(super) fn read_now(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
-        let size = reads.iter().map(|read| read.into.len()).sum();
-        let status = self.port.device().read_now(self.qp, reads)?;
-        self.meter.note_reads(size);
-        (status == Status::Success).then_some(())
     }
 }
 

@@ -16,10 +16,9 @@
 //! done nothing, and its next attempt is decided anew.
 
 use stonecast_base::hash;
-use stonecast_log::Condition;
 
-use super::write::{Written, check_key};
-use super::{Client, Inner};
+use super::Writer;
+use crate::client::connection::Connection;
 use crate::error::StoreError;
 use crate::wire::{Answer, Request, Verdict};
 
@@ -34,64 +33,41 @@ pub struct Token {
     attempted: bool,
 }
 
-impl Client {
-    /// A name for a write that has not been sent yet. Costs nothing.
+impl Writer {
+    /// A name for a write that has not been sent yet.
     pub fn token(&self) -> Token {
-        let inner = &*self.inner;
-        inner.tokens_made.set(inner.tokens_made.get() + 1);
-        let session = inner.welcome.session.get();
+        self.tokens_made.set(self.tokens_made.get() + 1);
+        let session = self.connection.welcome.session.get();
         // Sessions cannot be guessed and do not come back, so neither do these numbers. 0 stands for none.
-        let number = hash::xxh3_64(session, &inner.tokens_made.get().to_le_bytes()).max(1);
+        let number = hash::xxh3_64(session, &self.tokens_made.get().to_le_bytes()).max(1);
         Token {
             number,
-            since: inner.latest.get(),
+            since: self.connection.latest(),
             session,
             attempted: false,
         }
     }
-
-    /// Like [`Client::put_if`], and safe to retry: with the same token the write takes effect at most once, over any
-    /// connection to this pool, also after a restart of its server. A retry of a write that was done returns its version.
-    pub async fn put_with(
-        &self,
-        token: &mut Token,
-        key: &[u8],
-        value: &[u8],
-        condition: Condition,
-    ) -> Result<Written, StoreError> {
-        self.check_sizes(key, value)?;
-        if let Some(version) = self.inner.begin_attempt(token).await? {
-            return Ok(Written::Done(version));
-        }
-        self.put_named(token.number, key, value, condition).await
-    }
-
-    /// Like [`Client::delete_if`], and safe to retry; see [`Client::put_with`].
-    pub async fn delete_with(
-        &self,
-        token: &mut Token,
-        key: &[u8],
-        condition: Condition,
-    ) -> Result<Option<Written>, StoreError> {
-        check_key(key)?;
-        if let Some(version) = self.inner.begin_attempt(token).await? {
-            return Ok(Some(Written::Done(version)));
-        }
-        self.delete_named(token.number, key, condition).await
-    }
 }
 
-impl Inner {
+impl Token {
+    /// The number that the record carries.
+    pub(in crate::client) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Finds out what became of earlier attempts. `Some`: the version as which one was done. `None`: none was or will be;
     /// the next is to be sent now.
-    async fn begin_attempt(&self, token: &mut Token) -> Result<Option<u64>, StoreError> {
-        if token.attempted {
+    pub(in crate::client) async fn begin_attempt(
+        &mut self,
+        connection: &Connection,
+    ) -> Result<Option<u64>, StoreError> {
+        if self.attempted {
             let request = Request::Outcome {
-                token: token.number,
-                since: token.since,
-                session: token.session,
+                token: self.number,
+                since: self.since,
+                session: self.session,
             };
-            match self.request(request).await? {
+            match connection.request(request).await? {
                 Answer::Verdict {
                     verdict: Verdict::Done,
                     version,
@@ -115,8 +91,8 @@ impl Inner {
                 }
             }
         }
-        token.attempted = true;
-        token.session = self.welcome.session.get();
+        self.attempted = true;
+        self.session = connection.welcome.session.get();
         Ok(None)
     }
 }

@@ -1,4 +1,4 @@
-//! READs that a client waits for in the call, where it waits for nothing else.
+//! READs that come soon: posted, and waited for in the call by a client that waits for nothing else.
 //!
 //! They land in memory of their own, which is registered once and kept at hand.
 //!
@@ -16,44 +16,58 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use stonecast_base::LINE_SIZE;
-use stonecast_fabric::{Access, LocalSpan, MemoryRegion, ReadInto, RemoteAddress, Rkey, Soon};
+use stonecast_fabric::{LocalSpan, MemoryRegion, ReadInto, RemoteAddress, Rkey, Soon};
 use stonecast_media::Region;
 
-use super::Inner;
-use super::at_once::SIZE_MAX;
-use super::read_room::PostedReads;
+use super::ServerMemory;
+use super::read_room::{PostedReads, ReadRoom};
+use crate::wire::FIRST_READ_SIZE_MAX;
 
 /// A record and a bucket.
-const MEMORY_SIZE: u64 = (SIZE_MAX + LINE_SIZE) as u64;
+const MEMORY_SIZE: u64 = (FIRST_READ_SIZE_MAX + LINE_SIZE) as u64;
 /// READs of one batch.
 const TOGETHER_MAX: usize = 2;
 
 /// See the module documentation.
 #[derive(Default)]
-pub(super) struct InCall {
+pub(super) struct SoonReads {
     memory: RefCell<Option<(MemoryRegion, Rc<dyn Region>)>>,
     /// READs that came late, and what they keep open.
     late: RefCell<Option<(PostedReads, Rc<()>)>>,
 }
 
-impl Inner {
+impl SoonReads {
+    /// Looks whether what was late has come; to be called when a READ has completed.
+    #[inline]
+    pub fn note_completed(&self, room: &ReadRoom) {
+        let mut late = self.late.borrow_mut();
+        if late
+            .as_ref()
+            .is_some_and(|(reads, _)| room.has_completed(reads))
+        {
+            *late = None;
+        }
+    }
+}
+
+impl ServerMemory {
     /// Whether a READ could be waited for in the call now: seen before anything is done for it.
     #[inline]
-    pub(super) fn may_read_in_call(&self) -> bool {
-        // Where an answer is to come, who waits for it must not wait for READs.
-        self.port.may_read_soon()
-            && self.pending.borrow().is_empty()
-            && self.in_call.late.borrow().is_none()
+    pub fn may_read_soon(&self) -> bool {
+        // An answer that is to come would wait for the READs.
+        self.connection.port.may_read_soon()
+            && !self.connection.awaits_answer()
+            && self.soon.late.borrow().is_none()
     }
 
     /// Executes READs with one doorbell, and waits for them in the call. `None`: they were not posted, or are late; nothing was
     /// read.
     #[inline]
-    pub(super) fn read_in_call(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
-        if !self.may_read_in_call() {
+    pub fn read_soon(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
+        if !self.may_read_soon() {
             return None;
         }
-        let memory = self.in_call.memory.borrow();
+        let memory = self.soon.memory.borrow();
         let Some((region, bytes)) = &*memory else {
             drop(memory);
             return self.make_memory();
@@ -88,15 +102,19 @@ impl Inner {
             "a record and a bucket are read at the most"
         );
         let room = self.read_room.take_now(reads.len())?;
-        let outcome = self.port.read_soon(self.qp, &posted[..reads.len()]);
+        let connection = &*self.connection;
+        let outcome = connection
+            .port
+            .read_soon(connection.qp, &posted[..reads.len()]);
         if outcome == Soon::NotPosted {
             self.read_room.not_posted(room, reads.len());
             return None;
         }
-        self.meter
+        connection
+            .meter
             .note_reads(reads.iter().map(|read| read.into.len()).sum());
         if outcome == Soon::Late {
-            self.in_call
+            self.soon
                 .late
                 .replace(Some((room, self.index_in_use.borrow().clone())));
             return None;
@@ -112,26 +130,9 @@ impl Inner {
     #[cold]
     fn make_memory(&self) -> Option<()> {
         // Where there is none, READs are not waited for in the call.
-        let region = self
-            .port
-            .device()
-            .allocate(MEMORY_SIZE, Access::NONE)
-            .ok()?;
-        self.made.regions.borrow_mut().push(region);
-        let bytes = self.port.device().memory(region);
-        self.in_call.memory.replace(Some((region, bytes)));
+        let region = self.connection.resources.allocate(MEMORY_SIZE).ok()?;
+        let bytes = self.connection.port.device().memory(region);
+        self.soon.memory.replace(Some((region, bytes)));
         None
-    }
-
-    /// Looks whether what was late has come; to be called when a READ has completed.
-    #[inline]
-    pub(super) fn note_late(&self) {
-        let mut late = self.in_call.late.borrow_mut();
-        if late
-            .as_ref()
-            .is_some_and(|(reads, _)| self.read_room.has_completed(reads))
-        {
-            *late = None;
-        }
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Extents {
     /// When it was last seen that they are used.
     used_at: Nanoseconds,
     leasing: bool,
-    /// Whom to wake when it is over.
+    /// Tasks to wake when it is over.
     waiting: Vec<Waker>,
 }
 
@@ -37,7 +37,7 @@ struct Extent {
 
 /// A place for one record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
+pub(in crate::client) struct Spot {
     pub slot: u8,
     pub unit: u32,
     /// What the record's tag is bound to.
@@ -48,15 +48,16 @@ pub(super) struct Spot {
 }
 
 impl Extents {
-    pub fn new(welcome: &Welcome) -> Self {
+    /// No extents; `access` says where log and staging memory are.
+    pub fn new(welcome: &Welcome, access: &Accesses) -> Self {
         Self {
             format: welcome.format(),
             copies: welcome.staging_size.get() != 0,
             staging: RemoteAddress {
-                address: 0,
-                rkey: Rkey(0),
+                address: access.staging_address,
+                rkey: Rkey(access.staging_rkey),
             },
-            log_address: 0,
+            log_address: access.log_address,
             current: None,
             next: None,
             used_at: 0,
@@ -68,15 +69,6 @@ impl Extents {
     /// Whether records go to staging memory, so that this client does not know their final places.
     pub fn copies(&self) -> bool {
         self.copies
-    }
-
-    /// Takes note of where log and staging memory are. Before the first record is placed.
-    pub fn open(&mut self, access: &Accesses) {
-        self.staging = RemoteAddress {
-            address: access.staging_address,
-            rkey: Rkey(access.staging_rkey),
-        };
-        self.log_address = access.log_address;
     }
 
     /// What is wrong with a lease for a record of `size` bytes, if anything: no place that is made from it may lie outside
@@ -175,9 +167,8 @@ impl Extents {
         !std::mem::replace(&mut self.leasing, true)
     }
 
-    /// Ends what `begin_leasing` began.
-    /// Returns whom to wake when nothing is borrowed.
-    #[must_use = "somebody waits"]
+    /// Ends what `begin_leasing` began. Returns the tasks to wake when nothing is borrowed.
+    #[must_use = "tasks wait"]
     pub fn end_leasing(&mut self) -> Vec<Waker> {
         self.leasing = false;
         std::mem::take(&mut self.waiting)

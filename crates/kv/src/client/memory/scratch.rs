@@ -1,7 +1,7 @@
 //! Memory that READs land in where the provider cannot read into place.
 //!
 //! ```text
-//!   free --lent--> held by who reads, and from the post on by the batch --both have let go--> free
+//!   free --lent--> held by the reader, and from the post on by the batch --both have let go--> free
 //! ```
 //!
 //! Invariants:
@@ -11,7 +11,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use stonecast_fabric::{Access, Device, DeviceError, LocalSpan, MemoryRegion};
+use stonecast_fabric::{DeviceError, LocalSpan, MemoryRegion};
+
+use crate::client::connect::Resources;
 
 /// Bytes of a piece; also the longest READ of one.
 pub(super) const SCRATCH_SIZE: u64 = 64 << 10;
@@ -30,21 +32,16 @@ pub(super) struct Lent {
 }
 
 impl Scratch {
-    /// A free piece, or a new one, which is noted among `made`.
+    /// A free piece, or a new one, which is freed with the client.
     pub fn lend(
         &self,
-        device: &dyn Device,
-        made: &RefCell<Vec<MemoryRegion>>,
+        resources: &Resources,
         index_in_use: Rc<()>,
     ) -> Result<Rc<Lent>, DeviceError> {
         let free = self.free.borrow_mut().pop();
         let region = match free {
             Some(region) => region,
-            None => {
-                let region = device.allocate(SCRATCH_SIZE, Access::NONE)?;
-                made.borrow_mut().push(region);
-                region
-            }
+            None => resources.allocate(SCRATCH_SIZE)?,
         };
         Ok(Rc::new(Lent {
             region,

@@ -1,24 +1,23 @@
-//! What a client that publishes holds of the server: the rights, an extent that it alone stamps records in, a ring for reports.
+//! What a client that publishes holds of the server: the rights, an extent that it alone stamps records in, a ring for intents.
 
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::{Access, MemoryRegion, ReadInto, RemoteAddress, Rkey};
+use stonecast_fabric::{MemoryRegion, ReadInto, RemoteAddress, Rkey};
 use stonecast_log::{Draft, LogFormat, Secret, Stamp, UNIT_SIZE, record_size};
 
-use super::{Attempt, PUBLISHED_SIZE_MAX, Target};
-use crate::client::Inner;
+use super::{Attempt, PUBLISHED_SIZE_MAX, Publisher, Target};
+use crate::client::memory::ServerMemory;
 use crate::error::StoreError;
-use crate::wire::intent::{PublicationReport, REPORTS, report_offset};
+use crate::wire::intent::{INTENTS, Intent, intent_offset};
 use crate::wire::limits::LEASE_UNUSED_NS;
-use crate::wire::{Answer, Grant, PublicationGrant, Request, Verdict};
-use crate::wire::{KeyHash, Word};
+use crate::wire::{Answer, Grant, KeyHash, Request, RightsGrant, Verdict, Word};
 
-/// Bytes of the memory that changes are posted from: the longest record that is published, a report and a word.
+/// Bytes of the memory that changes are posted from: the longest record that is published, an intent and a word.
 pub(super) const SCRATCH_SIZE: u64 = PUBLISHED_SIZE_MAX + 128;
 
 /// Whether and how this client publishes.
-pub(in crate::client) enum Publishing {
+pub(super) enum Publishing {
     /// Not here.
     Never,
     /// It may ask for the rights; with the memory to post from, where there is some.
@@ -28,14 +27,14 @@ pub(in crate::client) enum Publishing {
 }
 
 /// See [`Publishing`].
-pub(in crate::client) struct Rights {
-    pub(super) grant: PublicationGrant,
+pub(super) struct Rights {
+    pub(super) grant: RightsGrant,
     /// With the pool's secret.
     format: LogFormat,
     pub(super) scratch: MemoryRegion,
     extent: Option<Extent>,
-    /// Reports written so far, and how many of them the server has taken at least.
-    reported: u64,
+    /// Intents written so far, and how many of them the server has taken at least.
+    announced: u64,
     taken: u64,
     /// When the rights were last used, or some puts before that.
     used_at: Nanoseconds,
@@ -50,11 +49,11 @@ struct Extent {
     last: u32,
 }
 
-impl Inner {
-    /// Sees to it that this client has rights, an extent with room for `size` bytes and room for its reports. False: it has not.
+impl Publisher {
+    /// Sees to it that this client has rights, an extent with room for `size` bytes and room for its intents. False: it has not.
     pub(super) async fn prepare_publishing(self: &Rc<Self>, size: u64) -> Result<bool, StoreError> {
-        let now = self.runtime.now();
-        let table = self.access.get().table;
+        let now = self.connection.runtime.now();
+        let table = self.memory.access().table;
         let is_usable = match &mut *self.publishing.borrow_mut() {
             Publishing::Never => return Ok(false),
             Publishing::MayAsk(_) => false,
@@ -68,31 +67,30 @@ impl Inner {
             return Ok(false);
         }
         if !self.rights(|rights| rights.has_room(size)) {
-            let used_up = self.take_published_extent();
-            used_up
-                .into_iter()
-                .for_each(|slot| self.release_beside(slot));
+            self.leases.release_beside(self.take_extent());
             // Beside this put: where it is given up, the extent is there for the next one.
-            if !self
-                .beside(async move |inner: &Rc<Self>| inner.lease_to_publish(size).await)
-                .await?
-            {
+            let publisher = self.clone();
+            let leased = self
+                .connection
+                .conclude_in_task(async move { publisher.lease(size).await });
+            if !leased.await? {
                 return Ok(false);
             }
         }
-        if self.rights(|rights| rights.has_room_for_reports()) {
+        if self.rights(|rights| rights.has_room_for_intents()) {
             return Ok(true);
         }
         let mut taken = [0; 8];
         let remote = self.rights(|rights| rights.ring(0));
-        self.read(&mut [ReadInto {
-            remote,
-            into: &mut taken,
-        }])
-        .await?;
+        self.memory
+            .read(&mut [ReadInto {
+                remote,
+                into: &mut taken,
+            }])
+            .await?;
         Ok(self.rights(|rights| {
             rights.note_taken(u64::from_le_bytes(taken));
-            rights.has_room_for_reports()
+            rights.has_room_for_intents()
         }))
     }
 
@@ -106,18 +104,14 @@ impl Inner {
             };
         let scratch = match scratch {
             Some(scratch) => scratch,
-            None => {
-                let scratch = self.port.device().allocate(SCRATCH_SIZE, Access::NONE)?;
-                self.made.regions.borrow_mut().push(scratch);
-                scratch
-            }
+            None => self.connection.resources.allocate(SCRATCH_SIZE)?,
         };
         *self.publishing.borrow_mut() = Publishing::MayAsk(Some(scratch));
         if let Some(extent) = extent {
-            self.release(extent.grant.slot).await?;
+            self.leases.release(extent.grant.slot).await?;
         }
-        let grant = match self.request(Request::Publish).await? {
-            Answer::Publication(grant) => grant,
+        let grant = match self.connection.request(Request::Publish).await? {
+            Answer::Rights(grant) => grant,
             Answer::Verdict {
                 verdict: Verdict::Busy,
                 ..
@@ -132,58 +126,44 @@ impl Inner {
         }
         let format = LogFormat {
             secret: Some(Secret::new(grant.secret)),
-            ..self.format
+            ..self.connection.format
         };
         let rights = Rights {
             grant,
             format,
             scratch,
             extent: None,
-            reported: 0,
+            announced: 0,
             taken: 0,
             used_at: now,
             record: Vec::new(),
         };
         *self.publishing.borrow_mut() = Publishing::Granted(Box::new(rights));
-        let table = self.access.get().table;
+        let table = self.memory.access().table;
         if grant.table != table {
             // The rights are for an index that this client has not met yet.
-            self.adopt_index(table).await?;
+            self.memory.adopt_index(table).await?;
         }
         Ok(true)
     }
 
     /// Leases an extent for records that this client stamps. False: there is none now.
-    async fn lease_to_publish(&self, size: u64) -> Result<bool, StoreError> {
-        match self
-            .request(Request::Lease {
-                size: size as u32,
-                publishes: true,
-            })
-            .await?
-        {
-            Answer::Lease(grant) => {
-                if let Some(what) = self.extents.borrow().fault(&grant, size) {
-                    return Err(StoreError::Protocol { what });
-                }
-                self.rights(|rights| {
-                    rights.extent = Some(Extent {
-                        grant,
-                        unit: grant.start,
-                        last: grant.last,
-                    })
-                });
-                Ok(true)
-            }
-            Answer::Verdict { .. } => Ok(false),
-            _ => Err(StoreError::Protocol {
-                what: "the answer to a lease request is none",
-            }),
-        }
+    async fn lease(&self, size: u64) -> Result<bool, StoreError> {
+        let Ok(grant) = self.leases.ask(size, true).await? else {
+            return Ok(false);
+        };
+        self.rights(|rights| {
+            rights.extent = Some(Extent {
+                grant,
+                unit: grant.start,
+                last: grant.last,
+            });
+        });
+        Ok(true)
     }
 
     /// Gives up the extent that this client publishes in, for its return. Called with nothing under way.
-    pub(in crate::client) fn take_published_extent(&self) -> Option<u8> {
+    pub fn take_extent(&self) -> Option<u8> {
         match &mut *self.publishing.borrow_mut() {
             Publishing::Granted(rights) => rights.extent.take().map(|extent| extent.grant.slot),
             _ => None,
@@ -206,10 +186,10 @@ impl Rights {
         }
     }
 
-    /// Number and place of the next report.
-    pub(super) fn next_report(&mut self) -> (u64, RemoteAddress) {
-        self.reported += 1;
-        (self.reported, self.ring(report_offset(self.reported)))
+    /// Number and place of the next intent.
+    pub(super) fn next_intent(&mut self) -> (u64, RemoteAddress) {
+        self.announced += 1;
+        (self.announced, self.ring(intent_offset(self.announced)))
     }
 
     /// Whether there is an extent with room for `size` bytes.
@@ -220,9 +200,9 @@ impl Rights {
             .is_some_and(|extent| u64::from(extent.unit) * UNIT_SIZE + size <= segment_size)
     }
 
-    /// Whether there is room for all that one put can have to report: what is about to happen, and that it has not.
-    pub(super) fn has_room_for_reports(&self) -> bool {
-        self.reported + 2 - self.taken <= REPORTS
+    /// Whether there is room for all that one put can have to announce: what is about to happen, and that it has not.
+    pub(super) fn has_room_for_intents(&self) -> bool {
+        self.announced + 2 - self.taken <= INTENTS
     }
 
     /// The rights are in use.
@@ -230,23 +210,23 @@ impl Rights {
         self.used_at = now;
     }
 
-    /// The server says that it has taken so many reports.
+    /// The server says that it has taken so many intents.
     pub(super) fn note_taken(&mut self, taken: u64) {
-        self.taken = taken.min(self.reported);
+        self.taken = taken.min(self.announced);
     }
 
-    /// Makes the record for the next place, stamped. Nobody has seen it yet: until that is [noted](Rights::note_stamped) the place
+    /// Makes the record for the next place, stamped. No other party has seen it: until that is [noted](Rights::note_stamped) the place
     /// is still free.
     pub(super) fn stamp_next(
         &mut self,
-        client: &Inner,
+        memory: &ServerMemory,
         draft: &Draft<'_>,
         hash: KeyHash,
         target: &Target,
         sequence: u64,
     ) -> Attempt {
         let size = record_size(draft.key.len(), draft.value.len());
-        let epoch = client.welcome.epoch.get();
+        let epoch = memory.connection.welcome.epoch.get();
         let Extent { grant, unit, last } =
             *self.extent.as_ref().expect("it was looked at in this turn");
         let position = self.format.position(grant.segment, unit);
@@ -274,29 +254,29 @@ impl Rights {
         );
         let after = Word::new(position, grant.generation, hash, size);
         let units = (target.size / UNIT_SIZE, size / UNIT_SIZE);
-        let report = PublicationReport {
+        let intent = Intent {
             before: target.word,
             after,
             sequence,
             units,
             is_taken_back: false,
         };
-        let report_number = self.reported + 1;
-        let bucket = client.index_address(target.bucket);
+        let intent_number = self.announced + 1;
+        let bucket = memory.index_address(target.bucket);
         Attempt {
             sequence,
             commit_tag,
             record_at: RemoteAddress {
-                address: client.access.get().log_address + position,
+                address: memory.access().log_address + position,
                 rkey: Rkey(grant.rkey),
             },
             word_at: RemoteAddress {
                 address: bucket.address + target.slot * 8,
                 rkey: Rkey(self.grant.index_rkey),
             },
-            report,
-            report_number,
-            report_at: self.ring(report_offset(report_number)),
+            intent,
+            intent_number,
+            intent_at: self.ring(intent_offset(intent_number)),
         }
     }
 
@@ -304,7 +284,7 @@ impl Rights {
     pub(super) fn note_stamped(&mut self, attempt: &Attempt) {
         let extent = self.extent.as_mut().expect("it was looked at in this turn");
         extent.last = extent.unit;
-        extent.unit += attempt.report.units.1 as u32;
-        self.reported = attempt.report_number;
+        extent.unit += attempt.intent.units.1 as u32;
+        self.announced = attempt.intent_number;
     }
 }

@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use super::Inner;
+use super::ServerMemory;
 use crate::error::StoreError;
 use crate::wire::limits::READ_RETRIES_MAX;
 use crate::wire::{Accesses, Answer, Request, Verdict};
@@ -14,14 +14,18 @@ const BUSY_PAUSE_NS: u64 = 1_000_000;
 /// How often it is looked whether the reads of an old index are through.
 const LEAVE_LOOK_NS: u64 = 1_000_000;
 
-impl Inner {
+impl ServerMemory {
     /// Asks for access, and checks what the server says.
     pub(super) async fn ask_access(&self) -> Result<Accesses, StoreError> {
+        let connection = &*self.connection;
         for _ in 0..READ_RETRIES_MAX {
-            match self.request(Request::Access).await? {
+            match connection.request(Request::Access).await? {
                 Answer::Access(accesses) => {
-                    let log_size = self.format.segment_size * u64::from(self.format.segment_count);
-                    return match accesses.fault(log_size, self.welcome.staging_size.get().into()) {
+                    let log_size =
+                        connection.format.segment_size * u64::from(connection.format.segment_count);
+                    return match accesses
+                        .fault(log_size, connection.welcome.staging_size.get().into())
+                    {
                         Some(what) => Err(StoreError::Protocol { what }),
                         None => Ok(accesses),
                     };
@@ -29,7 +33,7 @@ impl Inner {
                 Answer::Verdict {
                     verdict: Verdict::Busy,
                     ..
-                } => self.runtime.sleep(BUSY_PAUSE_NS).await,
+                } => connection.runtime.sleep(BUSY_PAUSE_NS).await,
                 _ => break,
             }
         }
@@ -39,9 +43,9 @@ impl Inner {
     }
 
     /// Goes over to the index that the server has now, because a bucket of index `seen` was marked as moved.
-    pub(super) async fn adopt_index(self: &Rc<Self>, seen: u32) -> Result<(), StoreError> {
+    pub async fn adopt_index(&self, seen: u32) -> Result<(), StoreError> {
         let _turn = self.adopting.take().await;
-        if self.access.get().table != seen {
+        if !self.has_index(seen) {
             // Somebody else was faster.
             return Ok(());
         }
@@ -53,13 +57,15 @@ impl Inner {
         }
         self.access.set(access);
         let old = self.index_in_use.replace(Rc::default());
-        let inner = self.clone();
-        self.runtime.spawn(Box::pin(async move {
+        let connection = self.connection.clone();
+        self.connection.runtime.spawn(Box::pin(async move {
             while Rc::strong_count(&old) > 1 {
-                inner.runtime.sleep(LEAVE_LOOK_NS).await;
+                connection.runtime.sleep(LEAVE_LOOK_NS).await;
             }
             // Where the server is gone there is nothing to give back to.
-            let _ = inner.request(Request::LeaveIndex { table: seen }).await;
+            let _ = connection
+                .request(Request::LeaveIndex { table: seen })
+                .await;
         }));
         Ok(())
     }

@@ -1,0 +1,389 @@
+//! The connection of a client: requests go out, answers come back in their order.
+//!
+//! ```text
+//!   begin --> place in the queue, bytes of staging memory --> stage, send --> Answered
+//! ```
+//!
+//! Everything else of a client stands on this: it alone posts what the server answers, and it ends when the connection ends.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use stonecast_base::Nanoseconds;
+use stonecast_fabric::{
+    DeviceError, LocalSpan, MemoryRegion, Operation, Port, QueuePair, ReceiveQueue, ReceiveRequest,
+    Runtime,
+};
+use stonecast_log::LogFormat;
+
+use super::connect::Resources;
+use super::meter::{Call, Meter};
+use super::pending::{Ended, Pending, Ticket};
+use crate::error::StoreError;
+use crate::wire::limits::ANSWER_SIZE_MAX;
+use crate::wire::{Answer, Request, Verdict, Welcome, next_answer};
+
+/// Pause before asking again for space that is being prepared, cleaned or taken back.
+pub(super) const BUSY_PAUSE_NS: u64 = 200_000;
+/// How often that is asked: 20 seconds, more than preparing a segment takes on the slowest disk. What has not come by then is
+/// [`StoreError::Busy`].
+pub(super) const BUSY_RETRIES_MAX: u32 = 100_000;
+
+/// Receive buffers of a client beyond one for each answer that may be due; as many are posted again at a time.
+pub(super) const RECEIVES_SPARE: usize = 32;
+
+/// See the module documentation.
+pub(super) struct Connection {
+    pub port: Rc<Port>,
+    pub runtime: Rc<dyn Runtime>,
+    pub qp: QueuePair,
+    pub welcome: Welcome,
+    pub format: LogFormat,
+    pub resources: Resources,
+    pub meter: Meter,
+    /// Receive buffers that are free and not posted.
+    reposts: RefCell<Vec<ReceiveRequest>>,
+    pending: RefCell<Pending>,
+    /// The latest version that the server has told.
+    latest: Cell<u64>,
+    closed: Cell<bool>,
+}
+
+/// The receive buffer of this number.
+pub(super) fn receive_request(region: MemoryRegion, index: u64) -> ReceiveRequest {
+    let size = ANSWER_SIZE_MAX as u32;
+    ReceiveRequest {
+        wr_id: index,
+        local: LocalSpan {
+            region,
+            offset: index * u64::from(size),
+            size,
+        },
+    }
+}
+
+impl Connection {
+    /// A connection that was accepted with `welcome`. Its requests are sent from `ring_size` bytes of staging memory.
+    pub fn new(
+        (port, runtime): (Rc<Port>, Rc<dyn Runtime>),
+        qp: QueuePair,
+        welcome: Welcome,
+        resources: Resources,
+        ring_size: u64,
+    ) -> Self {
+        Self {
+            port,
+            runtime,
+            qp,
+            welcome,
+            format: welcome.format(),
+            resources,
+            meter: Meter::default(),
+            reposts: RefCell::default(),
+            pending: RefCell::new(Pending::new(ring_size)),
+            latest: Cell::new(welcome.sequence.get()),
+            closed: Cell::new(false),
+        }
+    }
+
+    /// Takes a message that has arrived in receive buffer `wr_id`.
+    pub fn take_message(&self, wr_id: u64, size: u32, bytes: &mut Vec<u8>) {
+        let device = self.port.device();
+        let request = receive_request(self.resources.receives, wr_id);
+        bytes.resize(size.min(request.local.size) as usize, 0);
+        device
+            .memory(self.resources.receives)
+            .read(request.local.offset, bytes);
+        // Posted again some at a time: no answer waits for that, and there are so many more buffers than answers can be due
+        // that none is missing meanwhile.
+        let mut reposts = self.reposts.borrow_mut();
+        reposts.push(request);
+        if reposts.len() == RECEIVES_SPARE {
+            if device
+                .post_receive(ReceiveQueue::Own(self.qp), &reposts)
+                .is_err()
+            {
+                return self.end();
+            }
+            reposts.clear();
+        }
+        drop(reposts);
+        let mut rest = bytes.as_slice();
+        while let Some(answer) = next_answer(&mut rest) {
+            if let Answer::Verdict { version, .. } = answer {
+                self.note_version(version);
+            }
+            if !self.pending.borrow_mut().answer(answer) {
+                return self.end();
+            }
+        }
+        if !rest.is_empty() {
+            self.end();
+        }
+    }
+
+    /// The connection is over: every operation that waits is told.
+    pub fn end(&self) {
+        if !self.closed.replace(true) {
+            // Disconnecting twice or too late is no harm. The queue pair goes too: a completion queue that overran delivers
+            // nothing any more to a READ that is waited for.
+            let _ = self.port.device().disconnect(self.qp);
+            let _ = self.port.destroy_queue_pair(self.qp);
+            self.pending.borrow_mut().end();
+        }
+    }
+
+    /// Whether the connection is over.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    pub fn check_open(&self) -> Result<(), StoreError> {
+        if self.is_closed() {
+            Err(StoreError::Disconnected { unknown: false })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The latest version that this client knows of.
+    pub fn latest(&self) -> u64 {
+        self.latest.get()
+    }
+
+    /// A write was done as this version.
+    #[inline]
+    pub fn note_version(&self, version: u64) {
+        self.latest.set(self.latest.get().max(version));
+    }
+
+    /// Whether an answer is waited for.
+    #[inline]
+    pub fn awaits_answer(&self) -> bool {
+        !self.pending.borrow().is_empty()
+    }
+
+    /// Whether a put has been sent to the server, or is being published, and has not ended.
+    #[inline]
+    pub fn has_puts(&self) -> bool {
+        self.pending.borrow().has_puts()
+    }
+
+    /// Waits until every put that was sent to the server is answered.
+    pub async fn puts_done(&self) {
+        self.wait_until(|pending| !pending.has_puts()).await;
+    }
+
+    /// Waits until `size` bytes may find room.
+    async fn room(&self, size: u64) {
+        self.wait_until(|pending| pending.has_room(size)).await;
+    }
+
+    /// Waits until `holds`, or until the connection is over.
+    async fn wait_until(&self, holds: impl Fn(&Pending) -> bool) {
+        poll_fn(|context| {
+            let mut pending = self.pending.borrow_mut();
+            if holds(&pending) || self.is_closed() {
+                return Poll::Ready(());
+            }
+            pending.wait_for_room(context.waker());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Whether `size` bytes have room; waits for some where they have not, after which much may have changed.
+    pub async fn has_room(&self, size: u64) -> bool {
+        let has_room = self.pending.borrow().has_room(size);
+        if !has_room {
+            self.room(size).await;
+        }
+        has_room
+    }
+
+    /// Takes a place among what waits for answers, and `size` bytes of staging memory. The caller has looked that there is
+    /// room. To be followed by [`Connection::stage`] and [`Connection::send`], without waiting in between.
+    pub fn begin(&self, size: u64, is_put: bool) -> (Ticket, u64) {
+        let mut pending = self.pending.borrow_mut();
+        let begun = pending
+            .begin(size)
+            .expect("there is room, it was just looked at");
+        if is_put {
+            pending.note_put();
+        }
+        begun
+    }
+
+    /// Writes `bytes` to the place in staging memory that was taken.
+    pub fn stage(&self, offset: u64, bytes: &[u8]) -> LocalSpan {
+        let region = self.resources.staging;
+        self.port.device().memory(region).write(offset, bytes);
+        LocalSpan {
+            region,
+            offset,
+            size: bytes.len() as u32,
+        }
+    }
+
+    /// Posts what `ticket` waits for. `None`: the send queue is full, though few operations are in flight, and the ticket is void.
+    /// What was answered is there until it was acknowledged, which in a network that loses acknowledgements takes until the
+    /// connection ends; a client that asks for room all the while fills the queue.
+    pub fn send(
+        &self,
+        ticket: Ticket,
+        operation: Operation,
+    ) -> Result<Option<Answered<'_>>, StoreError> {
+        match self.port.post(self.qp, [operation]) {
+            Ok(()) => {
+                self.meter.note_round_trip();
+                Ok(Some(Answered {
+                    connection: self,
+                    ticket,
+                }))
+            }
+            Err(error) => {
+                self.pending.borrow_mut().cancel(ticket);
+                if matches!(error, DeviceError::QueueFull { .. }) {
+                    Ok(None)
+                } else {
+                    Err(error.into())
+                }
+            }
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    pub async fn request(&self, request: Request<'_>) -> Result<Answer, StoreError> {
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        let size = (bytes.len() as u64).next_multiple_of(64);
+        for _ in 0..BUSY_RETRIES_MAX {
+            while !self.has_room(size).await {
+                self.check_open()?;
+            }
+            self.check_open()?;
+            let (ticket, offset) = self.begin(size, false);
+            let local = self.stage(offset, &bytes);
+            if let Some(answered) = self.send(ticket, Operation::Send { local })? {
+                return answered.await;
+            }
+            self.runtime.sleep(BUSY_PAUSE_NS).await;
+        }
+        Err(StoreError::Busy)
+    }
+
+    /// Does `work` in a task of its own, which ends it also where the future that is returned is dropped.
+    pub fn in_task<T: 'static>(
+        &self,
+        work: impl Future<Output = T> + 'static,
+    ) -> impl Future<Output = T> {
+        let result = Rc::new(RefCell::new((None, None::<Waker>)));
+        let place = result.clone();
+        self.runtime.spawn(Box::pin(async move {
+            let outcome = work.await;
+            let waker = {
+                let place = &mut *place.borrow_mut();
+                place.0 = Some(outcome);
+                place.1.take()
+            };
+            waker.into_iter().for_each(Waker::wake);
+        }));
+        poll_fn(move |context| {
+            let place = &mut *result.borrow_mut();
+            place.1 = Some(context.waker().clone());
+            place.0.take().map_or(Poll::Pending, Poll::Ready)
+        })
+    }
+
+    /// Does `work`, which ends a put, in a task of its own. Puts asked for later wait for it.
+    pub fn conclude_in_task<T: 'static>(
+        self: &Rc<Self>,
+        work: impl Future<Output = T> + 'static,
+    ) -> impl Future<Output = T> {
+        self.pending.borrow_mut().begin_conclusion();
+        let connection = self.clone();
+        self.in_task(async move {
+            let outcome = work.await;
+            connection.pending.borrow_mut().end_conclusion();
+            outcome
+        })
+    }
+
+    /// Begins a call. Some are timed: those have their start.
+    #[inline]
+    pub fn begin_call(&self) -> Option<Nanoseconds> {
+        self.meter.begin_call().then(|| self.runtime.now())
+    }
+
+    /// Ends a call.
+    #[inline]
+    pub fn end_call(self: &Rc<Self>, call: Call, start: Option<Nanoseconds>) {
+        self.meter.end_call(call);
+        if let Some(start) = start {
+            self.note_time(call, start);
+        }
+    }
+
+    #[cold]
+    fn note_time(self: &Rc<Self>, call: Call, start: Nanoseconds) {
+        if self.meter.note_time(call, start, self.runtime.now()) {
+            let connection = self.clone();
+            self.runtime.spawn(Box::pin(async move {
+                // Where the server is gone nobody wants to know.
+                let _ = connection.report().await;
+                connection.meter.end_report();
+            }));
+        }
+    }
+
+    /// Tells the server what was done since the last time, if anything was.
+    pub async fn report(&self) -> Result<(), StoreError> {
+        let Some(report) = self.meter.take(self.runtime.now()) else {
+            return Ok(());
+        };
+        match self.request(Request::Report(&report.encode())).await? {
+            Answer::Verdict {
+                verdict: Verdict::Done,
+                ..
+            } => Ok(()),
+            _ => Err(StoreError::Protocol {
+                what: "the server does not take a client's report",
+            }),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.resources.wake_listener();
+    }
+}
+
+/// Waits for an answer.
+pub(super) struct Answered<'a> {
+    connection: &'a Connection,
+    ticket: Ticket,
+}
+
+impl Future for Answered<'_> {
+    type Output = Result<Answer, StoreError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = self
+            .connection
+            .pending
+            .borrow_mut()
+            .poll(self.ticket, context.waker());
+        answer.map_err(|Ended| StoreError::Disconnected { unknown: true })
+    }
+}
+
+impl Drop for Answered<'_> {
+    fn drop(&mut self) {
+        self.connection.pending.borrow_mut().forget(self.ticket);
+    }
+}

@@ -1,0 +1,248 @@
+//! The server's memory as one client sees it: where index and log are, and READs of them.
+//!
+//! A READ is executed in one of three ways ([`Execution`]): *in the call*, where the provider does it there; *soon*, where it
+//! is posted and waited for in the call ([`soon`]); or *posted*, and a future waits for it ([`read_room`], [`scratch`]).
+
+mod index_change;
+mod read_room;
+mod scratch;
+mod soon;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use stonecast_base::{Corruption, LINE_SIZE};
+use stonecast_fabric::{ReadInto, RemoteAddress, Rkey, Status};
+
+use super::connection::Connection;
+use super::turns::Turns;
+use crate::error::StoreError;
+use crate::index::{LookUp, LookUpStep, Wanted, first_read_size};
+use crate::wire::{Accesses, Word};
+
+pub(super) use read_room::SEND_CAPACITY;
+use read_room::{POSTED_READS_MAX, ReadRoom};
+use scratch::{SCRATCH_SIZE, Scratch};
+use soon::SoonReads;
+
+/// READs of one batch that are posted, so that others have room beside it.
+const POSTED_TOGETHER_MAX: usize = POSTED_READS_MAX as usize / 4;
+
+/// How the READs of a client are executed where it waits for nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Execution {
+    /// The provider executes them in the call.
+    InCall,
+    /// They come soon, and are waited for in the call.
+    Soon,
+    /// They are posted, and a future waits.
+    Posted,
+}
+
+/// See the module documentation.
+pub(super) struct ServerMemory {
+    pub connection: Rc<Connection>,
+    pub execution: Execution,
+    /// What the server has opened to this client.
+    access: Cell<Accesses>,
+    /// One asks for a newer index at a time.
+    adopting: Turns,
+    /// Cloned by every posted READ of the present index, so that the last one of an earlier index is known.
+    index_in_use: RefCell<Rc<()>>,
+    /// Memory for READs that the provider cannot execute in the call.
+    scratch: Scratch,
+    /// Room for those in the send queue.
+    read_room: ReadRoom,
+    soon: SoonReads,
+}
+
+impl ServerMemory {
+    /// What the server opens to the client of `connection`, which has just been made.
+    pub async fn open(connection: Rc<Connection>) -> Result<Self, StoreError> {
+        let execution = match connection.port.device().capabilities() {
+            can if can.read_now => Execution::InCall,
+            can if can.read_soon => Execution::Soon,
+            _ => Execution::Posted,
+        };
+        let memory = Self {
+            connection,
+            execution,
+            access: Cell::default(),
+            adopting: Turns::default(),
+            index_in_use: RefCell::default(),
+            scratch: Scratch::default(),
+            read_room: ReadRoom::default(),
+            soon: SoonReads::default(),
+        };
+        memory.access.set(memory.ask_access().await?);
+        Ok(memory)
+    }
+
+    /// Where everything is.
+    #[inline(always)]
+    pub fn access(&self) -> Accesses {
+        self.access.get()
+    }
+
+    /// Whether the index with this number is the one that this client reads.
+    #[inline(always)]
+    pub fn has_index(&self, table: u32) -> bool {
+        self.access.get().table == table
+    }
+
+    /// The remote address of a bucket.
+    #[inline(always)]
+    pub fn index_address(&self, bucket: u64) -> RemoteAddress {
+        let access = self.access.get();
+        let address = access.index_address + bucket * LINE_SIZE as u64;
+        RemoteAddress {
+            address,
+            rkey: Rkey(access.index_rkey),
+        }
+    }
+
+    /// The remote address of a byte of the log.
+    #[inline(always)]
+    pub fn log_address(&self, position: u64) -> RemoteAddress {
+        let access = self.access.get();
+        RemoteAddress {
+            address: access.log_address + position,
+            rkey: Rkey(access.log_rkey),
+        }
+    }
+
+    /// Bytes to read at first of the record behind `word`; 0: it points outside the log.
+    pub fn first_read_size(&self, word: Word) -> usize {
+        first_read_size(&self.connection.format, word)
+    }
+
+    /// The error for what was `found` in place of the record behind `word`.
+    pub fn damage(&self, word: Word, found: String) -> StoreError {
+        StoreError::from(Corruption {
+            what: "record".into(),
+            file: "log".into(),
+            offset: word.position(),
+            found,
+            expected: "a record that carries the tag of its place".to_owned(),
+        })
+    }
+
+    /// Reads what `look_up` asks for, until it ends. `record` holds the record that was found.
+    pub async fn drive<W: Wanted>(
+        &self,
+        access: &Accesses,
+        look_up: &mut LookUp<W>,
+        mut step: LookUpStep<W::Found>,
+        record: &mut Vec<u8>,
+    ) -> Result<LookUpStep<W::Found>, StoreError> {
+        let mut line = [0; LINE_SIZE];
+        loop {
+            step = match step {
+                LookUpStep::Bucket(bucket) => {
+                    let remote = self.index_address(bucket);
+                    let into = &mut line;
+                    self.read(&mut [ReadInto { remote, into }]).await?;
+                    // By now it may be a bucket of another index.
+                    if !self.has_index(access.table) {
+                        return Ok(LookUpStep::Moved);
+                    }
+                    look_up.bucket(&line)
+                }
+                LookUpStep::Record { position, size } => {
+                    record.resize(size, 0);
+                    self.read_long(position, record).await?;
+                    look_up.record(record)
+                }
+                LookUpStep::Rest { position, size } => {
+                    let read = record.len();
+                    record.resize(size, 0);
+                    let rest = &mut record[read..];
+                    self.read_long(position + read as u64, rest).await?;
+                    look_up.record(record)
+                }
+                end => return Ok(end),
+            };
+        }
+    }
+
+    /// Reads a long piece of the log.
+    pub async fn read_long(&self, mut position: u64, into: &mut [u8]) -> Result<(), StoreError> {
+        for piece in into.chunks_mut(SCRATCH_SIZE as usize) {
+            let remote = self.log_address(position);
+            position += piece.len() as u64;
+            self.read(&mut [ReadInto {
+                remote,
+                into: piece,
+            }])
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// READs that the provider executes in the call, if it can now.
+    #[inline(always)]
+    pub fn read_in_call(&self, reads: &mut [ReadInto<'_>]) -> Option<()> {
+        let size = reads.iter().map(|read| read.into.len()).sum();
+        let connection = &*self.connection;
+        let status = connection.port.device().read_now(connection.qp, reads)?;
+        connection.meter.note_reads(size);
+        (status == Status::Success).then_some(())
+    }
+
+    /// Executes READs with one doorbell, in whatever way. Each is at most `SCRATCH_SIZE` long.
+    #[inline]
+    pub async fn read(&self, reads: &mut [ReadInto<'_>]) -> Result<(), StoreError> {
+        let connection = &*self.connection;
+        connection
+            .meter
+            .note_reads(reads.iter().map(|read| read.into.len()).sum());
+        let status = match connection.port.device().read_now(connection.qp, reads) {
+            Some(status) => {
+                connection.port.take_turn().await;
+                status
+            }
+            None => self.read_posted(reads).await?,
+        };
+        if status == Status::Success {
+            return Ok(());
+        }
+        connection.end();
+        Err(StoreError::Disconnected { unknown: false })
+    }
+
+    async fn read_posted(&self, reads: &mut [ReadInto<'_>]) -> Result<Status, StoreError> {
+        let connection = &*self.connection;
+        let index_in_use = Rc::clone(&self.index_in_use.borrow());
+        let mut start = 0;
+        while start < reads.len() {
+            let mut size = 0;
+            let mut fits = |read: &ReadInto<'_>| {
+                size += (read.into.len() as u64).next_multiple_of(8);
+                size <= SCRATCH_SIZE
+            };
+            let count = reads[start..]
+                .iter()
+                .take(POSTED_TOGETHER_MAX)
+                .take_while(|read| fits(read))
+                .count();
+            assert!(count > 0, "each READ fits the scratch memory");
+            let lent = self
+                .scratch
+                .lend(&connection.resources, index_in_use.clone())?;
+            let posted = self.read_room.take(&connection.runtime, count).await;
+            let reads = &mut reads[start..start + count];
+            let status = connection
+                .port
+                .read(connection.qp, reads, lent.span(), Some(lent.clone()))
+                .await;
+            self.read_room.completed(posted);
+            self.soon.note_completed(&self.read_room);
+            let status = status?;
+            if status != Status::Success {
+                return Ok(status);
+            }
+            start += count;
+        }
+        Ok(Status::Success)
+    }
+}

@@ -1,0 +1,204 @@
+//! An overwrite without a future: the ordinary case as straight as it can be. Only where the provider reads and changes the
+//! server's memory in the call.
+//!
+//! ```text
+//!   bucket -> a word with the fingerprint -> start of the record: the key's, not claimed
+//!      -> counter -> intent, record with stamp, word      done
+//!                                               '-> lost: void
+//!   anything else: nothing was done, and `Publisher::overwrite` does what there is to do
+//! ```
+//!
+//! Invariants: what is done here is what `Publisher::overwrite` does after the same READs, in the same order; and a put is done
+//! here only where all that this client was asked for before are done. Whether the rights were used lately is not asked: those that
+//! were taken away because they were not open nothing, and then nothing is done.
+
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+use stonecast_base::LINE_SIZE;
+use stonecast_fabric::{ChangeNow, ReadInto};
+use stonecast_log::record_size;
+
+use super::{
+    Attempt, Execution, Overwritable, PUBLISHED_SIZE_MAX, Pair, Publisher, Publishing, Rights,
+    TOGETHER, Target,
+};
+use crate::client::writer::{check_key, plain_put};
+use crate::index::{LookUp, LookUpStep};
+use crate::wire::intent::SEQUENCE_MAX;
+use crate::wire::{Bucket, KeyHash};
+
+/// One in how many puts notes when it was: a look at the clock takes a while, and what is noted too early only lets the rights be
+/// asked for anew.
+const USED_EVERY: u64 = 64;
+/// Bytes from the start of an old record that are fetched ahead: those of its header and of most keys.
+const FETCHED_SIZE: usize = 2 * LINE_SIZE;
+
+impl Publisher {
+    /// Publishes a plain put, if it is an overwrite that can be done in the call; its version then. `None`: nothing was done.
+    /// Called where no write of this client is before it.
+    #[inline]
+    pub fn overwrite_in_call(self: &Rc<Self>, key: &[u8], value: &[u8]) -> Option<u64> {
+        if self.memory.execution != Execution::InCall {
+            return None;
+        }
+        let publishing = &mut *self.publishing.borrow_mut();
+        let Publishing::Granted(rights) = publishing else {
+            return None;
+        };
+        self.overwrite_with(rights, key, value)
+    }
+
+    #[inline]
+    fn overwrite_with(
+        self: &Rc<Self>,
+        rights: &mut Rights,
+        key: &[u8],
+        value: &[u8],
+    ) -> Option<u64> {
+        let connection = &*self.connection;
+        if connection.has_puts() || connection.is_closed() || check_key(key).is_err() {
+            return None;
+        }
+        let size = record_size(key.len(), value.len());
+        let access = self.memory.access();
+        if size > PUBLISHED_SIZE_MAX || rights.grant.table != access.table || !rights.has_room(size)
+        {
+            return None;
+        }
+        if !rights.has_room_for_intents() {
+            let mut taken = [0; 8];
+            self.memory.read_in_call(&mut [ReadInto {
+                remote: rights.ring(0),
+                into: &mut taken,
+            }])?;
+            rights.note_taken(u64::from_le_bytes(taken));
+            if !rights.has_room_for_intents() {
+                return None;
+            }
+        }
+        let hash = KeyHash::of(self.connection.format.tag_key, key);
+        let target = self.find_target_in_call(hash, key)?;
+        let mut sequence = 0;
+        self.change_in_call(&mut [ChangeNow::FetchAndAdd {
+            remote: rights.counter(),
+            add: 1,
+            found: &mut sequence,
+        }])?;
+        if sequence == 0 || sequence > SEQUENCE_MAX {
+            return None;
+        }
+        let draft = plain_put(key, value);
+        let attempt = rights.stamp_next(&self.memory, &draft, hash, &target, sequence);
+        let intent = attempt.intent.encode(attempt.intent_number);
+        let mut found = 0;
+        self.change_in_call(&mut attempt.changes(&rights.record, &intent, &mut found))?;
+        rights.note_stamped(&attempt);
+        if attempt.intent_number.is_multiple_of(USED_EVERY) {
+            rights.note_used(connection.runtime.now());
+        }
+        if attempt.has_won(found) {
+            connection.note_version(sequence);
+            return Some(sequence);
+        }
+        self.take_back_in_call(rights, attempt);
+        None
+    }
+
+    /// The word of `key`, where it is the first in its home bucket that could be.
+    #[inline]
+    fn find_target_in_call(&self, hash: KeyHash, key: &[u8]) -> Option<Target> {
+        let access = self.memory.access();
+        let wanted = Overwritable::new(&self.connection.format, key);
+        let mut look_up = LookUp::new(wanted, hash, access.index_bits);
+        let mut line = [0; LINE_SIZE];
+        self.memory.read_in_call(&mut [ReadInto {
+            remote: self.memory.index_address(look_up.home()),
+            into: &mut line,
+        }])?;
+        let LookUpStep::Record { position, size } = look_up.bucket(&line) else {
+            return None;
+        };
+        let start = &mut self.start.borrow_mut()[..size];
+        self.memory.read_in_call(&mut [ReadInto {
+            remote: self.memory.log_address(position),
+            into: start,
+        }])?;
+        match look_up.record(start) {
+            LookUpStep::Found(Some(size)) => Some(Target::new(access.table, &look_up, size)),
+            _ => None,
+        }
+    }
+
+    /// Makes a record void whose publication was lost. Where that cannot be done in the call, it is done before the next put.
+    #[cold]
+    fn take_back_in_call(self: &Rc<Self>, rights: &mut Rights, attempt: Attempt) {
+        let place = rights.next_intent();
+        let (void, intent) = attempt.taken_back(place.0);
+        if self
+            .change_in_call(&mut attempt.taking_back(&void, place.1, &intent))
+            .is_none()
+        {
+            let publisher = self.clone();
+            let taking_back = async move { publisher.take_back(&attempt, place).await };
+            drop(self.connection.conclude_in_task(taking_back));
+        }
+    }
+
+    #[inline]
+    fn change_in_call(&self, changes: &mut [ChangeNow<'_>]) -> Option<()> {
+        let connection = &*self.connection;
+        connection.meter.note_round_trip();
+        connection
+            .port
+            .device()
+            .change_now(connection.qp, changes)
+            .then_some(())
+    }
+
+    /// Brings near what the puts of `pairs` will read, where they are published in the call. What is read is a hint, from which
+    /// nothing is concluded.
+    pub fn fetch(&self, pairs: &[Pair<'_>]) {
+        let has_rights = matches!(*self.publishing.borrow(), Publishing::Granted(_));
+        if !has_rights || self.memory.execution != Execution::InCall {
+            return;
+        }
+        let memory = &*self.memory;
+        let index_bits = memory.access().index_bits;
+        let hashes: SmallVec<[KeyHash; TOGETHER]> = pairs
+            .iter()
+            .map(|(key, _)| KeyHash::of(self.connection.format.tag_key, key))
+            .collect();
+        let mut buckets = [[0; LINE_SIZE]; TOGETHER];
+        let mut reads: SmallVec<[ReadInto<'_>; TOGETHER]> = hashes
+            .iter()
+            .zip(&mut buckets)
+            .map(|(hash, into)| ReadInto {
+                remote: memory.index_address(hash.bucket(index_bits)),
+                into,
+            })
+            .collect();
+        if memory.read_in_call(&mut reads).is_none() {
+            return;
+        }
+        drop(reads);
+        let mut starts = [[0; FETCHED_SIZE]; TOGETHER];
+        let mut reads: SmallVec<[ReadInto<'_>; TOGETHER]> = SmallVec::new();
+        for ((hash, bucket), into) in hashes.iter().zip(&buckets).zip(&mut starts) {
+            let bucket = Bucket::parse(bucket);
+            let Some((_, word)) = bucket.next_of(&mut bucket.candidates(*hash)) else {
+                continue;
+            };
+            let size = memory.first_read_size(word).min(FETCHED_SIZE);
+            if size > 0 {
+                reads.push(ReadInto {
+                    remote: memory.log_address(word.position()),
+                    into: &mut into[..size],
+                });
+            }
+        }
+        if !reads.is_empty() {
+            memory.read_in_call(&mut reads);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Overwriting a key without the server: what a trusted client does where the server lets it. Why this is sound:
+//! `docs/design/0022`.
+//!
+//! ```text
+//!   READ bucket, record -> FETCH_ADD counter -> WRITE intent, WRITE record with stamp, CAS word     done
+//!                                                                                   '-> lost: WRITE void, through the server
+//! ```
+//!
+//! Where the provider does all of that in the call, the ordinary put is [`in_call`], and this is what it leaves over. What
+//! this client may do, and where it writes: [`rights`].
+//!
+//! One put at a time, in its turn: so records are stamped in the order of their sequences, and puts of one client are committed
+//! in the order of asking. What is stamped is either published or made void before anything else is sent, also where the future
+//! that began it is dropped: that part is a task of its own.
+//!
+//! A put that is out of the ordinary is left to the server, with nothing done.
+
+mod attempt;
+mod in_call;
+mod rights;
+mod target;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stonecast_base::{LINE_SIZE, mutant};
+use stonecast_fabric::{ChangeNow, LocalSpan, RemoteAddress, Status};
+use stonecast_log::{Draft, KEY_SIZE_MAX, record_size};
+
+use super::connection::Connection;
+use super::memory::{Execution, ServerMemory};
+use super::writer::{Leases, Pair};
+use crate::error::StoreError;
+use crate::index::{LookUp, LookUpStep};
+use crate::wire::KeyHash;
+use crate::wire::intent::SEQUENCE_MAX;
+
+use attempt::Attempt;
+use rights::{Publishing, Rights, SCRATCH_SIZE};
+use target::{Overwritable, Target, start_size};
+
+/// The longest record that is published: what one READ of its reader brings.
+const PUBLISHED_SIZE_MAX: u64 = 64 * LINE_SIZE as u64;
+/// Buckets that are looked through; nearly all keys are in their first or second.
+const BUCKETS_MAX: u64 = 8;
+/// Puts whose buckets and records are fetched together: as many misses as a processor has under way, and no more than its nearest
+/// cache keeps until they are done.
+pub(super) const TOGETHER: usize = 16;
+/// Bytes from the start of a record that hold its key, at most.
+const START_SIZE_MAX: usize = start_size(KEY_SIZE_MAX);
+
+/// See the module documentation.
+pub(super) struct Publisher {
+    connection: Rc<Connection>,
+    memory: Rc<ServerMemory>,
+    leases: Rc<Leases>,
+    publishing: RefCell<Publishing>,
+    /// Where the start of the record that is overwritten is read to in the call.
+    start: RefCell<Box<[u8; START_SIZE_MAX]>>,
+}
+
+impl Publisher {
+    /// Of a client that may ask for the rights.
+    pub fn new(memory: Rc<ServerMemory>, leases: Rc<Leases>) -> Self {
+        Self {
+            connection: memory.connection.clone(),
+            memory,
+            leases,
+            publishing: RefCell::new(Publishing::MayAsk(None)),
+            start: RefCell::new(Box::new([0; START_SIZE_MAX])),
+        }
+    }
+
+    /// Publishes `draft`, a put that nothing depends on, if it overwrites a key; its version then. `None`: nothing was done,
+    /// the server has to do it. Called in the turn of this put.
+    pub async fn overwrite(self: &Rc<Self>, draft: &Draft<'_>) -> Result<Option<u64>, StoreError> {
+        let size = record_size(draft.key.len(), draft.value.len());
+        if matches!(*self.publishing.borrow(), Publishing::Never) || size > PUBLISHED_SIZE_MAX {
+            return Ok(None);
+        }
+        let hash = KeyHash::of(self.connection.format.tag_key, draft.key);
+        let mut found = self.find_target(hash, draft.key).await?;
+        if found.is_some() && self.connection.has_puts() {
+            // What was sent to the server before comes before.
+            self.connection.puts_done().await;
+            found = self.find_target(hash, draft.key).await?;
+        }
+        let Some(mut target) = found else {
+            return Ok(None);
+        };
+        if !self.prepare_publishing(size).await? || !self.is_of_present_index(&target) {
+            return Ok(None);
+        }
+        let mut sequence = 0;
+        let counter = self.rights(|rights| rights.counter());
+        if !self
+            .change(&mut [ChangeNow::FetchAndAdd {
+                remote: counter,
+                add: 1,
+                found: &mut sequence,
+            }])
+            .await?
+        {
+            return Ok(None);
+        }
+        if mutant!(SequenceBeforeRead) {
+            let again = self
+                .find_target(hash, draft.key)
+                .await?
+                .filter(|target| self.is_of_present_index(target));
+            let Some(again) = again else { return Ok(None) };
+            target = again;
+        }
+        if sequence == 0 || sequence > SEQUENCE_MAX {
+            return Err(StoreError::Protocol {
+                what: "the server's counter of sequences says what it cannot",
+            });
+        }
+        let attempt = self.rights(|rights| {
+            let attempt = rights.stamp_next(&self.memory, draft, hash, &target, sequence);
+            rights.note_stamped(&attempt);
+            attempt
+        });
+        // What was stamped is concluded also where this future is dropped, and before the next put.
+        let publisher = self.clone();
+        self.connection
+            .conclude_in_task(async move { publisher.conclude(attempt).await })
+            .await
+    }
+
+    /// The word of `key`, if the server does not claim it and it is of a record that clients overwrite.
+    async fn find_target(
+        self: &Rc<Self>,
+        hash: KeyHash,
+        key: &[u8],
+    ) -> Result<Option<Target>, StoreError> {
+        let mut start = Vec::new();
+        loop {
+            let access = self.memory.access();
+            let wanted = Overwritable::new(&self.connection.format, key);
+            let mut look_up = LookUp::new(wanted, hash, access.index_bits).within(BUCKETS_MAX);
+            let first = LookUpStep::Bucket(look_up.home());
+            let end = self.memory.drive(&access, &mut look_up, first, &mut start);
+            match end.await? {
+                LookUpStep::Moved => self.memory.adopt_index(access.table).await?,
+                LookUpStep::Found(Some(size)) if self.memory.has_index(access.table) => {
+                    return Ok(Some(Target::new(access.table, &look_up, size)));
+                }
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// Whether a word was found in the index that is current and that this client has rights for.
+    fn is_of_present_index(&self, target: &Target) -> bool {
+        self.memory.has_index(target.table)
+            && self.rights(|rights| rights.grant.table == target.table)
+    }
+
+    /// Publishes the record, or makes it void.
+    async fn conclude(self: &Rc<Self>, attempt: Attempt) -> Result<Option<u64>, StoreError> {
+        let record = self.rights(|rights| std::mem::take(&mut rights.record));
+        let intent = attempt.intent.encode(attempt.intent_number);
+        let mut found = 0;
+        let done = self
+            .change(&mut attempt.changes(&record, &intent, &mut found))
+            .await;
+        self.rights(|rights| rights.record = record);
+        if !done? {
+            return Err(StoreError::Disconnected { unknown: true });
+        }
+        if attempt.has_won(found) || mutant!(LostSwapBelieved) {
+            self.connection.note_version(attempt.sequence);
+            return Ok(Some(attempt.sequence));
+        }
+        let place = self.rights(|rights| rights.next_intent());
+        self.take_back(&attempt, place).await.map(|()| None)
+    }
+
+    /// Makes a record void whose publication was lost to a faster writer, and tells that: what has its sequence already
+    /// must not count beside what came in between.
+    async fn take_back(
+        &self,
+        attempt: &Attempt,
+        (number, intent_at): (u64, RemoteAddress),
+    ) -> Result<(), StoreError> {
+        let (void, intent) = attempt.taken_back(number);
+        match self
+            .change(&mut attempt.taking_back(&void, intent_at, &intent))
+            .await?
+        {
+            true => Ok(()),
+            false => Err(StoreError::Disconnected { unknown: true }),
+        }
+    }
+
+    /// Changes memory of the server with one doorbell. False: the connection is over by now.
+    async fn change(&self, changes: &mut [ChangeNow<'_>]) -> Result<bool, StoreError> {
+        let connection = &*self.connection;
+        connection.meter.note_round_trip();
+        let region = self.rights(|rights| rights.scratch);
+        let scratch = LocalSpan {
+            region,
+            offset: 0,
+            size: SCRATCH_SIZE as u32,
+        };
+        if connection
+            .port
+            .change(connection.qp, changes, scratch)
+            .await?
+            == Status::Success
+        {
+            return Ok(true);
+        }
+        connection.end();
+        Ok(false)
+    }
+
+    fn rights<T>(&self, look: impl FnOnce(&mut Rights) -> T) -> T {
+        match &mut *self.publishing.borrow_mut() {
+            Publishing::Granted(rights) => look(rights),
+            _ => panic!("a client that publishes has the rights until its turn is over"),
+        }
+    }
+}

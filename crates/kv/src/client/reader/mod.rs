@@ -1,0 +1,195 @@
+//! Reading: bucket and record, both by one-sided READ. The server's CPU takes no part.
+//!
+//! ```text
+//!   place remembered    record, bucket -> the bucket has the word?  done          one round trip
+//!                                      -> it has another one:       record        two
+//!   place not known     bucket -> record                                          two
+//! ```
+//!
+//! What a READ brings may be old or in the middle of a change, so nothing is believed before it is checked: a record must
+//! carry the tag of its position, the generation that the word names, and the key. A word is stored after what it points
+//! to is durable, and a record does not change while a word points to it, so a record that does not check means that the
+//! word is old (read it again) or the record is damaged (the word has not changed). A remembered place says which record
+//! to fetch together with the bucket; the bucket, which is read in the same batch, alone says that the record is the key's.
+//! Why this is linearizable in whatever order the two are read: `docs/design/0017`.
+
+mod get;
+mod in_call;
+mod locations;
+mod many;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use stonecast_base::{LINE_SIZE, mutant};
+use stonecast_fabric::ReadInto;
+use stonecast_log::Condition;
+
+use super::connection::Connection;
+use super::memory::ServerMemory;
+use super::writer::check_key;
+use crate::error::StoreError;
+use crate::index::{FoundRecord, Generations, LookUp, LookUpStep, Recall, Wanted, WholeRecord};
+use crate::wire::limits::READ_RETRIES_MAX;
+use crate::wire::{Accesses, KeyHash, Request, Word};
+
+pub(super) use get::Get;
+use in_call::Buffers;
+use locations::DISTANCE_MAX;
+pub(super) use locations::Locations;
+pub use many::Values;
+
+/// Buckets that a remembered location is checked by, at most.
+const RECALLED_BUCKETS: usize = 1 + DISTANCE_MAX as usize;
+
+/// See the module documentation.
+pub(super) struct Reader {
+    connection: Rc<Connection>,
+    memory: Rc<ServerMemory>,
+    locations: Rc<Locations>,
+    pub generations: Generations,
+    /// Where a GET that needs no future reads to.
+    buffers: RefCell<Buffers>,
+}
+
+impl Reader {
+    pub fn new(memory: Rc<ServerMemory>, locations: Rc<Locations>) -> Self {
+        Self {
+            connection: memory.connection.clone(),
+            memory,
+            locations,
+            generations: Generations::default(),
+            buffers: RefCell::default(),
+        }
+    }
+
+    /// The version of `key`, whose value is left in `value`; `None`: it is absent.
+    pub async fn find(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
+        check_key(key)?;
+        let runtime = &*self.connection.runtime;
+        for _ in 0..READ_RETRIES_MAX {
+            let begun = self.generations.begin(runtime);
+            let found = self.find_once(key, value).await?;
+            if self.generations.believes(runtime, begun) {
+                return Ok(found);
+            }
+        }
+        Err(StoreError::Protocol {
+            what: "a record cannot be read in the time that its word is good for",
+        })
+    }
+
+    async fn find_once(&self, key: &[u8], value: &mut Vec<u8>) -> Result<Option<u64>, StoreError> {
+        self.connection.check_open()?;
+        let hash = KeyHash::of(self.connection.format.tag_key, key);
+        let wanted = self.whole_record(key);
+        let mut remembered = self.locations.find(hash);
+        let mut last_fault = None;
+        for _ in 0..READ_RETRIES_MAX {
+            let access = self.memory.access();
+            let mut look_up = LookUp::new(wanted, hash, access.index_bits);
+            let first = match remembered.take().and_then(|place| look_up.recall(place)) {
+                Some(recall) => self.recall(&access, &mut look_up, recall, value).await?,
+                None => LookUpStep::Bucket(look_up.home()),
+            };
+            let end = self.memory.drive(&access, &mut look_up, first, value);
+            match end.await? {
+                LookUpStep::Found(FoundRecord { version, value: at }) => {
+                    value.truncate(at.end);
+                    value.drain(..at.start);
+                    self.learn(hash, &look_up);
+                    return Ok(Some(version));
+                }
+                LookUpStep::Absent => {
+                    self.connection.meter.note_location(false);
+                    self.locations.forget(hash);
+                    return Ok(None);
+                }
+                LookUpStep::Fault(found) => {
+                    let word = look_up.word();
+                    self.judge_fault(word, found, last_fault, key).await?;
+                    last_fault = Some(word);
+                }
+                // This index is not the one that counts any more.
+                _ => self.memory.adopt_index(access.table).await?,
+            }
+        }
+        Err(StoreError::Protocol {
+            what: "a record keeps changing while it is read",
+        })
+    }
+
+    /// What a reader of `key` looks for.
+    #[inline(always)]
+    fn whole_record<'a>(&'a self, key: &'a [u8]) -> WholeRecord<'a> {
+        WholeRecord {
+            format: &self.connection.format,
+            key,
+            generations: &self.generations,
+        }
+    }
+
+    /// Counts a key that was found, and remembers its place if that was not known.
+    #[inline(always)]
+    fn learn(&self, hash: KeyHash, look_up: &LookUp<WholeRecord<'_>>) {
+        self.connection.meter.note_location(look_up.is_recalled());
+        if !look_up.is_recalled() {
+            self.locations.learn(hash, look_up.location());
+        }
+    }
+
+    /// Reads the record at a remembered location and, with the same doorbell, the buckets that say whether that counts.
+    async fn recall<W: Wanted>(
+        &self,
+        access: &Accesses,
+        look_up: &mut LookUp<W>,
+        recall: Recall,
+        record: &mut Vec<u8>,
+    ) -> Result<LookUpStep<W::Found>, StoreError> {
+        let memory = &*self.memory;
+        record.resize(recall.size, 0);
+        let mut lines = [[0; LINE_SIZE]; RECALLED_BUCKETS];
+        let lines = &mut lines[..recall.buckets];
+        let mut reads = [
+            ReadInto {
+                remote: memory.log_address(recall.position),
+                into: record,
+            },
+            ReadInto {
+                remote: memory.index_address(look_up.home()),
+                into: lines.as_flattened_mut(),
+            },
+        ];
+        memory.read(&mut reads).await?;
+        if !memory.has_index(access.table) {
+            return Ok(LookUpStep::Moved);
+        }
+        Ok(look_up.recalled(lines, record))
+    }
+
+    /// Judges what was found behind `word` in place of a record: seen twice in a row behind an unchanged word, it is no race.
+    async fn judge_fault(
+        &self,
+        word: Word,
+        found: String,
+        last_fault: Option<Word>,
+        key: &[u8],
+    ) -> Result<(), StoreError> {
+        if mutant!(ReaderRepairs) {
+            let (condition, token) = (Condition::None, 0);
+            self.connection
+                .request(Request::Delete {
+                    condition,
+                    token,
+                    key,
+                })
+                .await?;
+        } else if last_fault == Some(word) {
+            // A server that came after this one may have used the place again: is this one's end known by now?
+            self.connection.runtime.sleep(0).await;
+            self.connection.check_open()?;
+            return Err(self.memory.damage(word, found));
+        }
+        Ok(())
+    }
+}

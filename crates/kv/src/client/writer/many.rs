@@ -1,0 +1,85 @@
+//! Writing many keys at once.
+//!
+//! ```text
+//!   a client that publishes, a provider that reads and changes in the call
+//!     all buckets -> all old records      fetched together, so that the memory works on all of them at the same time
+//!     one put after the other             as it would be alone, and what it reads is near by now
+//!   any other client
+//!     all puts under way together
+//! ```
+//!
+//! Invariants: what is fetched together is a hint, from which nothing is concluded; puts are begun in the order of the pairs, so
+//! those of one key are committed in it, unless the server sends one back for want of staging memory (see `Client::put`).
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+use smallvec::SmallVec;
+
+use super::Writer;
+use crate::client::meter::Call;
+use crate::client::publisher::TOGETHER;
+use crate::error::StoreError;
+
+/// A key and its value.
+pub type Pair<'a> = (&'a [u8], &'a [u8]);
+
+type Underway<'a> = SmallVec<
+    [(
+        usize,
+        Pin<Box<dyn Future<Output = Result<u64, StoreError>> + 'a>>,
+    ); TOGETHER],
+>;
+
+impl Writer {
+    /// Puts all `pairs`; see `Client::multi_put`.
+    pub async fn put_many(&self, pairs: &[Pair<'_>], outcomes: &mut Vec<Result<u64, StoreError>>) {
+        outcomes.clear();
+        outcomes.reserve(pairs.len());
+        let mut underway = Underway::new();
+        for pairs in pairs.chunks(TOGETHER) {
+            if let Some(publisher) = self.publisher.as_ref().filter(|_| pairs.len() > 1) {
+                publisher.fetch(pairs);
+            }
+            for &(key, value) in pairs {
+                let start = self.connection.begin_call();
+                if let Some(version) = self.put_in_call(key, value) {
+                    self.connection.end_call(Call::Write, start);
+                    outcomes.push(Ok(version));
+                    continue;
+                }
+                let mut put: Pin<Box<dyn Future<Output = _> + '_>> = Box::pin(async move {
+                    let outcome = self.put(key, value).await;
+                    self.connection.end_call(Call::Write, start);
+                    outcome
+                });
+                // Begun now, so that what comes behind it comes after it.
+                match poll_fn(|context| Poll::Ready(put.as_mut().poll(context))).await {
+                    Poll::Ready(outcome) => outcomes.push(outcome),
+                    Poll::Pending => {
+                        underway.push((outcomes.len(), put));
+                        // Replaced before the caller sees it.
+                        outcomes.push(Err(StoreError::Disconnected { unknown: true }));
+                    }
+                }
+            }
+        }
+        self.connection.port.take_turn().await;
+        poll_fn(|context| {
+            underway.retain(|(place, put)| match put.as_mut().poll(context) {
+                Poll::Ready(outcome) => {
+                    outcomes[*place] = outcome;
+                    false
+                }
+                Poll::Pending => true,
+            });
+            if underway.is_empty() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+}

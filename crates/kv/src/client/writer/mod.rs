@@ -1,0 +1,359 @@
+//! Writing: a put is one WRITE_WITH_IMM of the record to its final place, a delete one SEND; each is answered after it is
+//! durable and visible.
+//!
+//! Where this client publishes its overwrites itself, the [`Publisher`] tries first: in the call where no write is before
+//! this one ([`Writer::put_in_call`]), else in the turn of the put. What it leaves over goes through the server.
+
+mod extents;
+mod leases;
+mod many;
+mod token;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use stonecast_fabric::Operation;
+use stonecast_log::{
+    Condition, Draft, KEY_SIZE_MAX, Kind, SEGMENT_HEADER_UNITS, STAMP_SIZE, UNIT_SIZE,
+    VALUE_SIZE_MAX, record_size,
+};
+
+use super::connection::{BUSY_PAUSE_NS, BUSY_RETRIES_MAX, Connection};
+use super::publisher::Publisher;
+use super::reader::Locations;
+use super::turns::Turns;
+use crate::error::StoreError;
+use crate::wire::{Answer, KeyHash, Request, Verdict, Word, immediate};
+
+use extents::Spot;
+pub(super) use leases::Leases;
+pub use many::Pair;
+pub use token::Token;
+
+/// How a conditional write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Done: the key's version now. For a delete, the version that the delete itself got.
+    Done(u64),
+    /// The condition did not hold: the key's present version, `None` if it is absent. Nothing was done.
+    Conflict(Option<u64>),
+}
+
+/// What of a put was tried before it takes its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tried {
+    Nothing,
+    /// [`Writer::put_in_call`], with no other write before it.
+    InCall,
+}
+
+/// See the module documentation.
+pub(super) struct Writer {
+    connection: Rc<Connection>,
+    pub leases: Rc<Leases>,
+    locations: Rc<Locations>,
+    /// `None`: the server publishes everything.
+    publisher: Option<Rc<Publisher>>,
+    turns: Turns,
+    /// The record that is being sent, kept for its memory.
+    record: RefCell<Vec<u8>>,
+    tokens_made: Cell<u64>,
+}
+
+/// A put that nothing depends on.
+pub(super) fn plain_put<'a>(key: &'a [u8], value: &'a [u8]) -> Draft<'a> {
+    Draft {
+        kind: Kind::Put,
+        condition: Condition::None,
+        token: 0,
+        key,
+        value,
+    }
+}
+
+pub(super) fn check_key(key: &[u8]) -> Result<(), StoreError> {
+    if (1..=KEY_SIZE_MAX).contains(&key.len()) {
+        Ok(())
+    } else {
+        Err(StoreError::KeySize {
+            size: key.len(),
+            max: KEY_SIZE_MAX,
+        })
+    }
+}
+
+impl Writer {
+    pub fn new(
+        leases: Rc<Leases>,
+        connection: Rc<Connection>,
+        locations: Rc<Locations>,
+        publisher: Option<Rc<Publisher>>,
+    ) -> Self {
+        Self {
+            connection,
+            leases,
+            locations,
+            publisher,
+            turns: Turns::default(),
+            record: RefCell::default(),
+            tokens_made: Cell::new(0),
+        }
+    }
+
+    /// A put that its client publishes in the call, if it can now: its version. `None`: nothing was done.
+    #[inline]
+    pub fn put_in_call(&self, key: &[u8], value: &[u8]) -> Option<u64> {
+        let publisher = self.publisher.as_ref()?;
+        if self.turns.are_taken() {
+            return None;
+        }
+        publisher.overwrite_in_call(key, value)
+    }
+
+    /// A put that [`Writer::put_in_call`] has not done just before: its version.
+    pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<u64, StoreError> {
+        match self.store(&plain_put(key, value), Tried::InCall).await? {
+            Written::Done(version) => Ok(version),
+            Written::Conflict(_) => Err(StoreError::Protocol {
+                what: "an unconditional put cannot conflict",
+            }),
+        }
+    }
+
+    /// The same, once: `None` where the server has no room for the record at the moment.
+    pub async fn put_once(&self, key: &[u8], value: &[u8]) -> Result<Option<u64>, StoreError> {
+        match self
+            .put_record(&plain_put(key, value), Tried::InCall)
+            .await?
+        {
+            (Verdict::Done, version) => Ok(Some(version)),
+            (Verdict::Busy, _) => Ok(None),
+            (verdict, number) => Err(self.failure(verdict, number)),
+        }
+    }
+
+    /// Any put.
+    pub async fn store(&self, draft: &Draft<'_>, tried: Tried) -> Result<Written, StoreError> {
+        self.check_sizes(draft.key, draft.value)?;
+        for _ in 0..BUSY_RETRIES_MAX {
+            match self.put_record(draft, tried).await? {
+                (Verdict::Done, version) => return Ok(Written::Done(version)),
+                (Verdict::Conflict, present) => {
+                    return Ok(Written::Conflict((present != 0).then_some(present)));
+                }
+                (Verdict::Busy, _) => self.connection.runtime.sleep(BUSY_PAUSE_NS).await,
+                (verdict, number) => return Err(self.failure(verdict, number)),
+            }
+        }
+        Err(StoreError::Busy)
+    }
+
+    /// Any delete. `None`: there was nothing to remove.
+    pub async fn remove(
+        &self,
+        token: u64,
+        key: &[u8],
+        condition: Condition,
+    ) -> Result<Option<Written>, StoreError> {
+        check_key(key)?;
+        for _ in 0..BUSY_RETRIES_MAX {
+            let request = Request::Delete {
+                condition,
+                token,
+                key,
+            };
+            let Answer::Verdict { verdict, version } = self.connection.request(request).await?
+            else {
+                return Err(StoreError::Protocol {
+                    what: "the answer to a delete is no verdict",
+                });
+            };
+            match verdict {
+                Verdict::Done => {
+                    let hash = KeyHash::of(self.connection.format.tag_key, key);
+                    self.locations.forget(hash);
+                    return Ok(Some(Written::Done(version)));
+                }
+                Verdict::Absent => return Ok(None),
+                Verdict::Conflict => {
+                    return Ok(Some(Written::Conflict((version != 0).then_some(version))));
+                }
+                Verdict::Busy => self.connection.runtime.sleep(BUSY_PAUSE_NS).await,
+                verdict => return Err(self.failure(verdict, version)),
+            }
+        }
+        Err(StoreError::Busy)
+    }
+
+    /// Gives up all extents, and returns their slots for their return.
+    pub fn take_extents(&self) -> Vec<u8> {
+        let mut slots = self.leases.take_all();
+        let published = self.publisher.iter().filter_map(|it| it.take_extent());
+        slots.extend(published);
+        slots
+    }
+
+    /// Whether a record of `key` and `value` can be written at all.
+    pub fn check_sizes(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        check_key(key)?;
+        let max = self.value_size_max(key.len());
+        if value.len() > max {
+            Err(StoreError::ValueSize {
+                size: value.len(),
+                max,
+            })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Longest value for a key of `key_size` bytes: the store's limit, less in a pool of small segments, because a record
+    /// lies in one segment.
+    fn value_size_max(&self, key_size: usize) -> usize {
+        let units = self.connection.format.segment_units() - SEGMENT_HEADER_UNITS;
+        let room = u64::from(units) * UNIT_SIZE - record_size(key_size, 0);
+        VALUE_SIZE_MAX.min(room as usize)
+    }
+
+    /// What `verdict` says of a write that was not done; `number` came with it.
+    fn failure(&self, verdict: Verdict, number: u64) -> StoreError {
+        match verdict {
+            Verdict::NoSpace => StoreError::NoSpace {
+                live: number,
+                capacity: self.connection.format.segment_size
+                    * u64::from(self.connection.format.segment_count),
+            },
+            Verdict::MediumFull => StoreError::MediumFull,
+            Verdict::Failed => StoreError::NotPersisted,
+            Verdict::Invalid => StoreError::Invalid,
+            Verdict::IndexFull => StoreError::IndexFull,
+            Verdict::SpaceFailed => StoreError::SpaceFailed,
+            _ => StoreError::Protocol {
+                what: "the verdict does not fit the request",
+            },
+        }
+    }
+
+    /// One attempt of a put, in its turn.
+    async fn put_record(
+        &self,
+        draft: &Draft<'_>,
+        tried: Tried,
+    ) -> Result<(Verdict, u64), StoreError> {
+        let may_do_in_call = tried == Tried::Nothing || self.turns.are_taken();
+        let turn = self.turns.take().await;
+        self.connection.check_open()?;
+        let is_plain = draft.condition == Condition::None && draft.token == 0;
+        if let Some(publisher) = self.publisher.as_ref().filter(|_| is_plain) {
+            if may_do_in_call
+                && let Some(version) = publisher.overwrite_in_call(draft.key, draft.value)
+            {
+                turn.end_for_all().await;
+                return Ok((Verdict::Done, version));
+            }
+            if let Some(version) = publisher.overwrite(draft).await? {
+                return Ok((Verdict::Done, version));
+            }
+        }
+        let size = record_size(draft.key.len(), draft.value.len());
+        let mut pauses = 0;
+        loop {
+            if let Some(refused) = self.find_room(size, &mut pauses).await? {
+                return Ok(refused);
+            }
+            // From here to the post nothing waits, so records are posted in the order of their places.
+            let (ticket, offset) = self.connection.begin(size, true);
+            let spot = self.leases.place(size, offset);
+            let operation = self.stage(draft, &spot, offset);
+            if let Some(answered) = self.connection.send(ticket, operation)? {
+                drop(turn);
+                self.leases.lease_ahead();
+                let answer = answered.await?;
+                return self.take_answer(answer, draft.key, size, &spot);
+            }
+            // The place stays empty: what comes behind it says where it is.
+            if pauses == BUSY_RETRIES_MAX {
+                return Err(StoreError::Busy);
+            }
+            pauses += 1;
+            self.connection.runtime.sleep(BUSY_PAUSE_NS).await;
+        }
+    }
+
+    /// Waits until a record of `size` bytes has a place in the log, and in staging memory. `Some`: it gets none, and what
+    /// the server says. The turn is kept: writes asked for later stay behind this one.
+    async fn find_room(
+        &self,
+        size: u64,
+        pauses: &mut u32,
+    ) -> Result<Option<(Verdict, u64)>, StoreError> {
+        loop {
+            self.connection.check_open()?;
+            if self.leases.has_room(size) {
+                if self.connection.has_room(size).await {
+                    return Ok(None);
+                }
+                continue;
+            }
+            match self.leases.make_room(size).await? {
+                None => {}
+                // Space is being made, or comes back.
+                Some((Verdict::Busy, _)) if *pauses < BUSY_RETRIES_MAX => {
+                    *pauses += 1;
+                    self.leases.give_up();
+                    self.connection.runtime.sleep(BUSY_PAUSE_NS).await;
+                }
+                Some((Verdict::Busy, _)) => return Err(StoreError::Busy),
+                Some(refused) => {
+                    self.leases.give_up();
+                    return Ok(Some(refused));
+                }
+            }
+        }
+    }
+
+    /// Writes what the client writes of the record for `spot`, all behind its stamp, to `offset` of the staging memory, for
+    /// the operation that brings it to the server.
+    fn stage(&self, draft: &Draft<'_>, spot: &Spot, offset: u64) -> Operation {
+        let record = &mut *self.record.borrow_mut();
+        let (format, epoch) = (&self.connection.format, &self.connection.welcome.epoch);
+        draft.encode(format, spot.position, spot.generation, epoch.get(), record);
+        Operation::WriteWithImmediate {
+            local: self.connection.stage(offset, &record[STAMP_SIZE..]),
+            remote: spot.remote,
+            immediate: immediate(spot.slot, spot.unit),
+        }
+    }
+
+    /// Takes the answer to the record of `size` bytes at `spot`.
+    fn take_answer(
+        &self,
+        answer: Answer,
+        key: &[u8],
+        size: u64,
+        spot: &Spot,
+    ) -> Result<(Verdict, u64), StoreError> {
+        let Answer::Verdict {
+            mut verdict,
+            version,
+        } = answer
+        else {
+            return Err(StoreError::Protocol {
+                what: "the answer to a put is no verdict",
+            });
+        };
+        if verdict == Verdict::DoneReturn {
+            self.leases.give_up_all();
+            verdict = Verdict::Done;
+        }
+        if verdict == Verdict::Done && !self.leases.copies() {
+            let hash = KeyHash::of(self.connection.format.tag_key, key);
+            let word = Word::new(spot.position, spot.generation, hash, size);
+            self.locations.learn_written(hash, word);
+        }
+        if verdict == Verdict::Busy {
+            self.leases.was_taken_back(spot.slot);
+        }
+        Ok((verdict, version))
+    }
+}
