@@ -20,8 +20,10 @@ use stonecast_media::{
     ReceiveBuffers,
 };
 
+use crate::execute::error::ExecuteError;
+use crate::execute::local;
+use crate::execute::medium::check_medium;
 use crate::execute::witness::{Concluded, Persisted, Planned};
-use crate::execute::{ExecuteError, check_medium, local};
 use crate::plan::{NoPlan, Plan, plan_for};
 use crate::platform::Platform;
 use crate::program::Program;

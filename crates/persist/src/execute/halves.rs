@@ -9,7 +9,7 @@
 use stonecast_base::hash::xxh3_64;
 use stonecast_fabric::Capabilities;
 
-use crate::execute::ExecuteError;
+use crate::execute::error::ExecuteError;
 use crate::platform::{FlushKind, Platform};
 use crate::program::{Program, completes};
 use crate::step::{Item, Message, Party, Step};

@@ -17,9 +17,13 @@
 //! - What a crash leaves is finished by [`recover`] before anybody connects again.
 
 mod commit;
+mod error;
 mod halves;
 mod local;
+mod medium;
 mod message;
+mod outbox;
+mod payload;
 mod posting;
 mod replay;
 mod requester;
@@ -30,152 +34,23 @@ mod witness;
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use stonecast_fabric::{DeviceError, Port, Status};
-use stonecast_media::{Means, PersistError, PersistenceDomain, PersistentRegion};
+use stonecast_fabric::Port;
+use stonecast_media::PersistentRegion;
 
 use crate::plan::Plan;
-use crate::platform::{FlushKind, Platform};
+use crate::platform::FlushKind;
 use crate::program::Program;
-use crate::step::Item;
 
 pub use commit::{Commit, NoCommit};
+pub use error::{Effect, ExecuteError};
 use halves::Halves;
+use medium::check_medium;
+pub use payload::{PLACE_GRAIN, Payload};
 pub use replay::{Layout, Replayed, recover};
 pub use requester::REQUESTER_COMPLETIONS;
 pub use responder::RESPONDER_COMPLETIONS;
 use witness::Planned;
 pub use witness::{Concluded, Persisted};
-
-/// What the 32 bits of a WRITE_WITH_IMM count in: places of such updates are multiples of it.
-pub const PLACE_GRAIN: u64 = 64;
-
-/// Bytes for the responder: places count from the start of its data.
-#[derive(Clone, Copy, Debug)]
-pub struct Payload<'a> {
-    first: (u64, &'a [u8]),
-    second: Option<(u64, &'a [u8])>,
-}
-
-impl<'a> Payload<'a> {
-    /// `bytes` at `offset`.
-    pub fn single(offset: u64, bytes: &'a [u8]) -> Self {
-        Self {
-            first: (offset, bytes),
-            second: None,
-        }
-    }
-
-    /// As [`Payload::single`], and then `bytes` at `offset`, which never survive without the first.
-    pub fn then(self, offset: u64, bytes: &'a [u8]) -> Self {
-        Self {
-            second: Some((offset, bytes)),
-            ..self
-        }
-    }
-
-    fn parts(&self) -> impl Iterator<Item = (u64, &'a [u8])> {
-        std::iter::once(self.first).chain(self.second)
-    }
-
-    fn part(&self, item: Item) -> (u64, &'a [u8]) {
-        match item {
-            Item::A => self.first,
-            Item::B => self
-                .second
-                .expect("a compound plan has been given a compound update"),
-        }
-    }
-}
-
-/// Why an update was not persisted, or is not known to be.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExecuteError {
-    /// The device lacks what a step needs; nothing was done.
-    #[error(
-        "{device} has no {capability}, which the plan's {step} needs; declare what the device has and plan again"
-    )]
-    Missing {
-        /// The device.
-        device: String,
-        /// What it lacks.
-        capability: &'static str,
-        /// The step.
-        step: String,
-    },
-    /// The medium is not what the platform says; nothing was done.
-    #[error(
-        "the plan is for persistence = {declared}, but the medium makes bytes durable by {found}: {cure}"
-    )]
-    Medium {
-        /// What the platform says.
-        declared: PersistenceDomain,
-        /// What the medium does.
-        found: &'static str,
-        /// What to do.
-        cure: &'static str,
-    },
-    /// There is no responder of this plan.
-    #[error("no responder of this plan at {address}: {reason}")]
-    Rejected {
-        /// Where.
-        address: String,
-        /// What it said.
-        reason: String,
-    },
-    /// The update does not fit the plan or the responder; nothing was done.
-    #[error("{reason}")]
-    Update {
-        /// Why.
-        reason: String,
-    },
-    /// Something was posted, and its end is not known: the update may be persisted or not. Connect again, and look.
-    #[error("{step} did not end well ({cause}); whether the update is persisted is unknown")]
-    Unknown {
-        /// The step at which it was noticed.
-        step: String,
-        /// What was noticed.
-        cause: String,
-    },
-    /// The session ended with an earlier update, of which the outcome is unknown; nothing was done.
-    #[error("an earlier update of this session did not end well; connect again")]
-    Spent,
-    /// The other side sent what it must not.
-    #[error("the other side broke the rules: {what}")]
-    Protocol {
-        /// What.
-        what: &'static str,
-    },
-    /// The device refused a call; nothing of the update was done.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// The medium of the responder failed.
-    #[error(transparent)]
-    Persist(#[from] PersistError),
-    /// A completion that is no success, on its way to become [`ExecuteError::Unknown`].
-    #[doc(hidden)]
-    #[error("the request failed: {0}")]
-    Completion(Status),
-}
-
-/// What an error means for the update.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// Nothing was done.
-    None,
-    /// It may be persisted, or not, or become so later.
-    Unknown,
-}
-
-impl ExecuteError {
-    /// What the error means for the update. Never *done*, and *not done* only where nothing was posted.
-    pub fn effect(&self) -> Effect {
-        match self {
-            Self::Unknown { .. } | Self::Completion(_) | Self::Persist(_) => Effect::Unknown,
-            _ => Effect::None,
-        }
-    }
-}
 
 /// The requester of a plan: one session with a responder.
 pub struct Requester {
@@ -275,30 +150,4 @@ impl Rehearsal {
 fn halves_of(plan: &Plan) -> Halves {
     let platform = plan.scenario().platform;
     Halves::new(plan.program(), platform.flush, Some(platform))
-}
-
-/// Refuses a medium that does not do what the plan counts on.
-fn check_medium(platform: &Platform, means: Means) -> Result<(), ExecuteError> {
-    use PersistenceDomain::{Dmp, Mhp, PageFile, Volatile, Wsp};
-    let right = match platform.persistence {
-        Volatile => Means::Process,
-        PageFile => Means::FileSync,
-        Dmp => Means::WriteBack,
-        Mhp | Wsp => Means::Fence,
-    };
-    if right == means {
-        return Ok(());
-    }
-    let found = match means {
-        Means::FileSync => "syncing a file",
-        Means::WriteBack => "writing cache lines back",
-        Means::Fence => "a fence, as its caches are saved",
-        Means::Process => "nothing: it survives processes only",
-    };
-    let cure = "open the medium with the platform that the plan was made for";
-    Err(ExecuteError::Medium {
-        declared: platform.persistence,
-        found,
-        cure,
-    })
 }

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use stonecast_fabric::{DeviceError, Operation, Port, QueuePair, Status};
 
-use crate::execute::ExecuteError;
+use crate::execute::error::ExecuteError;
 
 type Completion = Pin<Box<dyn Future<Output = Result<Status, DeviceError>>>>;
 

@@ -18,28 +18,27 @@ use std::task::{Context, Poll, Waker};
 
 use stonecast_base::Span;
 use stonecast_fabric::{
-    Access, ConnectionEvent, DisconnectCause, FlushPlacement, LocalSpan, MemoryRegion, Opcode,
-    Operation, Port, QueuePair, QueuePairOptions, ReceiveQueue, ReceiveRequest, Received,
-    RemoteAddress, Status,
+    Access, ConnectionEvent, DisconnectCause, LocalSpan, MemoryRegion, Opcode, Port, QueuePair,
+    QueuePairOptions, ReceiveQueue, ReceiveRequest, Received, Status,
 };
 
+use crate::execute::error::ExecuteError;
 use crate::execute::halves::Halves;
 use crate::execute::message::{self, HEADER_SIZE, Kind};
+use crate::execute::outbox::Outbox;
+use crate::execute::payload::{PLACE_GRAIN, Payload};
 use crate::execute::posting::Posting;
 use crate::execute::session::{self, Peer};
-use crate::execute::{Concluded, ExecuteError, PLACE_GRAIN, Payload};
-use crate::platform::FlushKind;
-use crate::step::{Item, Message, Step};
+use crate::execute::witness::Concluded;
+use crate::step::{Item, Step};
 
 /// Bytes of a buffer for an acknowledgement.
 const ACKNOWLEDGEMENT_SIZE: u32 = 64;
 const _: () = assert!(HEADER_SIZE <= ACKNOWLEDGEMENT_SIZE as usize);
 /// Acknowledgements that may be on their way: more than a plan has.
 const ACKNOWLEDGEMENTS: u32 = 8;
-/// Where a READ that stands for a FLUSH puts what it reads.
-const SCRATCH: u64 = ACKNOWLEDGEMENTS as u64 * ACKNOWLEDGEMENT_SIZE as u64;
-/// Bytes before the values of an update.
-const STAGING: u64 = SCRATCH + 64;
+/// Bytes of all their buffers.
+const ACKNOWLEDGEMENTS_SIZE: u64 = ACKNOWLEDGEMENTS as u64 * ACKNOWLEDGEMENT_SIZE as u64;
 /// Posted operations of one execution: more than a plan has.
 const SEND_CAPACITY: u32 = 64;
 /// Patience with a responder that is slow to post receive buffers.
@@ -54,10 +53,9 @@ pub(crate) struct Requester {
     port: Rc<Port>,
     qp: QueuePair,
     halves: Halves,
-    peer: Peer,
+    /// Buffers for acknowledgements, and then the outbox.
     buffer: MemoryRegion,
-    /// Messages sent so far.
-    messages: u64,
+    outbox: Outbox,
     acknowledged: u64,
     /// An execution began and did not end well.
     spent: bool,
@@ -83,9 +81,8 @@ impl Requester {
             rnr_retry_count: RNR_RETRY_COUNT,
             rnr_retry_delay_ns: RNR_RETRY_DELAY_NS,
         })?;
-        // An update lies there as values or as a message, and perhaps as the places of two parts beside it.
-        let buffer =
-            device.allocate(STAGING + 2 * u64::from(update_size_max) + 256, Access::NONE)?;
+        let size = ACKNOWLEDGEMENTS_SIZE + Outbox::size(update_size_max);
+        let buffer = device.allocate(size, Access::NONE)?;
         for index in 0..ACKNOWLEDGEMENTS {
             device.post_receive(
                 ReceiveQueue::Own(qp),
@@ -120,13 +117,13 @@ impl Requester {
                 _ => {}
             }
         };
+        let outbox = Outbox::new(port.clone(), buffer, ACKNOWLEDGEMENTS_SIZE, peer, &halves);
         Ok(Self {
             port: port.clone(),
             qp,
             halves,
-            peer,
             buffer,
-            messages: 0,
+            outbox,
             acknowledged: 0,
             spent: false,
         })
@@ -134,7 +131,7 @@ impl Requester {
 
     /// Bytes of the responder's data.
     pub fn data_size(&self) -> u64 {
-        self.peer.data_size
+        self.outbox.peer().data_size
     }
 
     /// Runs the requester's steps once.
@@ -145,8 +142,7 @@ impl Requester {
         self.check(update)?;
         self.spent = true;
         let mut posting = Posting::new(self.port.clone(), self.qp);
-        let staged = self.stage(update);
-        let mut end = staged.end;
+        let staged = self.outbox.stage(update);
         let steps = self.halves.requester.clone();
         for (index, step) in steps.iter().enumerate() {
             let result = match *step {
@@ -156,7 +152,7 @@ impl Requester {
                     Err(error) => Err(error),
                 },
                 post => {
-                    let operations = self.operations(post, update, &staged, &mut end);
+                    let operations = self.outbox.operations(post, update, &staged);
                     posting.gather(operations);
                     if self.halves.is_awaited(index) {
                         posting.submit(index).await
@@ -199,6 +195,7 @@ impl Requester {
     /// What can be refused before anything is posted.
     fn check(&self, update: &Payload<'_>) -> Result<(), ExecuteError> {
         let refuse = |reason: String| Err(ExecuteError::Update { reason });
+        let peer = self.outbox.peer();
         let parts = update.parts().count();
         let expected = if self.halves.is_compound() { 2 } else { 1 };
         // A rehearsal may have lost the steps of a part.
@@ -208,9 +205,8 @@ impl Requester {
             ));
         }
         for (offset, bytes) in update.parts() {
-            if !Span::new(offset, bytes.len() as u64).fits(self.peer.data_size) || bytes.is_empty()
-            {
-                let size = self.peer.data_size;
+            if !Span::new(offset, bytes.len() as u64).fits(peer.data_size) || bytes.is_empty() {
+                let size = peer.data_size;
                 return refuse(format!(
                     "{} bytes at {offset} are not in the responder's {size} bytes",
                     bytes.len()
@@ -233,104 +229,22 @@ impl Requester {
             }
         }
         let message = message::values_size(update.parts().map(|(_, bytes)| bytes.len()));
-        if self.halves.sends_values() && message > self.peer.message_size_max as usize {
-            let limit = self.peer.message_size_max;
+        if self.halves.sends_values() && message > peer.message_size_max as usize {
+            let limit = peer.message_size_max;
             return refuse(format!(
                 "a message of {message} bytes does not fit the responder's buffers of {limit} bytes"
             ));
         }
-        let room = (self.buffer.size - STAGING) as usize;
         let bytes: usize = update
             .parts()
             .map(|(_, bytes)| bytes.len().next_multiple_of(8))
             .sum();
-        if bytes + message + 64 > room {
+        if (bytes + message + 64) as u64 > self.outbox.room() {
             return refuse(format!(
                 "{bytes} bytes are more than the session was made for"
             ));
         }
         Ok(())
-    }
-
-    /// Copies the parts into registered memory, where writes find them.
-    fn stage(&self, update: &Payload<'_>) -> Staged {
-        let memory = self.port.device().memory(self.buffer);
-        let mut staged = Staged {
-            parts: Vec::new(),
-            end: STAGING,
-        };
-        for (offset, bytes) in update.parts() {
-            memory.write(staged.end, bytes);
-            let size = u32::try_from(bytes.len()).expect("checked against the buffer");
-            let local = LocalSpan {
-                region: self.buffer,
-                offset: staged.end,
-                size,
-            };
-            staged.parts.push((local, offset));
-            staged.end += u64::from(size).next_multiple_of(8);
-        }
-        staged
-    }
-
-    /// The work requests of one step.
-    fn operations(
-        &mut self,
-        post: Step,
-        update: &Payload<'_>,
-        staged: &Staged,
-        end: &mut u64,
-    ) -> Vec<Operation> {
-        let at = |item: Item| staged.parts[item as usize];
-        match post {
-            Step::Write(item) => {
-                let (local, offset) = at(item);
-                vec![Operation::Write {
-                    local,
-                    remote: self.data(offset),
-                }]
-            }
-            Step::WriteImmediate(item) => {
-                let (local, offset) = at(item);
-                let immediate = u32::try_from(offset / PLACE_GRAIN).expect("checked before");
-                vec![Operation::WriteWithImmediate {
-                    local,
-                    remote: self.data(offset),
-                    immediate,
-                }]
-            }
-            Step::WriteAtomic(item) => {
-                let (offset, bytes) = update.part(item);
-                let value = u64::from_le_bytes(bytes.try_into().expect("checked before"));
-                vec![Operation::AtomicWrite {
-                    remote: self.data(offset),
-                    value,
-                }]
-            }
-            Step::Send(Message::Value(item)) => vec![self.send_values(&[update.part(item)], end)],
-            Step::Send(Message::Both) => {
-                vec![self.send_values(&[update.part(Item::A), update.part(Item::B)], end)]
-            }
-            Step::Send(Message::Address(item)) => {
-                let (local, offset) = at(item);
-                self.messages += 1;
-                let place = Span::new(offset, local.size.into());
-                vec![self.send(
-                    &message::without_values(Kind::Places, self.messages, &[place]),
-                    end,
-                )]
-            }
-            Step::Flush => self.flush(staged),
-            Step::Await(_) | Step::ReceiveAck => unreachable!("waited for, not posted"),
-            Step::Receive(_) | Step::Copy(_) | Step::WriteBack(_) | Step::SendAck => {
-                unreachable!("the responder's")
-            }
-        }
-    }
-
-    fn send_values(&mut self, parts: &[(u64, &[u8])], end: &mut u64) -> Operation {
-        self.messages += 1;
-        self.send(&message::with_values(self.messages, parts), end)
     }
 
     fn name(&self, index: usize) -> String {
@@ -339,60 +253,6 @@ impl Requester {
             .get(index)
             .map(Step::to_string)
             .unwrap_or_default()
-    }
-
-    fn send(&self, bytes: &[u8], end: &mut u64) -> Operation {
-        self.port.device().memory(self.buffer).write(*end, bytes);
-        let local = LocalSpan {
-            region: self.buffer,
-            offset: *end,
-            size: bytes.len() as u32,
-        };
-        *end += bytes.len() as u64;
-        Operation::Send { local }
-    }
-
-    /// One READ pushes everything before it out, wherever it reads; a native FLUSH covers the bytes that it names.
-    fn flush(&self, staged: &Staged) -> Vec<Operation> {
-        let placement = match self.halves.flush {
-            FlushKind::Read => {
-                let local = LocalSpan {
-                    region: self.buffer,
-                    offset: SCRATCH,
-                    size: 8,
-                };
-                return vec![Operation::Read {
-                    local,
-                    remote: self.data(0),
-                }];
-            }
-            FlushKind::NativeGlobal => FlushPlacement::Global,
-            FlushKind::NativePersistent => FlushPlacement::Persistent,
-        };
-        if self.halves.sends_values() {
-            // Nobody here knows which buffer the message took.
-            let (remote, size) = self.peer.receive_buffers.unwrap_or((self.data(0), 8));
-            return vec![Operation::Flush {
-                remote,
-                size,
-                placement,
-            }];
-        }
-        let parts = staged.parts.iter();
-        parts
-            .map(|&(local, offset)| Operation::Flush {
-                remote: self.data(offset),
-                size: local.size.into(),
-                placement,
-            })
-            .collect()
-    }
-
-    fn data(&self, offset: u64) -> RemoteAddress {
-        RemoteAddress {
-            address: self.peer.data.address + offset,
-            rkey: self.peer.data.rkey,
-        }
     }
 
     /// Waits for the responder's next acknowledgement.
@@ -460,12 +320,6 @@ impl Drop for Requester {
             let _ = device.deregister(self.buffer);
         }
     }
-}
-
-/// An update in registered memory.
-struct Staged {
-    parts: Vec<(LocalSpan, u64)>,
-    end: u64,
 }
 
 fn acknowledgement_request(buffer: MemoryRegion, index: u32) -> ReceiveRequest {

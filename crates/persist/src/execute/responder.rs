@@ -24,11 +24,13 @@ use stonecast_fabric::{
 };
 use stonecast_media::PersistentRegion;
 
+use crate::execute::error::ExecuteError;
 use crate::execute::halves::Halves;
+use crate::execute::local;
 use crate::execute::message::{self, Kind, Message};
+use crate::execute::payload::PLACE_GRAIN;
 use crate::execute::replay::{Layout, clear, finish};
 use crate::execute::session::{self, Peer};
-use crate::execute::{ExecuteError, PLACE_GRAIN, local};
 use crate::platform::FlushKind;
 use crate::step::{Item, Message as Content, Step};
 

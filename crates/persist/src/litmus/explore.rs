@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::machine::{Event, Machine, State};
+use super::machine::{Event, Machine};
+use super::state::State;
 use super::survival::Crash;
 
 /// What an exploration found.

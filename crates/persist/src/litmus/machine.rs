@@ -1,4 +1,4 @@
-//! The machine that runs a program: its states, its events, and what a crash may leave of a state.
+//! The machine that runs a program: which events may come next in a state, and what each does.
 //!
 //! Each piece of data is one cache line. That loses nothing: lines of an update take the same way independently of each
 //! other, so an update is damaged where one of its lines is, and `b` survives without `a` where one line of `b` does
@@ -13,7 +13,6 @@
 //!   copy                                        Cache ▶ Controller
 //! ```
 //!
-//! A state is 64 bits: program counters, the stage of each operation, the copies' stages, and whether the NIC has reset.
 //! What an early eviction does is not an event: at a crash a line in a cache may have been written back or not.
 
 use std::ops::Range;
@@ -24,100 +23,7 @@ use crate::scenario::Update;
 use crate::step::{Item, Message, Party, Step};
 
 use super::rules::{Hardware, Rule};
-
-/// Where an operation and its data are. The order is that of the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stage {
-    Unposted,
-    Queued,
-    Nic,
-    Visible,
-    Cache,
-    Controller,
-    Lost,
-}
-
-const STAGES: [Stage; 7] = [
-    Stage::Unposted,
-    Stage::Queued,
-    Stage::Nic,
-    Stage::Visible,
-    Stage::Cache,
-    Stage::Controller,
-    Stage::Lost,
-];
-
-/// Operations of a requester that fit into a state.
-const OPERATIONS_MAX: usize = 14;
-/// Steps of a party that fit into a state.
-const STEPS_MAX: usize = 15;
-
-/// See the module documentation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct State(pub u64);
-
-const STAGE_BITS: u32 = 3;
-const COPIES_AT: u32 = STAGE_BITS * OPERATIONS_MAX as u32;
-const REQUESTER_AT: u32 = COPIES_AT + 2 * STAGE_BITS;
-const RESPONDER_AT: u32 = REQUESTER_AT + 4;
-const RESET_AT: u32 = RESPONDER_AT + 4;
-const _: () = assert!(RESET_AT < 64);
-
-impl State {
-    pub const START: Self = Self(0);
-
-    fn field(self, at: u32, bits: u32) -> u64 {
-        self.0 >> at & ((1 << bits) - 1)
-    }
-
-    fn with_field(self, at: u32, bits: u32, value: u64) -> Self {
-        Self(self.0 & !(((1 << bits) - 1) << at) | value << at)
-    }
-
-    pub fn stage(self, op: usize) -> Stage {
-        STAGES[self.field(op as u32 * STAGE_BITS, STAGE_BITS) as usize]
-    }
-
-    fn with_stage(self, op: usize, stage: Stage) -> Self {
-        self.with_field(op as u32 * STAGE_BITS, STAGE_BITS, stage as u64)
-    }
-
-    /// Where the copy of `item` at its place is.
-    pub fn copy(self, item: Item) -> Stage {
-        STAGES[self.field(COPIES_AT + item as u32 * STAGE_BITS, STAGE_BITS) as usize]
-    }
-
-    fn with_copy(self, item: Item, stage: Stage) -> Self {
-        self.with_field(
-            COPIES_AT + item as u32 * STAGE_BITS,
-            STAGE_BITS,
-            stage as u64,
-        )
-    }
-
-    fn requester(self) -> usize {
-        self.field(REQUESTER_AT, 4) as usize
-    }
-
-    fn responder(self) -> usize {
-        self.field(RESPONDER_AT, 4) as usize
-    }
-
-    fn advanced(self, party: Party) -> Self {
-        Self(
-            self.0
-                + (1 << if party == Party::Requester {
-                    REQUESTER_AT
-                } else {
-                    RESPONDER_AT
-                }),
-        )
-    }
-
-    pub fn has_reset(self) -> bool {
-        self.field(RESET_AT, 1) == 1
-    }
-}
+use super::state::{OPERATIONS_MAX, STEPS_MAX, Stage, State};
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -378,7 +284,7 @@ impl Machine {
                     .find(|lines| delivers(self.posted[lines.start].step, message))?;
                 let earlier = !self.has(Rule::ReceiveAfterPlacement)
                     || self.earlier_are_placed(state, lines.start);
-                (earlier && lines.clone().all(|line| is_placed(state, line))).then_some(next)
+                (earlier && lines.clone().all(|line| state.is_placed(line))).then_some(next)
             }
             // Without a message there is nothing to copy, and the place keeps what it had.
             Step::Copy(item) => {
@@ -386,8 +292,7 @@ impl Machine {
                     .operations
                     .iter()
                     .filter(|lines| self.posted[lines.start].holds(item));
-                let arrived =
-                    messages.any(|lines| lines.clone().all(|line| is_placed(state, line)));
+                let arrived = messages.any(|lines| lines.clone().all(|line| state.is_placed(line)));
                 Some(if arrived {
                     next.with_copy(item, Stage::Cache)
                 } else {
@@ -409,7 +314,7 @@ impl Machine {
             state = state.with_copy(item, Stage::Controller);
         }
         for (op, post) in self.posted.iter().enumerate() {
-            if post.target() == Some(item) && is_placed(state, op) {
+            if post.target() == Some(item) && state.is_placed(op) {
                 state = state.with_stage(op, Stage::Controller);
             }
         }
@@ -440,15 +345,15 @@ impl Machine {
     }
 
     fn earlier_are_placed(&self, state: State, op: usize) -> bool {
-        (0..op).all(|earlier| self.posted[earlier].non_posted || is_placed(state, earlier))
+        (0..op).all(|earlier| self.posted[earlier].non_posted || state.is_placed(earlier))
     }
 
     fn non_posted_are_done(&self, state: State, op: usize) -> bool {
-        (0..op).all(|earlier| !self.posted[earlier].non_posted || is_placed(state, earlier))
+        (0..op).all(|earlier| !self.posted[earlier].non_posted || state.is_placed(earlier))
     }
 
     fn flushes_are_answered(&self, state: State, op: usize) -> bool {
-        (0..op).all(|earlier| !self.posted[earlier].is_flush() || is_placed(state, earlier))
+        (0..op).all(|earlier| !self.posted[earlier].is_flush() || state.is_placed(earlier))
     }
 
     fn flush_may_answer(&self, state: State, flush: usize) -> bool {
@@ -464,7 +369,7 @@ impl Machine {
             FlushKind::NativePersistent => false,
         };
         (0..flush).filter(|op| self.covers(*op)).all(|op| {
-            is_placed(state, op)
+            state.is_placed(op)
                 && !(pushes && self.posted[op].persistent && state.stage(op) == Stage::Visible)
         })
     }
@@ -497,7 +402,7 @@ impl Machine {
     }
 
     fn reset(&self, state: State) -> State {
-        let mut state = state.with_field(RESET_AT, 1, 1);
+        let mut state = state.with_reset();
         for op in 0..self.posted.len() {
             if state.stage(op) == Stage::Nic {
                 state = state.with_stage(op, Stage::Lost);
@@ -524,11 +429,4 @@ impl Machine {
     pub fn inbound_to_cache(&self) -> bool {
         self.hardware.inbound_to_cache
     }
-}
-
-fn is_placed(state: State, op: usize) -> bool {
-    matches!(
-        state.stage(op),
-        Stage::Visible | Stage::Cache | Stage::Controller
-    )
 }

@@ -23,6 +23,7 @@ mod explore;
 mod machine;
 mod rules;
 mod run;
+mod state;
 mod survival;
 #[cfg(test)]
 mod two_lines;

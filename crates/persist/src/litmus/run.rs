@@ -7,7 +7,8 @@ use serde::Serialize;
 use crate::step::{Item, Message, Party, Step};
 use crate::words::words;
 
-use super::machine::{Event, Machine, Stage, State};
+use super::machine::{Event, Machine};
+use super::state::{Stage, State};
 use super::survival::{Crash, Damage, Fate};
 
 /// Where a piece of data is.

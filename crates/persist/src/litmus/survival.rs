@@ -5,8 +5,9 @@
 
 use crate::step::Item;
 
-use super::machine::{Machine, Stage, State};
+use super::machine::Machine;
 use super::rules::{Rule, Survives};
+use super::state::{Stage, State};
 
 /// What a crash does to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,18 +7,14 @@ use std::task::{Context, Poll, Waker};
 use stonecast_base::Span;
 use stonecast_fabric_sim::{MachineOptions, Profile, SimBacking, Survivor, World};
 use stonecast_media::{
-    Backing as _, Ddio, DeclaredPlatform, DirectoryBacking, Durability, LogOptions,
-    PersistCounts, PersistenceDomain, PersistentRegion, ReceiveBuffers,
+    Backing as _, Ddio, DeclaredPlatform, DirectoryBacking, Durability, LogOptions, PersistCounts,
+    PersistenceDomain, PersistentRegion, ReceiveBuffers,
 };
 use stonecast_persist::execute::Commit;
 
 const CAPACITY: u64 = 1 << 20;
 /// Three updates: four lines, one line, and eight bytes of another.
-const BATCH: [Span; 3] = [
-    Span::new(0, 200),
-    Span::new(4096, 64),
-    Span::new(8200, 8),
-];
+const BATCH: [Span; 3] = [Span::new(0, 200), Span::new(4096, 64), Span::new(8200, 8)];
 
 fn options(persistence_domain: PersistenceDomain, durability: Durability) -> LogOptions {
     LogOptions {
@@ -72,10 +68,22 @@ fn a_batch_costs_each_line_once_and_one_fence_or_one_sync_for_all_of_it() {
         (PersistenceDomain::Dmp, Durability::Power, counts(6, 1, 0)),
         (PersistenceDomain::Mhp, Durability::Power, counts(0, 1, 0)),
         (PersistenceDomain::Wsp, Durability::Power, counts(0, 1, 0)),
-        (PersistenceDomain::PageFile, Durability::Power, counts(0, 0, 1)),
-        (PersistenceDomain::Volatile, Durability::Process, counts(0, 0, 0)),
+        (
+            PersistenceDomain::PageFile,
+            Durability::Power,
+            counts(0, 0, 1),
+        ),
+        (
+            PersistenceDomain::Volatile,
+            Durability::Process,
+            counts(0, 0, 0),
+        ),
     ] {
-        assert_eq!(cost(domain, durability), expected, "{domain} {durability:?}");
+        assert_eq!(
+            cost(domain, durability),
+            expected,
+            "{domain} {durability:?}"
+        );
     }
 }
 

@@ -14,7 +14,7 @@ use stonecast_fabric::{BusyPoll, Park, Port};
 use stonecast_fabric_verbs::control::{Key, KeyRing};
 use stonecast_fabric_verbs::{VerbsDevice, VerbsOptions};
 use stonecast_media::{
-    Backing, Ddio, DeclaredPlatform, DaxBacking, DirectoryBacking, Durability, LogOptions,
+    Backing, DaxBacking, Ddio, DeclaredPlatform, DirectoryBacking, Durability, LogOptions,
     MappedRegion, MediaError, PersistenceDomain, PersistentRegion, Prepared, ReceiveBuffers,
     Region as _, Writable,
 };

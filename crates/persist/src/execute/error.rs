@@ -1,0 +1,94 @@
+//! Why an update was not persisted, and what that means for it.
+
+use stonecast_fabric::{DeviceError, Status};
+use stonecast_media::{PersistError, PersistenceDomain};
+
+/// Why an update was not persisted, or is not known to be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecuteError {
+    /// The device lacks what a step needs; nothing was done.
+    #[error(
+        "{device} has no {capability}, which the plan's {step} needs; declare what the device has and plan again"
+    )]
+    Missing {
+        /// The device.
+        device: String,
+        /// What it lacks.
+        capability: &'static str,
+        /// The step.
+        step: String,
+    },
+    /// The medium is not what the platform says; nothing was done.
+    #[error(
+        "the plan is for persistence = {declared}, but the medium makes bytes durable by {found}: {cure}"
+    )]
+    Medium {
+        /// What the platform says.
+        declared: PersistenceDomain,
+        /// What the medium does.
+        found: &'static str,
+        /// What to do.
+        cure: &'static str,
+    },
+    /// There is no responder of this plan.
+    #[error("no responder of this plan at {address}: {reason}")]
+    Rejected {
+        /// Where.
+        address: String,
+        /// What it said.
+        reason: String,
+    },
+    /// The update does not fit the plan or the responder; nothing was done.
+    #[error("{reason}")]
+    Update {
+        /// Why.
+        reason: String,
+    },
+    /// Something was posted, and its end is not known: the update may be persisted or not. Connect again, and look.
+    #[error("{step} did not end well ({cause}); whether the update is persisted is unknown")]
+    Unknown {
+        /// The step at which it was noticed.
+        step: String,
+        /// What was noticed.
+        cause: String,
+    },
+    /// The session ended with an earlier update, of which the outcome is unknown; nothing was done.
+    #[error("an earlier update of this session did not end well; connect again")]
+    Spent,
+    /// The other side sent what it must not.
+    #[error("the other side broke the rules: {what}")]
+    Protocol {
+        /// What.
+        what: &'static str,
+    },
+    /// The device refused a call; nothing of the update was done.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The medium of the responder failed.
+    #[error(transparent)]
+    Persist(#[from] PersistError),
+    /// A completion that is no success, on its way to become [`ExecuteError::Unknown`].
+    #[doc(hidden)]
+    #[error("the request failed: {0}")]
+    Completion(Status),
+}
+
+/// What an error means for the update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing was done.
+    None,
+    /// It may be persisted, or not, or become so later.
+    Unknown,
+}
+
+impl ExecuteError {
+    /// What the error means for the update. Never *done*, and *not done* only where nothing was posted.
+    pub fn effect(&self) -> Effect {
+        match self {
+            Self::Unknown { .. } | Self::Completion(_) | Self::Persist(_) => Effect::Unknown,
+            _ => Effect::None,
+        }
+    }
+}
