@@ -7,11 +7,12 @@ use stonecast_base::{Corruption, hash::xxh3_128};
 use zerocopy::little_endian::{U32, U64, U128};
 use zerocopy::{FromBytes as _, FromZeros as _, IntoBytes as _};
 
+use crate::pool::geometry::check_geometry;
 use crate::pool::layout::{
     COMPATIBLE, COMPATIBLE_HOME, HeaderBytes, INCOMPATIBLE, INCOMPATIBLE_PUBLISHED, MAGIC, SIZE,
     VERSION, checksum,
 };
-use crate::pool::{PoolOptions, check_geometry};
+use crate::pool::options::PoolOptions;
 use crate::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffers};
 
 /// Why bytes are not a header that this program can use.

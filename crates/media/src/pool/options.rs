@@ -1,0 +1,18 @@
+//! What a new pool is to be.
+
+use crate::{DeclaredPlatform, Durability};
+
+/// The properties of a new pool.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// Bytes of the log; a multiple of `segment_size`.
+    pub capacity: u64,
+    /// Bytes of a segment; a power of two.
+    pub segment_size: u64,
+    /// The platform, as the operator declares it.
+    pub platform: DeclaredPlatform,
+    /// The promise of the pool.
+    pub durability: Durability,
+    /// Random bytes that nobody can predict. The pool's name, tag key and secret are made from them.
+    pub entropy: [u8; 64],
+}
