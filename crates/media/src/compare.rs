@@ -1,4 +1,4 @@
-//! Looking through the words of a line at once.
+//! Comparing all words of a line at once.
 //!
 //! ```text
 //!   line    | word 0       | word 1       | ...           | word 7       |
@@ -11,9 +11,9 @@ use std::arch::x86_64::{
     _mm_set_epi64x, _mm_set1_epi64x,
 };
 
-/// Of which words the upper half, as far as `mask` goes, is `wanted`: bit 2n + 1 for word n. The other bits are 0.
+/// The words whose upper half, under `mask`, equals `wanted`: bit 2n + 1 stands for word n. The other bits are 0.
 ///
-/// No jump depends on the words: which of them it is no processor can foresee.
+/// No jump depends on the words, because no processor could predict which of them matches.
 #[inline]
 pub fn equal_upper_halves(words: [u64; 8], mask: u32, wanted: u32) -> u32 {
     // SAFETY: the instructions belong to SSE2, which every x86-64 processor has.
@@ -26,12 +26,12 @@ fn with_sse2(words: [u64; 8], mask: u32, wanted: u32) -> u32 {
     const UPPER: u32 = 0xaaaa;
     let upper = |half: u32| _mm_set1_epi64x((u64::from(half) << 32) as i64);
     let (mask, wanted) = (upper(mask), upper(wanted));
-    // Nothing is left of the lower halves: they are equal, and not counted.
+    // The lower halves are masked out: they are equal, and not counted.
     let equal = |first: usize| -> __m128i {
         let pair = _mm_set_epi64x(words[first + 1] as i64, words[first] as i64);
         _mm_cmpeq_epi32(_mm_and_si128(pair, mask), wanted)
     };
-    // All ones or none, so what is made narrower stays what it is: at the end it is a bit for each half.
+    // Each half is all ones or all zeros, so narrowing keeps its value: one bit for each half remains.
     let halves = _mm_packs_epi16(
         _mm_packs_epi32(equal(0), equal(2)),
         _mm_packs_epi32(equal(4), equal(6)),

@@ -1,4 +1,4 @@
-//! Copies between memory that others may touch at the same moment (*shared*) and memory that is ours alone (*private*).
+//! Copies between memory that others may access at the same moment (*shared*) and memory of the caller alone (*private*).
 //!
 //! ```text
 //!   shared    ..|......hh|wwwwwwww|wwwwwwww| ... |wwwwwwww|ttt.....|..      one cell: an aligned 8-byte word
@@ -7,17 +7,17 @@
 //!
 //! Invariants:
 //! - An aligned word of the shared side that lies wholly inside the copy is loaded or stored by one access of at least
-//!   8 bytes at an aligned address, so nobody ever sees half of it.
-//! - A store touches no byte outside the copy. A load may: it reads the whole words that head and tail lie in, which a
-//!   mapping always has, since it consists of whole pages.
-//! - No reference to shared memory is ever made. Every access is a volatile one or an instruction that the compiler
-//!   cannot see into, so it can neither split, repeat nor invent one.
+//!   8 bytes at an aligned address, so no observer sees half of it.
+//! - A store touches no byte outside the copy. A load may: it reads the whole words in which head and tail lie. A mapping
+//!   always has them, because it consists of whole pages.
+//! - No reference to shared memory is ever made. Every access is volatile or inline assembly, so the compiler can neither
+//!   split, repeat nor invent one.
 //!
-//! Whole aligned lines, which is what index and log are read in, go straight: no head, no tail, 16-byte moves.
-//! Whole words go three ways, by size (measured on one core of a Sapphire Rapids, 192 bytes in cache: 2.4 ns; one word
-//! at a time: 3.6 ns): below 64 bytes one by one; up to [`STRING_SIZE_MIN`] by 16-byte moves, for which an aligned
-//! access of a processor with AVX is one access, and on any other two of 8 bytes; from there by `rep movsq`, whose
-//! unit is the aligned 8-byte word, and which starts slowly and runs fast.
+//! Whole aligned lines, the unit in which index and log are read, take the shortest path: no head, no tail, 16-byte moves.
+//! Whole words take one of three paths, by size (one core of a Sapphire Rapids, 192 bytes in cache: 2.4 ns; one word at a time:
+//! 3.6 ns). Below 64 bytes they are copied one by one. Up to [`STRING_SIZE_MIN`] they are copied by 16-byte moves: an aligned
+//! one is one access on a processor with AVX, and two of 8 bytes on any other. From there on `rep movsq` copies them: its unit
+//! is the aligned 8-byte word, and it starts slowly and runs fast.
 
 use std::arch::asm;
 
@@ -37,7 +37,7 @@ const WORD: usize = 8;
 /// `private..private + size` is valid for writing, belongs to the caller alone, and does not overlap the former.
 #[inline(always)]
 pub(crate) unsafe fn copy_out(shared: *const u8, private: *mut u8, size: usize) {
-    // Two comparisons and not one: two jumps that are never taken are fewer instructions than what makes one condition of them.
+    // Two comparisons instead of one: two jumps that are never taken cost fewer instructions than joining the conditions.
     if !(shared.addr() | size).is_multiple_of(LINE_SIZE) {
         // SAFETY: as the caller promises.
         return unsafe { bytes_out(shared, private, size) };
@@ -50,7 +50,7 @@ pub(crate) unsafe fn copy_out(shared: *const u8, private: *mut u8, size: usize) 
     unsafe { lines_out(shared, private, size) };
 }
 
-/// Copies `size` bytes out of shared memory: as many as whole lines have, of one at least.
+/// Copies `size` bytes out of shared memory: one whole line or more.
 ///
 /// # Safety
 ///
@@ -84,7 +84,7 @@ unsafe fn lines_out(shared: *const u8, private: *mut u8, size: usize) {
     };
 }
 
-/// Copies `size` bytes out of shared memory, wherever they start and however many they are.
+/// Copies `size` bytes out of shared memory, at any alignment and of any length.
 ///
 /// # Safety
 ///
@@ -311,7 +311,7 @@ unsafe fn string_move(from: *const u8, to: *mut u8, size: usize) {
 mod tests {
     use super::*;
 
-    /// Aligned memory in the role of the shared side.
+    /// Aligned memory that plays the shared side.
     fn shared(words: usize) -> Vec<u64> {
         (0..words as u64)
             .map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 0x0101_0101_0101_0101)

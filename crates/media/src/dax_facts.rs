@@ -1,4 +1,4 @@
-//! What the kernel says of a device of persistent memory, from its own tree (`/sys`).
+//! Facts about a device of persistent memory, from the kernel's own tree (`/sys`).
 //!
 //! ```text
 //!   /sys/dev/char/MAJOR:MINOR         -> .../region0/dax0.0/dax0.0
@@ -19,19 +19,19 @@ use crate::MediaError;
 use crate::detected_domain::{DetectedDomain, domain_above};
 use crate::error::failed;
 
-/// What messages call the kind of place.
+/// The name of this kind of place in messages.
 pub(crate) const DEVICE_NAME: &str = "a device of persistent memory";
 
-/// See the module documentation.
+/// The facts about one device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     pub domain: DetectedDomain,
 }
 
 impl Facts {
-    /// Of the device at `path`.
+    /// Reads the facts about the device at `path`.
     pub fn of(path: &Path) -> Result<Self, MediaError> {
         let status = fs::metadata(path).map_err(failed("looking at", path))?;
         if !status.file_type().is_char_device() {
@@ -53,12 +53,12 @@ impl Facts {
     }
 }
 
-/// Whether `path` is a character device, and so can only be the place of a pool as a device.
+/// Whether `path` is a character device. A pool there is one on a device, not in a directory.
 pub(crate) fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|status| status.file_type().is_char_device())
 }
 
-/// The grain of mappings of a character device, bytes; `None` where the kernel names none.
+/// The grain of mappings of a character device in bytes; `None` where the kernel names none.
 pub(crate) fn alignment_of(device: impl AsFd) -> Option<u64> {
     let status = fstat(device).ok()?;
     number_in(&folder_of(status.st_rdev).join("align"))

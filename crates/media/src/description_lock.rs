@@ -1,5 +1,5 @@
-//! Locks of open file descriptions (`F_OFD_SETLK`, fcntl(2)). One ends with the last descriptor and the last mapping of its
-//! description, however their processes end. They lock numbers of bytes, not data: reading and writing are not in their way.
+//! Locks of open file descriptions (`F_OFD_SETLK`, fcntl(2)). A lock ends with the last descriptor and the last mapping of its
+//! description, however the processes end. A lock covers byte numbers, not data: it hinders no read and no write.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 
-/// Locks this byte for the description of `file`, which is open for writing; false: another one has it.
+/// Locks this byte for the description of `file`, which is open for writing. `false`: another description holds it.
 pub(crate) fn try_lock(file: &File, byte: i64) -> io::Result<bool> {
     match fcntl(file, FcntlArg::F_OFD_SETLK(&bytes(libc::F_WRLCK, byte, 1))) {
         Ok(_) => Ok(true),
@@ -17,7 +17,7 @@ pub(crate) fn try_lock(file: &File, byte: i64) -> io::Result<bool> {
     }
 }
 
-/// Whether another description than that of `file` has locked one of `count` bytes from `start` on.
+/// Whether a description other than that of `file` has locked one of `count` bytes from `start` on.
 pub(crate) fn others_hold(file: &File, start: i64, count: i64) -> io::Result<bool> {
     let mut found = bytes(libc::F_RDLCK, start, count);
     fcntl(file, FcntlArg::F_OFD_GETLK(&mut found))?;

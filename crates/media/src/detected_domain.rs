@@ -1,8 +1,8 @@
-//! What the kernel says that persistent memory keeps when the power goes.
+//! The persistence domain of persistent memory, as the kernel reports it.
 //!
 //! Each region of persistent memory has a file `persistence_domain`: `cpu_cache` where the platform saves its caches,
-//! `memory_controller` where it saves what the controller has, empty where the firmware says nothing. No file says that a
-//! battery keeps the whole system: that can only be declared.
+//! `memory_controller` where it saves the content of the controller, empty where the firmware is silent. No file reports a
+//! battery for the whole system; only a declaration can.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -12,19 +12,19 @@ use rustix::fs::{Dev, major, minor};
 
 use crate::PersistenceDomain;
 
-/// See the module documentation.
+/// The kernel's report on a region of persistent memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetectedDomain {
     /// Stores survive once they are visible.
     CpuCache,
-    /// Lines survive that were written back.
+    /// Lines survive once they are written back.
     MemoryController,
-    /// The kernel does not say.
+    /// The kernel reports neither.
     Unsaid,
 }
 
 impl DetectedDomain {
-    /// The domain of a platform profile that this is; `None` where nothing is said, and so nothing assumed.
+    /// The same domain as platforms name it; `None` where the kernel is silent, so that nothing is assumed.
     pub fn declared(self) -> Option<PersistenceDomain> {
         match self {
             Self::CpuCache => Some(PersistenceDomain::Mhp),
@@ -34,8 +34,8 @@ impl DetectedDomain {
     }
 }
 
-/// What the kernel says of the persistent memory under `path`: a device of it, a block device of it, or anything in a file
-/// system on one. `None`: there is none, or none that the path leads to directly.
+/// The kernel's report on the persistent memory under `path`: a device of it, a block device of it, or anything in a file
+/// system on such a block device. `None`: the path leads to no persistent memory directly.
 pub fn detect_domain(path: &Path) -> Option<DetectedDomain> {
     let status = fs::metadata(path).ok()?;
     let (kind, device) = if status.file_type().is_char_device() {
@@ -67,7 +67,7 @@ pub(crate) fn domain_above(folder: &Path) -> DetectedDomain {
     region_above(folder).map_or(DetectedDomain::Unsaid, |region| said_in(&region))
 }
 
-/// The region that a device's folder lies in.
+/// The folder of the region to which a device's folder belongs.
 fn region_above(folder: &Path) -> Option<PathBuf> {
     let folder = fs::canonicalize(folder).ok()?;
     folder

@@ -1,4 +1,4 @@
-//! Whether anybody of an earlier run can still write to a log.
+//! Whether a process of an earlier run can still write to a log.
 //!
 //! ```text
 //!   byte of the inode's locks    0              1        2        3 ...       (they lock nothing of the data)
@@ -6,10 +6,10 @@
 //!                                server
 //! ```
 //!
-//! Server and clients of one run map the log through one open file description, which the server made. It holds a lock
-//! (`F_OFD_SETLK`) on a byte that nobody else holds, and the kernel keeps that until the last mapping is gone, however its
-//! process ends. So if the server of a later run, asking through its own description, finds no lock beside its own, nobody is
-//! left who could be in the middle of a store. Who is gone does not come back: a later run cannot begin before this one ends.
+//! Server and clients of one run map the log through one open file description, which the server made. The description holds
+//! a lock (`F_OFD_SETLK`) on a byte of its own, and the kernel keeps the lock until the last mapping is gone, however its
+//! process ends. So if the server of a later run, through its own description, finds no lock beside its own, no process is left
+//! that could be in the middle of a store. The answer stays true: a later run cannot begin before this one ends.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -17,19 +17,19 @@ use std::io;
 
 use crate::description_lock::{others_hold, try_lock};
 
-/// Runs that may have left somebody behind, at most.
+/// Most runs of which a process may be left.
 const RUNS_MAX: i64 = 1 << 12;
 
-/// See the module documentation.
+/// The runs before this one, as the locks of a log's inode show them.
 #[derive(Debug)]
 pub(crate) struct EarlierWriters {
-    /// The description of this run; `None` where none can be left.
+    /// The description of this run; `None`: no earlier run is looked for.
     description: Option<File>,
     are_gone: Cell<bool>,
 }
 
 impl EarlierWriters {
-    /// There are none to look for.
+    /// Looks for no earlier run.
     pub fn none() -> Self {
         Self {
             description: None,
@@ -37,7 +37,7 @@ impl EarlierWriters {
         }
     }
 
-    /// Those of all runs but the one that maps the log through `mapped`, which gets its lock.
+    /// Looks for all runs but the one that maps the log through `mapped`, whose description gets its lock.
     pub fn of_other_runs_than(mapped: &File) -> io::Result<Self> {
         let description = mapped.try_clone()?;
         for byte in 1..=RUNS_MAX {
@@ -53,7 +53,7 @@ impl EarlierWriters {
         )))
     }
 
-    /// Whether all are gone by now. A system call until they are.
+    /// Whether all processes of earlier runs are gone. Takes a system call until they are.
     pub fn are_gone(&self) -> bool {
         if let Some(description) = self.description.as_ref().filter(|_| !self.are_gone.get()) {
             self.are_gone
@@ -79,8 +79,8 @@ mod tests {
             .expect("the file opens")
     }
 
-    /// Needs a byte of its own for each run: with one for all, the second run would not get its lock, or the third would not
-    /// see the first.
+    /// Needs a byte of its own for each run: with one byte for all, the second run would not get its lock, or the third would
+    /// not see the first.
     #[test]
     fn writers_are_gone_when_the_last_of_each_earlier_run_has_let_go_of_its_description() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -1,11 +1,11 @@
-//! What can go wrong with a medium.
+//! Errors of a medium.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use stonecast_base::Corruption;
 
-/// Making bytes durable failed. What reached the medium is unknown; the region is poisoned.
+/// Making bytes durable failed. Nobody knows which bytes reached the medium, and the region is poisoned.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PersistError {
@@ -16,10 +16,10 @@ pub enum PersistError {
     Sync {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// An earlier call failed, so this one cannot promise anything.
+    /// An earlier call failed, so this call can promise nothing.
     #[error("the pool is poisoned by an earlier sync error; restart the server to recover")]
     Poisoned,
 }
@@ -31,11 +31,11 @@ pub enum MediaError {
     /// A call of the operating system failed.
     #[error("{doing} {path}: {source}")]
     Io {
-        /// What was attempted, as a verb ("opening", "mapping").
+        /// The attempt, as a verb ("opening", "mapping").
         doing: &'static str,
-        /// On what.
+        /// The file or place.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The medium has no room.
@@ -43,13 +43,13 @@ pub enum MediaError {
     NoSpace {
         /// The file that could not grow.
         path: PathBuf,
-        /// How many bytes it was to grow by.
+        /// Bytes by which it was to grow.
         size: u64,
     },
-    /// Bytes that are not what they must be.
+    /// Bytes on the medium are not what they must be.
     #[error(transparent)]
     Corrupt(#[from] Corruption),
-    /// Both copies of the pool header are damaged, so nobody knows what the other files mean.
+    /// Both copies of the pool header are damaged, so the other files cannot be read.
     #[error("{first}; and the other copy too: {second}; restore the file from a backup")]
     HeaderLost {
         /// Damage of the first copy.
@@ -62,44 +62,44 @@ pub enum MediaError {
     InUse {
         /// The pool.
         path: PathBuf,
-        /// Who, where the lock names one.
+        /// The process, where the lock names one.
         pid: Option<u32>,
     },
     /// There is no pool here.
     #[error("there is no pool at {path}; `stonecast serve --data {path}` creates one")]
     NotFound {
-        /// Where one was expected.
+        /// The place in which a pool was expected.
         path: PathBuf,
     },
-    /// Files are there that are no pool's.
+    /// The place holds files that belong to no pool.
     #[error(
         "{path} holds no pool, and other files: {names}; name a folder that is for the pool alone, or one that is not there yet"
     )]
     Foreign {
-        /// Where a pool was to be created.
+        /// The place in which a pool was to be created.
         path: PathBuf,
-        /// Some of them.
+        /// Some of the files.
         names: String,
     },
-    /// A pool is there already.
+    /// The place holds a pool already.
     #[error("{path} holds a pool already")]
     Exists {
-        /// Where one was to be created.
+        /// The place in which a pool was to be created.
         path: PathBuf,
     },
-    /// The pool was written by a format that this version does not know.
+    /// The pool has a newer format than this program knows.
     #[error(
         "pool {path} has format version {found}, this program reads up to {supported}; use a newer stonecast"
     )]
     UnsupportedVersion {
         /// The pool.
         path: PathBuf,
-        /// Its version.
+        /// Version of its format.
         found: u32,
-        /// The newest that this program knows.
+        /// The newest version that this program knows.
         supported: u32,
     },
-    /// The pool was written by a format that this version does not read any more.
+    /// The pool has an older format than this program reads.
     #[error(
         "pool {path} has format version {found}, this program reads {supported}; export it with the stonecast that wrote it, and \
          import it into a new pool"
@@ -107,22 +107,22 @@ pub enum MediaError {
     OutdatedVersion {
         /// The pool.
         path: PathBuf,
-        /// Its version.
+        /// Version of its format.
         found: u32,
-        /// The one that this program reads.
+        /// The version that this program reads.
         supported: u32,
     },
-    /// The pool uses incompatible features that this version does not know.
+    /// The pool uses incompatible features that this program does not know.
     #[error(
         "pool {path} needs features that this program does not have (incompatible feature bits {unknown:#x}); use a newer stonecast"
     )]
     UnsupportedFeatures {
         /// The pool.
         path: PathBuf,
-        /// The bits that are unknown.
+        /// The unknown feature bits.
         unknown: u64,
     },
-    /// The pool uses features that this version does not know and that forbid it to write.
+    /// The pool uses features that this program does not know and without which it must not write.
     #[error(
         "pool {path} can only be inspected by this program (read-only compatible feature bits {unknown:#x} are unknown); \
          use a newer stonecast to serve it"
@@ -130,7 +130,7 @@ pub enum MediaError {
     ReadOnlyFeatures {
         /// The pool.
         path: PathBuf,
-        /// The bits that are unknown.
+        /// The unknown feature bits.
         unknown: u64,
     },
     /// The pool is a copy that was made while the pool was served.
@@ -144,12 +144,12 @@ pub enum MediaError {
         path: PathBuf,
         /// Its log.
         log: String,
-        /// Where it is; see [`Backing::home`](crate::Backing::home).
+        /// The home of the copy; see [`Backing::home`](crate::Backing::home).
         found: u128,
-        /// Where it was last served.
+        /// The home in which the pool was last served.
         expected: u128,
     },
-    /// The pool was opened as often as its format can count.
+    /// The pool was opened as many times as its format can count.
     #[error(
         "pool {path} was opened 2^32 times, its format cannot count further; export it and import it into a new pool"
     )]
@@ -157,7 +157,7 @@ pub enum MediaError {
         /// The pool.
         path: PathBuf,
     },
-    /// The place cannot hold a pool at all, whatever it promises.
+    /// The place cannot hold a pool of any kind.
     #[error("{path} cannot hold a pool: {reason}")]
     Unsuitable {
         /// The place.
@@ -165,14 +165,14 @@ pub enum MediaError {
         /// Cause and cure.
         reason: &'static str,
     },
-    /// The medium cannot keep the promise that was asked for.
+    /// The medium cannot keep the promise that the pool is to make.
     #[error(
         "{path} cannot promise --durability power: {reason}; use --durability process, or put the pool on a durable medium"
     )]
     CannotPromise {
         /// The pool.
         path: PathBuf,
-        /// Why.
+        /// Cause and cure.
         reason: String,
     },
     /// The options contradict each other or the pool.
@@ -183,7 +183,7 @@ pub enum MediaError {
     Persist(#[from] PersistError),
 }
 
-/// Turns an error of the system into one that names what was attempted and on what.
+/// Turns an error of the system into one that names the attempt and the path.
 pub(crate) fn failed<E: Into<io::Error>>(
     doing: &'static str,
     path: &Path,

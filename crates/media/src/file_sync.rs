@@ -1,14 +1,14 @@
-//! Making a file durable by `fdatasync`, and what a failure of it means.
+//! Making a file durable by `fdatasync`, and the meaning of a failure.
 //!
-//! A failed `fdatasync` says that some page did not reach the medium, not which one; and the kernel drops the mark that
-//! the page differs from the medium, so that the next call succeeds without having written it. Hence:
+//! A failed `fdatasync` says that some page did not reach the medium, but not which. The kernel also drops the page's dirty
+//! mark, so the next call succeeds without writing the page. Hence:
 //!
 //! - After the first failure every later call fails (*poisoned*).
-//! - The failure is told once to a hook, which keeps it for the next run: what that run reads from the page cache may
-//!   not be on the medium.
+//! - A hook is told of the failure once and keeps it for the next run: bytes that the next run reads from the page cache
+//!   may not be on the medium.
 //!
-//! The kernel reports each write-back error once per open file description. So the one that is synced here is never
-//! shared with anybody, who could otherwise take the report away.
+//! The kernel reports each write-back error once per open file description. So the description that is synced here is never
+//! shared: another holder could take the report away.
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,15 +17,15 @@ use std::path::PathBuf;
 
 use crate::PersistError;
 
-/// What is synced. The boundary to the system, so that tests can let it fail.
+/// A thing that can be synced: the boundary to the system, at which tests inject failures.
 pub(crate) trait SyncTarget {
     /// Returns when the medium has all bytes that the file held at the call.
     fn sync(&self) -> io::Result<()>;
-    /// Is told that `sync` failed. Called once.
+    /// Called once, when `sync` has failed.
     fn sync_failed(&self);
 }
 
-/// A file that is made durable as a whole. See the module documentation.
+/// A file that is made durable as a whole.
 pub(crate) struct FileSync {
     name: PathBuf,
     target: Box<dyn SyncTarget>,

@@ -1,4 +1,4 @@
-//! A 4-byte word that processes can sleep on.
+//! A 4-byte word on which processes can sleep.
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,19 +10,19 @@ use rustix::time::Timespec;
 
 use crate::mapped_region::Writable;
 
-/// Why [`FutexWord::wait`] came back.
+/// Why [`FutexWord::wait`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FutexWait {
-    /// Somebody woke the sleeper, or it woke for no reason: look at the word again.
+    /// A waker woke the sleeper, or it woke spuriously. Look at the word again.
     Woken,
-    /// The word was not what was expected, so nobody slept.
+    /// The word had another value than expected, so the caller did not sleep.
     Changed,
-    /// The time was over.
+    /// The timeout was over.
     TimedOut,
 }
 
-/// An aligned 4-byte word of a region that processes can sleep on. All operations are sequentially consistent, so that
-/// a sleeper which announces itself and then looks, and a waker which changes and then looks, cannot miss each other.
+/// An aligned 4-byte word of a region, on which processes can sleep. All operations are sequentially consistent, so that
+/// a sleeper that announces itself and then looks, and a waker that changes the word and then looks, cannot miss each other.
 #[derive(Clone, Copy, Debug)]
 pub struct FutexWord<'a> {
     word: &'a AtomicU32,
@@ -45,13 +45,13 @@ impl<'a> FutexWord<'a> {
         self.word.store(value, Ordering::SeqCst);
     }
 
-    /// Adds, wrapping, and returns the value found. Wakes nobody.
+    /// Adds, wrapping, and returns the value before. Wakes nobody.
     pub fn fetch_add(self, add: u32) -> u32 {
         self.assert_writable();
         self.word.fetch_add(add, Ordering::SeqCst)
     }
 
-    /// Sets the value and returns the one found. Wakes nobody.
+    /// Sets the value and returns the one before. Wakes nobody.
     pub fn swap(self, value: u32) -> u32 {
         self.assert_writable();
         self.word.swap(value, Ordering::SeqCst)
@@ -59,7 +59,7 @@ impl<'a> FutexWord<'a> {
 
     /// Sleeps while the word is `expected`, at most for `timeout`.
     pub fn wait(self, expected: u32, timeout: Option<Duration>) -> io::Result<FutexWait> {
-        // A time that the kernel's type cannot hold is longer than any machine runs.
+        // A timeout that the kernel's type cannot hold is longer than any machine runs.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         match wait(self.word, Flags::empty(), expected, timeout.as_ref()) {
             Ok(()) | Err(Errno::INTR) => Ok(FutexWait::Woken),
@@ -69,13 +69,13 @@ impl<'a> FutexWord<'a> {
         }
     }
 
-    /// Wakes at most `count` sleepers, of any process; says how many.
+    /// Wakes at most `count` sleepers, of any process, and returns how many it woke.
     pub fn wake(self, count: u32) -> io::Result<usize> {
         // The kernel takes the count as a signed number.
         Ok(wake(self.word, Flags::empty(), count.min(i32::MAX as u32))?)
     }
 
-    /// Wakes all sleepers, of any process; says how many.
+    /// Wakes all sleepers, of any process, and returns how many it woke.
     pub fn wake_all(self) -> io::Result<usize> {
         self.wake(u32::MAX)
     }

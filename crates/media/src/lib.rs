@@ -1,5 +1,5 @@
-//! Persistent memory as Stonecast sees it: regions of bytes that others may touch at any time, the ways to make them
-//! durable, and the pool that a store lives in.
+//! Persistent memory: regions of bytes that other processes and devices may change at any time, the ways to make such bytes
+//! durable, and the pool in which a store lives.
 //!
 //! ```text
 //!   Pool (header, secrets, geometry, checks)          one type, for every medium
@@ -13,7 +13,7 @@
 //! - Memory of a region is never borrowed. It is copied in and out, or read and written as aligned 8-byte words,
 //!   because a network card or another process may write it at the same moment.
 //! - What a power cut leaves of bytes that no [`persist`] has covered is undefined down to 8-byte words.
-//! - Nothing about the platform is guessed: what is neither declared nor detected counts as absent.
+//! - Nothing about the platform is guessed. A property that is neither declared nor detected counts as absent.
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 compile_error!(

@@ -1,11 +1,11 @@
-//! Parts of a mapping that are read so often that where they are is found out once.
+//! Parts of a mapping that are read very often, so that their addresses are computed once.
 //!
 //! ```text
 //!   mapping   |.............|<--- size bytes: a piece --->|.....|word|......|
 //!                           ^ address                           ^ address
 //! ```
 //!
-//! Invariant: what was found to be inside a mapping stays there as long as the mapping is held, since a mapping never moves nor
+//! Invariant: a part that lies inside a mapping lies there as long as the mapping is held, because a mapping neither moves nor
 //! shrinks. So an access compares with the piece's own size, and with nothing else.
 
 use std::rc::Rc;
@@ -43,18 +43,18 @@ impl MappedPiece {
         &self.mapping
     }
 
-    /// Where the piece is in it.
+    /// Offset of the piece in the mapping.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// Copies out `into.len()` bytes from `offset` of the piece, as [`Region::read`]; false: they are not in it, and nothing was
-    /// copied.
+    /// Copies out `into.len()` bytes from `offset` of the piece, as [`Region::read`]. `false`: they are not all in the piece, and
+    /// nothing was copied.
     #[inline(always)]
     #[must_use]
     pub fn read(&self, offset: u64, into: &mut [u8]) -> bool {
         let size = into.len() as u64;
-        // Two jumps that are never taken are fewer instructions than what makes one condition of them.
+        // Two jumps that are never taken cost fewer instructions than joining the conditions.
         let Some(last) = self.span.size.checked_sub(size) else {
             return false;
         };
@@ -73,7 +73,7 @@ impl MappedPiece {
 /// A word of a mapping, for reading.
 #[derive(Clone, Debug)]
 pub struct MappedWord {
-    /// Holds the memory that `address` is in.
+    /// Keeps the memory of `address` mapped.
     _mapping: Rc<MappedRegion>,
     address: *mut u64,
 }

@@ -6,11 +6,11 @@ use std::ptr::{self, NonNull};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// Bytes of a large page. A mapping that starts at a multiple of it, as its file offset does, can be shown by large
-/// pages where the kernel has them, which makes dependent random reads of a large pool 1.4 to 1.9 times as fast.
+/// Bytes of a large page. Where address and file offset of a mapping are multiples of it, the kernel can use large pages,
+/// which makes dependent random reads of a large pool 1.4 to 1.9 times as fast.
 pub(crate) const LARGE_PAGE: usize = 2 << 20;
 
-/// Mapped memory, shared with everybody who maps the same file. Unmapped when dropped.
+/// Mapped memory, shared with every process that maps the same file. Unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -19,15 +19,15 @@ pub(crate) struct Mapping {
 }
 
 // SAFETY: a mapping is a range of addresses of the process, not of a thread, and `Mapping` gives out only its address;
-// who follows it answers for concurrent access.
+// code that follows the address answers for concurrent access.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; no method changes the value.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `size` bytes, rounded up to whole grains, from `file_offset` of `file`, a multiple of the grain. `flags` are the
-    /// kind of sharing: `MapFlags::SHARED`, or `MapFlags::SHARED_VALIDATE | MapFlags::SYNC`. `grain` is the page size, but
-    /// for devices that are mapped in larger units; for those the kernel chooses an address that fits.
+    /// kind of sharing: `MapFlags::SHARED`, or `MapFlags::SHARED_VALIDATE | MapFlags::SYNC`. `grain` is the page size, or the
+    /// larger unit of a device, for which the kernel chooses an address that fits.
     pub fn new(
         file: BorrowedFd<'_>,
         file_offset: u64,
@@ -120,8 +120,8 @@ impl Drop for Mapping {
         // SAFETY: `start..start + length` was mapped by this value and by nobody else, and ends with it; no references
         // into it exist, because none are ever made.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
-        // It fails only for addresses that are no mapping, and where a split exceeds the limit of mappings of the
-        // process; a destructor can do nothing about the latter, and the former is a bug.
+        // The call fails only for addresses that are no mapping, which is a bug, and where a split exceeds the process's limit
+        // of mappings, about which a destructor can do nothing.
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }

@@ -1,8 +1,8 @@
-//! Which means make bytes durable: what the operator declares, held against what the medium is.
+//! Choosing the means of making bytes durable: the operator's declaration, held against the medium.
 
 use crate::{DeclaredPlatform, DetectedDomain, Durability, Means, PersistenceDomain};
 
-/// What was found out about the place of a pool, without trusting anybody.
+/// Facts about the place of a pool, detected and not declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Medium {
     /// Type of the file system, for messages.
@@ -11,22 +11,23 @@ pub(crate) struct Medium {
     pub kind: MediumKind,
     /// Whether the processor can write cache lines back.
     pub can_write_back: bool,
-    /// What the kernel says that the memory under it keeps; `None` where it is none or nobody knows which.
+    /// The persistence domain that the kernel reports for the memory under it; `None` where there is no such memory, or none that
+    /// can be identified.
     pub domain: Option<DetectedDomain>,
 }
 
 /// How a file system keeps bytes, as far as durability depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MediumKind {
-    /// In memory alone.
+    /// It keeps them in memory alone.
     Volatile,
-    /// Each overwrite goes to a new place, so that it can fail for want of space.
+    /// It writes each overwrite to a new place, so that an overwrite can fail for want of space.
     CopyOnWrite,
     /// A file in mapped persistent memory (`MAP_SYNC` succeeded).
     DaxFile,
     /// A device of persistent memory, without any file system.
     DaxDevice,
-    /// In pages, cached in memory.
+    /// It keeps them in pages, cached in memory.
     Pages,
 }
 
@@ -60,7 +61,7 @@ pub(crate) fn choose_means(
         (MediumKind::DaxFile | MediumKind::DaxDevice, PersistenceDomain::Dmp) => {
             Err("this processor cannot write cache lines back".to_owned())
         }
-        // The firmware knows better than a declaration that caches survive. Of a battery it knows nothing.
+        // The firmware knows better than a declaration whether caches survive. It knows nothing of a battery.
         (MediumKind::DaxFile | MediumKind::DaxDevice, PersistenceDomain::Mhp)
             if medium.domain == Some(DetectedDomain::MemoryController) =>
         {
@@ -123,7 +124,7 @@ mod tests {
         }
     }
 
-    /// The whole table: what is not in it is refused.
+    /// The whole table: every other pair is refused.
     #[test]
     fn power_is_promised_only_where_the_declared_domain_is_really_there() {
         use MediumKind::{DaxDevice, DaxFile, Pages};
@@ -169,7 +170,7 @@ mod tests {
         );
     }
 
-    /// Needs the look at what the kernel says: a wrong declaration loses what is still in a cache.
+    /// Needs the comparison with the kernel's report: a wrong declaration loses bytes that are still in a cache.
     #[test]
     fn caches_are_not_believed_to_survive_where_the_kernel_says_that_they_do_not() {
         for kind in [MediumKind::DaxFile, MediumKind::DaxDevice] {

@@ -1,4 +1,4 @@
-//! Which backing a pool has: its place says it.
+//! Choosing the backing of a pool by its place.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::dax_facts::is_device;
 use crate::{Backing, DaxBacking, DirectoryBacking, MediaError};
 
-/// Takes a place for a new pool: a device, if it is one, else a directory, made if it is missing.
+/// Takes a place for a new pool: a device of persistent memory, or else a directory, which is made if it is missing.
 pub fn create_backing(place: &Path) -> Result<Rc<dyn Backing>, MediaError> {
     Ok(if is_device(place) {
         Rc::new(DaxBacking::create(place)?)
@@ -24,7 +24,7 @@ pub fn open_backing(place: &Path) -> Result<Rc<dyn Backing>, MediaError> {
     })
 }
 
-/// Opens a place to look at the pool in it, changing nothing, also while a server has it; see [`Backing::in_use_by`].
+/// Opens a place to read the pool in it. Changes nothing, and works while a server has the pool; see [`Backing::in_use_by`].
 pub fn inspect_backing(place: &Path) -> Result<Rc<dyn Backing>, MediaError> {
     Ok(if is_device(place) {
         Rc::new(DaxBacking::inspect(place)?)

@@ -1,7 +1,7 @@
 //! How bytes of a region become durable.
 //!
-//! A region does what its means asks for and says whether that worked. It gives out no proof: what a write needs beyond its
-//! medium is known to the plans of `stonecast-persist`, whose `Persisted` is the only one.
+//! A region does what its means asks for and reports whether that worked. It gives out no proof: whether a medium is enough for
+//! a promise is known to the plans of `stonecast-persist`, whose `Persisted` is the only witness.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -10,12 +10,12 @@ use stonecast_base::Span;
 
 use crate::{PersistError, Region};
 
-/// What makes bytes of a region durable.
+/// The way in which bytes of a region become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
     /// `fdatasync` of the file: whole pages, one call for all waiting writers.
     FileSync,
-    /// Each dirty cache line written back, then a fence.
+    /// A write-back of each cache line, then a fence.
     WriteBack,
     /// The platform is declared to save its caches on power loss: a fence is enough.
     Fence,
@@ -23,7 +23,7 @@ pub enum Means {
     Process,
 }
 
-/// What making bytes durable took, since the region was opened.
+/// The cost of making bytes durable since the region was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PersistCounts {
     /// Cache lines written back.
@@ -34,29 +34,30 @@ pub struct PersistCounts {
     pub syncs: u64,
 }
 
-/// Where a pending persist is kept between polls. Opaque to callers.
+/// State of a pending persist between polls. Opaque to callers.
 pub type PersistState = Option<u64>;
 
 /// A region whose bytes can be made durable.
 pub trait PersistentRegion: Region {
-    /// What `poll_persist` does.
+    /// The means of `poll_persist`.
     fn means(&self) -> Means;
 
-    /// What `poll_persist` took so far.
+    /// The cost of `poll_persist` so far.
     fn persist_counts(&self) -> PersistCounts;
 
-    /// Takes what `spans` show for changed since the last persist, whatever was told of them: the next persist makes them durable.
-    /// For what an earlier run left behind, where a failure that nobody was told of may have kept it from the medium. Changes no
-    /// byte. Only means that keep count of what has changed need it.
+    /// Takes the bytes of `spans` for changed since the last persist, so that the next persist makes them durable. For bytes that
+    /// an earlier run left behind: a failure that nobody was told of may have kept them from the medium. Changes no byte. Only
+    /// means that track changes need it.
     fn mark_changed(&self, spans: &[Span]) {
         let _ = spans;
     }
 
     /// Makes the bytes that `spans` held at the first poll durable. Real media do the work in the first poll and
-    /// block; the simulated medium lets virtual time pass. A file syncs more than was asked.
+    /// block; the simulated medium lets virtual time pass. A sync of a file covers more than `spans`.
     ///
     /// After an error the region is poisoned: nobody knows which pages reached the medium (a failed `fsync` drops
-    /// them), so every later call fails until the pool was closed and recovered.
+    /// their dirty marks), so every later call fails until the pool was closed and recovered. A crash inside leaves any of the
+    /// bytes durable.
     fn poll_persist(
         &self,
         spans: &[Span],

@@ -1,4 +1,4 @@
-//! A mapped file together with the means of making its bytes durable.
+//! A mapped file with the means of making its bytes durable.
 
 use std::cell::Cell;
 use std::sync::atomic::{Ordering, fence};
@@ -13,7 +13,7 @@ use crate::{
     MappedPlace, Means, PersistCounts, PersistError, PersistState, PersistentRegion, Region, Share,
 };
 
-/// A means with what it needs.
+/// A means, with the resources that it needs.
 #[derive(Debug)]
 pub(crate) enum Mechanism {
     FileSync(FileSync),
@@ -22,7 +22,7 @@ pub(crate) enum Mechanism {
     Process,
 }
 
-/// The log of a pool as real media have it.
+/// The log of a pool on a real medium.
 #[derive(Debug)]
 pub(crate) struct PersistentMapping {
     memory: MappedRegion,
@@ -101,8 +101,8 @@ impl PersistentMapping {
                     syncs: 0,
                 });
             }
-            // Stored bytes belong to the kernel once they are visible to another processor. Nothing may be moved across
-            // this point by the compiler; the processor keeps the order of stores by itself.
+            // Stored bytes belong to the kernel once they are visible to another processor. The fence keeps the compiler from
+            // moving accesses across this point; the processor keeps the order of stores by itself.
             Mechanism::Process => fence(Ordering::Release),
         }
         Ok(())
@@ -123,8 +123,8 @@ impl PersistentRegion for PersistentMapping {
         self.counts.get()
     }
 
-    /// After a failed sync the page cache may hold bytes that are not on the medium, and the kernel has forgotten which. They
-    /// look as if they had been made durable; a page that is marked is written by the next sync.
+    /// After a failed sync the page cache may hold bytes that are not on the medium, and the kernel does not know which. They
+    /// look durable. The next sync writes every marked page.
     fn mark_changed(&self, spans: &[Span]) {
         if self.means() != Means::FileSync {
             return;
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(count.get(), 1);
     }
 
-    /// Also for no bytes at all: who asks wants to know whether the pool is sound.
+    /// A poisoned region fails for no bytes, too: the caller learns whether the pool is sound.
     #[test]
     fn a_poisoned_region_makes_nothing_durable_any_more() {
         let file = FileSync::new("log".into(), Box::new(Count(Rc::new(Cell::new(0)), true)));

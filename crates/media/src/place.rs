@@ -1,4 +1,4 @@
-//! What can be said of a directory or a device before a pool is made in it.
+//! Examining a directory or a device before a pool is made in it.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,31 +15,32 @@ use crate::{DetectedDomain, MediaError};
 /// How a file system keeps bytes, as far as durability depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeping {
-    /// In memory alone.
+    /// It keeps them in memory alone.
     Volatile,
-    /// In pages, cached in memory; each overwrite goes to a new place.
+    /// It keeps them in pages, cached in memory, and writes each overwrite to a new place.
     CopyOnWrite,
-    /// In pages, cached in memory.
+    /// It keeps them in pages, cached in memory.
     Pages,
-    /// In mapped persistent memory: `MAP_SYNC` succeeded on a file there, or it is a device of it.
+    /// It keeps them in mapped persistent memory: `MAP_SYNC` succeeded on a file, or the place is a device of such memory.
     Direct,
 }
 
-/// What the kernel answered about a place. Nothing here is inferred from names.
+/// The kernel's answers about a place. Nothing is inferred from names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Type of the file system ("ext4"), or "this file system" for one that is not known here.
+    /// Type of the file system ("ext4"), or "this file system" for an unknown one.
     pub file_system: &'static str,
     /// How it keeps bytes.
     pub keeping: Keeping,
     /// Whether the processor has an instruction that writes cache lines back.
     pub can_write_back: bool,
-    /// What the kernel says that the memory under it keeps; `None` where it is none, or the kernel does not say which.
+    /// The persistence domain that the kernel reports for the memory under it; `None` where there is no such memory, or the kernel
+    /// does not identify it.
     pub domain: Option<DetectedDomain>,
 }
 
-/// Looks at `directory`: makes a file without a name in it, maps it, and lets it go. Of a device only what the kernel says
-/// is looked at.
+/// Examines `directory`: makes a file without a name in it, maps it and drops it. For a device, only the kernel's report is
+/// read.
 pub fn examine(directory: &Path) -> Result<Place, MediaError> {
     if is_device(directory) {
         let can_write_back = Processor::detect().is_some();

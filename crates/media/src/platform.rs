@@ -1,21 +1,21 @@
-//! What the operator declares of the platform that a pool lives on. Declared once, at creation, and kept in the header.
+//! The operator's declaration of a pool's platform, made at creation and kept in the header.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A word that names none of the choices.
+/// A word names none of the choices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} {found:?}; use {allowed}")]
 pub struct UnknownName {
-    /// What was to be named ("durability").
+    /// The subject of the choice ("durability").
     pub what: &'static str,
     /// The word.
     pub found: String,
-    /// The words that exist, as a list for people.
+    /// The known words, as a list for people.
     pub allowed: &'static str,
 }
 
-/// Gives an enum its words for the command line and JSON, and its code for the header: one table for all directions.
+/// Gives an enum its words for the command line and JSON, and its codes for the header, from one table.
 macro_rules! named {
     ($type:ident, $what:literal, $allowed:literal, $($variant:ident = $code:literal, $name:literal;)+) => {
         impl $type {
@@ -29,7 +29,7 @@ macro_rules! named {
                 }
             }
 
-            /// The choice that a byte of the pool header stands for.
+            /// The choice for which a byte of the pool header stands.
             pub(crate) fn from_code(code: u8) -> Option<Self> {
                 Self::ALL.iter().copied().find(|choice| choice.code() == code)
             }
@@ -56,7 +56,7 @@ macro_rules! named {
     };
 }
 
-/// What a store promises to survive.
+/// The crashes that a store promises to survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// The death of every process, at any instruction. Not power loss.
@@ -70,7 +70,7 @@ named! { Durability, "durability", "process or power",
     Power = 1, "power";
 }
 
-/// Up to where stored bytes survive a power cut (remote persistence taxonomy, section 2).
+/// The part of a machine in which stored bytes survive a power cut (remote persistence taxonomy, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PersistenceDomain {
     /// Nothing survives: DRAM without battery.
@@ -93,12 +93,12 @@ named! { PersistenceDomain, "persistence domain", "volatile, page-file, dmp, mhp
     Wsp = 4, "wsp";
 }
 
-/// Where inbound network writes land first.
+/// The place where inbound network writes land first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ddio {
-    /// In the last-level cache. Also the answer where nobody knows.
+    /// The last-level cache. Also the cautious answer where nobody knows.
     On,
-    /// In the memory controller.
+    /// The memory controller.
     Off,
 }
 
@@ -107,7 +107,7 @@ named! { Ddio, "DDIO state", "on or off",
     Off = 1, "off";
 }
 
-/// What memory holds receive buffers.
+/// The memory that holds receive buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReceiveBuffers {
     /// Volatile memory.
@@ -121,14 +121,14 @@ named! { ReceiveBuffers, "place of receive buffers", "dram or pm",
     Pm = 1, "pm";
 }
 
-/// The declared platform profile of a pool.
+/// The declared platform of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DeclaredPlatform {
-    /// Up to where bytes survive.
+    /// The part of the machine in which bytes survive a power cut.
     pub persistence_domain: PersistenceDomain,
-    /// Where inbound writes land.
+    /// The place where inbound writes land first.
     pub ddio: Ddio,
-    /// Where receive buffers live.
+    /// The memory that holds receive buffers.
     pub receive_buffers: ReceiveBuffers,
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use stonecast_base::Span;
 
-/// The set. Spans given to it must not overflow, as no span inside a region does.
+/// A set of bytes. No span in it may overflow; spans inside a region never do.
 #[derive(Debug, Default)]
 pub(crate) struct SpanSet {
-    /// End by start.
+    /// The end of each span, by its start.
     ends: BTreeMap<u64, u64>,
 }
 
@@ -45,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    /// Against the naive version: one flag per byte.
+    /// Compares with a naive set: one flag per byte.
     #[test]
     fn a_set_of_spans_covers_what_a_set_of_bytes_covers() {
         let mut random = random_from_seed(1);

@@ -1,17 +1,17 @@
-//! Writing cache lines back to memory: the instructions, which of them this processor has, and their order.
+//! Writing cache lines back to memory: the instructions, the choice for this processor, and their order.
 //!
 //! Invariants:
 //! - Every line that holds a byte of a span is written back, then one fence follows. Without the fence `clwb` and
 //!   `clflushopt` are only started, and a power cut may still find the line in the cache.
 //! - No line is written back twice in a row: records of one batch lie side by side and share lines with their stamps, and
-//!   a hot line is the dearest to write back.
+//!   a hot line costs most to write back.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count, _mm_sfence};
 
 use stonecast_base::{LINE_SIZE, Span};
 
-/// The instructions that make stores persistent, as far as this crate needs them. Tests record them instead.
+/// The instructions that make stores persistent. Tests record them instead.
 pub(crate) trait Instructions {
     /// Starts writing the line at `line` back to memory.
     fn write_back_line(&self, line: *const u8);
@@ -19,8 +19,8 @@ pub(crate) trait Instructions {
     fn fence(&self);
 }
 
-/// Writes back each line that `spans` touch of memory that starts at `start`, aligned to lines; then fences. Returns how many
-/// lines.
+/// Writes back each line that `spans` touch, in memory from `start`, which is aligned to lines; then fences. Returns the number
+/// of lines.
 pub(crate) fn write_back(
     instructions: &impl Instructions,
     start: *const u8,
@@ -47,9 +47,9 @@ pub(crate) fn write_back(
 enum LineInstruction {
     /// Keeps the line in the cache.
     Clwb,
-    /// Drops the line from the cache; several may be under way.
+    /// Drops the line from the cache; several lines may be under way.
     ClflushOpt,
-    /// Drops the line from the cache; one after the other.
+    /// Drops the line from the cache; one line after the other.
     Clflush,
 }
 
@@ -60,10 +60,10 @@ pub(crate) struct Processor {
 }
 
 impl Processor {
-    /// What this processor has; `None` where it cannot write lines back.
+    /// Detects this processor's instructions; `None` where it cannot write lines back.
     pub fn detect() -> Option<Self> {
         let highest = __cpuid(0).eax;
-        // Leaf 7 does not exist everywhere; asked nevertheless, a processor answers with another leaf.
+        // Leaf 7 does not exist everywhere; a processor without it answers with another leaf.
         let structured = if highest >= 7 {
             __cpuid_count(7, 0).ebx
         } else {
@@ -127,7 +127,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// What was executed, with addresses as numbers.
+    /// The executed instructions, with addresses as numbers.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Executed {
         WriteBack(usize),
@@ -152,7 +152,7 @@ pub(crate) mod tests {
         recorder.0.into_inner()
     }
 
-    /// Needs the widening to lines: without it the last line of a span that starts inside one is forgotten.
+    /// Needs the widening to lines: without it, the last line of a span that starts inside a line is forgotten.
     #[test]
     fn every_line_that_a_span_touches_is_written_back_before_the_fence() {
         use Executed::{Fence, WriteBack};
@@ -195,7 +195,7 @@ pub(crate) mod tests {
         assert_eq!(line(0, 0), None);
     }
 
-    /// The instructions of this processor run and change nothing. Whether they reach memory no program can see.
+    /// The instructions of this processor run and change nothing. No program can see whether they reach memory.
     #[test]
     fn writing_back_changes_no_byte() {
         let words = [0x1122_3344_5566_7788_u64; 64];

@@ -1,5 +1,5 @@
-//! Who serves a device: a lock of an open file description (`F_OFD_SETLK`) on the first byte of its inode. It ends with the
-//! process, however that ends. The number of the process stands in the device record, for people.
+//! The lock of a device's server: one of an open file description (`F_OFD_SETLK`) on the first byte of the inode. It ends with
+//! the process, however that ends. The device record names the process, for people.
 
 use std::fs::{File, OpenOptions};
 use std::path::Path;
@@ -34,7 +34,8 @@ impl Lock {
     }
 }
 
-/// The process that serves the device, without touching the lock. The number alone proves nothing: it outlives its process.
+/// The process that serves the device. Does not touch the lock. The number in the record alone proves nothing, because it
+/// outlives its process.
 pub(super) fn holder(path: &Path, metadata: &Metadata) -> Option<u32> {
     let file = File::open(path).ok()?;
     if others_hold(&file, 0, 1).ok()? {

@@ -5,7 +5,7 @@
 //!   prepared map      bit n of word n / 64: bytes n * 256 KiB .. (n + 1) * 256 KiB of the log were prepared
 //! ```
 //!
-//! Each change is written back and fenced before the function returns.
+//! Each change is written back and fenced before the function that makes it returns.
 
 use stonecast_base::{KIB, LINE_SIZE, MIB, Span};
 
@@ -29,12 +29,12 @@ const _: () = assert!(
     "the map has a bit for every part of the largest log"
 );
 
-/// What a device holds.
+/// The content of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Zeros.
     Empty,
-    /// Something else than a pool.
+    /// Data that are no pool.
     Foreign,
     /// A pool whose creation did not end.
     Creating,
@@ -45,7 +45,7 @@ pub(super) enum State {
 const CREATING: u64 = u64::from_le_bytes(*b"stondnew");
 const POOL: u64 = u64::from_le_bytes(*b"stonddev");
 
-/// See the module documentation.
+/// The first 2 MiB of a device, mapped.
 #[derive(Debug)]
 pub(super) struct Metadata {
     memory: MappedRegion,
@@ -74,7 +74,7 @@ impl Metadata {
         match self.memory.load(RECORD) {
             POOL => State::Pool,
             CREATING => State::Creating,
-            // A damaged word must not hide a pool from who could say what is left of it.
+            // A damaged word must not hide a pool from a check of what is left of it.
             _ if self.has_header() => State::Pool,
             0 if self.is_zero() => State::Empty,
             _ => State::Foreign,
@@ -88,7 +88,7 @@ impl Metadata {
             .any(|copy| self.memory.load(header_offset(*copy)) == magic)
     }
 
-    /// Everything that was written before is durable before the new state is.
+    /// Sets the state, after everything that was written before is durable.
     pub fn set_state(&self, state: State) {
         let word = match state {
             State::Creating => CREATING,
@@ -127,14 +127,14 @@ impl Metadata {
             .filter(|process| *process > 0)
     }
 
-    /// Notes who serves, if this is a pool: what is somebody else's is not changed.
+    /// Notes the serving process, if this is a pool: data of others are not changed.
     pub fn note_process(&self, process: u32) {
         if matches!(self.state(), State::Pool | State::Creating) {
             self.set_word(PROCESS, process.into());
         }
     }
 
-    /// Notes that `span` of the log may be written from now on.
+    /// Notes that `span` of the log was prepared and may be written.
     pub fn mark_prepared(&self, span: Span) {
         let grains = span.widen(GRAIN);
         for grain in grains.offset / GRAIN..(grains.offset + grains.size) / GRAIN {
@@ -182,8 +182,8 @@ impl Metadata {
     }
 }
 
-/// Writes the lines of `span` back and fences. Without an instruction for it a fence must be enough: a pool whose caches
-/// do not survive is refused on such a processor.
+/// Writes the lines of `span` back and fences. On a processor without an instruction for that, a fence is enough: a pool whose
+/// caches do not survive is refused there.
 pub(super) fn make_durable(memory: &MappedRegion, processor: Option<Processor>, span: Span) {
     let lines = span.widen(LINE_SIZE as u64);
     match processor {

@@ -9,16 +9,16 @@
 //!   2 MiB + capacity                                checkpoint, two slots of equal size, to the end of the device
 //! ```
 //!
-//! There is no file system: no names, no holes, no `write`. So what a directory gets from it is here:
+//! There is no file system: no names, no holes, no `write`. This module provides what a directory gets from one:
 //! - *Creation is whole or not at all*: the state in the device record is one word, *pool* only when everything before it
 //!   was written back. A crash leaves *creating*, which the next creation starts over.
 //! - *Unprepared bytes read as zero*: the log is cleared when the pool is created, at the speed of memory. What was
-//!   prepared since is kept in the prepared map, so that a restart looks at nothing else.
+//!   prepared since stands in the prepared map, so that a restart reads nothing else.
 //! - *A checkpoint is replaced whole*: it goes into the slot that holds the older one ([`slots`]).
-//! - *Locks* are those of the device's inode, of open file descriptions: one for the server, and one for the description that is
-//!   mapped, which all clients of a run share ([`crate::earlier_writers`]).
+//! - *Locks* are locks of open file descriptions on the device's inode: one for the server, and one for the mapped
+//!   description, which all clients of a run share ([`crate::earlier_writers`]).
 //!
-//! Everything but the log is written back line by line, whatever the pool's means are: it is little, and rarely written.
+//! Everything but the log is written back line by line, whatever the pool's means: it is small and rarely written.
 
 mod lock;
 mod metadata;
@@ -46,10 +46,10 @@ use crate::volatile_memory::volatile_memory;
 use crate::write_back::Processor;
 use crate::{Backing, Blob, LogOptions, Means, MediaError, PersistentRegion, Prepared, Region};
 
-/// This share of a device is left for checkpoints where nobody says how large the log is.
+/// Share of a device, as its inverse, that is left for checkpoints where the owner names no size of the log.
 const CHECKPOINT_SHARE: u64 = 16;
 
-/// A device that holds a pool, or is to hold one. One value per process that serves it.
+/// A device of persistent memory that holds a pool or is to hold one.
 #[derive(Debug)]
 pub struct DaxBacking {
     path: PathBuf,
@@ -59,7 +59,7 @@ pub struct DaxBacking {
     log: OnceCell<Log>,
     /// `None`: this process inspects.
     lock: Option<Lock>,
-    /// The first header copy of a pool that is being created, until the second one comes.
+    /// Whether the first header copy of a pool that is being created was stored.
     first_copy_stored: RefCell<bool>,
 }
 
@@ -71,7 +71,7 @@ struct Log {
 }
 
 impl DaxBacking {
-    /// Takes a device for a new pool. It must hold none, and nothing else either.
+    /// Takes a device for a new pool. It must hold neither a pool nor other data.
     pub fn create(path: &Path) -> Result<Self, MediaError> {
         let backing = Self::new(path, Facts::of(path)?, true)?;
         backing.check_creatable()?;
@@ -81,14 +81,14 @@ impl DaxBacking {
     /// Opens a device to serve the pool on it.
     pub fn open(path: &Path) -> Result<Self, MediaError> {
         let facts = Facts::of(path)?;
-        // Before anything is locked or noted: the device may have nothing to do with pools.
+        // First without a lock or a note: the device may have nothing to do with pools.
         Self::new(path, facts, false)?.check_has_pool()?;
         let backing = Self::new(path, facts, true)?;
         backing.check_has_pool()?;
         Ok(backing)
     }
 
-    /// Opens a device to look at the pool on it, changing nothing, also while a server has it.
+    /// Opens a device to read the pool on it. Changes nothing, and works while a server has the device.
     pub fn inspect(path: &Path) -> Result<Self, MediaError> {
         let backing = Self::new(path, Facts::of(path)?, false)?;
         backing.check_has_pool()?;
@@ -136,7 +136,7 @@ impl DaxBacking {
             State::Pool => Err(MediaError::Exists {
                 path: self.path.clone(),
             }),
-            // What a crash during a creation left is nobody's.
+            // A crash during a creation leaves nothing that belongs to anybody.
             State::Creating | State::Empty => Ok(()),
             State::Foreign => Err(MediaError::Unsuitable {
                 path: self.path.clone(),
@@ -351,7 +351,7 @@ fn map(path: &Path, offset: u64, size: u64, writable: bool) -> Result<MappedRegi
         .map_err(failed("mapping", path))
 }
 
-/// Fills a log with zeros, whatever was there, and makes them durable.
+/// Overwrites a log with zeros and makes them durable.
 fn clear(log: &PersistentMapping) {
     let zeros = vec![0; MIB as usize];
     let mut offset = 0;

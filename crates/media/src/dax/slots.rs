@@ -1,13 +1,13 @@
-//! The checkpoint of a device: two slots, of which the one with the older checkpoint is overwritten.
+//! The checkpoint of a device: two slots. A new checkpoint overwrites the older one.
 //!
 //! ```text
 //!   slot     head, 64 bytes | bytes of the checkpoint
 //!   head     generation u64 | length u64 | check u64      check: XXH3-64 of the first 16 bytes
 //! ```
 //!
-//! The bytes are durable before the head that names them. A crash before that leaves the other slot, whose generation is
-//! then the highest that checks; the bytes themselves are checked by who reads a checkpoint. A checkpoint that fits in no
-//! slot is not kept, and an empty one takes its place: it is a hint, and the log has all that it says.
+//! The bytes are durable before the head that names them. A crash before that leaves the other slot, whose generation is the
+//! highest that checks. The reader of a checkpoint checks the bytes. A checkpoint that fits in no slot is not kept, and an
+//! empty one takes its place: a checkpoint is a hint, and the log has everything that it repeats.
 
 use stonecast_base::hash::xxh3_64;
 use stonecast_base::{KIB, LINE_SIZE, Span};
@@ -19,7 +19,7 @@ use crate::write_back::Processor;
 
 const HEAD: u64 = LINE_SIZE as u64;
 
-/// See the module documentation.
+/// The two slots of a device, mapped.
 #[derive(Debug)]
 pub(super) struct Slots {
     memory: MappedRegion,
@@ -33,10 +33,10 @@ struct Head {
 }
 
 impl Slots {
-    /// The least that the end of a device must have for them, bytes.
+    /// Fewest bytes that the end of a device must have for both slots.
     pub const SIZE_MIN: u64 = 8 * KIB;
 
-    /// `memory` is what follows the log.
+    /// The slots in `memory`, the rest of the device behind the log.
     pub fn new(memory: MappedRegion) -> Self {
         Self {
             memory,
@@ -62,7 +62,7 @@ impl Slots {
     /// Replaces the checkpoint.
     pub fn store(&self, bytes: &[u8]) {
         let (slot, generation) = match self.newest() {
-            // 2^64 checkpoints are never stored.
+            // No pool stores 2^64 checkpoints.
             Some((newest, head)) => (1 - newest, head.generation.wrapping_add(1)),
             None => (0, 1),
         };
@@ -85,7 +85,7 @@ impl Slots {
         heads.max_by_key(|(_, head)| head.generation)
     }
 
-    /// The head of a slot, if it checks and names bytes that are there.
+    /// The head of a slot, if it checks and names bytes inside the slot.
     fn head(&self, slot: u64) -> Option<Head> {
         let mut bytes = [0; 24];
         self.memory.read(self.offset(slot), &mut bytes);
@@ -102,7 +102,7 @@ impl Slots {
         slot * self.slot_size()
     }
 
-    /// Bytes of a checkpoint that a slot can hold.
+    /// Bytes of the largest checkpoint that a slot holds.
     fn room(&self) -> u64 {
         self.slot_size() - HEAD
     }

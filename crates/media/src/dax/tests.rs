@@ -1,4 +1,4 @@
-//! Pools on a file that stands for a device. What only a real one shows is in the integration tests.
+//! Pools on a file that stands for a device. The integration tests show what only a real device can.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -239,7 +239,7 @@ fn a_device_has_no_pages_to_sync() {
     );
 }
 
-/// Needs the map to be written as words of their own grain: neighbours stay.
+/// Needs each change of the map to keep the neighbouring bits.
 #[test]
 fn what_was_prepared_is_found_again_and_nothing_else() {
     let device = device();

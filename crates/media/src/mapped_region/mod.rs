@@ -1,4 +1,4 @@
-//! A region that is real memory: a mapping of a file, or of memory that has only a descriptor.
+//! Regions of real memory: a mapping of a file, or of memory that has only a descriptor.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,17 +28,17 @@ pub enum Writable {
     No,
 }
 
-/// What nobody can do any more with memory that was created, whatever descriptor he holds. Its size is always fixed,
-/// so that no peer can cut it off under a mapping (which would kill who touches it), and no seal can be added.
+/// The rights that created memory takes from every holder of a descriptor. Its size is always fixed, so that no peer can
+/// shorten it under a mapping (which would kill a process that touches it), and no seal can be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealing {
-    /// Map and write it as he likes.
+    /// None: a holder may map and write it.
     None,
-    /// Write it, except through the mapping that exists already.
+    /// Writing, except through the mapping that exists already.
     FutureWrite,
 }
 
-/// Real memory that others may map too.
+/// Real memory, which other processes may map too.
 ///
 /// ```text
 ///   mapping   |<----------------- whole pages, or whole units of a device ----------------->|
@@ -57,7 +57,7 @@ pub struct MappedRegion {
 }
 
 impl MappedRegion {
-    /// Fresh zeroed memory that has no name in any directory; `name` shows in `/proc`. Writable here.
+    /// New zeroed memory without a name in any directory; `name` shows in `/proc`. Writable here.
     pub fn create_memory(name: &str, size: u64, sealing: Sealing) -> io::Result<Self> {
         let file = create_memory_file(name)?;
         let page = rustix::param::page_size() as u64;
@@ -76,10 +76,9 @@ impl MappedRegion {
         Ok(region)
     }
 
-    /// Maps `size` bytes from `file_offset` of `file`, a multiple of the page size; of a device that is mapped in larger
-    /// units, everything in the units that they touch is mapped with them. The file must have the bytes already: a
-    /// page behind its end would kill who touches it. Where the file comes from a stranger, see
-    /// [`MappedRegion::cannot_shrink`].
+    /// Maps `size` bytes from `file_offset` of `file`, a multiple of the page size. A device with larger units is mapped in whole
+    /// units. The file must have the bytes already: touching a page behind its end would kill the process. For a file from a
+    /// stranger, see [`MappedRegion::cannot_shrink`].
     pub fn map(file: OwnedFd, file_offset: u64, size: u64, writable: Writable) -> io::Result<Self> {
         Self::map_with(file, file_offset, size, writable, MapFlags::SHARED)
     }
@@ -140,22 +139,22 @@ impl MappedRegion {
         })
     }
 
-    /// Whether the system forbids everybody to shorten the file, so that touching this region can never fail.
+    /// Whether the system forbids every process to shorten the file, so that touching this region can never fail.
     pub fn cannot_shrink(&self) -> bool {
         self.seals.contains(SealFlags::SHRINK)
     }
 
-    /// Whether stores are allowed here.
+    /// Whether this mapping allows stores.
     pub fn writable(&self) -> Writable {
         self.writable
     }
 
-    /// The file that is mapped.
+    /// The mapped file.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// The aligned word at `offset`, with no order to any other access.
+    /// Loads the aligned word at `offset`, unordered with any other access.
     pub fn load_relaxed(&self, offset: u64) -> u64 {
         self.word(offset).load(Ordering::Relaxed)
     }
@@ -172,23 +171,23 @@ impl MappedRegion {
         FutexWord::new(unsafe { AtomicU32::from_ptr(address) }, self.writable)
     }
 
-    /// Brings `span` into memory now, for reading, so that its first touch costs no fault later. A hint: a kernel that
-    /// cannot do it is no error, since the touch does it too.
+    /// Brings `span` into memory, for reading, so that the first touch costs no fault. A hint: where the kernel cannot do it,
+    /// the touch does.
     pub fn populate(&self, span: Span) {
         self.advise(span, Advice::LinuxPopulateRead);
     }
 
-    /// As [`MappedRegion::populate`], for writing. On a file every page of `span` counts as changed afterwards.
+    /// As [`MappedRegion::populate`], for writing. Every page of `span` of a file counts as changed afterwards.
     pub fn populate_for_writing(&self, span: Span) {
         self.assert_writable();
         self.advise(span, Advice::LinuxPopulateWrite);
     }
 
-    /// Brings `span` into large pages where the kernel has any to spare: as much of it as consists of whole ones in memory
-    /// files (memfd, tmpfs). Allocates what was not allocated yet; changes no content. A hint: without it everything works,
-    /// and random reads of much memory take up to half as long again.
+    /// Brings the whole large pages of `span` into large pages, in memory files (memfd, tmpfs) and where the kernel has any to
+    /// spare. Allocates memory that was not allocated; changes no content. A hint: without it, random reads of much memory
+    /// take up to half as long again.
     ///
-    /// Needs no setting of the machine: asked for at once, large pages are given whatever the machine does by itself.
+    /// Needs no setting of the machine: the kernel gives large pages on this call whatever it does by default.
     pub fn use_large_pages(&self, span: Span) {
         self.assert_writable();
         let start = span.offset.next_multiple_of(LARGE_PAGE as u64);
@@ -197,10 +196,10 @@ impl MappedRegion {
             return;
         }
         for page in (start..end).step_by(LARGE_PAGE) {
-            // A page that is not there at all is not made a large one.
+            // The kernel makes no large page where no page is there.
             self.word(page).fetch_add(0, Ordering::Relaxed);
         }
-        // All with one call: each call waits until all processors have let go of the pages that they have at hand.
+        // One call for all: each call waits until all processors have released their cached pages.
         let address = self.address(start, end - start);
         // SAFETY: the bytes lie in the mapping (asserted by `address`), which lives as long as `self`; the advice changes no
         // content and no right, only which physical pages hold it. Refused by old kernels, by other file systems, and where
@@ -291,7 +290,7 @@ impl Region for MappedRegion {
 
     #[inline]
     fn load(&self, offset: u64) -> u64 {
-        // Of memory that is mapped for reading alone atomics promise relaxed loads, and no others.
+        // For memory that is mapped for reading alone, atomics promise relaxed loads only.
         let value = self.load_relaxed(offset);
         fence(Ordering::Acquire);
         value
@@ -329,7 +328,7 @@ impl Region for MappedRegion {
     }
 
     fn share(&self) -> Option<Share<'_>> {
-        // Who may only read has nothing to give away: the owner decides about the rights of others.
+        // A reader has no rights to give: the owner decides about those of others.
         (self.writable == Writable::Yes).then(|| Share {
             file: self.file.as_fd(),
             file_offset: self.file_offset,
@@ -346,7 +345,7 @@ fn prefetch_line(address: *const u8) {
     unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
 }
 
-/// A memory file that can be sealed and, where the kernel knows how to forbid it, never executed.
+/// A memory file that can be sealed and, where the kernel can forbid that, never executed.
 fn create_memory_file(name: &str) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
@@ -354,7 +353,7 @@ fn create_memory_file(name: &str) -> io::Result<OwnedFd> {
         Err(Errno::INVAL) => memfd_create(name, flags)?,
         created => created?,
     };
-    // By default every user may open it anew through `/proc`, with more rights than the descriptor that was handed over has.
+    // By default a receiver of the descriptor may open the file anew through `/proc`, with more rights than the descriptor has.
     fchmod(&file, Mode::RUSR | Mode::WUSR)?;
     Ok(file)
 }

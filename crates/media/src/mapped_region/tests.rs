@@ -14,7 +14,7 @@ fn memory(size: u64, sealing: Sealing) -> MappedRegion {
     MappedRegion::create_memory("test", size, sealing).unwrap()
 }
 
-/// A second descriptor of the memory of `region`, as a peer gets it.
+/// A second descriptor of the memory of `region`, as a peer receives it.
 fn handed_on(region: &MappedRegion) -> OwnedFd {
     region.share().unwrap().file.try_clone_to_owned().unwrap()
 }
@@ -62,7 +62,7 @@ fn two_mappings_of_one_memory_show_the_same_bytes() {
 }
 
 /// Two processors, one copying a block over and over, the other reading it: every word is one that was written whole.
-/// The sizes take each of the three ways that `copy` knows.
+/// The sizes take each of the three paths of `copy`.
 #[test]
 fn nobody_sees_half_of_a_word_while_another_copies() {
     const SIZE: usize = 4096;
@@ -278,7 +278,7 @@ fn a_sleeper_in_another_mapping_is_woken() {
     assert_eq!(peer.futex_word(4).load(), 3);
 }
 
-/// The guard is in the kernel: a mapping that exists keeps its rights, new ones get none.
+/// The guard is in the kernel: an existing mapping keeps its rights, new mappings get none.
 #[test]
 fn the_writable_mapping_is_made_before_the_seal() {
     let region = memory(4096, Sealing::FutureWrite);
@@ -297,7 +297,7 @@ fn the_writable_mapping_is_made_before_the_seal() {
     assert_eq!(other.unwrap_err(), Errno::PERM);
 }
 
-/// Beyond the whole large pages of the span nothing is touched, and what is there stays.
+/// Nothing beyond the whole large pages of the span is touched, and content stays.
 #[test]
 fn memory_that_is_brought_into_large_pages_keeps_its_content_for_everybody() {
     let size = 3 * LARGE_PAGE as u64 + 4096;
@@ -315,8 +315,8 @@ fn memory_that_is_brought_into_large_pages_keeps_its_content_for_everybody() {
     assert_eq!(peer.load(LARGE_PAGE as u64), 7);
 }
 
-/// Needs the permissions of the memory: with those that it has by default any user to whom it was handed over for reading opens
-/// it anew for writing.
+/// Needs the permissions of the memory: with the default ones, any user who received it for reading opens it anew for
+/// writing.
 #[test]
 fn memory_that_was_handed_over_for_reading_is_not_opened_for_writing_by_another_user() {
     use std::os::fd::AsRawFd as _;

@@ -1,4 +1,4 @@
-//! A header that was checked, and the checks.
+//! Headers of pools, and the checks that make one of bytes.
 
 use std::borrow::Cow;
 use std::mem::offset_of;
@@ -18,13 +18,13 @@ use crate::{Ddio, DeclaredPlatform, Durability, PersistenceDomain, ReceiveBuffer
 /// Why bytes are not a header that this program can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoHeader {
-    /// They are not what was written.
+    /// They are not the bytes that were written.
     Damaged(Corruption),
-    /// They are whole, and of a version that this program does not know, or not any more.
+    /// They are whole, and of a version that this program does not read.
     OtherVersion { version: u32 },
 }
 
-/// Where a copy lies, for messages.
+/// The place of a copy, for messages.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub file: String,
@@ -51,10 +51,9 @@ impl Place {
     }
 }
 
-/// A whole and sensible header of this version. Unknown features are the caller's business.
+/// A whole and sensible header of this version. The caller judges unknown features.
 ///
-/// It keeps the bytes as they are, so that what a newer program put into fields that this one does not know survives a
-/// change.
+/// The value keeps all bytes, so that fields of a newer program survive a change.
 #[derive(Clone)]
 pub(super) struct Header {
     bytes: HeaderBytes,
@@ -107,7 +106,7 @@ impl Header {
         if bytes.magic != MAGIC {
             return damage("magic", 0, text(&bytes.magic), text(&MAGIC));
         }
-        // Before the version is believed: in every version a header has this length and its checksum here.
+        // Checked before the version is believed: a header of every version has this length, and its checksum here.
         let expected = checksum(found);
         if bytes.checksum.get() != expected {
             let offset = offset_of!(HeaderBytes, checksum);
@@ -135,7 +134,7 @@ impl Header {
         Ok(header)
     }
 
-    /// A header can have a right checksum and make no sense if a program with a fault wrote it.
+    /// A faulty program can write a header with a right checksum that makes no sense.
     fn check_fields(&self, place: &Place) -> Result<(), NoHeader> {
         let bytes = &self.bytes;
         let damage = |what, offset, found: String, expected: &str| {
@@ -235,7 +234,7 @@ impl Header {
         Ok(())
     }
 
-    /// The copy as it goes to the medium, with its checksum.
+    /// The bytes for the medium, with their checksum.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         bytes.checksum = U128::new(0);
@@ -243,7 +242,7 @@ impl Header {
         bytes.as_bytes().to_vec()
     }
 
-    /// The header of the next opening for serving; `None` when epochs are used up.
+    /// The header of the next opening for serving; `None` when the epochs are used up.
     pub fn opened(&self) -> Option<Self> {
         let mut next = self.changed();
         next.bytes.epoch = U32::new(self.epoch().checked_add(1)?);
@@ -251,14 +250,14 @@ impl Header {
         Some(next)
     }
 
-    /// The header of a pool whose log holds what this power cycle found of it.
+    /// The header of a pool that was recovered in this power cycle.
     pub fn recovered(&self, power_cycle: u128) -> Self {
         let mut next = self.changed();
         next.bytes.power_cycle = U128::new(power_cycle);
         next
     }
 
-    /// The same, of a pool that is served at `home`.
+    /// The same header, for a pool that is served at `home`.
     pub fn at(mut self, home: u128) -> Self {
         self.bytes.compatible = U64::new(self.bytes.compatible.get() | COMPATIBLE_HOME);
         self.bytes.home = U128::new(home);
@@ -274,7 +273,7 @@ impl Header {
 
     fn changed(&self) -> Self {
         let mut next = self.clone();
-        // Five changes an opening, and openings have 32 bits.
+        // An opening makes five changes, and openings are counted in 32 bits.
         next.bytes.generation = U64::new(
             self.generation()
                 .checked_add(1)
@@ -290,11 +289,11 @@ impl Header {
         next
     }
 
-    /// Features that this version does not know and that nobody opens the pool without.
+    /// Features that this program does not know and without which no program opens the pool.
     pub fn unknown_incompatible(&self) -> u64 {
         self.bytes.incompatible.get() & !INCOMPATIBLE
     }
-    /// Whether clients have published here, at any time.
+    /// Whether clients have ever published in this pool.
     pub fn is_published(&self) -> bool {
         self.bytes.incompatible.get() & INCOMPATIBLE_PUBLISHED != 0
     }
@@ -334,7 +333,7 @@ impl Header {
     pub fn power_cycle(&self) -> u128 {
         self.bytes.power_cycle.get()
     }
-    /// Where it was last opened for serving; 0: that cannot be told.
+    /// The home at the last opening for serving; 0: unknown.
     pub fn home(&self) -> u128 {
         self.bytes.home.get()
     }

@@ -11,16 +11,16 @@ use crate::backing::HEADER_COPY_SIZE;
 
 /// First bytes of every pool header, of any version.
 pub(crate) const MAGIC: [u8; 8] = *b"stonpool";
-/// The newest format that this program reads and the one that it writes.
+/// The format that this program writes, and the newest that it reads.
 pub(super) const VERSION: u32 = 2;
 
-/// The incompatible features that this program has, as bits.
+/// The incompatible features that this program knows, as bits.
 pub(super) const INCOMPATIBLE: u64 = INCOMPATIBLE_PUBLISHED;
 /// Clients have published: the log may hold void records.
 pub(super) const INCOMPATIBLE_PUBLISHED: u64 = 1;
-/// The compatible features that this program has, as bits.
+/// The compatible features that this program knows, as bits.
 pub(super) const COMPATIBLE: u64 = COMPATIBLE_HOME;
-/// The header says where the pool was last served. Who does not know it leaves it as it is.
+/// The header has the home of the pool. A program that does not know the feature leaves it as it is.
 pub(super) const COMPATIBLE_HOME: u64 = 1;
 
 /// One copy of the header. The first 32 bytes are the same in every version, so that a header from the future can be told
@@ -108,7 +108,7 @@ fields! {
     reserved: "zero, unless unknown read-only compatible or compatible bits are set; then kept as found",
 }
 
-// What the page says of numbers, held against the types.
+// The numbers on the format page, held against the types.
 const _: () = {
     assert!(SIZE as u64 == HEADER_COPY_SIZE && SIZE == 4096);
     assert!(offset_of!(HeaderBytes, version) == 8 && offset_of!(HeaderBytes, size) == 12);

@@ -226,7 +226,7 @@ impl Pool {
         self.may_be_published && !self.backing.earlier_writers_are_gone()
     }
 
-    /// Where the pool lives.
+    /// The medium of the pool.
     pub fn backing(&self) -> Rc<dyn Backing> {
         Rc::clone(&self.backing)
     }
