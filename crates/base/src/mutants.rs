@@ -103,6 +103,8 @@ mutants! {
     OutcomesNotRecovered in "kv", "R8";
     /// A recovered server gives out the last version again.
     VersionGivenTwice in "kv", "versions grow";
+    /// A segment's neighbour is told that records are durable before they are.
+    WitnessTooEarly in "kv", "segments lost whole";
     /// A segment is used again in the generation that it had.
     GenerationKept in "log", "E9";
     /// A segment is freed before the copies of its records are durable.

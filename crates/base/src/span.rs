@@ -28,6 +28,25 @@ impl Span {
         }
     }
 
+    /// The bytes that are in both, neither of which leaves 64 bits; `None` where there are none.
+    pub const fn overlap(self, other: Self) -> Option<Self> {
+        let (first, second) = if self.offset <= other.offset {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        let shared = (first.offset + first.size).saturating_sub(second.offset);
+        let size = if shared < second.size {
+            shared
+        } else {
+            second.size
+        };
+        if size == 0 {
+            return None;
+        }
+        Some(Self::new(second.offset, size))
+    }
+
     /// The smallest span of whole `grain`-byte units that holds this one. `grain` is a power of two.
     pub const fn widen(self, grain: u64) -> Self {
         assert!(grain.is_power_of_two());
@@ -46,6 +65,23 @@ mod tests {
         assert!(!Span::new(u64::MAX, 2).fits(u64::MAX));
         assert!(Span::new(3, 5).fits(8));
         assert!(!Span::new(4, 5).fits(8));
+    }
+
+    #[test]
+    fn an_overlap_is_what_both_have() {
+        let span = Span::new(10, 10);
+        for (other, both) in [
+            (Span::new(0, 10), None),
+            (Span::new(20, 5), None),
+            (Span::new(12, 0), None),
+            (Span::new(0, 11), Some(Span::new(10, 1))),
+            (Span::new(15, 50), Some(Span::new(15, 5))),
+            (Span::new(12, 3), Some(Span::new(12, 3))),
+            (Span::new(0, 90), Some(span)),
+        ] {
+            assert_eq!(span.overlap(other), both);
+            assert_eq!(other.overlap(span), both);
+        }
     }
 
     #[test]

@@ -104,14 +104,16 @@ pub(crate) fn examine(
         mut examination,
     } = judged;
     examination.hear(judge.finish())?;
-    let torn_at = judge.gap().into_iter().chain(examination.torn_at).min();
+    let gap = judge.gap();
+    let torn_at = gap.into_iter().chain(examination.torn_at).min();
+    let mut state = judge.into_state();
     let report = SegmentReport {
         bytes_scanned: walked.bytes,
+        whole_end: gap.unwrap_or(state.end),
         torn_tail: torn_at.map(|unit| format.position(number, unit)),
         header_damaged: !header_whole,
         ..examination.report
     };
-    let mut state = judge.into_state();
     if examination.losses > 0 {
         // The seal contradicts the segment.
         state.seal_end = 0;

@@ -44,6 +44,7 @@ mod segment;
 mod stamp;
 mod state;
 mod walk;
+mod witness;
 
 #[cfg(test)]
 #[path = "../tests/it/memory.rs"]
@@ -62,3 +63,4 @@ pub use segment::generation_of;
 pub use stamp::{Stamp, Standing, commit_tag_position, void_tag};
 pub use state::SegmentState;
 pub use walk::{Found, walk_some};
+pub use witness::{Witness, check_witness};

@@ -48,6 +48,16 @@ pub enum SegmentVerdict {
     Used(SegmentState, SegmentReport),
 }
 
+impl SegmentVerdict {
+    /// The segment, if it is in use.
+    pub fn used(self) -> Option<(SegmentState, SegmentReport)> {
+        match self {
+            Self::Free { .. } => None,
+            Self::Used(state, report) => Some((state, report)),
+        }
+    }
+}
+
 /// The report of a scan on a segment in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentReport {
@@ -60,6 +70,9 @@ pub struct SegmentReport {
     /// Position of the first missing record, if a crash tore the last batch of this segment. The
     /// missing records were never acknowledged.
     pub torn_tail: Option<u64>,
+    /// Unit up to which no record is missing: the end of the last one before the first gap, or of
+    /// the last one.
+    pub whole_end: u32,
     /// At least this many durable records are gone. 0 unless the policy tolerates that.
     pub missing: u64,
     /// Whether a copy of the header is missing; settling the segment writes it again.

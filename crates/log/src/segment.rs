@@ -6,24 +6,33 @@
 //! one generation to the next, so it is always in one of the two. Only the first use, over zeros,
 //! can leave an invalid header.
 //!
+//! The second copy also keeps a word that is no part of this header: the witness of the next
+//! segment (`witness.rs`).
+//!
 //! The first use is persisted together with the first records. So where a crash leaves no valid
 //! copy, the `durable` of every stamped record in the segment says that nothing there was durable
 //! yet.
 
 use stonecast_base::{Span, hash};
 use stonecast_media::Region;
-use zerocopy::little_endian::U32;
+use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::format::{LogFormat, SEGMENT_HEADER_UNITS, UNIT_SIZE};
 use crate::layout::layout;
 use crate::record::GENERATION_MAX;
+use crate::witness::{self, WITNESS_OFFSET};
 
 const MAGIC: [u8; 8] = *b"stonsegm";
 const VERSION: u32 = 2;
 /// Units that hold a copy of the header.
 const COPIES: [u32; 2] = [0, 3];
+/// The copy that holds a witness of the next segment.
+const WITNESS_COPY: usize = 1;
+/// Its unit.
+pub(crate) const WITNESS_UNIT: u32 = COPIES[WITNESS_COPY];
 const CHECK_OFFSET: usize = std::mem::offset_of!(HeaderBytes, check);
+const _: () = assert!(std::mem::offset_of!(HeaderBytes, witness) == WITNESS_OFFSET as usize);
 
 layout! {
     /// A copy of the header.
@@ -34,7 +43,8 @@ layout! {
     uuid: [u8; 16], "server", "UUID of the pool; bytes in the order of its text";
     generation: U32, "server", "counts the uses of the segment, from 1 to 2^30 - 1";
     check: U32, "server", "low 32 bits of XXH3-64, seed 0, over bytes 0 to 36";
-    reserved: [u8; 24], "server", "zero";
+    witness: U64, "server", "in the second copy: what the next segment had, see below; in the first: zero";
+    reserved: [u8; 16], "server", "zero";
 }
 
 /// The content of the places of a segment's header.
@@ -69,14 +79,16 @@ impl HeaderBytes {
             uuid: format.uuid.to_be_bytes(),
             generation: U32::new(generation),
             check: U32::ZERO,
-            reserved: [0; 24],
+            witness: U64::ZERO,
+            reserved: [0; 16],
         };
         header.check = U32::new(hash::xxh3_64(0, &header.as_bytes()[..CHECK_OFFSET]) as u32);
         header
     }
 
-    /// The pool and the number of the segment to which this header belongs, if it is valid.
-    fn owner(&self) -> Option<(u128, u32)> {
+    /// The pool and the number of the segment to which this header belongs, if it is valid as that
+    /// copy in a log of so many segments.
+    fn owner(&self, copy: usize, segment_count: u32) -> Option<(u128, u32)> {
         let format = LogFormat {
             uuid: u128::from_be_bytes(self.uuid),
             tag_key: 0,
@@ -85,21 +97,44 @@ impl HeaderBytes {
             segment_count: 0,
         };
         let (number, generation) = (self.number.get(), self.generation.get());
+        let expected = Self {
+            witness: self.witness,
+            ..Self::new(&format, number, generation)
+        };
+        let word = self.witness.get();
+        let next = if number.wrapping_add(1) < segment_count {
+            number + 1
+        } else {
+            0
+        };
+        let may_hold_word = copy == WITNESS_COPY && witness::is_possible(word, format.uuid, next);
         ((1..=GENERATION_MAX).contains(&generation)
-            && *self == Self::new(&format, number, generation))
-        .then_some((format.uuid, number))
+            && *self == expected
+            && (word == 0 || may_hold_word))
+            .then_some((format.uuid, number))
     }
 }
 
-/// Writes both copies of the header and returns what the caller must persist.
+/// Writes both copies of the header and returns what the caller must persist. What is kept there of the next segment stays.
 pub(crate) fn write(region: &dyn Region, format: &LogFormat, number: u32, generation: u32) -> Span {
     assert!(
         (1..=GENERATION_MAX).contains(&generation),
         "generations count from 1 to {GENERATION_MAX}"
     );
     let header = HeaderBytes::new(format, number, generation);
-    for unit in COPIES {
-        region.write(format.position(number, unit), header.as_bytes());
+    let (before, from_witness) = header.as_bytes().split_at(WITNESS_OFFSET as usize);
+    let behind = &from_witness[size_of::<U64>()..];
+    for (copy, unit) in COPIES.into_iter().enumerate() {
+        let position = format.position(number, unit);
+        if copy == WITNESS_COPY {
+            region.write(position, before);
+            region.write(
+                position + (UNIT_SIZE as usize - behind.len()) as u64,
+                behind,
+            );
+        } else {
+            region.write(position, header.as_bytes());
+        }
     }
     format.span(number, 0, SEGMENT_HEADER_UNITS)
 }
@@ -114,7 +149,7 @@ pub(crate) fn read(region: &dyn Region, format: &LogFormat, number: u32) -> Head
     });
     let headers =
         copies.map(|bytes| HeaderBytes::read_from_bytes(&bytes).expect("a header is one line"));
-    let owners = headers.each_ref().map(HeaderBytes::owner);
+    let owners = [0, 1].map(|copy| headers[copy].owner(copy, format.segment_count));
     let valid = [0, 1].map(|copy| {
         (owners[copy] == Some((format.uuid, number))).then(|| headers[copy].generation.get())
     });
@@ -143,6 +178,7 @@ pub fn generation_of(region: &dyn Region, format: &LogFormat, number: u32) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Witness;
     use crate::memory::{Memory, format};
 
     #[test]
@@ -205,6 +241,46 @@ mod tests {
             ..format
         };
         assert_eq!(read(&memory, &other, 0), foreign);
+    }
+
+    /// Needs `write` to leave the word alone, and `read` to look at it in the second copy and nowhere else.
+    #[test]
+    fn a_header_keeps_what_is_known_of_the_next_segment() {
+        let format = format(4096, 2);
+        let memory = Memory::new(8192);
+        let told = Witness {
+            generation: 3,
+            unit: 9,
+        };
+        let word = Witness::word(Some(told), &format, 0);
+        Witness::store(&memory, &format, 0, word);
+        for generation in [1, 2] {
+            write(&memory, &format, 1, generation);
+            let both = HeaderFound::Valid {
+                generation,
+                both: true,
+            };
+            assert_eq!(read(&memory, &format, 1), both);
+            assert_eq!(Witness::load(&memory, &format, 0), word);
+        }
+        let damaged = HeaderFound::Valid {
+            generation: 2,
+            both: false,
+        };
+        memory.store(4096 + WITNESS_OFFSET, word);
+        assert_eq!(
+            read(&memory, &format, 1),
+            damaged,
+            "it stands in the first copy"
+        );
+        memory.store(4096 + WITNESS_OFFSET, 0);
+        let of_other = Witness::word(Some(told), &format, 1);
+        Witness::store(&memory, &format, 0, of_other);
+        assert_eq!(
+            read(&memory, &format, 1),
+            damaged,
+            "it is of another segment"
+        );
     }
 
     /// A crash leaves any of the stored words. Needs generation and check in one word.

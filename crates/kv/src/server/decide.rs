@@ -182,6 +182,9 @@ impl Server {
         };
         let commit_tag = stamp.write(&*self.log, &self.format, position, generation, tag, size);
         segment.note_stamped(unit, (size / UNIT_SIZE) as u32, commit_tag);
+        if mutant!(WitnessTooEarly) {
+            state.space.tell_too_early(number, &*self.log);
+        }
         state.space.note_stamped(number, size, sequence, write.kind);
         if !mutant!(OutcomesNotNoted) {
             state.outcomes.note(write.token, sequence);

@@ -26,6 +26,7 @@ impl Server {
         {
             let state = &mut *self.state.borrow_mut();
             batch.spans.append(&mut state.unpersisted);
+            batch.spans.extend(state.space.take_due_witnesses());
             leave_out(&mut batch.spans, self.format.segment_size);
         }
         let start = self.runtime.now();
@@ -55,7 +56,7 @@ impl Server {
         let done = |write: &&Write| write.verdict == Verdict::Done;
         for write in batch.writes[writes].iter().filter(done) {
             if !mutant!(TombstoneLeftOut) || write.kind == Kind::Put {
-                space.state(write.segment).note_durable();
+                space.note_durable(write.segment, &*self.log);
             }
             let key = &batch.bytes[write.key.0..write.key.1];
             let mut old;

@@ -403,7 +403,11 @@ impl Server {
         if step.spans.is_empty() {
             return Ok(());
         }
-        step.spans.append(&mut self.state.borrow_mut().unpersisted);
+        {
+            let state = &mut *self.state.borrow_mut();
+            step.spans.append(&mut state.unpersisted);
+            step.spans.extend(state.space.take_due_witnesses());
+        }
         let spans: &[Span] = if mutant!(CopiesNotDurable) {
             &[]
         } else {
@@ -431,7 +435,7 @@ impl Server {
         counters.persists += 1;
         step.segments
             .iter()
-            .for_each(|&number| space.state(number).note_durable());
+            .for_each(|&number| space.note_durable(number, &*self.log));
         for moved in &step.moves {
             let is_moved = loop {
                 let Some(found) = index.find(moved.hash, |word| word.names(moved.old)) else {
@@ -504,7 +508,7 @@ impl Server {
             .take()
             .and_then(|victim| victim.next)
             .expect("it was there before the persist");
-        space.free(next, self.runtime.now(), &renewed);
+        space.free(next, &*self.log, self.runtime.now(), &renewed);
         cleaner.counters.segments += 1;
         cleaner.note_barren(space.died(), &self.format);
         Ok(())

@@ -2,17 +2,21 @@
 //!
 //! 1. `survey.rs` reads checkpoint and log into an index, and changes nothing.
 //! 2. What was found is persisted, then sealed, and the seals are persisted, before anybody may append.
+//! 3. Each segment's neighbour is told what is durable of it by now (`space/witnesses.rs`), and that is persisted.
 //!
-//! A crash inside changes nothing that matters: seals only say what a scan finds anyway.
+//! A crash inside changes nothing that matters: seals only say what a scan finds anyway, and what a neighbour says is true before
+//! it is stored. Where the log lacks what was told, nothing that neighbours say is believed until [`Pool::recovered`].
 
 pub(crate) mod checkpoint;
 pub(crate) mod rebuild;
 pub(crate) mod survey;
 pub(crate) mod verify;
 
+use std::collections::BTreeSet;
+
 use stonecast_base::{Corruption, Span, mutant};
-use stonecast_log::{Heritage, LogFormat, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE};
-use stonecast_media::{Blob, MediaError, Pool, Region};
+use stonecast_log::{Heritage, LogFormat, SEGMENT_HEADER_UNITS, SegmentState, UNIT_SIZE, Witness};
+use stonecast_media::{Blob, MediaError, PersistentRegion, Pool, Region};
 use stonecast_persist::Persisted;
 use stonecast_persist::execute::Commit;
 
@@ -23,7 +27,7 @@ use crate::server::recovery::rebuild::Rebuilt;
 use crate::server::recovery::survey::{
     Basis, Survey, Surveyor, format_of, lacks_what_was_told, survey,
 };
-use crate::server::space::Space;
+use crate::server::space::{Space, Witnesses};
 
 /// What recovery found and did, for messages.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +92,10 @@ pub(crate) async fn recover(
     // A pool that was just made is clean, too.
     report.lacks_checkpoint = pool.was_clean() && !survey.has_checkpoint && report.records > 0;
     let Survey {
-        rebuilt, segments, ..
+        rebuilt,
+        segments,
+        occupied,
+        ..
     } = survey;
     let mut segments: Vec<SegmentState> = segments.into_iter().map(|(state, _)| state).collect();
     let Rebuilt {
@@ -101,29 +108,31 @@ pub(crate) async fn recover(
     // What was taken back has used its sequence, too.
     let mut sequence_max = sequence_max.max(report.sequence_max);
     report.keys = index.len();
+    if !pool.was_clean() {
+        mark_doubtful(&*log, &format, &segments, &occupied);
+    }
     // After the death of a process alone, what was found may never have been persisted; a seal must not cover that.
     let unsealed: Vec<Span> = segments
         .iter()
         .filter_map(|state| state.unsealed(&format))
         .collect();
-    if !pool.was_clean() {
-        // A failed sync that the server before did not live to hear of has left these as durable as they look; below a seal
-        // all was synced before.
-        let starts = segments
-            .iter()
-            .map(|state| Span::new(format.position(state.number, 0), SEGMENT_START_SIZE));
-        let doubtful: Vec<Span> = starts.chain(unsealed.iter().copied()).collect();
-        log.mark_changed(&doubtful);
-    }
     let found = commit
         .persist(&*log, &unsealed)
         .await
         .map_err(MediaError::from)?;
     let settled = settle(&mut segments, &*log, &format, &found);
-    let sealed = commit
+    let mut sealed = commit
         .persist(&*log, &settled)
         .await
         .map_err(MediaError::from)?;
+    let mut witnesses = Witnesses::new(pool.backing(), &*log, format);
+    let renewed = witnesses.renew(&*log, &segments, &occupied, &sealed);
+    if !renewed.is_empty() {
+        sealed = commit
+            .persist(&*log, &renewed)
+            .await
+            .map_err(MediaError::from)?;
+    }
     let heritage = segments
         .iter()
         .fold(Heritage::default(), |all, state| all.and(state.heritage));
@@ -132,7 +141,7 @@ pub(crate) async fn recover(
         // A checkpoint that counts knows all tokens since its own horizon: no segment was freed after it.
         outcomes.forget_up_to(heritage.tokens_lost);
     }
-    let space = Space::new(pool.backing(), &*log, format, segments, occupancy);
+    let space = Space::new(pool.backing(), &*log, segments, occupancy, witnesses);
     // Versions that were told and lost with a power cycle are not given to other values.
     let lost_versions = if lacks_what_was_told(pool) {
         LOST_VERSIONS
@@ -155,6 +164,25 @@ pub(crate) async fn recover(
     ))
 }
 
+/// Marks what a failed sync that the server before did not live to hear of has left as durable as it looks; below a seal all was
+/// synced before. Holes were never written, and are not touched: on a full disk that ends the server.
+fn mark_doubtful(
+    log: &dyn PersistentRegion,
+    format: &LogFormat,
+    segments: &[SegmentState],
+    occupied: &[Span],
+) {
+    let starts = segments
+        .iter()
+        .map(|state| Span::new(format.position(state.number, 0), SEGMENT_START_SIZE));
+    let unsealed = segments.iter().filter_map(|state| state.unsealed(format));
+    let doubtful = starts.chain(unsealed).flat_map(|span| {
+        let data = occupied.iter();
+        data.filter_map(move |data| data.overlap(span))
+    });
+    log.mark_changed(&doubtful.collect::<Vec<_>>());
+}
+
 /// Seals what was found, which is durable: a seal must not cover what a later crash may take. What has to be persisted then.
 fn settle(
     segments: &mut [SegmentState],
@@ -162,14 +190,23 @@ fn settle(
     format: &LogFormat,
     _: &Persisted,
 ) -> Vec<Span> {
-    let seals = segments
-        .iter_mut()
-        .flat_map(|state| state.settle(log, format))
-        .collect();
     if mutant!(SettledNotPersisted) {
+        segments.iter_mut().for_each(|state| {
+            state.settle(log, format);
+        });
         return Vec::new();
     }
-    seals
+    let used: BTreeSet<u32> = segments.iter().map(|state| state.number).collect();
+    // The witnesses that an earlier run kept in segments in use are persisted with the headers; the others are not yet.
+    let told = used
+        .iter()
+        .map(|&number| (number, Witness::keeper(format, number)));
+    let elsewhere = told.filter(|(_, keeper)| !used.contains(keeper));
+    let lines = elsewhere.map(|(number, _)| Witness::line(format, number));
+    let settled = segments
+        .iter_mut()
+        .flat_map(|state| state.settle(log, format));
+    settled.chain(lines).collect()
 }
 
 /// Bytes of a segment that hold its header and seals.

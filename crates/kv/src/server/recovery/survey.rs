@@ -3,13 +3,14 @@
 //! 1. The checkpoint, if it is whole and no segment was freed since, gives the index and the ends of the segments as they were
 //!    when it was taken.
 //! 2. Each segment is scanned from there on; what is found goes into the index.
+//! 3. What is found of a segment is compared with what its neighbour says of it: a segment can be lost whole.
 //!
 //! Recovery goes on from here, and a check of a pool that nobody serves ends here: so the two cannot come to differ.
 
 use stonecast_base::{Corruption, Span, mutant};
 use stonecast_log::{
-    LogFormat, ScanPolicy, Secret, SegmentReport, SegmentState, SegmentVerdict, generation_of,
-    scan_segment,
+    LogFormat, ScanPolicy, Secret, SegmentReport, SegmentState, SegmentVerdict, Witness,
+    check_witness, generation_of, scan_segment,
 };
 use stonecast_media::{Blob, Durability, Pool, Region};
 
@@ -47,6 +48,8 @@ pub(crate) struct Survey {
     pub used_checkpoint: bool,
     /// Why the checkpoint is not believed, where it is damaged.
     pub checkpoint_damage: Option<Corruption>,
+    /// The parts of the log that are no holes.
+    pub occupied: Vec<Span>,
 }
 
 impl Survey {
@@ -94,12 +97,9 @@ pub(crate) fn lacks_what_was_told(pool: &Pool) -> bool {
 /// made anew afterwards.
 const BYTES_PER_KEY: u64 = 256;
 
-/// Whether any of `occupied` touches a segment.
-fn is_occupied(occupied: &[Span], format: &LogFormat, number: u32) -> bool {
-    let start = format.position(number, 0);
-    occupied
-        .iter()
-        .any(|span| span.offset < start + format.segment_size && span.offset + span.size > start)
+/// Whether any of `occupied` touches `part`.
+fn is_occupied(occupied: &[Span], part: Span) -> bool {
+    occupied.iter().any(|span| span.overlap(part).is_some())
 }
 
 /// Whether no segment was freed since a checkpoint was taken that knows the segments `known`: otherwise its words may name
@@ -156,23 +156,37 @@ pub(crate) fn survey(
     let policy = ScanPolicy {
         tolerate_missing: was_unsynced(pool),
     };
+    let believes_witnesses = !lacks_what_was_told(pool);
     let name = backing.name();
     let mut segments = Vec::new();
     for number in 0..format.segment_count {
         surveyor.progress(format.position(number, 0));
         let from = known.iter().find(|state| state.number == number);
-        if from.is_none() && !is_occupied(&occupied, &format, number) {
-            continue;
-        }
+        let whole = Span::new(format.position(number, 0), format.segment_size);
+        let is_hole = from.is_none() && !is_occupied(&occupied, whole);
         if mutant!(StaleCheckpointBelieved)
             && let Some(known) = from
         {
             segments.push((*known, SegmentReport::default()));
             continue;
         }
-        match scan_segment(&*log, &format, &name, number, from, policy, &mut rebuild) {
-            Ok(SegmentVerdict::Free { .. }) => {}
-            Ok(SegmentVerdict::Used(state, found)) => segments.push((state, found)),
+        let scanned = match is_hole {
+            true => Ok(None),
+            false => scan_segment(&*log, &format, &name, number, from, policy, &mut rebuild)
+                .map(SegmentVerdict::used),
+        };
+        let vouched = scanned.and_then(|used| {
+            let found = used.as_ref().map(|(state, report)| Witness {
+                generation: state.generation,
+                unit: report.whole_end,
+            });
+            if believes_witnesses && is_occupied(&occupied, Witness::line(&format, number)) {
+                check_witness(&*log, &format, &name, number, found)?;
+            }
+            Ok(used)
+        });
+        match vouched {
+            Ok(used) => segments.extend(used),
             Err(corruption) => surveyor.refuse(number, corruption)?,
         }
     }
@@ -182,5 +196,6 @@ pub(crate) fn survey(
         has_checkpoint: bytes.is_some(),
         used_checkpoint,
         checkpoint_damage,
+        occupied,
     })
 }

@@ -19,8 +19,10 @@
 
 pub(crate) mod occupancy;
 mod policy;
+mod witnesses;
 
 pub(crate) use policy::Need;
+pub(crate) use witnesses::Witnesses;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -36,6 +38,8 @@ use stonecast_persist::Persisted;
 use crate::server::space::occupancy::Occupancy;
 use crate::wire::Word;
 use crate::wire::limits::{RESERVE_PREPARED_MAX, cleaning_segments, reserved_segments};
+
+use witnesses::Telling;
 
 /// A partial segment with less room than this share is not worth a lease of its own; it is closed.
 const WORTHWHILE_SHARE: u32 = 16;
@@ -53,6 +57,7 @@ pub(crate) struct Space {
     /// Free segments that were used before, in the generation that they are used in next.
     blank: Vec<Option<SegmentState>>,
     occupancy: Vec<Occupancy>,
+    witnesses: Witnesses,
     holds: Vec<Hold>,
     /// When a segment last got a generation that is a multiple of `GENERATIONS_PER_MARK`.
     marks: Vec<Nanoseconds>,
@@ -153,7 +158,8 @@ pub(crate) enum Taken {
 }
 
 impl Space {
-    /// The space of a pool whose used segments are `used`, each with what of it is needed, by its number.
+    /// The space of a pool whose used segments are `used`, each with what of it is needed, by its number, and with what its
+    /// neighbour was told of it.
     ///
     /// Clients of a killed server may outlive it, with their mappings, and finish a store into what they had leased. While
     /// any can, segments that they may have leased are neither appended to nor cleaned; published records lie below what such
@@ -161,10 +167,11 @@ impl Space {
     pub fn new(
         backing: Rc<dyn Backing>,
         log: &dyn PersistentRegion,
-        format: LogFormat,
         used: Vec<SegmentState>,
         mut occupancy: Vec<Occupancy>,
+        witnesses: Witnesses,
     ) -> Self {
+        let format = witnesses.format();
         let may_append = backing.earlier_writers_are_gone();
         let count = format.segment_count as usize;
         occupancy.resize(count, Occupancy::EMPTY);
@@ -174,6 +181,7 @@ impl Space {
             segments: vec![None; count],
             blank: vec![None; count],
             occupancy,
+            witnesses,
             holds: vec![Hold::Nobody; count],
             marks: vec![0; count],
             free: VecDeque::new(),
@@ -382,10 +390,38 @@ impl Space {
             newest = newest.max(found.header.sequence());
             is_void(found)
         });
-        self.state(number).note_durable();
+        self.note_durable(number, log);
         let occupancy = &mut self.occupancy[number as usize];
         occupancy.written_at = occupancy.written_at.max(newest);
         changed
+    }
+
+    /// Everything that was stamped in a segment so far was persisted.
+    pub fn note_durable(&mut self, number: u32, log: &dyn PersistentRegion) {
+        self.state(number).note_durable();
+        self.tell(number, log, Telling::Gained);
+    }
+
+    /// Lets the neighbour of a segment say what is durable of it.
+    fn tell(&mut self, number: u32, log: &dyn PersistentRegion, telling: Telling) {
+        let index = number as usize;
+        if let Some(state) = self.segments[index].as_ref().or(self.blank[index].as_ref()) {
+            self.witnesses.tell(log, state, telling);
+        }
+    }
+
+    /// Lets the neighbour of a segment say of what was just stamped there that it is durable: for a mutant.
+    pub fn tell_too_early(&mut self, number: u32, log: &dyn PersistentRegion) {
+        let early = SegmentState {
+            durable: self.state(number).end,
+            ..*self.state(number)
+        };
+        self.witnesses.tell(log, &early, Telling::Settled);
+    }
+
+    /// What of the segments' neighbours is to be persisted with whatever is persisted next.
+    pub fn take_due_witnesses(&mut self) -> impl Iterator<Item = Span> + '_ {
+        self.witnesses.take_due()
     }
 
     /// Bytes of the records that the index names in a segment, counted anew.
@@ -532,6 +568,7 @@ impl Space {
         self.taken -= 1;
         self.holds[number as usize] = Hold::Nobody;
         self.for_moves.take_if(|own| *own == number);
+        self.tell(number, log, Telling::Settled);
         let full = !self.shelve(number);
         let format = self.format;
         let state = self.state(number);
@@ -572,7 +609,13 @@ impl Space {
     }
 
     /// A segment that was cleaned is free in the generation `next`. Takes the proof that its header is durable.
-    pub fn free(&mut self, next: SegmentState, now: Nanoseconds, _: &Persisted) {
+    pub fn free(
+        &mut self,
+        next: SegmentState,
+        log: &dyn PersistentRegion,
+        now: Nanoseconds,
+        _: &Persisted,
+    ) {
         let number = next.number;
         assert!(
             self.holds[number as usize] == Hold::Cleaner,
@@ -583,6 +626,7 @@ impl Space {
         }
         self.segments[number as usize] = None;
         self.blank[number as usize] = Some(next);
+        self.tell(number, log, Telling::Settled);
         self.end_purpose(number);
         self.occupancy[number as usize] = Occupancy::EMPTY;
         self.holds[number as usize] = Hold::Nobody;
@@ -629,19 +673,22 @@ impl Space {
         Ok(ready)
     }
 
-    /// Seals every segment that has records above its seal, all of them durable, and returns what the caller must
-    /// persist.
+    /// Seals every segment that has records above its seal, all of them durable, lets its neighbour know, and returns what the
+    /// caller must persist.
     pub fn seal_all(&mut self, log: &dyn PersistentRegion) -> Vec<Span> {
+        for number in 0..self.format.segment_count {
+            self.tell(number, log, Telling::Settled);
+        }
         let format = self.format;
         let known = self
             .segments
             .iter_mut()
             .flatten()
             .filter(|state| !self.lent.contains(&state.number));
-        known
+        let seals = known
             .filter(|state| state.needs_seal())
-            .map(|state| state.seal(log, &format))
-            .collect()
+            .map(|state| state.seal(log, &format));
+        seals.chain(self.witnesses.take_due()).collect()
     }
 
     /// Counts for reports: free, partial, taken, full.
