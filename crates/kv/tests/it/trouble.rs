@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use stonecast_base::Span;
-use stonecast_log::UNIT_SIZE;
+use stonecast_log::{RECORD_START_SIZE, RecordHeader, UNIT_SIZE, commit_tag_position};
 use stonecast_media::{
     Backing, Blob, LogOptions, Means, MediaError, PersistCounts, PersistError, PersistState,
     PersistentRegion, Prepared, Region, Share,
@@ -26,6 +26,8 @@ pub enum Trouble {
     SyncBroken,
     /// There is no memory for a larger index.
     NoMemory,
+    /// The power fails while several records that were moved are made durable: the last of them is, those before it are lost.
+    TornMoves,
 }
 
 /// What was seen of the order in which a server makes things durable.
@@ -185,6 +187,37 @@ struct TroubledLog {
     seen: Rc<RefCell<Seen>>,
 }
 
+impl TroubledLog {
+    /// Takes the stamps of moved records away that lie in front of another one in one of `spans`. Whether there are any.
+    fn tear_moves(&self, spans: &[Span]) -> bool {
+        let mut any = false;
+        for span in spans {
+            let mut places = Vec::new();
+            let mut at = span.offset;
+            while at < span.offset + span.size
+                && let Some(header) = self.moved(at)
+            {
+                places.push(at);
+                at += header.size();
+            }
+            places.pop();
+            any |= !places.is_empty();
+            places
+                .into_iter()
+                .for_each(|at| self.inner.store(commit_tag_position(at), 0));
+        }
+        any
+    }
+
+    /// The header of a moved record, if one is there.
+    fn moved(&self, at: u64) -> Option<RecordHeader> {
+        let mut bytes = [0; RECORD_START_SIZE];
+        self.inner.read(at, &mut bytes);
+        let header = RecordHeader::parse(&bytes).ok()?;
+        header.moved_at().map(|_| header)
+    }
+}
+
 impl PersistentRegion for TroubledLog {
     fn means(&self) -> Means {
         self.inner.means()
@@ -200,6 +233,10 @@ impl PersistentRegion for TroubledLog {
     ) -> Poll<Result<(), PersistError>> {
         match self.trouble.get() {
             Trouble::SyncBroken => Poll::Ready(Err(PersistError::Poisoned)),
+            Trouble::TornMoves if self.tear_moves(spans) => {
+                self.trouble.set(Trouble::SyncBroken);
+                Poll::Ready(Err(PersistError::Poisoned))
+            }
             _ => {
                 let done = self.inner.poll_persist(spans, state, context);
                 if matches!(done, Poll::Ready(Ok(_))) {

@@ -157,6 +157,11 @@ impl Server {
             Some(number) => number,
             None => self.take_for_moves(state, step, units)?,
         };
+        if step.copied > 0 && step.copied > state.space.spare_for_gap(to, step.copied) {
+            // The next step copies it, when what was copied here is durable.
+            return Err(NoRoom);
+        }
+        step.copied += size;
         let next_sequence = state.sequences.next();
         let State { space, cleaner, .. } = state;
         let (unit, generation) = {
@@ -216,6 +221,7 @@ impl Server {
         step: &mut Step,
         units: u32,
     ) -> Result<u32, NoRoom> {
+        step.copied = 0;
         if let Some(number) = state.cleaner.own.take() {
             step.spans.extend(state.space.give_back(number, &*self.log));
         }

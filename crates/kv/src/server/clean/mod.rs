@@ -122,6 +122,8 @@ struct Move {
 #[derive(Default)]
 struct Step {
     moves: Vec<Move>,
+    /// Bytes copied to the segment that is appended to now.
+    copied: u64,
     spans: Vec<Span>,
     /// Segments that were appended to.
     segments: Vec<u32>,

@@ -30,7 +30,7 @@ use std::rc::Rc;
 use stonecast_base::{Nanoseconds, Span, mutant};
 use stonecast_log::{
     Found, Heritage, Kind, LogFormat, RECORD_START_SIZE, RecordHeader, SEGMENT_HEADER_UNITS,
-    SegmentState, UNIT_SIZE, walk_some,
+    SegmentState, Stamp, Standing, UNIT_SIZE,
 };
 use stonecast_media::{Backing, MediaError, PersistentRegion, Prepared};
 use stonecast_persist::Persisted;
@@ -116,34 +116,32 @@ pub(crate) enum Purpose {
 const PURPOSES: usize = 3;
 
 impl Purpose {
-    /// What the segment of `state` is for, by its first record. `is_proven`: only the server's own stamp counts, since a client
-    /// may have written there what looks like another record.
-    fn of(
-        state: &SegmentState,
-        log: &dyn PersistentRegion,
-        format: &LogFormat,
-        is_proven: bool,
-    ) -> Self {
-        let first = SEGMENT_HEADER_UNITS;
-        let mut bytes = [0; RECORD_START_SIZE];
-        log.read(format.position(state.number, first), &mut bytes);
-        let said = RecordHeader::parse(&bytes)
-            .ok()
-            .filter(|header| header.generation() == state.generation);
-        let purpose = match said {
+    /// What the segment of `state` is for, by the first stamp in it: that of the first record, or where a power cut took that, of
+    /// the next one. Only the server makes stamps, so what else looks like a record says nothing.
+    fn of(state: &SegmentState, log: &dyn PersistentRegion, format: &LogFormat) -> Self {
+        let first = (SEGMENT_HEADER_UNITS..state.end)
+            .find_map(|unit| stamped_header(log, format, state, unit));
+        match first {
             Some(header) if header.moved_at().is_some() => Self::Clean,
             Some(header) if header.kind() == Kind::Delete => Self::Delete,
-            _ => return Self::Put,
-        };
-        let mut is_stamped = !is_proven;
-        if is_proven {
-            let place = (state.number, state.generation);
-            walk_some(log, format, place, (first, first + 1), &mut |found| {
-                is_stamped |= !found.is_empty();
-            });
+            _ => Self::Put,
         }
-        if is_stamped { purpose } else { Self::Put }
     }
+}
+
+/// The header of the record that was stamped at a unit of a segment, whether the rest of it is whole or not.
+fn stamped_header(
+    log: &dyn PersistentRegion,
+    format: &LogFormat,
+    state: &SegmentState,
+    unit: u32,
+) -> Option<RecordHeader> {
+    let position = format.position(state.number, unit);
+    let mut bytes = [0; RECORD_START_SIZE];
+    log.read(position, &mut bytes);
+    let header = RecordHeader::parse(&bytes).ok()?;
+    let standing = Stamp::judge(&header, format, position, state.generation);
+    (standing != Standing::Unstamped).then_some(header)
 }
 
 /// The answer to a request for a segment.
@@ -202,7 +200,7 @@ impl Space {
         for state in used {
             let number = state.number;
             let is_free = state.is_blank() && may_append;
-            let purpose = match Purpose::of(&state, log, &format, !may_append) {
+            let purpose = match Purpose::of(&state, log, &format) {
                 _ if state.is_blank() => Purpose::Put,
                 // Written by a version that put records behind tombstones.
                 Purpose::Delete if space.occupancy[number as usize].live > 0 => Purpose::Put,
@@ -746,6 +744,19 @@ impl Space {
             // What is left of the segment that is being cleaned needs no other one: when it is free, as many are as before.
             Purpose::Delete => cleaning_segments(count) - u32::from(self.is_moving_on()),
             Purpose::Clean => 0,
+        }
+    }
+
+    /// Bytes that a power cut may cost of the segment `to` that records are moved to, and the rest of it still takes what is left
+    /// of the victim: all that counts as long as another segment is free. Of what is persisted together, any part may be lost
+    /// in front of another part that is not. `copied` bytes are not published yet.
+    pub fn spare_for_gap(&self, to: u32, copied: u64) -> u64 {
+        match self.victim {
+            Some(victim) if !self.has_free_for_moves() => {
+                let room = u64::from(self.room(to)) * UNIT_SIZE + copied;
+                room.saturating_sub(self.occupancy(victim).needed(0))
+            }
+            _ => u64::MAX,
         }
     }
 

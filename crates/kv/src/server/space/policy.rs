@@ -228,7 +228,7 @@ impl Space {
     }
 
     /// Whether the cleaner would be given a free segment now.
-    fn has_free_for_moves(&self) -> bool {
+    pub(super) fn has_free_for_moves(&self) -> bool {
         if !self.medium_is_full {
             return !self.free.is_empty();
         }
