@@ -6,3 +6,4 @@ mod failure;
 mod generations;
 mod leases;
 mod one_server;
+mod witnesses;

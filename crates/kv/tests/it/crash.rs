@@ -231,3 +231,53 @@ fn what_a_sync_of_a_dead_server_may_have_lost_is_written_again_before_it_is_show
     world.run_until(End::Kill, async |_| {});
     assert!(!marked(segment), "a pool that was closed was synced");
 }
+
+/// Needs the look at what has space (`mark_doubtful`): a mark is a store, and where a copy of a pool has a hole, which a long value of
+/// zeros becomes, a store on a full disk ends the server.
+#[test]
+fn a_hole_in_what_a_dead_server_left_is_not_touched_by_the_next_one() {
+    const ZEROS: usize = 200_000;
+    let world = World {
+        durability: stonecast_media::Durability::Power,
+        ..World::default()
+    };
+    world.run_until(End::Kill, async |world| {
+        let client = world.client().await;
+        client.put(&key(1), &value(1, 5000)).await.unwrap();
+        client.put(&key(2), &vec![0; ZEROS]).await.unwrap();
+        client.put(&key(3), &value(3, 5000)).await.unwrap();
+    });
+    let path = world.pool_path().join("log");
+    let bytes = std::fs::read(&path).unwrap();
+    let start = bytes
+        .windows(key(2).len())
+        .position(|window| window == key(2))
+        .expect("the record is there");
+    let (first, last) = (start.next_multiple_of(4096), (start + ZEROS) / 4096 * 4096);
+    // As `cp --sparse=always` writes it, in its old place.
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(0).unwrap();
+    file.set_len(world.capacity).unwrap();
+    for (page, at) in bytes.chunks(4096).zip((0..).step_by(4096)) {
+        if page.iter().any(|&byte| byte != 0) {
+            std::os::unix::fs::FileExt::write_all_at(&file, page, at).unwrap();
+        }
+    }
+    world.run_until(End::Kill, async |world| {
+        let seen = world.seen.borrow();
+        let hole = Span::new(first as u64, (last - first) as u64);
+        let touches = |span: &&Span| span.overlap(hole).is_some();
+        assert_eq!(seen.marked.iter().find(touches), None);
+        let is_marked = |at: u64| {
+            seen.marked
+                .iter()
+                .any(|span| span.overlap(Span::new(at, 1)).is_some())
+        };
+        assert!(is_marked(start as u64) && is_marked(last as u64 + 4096));
+    });
+    world.run(async |world| {
+        let mut found = Vec::new();
+        world.client().await.get(&key(2), &mut found).await.unwrap();
+        assert_eq!(found, vec![0; ZEROS]);
+    });
+}

@@ -1,0 +1,56 @@
+//! What it costs to let each segment's neighbour say what is durable of it, to the line.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use stonecast_fabric_sim::{MachineOptions, Profile, World};
+use stonecast_kv::{CLIENT_COMPLETIONS, Client, Metrics, Server};
+
+use crate::one_server::{self, ADDRESS};
+
+/// Bytes that a segment gains between two lines that are persisted for its neighbour.
+const STEP: u64 = 16 << 10;
+/// Lines of a put of 64 bytes.
+const LINES: u64 = 2;
+
+/// Needs `WITNESS_STEP`, and that the line goes with a persist that is made anyway.
+#[test]
+fn a_put_costs_its_own_lines_and_its_fence_and_one_line_more_for_each_16_kib() {
+    let world = World::new(4);
+    let seen = Rc::new(Cell::new(None::<Metrics>));
+    let told = seen.clone();
+    one_server::start(&world, 16, async move |_| {
+        move |server: &Server| told.set(Some(server.metrics()))
+    });
+    let process = world.process(world.machine(MachineOptions::new(Profile::MODERN)));
+    let cost = |puts: u64| {
+        let seen = seen.clone();
+        let count = move || {
+            let metrics = seen.get().expect("the server runs");
+            (metrics.write_backs, metrics.fences)
+        };
+        (puts, count)
+    };
+    let (puts, count) = cost(3000);
+    world.block_on(async {
+        let runtime = process.runtime();
+        runtime.sleep(100_000_000).await;
+        let port = process.port(CLIENT_COMPLETIONS).unwrap();
+        let client = Client::connect(port, runtime.clone(), ADDRESS)
+            .await
+            .unwrap();
+        client.put(b"first", &[1; 64]).await.unwrap();
+        runtime.sleep(100_000_000).await;
+        let (write_backs, fences) = count();
+        for n in 0..puts {
+            client.put(&n.to_be_bytes(), &[7; 64]).await.unwrap();
+        }
+        runtime.sleep(100_000_000).await;
+        let (lines, more_fences) = (count().0 - write_backs, count().1 - fences);
+        let told = puts * LINES * 64 / STEP;
+        let segments = puts * LINES * 64 / (256 << 10);
+        println!("{lines} lines, {more_fences} fences, {told} steps, {segments} segments");
+        assert_eq!(more_fences, puts, "no persist is made for a witness");
+        assert_eq!(lines, puts * LINES + told, "one line for each step");
+    });
+}
