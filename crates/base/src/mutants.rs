@@ -117,6 +117,10 @@ mutants! {
     TombstoneDroppedEarly in "kv", "E11";
     /// Records that are live are left behind in the segment that is freed.
     LiveRecordLeftBehind in "kv", "E12";
+    /// Puts are given the segments that are reserved for deletes.
+    DeletesNotReserved in "kv", "a full pool can forget";
+    /// The server takes a record from staging memory that no segment has room for.
+    LongRecordTaken in "kv", "hostile clients";
     /// A segment that was freed is given to nobody again.
     FreedMemoryLost in "kv", "no space is lost";
     /// A client that publishes takes its sequence before it reads the word that it replaces.

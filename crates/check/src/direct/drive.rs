@@ -65,6 +65,8 @@ struct Run {
     report: Report,
 }
 
+/// How long it may take to fill a pool and to empty it again.
+const FILLED_NS: Nanoseconds = 60_000_000_000;
 /// Number of events for which the end of a server waits for a store.
 const WAITS_MAX: u32 = 500;
 
@@ -214,6 +216,13 @@ impl Run {
         self.healed_until = Some(self.world.now() + PROGRESS_NS);
         let work = self.work.clone();
         self.visit_alone(|process, done| Box::pin(progress::wait_for_leases(work, process, done)));
+        if let Some(value_size) = self.work.setup.fills_with {
+            self.healed_until = Some(self.world.now() + FILLED_NS);
+            let work = self.work.clone();
+            self.visit_alone(|process, done| {
+                Box::pin(progress::fill_and_forget(work, process, value_size, done))
+            });
+        }
         if self.report.violations.is_empty() {
             self.damage_live();
         }

@@ -87,6 +87,43 @@ pub(crate) async fn wait_for_leases(work: Rc<Work>, process: Process, done: Rc<C
     }
 }
 
+/// Fills the pool with keys of its own, then deletes every one of them: a full pool can forget.
+pub(crate) async fn fill_and_forget(
+    work: Rc<Work>,
+    process: Process,
+    value_size: usize,
+    done: Rc<Cell<bool>>,
+) {
+    let Some(client) = connect(&process).await else {
+        return done.set(true);
+    };
+    let name = |number: u32| [b"filling ".as_slice(), &number.to_be_bytes()].concat();
+    let mut count = 0;
+    let full = loop {
+        match client.put(&name(count), &vec![3; value_size]).await {
+            Ok(_) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    if !full.is_for_want_of_room() {
+        judge_error(&work, &full);
+    }
+    for number in 0..count {
+        let error = match client.delete(&name(number)).await {
+            Ok(true) => continue,
+            Ok(false) => "the key is absent".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        work.note(Violation::new(
+            "a full pool can forget",
+            format!("delete {number} of {count} keys with values of {value_size} bytes: {error}"),
+        ));
+        break;
+    }
+    client.close().await;
+    done.set(true);
+}
+
 /// Writes one record after the other, each after the answer to the previous one, with the present
 /// keys and values.
 pub(crate) async fn lay_trail(

@@ -18,8 +18,8 @@ const RECEIVES: u64 = 8;
 /// Bytes of an answer about access, and of one about a lease.
 const ACCESS_SIZE: usize = 44;
 const LEASE_SIZE: usize = 28;
-/// Bytes that can be sent.
-const SEND_SIZE: u64 = 1 << 16;
+/// Bytes that can be sent: more than a segment of the smallest size.
+const SEND_SIZE: u64 = 1 << 19;
 /// Start of a client's greeting.
 const MAGIC: &[u8; 8] = b"stonecdk";
 

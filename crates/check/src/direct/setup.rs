@@ -44,6 +44,9 @@ pub(crate) struct Setup {
     pub closings: u64,
     /// The faults and their rates.
     pub faults: Faults,
+    /// Size of the values that fill the pool when everything is healed, before all of them are
+    /// deleted; `None`: the pool is not filled.
+    pub fills_with: Option<usize>,
     /// Number of moments at which to examine a power cut.
     pub crash_points: u32,
     pub effort: Effort,
@@ -70,6 +73,9 @@ const GROWTH_SHARE: f64 = 0.1;
 const ALL_SHARE: f64 = 0.03;
 /// Share of the runs in which clients publish.
 const PUBLISHED_SHARE: f64 = 0.2;
+/// Share of the short runs whose pool is filled, and sizes of the values.
+const FILLED_SHARE: f64 = 0.15;
+const FILLED_SIZES: [usize; 4] = [1_000, 9_000, 60_000, 120_000];
 /// Operations that write several times the size of such a small pool with published values.
 const PUBLISHED_CHURN_OPERATIONS: u64 = 1500;
 /// Faults about which a pool that survives only processes promises nothing, or which need a power
@@ -138,6 +144,7 @@ impl Setup {
             reads_in_batches: locations.random_range(0..4) == 0,
             closings: CLOSINGS_DRAWN[locations.random_range(0..CLOSINGS_DRAWN.len())],
             faults,
+            fills_with: None,
             crash_points: 10,
             effort: Effort {
                 states: 40,
@@ -300,6 +307,16 @@ impl Setup {
         }
         .churned(CHURN_SHARE, 100_000, 5..8)
         .published()
+        .filled()
+    }
+
+    /// In a share of the seeds: a pool that is filled in the end.
+    fn filled(self) -> Self {
+        let random = &mut random_from_seed(self.seed ^ 0x4649_4c4c);
+        let fills_with = random
+            .random_bool(FILLED_SHARE)
+            .then(|| FILLED_SIZES[random.random_range(0..FILLED_SIZES.len())]);
+        Self { fills_with, ..self }
     }
 }
 

@@ -253,14 +253,18 @@ async fn put_a_bad_record(work: &Work, raw: &Raw, random: &mut Random) {
         value: &[9; 64],
     };
     let mut record = Vec::new();
-    let kinds = if raw.is_staged() { 3 } else { 4 };
-    let (what, epoch) = match random.random_range(0..kinds) {
+    let longest = vec![9; raw.format().segment_size as usize];
+    let (what, epoch) = match random.random_range(0..4) {
         0 => (
             "of an epoch that is over",
             raw.epoch().wrapping_sub(random.random_range(1..3)),
         ),
         1 => ("of an epoch to come", raw.epoch() + 1),
         2 => ("with a wrong tag", raw.epoch()),
+        _ if raw.is_staged() => {
+            draft.value = &longest;
+            ("that is longer than a segment", raw.epoch())
+        }
         _ => {
             // Its bytes fit into the last unit; a longer header would not.
             (draft.key, draft.value) = (b"odd", &[9; 14]);

@@ -413,7 +413,9 @@ impl Server {
             Some(_) => position % self.format.segment_size,
             None => u64::from(SEGMENT_HEADER_UNITS) * UNIT_SIZE,
         };
-        let fits = |header: &RecordHeader| start_max + header.size() <= self.format.segment_size;
+        let fits = |header: &RecordHeader| {
+            start_max + header.size() <= self.format.segment_size || mutant!(LongRecordTaken)
+        };
         // Nor is a put what says that it was moved: the server alone moves, and its order in the segment hangs on when it says it was.
         let is_put =
             |header: &RecordHeader| header.kind() == Kind::Put && header.moved_at().is_none();

@@ -736,6 +736,7 @@ impl Space {
     fn reserve_for(&self, purpose: Purpose) -> u32 {
         let count = self.format.segment_count;
         match purpose {
+            Purpose::Put if mutant!(DeletesNotReserved) => cleaning_segments(count),
             // Those of tombstones are the reserve for deletes, as far as that is in use.
             Purpose::Put => {
                 cleaning_segments(count)
