@@ -1,22 +1,23 @@
-//! The error for bytes that are not what they must be.
+//! The error for corrupt bytes.
 
 use std::borrow::Cow;
 
-/// Bytes that failed a check: where they are, what stands there, what should.
+/// Bytes that failed a check: their place, their content, and the expected content.
 ///
-/// This is for damage. Bytes that a crash may legitimately leave behind (a record that was never acknowledged) are no
-/// corruption, and the code that knows the difference says so in its own type.
+/// This type is for damage. Bytes that a crash may legitimately leave behind (a record that was
+/// never acknowledged) are not corruption, and the code that knows the difference has a type of its
+/// own for them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("corrupt {what} in {file} at offset {offset}: found {found}, expected {expected}")]
 pub struct Corruption {
-    /// What was being read, in the words of the format page ("pool header", "record tag").
+    /// The thing that was read, in the words of the format page ("pool header", "record tag").
     pub what: Cow<'static, str>,
-    /// The file or region, as the user knows it.
+    /// The file or region, under the name that the user knows.
     pub file: Cow<'static, str>,
     /// Bytes from the start of that file.
     pub offset: u64,
-    /// What stands there.
+    /// The content found.
     pub found: String,
-    /// What should stand there.
+    /// The content expected.
     pub expected: String,
 }

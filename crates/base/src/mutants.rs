@@ -1,12 +1,12 @@
-//! Seeded bugs: places where a guard is left out on purpose, so that the checks can be checked.
+//! Seeded bugs: places where a guard is omitted on purpose, so that the checks can be checked.
 //!
 //! ```text
 //!   if mutant!(FenceMissing) { ... }      false, and gone, unless the feature `mutants` is on
-//!                                         with it: whether this thread has planted that one
+//!                                         with it: whether this thread has planted this bug
 //! ```
 //!
-//! A campaign (`cargo xtask mutants`) plants one after the other and must find each. A mutant that nobody finds shows an
-//! oracle that is too weak, or a guard that nothing needs.
+//! A campaign (`cargo xtask mutants`) plants one after the other and must find each. A mutant that
+//! no oracle finds shows a weak oracle, or a guard that nothing needs.
 //!
 //! Invariants: without the feature no mutant exists in the compiled program; with it at most one is planted in a thread.
 
@@ -19,26 +19,26 @@ macro_rules! mutants {
         }
 
         impl Mutant {
-            /// All of them.
+            /// All mutants.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
-            /// What it is called.
+            /// Its name.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)+ }
             }
 
-            /// What it does.
+            /// Its effect.
             pub const fn what(self) -> &'static str {
                 match self { $(Self::$name => concat!($($what),+).trim_ascii(),)+ }
             }
 
-            /// The crate that it is planted in.
+            /// The crate in which it is planted.
             pub const fn place(self) -> &'static str {
                 match self { $(Self::$name => $place,)+ }
             }
 
-            /// The flaw of a published design that it brings back (`E` of client-direct stores, `R` of replicated
-            /// ones, `T` of persistence recipes), or what it stands for.
+            /// The flaw of a published design that it brings back (`E` of client-direct stores, `R`
+            /// of replicated ones, `T` of persistence recipes), or the promise that it breaks.
             pub const fn flaw(self) -> &'static str {
                 match self { $(Self::$name => $flaw,)+ }
             }
@@ -47,55 +47,55 @@ macro_rules! mutants {
 }
 
 mutants! {
-    /// Records are acknowledged without having been written back.
+    /// Records are acknowledged before they are written back.
     RecordNotWrittenBack in "kv", "E1";
     /// The last line of each record is not written back.
     LastLineNotWrittenBack in "kv", "E1";
     /// The header of a new segment is not written back with its first records.
     SegmentHeaderNotWrittenBack in "kv", "E5";
-    /// Index words are stored before what they point to is durable.
+    /// Index words are stored before their records are durable.
     PublishBeforeDurable in "kv", "E4";
-    /// Clients are told before what they wrote is durable.
+    /// Writes are answered before they are durable.
     AnswerBeforeDurable in "kv", "E1";
-    /// The server stamps what clients wrote without looking at its tag.
+    /// The server stamps clients' records without checking their tags.
     TagNotCheckedByServer in "kv", "E6";
-    /// A tag does not depend on the epoch, so the server takes records of another one.
+    /// A tag does not depend on the epoch, so the server accepts records of another epoch.
     EpochNotChecked in "log", "epochs fence";
-    /// Conditions of writes are not looked at.
+    /// The server ignores conditions of writes.
     ConditionIgnored in "kv", "conditional writes";
     /// Deletes take the word out of the index and leave no tombstone.
     TombstoneLeftOut in "kv", "E11";
-    /// A lease's segment goes to others while its key still opens it.
+    /// A lease's segment is given to others while its key still opens it.
     LeaseNotRevoked in "session", "E8";
-    /// A reader who finds a record that does not check deletes the key.
+    /// A reader that finds an invalid record deletes the key.
     ReaderRepairs in "kv", "E3";
-    /// A client believes a place that it remembers without the bucket's word.
+    /// A client trusts a remembered place without the bucket's word.
     LocationTrusted in "kv", "one round trip for reads";
     /// Readers do not check the tags of records.
     TagNotCheckedByReader in "log", "E9";
     /// A tag does not depend on the record's position.
     PositionNotInTag in "log", "E9";
-    /// Recovery takes a stamped record whose bytes are not whole.
+    /// Recovery accepts a stamped record whose bytes are not whole.
     TornTailAccepted in "log", "E2";
-    /// Recovery takes records whatever their commit tag says.
+    /// Recovery accepts records with any commit tag.
     CommitTagIgnored in "log", "R5";
-    /// Recovery does not look at the links between records.
+    /// Recovery does not check the links between records.
     LinksNotChecked in "log", "E7";
-    /// Recovery does not compare what it found with the seal.
+    /// Recovery does not compare the records found with the seal.
     SealNotCompared in "log", "E7";
     /// Recovery seals nothing.
     SealSkipped in "log", "recovery is idempotent";
-    /// A server never notes that what it persisted is durable.
+    /// A server never notes that persisted records are durable.
     DurableNotNoted in "log", "E7";
     /// Recovery takes the older of two versions of a key.
     OlderVersionRecovered in "kv", "recovery order";
-    /// Recovery takes a deleted key out also where a later put brought it back.
+    /// Recovery removes a deleted key even where a later put stored it again.
     TombstoneWinsAlways in "kv", "E11";
     /// Recovery does not scan segments that the checkpoint knows.
     StaleCheckpointBelieved in "kv", "E7";
-    /// Recovery believes a checkpoint without its checksum.
+    /// Recovery accepts a checkpoint without checking its checksum.
     CheckpointNotChecked in "kv", "mutated pool";
-    /// What recovery settled is not persisted before the server opens.
+    /// Settled segments are not persisted before the server opens.
     SettledNotPersisted in "kv", "E5";
     /// A server does not remember which writes with tokens were done.
     OutcomesNotNoted in "kv", "R8";
@@ -105,37 +105,37 @@ mutants! {
     VersionGivenTwice in "kv", "versions grow";
     /// A segment's neighbour is told that records are durable before they are.
     WitnessTooEarly in "kv", "segments lost whole";
-    /// A segment is used again in the generation that it had.
+    /// A segment is reused in the same generation.
     GenerationKept in "log", "E9";
     /// A segment is freed before the copies of its records are durable.
     CopiesNotDurable in "kv", "R9";
-    /// A moved record is published also where its key has a newer one.
+    /// A moved record is published even where its key has a newer one.
     RepublishedUnchecked in "kv", "R9";
     /// A segment's next generation is not persisted before it is written again.
     NextGenerationNotPersisted in "kv", "E8";
     /// A tombstone is dropped while older versions of its key are still in the log.
     TombstoneDroppedEarly in "kv", "E11";
-    /// Records that are live are left behind in the segment that is freed.
+    /// Live records are left behind in a freed segment.
     LiveRecordLeftBehind in "kv", "E12";
     /// Puts are given the segments that are reserved for deletes.
     DeletesNotReserved in "kv", "a full pool can forget";
     /// The server takes a record from staging memory that no segment has room for.
     LongRecordTaken in "kv", "hostile clients";
-    /// A segment that was freed is given to nobody again.
+    /// A freed segment is never given out again.
     FreedMemoryLost in "kv", "no space is lost";
     /// A client that publishes takes its sequence before it reads the word that it replaces.
     SequenceBeforeRead in "kv", "versions grow";
     /// A client that publishes takes a lost compare-and-swap for a success.
     LostSwapBelieved in "kv", "lost update";
-    /// The server writes keys without keeping clients that publish off them.
+    /// The server writes keys without claiming them from clients that publish.
     ClaimIgnored in "kv", "lost update";
     /// The plan that a server runs has lost its write-back.
     WriteBackNotPlanned in "persist", "E1";
     /// Persisting does not wait for the lines that it wrote back.
     FenceMissing in "fabric-sim", "T8";
-    /// Persisting fences and writes no line back.
+    /// Persisting fences but writes no line back.
     WriteBackMissing in "fabric-sim", "E1";
-    /// An answer to a sync error is taken for success.
+    /// A sync error is taken for success.
     SyncErrorIgnored in "fabric-sim", "T9";
 }
 
@@ -176,7 +176,7 @@ pub fn is_planted(mutant: Mutant) -> bool {
     PLANTED.get() == Some(mutant)
 }
 
-/// Plants a mutant in everything that this thread runs from now on, or none.
+/// Plants a mutant in everything that this thread runs from now on; `None` removes it.
 #[cfg(feature = "mutants")]
 pub fn plant(mutant: Option<Mutant>) {
     PLANTED.set(mutant);

@@ -1,4 +1,5 @@
-//! Random numbers from a seed. Nothing here asks the operating system: the caller brings the seed.
+//! Random numbers from a seed. Nothing here asks the operating system: the caller supplies the
+//! seed.
 
 use rand::SeedableRng as _;
 pub use rand::seq::SliceRandom as SliceExt;
@@ -6,7 +7,7 @@ pub use rand::seq::SliceRandom as SliceExt;
 /// The generator of the whole project: a named algorithm, so that a seed means the same numbers for ever.
 pub type Random = rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The generator that `seed` stands for.
+/// The generator that starts from `seed`.
 pub fn random_from_seed(seed: u64) -> Random {
     Random::seed_from_u64(seed)
 }

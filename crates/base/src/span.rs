@@ -1,4 +1,4 @@
-//! A range of bytes inside something that the context names.
+//! A range of bytes; the context says of what.
 
 /// `size` bytes from `offset`. Both in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,7 +15,8 @@ impl Span {
         Self { offset, size }
     }
 
-    /// One past the last byte; `None` where the sum leaves 64 bits, which only bytes from outside can cause.
+    /// One past the last byte; `None` where the sum exceeds 64 bits, which only untrusted bytes can
+    /// cause.
     pub const fn end(self) -> Option<u64> {
         self.offset.checked_add(self.size)
     }
@@ -47,7 +48,8 @@ impl Span {
         Some(Self::new(second.offset, size))
     }
 
-    /// The smallest span of whole `grain`-byte units that holds this one. `grain` is a power of two.
+    /// The smallest span of whole `grain`-byte units that contains this one. `grain` is a power of
+    /// two.
     pub const fn widen(self, grain: u64) -> Self {
         assert!(grain.is_power_of_two());
         let start = self.offset & !(grain - 1);

@@ -1,4 +1,4 @@
-//! Why a command did not do what was asked: the exit status, the words, and the facts for a program.
+//! The failure of a command: the exit status, the words, and the facts for a program.
 //!
 //! People read the words on stderr. With `--json` a program finds them on stdout, as the last line: an object with
 //! `error` (the name of the status), `status`, `message`, and the facts that the command knows.
@@ -13,15 +13,15 @@ use stonecast_base::Corruption;
 use stonecast_kv::{Effect, StoreError};
 use stonecast_media::MediaError;
 
-/// What a failed command exits with. The numbers and names are stable.
+/// The exit status of a failed command. The numbers and names are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
-    /// It failed or was refused; nothing was done, or the message says what.
+    /// The command failed or was refused; nothing was done, or the message says what was.
     Failed = 1,
     /// Wrong usage: flags, environment or configuration file.
     Usage = 2,
-    /// The key is not there.
+    /// The key is absent.
     Absent = 3,
     /// No server answers, or the connection to it ended.
     Unreachable = 4,
@@ -33,18 +33,18 @@ pub enum Status {
     OutcomeUnknown = 7,
 }
 
-/// Why a command did not do what was asked.
+/// The failure of a command.
 #[derive(Debug)]
 pub enum Failure {
-    /// Nobody reads what it prints any more (`stonecast export | head`), which is no news to anybody. Status 1.
+    /// The reader of its output is gone (`stonecast export | head`), which needs no message. Status 1.
     Silent,
-    /// What people should know was printed already.
+    /// The message was already printed.
     Told(Box<Reason>),
-    /// What is to be said.
+    /// The message is yet to be printed.
     Because(Box<Reason>),
 }
 
-/// What happened.
+/// The reason of a failure.
 #[derive(Debug, Serialize)]
 pub struct Reason {
     error: Status,
@@ -56,7 +56,7 @@ pub struct Reason {
 }
 
 impl Failure {
-    /// What happened, in words.
+    /// A failure with this message.
     pub fn new(status: Status, message: impl Into<String>) -> Self {
         Self::Because(Box::new(Reason {
             error: status,
@@ -66,17 +66,17 @@ impl Failure {
         }))
     }
 
-    /// Asked in a wrong way.
+    /// A failure of wrong usage.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Status::Usage, message)
     }
 
-    /// Could not be done.
+    /// An operation that failed.
     pub fn operation(message: impl Into<String>) -> Self {
         Self::new(Status::Failed, message)
     }
 
-    /// A write that failed: its outcome may be unknown.
+    /// A failed write: its outcome may be unknown.
     pub fn of_write(error: StoreError) -> Self {
         match error.effect() {
             Effect::Unknown => Self::new(Status::OutcomeUnknown, error.to_string()),
@@ -84,7 +84,7 @@ impl Failure {
         }
     }
 
-    /// The same failure, of which people have been told.
+    /// The same failure, marked as printed.
     pub fn told(self) -> Self {
         match self {
             Self::Because(reason) => Self::Told(reason),
@@ -100,10 +100,10 @@ impl Failure {
         self
     }
 
-    /// The same failure after `done`, which was not undone by it.
+    /// The same failure after `done`, which it did not undo.
     pub fn after(self, done: impl Display) -> Self {
         let reason = match self {
-            Self::Silent => "nobody reads it".to_owned(),
+            Self::Silent => "its reader is gone".to_owned(),
             Self::Told(reason) | Self::Because(reason) => reason.message,
         };
         Self::operation(format!(
@@ -111,13 +111,13 @@ impl Failure {
         ))
     }
 
-    /// What the process exits with.
+    /// The exit status of the process.
     pub fn status(&self) -> u8 {
         self.reason()
             .map_or(Status::Failed as u8, |reason| reason.status)
     }
 
-    /// What a program reads; `None`: there is nobody to read it.
+    /// The reason, for a program; `None`: there is no reader.
     pub fn reason(&self) -> Option<&Reason> {
         match self {
             Self::Silent => None,
@@ -153,7 +153,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// What an error means for the exit status, if it says something of it.
+/// The exit status of an error, if the error determines one.
 fn status_of(error: &(dyn Error + 'static)) -> Option<Status> {
     if error.is::<Corruption>() {
         return Some(Status::Corrupt);
@@ -177,7 +177,7 @@ fn of_medium(error: &MediaError) -> Option<Status> {
     is_damage.then_some(Status::Corrupt)
 }
 
-/// An error with its causes. Many errors name their cause themselves: each is said once.
+/// An error with its causes. Many errors name their cause themselves: each is printed once.
 fn words_of(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain().map(ToString::to_string) {

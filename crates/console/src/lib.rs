@@ -1,4 +1,4 @@
-//! What the binaries have in common at a terminal.
+//! The behaviour that the binaries share at a terminal.
 //!
 //! | file | what |
 //! | --- | --- |

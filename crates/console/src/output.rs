@@ -1,6 +1,6 @@
 //! Results go to stdout, words for people to stderr.
 //!
-//! Nothing here fails because nobody listens on stderr.
+//! Nothing here fails because stderr is closed.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -10,19 +10,20 @@ use serde::Serialize;
 use crate::Size;
 use crate::failure::Failure;
 
-/// Prints one JSON object on a line of its own.
+/// Prints one JSON object as a line.
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     bytes(&line)
 }
 
-/// Prints one JSON object that says what was done. Where it cannot be printed, the failure says that it was done.
+/// Prints one JSON object that reports what was done. If it cannot be printed, the failure says
+/// that it was done.
 pub fn report(value: &impl Serialize, done: impl Display) -> Result<(), Failure> {
     json(value).map_err(|failure| failure.after(done))
 }
 
-/// Prints bytes as they are.
+/// Prints bytes unchanged.
 pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes)?;
@@ -30,7 +31,7 @@ pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints names and values, the values below each other.
+/// Prints names and values, with the values aligned.
 pub fn table(rows: &[(&str, String)]) -> Result<(), Failure> {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let lines: String = rows
@@ -43,7 +44,7 @@ pub fn table(rows: &[(&str, String)]) -> Result<(), Failure> {
 /// Columns of a line of text.
 pub const WIDTH: usize = 110;
 
-/// Appends `words` behind `start`, in lines of [`WIDTH`] columns; further lines begin with `indent`.
+/// Appends `words` after `start`, in lines of [`WIDTH`] columns; further lines begin with `indent`.
 pub fn wrap(text: &mut String, indent: &str, start: &str, words: &str) {
     let mut line = start.to_owned();
     let mut empty = true;
@@ -64,25 +65,26 @@ pub fn wrap(text: &mut String, indent: &str, start: &str, words: &str) {
     text.push('\n');
 }
 
-/// Says something to whoever watches: a line on stderr.
+/// Prints a message as a line on stderr.
 pub fn say(message: impl Display) {
-    // A closed stderr has nobody to tell.
+    // A closed stderr has no reader.
     let _ = writeln!(io::stderr(), "{message}");
 }
 
-/// Says something that only a person wants to know.
+/// Prints a message for people: only where stderr is a terminal.
 pub fn say_to_a_person(message: impl Display) {
     if io::stderr().is_terminal() {
         say(message);
     }
 }
 
-/// Says what went wrong.
+/// Prints an error.
 pub fn error(message: &impl Display) {
     say(format_args!("error: {message}"));
 }
 
-/// A number of bytes as people read it: exact where it is a whole number of a unit, else rounded to a tenth.
+/// A number of bytes for people: exact where it is a whole number of a unit, else rounded to a
+/// tenth.
 pub fn size(bytes: u64) -> String {
     let exact = Size(bytes).to_string();
     if bytes < 1024 || exact.len() <= "1023 GiB".len() {

@@ -1,10 +1,10 @@
-//! Progress of long work, on a terminal alone: in a pipe nothing is drawn.
+//! Progress of long work, only on a terminal: nothing is drawn into a pipe.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Redraws a second; a person sees no more.
+/// Redraws per second; a person sees no more.
 const REDRAWS: u8 = 10;
 
 /// A bar on stderr while it lives.
@@ -13,7 +13,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Counts bytes; without a total (a pipe) it shows how many and how fast.
+    /// Counts bytes; without a total (a pipe) it shows the number and the rate.
     pub fn of_bytes(what: &'static str, total: Option<u64>) -> Self {
         let known = "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
         Self::new(
@@ -45,12 +45,12 @@ impl Progress {
         Self { bar }
     }
 
-    /// So much more is done.
+    /// Adds to the progress.
     pub fn advance(&self, by: u64) {
         self.bar.inc(by);
     }
 
-    /// So much is done.
+    /// Sets the progress.
     pub fn set(&self, to: u64) {
         self.bar.set_position(to);
     }

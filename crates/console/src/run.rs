@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use crate::failure::Failure;
 use crate::output;
 
-/// Runs `command` of `program`: says what went wrong, and gives the exit status that says so.
+/// Runs `command` of `program`: prints its failure, and returns its exit status.
 pub fn run(
     program: &'static str,
     command: impl FnOnce() -> Result<(), Failure> + UnwindSafe,
@@ -20,7 +20,7 @@ pub fn run(
                 output::error(&failure);
             }
             if let Some(reason) = failure.reason().filter(|_| json) {
-                // A closed stdout has nobody to tell.
+                // A closed stdout has no reader.
                 let _ = output::json(reason);
             }
             ExitCode::from(failure.status())
@@ -30,7 +30,8 @@ pub fn run(
     }
 }
 
-/// Whether a program reads the results. Known before the arguments are, because they may be wrong.
+/// Whether a program reads the results. This must be known before the arguments are parsed, because
+/// they may be wrong.
 fn asks_for_json() -> bool {
     let flags = std::env::args_os().take_while(|argument| argument != "--");
     flags.into_iter().any(|argument| argument == "--json")

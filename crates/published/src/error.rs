@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of published designs.
 
 use stonecast_fabric::{DeviceError, Status};
 use stonecast_media::PersistError;
@@ -7,19 +7,19 @@ use stonecast_media::PersistError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishedError {
-    /// The device refused.
+    /// The device refused an operation.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// Bytes could not be made durable.
     #[error(transparent)]
     Persist(#[from] PersistError),
-    /// A work request failed; the connection is of no use any more.
+    /// A work request failed; the connection is no longer usable.
     #[error("a work request failed: {0}")]
     Failed(Status),
     /// The server refused the connection, or is gone.
     #[error("no connection: {0}")]
     Connection(String),
-    /// A key or value of another length than the store's.
+    /// A key or value has another length than the store's.
     #[error(
         "{what} has {size} bytes, but this store's have {expected}: published designs have one length for all"
     )]
@@ -34,7 +34,7 @@ pub enum PublishedError {
     /// The table or the log is full.
     #[error("no space: the published design cannot take more")]
     Full,
-    /// The peer said something that makes no sense.
+    /// The peer sent a message that makes no sense.
     #[error("the peer's message makes no sense: {0}")]
     Protocol(&'static str),
 }

@@ -1,4 +1,4 @@
-//! Where what lies in the persistent memory of a published design.
+//! The layout of a published design in persistent memory.
 //!
 //! ```text
 //!   0            4096            table_end              regions
@@ -13,14 +13,14 @@ use crate::PublishedError;
 use crate::object::{object_size, slot_record_size};
 use crate::table::{ENTRY_KEY_SIZE, ENTRY_SIZE, NEIGHBOURHOOD};
 
-/// Bytes of the head array: one word for each head says where its region starts.
+/// Bytes of the head array: one word for each head is the start of its region.
 pub(crate) const HEADS_SIZE: u64 = 4096;
 /// Most heads that the array holds.
 const HEADS_MAX: u8 = 128;
-/// What an offset of 31 bits reaches.
+/// The largest offset of 31 bits.
 pub(crate) const OFFSET_MAX: u64 = (1 << 31) - 1;
 
-/// The sizes of a store. See the module documentation.
+/// The sizes of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes of each key: 1 to 23, the last of them not 0.
@@ -29,13 +29,13 @@ pub struct Geometry {
     pub value_size: usize,
     /// Entries of the hash table.
     pub buckets: u64,
-    /// Erda: logs beside each other (paper section 3.2.2).
+    /// Erda: parallel logs (paper section 3.2.2).
     pub heads: u8,
     /// Erda: bytes of a region (paper: 1 GiB). Baselines: bytes of the destination storage.
     pub region_size: u64,
-    /// Erda: bytes of a segment, which no object crosses (paper: 8 MiB).
+    /// Erda: bytes of a segment; no object crosses its end (paper: 8 MiB).
     pub segment_size: u64,
-    /// Regions: one for each head, and one more to clean into.
+    /// Regions: one for each head, and one more as the target of cleaning.
     pub regions: u32,
     /// Baselines: slots of the ring or redo log (artefact: 210).
     pub ring_slots: u32,
@@ -60,7 +60,7 @@ impl Geometry {
         }
     }
 
-    /// Why these sizes cannot be, if they cannot.
+    /// Checks the sizes; the error says why they are impossible.
     pub fn check(&self) -> Result<(), PublishedError> {
         let object = object_size(self.key_size, self.value_size) as u64;
         let sound = (1..=ENTRY_KEY_SIZE).contains(&self.key_size)
@@ -92,7 +92,7 @@ impl Geometry {
         u64::from(head) * 8
     }
 
-    /// The hash table. The neighbourhood of the last bucket goes on behind it.
+    /// The hash table. The neighbourhood of the last bucket extends beyond it.
     pub(crate) fn table(&self) -> Span {
         Span::new(HEADS_SIZE, (self.buckets + NEIGHBOURHOOD - 1) * ENTRY_SIZE)
     }
@@ -104,7 +104,7 @@ impl Geometry {
         Span::new(start, u64::from(self.ring_slots) * self.ring_slot_size())
     }
 
-    /// Bytes of a slot of the ring: a record, on lines of its own.
+    /// Bytes of a slot of the ring: one record, which shares no cache line.
     pub(crate) fn ring_slot_size(&self) -> u64 {
         (slot_record_size(self.key_size, self.value_size) as u64).next_multiple_of(64)
     }
@@ -142,7 +142,7 @@ impl Geometry {
         }
     }
 
-    /// As it travels: seven words.
+    /// The encoding in a message.
     pub(crate) fn to_words(self) -> [u64; 8] {
         [
             self.key_size as u64,

@@ -1,4 +1,4 @@
-//! The server's side of connections: accepts clients, takes what arrives, answers.
+//! The server's side of connections: accepts clients, takes requests, answers.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ const ANSWERS: u64 = 16;
 /// Bytes of a client's request slot: operation and key.
 pub(crate) const REQUEST_SLOT_SIZE: u64 = 32;
 
-/// Receive buffers: memory of the hub's own, or the redo log.
+/// Receive buffers: the hub's own memory, or the redo log.
 #[derive(Clone, Copy)]
 pub(crate) struct Receives {
     pub region: MemoryRegion,
@@ -36,7 +36,7 @@ pub(crate) struct Receives {
     pub slots: u32,
 }
 
-/// See the module documentation.
+/// The connections of a server.
 pub(crate) struct Hub {
     port: Rc<Port>,
     runtime: Rc<dyn Runtime>,
@@ -44,7 +44,7 @@ pub(crate) struct Hub {
     memory: MemoryRegion,
     srq: SharedReceiveQueue,
     receives: Receives,
-    /// Where clients write requests to, a slot each.
+    /// Memory to which clients write requests, one slot each.
     requests: MemoryRegion,
     sessions: RefCell<BTreeMap<QueuePair, Session>>,
 }
@@ -55,14 +55,14 @@ struct Session {
     next_answer: u64,
 }
 
-/// Something that arrived.
+/// An arrival.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub qp: QueuePair,
-    /// The receive buffer; to be given back with [`Hub::repost`].
+    /// The receive buffer, to return with [`Hub::repost`].
     pub slot: u64,
     pub size: u32,
-    /// The client whose request slot holds what is asked for.
+    /// The client whose request slot holds the request.
     pub requester: Option<u32>,
 }
 
@@ -103,7 +103,7 @@ impl Hub {
         ((HEADER_SIZE + geometry.key_size + geometry.value_size) as u64).next_multiple_of(64)
     }
 
-    /// Waits until something arrived, for `longest` at most.
+    /// Waits for an arrival, for `longest` at most.
     pub async fn wait(&self, longest: Nanoseconds) {
         let mut activity = pin!(self.port.activity());
         let mut pause = pin!(self.runtime.sleep(longest));
@@ -119,14 +119,14 @@ impl Hub {
         .await;
     }
 
-    /// Accepts who wants to connect, and forgets who is gone; returns the numbers of those.
+    /// Accepts new clients and forgets those that are gone; returns the queue pairs of the latter.
     pub fn take_events(&self) -> Vec<QueuePair> {
         let mut gone = Vec::new();
         while let Some(event) = self.port.take_event() {
             match event {
                 ConnectionEvent::Request { request, .. } => {
                     if let Err(error) = self.accept(request) {
-                        // A client that hears no reason would wait.
+                        // A client without a reason would wait.
                         let _ = self.port.device().reject(request, &error.to_string());
                     }
                 }
@@ -203,7 +203,7 @@ impl Hub {
         }
     }
 
-    /// What lies in a receive buffer.
+    /// The bytes of a receive buffer.
     pub fn bytes(&self, arrival: &Arrival) -> Vec<u8> {
         let mut bytes = vec![0; u64::from(arrival.size).min(self.receives.slot_size) as usize];
         self.port
@@ -213,7 +213,7 @@ impl Hub {
         bytes
     }
 
-    /// What the client `requester` wrote into its request slot: an operation and a key.
+    /// The request of client `requester` in its slot: an operation and a key.
     pub fn request(&self, requester: u32) -> Result<(u8, Vec<u8>), PublishedError> {
         if requester as usize >= CLIENTS_MAX {
             return Err(PublishedError::Protocol("a client that does not exist"));
@@ -228,12 +228,12 @@ impl Hub {
         Ok((bytes[0], key))
     }
 
-    /// Where a receive buffer starts in its region.
+    /// Start of a receive buffer in its region.
     pub fn slot_offset(&self, slot: u64) -> u64 {
         self.receives.offset + slot * self.receives.slot_size
     }
 
-    /// Gives a receive buffer back.
+    /// Returns a receive buffer.
     pub fn repost(&self, slot: u64) -> Result<(), PublishedError> {
         let size = self.receives.slot_size as u32;
         let local = LocalSpan {
@@ -248,7 +248,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Sends a message to a client. One that is gone or does not listen needs none.
+    /// Sends a message to a client. A client that is gone or does not listen needs none.
     pub fn send(&self, qp: QueuePair, message: &Message) {
         let mut sessions = self.sessions.borrow_mut();
         let Some(session) = sessions.get_mut(&qp) else {

@@ -1,12 +1,12 @@
-//! Published designs as their papers have them: Erda and the two schemes that it was compared with, Redo Logging and Read
-//! After Write. They are here to be measured and to show their flaws; **nobody should keep data in them**. What is wrong with
-//! them is kept wrong on purpose (`docs/figures/erda.md` and the tests list it); where the paper and its artefact differ, the paper
-//! is followed.
+//! Published designs as their papers describe them: Erda and the two schemes with which it was
+//! compared, Redo Logging and Read After Write. They exist to be measured and to show their flaws;
+//! **do not keep data in them**. Their flaws stay on purpose (`docs/figures/erda.md` and the tests
+//! list them); where the paper and its artefact differ, this crate follows the paper.
 //!
 //! ```text
 //!   ErdaServer / ErdaClient           erda/        client-direct, zero-copy, a word with two versions
 //!   BaselineServer / BaselineClient   baseline/    the server copies from a log or ring to the place
-//!          both on: Table (hopscotch hashing), Hub and Link (connections), Geometry (where what lies)
+//!          both on: Table (hopscotch hashing), Hub and Link (connections), Geometry (layout)
 //! ```
 //!
 //! All keys of a store have one length and all values another, as in the artefact, so that an object carries no lengths and

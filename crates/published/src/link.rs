@@ -17,14 +17,14 @@ use crate::message::Message;
 pub(crate) const CLIENT_RECEIVES: u32 = 32;
 /// Entries of the completion queues that a client's port needs.
 pub const CLIENT_COMPLETIONS: u32 = 64;
-/// Work requests that a client has under way, at most.
+/// Maximum number of work requests that a client has under way.
 const SENDS: u32 = 16;
-/// RNR retries: the server posts a buffer again as soon as it has looked at it.
+/// RNR retries: the server posts a buffer again as soon as it has read it.
 const RNR_RETRY_COUNT: u32 = 60_000;
 const RNR_RETRY_DELAY_NS: u64 = 10_000;
 const WORDS: usize = 8;
 
-/// What a server tells a client that it accepts.
+/// The server's message to a client that it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Welcome {
     pub geometry: Geometry,
@@ -76,12 +76,12 @@ impl Welcome {
     }
 }
 
-/// See the module documentation.
+/// A client's connection.
 pub(crate) struct Link {
     port: Rc<Port>,
     qp: QueuePair,
     pub welcome: Welcome,
-    /// One area for what is read, one for what is sent.
+    /// One area for READs, one for messages.
     local: MemoryRegion,
     area: u64,
     receives: MemoryRegion,
@@ -150,7 +150,7 @@ impl Link {
         })
     }
 
-    /// Puts `bytes` where they are sent from.
+    /// Copies `bytes` to the send area.
     fn stage(&self, bytes: &[u8]) -> LocalSpan {
         self.port
             .device()
@@ -163,7 +163,7 @@ impl Link {
         }
     }
 
-    /// Where `size` bytes are read to.
+    /// The area for a READ of `size` bytes.
     fn scratch(&self, size: usize) -> LocalSpan {
         LocalSpan {
             region: self.local,
@@ -179,7 +179,7 @@ impl Link {
         }
     }
 
-    /// Sends a message that has no answer.
+    /// Sends a message without an answer.
     pub async fn tell(&self, message: &Message) -> Result<(), PublishedError> {
         let local = self.stage(&message.encode());
         self.submit(&[Operation::Send { local }]).await
@@ -231,7 +231,7 @@ impl Link {
         }
     }
 
-    /// Writes persistent memory of the server: done when the server's NIC has it.
+    /// Writes persistent memory of the server: complete when the server's NIC has the bytes.
     pub async fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), PublishedError> {
         let local = self.stage(bytes);
         self.submit(&[Operation::Write {
@@ -241,7 +241,7 @@ impl Link {
         .await
     }
 
-    /// Writes, and reads the last byte back, which forces what was written out of the NIC.
+    /// Writes, and reads the last byte back, which pushes the write out of the NIC.
     pub async fn write_and_read(&self, offset: u64, bytes: &[u8]) -> Result<(), PublishedError> {
         let local = self.stage(bytes);
         let last = bytes.len() as u64 - 1;
@@ -259,7 +259,7 @@ impl Link {
         .await
     }
 
-    /// Takes what has arrived without waiting.
+    /// Takes all arrivals without waiting.
     pub fn collect(&mut self) -> Result<(), PublishedError> {
         let device = self.port.device().clone();
         while let Some(received) = self.port.take_received() {
@@ -282,7 +282,7 @@ impl Link {
         Ok(())
     }
 
-    /// Takes a message that is no answer, if one has arrived.
+    /// Takes a message that is not an answer, if one has arrived.
     pub fn take_notice(&mut self) -> Result<Option<Message>, PublishedError> {
         self.collect()?;
         let position = self

@@ -1,4 +1,4 @@
-//! What clients and servers say to each other.
+//! Messages between clients and servers.
 //!
 //! ```text
 //!   | kind 1 | detail 1 | 0 6 | number 8 | key and value, or a value |
@@ -8,14 +8,14 @@ use crate::PublishedError;
 
 /// Bytes before key and value.
 pub(crate) const HEADER_SIZE: usize = 16;
-/// The operation that a WRITE_WITH_IMM asks for, before the key.
+/// The operation of a WRITE_WITH_IMM, before the key.
 pub(crate) const PUT: u8 = 1;
 pub(crate) const DELETE: u8 = 2;
 
-/// What a message is for.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Client: the value of a key, please.
+    /// Client: read the value of a key.
     Get,
     /// Client: store this value.
     Put,
@@ -23,24 +23,24 @@ pub(crate) enum Kind {
     Delete,
     /// Erda's client: the newest object of this key is broken.
     Repair,
-    /// Server: here is what was asked for; `detail` says which way.
+    /// Server: an answer; `detail` is its outcome.
     Answer,
     /// Erda's server: head `detail` is being cleaned.
     CleaningBegins,
-    /// Erda's server: head `detail` is clean and starts at `number` now.
+    /// Erda's server: head `detail` is clean and starts at `number`.
     CleaningEnds,
 }
 
-/// How an answer turned out.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Done; `number` is the place that was asked for.
+    /// Done; `number` is the requested place.
     Done,
     /// There is no such key.
     Absent,
     /// There is no room.
     Full,
-    /// The head is being cleaned: ask with the data.
+    /// The head is being cleaned: send the data with the request.
     Cleaning,
 }
 
@@ -70,7 +70,7 @@ const OUTCOMES: [Outcome; 4] = [
 ];
 
 impl Message {
-    /// What a client asks.
+    /// A client's request.
     pub fn request(kind: Kind, key: &[u8], value: &[u8]) -> Self {
         Self {
             kind,
@@ -80,7 +80,7 @@ impl Message {
         }
     }
 
-    /// What a server answers.
+    /// A server's answer.
     pub fn answer(outcome: Outcome, number: u64, body: Vec<u8>) -> Self {
         let detail = OUTCOMES
             .iter()
@@ -94,7 +94,7 @@ impl Message {
         }
     }
 
-    /// How an answer turned out.
+    /// The outcome of this answer.
     pub fn outcome(&self) -> Result<Outcome, PublishedError> {
         let known = OUTCOMES
             .get(usize::from(self.detail))

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //!   object   | delete tag 1 | CRC-32 4 | key | value |      a deleted object ends after the key
-//!   record   | CRC-32 4 | what is asked 1 | key | value |
+//!   record   | CRC-32 4 | request 1 | key | value |
 //! ```
 //!
-//! The checksum is CRC-32 over everything else, as published: it says nothing of the place, so that bytes of an earlier use
-//! of the same place pass (flaw E9).
+//! The checksum is CRC-32 over everything else, as published: it does not cover the place, so that
+//! bytes of an earlier use of the same place pass (flaw E9).
 
 /// Delete tag, and checksum.
 const HEADER_SIZE: usize = 5;
 
-/// What a whole object says.
+/// The content of a whole object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Object<'a> {
     pub key: &'a [u8],
@@ -19,7 +19,7 @@ pub(crate) struct Object<'a> {
     pub value: Option<&'a [u8]>,
 }
 
-/// Bytes of an object with a value: what every object takes in the log.
+/// Bytes of an object with a value: the space of every object in the log.
 pub(crate) const fn object_size(key_size: usize, value_size: usize) -> usize {
     HEADER_SIZE + key_size + value_size
 }
@@ -29,7 +29,7 @@ pub(crate) const fn slot_record_size(key_size: usize, value_size: usize) -> usiz
     HEADER_SIZE + key_size + value_size
 }
 
-/// An object as it is written.
+/// The bytes of an object.
 pub(crate) fn encode_object(key: &[u8], value: Option<&[u8]>) -> Vec<u8> {
     let mut bytes = vec![u8::from(value.is_none()), 0, 0, 0, 0];
     bytes.extend_from_slice(key);
@@ -56,7 +56,7 @@ pub(crate) fn parse_object(bytes: &[u8], key_size: usize, value_size: usize) -> 
     })
 }
 
-/// What a record asks for.
+/// The request in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Ask {
@@ -64,18 +64,18 @@ pub(crate) enum Ask {
     Put = 1,
     /// Remove the key.
     Delete = 2,
-    /// Answer the value.
+    /// Return the value.
     Get = 3,
-    /// Answer a slot of the ring for a record of this key.
+    /// Return a slot of the ring for a record of this key.
     Place = 4,
 }
 
-/// A record: what clients of the baselines send, and what lies in the ring.
+/// A record, as clients of the baselines send it and as the ring stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
     pub ask: Ask,
     pub key: &'a [u8],
-    /// Of a put; empty otherwise.
+    /// The value of a put; empty otherwise.
     pub value: &'a [u8],
 }
 

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   entry: | key, padded with zeros 23 | head 1 | word 8 |     32 bytes
-//!   a key is in one of the 8 entries from its bucket on, so one READ of 256 bytes fetches all that may hold it
+//!   a key is in one of the 8 entries from its bucket on, so one READ of 256 bytes fetches all of them
 //! ```
 //!
-//! An entry is in use while its word is not 0. Fields are stored one after the other without order between key and word, and
-//! entries move while others read them (flaw E6): as published.
+//! An entry is in use while its word is not 0. Fields are stored one after the other without order
+//! between key and word, and entries move while clients read them (flaw E6), as published.
 
 use std::rc::Rc;
 
@@ -22,10 +22,10 @@ pub(crate) const ENTRY_SIZE: u64 = 32;
 /// Entries in which a key may be.
 pub(crate) const NEIGHBOURHOOD: u64 = 8;
 const WORD_OFFSET: u64 = 24;
-/// Entries that an insertion looks at for a free one.
+/// Entries that an insertion searches for a free one.
 const REACH: u64 = 512;
 
-/// An entry as it is read.
+/// An entry, as read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub key: [u8; ENTRY_KEY_SIZE],
@@ -67,7 +67,7 @@ pub(crate) fn bucket_of(key: &[u8], buckets: u64) -> u64 {
     hash::xxh3_64(0, key) % buckets
 }
 
-/// The entries of a neighbourhood that was read whole.
+/// The entries in the bytes of a whole neighbourhood.
 pub(crate) fn entries_of(bytes: &[u8]) -> impl Iterator<Item = Entry> {
     bytes
         .as_chunks::<{ ENTRY_SIZE as usize }>()
@@ -76,7 +76,7 @@ pub(crate) fn entries_of(bytes: &[u8]) -> impl Iterator<Item = Entry> {
         .map(Entry::parse)
 }
 
-/// The table as the server uses it.
+/// The server's view of the table.
 pub(crate) struct Table {
     memory: Rc<dyn PersistentRegion>,
     span: Span,
@@ -84,7 +84,7 @@ pub(crate) struct Table {
     key_size: usize,
 }
 
-/// Where an entry is.
+/// The place of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place(u64);
 
@@ -111,7 +111,7 @@ impl Table {
         self.span.offset + place.0 * ENTRY_SIZE
     }
 
-    /// The bytes of an entry, for making them durable.
+    /// The bytes of an entry, to make them durable.
     pub fn span_of(&self, place: Place) -> Span {
         Span::new(self.offset(place), ENTRY_SIZE)
     }
@@ -122,7 +122,7 @@ impl Table {
         Entry::parse(&bytes)
     }
 
-    /// Where `key` is, and its word.
+    /// The place of `key`, and its word.
     pub fn find(&self, key: &[u8]) -> Option<(Place, u64)> {
         let bucket = bucket_of(key, self.buckets);
         let mut bytes = [0; (ENTRY_SIZE * NEIGHBOURHOOD) as usize];
@@ -145,7 +145,7 @@ impl Table {
         self.memory.store(self.offset(place) + WORD_OFFSET, word);
     }
 
-    /// Adds a key that is not there.
+    /// Adds an absent key.
     pub fn insert(&self, key: &[u8], head: u8, word: u64) -> Result<Place, PublishedError> {
         let bucket = bucket_of(key, self.buckets);
         let end = (bucket + REACH).min(self.slots());
@@ -165,7 +165,8 @@ impl Table {
         Ok(place)
     }
 
-    /// Moves an entry into the free slot and returns the slot that becomes free, nearer to where one is needed.
+    /// Moves an entry into the free slot and returns the slot that becomes free, nearer to the
+    /// needed place.
     fn hop(&self, free: u64) -> Option<u64> {
         for slot in free.saturating_sub(NEIGHBOURHOOD - 1)..free {
             let entry = self.entry(Place(slot));
@@ -183,7 +184,7 @@ impl Table {
         None
     }
 
-    /// Removes an entry: its metadata are set to 0.
+    /// Removes an entry: sets its metadata to 0.
     pub fn remove(&self, place: Place) {
         self.set_word(place, 0);
         self.memory

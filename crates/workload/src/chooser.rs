@@ -1,4 +1,4 @@
-//! Which key is next.
+//! Choice of the next key.
 
 use rand::Rng as _;
 use stonecast_base::Random;
@@ -7,12 +7,13 @@ use crate::latest::Latest;
 use crate::scrambled::ScrambledZipfian;
 use crate::zipfian::{THETA, Zipfian};
 
-/// How often which key is asked for.
+/// How often each key is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Distribution {
-    /// Each key alike.
+    /// All keys are equally likely.
     Uniform,
-    /// Zipfian 0.99 with the hottest keys spread over the key space: what the standard YCSB workloads use.
+    /// Zipfian 0.99 with the hottest keys spread over the key space, as in the standard YCSB
+    /// workloads.
     ScrambledZipfian,
     /// Zipfian 0.99 with key 0 the hottest.
     Zipfian,
@@ -21,7 +22,7 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// All of them.
+    /// All distributions.
     pub const ALL: [Self; 4] = [
         Self::Uniform,
         Self::ScrambledZipfian,
@@ -56,7 +57,7 @@ enum Generator {
 }
 
 impl Chooser {
-    /// Draws from keys 0 to `keys` - 1.
+    /// A chooser among keys 0 to `keys` - 1.
     pub fn new(distribution: Distribution, keys: u64) -> Self {
         assert!(keys > 0, "there is a key to choose");
         let generator = match distribution {
@@ -74,7 +75,7 @@ impl Chooser {
     /// The next key.
     pub fn next(&self, random: &mut Random) -> u64 {
         match &self.generator {
-            // The high half of the product: uneven by less than one in 2^64 / keys.
+            // The high half of the product is uneven by less than one in 2^64 / keys.
             Generator::Uniform => {
                 ((u128::from(random.next_u64()) * u128::from(self.keys)) >> 64) as u64
             }

@@ -1,4 +1,4 @@
-//! What a key is called: as YCSB's core workload names it with `insertorder=hashed`.
+//! Names of keys, as YCSB's core workload makes them with `insertorder=hashed`.
 
 use std::io::Write as _;
 

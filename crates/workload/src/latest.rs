@@ -2,7 +2,7 @@
 
 use crate::zipfian::{THETA, Zipfian};
 
-/// Keys are numbered in the order in which they came to be. See the module documentation.
+/// Draws recent keys more often. Keys are numbered in the order of their insertion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Latest {
     zipfian: Zipfian,
@@ -20,15 +20,15 @@ impl Latest {
         }
     }
 
-    /// Tells of keys that came to be. Costs one power for each.
+    /// Notes that keys up to `newest` were inserted. Costs one power for each.
     pub fn advance(&mut self, newest: u64) {
         assert!(newest >= self.newest, "the newest key stays the newest");
         self.zipfian.grow(newest, self.first_newest, THETA);
         self.newest = newest;
     }
 
-    /// The key that `uniform`, a number in `0.0..1.0`, falls on: `newest`, or less often one before it. As in YCSB, key 0
-    /// is never drawn.
+    /// The key for `uniform`, a number in `0.0..1.0`: `newest`, or less often an earlier one. As in
+    /// YCSB, key 0 is never drawn.
     pub fn draw(&self, uniform: f64) -> u64 {
         self.newest - self.zipfian.draw(uniform)
     }

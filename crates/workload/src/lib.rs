@@ -1,16 +1,16 @@
-//! The workloads of YCSB, as published, from a seed: which key is asked for, whether it is read or updated, what the
-//! key is called and what its value is.
+//! The workloads of YCSB, as published, from a seed: the choice of keys, whether each is read or
+//! updated, and the names and values of keys.
 //!
 //! ```text
 //!   Zipfian, ScrambledZipfian, Latest      published generators: a number in 0..1 -> a key's number
 //!   Chooser                                one of them, or uniform, with a random number generator
 //!   KeyName                                key's number -> "user6284781860667377211"
 //!   value_of                               key's number -> the bytes of its value
-//!   Sequence                               operations drawn beforehand, names beside them
+//!   Sequence                               operations drawn beforehand, with names
 //! ```
 //!
-//! A sequence costs its reader one step through memory in order, so that a measured loop pays for neither powers nor
-//! key names. Known answers come from the classes of `site.ycsb:core:0.17.0`.
+//! A reader steps through a sequence in memory order, so a measured loop pays neither for powers
+//! nor for key names. Known answers come from the classes of `site.ycsb:core:0.17.0`.
 //!
 //! Invariants: no clock, no thread, no random source but the seed; powers are computed in software ([`libm`]), so a
 //! seed means the same operations on every machine.

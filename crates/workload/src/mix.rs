@@ -1,4 +1,4 @@
-//! How many operations read and how many update.
+//! The shares of reads and updates.
 
 use rand::Rng as _;
 use stonecast_base::Random;
@@ -10,14 +10,14 @@ pub enum Mix {
     A,
     /// Workload B: 95 % reads, 5 % updates.
     B,
-    /// Workload C: reads alone.
+    /// Workload C: only reads.
     C,
-    /// Updates alone; not one of YCSB's letters.
+    /// Only updates; not one of YCSB's letters.
     UpdateOnly,
 }
 
 impl Mix {
-    /// All of them.
+    /// All mixes.
     pub const ALL: [Self; 4] = [Self::A, Self::B, Self::C, Self::UpdateOnly];
 
     /// Its name in output and on the command line.
@@ -30,7 +30,7 @@ impl Mix {
         }
     }
 
-    /// Updates of 100 operations.
+    /// Percentage of updates.
     pub const fn updates_percent(self) -> u32 {
         match self {
             Self::A => 50,

@@ -8,7 +8,7 @@ const ITEMS: u64 = 10_000_000_000;
 /// The sum for `ITEMS` that YCSB publishes; it takes minutes to add up.
 const ZETA_OF_ITEMS: f64 = 26.46902820178302;
 
-/// See the module documentation.
+/// Draws keys whose popularity is zipfian, hot keys spread over the key space.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScrambledZipfian {
     zipfian: Zipfian,
@@ -16,17 +16,18 @@ pub struct ScrambledZipfian {
 }
 
 impl ScrambledZipfian {
-    /// Over `keys` keys, with the constant 0.99.
+    /// A generator over `keys` keys, with the constant 0.99.
     pub fn new(keys: u64) -> Self {
         assert!(keys > 0, "a distribution over no keys has no values");
-        // One item more than YCSB's constant says, as in its class, whose bounds are both inclusive.
+        // There is one item more than YCSB's constant says, as in its class, whose bounds are both
+        // inclusive.
         Self {
             zipfian: Zipfian::with_zeta(ITEMS + 1, THETA, ZETA_OF_ITEMS),
             keys,
         }
     }
 
-    /// The key that `uniform`, a number in `0.0..1.0`, falls on.
+    /// The key for `uniform`, a number in `0.0..1.0`.
     pub fn draw(&self, uniform: f64) -> u64 {
         fnv_hash(self.zipfian.draw(uniform)) % self.keys
     }
@@ -38,7 +39,7 @@ mod tests {
     use crate::chooser::uniform;
     use stonecast_base::random_from_seed;
 
-    /// Draws of the Java class, each with the number that its random source gave (as bits).
+    /// Draws of the Java class, each with the number from its random source (as bits).
     #[test]
     fn each_draw_is_the_one_of_the_java_class() {
         let million = ScrambledZipfian::new(1_000_000);

@@ -1,4 +1,4 @@
-//! Operations drawn beforehand, as a measured loop wants them: read in the order in which they lie in memory.
+//! Operations drawn beforehand, so that a measured loop reads them in memory order.
 
 use stonecast_base::random_from_seed;
 
@@ -6,16 +6,16 @@ use crate::chooser::{Chooser, Distribution};
 use crate::key::KeyName;
 use crate::mix::Mix;
 
-/// What to draw.
+/// The parameters of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequenceOptions {
-    /// Which operations.
+    /// The mix of operations.
     pub mix: Mix,
-    /// On which keys.
+    /// The distribution of keys.
     pub distribution: Distribution,
-    /// Of how many.
+    /// The number of keys.
     pub keys: u64,
-    /// How many operations; a loop that wants more starts again.
+    /// The number of operations; a longer loop starts again.
     pub length: usize,
     /// The same seed draws the same operations.
     pub seed: u64,
@@ -42,14 +42,14 @@ impl Operation {
         self.name.as_bytes()
     }
 
-    /// Whether the key's value is replaced; read otherwise.
+    /// Whether the key's value is replaced; otherwise it is read.
     #[inline]
     pub fn is_update(&self) -> bool {
         self.update
     }
 }
 
-/// See the module documentation. 32 bytes an operation.
+/// Operations drawn beforehand, 32 bytes each.
 pub struct Sequence {
     operations: Vec<Operation>,
 }
@@ -85,7 +85,7 @@ impl Sequence {
         &self.operations
     }
 
-    /// The operations over and over, starting at the `start`-th (modulo their number).
+    /// A cursor that repeats the operations, starting at the `start`-th (modulo their number).
     pub fn cursor(&self, start: usize) -> Cursor<'_> {
         Cursor {
             operations: &self.operations,
@@ -94,7 +94,7 @@ impl Sequence {
     }
 }
 
-/// A place in a sequence that goes round.
+/// A place in a sequence; after the last operation comes the first.
 #[derive(Clone)]
 pub struct Cursor<'a> {
     operations: &'a [Operation],

@@ -1,11 +1,12 @@
-//! What values are made of: random bytes, so that nothing between writer and medium can compress them.
+//! Values of random bytes, so that nothing between writer and medium can compress them.
 
 use rand::Rng as _;
 use stonecast_base::{Random, random_from_seed};
 
-/// The value that key `number` is loaded with: `into.len()` bytes that follow from `seed` and `number`.
+/// Fills `into` with the initial value of key `number`, which follows from `seed` and `number`.
 pub fn value_of(seed: u64, number: u64, into: &mut [u8]) {
-    // The numbers of neighbours must not start neighbouring generators; the seeding of xoshiro takes care of that.
+    // Neighbouring numbers must not start neighbouring generators; the seeding of xoshiro ensures
+    // that.
     random_from_seed(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).fill_bytes(into);
 }
 
@@ -16,10 +17,10 @@ pub struct ValuePool {
     next: usize,
 }
 
-/// Bytes of the block beside one value: larger than a level-1 cache would be to share with the measured code, smaller
-/// than level 2.
+/// Bytes of the block beside one value: too large for a level-1 cache shared with the measured
+/// code, smaller than level 2.
 const POOL_SIZE: usize = 64 << 10;
-/// From one value to the next. Odd, so that values start at every alignment.
+/// Bytes from one value to the next. Odd, so that values start at every alignment.
 const STEP: usize = 61;
 
 impl ValuePool {
@@ -53,7 +54,7 @@ impl ValuePool {
     }
 }
 
-/// Where the value starts behind the one at `start`.
+/// Start of the value after the one at `start`.
 #[inline]
 fn behind(start: usize) -> usize {
     if start + STEP >= POOL_SIZE {

@@ -1,32 +1,33 @@
 //! The zipfian generator of Gray et al., *Quickly Generating Billion-Record Synthetic Databases* (1994), as YCSB has it.
 //!
-//! It is no exact zipfian distribution: only the two hottest items have their exact share, the rest follow a power
-//! curve that approximates it (the third item gets 2.62 % instead of 2.19 % of a million items). Every published YCSB
-//! figure has that skew, so ours must have it too.
+//! It is not an exact zipfian distribution: only the two hottest items have their exact share, the
+//! rest follow a power curve that approximates it (the third item gets 2.62 % instead of 2.19 % of
+//! a million items). Every published YCSB figure has that skew, so the figures of Stonecast must
+//! have it, too.
 
 use libm::pow;
 
 /// The constant of the YCSB workloads.
 pub const THETA: f64 = 0.99;
 
-/// Items numbered from 0, the hottest first. See the module documentation.
+/// Draws items numbered from 0, the hottest first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Zipfian {
     items: f64,
     zeta: f64,
     alpha: f64,
     eta: f64,
-    /// Below it, scaled by zeta, the draw is item 1.
+    /// Below this value, scaled by zeta, the draw is item 1.
     second: f64,
 }
 
 impl Zipfian {
-    /// `items` items with constant `theta`. Sums up `items` powers.
+    /// A generator of `items` items with constant `theta`. Sums up `items` powers.
     pub fn new(items: u64, theta: f64) -> Self {
         Self::with_zeta(items, theta, zeta(items, theta))
     }
 
-    /// For numbers of items whose zeta is known beforehand.
+    /// A generator of items whose zeta is known.
     pub fn with_zeta(items: u64, theta: f64, zeta_of_items: f64) -> Self {
         assert!(items > 0, "a distribution over no items has no values");
         let second = 1.0 + pow(0.5, theta);
@@ -40,7 +41,7 @@ impl Zipfian {
         }
     }
 
-    /// The item that `uniform`, a number in `0.0..1.0`, falls on.
+    /// The item for `uniform`, a number in `0.0..1.0`.
     pub fn draw(&self, uniform: f64) -> u64 {
         let scaled = uniform * self.zeta;
         if scaled < 1.0 {
@@ -101,7 +102,7 @@ mod tests {
         }
     }
 
-    /// Draws of the Java class, each with the number that its random source gave (as bits).
+    /// Draws of the Java class, each with the number from its random source (as bits).
     #[test]
     fn each_draw_is_the_one_of_the_java_class() {
         let million = Zipfian::new(1_000_000, THETA);

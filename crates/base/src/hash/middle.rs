@@ -1,4 +1,4 @@
-//! XXH3 with 64 bits of inputs of middle length, in a straight line.
+//! XXH3 with 64 bits for inputs of middle length, as straight-line code.
 //!
 //! ```text
 //!   bytes    0 .. 128              128 .. n x 16          n x 16 .. end
@@ -6,34 +6,35 @@
 //!            |-- sum, spread --|   |-- added, with the block that ends the input: sum, spread --|
 //! ```
 //!
-//! Most records of a store of small values are of this length, and their tag is the largest part of what a reader computes while
-//! nothing else goes on. The implementation of the library takes lengths and secret as they come; here both are known where they
-//! are used, which takes half the instructions. The value is the same: XXH3 is a specified algorithm, and a test compares.
+//! Most records of a store of small values have this length, and their tag is the largest part of a
+//! reader's computation. The library's implementation handles any length and secret; here both are
+//! known at compile time, which halves the instructions. The value is the same: XXH3 is a specified
+//! algorithm, and a test compares the two.
 
 use std::ops::RangeInclusive;
 
 use xxhash_rust::const_xxh3::const_custom_default_secret;
 
-/// Lengths that the specification calls middle ones.
+/// The middle lengths of the specification.
 pub(super) const SIZES: RangeInclusive<usize> = 129..=240;
 
 /// Bytes of a block.
 const BLOCK: usize = 16;
 /// Blocks that every input has.
 const FIRST_BLOCKS: usize = 8;
-/// Where the secret of the blocks after these starts.
+/// Start of the secret for the later blocks.
 const LATER_FROM: usize = 3;
-/// Where that of the block at the end starts.
+/// Start of the secret for the last block.
 const LAST_FROM: usize = 136 - 17;
 /// The specification's `PRIME64_1`.
 const PRIME: u64 = 0x9e37_79b1_85eb_ca87;
-/// What spreads a sum over all bits.
+/// Factor that spreads a sum over all bits.
 const SPREAD: u64 = 0x1656_6791_9e37_79f9;
 
 /// The specification's secret.
 const SECRET: [u8; 192] = const_custom_default_secret(0);
 
-/// The hash of bytes that are as many as [`SIZES`] says.
+/// The hash of bytes whose length is in [`SIZES`].
 #[inline(always)]
 pub(super) fn xxh3_64(seed: u64, bytes: &[u8]) -> u64 {
     let (blocks, _) = bytes.as_chunks::<BLOCK>();
@@ -77,7 +78,7 @@ const fn secret_at(at: usize) -> [u64; 2] {
     [word(SECRET.split_at(at).1), word(SECRET.split_at(at + 8).1)]
 }
 
-/// What a block adds, with the secret at `AT`.
+/// The summand of a block, with the secret at `AT`.
 #[inline(always)]
 fn mixed<const AT: usize>(block: [u8; BLOCK], seed: u64) -> u64 {
     mixed_with(block, const { secret_at(AT) }, seed)
@@ -85,8 +86,8 @@ fn mixed<const AT: usize>(block: [u8; BLOCK], seed: u64) -> u64 {
 
 #[inline(always)]
 fn mixed_with(block: [u8; BLOCK], secret: [u64; 2], seed: u64) -> u64 {
-    // Both words as one number: of single words the compiler makes vectors, which it takes apart again for the multiplication, and
-    // that is twice as many instructions.
+    // Both words are one number here: the compiler would pack single words into vectors and unpack
+    // them for the multiplication, which takes twice as many instructions.
     let secret =
         u128::from(secret[0].wrapping_add(seed)) | u128::from(secret[1].wrapping_sub(seed)) << 64;
     let words = u128::from_le_bytes(block) ^ secret;

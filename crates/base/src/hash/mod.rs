@@ -1,5 +1,5 @@
-//! The hashes of the on-media and on-wire formats. All are specified algorithms with implementations in many languages;
-//! their results never change between versions, CPUs or seeds.
+//! The hashes of the on-media and on-wire formats. All are specified algorithms with
+//! implementations in many languages; their results never change between versions or CPUs.
 
 mod middle;
 
@@ -7,7 +7,8 @@ use std::hash::Hasher as _;
 
 use xxhash_rust::xxh3;
 
-/// XXH3 with 64 bits and a seed. Fast and keyed against accident; *not* a defence against someone who knows the seed.
+/// XXH3 with 64 bits and a seed. Fast and keyed against accident; *not* a defence against an
+/// attacker who knows the seed.
 #[inline]
 pub fn xxh3_64(seed: u64, bytes: &[u8]) -> u64 {
     if middle::SIZES.contains(&bytes.len()) {
@@ -22,7 +23,7 @@ pub fn xxh3_128(bytes: &[u8]) -> u128 {
     xxh3::xxh3_128(bytes)
 }
 
-/// SipHash-2-4: a keyed pseudo-random function. Who does not hold `key` cannot make a value that passes.
+/// SipHash-2-4: a keyed pseudo-random function. Without `key` nobody can make a value that passes.
 pub fn siphash24(key: [u64; 2], bytes: &[u8]) -> u64 {
     let mut hasher = siphasher::sip::SipHasher24::new_with_keys(key[0], key[1]);
     hasher.write(bytes);

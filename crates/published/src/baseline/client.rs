@@ -36,7 +36,7 @@ impl BaselineClient {
         })
     }
 
-    /// Looks up `key`; whether it is there.
+    /// Looks up `key`. Returns whether it is present.
     pub async fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, PublishedError> {
         self.geometry.check_sizes(key, None)?;
         let answer = self
@@ -71,7 +71,7 @@ impl BaselineClient {
         .await
     }
 
-    /// Removes `key`, if it is there.
+    /// Removes `key`, if it is present.
     pub async fn delete(&mut self, key: &[u8]) -> Result<(), PublishedError> {
         self.geometry.check_sizes(key, None)?;
         self.write(Record {

@@ -1,4 +1,4 @@
-//! The two schemes that Erda was compared with (paper section 5.1).
+//! The two schemes with which Erda was compared (paper section 5.1).
 //!
 //! ```text
 //!   Redo Logging       client -- SEND(record) --> redo log --(server checks, writes back)--> answer
@@ -7,9 +7,10 @@
 //!   reads              client -- SEND(key) --> the server looks in the log or ring, then in the destination -- SEND(value) -->
 //! ```
 //!
-//! A record leaves its slot when it is applied. The ring of Read After Write is polled: a slot is cleared before it is given to
-//! somebody, because nothing else tells a new record of a key from the one that lay there before. No recovery is
-//! published for either, so opening makes a store anew.
+//! A record leaves its slot when it is applied. The ring of Read After Write is polled: a slot is
+//! cleared before it is given to a client, because nothing else distinguishes a new record of a key
+//! from the previous one in the slot. Neither scheme has a published recovery, so opening creates a
+//! new store.
 
 mod client;
 mod server;
@@ -18,11 +19,11 @@ mod storage;
 pub use client::BaselineClient;
 pub use server::BaselineServer;
 
-/// Which of the two.
+/// One of the two schemes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// The server's CPU takes every record from a message.
     RedoLogging,
-    /// Clients write records themselves and read after it.
+    /// Clients write records and read after each write.
     ReadAfterWrite,
 }

@@ -21,7 +21,7 @@ use crate::object::{Ask, Record};
 /// Receive buffers of Read After Write, whose ring is not the receive queue.
 const RECEIVES: u32 = 512;
 const STOP_CHECK_NS: Nanoseconds = 20_000_000;
-/// How often the ring is polled while somebody has a slot of it.
+/// Interval at which the ring is polled while a client has a slot.
 const POLL_NS: Nanoseconds = 200;
 
 /// A server of one store. See the documentation of the module `baseline`.
@@ -38,9 +38,9 @@ struct State {
     storage: Storage,
     /// Slots with records that are not applied yet, in the order in which they were taken.
     pending: VecDeque<Pending>,
-    /// For each key of those, the slot of its newest record.
+    /// For each of their keys, the slot of its newest record.
     newest: HashMap<Vec<u8>, u64>,
-    /// Read After Write: slots that nobody has, and who waits for one.
+    /// Read After Write: free slots, and the clients that wait for one.
     free: VecDeque<u64>,
     waiting: VecDeque<(QueuePair, Vec<u8>)>,
 }
@@ -52,7 +52,7 @@ struct Pending {
 }
 
 impl BaselineServer {
-    /// Makes a store in `memory`, of which `commit` makes records durable.
+    /// Creates a store in `memory`; `commit` makes its records durable.
     pub fn open(
         memory: Rc<dyn PersistentRegion>,
         commit: Commit,
@@ -107,7 +107,7 @@ impl BaselineServer {
         })
     }
 
-    /// Serves until `stop` says so.
+    /// Serves until `stop` returns true.
     pub async fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), PublishedError> {
         while !stop() {
             let idle = self.state.borrow().pending.is_empty();
@@ -122,7 +122,8 @@ impl BaselineServer {
                 any = true;
                 self.serve(&arrival).await?;
             }
-            // A third of the ring at a time, as in the artefact; one record when nobody asks for anything.
+            // A third of the ring at a time, as in the artefact; one record while there are no
+            // requests.
             let crowded =
                 self.state.borrow().pending.len() as u64 > u64::from(self.geometry.ring_slots) / 3;
             if crowded || !any {
@@ -193,7 +194,7 @@ impl BaselineServer {
             .send(writer, &Message::answer(outcome, 0, Vec::new()));
     }
 
-    /// Gives slots of the ring to those who wait for one.
+    /// Gives slots of the ring to waiting clients.
     fn serve_waiting(&self) {
         let state = &mut *self.state.borrow_mut();
         while let Some((qp, key)) = state.waiting.pop_front() {
@@ -202,7 +203,7 @@ impl BaselineServer {
                 return;
             };
             let offset = self.slot_offset(slot);
-            // What lay there before must not be taken for what comes.
+            // The previous record must not pass as the next one.
             self.memory.store(offset, 0);
             state.pending.push_back(Pending {
                 slot,
@@ -254,7 +255,7 @@ impl BaselineServer {
         state.storage.get(key)
     }
 
-    /// Applies the oldest record, if it is there; whether it was.
+    /// Applies the oldest record, if it has arrived. Returns whether it had.
     async fn apply_one(&self) -> Result<bool, PublishedError> {
         let Geometry {
             key_size,
@@ -284,7 +285,7 @@ impl BaselineServer {
         };
         match applied {
             Ok(spans) => drop(self.commit.persist(&*self.memory, &spans).await?),
-            // The writer was told when it asked, or nobody can be told any more.
+            // The writer learnt this from the answer to its request, or is gone.
             Err(PublishedError::Full) => {}
             Err(error) => return Err(error),
         }
@@ -309,7 +310,8 @@ impl BaselineServer {
         }
     }
 
-    /// A client is gone: what it was given a slot for and did not write will not come.
+    /// Forgets a client that is gone: a record for which it has a slot and that it did not write
+    /// will not arrive.
     fn forget(&self, qp: QueuePair) {
         let Geometry {
             key_size,

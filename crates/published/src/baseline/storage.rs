@@ -1,4 +1,5 @@
-//! Destination storage: where records are applied to. One place for each key, found through the hash table.
+//! Destination storage, to which records are applied. Each key has one place, found through the
+//! hash table.
 
 use std::rc::Rc;
 
@@ -9,12 +10,12 @@ use crate::PublishedError;
 use crate::geometry::Geometry;
 use crate::table::Table;
 
-/// See the module documentation.
+/// The destination storage.
 pub(super) struct Storage {
     memory: Rc<dyn PersistentRegion>,
     geometry: Geometry,
     table: Table,
-    /// The first place that was never used, and those that deletions left.
+    /// The first place that was never used, and the places of deleted keys.
     next: u64,
     free: Vec<u64>,
 }
@@ -55,7 +56,8 @@ impl Storage {
         !self.free.is_empty() || self.next + self.size() <= end
     }
 
-    /// Writes key and value to their place; a new key gets an entry. What is to be made durable.
+    /// Writes key and value to their place; a new key gets an entry. Returns the bytes to make
+    /// durable.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<Vec<Span>, PublishedError> {
         let found = self.table.find(key);
         let address = match found {
@@ -75,7 +77,7 @@ impl Storage {
         Ok(spans)
     }
 
-    /// Sets the metadata of `key` to 0. What is to be made durable.
+    /// Sets the metadata of `key` to 0. Returns the bytes to make durable.
     pub fn delete(&mut self, key: &[u8]) -> Vec<Span> {
         let Some((place, address)) = self.table.find(key) else {
             return Vec::new();

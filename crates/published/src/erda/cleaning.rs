@@ -4,7 +4,7 @@
 //!   notice, "maximum RTT"
 //!   merging      from the last object back: the first of each key goes to region 2
 //!                clients' objects go on in region 1
-//!   replication  what clients wrote meanwhile goes to a reserved part of region 2, clients' objects behind it
+//!   replication  objects written meanwhile go to a reserved part of region 2, clients' objects after it
 //!   switch       head -> region 2, then the tag of every word is flipped, then a notice
 //! ```
 
@@ -18,19 +18,19 @@ use crate::erda::word::Word;
 use crate::message::{Kind, Message};
 use crate::object::parse_object;
 
-/// What a cleaner is at.
+/// The state of a cleaner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleaningState {
-    /// A head is being cleaned.
+    /// Whether a head is being cleaned.
     pub running: bool,
-    /// How often one was.
+    /// Number of finished cleanings.
     pub finished: u64,
 }
 
 /// A cleaning under way.
 pub(super) struct Cleaning {
     pub head: u8,
-    /// The end of the log in the region that is cleaned into.
+    /// The end of the log in the target region.
     pub new: Head,
     phase: Phase,
     /// Keys met while merging.
@@ -40,11 +40,11 @@ pub(super) struct Cleaning {
 }
 
 enum Phase {
-    /// Until when the notice may be on its way.
+    /// Time until which the notice may be on its way.
     Announced { until: Nanoseconds },
-    /// Places still to look at, the last one first.
+    /// Places still to examine, the last one first.
     Merging { left: Vec<u64>, end: u64 },
-    /// Places still to copy, the next one last, and those reserved for them.
+    /// Places still to copy, the next one last, and the places reserved for them.
     Replicating {
         left: Vec<u64>,
         reserved: Vec<u64>,
@@ -53,7 +53,7 @@ enum Phase {
 }
 
 impl Cleaning {
-    /// Where a reader finds what clients wrote to the new region, if the word says that they did.
+    /// The place of an object that a client wrote to the new region, if the word names one.
     pub fn latest_in_new_region(&self, word: Word) -> Option<(u32, u64)> {
         let Phase::Replicating { reserved_end, .. } = self.phase else {
             return None;
@@ -63,19 +63,20 @@ impl Cleaning {
             .map(|offset| (self.new.region, offset))
     }
 
-    /// Whether objects of clients go to the new region already.
+    /// Whether clients' objects already go to the new region.
     pub fn writes_go_to_new_region(&self) -> bool {
         matches!(self.phase, Phase::Replicating { .. })
     }
 
-    /// The word of `key` has a place in the new region.
+    /// Notes that the word of `key` has a place in the new region.
     pub fn note_copied(&mut self, key: &[u8]) {
         self.copied.insert(key.to_vec());
     }
 }
 
 impl ErdaServer {
-    /// Begins to clean a head: tells all clients, and waits until the notice should have come.
+    /// Begins to clean a head: notifies all clients, and waits until the notice should have
+    /// arrived.
     pub(super) fn begin_cleaning(&self, head: u8, until: Nanoseconds) {
         let state = &mut *self.state.borrow_mut();
         let region = state.free.pop().expect("the caller has seen a free region");
@@ -94,7 +95,7 @@ impl ErdaServer {
         });
     }
 
-    /// Cleans on for `steps` objects.
+    /// Continues to clean, for `steps` objects.
     pub(super) fn clean(&self, steps: usize, now: Nanoseconds) {
         let Some(mut cleaning) = self.state.borrow_mut().cleaning.take() else {
             return;
@@ -113,7 +114,7 @@ impl ErdaServer {
         }
     }
 
-    /// Looks at one object; whether the cleaning is done.
+    /// Examines one object. Returns whether the cleaning is done.
     fn clean_one(&self, cleaning: &mut Cleaning, now: Nanoseconds) -> bool {
         let head = self.state.borrow().heads[usize::from(cleaning.head)];
         let Cleaning {
@@ -200,7 +201,7 @@ impl ErdaServer {
         }
     }
 
-    /// The head points to the new region, then every word is flipped, one after the other (flaw E12).
+    /// Points the head to the new region, then flips every word, one after the other (flaw E12).
     fn switch(&self, cleaning: Cleaning) {
         let old = {
             let state = &mut *self.state.borrow_mut();

@@ -15,8 +15,9 @@ use crate::message::{DELETE, Kind, Message, Outcome, PUT};
 use crate::object::{encode_object, object_size, parse_object};
 use crate::table::{ENTRY_SIZE, Entry, NEIGHBOURHOOD, bucket_of, entries_of};
 
-/// How often a reader looks again at an object that is not there yet and has no older version (paper section 4.3: "just wait
-/// a moment and try to read the same address again"; neither how long nor how often is said).
+/// Number of times that a reader reads again an object that has not arrived and has no older
+/// version (paper section 4.3: "just wait a moment and try to read the same address again", without
+/// a duration or a number).
 const LOOKS_MAX: u32 = 16;
 const LOOK_PAUSE_NS: Nanoseconds = 2_000;
 
@@ -25,7 +26,7 @@ pub struct ErdaClient {
     link: Link,
     runtime: Rc<dyn Runtime>,
     geometry: Geometry,
-    /// Where each head's region starts, as last heard.
+    /// Start of each head's region, as last known.
     bases: Vec<u64>,
     cleaning: Vec<bool>,
 }
@@ -55,7 +56,8 @@ impl ErdaClient {
         })
     }
 
-    /// Looks up `key`; whether it is there. Two one-sided READs, and a third where the newest object is broken.
+    /// Looks up `key`. Returns whether it is present. Takes two one-sided READs, and a third where
+    /// the newest object is broken.
     pub async fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, PublishedError> {
         self.geometry.check_sizes(key, None)?;
         for _ in 0..LOOKS_MAX {
@@ -87,13 +89,14 @@ impl ErdaClient {
         Ok(false)
     }
 
-    /// Stores `value` under `key`. When it returns, the server's NIC has the object: nothing more is promised.
+    /// Stores `value` under `key`. When it returns, the server's NIC has the object; nothing more
+    /// is promised.
     pub async fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), PublishedError> {
         self.geometry.check_sizes(key, Some(value))?;
         self.write(PUT, key, Some(value)).await.map(drop)
     }
 
-    /// Removes `key`; whether it was there.
+    /// Removes `key`. Returns whether it was present.
     pub async fn delete(&mut self, key: &[u8]) -> Result<bool, PublishedError> {
         self.geometry.check_sizes(key, None)?;
         self.write(DELETE, key, None).await
@@ -170,7 +173,8 @@ impl ErdaClient {
         Ok(entries_of(&bytes).find(|entry| entry.is_of(key)))
     }
 
-    /// Reads the object at `offset` of a head: whether it holds a value, or nothing if it is not whole.
+    /// Reads the object at `offset` of a head. Returns whether it holds a value, or `None` if it is
+    /// not whole.
     async fn read_object(
         &self,
         head: u8,

@@ -1,4 +1,4 @@
-//! Heads: logs beside each other, each in a region of its own.
+//! Heads: parallel logs, each in a region of its own.
 
 use stonecast_base::{Span, hash};
 
@@ -8,7 +8,7 @@ use crate::object::object_size;
 /// The first bytes of a region stay free, so that no object has offset 0.
 pub(crate) const FIRST_OFFSET: u64 = 64;
 
-/// The head that a key's objects follow.
+/// The head of a key's objects.
 pub(crate) fn head_of(key: &[u8], heads: u8) -> u8 {
     (hash::xxh3_64(1, key) % u64::from(heads)) as u8
 }
@@ -16,9 +16,10 @@ pub(crate) fn head_of(key: &[u8], heads: u8) -> u8 {
 /// The end of the log of one head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Which region it is in.
+    /// Its region.
     pub region: u32,
-    /// The last written address: where the next object goes, from the start of the region.
+    /// The end of the log, from the start of the region: the place of the next object. The paper
+    /// calls it the last written address.
     pub tail: u64,
 }
 
@@ -31,7 +32,7 @@ impl Head {
         }
     }
 
-    /// Takes the place of one object. None crosses a segment.
+    /// Takes the place for one object. No object crosses a segment.
     pub fn take(&mut self, geometry: &Geometry) -> Option<u64> {
         let place = place_at(geometry, self.tail);
         let end = place + object_size(geometry.key_size, geometry.value_size) as u64;
@@ -43,7 +44,7 @@ impl Head {
     }
 }
 
-/// The first place at `offset` or after it that an object fits.
+/// The first place at or after `offset` into which an object fits.
 pub(crate) fn place_at(geometry: &Geometry, offset: u64) -> u64 {
     let size = object_size(geometry.key_size, geometry.value_size) as u64;
     let rest = geometry.segment_size - offset % geometry.segment_size;
@@ -85,7 +86,7 @@ mod tests {
         while let Some(place) = head.take(&geometry) {
             taken.push(place);
         }
-        // 64 bytes each: three behind the reserved bytes, then four in each segment.
+        // 64 bytes each: three after the reserved bytes, then four in each segment.
         assert_eq!(taken.len(), 3 + 4 * 3);
         assert!(taken.iter().all(|place| place / 256 == (place + 63) / 256));
         assert_eq!(places(&geometry, FIRST_OFFSET, head.tail), taken);

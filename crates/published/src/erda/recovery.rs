@@ -1,5 +1,6 @@
-//! What Erda does after a crash of its server: it checks the objects of the last segment of each head, and takes the older
-//! version of those that are broken (paper section 4.2). What lies further back is not looked at (flaw E7).
+//! Recovery of Erda after a crash of its server: it checks the objects of the last segment of each
+//! head, and takes the older version of broken ones (paper section 4.2). It does not check earlier
+//! segments (flaw E7).
 
 use stonecast_media::PersistentRegion;
 

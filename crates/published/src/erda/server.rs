@@ -1,4 +1,4 @@
-//! Erda's server: gives places, keeps the words, cleans.
+//! Erda's server: assigns places, keeps the words, cleans.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -18,14 +18,15 @@ use crate::message::{DELETE, Kind, Message, Outcome, PUT};
 use crate::object::{encode_object, object_size, parse_object};
 use crate::table::Table;
 
-/// How the server behaves where the paper leaves it open.
+/// The server's behaviour where the paper leaves it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErdaOptions {
-    /// Percent of a region that may be used before it is cleaned; 100: only when asked.
+    /// Percentage of a region that may be used before it is cleaned; 100: it is cleaned only on
+    /// request.
     pub clean_at_percent: u64,
-    /// The "maximum RTT" that the cleaner waits for after its notice.
+    /// The "maximum RTT" for which the cleaner waits after its notice.
     pub round_trip_max_ns: Nanoseconds,
-    /// Objects that the cleaner looks at between two looks at what arrived.
+    /// Objects that the cleaner examines between two polls for arrivals.
     pub clean_step: usize,
 }
 
@@ -41,9 +42,9 @@ impl Default for ErdaOptions {
 
 /// Receive buffers of the server.
 const RECEIVES: u32 = 512;
-/// How often an idle server looks whether it should stop or clean.
+/// Interval at which an idle server checks whether it should stop or clean.
 const STOP_CHECK_NS: Nanoseconds = 1_000_000;
-/// How long a cleaning server waits for arrivals.
+/// Time for which a cleaning server waits for arrivals.
 const CLEANING_LOOK_NS: Nanoseconds = 200;
 
 /// A server of one store. See the documentation of the module `erda`.
@@ -62,14 +63,14 @@ pub(super) struct State {
     pub cleaning: Option<Cleaning>,
     /// Regions that no head uses.
     pub free: Vec<u32>,
-    /// Heads that somebody asked to clean.
+    /// Heads with a request to clean them.
     asked: Vec<u8>,
     pub cleaned: u64,
 }
 
 impl ErdaServer {
-    /// Opens the store in `memory`, or makes one where there is none. After a crash the objects of the last segment of each
-    /// head are checked, as published.
+    /// Opens the store in `memory`, or creates one where there is none. After a crash it checks the
+    /// objects of the last segment of each head, as published.
     pub fn open(
         memory: Rc<dyn PersistentRegion>,
         port: Rc<Port>,
@@ -129,7 +130,7 @@ impl ErdaServer {
         Ok(server)
     }
 
-    /// Serves until `stop` says so.
+    /// Serves until `stop` returns true.
     pub async fn run(&self, stop: &dyn Fn() -> bool) -> Result<(), PublishedError> {
         while !stop() {
             let cleaning = self.state.borrow().cleaning.is_some();
@@ -150,7 +151,7 @@ impl ErdaServer {
         Ok(())
     }
 
-    /// Asks for the log of `head` to be cleaned.
+    /// Requests a cleaning of the log of `head`.
     pub fn ask_to_clean(&self, head: u8) {
         let asked = &mut self.state.borrow_mut().asked;
         if !asked.contains(&head) {
@@ -158,7 +159,7 @@ impl ErdaServer {
         }
     }
 
-    /// What the cleaner does.
+    /// The state of the cleaner.
     pub fn cleaning(&self) -> CleaningState {
         let state = self.state.borrow();
         CleaningState {
@@ -202,7 +203,8 @@ impl ErdaServer {
         Ok(())
     }
 
-    /// Gives the place for an object: metadata first, then the answer (paper section 3.3). Nothing is written back.
+    /// Assigns the place for an object: metadata first, then the answer (paper section 3.3).
+    /// Nothing is written back.
     fn grant(&self, operation: u8, key: &[u8]) -> Result<Message, PublishedError> {
         let head = head_of(key, self.geometry.heads);
         let state = &mut *self.state.borrow_mut();
@@ -259,8 +261,8 @@ impl ErdaServer {
         }
     }
 
-    /// A reader found the newest object broken: the older one becomes the newest (paper section 4.2), whether its writer is
-    /// still at work or not (flaw E3).
+    /// Handles a reader's report of a broken newest object: the older one becomes the newest (paper
+    /// section 4.2), whether its writer is still at work or not (flaw E3).
     fn repair(&self, key: &[u8], broken: u64) {
         if let Some((place, word)) = self.table.find(key) {
             let word = Word(word);
@@ -288,7 +290,7 @@ impl ErdaServer {
         let moved = cleaning.and_then(|cleaning| cleaning.latest_in_new_region(word));
         let versions = match moved {
             Some(moved) => [Some(moved), None],
-            // While cleaning, the other offset is no older version.
+            // While cleaning, the other offset is not an older version.
             None if cleaning.is_some() => [newest, None],
             None => [
                 newest,
@@ -311,7 +313,8 @@ impl ErdaServer {
         absent()
     }
 
-    /// Stores an object that came by message: while its head is cleaned, clients do not write it themselves.
+    /// Stores an object from a message: while a head is cleaned, clients do not write its objects
+    /// themselves.
     fn append(&self, key: &[u8], value: Option<&[u8]>) -> Result<Message, PublishedError> {
         let head = head_of(key, self.geometry.heads);
         let found = self.table.find(key);
@@ -364,7 +367,7 @@ impl ErdaServer {
         Ok(Message::answer(Outcome::Done, 0, Vec::new()))
     }
 
-    /// The bytes where an object is or will be.
+    /// The bytes at the place of an object, written or not.
     pub(super) fn object(&self, region: u32, offset: u64) -> Vec<u8> {
         let mut bytes = vec![0; object_size(self.geometry.key_size, self.geometry.value_size)];
         self.memory
@@ -372,7 +375,7 @@ impl ErdaServer {
         bytes
     }
 
-    /// Lets the head array say where the region of `head` starts.
+    /// Stores the start of the region of `head` in the head array.
     pub(super) fn point(&self, head: u8) {
         let region = self.state.borrow().heads[usize::from(head)].region;
         self.memory.store(

@@ -1,4 +1,4 @@
-//! The 8-byte word of an entry: where the newest object of a key lies, and where the one before.
+//! The 8-byte word of an entry: the places of the newest object of a key and of the previous one.
 //!
 //! ```text
 //!   63        62           32 31            1 0
@@ -7,8 +7,9 @@
 //!   +---------+--------------+---------------+---+
 //! ```
 //!
-//! New Tag 1: offset one is the newest; 0: offset two. Offsets are bytes from the start of the head's region; 0 is none, because
-//! no object lies there. Paper figure 6 and section 4.1; bit positions as in the artefact.
+//! New Tag 1: offset one is the newest; 0: offset two. Offsets are bytes from the start of the
+//! head's region; 0 means none, because no object lies there. Paper figure 6 and section 4.1; bit
+//! positions as in the artefact.
 
 use crate::geometry::OFFSET_MAX;
 
@@ -16,7 +17,7 @@ const TAG: u64 = 1 << 63;
 const ONE: u32 = 32;
 const TWO: u32 = 1;
 
-/// See the module documentation.
+/// The word of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word(pub u64);
 
@@ -40,12 +41,13 @@ impl Word {
         Self(self.0 & !(OFFSET_MAX << shift) | place(offset) << shift)
     }
 
-    /// Where the newest object lies.
+    /// Offset of the newest object.
     pub fn newest(self) -> Option<u64> {
         self.offset(self.tag())
     }
 
-    /// Where the object before it lies; during cleaning, where the newest lies in the region that is cleaned into.
+    /// Offset of the previous object; during cleaning, offset of the newest object in the target
+    /// region.
     pub fn older(self) -> Option<u64> {
         self.offset(!self.tag())
     }
@@ -60,17 +62,18 @@ impl Word {
         self.with(self.tag(), offset)
     }
 
-    /// Notes where the object lies in the region that is cleaned into.
+    /// The word with the offset of the object in the target region.
     pub fn with_older(self, offset: u64) -> Self {
         self.with(!self.tag(), offset)
     }
 
-    /// The word after its newest object was found broken: the older one is the newest, and there is none before it.
+    /// The word after its newest object was found broken: the older one is the newest, and there is
+    /// no older one.
     pub fn rolled_back(self) -> Self {
         Self(self.with_newest(0).0 ^ TAG)
     }
 
-    /// The word at the end of cleaning: the other offset counts, and what it replaced is gone.
+    /// The word at the end of cleaning: the other offset counts, and the replaced one is gone.
     pub fn switched(self) -> Self {
         self.rolled_back()
     }

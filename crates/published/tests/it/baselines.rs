@@ -79,7 +79,7 @@ fn sizes_that_the_store_does_not_have_are_refused() {
     }
 }
 
-/// A client that dies with a slot of the ring does not hold up the others. Needs `forget`.
+/// A client that dies with a slot of the ring does not delay the others. Needs `forget`.
 #[test]
 fn a_writer_that_never_writes_does_not_stop_the_ring() {
     let scene = Scene::new(Geometry {

@@ -1,4 +1,4 @@
-//! What Erda does when nothing fails.
+//! Erda without failures.
 
 use std::collections::BTreeMap;
 

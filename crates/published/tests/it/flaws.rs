@@ -1,8 +1,10 @@
-//! What is wrong with Erda as published, each flaw with a schedule that shows it: acknowledged writes that are lost, values
-//! that go back in time, memory that is never given back. The numbers are those of the review of the paper that the decisions
-//! rest on (`docs/design/0015-published-designs.md`). `kv` is held to the same by its own scenarios.
+//! The flaws of Erda as published, each with a schedule that shows it: lost acknowledged writes,
+//! values that go back in time, memory that is never freed. The numbers are those of the review of
+//! the paper on which the decisions rest (`docs/design/0015-published-designs.md`). The scenarios
+//! of `kv` check it for the same flaws.
 //!
-//! Where a schedule needs a race, the test tries all moments of a range and says at which one it happened.
+//! Where a schedule needs a race, the test tries all moments of a range and prints the one at which
+//! it happened.
 
 use stonecast_media::Ddio;
 use stonecast_published::{ErdaOptions, Geometry};
@@ -54,7 +56,7 @@ fn e2_two_writers_that_die_make_an_older_acknowledged_value_unreachable() {
         Some(1),
         "one broken write is what the older offset is for"
     );
-    // The reader had it rolled back, so both have to die now.
+    // The reader's repair rolled it back, so both writers have to die now.
     scene.put_and_die(&key(1), 3);
     scene.put_and_die(&key(1), 4);
     assert_eq!(
@@ -64,7 +66,7 @@ fn e2_two_writers_that_die_make_an_older_acknowledged_value_unreachable() {
     );
 }
 
-/// One writer, one reader, no failure at all.
+/// There is one writer, one reader and no failure.
 #[test]
 fn e3_a_readers_repair_takes_an_acknowledged_write_back() {
     let lost_at = (0..20_000).step_by(100).find(|&delay| {
@@ -102,7 +104,7 @@ fn e4_what_a_reader_saw_is_gone_after_a_power_cut() {
     assert_eq!(scene.get(&key(1)), Some(1), "a reader had seen 2");
 }
 
-/// Even where every write of a NIC is durable at once.
+/// This holds even where every write of a NIC is durable at once.
 #[test]
 fn e5_the_object_survives_and_the_word_that_names_it_does_not() {
     let scene = Scene::on(Geometry::for_keys(20, 64, 100, 1000), Ddio::Off);
@@ -131,7 +133,8 @@ fn e6_an_entry_that_moves_is_lost_though_its_key_was_durable_long_ago() {
         (0..count).for_each(|number| scene.put(&key(number), number));
         scene.settle();
         scene.put(&key(count), count);
-        // Every line of the table whose first entry is not empty now is kept: the cleared one survives, the filled one not.
+        // Keeps every line of the table whose first entry is not empty: the cleared entry survives,
+        // the filled one does not.
         let wreck = scene.world.wreck(scene.machine, &scene.module);
         let table: Vec<u64> = (0..wreck.undecided())
             .map(|unit| wreck.offset(unit))
@@ -155,8 +158,8 @@ fn e6_an_entry_that_moves_is_lost_though_its_key_was_durable_long_ago() {
     );
 }
 
-/// The same schedule twice: with the hole in the last segment recovery mends the word, with the hole further back it does
-/// not look, and one more writer that dies makes the key unreachable.
+/// Runs the same schedule twice. With the hole in the last segment recovery repairs the word; with
+/// the hole further back it does not look, and one more writer that dies makes the key unreachable.
 #[test]
 fn e7_a_hole_in_an_earlier_segment_is_not_looked_at() {
     let after = |others: u64| {
@@ -177,7 +180,7 @@ fn e7_a_hole_in_an_earlier_segment_is_not_looked_at() {
     );
 }
 
-/// The cleaner waits for its notice and no longer; a grant may be older than that.
+/// The cleaner waits only for its notice; a grant may be older than that.
 #[test]
 fn e8_a_write_that_was_granted_before_the_notice_lands_behind_the_cleaner() {
     let hurried = ErdaOptions {
@@ -218,7 +221,7 @@ fn e9_an_old_object_at_a_reused_place_passes_for_a_new_one() {
     (1..=8).for_each(|number| scene.put(&key(1), number));
     let clean = |times| {
         server.ask_to_clean(0);
-        // Anything that arrives lets the server look at what it was asked.
+        // Any arrival makes the server check for requests.
         assert_eq!(scene.get(&key(1)), Some(8));
         scene.put(&key(2), 0);
         scene.pass(1_000_000);
@@ -226,7 +229,8 @@ fn e9_an_old_object_at_a_reused_place_passes_for_a_new_one() {
     };
     clean(1);
     clean(2);
-    // The first region is in use again, with what lay there: the next place holds an older object of the same key.
+    // The first region is in use again, with its old content: the next place holds an older object
+    // of the same key.
     scene.put_and_die(&key(1), 9);
     let read = scene.get(&key(1));
     assert!(
@@ -284,7 +288,7 @@ fn e11_a_torn_deletion_brings_the_key_back_and_dead_writers_leave_holes() {
     );
 }
 
-/// The head points to the new region; of the words none has been flipped.
+/// The head points to the new region, and no word has been flipped.
 #[test]
 fn e12_a_power_cut_at_the_switch_leaves_words_that_mean_the_other_region() {
     let scene = scene();

@@ -1,4 +1,4 @@
-//! The published designs in the simulated world: what they do, and what is wrong with them.
+//! The published designs in the simulated world: their behaviour and their flaws.
 
 mod baselines;
 mod erda;

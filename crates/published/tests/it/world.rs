@@ -14,7 +14,7 @@ use stonecast_published::{
     Geometry, SERVER_COMPLETIONS, Scheme,
 };
 
-/// Cleans only when asked.
+/// Options of a server that cleans only on request.
 pub const NEVER_CLEAN: ErdaOptions = ErdaOptions {
     clean_at_percent: 100,
     round_trip_max_ns: 20_000,
@@ -117,7 +117,8 @@ impl Scene {
         process
     }
 
-    /// Cuts the server's power. Of what is undecided, what lies at the offsets for which `survives` holds is kept.
+    /// Cuts the server's power. Undecided bytes survive at the offsets for which `survives` returns
+    /// true.
     pub fn cut_power(&self, survives: impl Fn(u64) -> bool) {
         let wreck = self.world.wreck(self.machine, &self.module);
         let fates: Vec<Fate> = (0..wreck.undecided())
@@ -135,7 +136,7 @@ impl Scene {
         self.module.restart(survivor);
     }
 
-    /// Cuts the power when everything has become durable by itself, and serves again.
+    /// Cuts the power after everything has become durable, and serves again.
     pub fn settle(&self) -> Rc<ErdaServer> {
         self.cut_power(|_| true);
         self.serve_erda(NEVER_CLEAN).1
@@ -147,7 +148,8 @@ impl Scene {
             .block_on(async { self.world.observer().sleep(duration).await });
     }
 
-    /// Stores `number` as the value of `key` through a client of its own, and waits for the acknowledgement.
+    /// Stores `number` as the value of `key` through a new client, and waits for the
+    /// acknowledgement.
     pub fn put(&self, key: &[u8], number: u64) {
         let process = self.client_process();
         let value = value(number, self.geometry.value_size);
@@ -169,7 +171,8 @@ impl Scene {
         found.then(|| u64::from_le_bytes(value[..8].try_into().unwrap()))
     }
 
-    /// A writer of `number` to `key` that dies when it has been given a place and has not written to it.
+    /// Runs a writer of `number` to `key` that dies after it has been given a place and before it
+    /// writes.
     pub fn put_and_die(&self, key: &[u8], number: u64) {
         let process = self.client_process();
         let mut client = self.world.block_on(self.erda(&process));
@@ -178,7 +181,7 @@ impl Scene {
         process.runtime().spawn(Box::pin(
             async move { client.put(&key, &value).await.unwrap() },
         ));
-        // The word is the first thing that changes; the place is on its way to the client then.
+        // The word changes first; the place is then on its way to the client.
         while self.module.stores() == before {
             assert!(self.world.step());
         }
