@@ -1,14 +1,16 @@
-//! The index of a server process grows from a thousand keys to ten million while clients read it one-sided, all the time.
+//! Grows the index of a server process from a thousand keys to ten million while clients read it
+//! one-sided.
 //!
 //! ```text
-//!   this process                                                  the server's
+//!   this process                                                  the server's process
 //!   a thread that stores one key after the other  --------------> stonecast serve
 //!   threads that look up   keys that were stored before the call: there, with their value
-//!                          keys that nobody stores:               absent
+//!                          keys that are never stored:            absent
 //! ```
 //!
-//! `cargo run --release --package stonecast-lab --example growth [KEYS]` needs 190 bytes of /dev/shm for each key, and the
-//! binary beside itself: `cargo build --release --package stonecast-cli`. It fails with the first look-up that is wrong.
+//! `cargo run --release --package stonecast-lab --example growth [KEYS]` needs 190 bytes of
+//! /dev/shm for each key, and the binary beside itself: `cargo build --release --package
+//! stonecast-cli`. It fails at the first wrong look-up.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -30,10 +32,10 @@ const READERS: u64 = 2;
 const VALUE_SIZE: usize = 8;
 const RECORD_SIZE: u64 = 128;
 const SEGMENT_SIZE: u64 = 4 << 20;
-/// Look-ups between two looks at whether it is over.
+/// Look-ups between two checks for the end.
 const ROUND: u64 = 256;
 
-/// What readers found, right each time.
+/// Counts of correct look-ups.
 #[derive(Default)]
 struct Found {
     present: AtomicU64,
@@ -97,7 +99,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         return Err(format!("{} keys are counted where there are {keys}", after.keys).into());
     }
     println!(
-        "{} to {} keys in {seconds:.1} s: {} growths, index of {} KiB to {} KiB; {} look-ups of keys that were there, {} of keys that never were, none wrong",
+        "{} to {} keys in {seconds:.1} s: {} growths, index of {} KiB to {} KiB; {} look-ups of present keys, {} of absent keys, none wrong",
         before.keys,
         after.keys,
         after.index_growths - before.index_growths,
@@ -109,7 +111,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-/// Looks up keys until it is over; a wrong answer is an error.
+/// Looks up keys until the end; a wrong answer is an error.
 fn look_up(
     address: &str,
     data: DataSet,
@@ -145,7 +147,7 @@ fn look_up(
                 )?
                 .is_some()
             {
-                return Err(format!("key {stranger}, which nobody stored, is found").into());
+                return Err(format!("key {stranger}, which was never stored, is found").into());
             }
         }
         found.present.fetch_add(ROUND, Ordering::Relaxed);

@@ -1,8 +1,9 @@
-//! How much of a pool may be live: overwrites of a pool that is nearly full, in the simulated world, in virtual time.
+//! Measures overwrites of a nearly full pool in the simulated world, in virtual time, to show how
+//! much of a pool may be live.
 //!
 //! ```text
 //!   1 M keys of 23 bytes, values of 100    stored once, then overwritten at random     one client, one operation at a time
-//!   a pool of as many segments as given    cleaned all the time, since nothing else makes room
+//!   a pool of the given number of segments  cleaned all the time, since nothing else makes room
 //! ```
 //!
 //! `cargo run --release --package stonecast-lab --example live_data [SEGMENTS] [OVERWRITES] [uniform|skewed]` prints a row of
@@ -23,7 +24,7 @@ const VALUE_SIZE: usize = 100;
 const SEGMENT_SIZE: u64 = 4 << 20;
 const SEGMENTS: u64 = 53;
 const OVERWRITES: u64 = 1_500_000;
-/// Of so many keys one is hot, and of so many overwrites one is cold, where they are skewed.
+/// For skewed overwrites: one in this many keys is hot, and one in this many overwrites is cold.
 const HOT_KEYS: u64 = 5;
 const COLD_OVERWRITES: u64 = 4;
 

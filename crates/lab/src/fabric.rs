@@ -1,11 +1,11 @@
-//! What a measurement goes through, as it is typed.
+//! The fabric of a measurement, as typed.
 
 use std::fmt;
 use std::str::FromStr;
 
 use stonecast_fabric_sim::Profile;
 
-/// See the module documentation.
+/// The fabric of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fabric {
     /// Shared memory.
@@ -61,8 +61,8 @@ pub fn profile(text: &str) -> Result<Profile, String> {
         })
 }
 
-/// Devices of the one that is named, or of the first, for the ends of a benchmark that plays both: the key that they share is
-/// made for it.
+/// Devices of the named NIC, or of the first, for a benchmark that plays both ends; the shared key
+/// is made for it.
 #[cfg(feature = "verbs")]
 pub fn both_ends(
     requester: Option<&str>,

@@ -1,10 +1,10 @@
-//! The laboratory: what measures and judges the store, and is no part of the product.
+//! The laboratory: measures and judges the store, and is not part of the product.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | `sim` | workloads and costs of operations in the simulated world |
 //! | `erda` | Erda and its baselines as published, beside the store |
-//! | `remotelog` | appends to a log in remote memory, made durable as each platform asks for |
+//! | `remotelog` | appends to a log in remote memory, made durable as each platform requires |
 //! | `peers`, `figures` | LMDB and redis-server, and the ratios of the README |
 //! | `plot` | figures as SVG |
 //!

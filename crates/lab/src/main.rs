@@ -18,7 +18,7 @@ use commands::Command;
     after_help = "Exit status: 0 done, 1 the operation failed, or a promise was broken, or a figure missed its target, 2 wrong usage."
 )]
 struct Arguments {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     command: Command,
 }

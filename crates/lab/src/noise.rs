@@ -1,10 +1,11 @@
-//! How busy the machine is with other things: figures of a busy machine say more about those than about the store.
+//! The load of the machine by other programs: figures of a busy machine say more about that load
+//! than about the store.
 
 use std::io;
 use std::time::Duration;
 use std::{fs, thread};
 
-/// Cores' worth of CPU time that was used while this thread slept for `duration`.
+/// CPU time, in cores, that was used while this thread slept for `duration`.
 pub fn busy_cores(duration: Duration) -> io::Result<f64> {
     let (idle_before, all_before) = parse(&fs::read_to_string("/proc/stat")?)?;
     thread::sleep(duration);

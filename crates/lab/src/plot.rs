@@ -1,26 +1,27 @@
-//! Figures as SVG: one line for each series over named places of the x axis.
+//! Figures as SVG: one line for each series, over named places on the x axis.
 //!
-//! The same points give the same bytes, so that a figure in the documents changes only with what it shows.
+//! The same points give the same bytes, so that a figure in the documents changes only with its
+//! data.
 
 use plotters::prelude::*;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What the legend says.
+    /// Its name in the legend.
     pub name: String,
     /// For each place of the x axis, the value, if there is one.
     pub values: Vec<Option<f64>>,
 }
 
-/// What to draw.
+/// A chart to draw.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// Above the picture.
+    /// The title above the picture.
     pub title: String,
-    /// Below the x axis.
+    /// The title below the x axis.
     pub x_title: String,
-    /// Beside the y axis, with the unit.
+    /// The title beside the y axis, with the unit.
     pub y_title: String,
     /// The places of the x axis.
     pub places: Vec<String>,
@@ -29,7 +30,8 @@ pub struct Chart {
 }
 
 const SIZE: (u32, u32) = (760, 440);
-/// Colours that differ in lightness too, for readers who cannot tell hues apart (after Okabe and Ito).
+/// Colours that also differ in lightness, for readers who cannot distinguish hues (after Okabe and
+/// Ito).
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -170,7 +172,7 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text} is missing");
         }
-        // One dot for each value that is there, beside what the legend draws.
+        // There is one dot for each present value, and those of the legend.
         assert_eq!(svg.matches("<circle").count(), 5);
         assert_eq!(svg, chart().svg().unwrap());
     }

@@ -1,4 +1,5 @@
-//! `compare`: the figures of the README, each beside its yardstick; `cargo xtask bench` builds what it needs and runs it.
+//! `compare`: the figures of the README, each beside its yardstick; `cargo xtask bench` builds its
+//! needs and runs it.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -11,7 +12,8 @@ use stonecast_lab::figures::{FigureOptions, run_figures};
 
 use crate::failure::Failure;
 
-/// Measures the figures of the project, each beside its yardstick, and says which ones miss their target.
+/// Measures the figures of the project, each beside its yardstick, and names those that miss their
+/// target.
 ///
 /// Other stores are LMDB, in this process, and redis-server, where it is installed.
 #[derive(Debug, Args)]
@@ -26,22 +28,22 @@ pub struct Compare {
     /// Prints help.
     #[arg(long = "help-figures", visible_alias = "help", short = 'h', action = ArgAction::Help)]
     help: Option<bool>,
-    /// Records that every store holds.
+    /// Number of records in every store.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
     /// Bytes of each value.
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
     value_size: usize,
-    /// How long each measurement takes.
+    /// Duration of each measurement.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Puts of each measurement of writes that sync nothing.
+    /// Number of puts in each measurement of writes that sync nothing.
     #[arg(long, value_name = "COUNT", default_value_t = 2_000_000)]
     puts: u64,
-    /// How many times each figure is measured, in turn with the others.
+    /// Number of measurements of each figure, in turn with the others.
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repetitions: u32,
-    /// Bytes of a pool's log, where the data needs no more; the default is that of `stonecast serve`.
+    /// Bytes of a pool's log, unless the data needs more; the default is that of `stonecast serve`.
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     capacity: u64,
     /// Seed of keys and values.
@@ -53,25 +55,25 @@ pub struct Compare {
     /// The stonecast binary [default: the one beside this program].
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Folder in memory for what needs no disk.
+    /// Folder in memory, for pools that need no disk.
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     memory_folder: PathBuf,
-    /// Folder on a disk for what must survive power loss [default: the current one].
+    /// Folder on a disk, for pools that must survive power loss [default: the current one].
     #[arg(long, value_name = "DIR")]
     disk_folder: Option<PathBuf>,
-    /// Prints JSON, one figure a line.
+    /// Prints JSON, one line for each figure.
     #[arg(long)]
     json: bool,
 }
 
 /// Operations drawn for each sequence: enough that a round touches most keys, few enough to draw in a second.
 const SEQUENCE_LENGTH: usize = 1 << 22;
-/// What other programs may use of the machine before a figure is worth little, in cores.
+/// Load by other programs, in cores, above which a figure is worth little.
 const BUSY_CORES_MAX: f64 = 0.15;
-/// How long the machine is looked at for that.
+/// Time for which that load is measured.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The `stonecast` binary: what was named, or the one beside this program.
+/// The `stonecast` binary: the named one, or the one beside this program.
 pub fn program(named: Option<&PathBuf>) -> Result<PathBuf, Failure> {
     let program = match named {
         Some(program) => program.clone(),
@@ -79,7 +81,7 @@ pub fn program(named: Option<&PathBuf>) -> Result<PathBuf, Failure> {
     };
     if !program.exists() {
         return Err(Failure::operation(format!(
-            "{} is not there; build it with `cargo build --release`",
+            "{} does not exist; build it with `cargo build --release`",
             program.display()
         )));
     }

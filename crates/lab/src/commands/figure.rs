@@ -16,10 +16,11 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 
-/// Measures a figure of a paper again, every design of it on the same simulated machines.
+/// Measures a figure of a paper again, with all its designs on the same simulated machines.
 ///
-/// erda-14 ... erda-26 and erda-table1 are those of Erda's paper; erda is all of them. Virtual time: the same command
-/// gives the same numbers. erda-shm runs the same designs as processes of this machine, over shared memory.
+/// erda-14 ... erda-26 and erda-table1 are those of Erda's paper; erda is all of them. Time is
+/// virtual: the same command gives the same numbers. erda-shm runs the same designs as processes of
+/// this machine, over shared memory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: one figure as a table, one as JSON, all with pictures and the page of the documents
@@ -27,13 +28,14 @@ Example: one figure as a table, one as JSON, all with pictures and the page of t
   stonecast-lab figure erda-table1 --json
   stonecast-lab figure erda --out docs/figures")]
 pub struct Figure {
-    /// Which.
+    /// The figure.
     #[arg(value_name = "NAME", value_parser = figure_names())]
     pub name: String,
-    /// Writes pictures (SVG), the points (JSON lines) and, for all figures of a paper, the page of the documents there.
+    /// Folder for pictures (SVG), the points (JSON lines) and, for all figures of a paper, the page
+    /// of the documents.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Operations of each point, instead of as many as the documents have.
+    /// Operations of each point [default: as in the documents].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(10..))]
     pub operations: Option<u64>,
     /// Prints one JSON object for each point.
@@ -45,14 +47,14 @@ fn figure_names() -> PossibleValuesParser {
     PossibleValuesParser::new(FIGURES.into_iter().chain([ALL, REAL]))
 }
 
-/// How much is run on this machine: some seconds for each design.
+/// Keys of a run on this machine: some seconds for each design.
 const REAL_KEYS: u64 = 20_000;
 const REAL_OPERATIONS: u64 = 50_000;
 const REAL_CLIENTS: u32 = 1;
-/// Where memory is volatile.
+/// A folder of volatile memory.
 const MEMORY: &str = "/dev/shm";
 
-/// See the module documentation.
+/// Measures the figure that `flags` name.
 pub fn run(flags: &Figure) -> Result<(), Failure> {
     if flags.name == REAL {
         return run_really(flags);
@@ -92,7 +94,7 @@ pub fn run(flags: &Figure) -> Result<(), Failure> {
 fn run_really(flags: &Figure) -> Result<(), Failure> {
     if flags.out.is_some() {
         return Err(Failure::usage(format!(
-            "--out is for figures that come out the same again; {REAL} does not"
+            "--out is for figures that give the same numbers each time; {REAL} does not"
         )));
     }
     let options = RealOptions {
@@ -130,7 +132,7 @@ fn write(folder: &Path, names: &[&str], all: &[Point], is_full: bool) -> anyhow:
         }
         fs::write(folder.join(name).with_extension("jsonl"), lines)?;
     }
-    // The page says how much was measured.
+    // The page states the amount that was measured.
     if names.len() == FIGURES.len() && is_full {
         fs::write(folder.join(ALL).with_extension("md"), page(all))?;
     }

@@ -1,4 +1,4 @@
-//! The list of commands. Each has a file or a folder with its flags, its help and what it does.
+//! The list of commands. Each has a file or a folder with its flags, its help and its code.
 
 mod compare;
 mod figure;
@@ -11,7 +11,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Sim(sim::Sim),
@@ -24,7 +24,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Does what was asked.
+    /// Runs the command.
     pub fn run(self) -> Result<(), Failure> {
         match self {
             Self::Sim(flags) => sim::run(&flags),

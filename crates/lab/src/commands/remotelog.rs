@@ -1,4 +1,4 @@
-//! `remotelog`: what an append to a log in remote memory costs on each platform.
+//! `remotelog`: the cost of an append to a log in remote memory on each platform.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::fabric::Fabric;
 use crate::failure::Failure;
 use crate::output;
 
-/// Appends to a log in remote memory, made durable in each of the ways that platforms ask for.
+/// Appends to a log in remote memory, made durable in each of the ways that platforms require.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: a table of all published scenarios, the figure of it, and what the disk under the current folder does
@@ -22,15 +22,16 @@ Example: a table of all published scenarios, the figure of it, and what the disk
   stonecast-lab remotelog --fabric shm --appends 200
   stonecast-lab remotelog --fabric verbs --data /dev/dax0.0")]
 pub struct Remotelog {
-    /// Where: sim:PROFILE measures the 72 published scenarios in virtual time, shm and verbs those that this host executes for
-    /// real, over shared memory or between two RDMA devices of it.
+    /// The fabric: sim:PROFILE measures the 72 published scenarios in virtual time; shm and verbs
+    /// measure those that this host can execute, over shared memory or between two of its RDMA
+    /// devices.
     #[arg(long, default_value = "sim:connectx4-taxonomy")]
     pub fabric: Fabric,
     /// Appends of each scenario.
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub appends: u64,
-    /// With --fabric shm or verbs: the folder of the log, on the disk that is to be measured, or a device of persistent memory
-    /// without a pool, of which what it holds is lost [default: the current folder].
+    /// With --fabric shm or verbs: the folder of the log, on the disk to measure, or a device of
+    /// persistent memory without a pool, whose content is lost [default: the current folder].
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// With --fabric verbs: the device of the machine that has the log, as `rdma link` shows it [default: the first one].
@@ -42,18 +43,19 @@ pub struct Remotelog {
     /// Prints one JSON object for each scenario.
     #[arg(long, conflicts_with = "markdown")]
     pub json: bool,
-    /// Prints the page of the documentation, with published numbers beside these; for sim:connectx4-taxonomy alone.
+    /// Prints the page of the documentation, with the published numbers; only for
+    /// sim:connectx4-taxonomy.
     #[arg(long)]
     pub markdown: bool,
-    /// Also draws the bars into this file, as SVG; for simulated machines alone.
+    /// Also draws the bars into this file, as SVG; only for simulated machines.
     #[arg(long, value_name = "FILE")]
     pub figure: Option<PathBuf>,
 }
 
-/// The machines that the published numbers are of.
+/// The machines of the published numbers.
 const PUBLISHED: &str = "connectx4-taxonomy";
 
-/// See the module documentation.
+/// Measures the appends that `flags` ask for.
 pub fn run(flags: &Remotelog) -> Result<(), Failure> {
     let measured = match &flags.fabric {
         Fabric::Simulated(profile) => {

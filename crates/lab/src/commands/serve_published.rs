@@ -18,7 +18,7 @@ Example: the first baseline on memory of a folder, with room for a million write
     --ready-file /dev/shm/redo-ready --exit-with-parent $$"
 )]
 pub struct ServePublished {
-    /// Which.
+    /// The design.
     #[arg(value_parser = published_design)]
     pub design: Design,
     /// Keys that will be stored.
@@ -27,16 +27,16 @@ pub struct ServePublished {
     /// Bytes of a value.
     #[arg(long)]
     pub value_size: usize,
-    /// Writes after those that store each key once.
+    /// Number of writes after each key was stored once.
     #[arg(long)]
     pub writes: u64,
     /// Folder of its memory.
     #[arg(long)]
     pub data: PathBuf,
-    /// Is written when it listens.
+    /// File that is written when the server listens.
     #[arg(long)]
     pub ready_file: PathBuf,
-    /// Ends when this process does.
+    /// Process with which the server ends.
     #[arg(long)]
     pub exit_with_parent: i32,
 }
@@ -54,7 +54,7 @@ fn published_design(name: &str) -> Result<Design, String> {
         })
 }
 
-/// See the module documentation.
+/// Serves the design that `flags` name.
 pub fn run(flags: &ServePublished) -> Result<(), Failure> {
     end_with(flags.exit_with_parent)?;
     let &ServePublished {

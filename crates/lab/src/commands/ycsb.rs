@@ -13,13 +13,15 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 
-/// More puts than a client does in a virtual second, so that the pool need not be cleaned while it is measured.
+/// More puts than a client completes in a virtual second, so that the pool need not be cleaned
+/// during the measurement.
 const PUTS_PER_SECOND_MAX: f64 = 2e7;
 
-/// How long is measured in virtual time: some hundred thousand operations.
+/// Virtual time of the measurement: some hundred thousand operations.
 const SECONDS: f64 = 0.05;
 
-/// Runs a workload of YCSB between simulated machines, in virtual time: the same command prints the same.
+/// Runs a workload of YCSB between simulated machines, in virtual time: the same command prints the
+/// same result.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: half updates by eight clients
@@ -39,7 +41,7 @@ fn machines(text: &str) -> Result<Profile, String> {
     })
 }
 
-/// See the module documentation.
+/// Runs the workload that `flags` describe.
 pub fn run(flags: &Ycsb) -> Result<(), Failure> {
     let workload = flags.workload.options(SECONDS)?;
     let options = SimYcsbOptions {
@@ -47,7 +49,7 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
         profile: flags.fabric,
         capacity: capacity_for(&workload),
     };
-    // Its length is not known before it is over.
+    // The length of the run is not known before it is over.
     let progress = Progress::of_count("simulating", None);
     let result = measure(&options).map_err(|error| match error {
         SimYcsbError::Options(message) => Failure::usage(message),
@@ -61,7 +63,7 @@ pub fn run(flags: &Ycsb) -> Result<(), Failure> {
     }
 }
 
-/// Room for the data and for every write of the run. What nobody writes takes no memory.
+/// Room for the data and for every write of the run. Unwritten room takes no memory.
 fn capacity_for(workload: &YcsbOptions) -> u64 {
     let record = record_size(
         KeyName::of(workload.data.keys).as_bytes().len(),

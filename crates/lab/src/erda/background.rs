@@ -1,5 +1,5 @@
-//! A client of the direct store that overwrites keys all the time, at a pace that does not depend on how fast it is answered:
-//! what others are measured beside, and what leaves something to clean.
+//! A client of the direct store that overwrites keys all the time, at a pace that does not depend
+//! on its answers: a load beside the measured clients, and one that leaves segments to clean.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,18 +12,18 @@ use super::contest::Contest;
 use super::contestant::{ContestError, Contestant};
 use super::run::key_name;
 
-/// How often it writes: 100,000 keys a second.
+/// Pause between its writes: 100,000 keys a second.
 const PAUSE_NS: Nanoseconds = 10_000;
-/// What it writes before anybody is measured, one behind the other.
+/// Number of writes before the measurement, one after the other.
 pub const WRITER_WARM_UP: u64 = 20_000;
 
-/// See the module documentation.
+/// A client that overwrites keys at a steady pace.
 pub struct Background {
     failure: Rc<RefCell<Option<ContestError>>>,
 }
 
 impl Background {
-    /// Writes for a while, and from then on for as long as the world runs.
+    /// Writes for a while, then returns; the client goes on for as long as the world runs.
     pub fn start(
         contest: &Contest,
         mut writer: Contestant,
@@ -63,7 +63,7 @@ impl Background {
         Ok(background)
     }
 
-    /// Why it has stopped writing, if it has.
+    /// The error that stopped it, if it has stopped.
     pub fn check(&self) -> Result<(), ContestError> {
         self.failure.take().map_or(Ok(()), Err)
     }

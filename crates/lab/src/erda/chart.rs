@@ -5,7 +5,7 @@ use super::figures::Point;
 use super::headlines::{places, title, x_title};
 use crate::plot::{Chart, Series};
 
-/// The chart of a figure, if it is one that is drawn: the table is none.
+/// The chart of a figure; `None` for the table, which is not drawn.
 pub fn chart(figure: &str, points: &[Point]) -> Option<Chart> {
     let points: Vec<&Point> = points
         .iter()

@@ -1,6 +1,7 @@
-//! One design with its clients in a simulated world, and what an operation of it costs.
+//! One design with its clients in a simulated world, and the costs of its operations.
 //!
-//! All clients are processes of one machine, as in the paper, each with a connection of its own and one operation at a time.
+//! All clients are processes of one machine, as in the paper, each with its own connection and one
+//! operation at a time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -29,19 +30,20 @@ const SERVER_COMPLETIONS: u32 = 65_536;
 const CORES: usize = 16;
 /// Bytes of a segment of the direct store.
 const SEGMENT_SIZE: u64 = 4 << 20;
-/// The same of one that has to be cleaned, and the share of it that live records take, in a hundred.
+/// Bytes of a segment of a pool that has to be cleaned, and the percentage of the pool that is
+/// live.
 const TIGHT_SEGMENT_SIZE: u64 = 256 << 10;
 const TIGHT_LIVE_PERCENT: u64 = 50;
-/// What a record of it takes beside key and value, and what its size is rounded up to.
+/// Bytes of its record beside key and value, and the unit to which its size is rounded up.
 const RECORD_OVERHEAD: usize = 56;
 const UNIT_SIZE: usize = 64;
 
-/// What to build.
+/// The parameters of a contest.
 #[derive(Clone, Copy, Debug)]
 pub struct ContestOptions {
-    /// Who.
+    /// The design.
     pub design: Design,
-    /// On which machines.
+    /// The machines.
     pub profile: Profile,
     /// Keys that will be stored, each of `key_size` bytes.
     pub keys: u64,
@@ -49,22 +51,22 @@ pub struct ContestOptions {
     pub key_size: usize,
     /// Bytes of a value.
     pub value_size: usize,
-    /// Writes after those that store each key once: logs have room for them.
+    /// Number of writes after each key was stored once: logs have room for them.
     pub writes: u64,
-    /// Of the direct store: whether its log has room for them.
+    /// Whether the log of the direct store has room for them.
     pub room: Room,
 }
 
-/// How much room the log of the direct store has.
+/// The room in the log of the direct store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// For all writes: nothing is cleaned.
+    /// Room for all writes: nothing is cleaned.
     Plenty,
     /// So little that it has to be cleaned all the time.
     Tight,
 }
 
-/// See the module documentation.
+/// A design with its server, in a world.
 pub struct Contest {
     world: World,
     server: Process,
@@ -79,7 +81,7 @@ pub struct Contest {
 /// Counters of the server at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Costs {
-    /// When.
+    /// The moment.
     pub now_ns: Nanoseconds,
     /// CPU time of the server.
     pub server_cpu_ns: Nanoseconds,
@@ -87,7 +89,7 @@ pub struct Costs {
     pub bytes_stored: u64,
 }
 
-/// An E5620 has no DDIO, and what its memory controllers have is declared to survive.
+/// An E5620 has no DDIO, and the content of its memory controllers is declared to survive.
 fn platform() -> DeclaredPlatform {
     DeclaredPlatform {
         persistence_domain: PersistenceDomain::Dmp,
@@ -137,7 +139,7 @@ impl Contest {
         };
         SimBacking::new(&self.module)
             .open_log(log)
-            .expect("the platform is declared as it is")
+            .expect("the declaration fits the platform")
     }
 
     fn serve(&mut self) -> Result<(), ContestError> {
@@ -158,7 +160,7 @@ impl Contest {
         let (memory, runtime, geometry) = (self.memory(), process.runtime(), self.geometry);
         match scheme {
             None => {
-                // Cleaned when a figure asks for it.
+                // Erda is cleaned when a figure asks for it.
                 let options = ErdaOptions {
                     clean_at_percent: 100,
                     ..ErdaOptions::default()
@@ -175,7 +177,7 @@ impl Contest {
             }
             Some(scheme) => {
                 let commit = Commit::choose(platform(), Durability::Power, memory.means())
-                    .expect("the platform is declared as it is");
+                    .expect("the declaration fits the platform");
                 let server = BaselineServer::open(memory, commit, port, runtime, geometry, scheme)?;
                 let run = async move {
                     server
@@ -243,7 +245,7 @@ impl Contest {
             run.await.expect("a server that nothing disturbs goes on");
         }));
         while self.direct.borrow().is_none() {
-            assert!(self.world.step(), "a server opens its pool or says why not");
+            assert!(self.world.step(), "a server opens its pool or fails");
         }
         Ok(())
     }
@@ -282,7 +284,7 @@ impl Contest {
         ended.into_iter().map(|(_, ended)| ended).collect()
     }
 
-    /// Lets what is under way come to rest: records that wait to be applied, buffers that are posted again.
+    /// Runs until nothing is under way: records that wait to be applied, buffers to post again.
     pub fn rest(&self) {
         self.world.block_on(self.world.observer().sleep(2_000_000));
     }
@@ -296,14 +298,14 @@ impl Contest {
         }
     }
 
-    /// Runs the world until `ready` says so.
+    /// Runs the world until `ready` returns true.
     pub fn run_until(&self, ready: &dyn Fn() -> bool) {
         while !ready() {
-            assert!(self.world.step(), "whoever is waited for goes on");
+            assert!(self.world.step(), "the awaited task makes progress");
         }
     }
 
-    /// What the direct store has cleaned.
+    /// The cleaning counters of the direct store.
     pub fn cleaning(&self) -> Cleaning {
         self.direct
             .borrow()
@@ -311,7 +313,7 @@ impl Contest {
             .map_or_else(Cleaning::default, |server| server.cleaning())
     }
 
-    /// Erda's server, where there is one.
+    /// Erda's server, if the design is Erda.
     pub fn erda(&self) -> Option<&Rc<ErdaServer>> {
         self.erda.as_ref()
     }

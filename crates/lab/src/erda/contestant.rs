@@ -6,7 +6,7 @@ use stonecast_fabric::{DeviceError, Port, Runtime};
 use stonecast_kv::{Client, StoreError};
 use stonecast_published::{BaselineClient, ErdaClient, Geometry, PublishedError, Scheme};
 
-/// Who takes part.
+/// The designs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Design {
     /// Erda as published.
@@ -20,7 +20,7 @@ pub enum Design {
 }
 
 impl Design {
-    /// All of them, in the order of the figures.
+    /// All designs, in the order of the figures.
     pub const ALL: [Self; 4] = [
         Self::ErdaPublished,
         Self::RedoLogging,
@@ -28,7 +28,7 @@ impl Design {
         Self::Kv,
     ];
 
-    /// As the figures name it.
+    /// Its name in the figures.
     pub fn name(self) -> &'static str {
         match self {
             Self::ErdaPublished => "erda-published",
@@ -63,8 +63,9 @@ enum Kind {
 }
 
 impl Contestant {
-    /// Connects a client of `design` to the server at `address`, which serves a store of `geometry`. `make_port` makes a port
-    /// with so many entries of its completion queues, on the device that is to be used.
+    /// Connects a client of `design` to the server at `address`, which serves a store of
+    /// `geometry`. `make_port` makes a port with the given number of completion queue entries, on
+    /// the device to use.
     pub async fn connect(
         design: Design,
         make_port: &dyn Fn(u32) -> Result<Rc<Port>, DeviceError>,
@@ -94,12 +95,12 @@ impl Contestant {
         Ok(Self { runtime, kind })
     }
 
-    /// What runs it.
+    /// The runtime of the client.
     pub fn runtime(&self) -> Rc<dyn Runtime> {
         self.runtime.clone()
     }
 
-    /// Looks up a key; whether it is there.
+    /// Looks up a key. Returns whether it is present.
     pub async fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, ContestError> {
         Ok(match &mut self.kind {
             Kind::Erda(client) => client.get(key, value).await?,

@@ -28,10 +28,10 @@ pub const FIGURES: [&str; 15] = [
     "erda-table1",
 ];
 
-/// Not in the paper: how much the direct store cleaned while it was measured for `erda-26`.
+/// Not in the paper: the bytes that the direct store moved during the measurement of `erda-26`.
 const MOVED: &str = "erda-26-moved";
 
-/// The name for all of them.
+/// The name of all figures together.
 pub const ALL: &str = "erda";
 
 /// One point of a figure.
@@ -49,17 +49,17 @@ pub struct Point {
     pub unit: &'static str,
 }
 
-/// How much is measured.
+/// The amount to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    /// Keys stored before.
+    /// Keys stored before the measurement.
     pub keys: u64,
     /// Operations of each point.
     pub operations: u64,
 }
 
 impl Scale {
-    /// As in the documents.
+    /// The scale of the documents.
     pub const FULL: Self = Self {
         keys: 2_000,
         operations: 3_000,
@@ -72,17 +72,17 @@ const THREADS: [u32; 5] = [1, 2, 4, 8, 16];
 /// Value size of the figures of throughput, which the paper does not name.
 const THROUGHPUT_VALUE_SIZE: usize = 64;
 const CLEANING_VALUE_SIZE: usize = 1024;
-/// So many times as many keys and operations as otherwise where logs are cleaned: a pool of a few segments would be all
-/// reserve, and many of them are to be cleaned while it is measured.
+/// Factor of keys and operations where logs are cleaned: a pool of a few segments would be all
+/// reserve, and many segments must be cleaned during the measurement.
 const CLEANING_FACTOR: u64 = 4;
 
-/// What was measured already: figures share runs.
+/// The completed runs, which figures share.
 #[derive(Default)]
 pub struct Runs {
     done: HashMap<RunName, Outcome>,
 }
 
-/// Design, workload, bytes of a value, threads, what goes on beside them, keys, operations.
+/// Design, workload, bytes of a value, threads, load beside them, keys, operations.
 type RunName = (Design, &'static str, usize, u32, Beside, u64, u64);
 
 impl Runs {
@@ -133,7 +133,8 @@ pub fn profile() -> Profile {
     Profile::by_name("connectx3-erda").expect("the profile is shipped")
 }
 
-/// What each design is measured beside where the log is cleaned. The baselines clean nothing; Erda's cleaner needs no writer.
+/// The loads beside each design where the log is cleaned. The baselines clean nothing; Erda's
+/// cleaner needs no writer.
 fn besides(design: Design) -> &'static [Beside] {
     match design {
         Design::ErdaPublished => &[Beside::Nothing, Beside::Cleaning],
@@ -150,7 +151,7 @@ fn suffix(beside: Beside) -> &'static str {
     }
 }
 
-/// Measures the points of `figure`. `runs` keeps what several figures need.
+/// Measures the points of `figure`. `runs` keeps the runs that several figures need.
 pub fn points(figure: &str, scale: Scale, runs: &mut Runs) -> Result<Vec<Point>, ContestError> {
     let number = figure
         .strip_prefix("erda-")

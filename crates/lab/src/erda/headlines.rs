@@ -1,4 +1,5 @@
-//! The headlines of Erda's paper: what it published, what is measured here, and why where the two differ.
+//! The headlines of Erda's paper: the published number, the measured one, and the reason for a
+//! difference.
 
 use std::fmt::Write as _;
 
@@ -9,19 +10,19 @@ use super::run::KEY_SIZE;
 /// A number of the paper.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Headline {
-    /// What it says.
+    /// The quantity.
     pub what: String,
     /// Its unit.
     pub unit: &'static str,
-    /// As published.
+    /// The published number.
     pub published: f64,
-    /// As measured here.
+    /// The number measured here.
     pub measured: f64,
-    /// Why they may differ.
+    /// The reason for a difference.
     pub why: &'static str,
 }
 
-/// Relative difference from which on a headline is explained.
+/// Relative difference above which a headline is explained.
 const TOLERANCE: f64 = 0.15;
 
 const LATENCY: &str = "The artefact waits with `usleep(2)` and on event channels, each tens of microseconds; here clients and server \
@@ -57,10 +58,10 @@ const TABLE_VALUE_SIZE: usize = 256;
 
 const OPERATIONS: [&str; 3] = ["create", "update", "delete"];
 
-/// The row of a figure that has the mean of the others.
+/// The row of a figure with the mean of the other rows.
 pub(super) const MEAN: &str = "mean";
 
-/// The number that the paper has for a design at a place of a figure, if it names one.
+/// The paper's number for a design at a place of a figure, if there is one.
 pub(super) fn published(figure: &str, design: Design, x: &str) -> Option<f64> {
     let at = Design::ALL[..3].iter().position(|one| *one == design)?;
     if figure == TABLE {
@@ -69,7 +70,7 @@ pub(super) fn published(figure: &str, design: Design, x: &str) -> Option<f64> {
         return Some(bytes(design, size.parse().ok()?)[row]);
     }
     if CPU_FIGURES.contains(&figure) {
-        // Of all four figures together, as a ratio to Erda.
+        // The mean of all four figures, as a ratio to Erda.
         let workload = x.strip_suffix(RATIO)?;
         let (_, _, ratios) = CPU_RATIOS.iter().find(|(name, ..)| *name == workload)?;
         return ratios.get(at.checked_sub(1)?).copied();
@@ -81,7 +82,7 @@ pub(super) fn published(figure: &str, design: Design, x: &str) -> Option<f64> {
     Some(numbers[at])
 }
 
-/// Behind the workload in the name of a row that has ratios to Erda.
+/// Suffix of the workload in the name of a row with ratios to Erda.
 pub(super) const RATIO: &str = " : erda-published";
 const TABLE: &str = "erda-table1";
 
@@ -104,7 +105,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// The headlines that `points` have figures for.
+/// The headlines of the figures in `points`.
 pub fn headlines(points: &[Point]) -> Vec<Headline> {
     let of = |figure: &str, design: Design| {
         let (figure, series) = (figure.to_owned(), design.name());
@@ -258,7 +259,7 @@ fn table(text: &mut String, points: Vec<&Point>) {
     }
 }
 
-/// The places of the x axis, in the order in which they come first.
+/// The places of the x axis, in the order of their first points.
 pub(super) fn places(points: &[&Point]) -> Vec<String> {
     let mut places: Vec<String> = Vec::new();
     for point in points {
@@ -269,7 +270,7 @@ pub(super) fn places(points: &[&Point]) -> Vec<String> {
     places
 }
 
-/// What the x axis of a figure is.
+/// The title of a figure's x axis.
 pub(super) fn x_title(figure: &str) -> &'static str {
     let number = figure.strip_prefix("erda-").map(str::parse::<u32>);
     match number {
@@ -280,7 +281,7 @@ pub(super) fn x_title(figure: &str) -> &'static str {
     }
 }
 
-/// What a figure shows.
+/// The title of a figure.
 pub(super) fn title(figure: &str) -> &'static str {
     match figure {
         "erda-shm-latency" => "Mean latency over shared memory by workload",
@@ -340,7 +341,7 @@ mod tests {
         assert!(line("erda-published : redo-logging").contains("2.00"));
         assert!(
             !page.contains("NaN") && !page.contains("YCSB B"),
-            "what was not measured is no headline"
+            "a number that was not measured is not a headline"
         );
     }
 

@@ -1,5 +1,5 @@
-//! The figures of Erda's paper, again: Erda as published, its two baselines and the direct store on the same simulated
-//! machines.
+//! The figures of Erda's paper, measured again: Erda as published, its two baselines and the direct
+//! store on the same simulated machines.
 
 mod background;
 mod chart;

@@ -1,5 +1,6 @@
-//! The same contest between real processes over shared memory: a server process for each design, client threads of this
-//! one. Wall-clock time, so numbers are of the machine that runs it; ratios of one run say more.
+//! The same contest between real processes over shared memory: a server process for each design,
+//! and client threads of this process. Times are wall-clock times of this machine; ratios of one
+//! run say more.
 //!
 //! ```text
 //!   this process                             the server's
@@ -35,14 +36,14 @@ use stonecast_bench::direct::{ServerOptions, ServerProcess, ServerProcessError};
 
 /// The name of the figures.
 pub const REAL: &str = "erda-shm";
-/// How long either side looks for work before it sleeps: longer than anything that is waited for here takes.
+/// Time for which either side polls before it sleeps: longer than every wait here.
 const SPIN_NS: Nanoseconds = 2_000_000;
 /// Bytes of a value, as in the figures of throughput.
 const VALUE_SIZE: usize = 64;
 const MIXES: [Mix; 4] = [Mix::C, Mix::B, Mix::A, Mix::UpdateOnly];
 /// More than the direct store's records have beside key and value.
 const RECORD_OVERHEAD: usize = 128;
-/// The direct store's log is made of these.
+/// The capacity of the direct store's log is a multiple of this.
 const CAPACITY_STEP: u64 = 256 << 20;
 
 /// A real contest failed.
@@ -63,28 +64,28 @@ pub enum RealError {
     /// A system call.
     #[error("{doing}: {source}")]
     System {
-        /// What was attempted.
+        /// The attempted action.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// A published design's store: how large it is.
+/// The size of a published design's store.
 #[derive(Clone, Copy, Debug)]
 pub struct PublishedStore {
-    /// Which; not the direct store.
+    /// The design; not the direct store.
     pub design: Design,
     /// Keys that will be stored.
     pub keys: u64,
     /// Bytes of a value.
     pub value_size: usize,
-    /// Writes after those that store each key once.
+    /// Number of writes after each key was stored once.
     pub writes: u64,
 }
 
 impl PublishedStore {
-    /// What `published` of [`RealOptions`] is told to serve it.
+    /// The arguments with which `published` of [`RealOptions`] serves it.
     fn arguments(&self) -> Vec<String> {
         let Self {
             design,
@@ -111,8 +112,9 @@ impl PublishedStore {
     }
 }
 
-/// Serves a published design at `address` on new memory in `folder`, until this process is ended. Calls `ready` when it
-/// listens. It keeps nothing: what is in its memory survives it for as long as the folder is there.
+/// Serves a published design at `address` on new memory in `folder`, until this process is ended.
+/// Calls `ready` when it listens. The store keeps no data: its memory lives only as long as the
+/// folder.
 pub fn serve_published(
     store: &PublishedStore,
     folder: &Path,
@@ -129,7 +131,7 @@ pub fn serve_published(
     let tell = |device: &ShmDevice| {
         device.listen(address)?;
         ready().map_err(|source| RealError::System {
-            doing: "writing the file that says ready",
+            doing: "writing the ready file",
             source,
         })
     };
@@ -157,7 +159,7 @@ pub fn serve_published(
         }
     };
     let commit = Commit::choose(PLATFORM, Durability::Process, memory.means())
-        .expect("outliving processes asks nothing of a platform");
+        .expect("surviving processes demands nothing of a platform");
     let server = BaselineServer::open(memory, commit, port, runtime, geometry, scheme)
         .map_err(ContestError::from)?;
     tell(&device)?;
@@ -173,7 +175,7 @@ const PLATFORM: DeclaredPlatform = DeclaredPlatform {
     receive_buffers: ReceiveBuffers::Dram,
 };
 
-/// `size` bytes in `folder`, promised to survive processes alone.
+/// `size` bytes in `folder`, promised to survive only processes.
 fn memory(folder: &Path, size: u64) -> Result<Rc<dyn PersistentRegion>, RealError> {
     let backing = create_backing(folder)?;
     let memory = backing.open_log(LogOptions {
@@ -187,16 +189,16 @@ fn memory(folder: &Path, size: u64) -> Result<Rc<dyn PersistentRegion>, RealErro
     Ok(memory)
 }
 
-/// How much is run.
+/// The parameters of a real contest.
 #[derive(Clone, Debug)]
 pub struct RealOptions {
     /// The `stonecast` binary, which serves the store.
     pub program: PathBuf,
     /// The binary that serves published designs.
     pub published: PathBuf,
-    /// Where folders of stores are made: volatile memory.
+    /// The parent of the stores' folders, in volatile memory.
     pub parent: PathBuf,
-    /// Keys stored before.
+    /// Keys stored before the measurement.
     pub keys: u64,
     /// Operations of each client in each workload.
     pub operations: u64,
@@ -204,14 +206,15 @@ pub struct RealOptions {
     pub clients: u32,
 }
 
-/// Runs the four workloads on each design, one after the other; the points of `erda-shm-latency`, `-throughput`, `-cpu`.
+/// Runs the four workloads on each design, one after the other. Returns the points of
+/// `erda-shm-latency`, `-throughput`, `-cpu`.
 pub fn real_points(
     options: &RealOptions,
     mut progress: impl FnMut(),
 ) -> Result<Vec<Point>, RealError> {
     let mut points = Vec::new();
     for design in Design::ALL {
-        // Each workload, a tenth of it before as a warm-up.
+        // Each workload, after a tenth of it as a warm-up.
         let writes = 2 * options.operations * u64::from(options.clients) * MIXES.len() as u64;
         let store = PublishedStore {
             design,
@@ -240,7 +243,7 @@ pub fn real_points(
                     run.operations as f64 / run.seconds / 1e3,
                     "kop/s",
                 ),
-                // A server that polls is never idle: what its poll costs is in this.
+                // A polling server is never idle: this includes the cost of its polls.
                 ("cpu", used as f64 / run.operations as f64, "ns/op"),
             ] {
                 let (figure, series) = (format!("{REAL}-{figure}"), design.name().to_owned());
@@ -259,7 +262,7 @@ pub fn real_points(
     Ok(points)
 }
 
-/// How many times `real_points` calls its `progress`.
+/// Number of times that `real_points` calls its `progress`.
 pub const REAL_STEPS: u64 = (Design::ALL.len() * MIXES.len()) as u64;
 
 fn start(options: &RealOptions, store: &PublishedStore) -> Result<ServerProcess, RealError> {
@@ -282,7 +285,7 @@ fn start(options: &RealOptions, store: &PublishedStore) -> Result<ServerProcess,
     })?)
 }
 
-/// Lets clients begin together. One that fails before does not keep the others waiting.
+/// Starts clients together. A client that fails before does not delay the others.
 struct Start<'a> {
     barrier: &'a Barrier,
     waited: Cell<bool>,
@@ -308,7 +311,7 @@ struct Measured {
     latency_us: f64,
 }
 
-/// Connects a client of this thread, and does something with it.
+/// Connects a client of this thread, and calls a function with it.
 fn with_contestant<T>(
     store: &PublishedStore,
     address: &str,

@@ -16,44 +16,45 @@ use super::contestant::{ContestError, Contestant, Design};
 /// Bytes of a key: `user` and 19 digits.
 pub const KEY_SIZE: usize = 23;
 
-/// Operations of each client before it is measured beside a writer: what it remembers of where keys are is then as old as
-/// it stays.
+/// Operations of each client before its measurement beside a writer: its remembered places have
+/// then reached their steady age.
 const WARM_UP_BESIDE_WRITER: u64 = 50_000;
 
-/// What to run.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
-    /// Who.
+    /// The design.
     pub design: Design,
-    /// On which machines.
+    /// The machines.
     pub profile: Profile,
-    /// Which operations.
+    /// The mix of operations.
     pub mix: Mix,
     /// Bytes of a value.
     pub value_size: usize,
     /// Clients, one operation at a time each.
     pub threads: u32,
-    /// Keys stored before.
+    /// Keys stored before the measurement.
     pub keys: u64,
     /// Operations of all clients together.
     pub operations: u64,
-    /// What else goes on.
+    /// The load beside the measured clients.
     pub beside: Beside,
 }
 
-/// What goes on beside the clients that are measured.
+/// The load beside the measured clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Beside {
     /// Nothing.
     Nothing,
-    /// One more client overwrites keys at a steady pace; there is room for all that it writes.
+    /// One more client overwrites keys at a steady pace; there is room for all its writes.
     Writer,
-    /// The log is cleaned all the time. Erda's cleaner is asked to begin again whenever it has ended; the direct store cleans
-    /// what the same writer as above leaves behind, in a pool that is too small for it.
+    /// The log is cleaned all the time. Erda's cleaner is asked to begin again whenever it has
+    /// ended; the direct store cleans dead records of the same writer, in a pool that is too small
+    /// for its writes.
     Cleaning,
 }
 
-/// What came out.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Mean latency of an operation.
@@ -62,11 +63,11 @@ pub struct Outcome {
     pub operations_per_s: f64,
     /// CPU time of the server for each operation.
     pub server_cpu_ns: f64,
-    /// Bytes that the direct store moved meanwhile for each byte that was written.
+    /// Bytes that the direct store moved meanwhile for each byte written.
     pub moved: f64,
 }
 
-/// The name of a key, all of one length.
+/// The name of a key; all names have one length.
 pub fn key_name(number: u64) -> Vec<u8> {
     format!("user{:019}", fnv_hash(number)).into_bytes()
 }
@@ -107,8 +108,8 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
     let writer = writer
         .map(|writer| Background::start(&contest, writer, keys, value_size))
         .transpose()?;
-    // Leases are taken and memories filled before anything is measured: a store that runs for longer than these few
-    // operations has done both.
+    // Clients take leases and remember places before the measurement: a store that runs for longer
+    // than these few operations has done both.
     let warm_up = match options.beside {
         Beside::Writer | Beside::Cleaning if has_writer => WARM_UP_BESIDE_WRITER,
         _ => (each / 10).max(1),
@@ -146,10 +147,7 @@ pub fn workload(options: &RunOptions) -> Result<Outcome, ContestError> {
     let (after, cleaned_after) = (contest.costs(), contest.cleaning());
     writer.as_ref().map_or(Ok(()), Background::check)?;
     let latencies = latencies.take();
-    assert!(
-        !latencies.is_empty(),
-        "a cleaner that is asked to clean begins"
-    );
+    assert!(!latencies.is_empty(), "the cleaner begins on request");
     let count = (each * u64::from(options.threads)) as f64;
     let moved = cleaned_after.moved_bytes - cleaned_before.moved_bytes;
     let written = cleaned_after.written_bytes - cleaned_before.written_bytes;
@@ -186,14 +184,14 @@ async fn look_up_all(mut contestant: Contestant, keys: u64) -> Result<Contestant
     Ok(contestant)
 }
 
-/// What one client does.
+/// The part of one client.
 pub(super) struct Part {
     pub sequence: Arc<Sequence>,
     pub operations: Range<u64>,
     pub value_size: usize,
-    /// Of every operation; with a cleaner, of those that began while it was at work.
+    /// Latencies of all operations; with a cleaner, of those that began during a cleaning.
     pub latencies: Rc<RefCell<Vec<u64>>>,
-    /// Who is to clean all the time.
+    /// The server that must clean all the time.
     pub cleaner: Option<Rc<ErdaServer>>,
 }
 
@@ -248,7 +246,7 @@ pub fn bytes_stored(
         room: Room::Plenty,
     };
     let contest = Contest::new(options)?;
-    // The first writes take leases, and what comes with them.
+    // The first writes take leases, with their costs.
     let mut contestants = contest.run(vec![contest.connect()?], |_, contestant| {
         put_all(contestant, COUNT..COUNT + 10, 0, value_size)
     })?;

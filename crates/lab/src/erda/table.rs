@@ -14,7 +14,7 @@ use super::contestant::Design;
 use super::figures::Point;
 use super::headlines::{MEAN, RATIO, places, published, title, x_title};
 
-/// The figures that `points` are of, in their order.
+/// The figures of `points`, in their order.
 pub fn table(points: &[Point]) -> String {
     let mut figures: Vec<&str> = Vec::new();
     for point in points {

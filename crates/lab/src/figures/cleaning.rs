@@ -1,4 +1,4 @@
-//! Writing into a pool that has to be cleaned all the time.
+//! Writes into a pool that has to be cleaned all the time.
 
 use std::sync::Arc;
 
@@ -9,13 +9,14 @@ use super::writes::puts;
 use super::{FiguresError, Run, capacity, record_size};
 use stonecast_bench::direct::{Amount, ServerOptions, ServerProcess, Session, load};
 
-/// Share of the small pool that live data take, in a hundred.
+/// Percentage of the small pool that is live.
 const LIVE_PERCENT: u64 = 80;
-/// Bytes of a segment of a pool that nobody asked for another one, and fewest of them that a pool has.
+/// Default bytes of a segment, and the smallest number of segments of a pool.
 const SEGMENT_SIZE: u64 = 4 << 20;
 const SEGMENTS_MIN: u64 = 16;
 
-/// PUTs into a pool whose live data are so much of it, beside PUTs into one that never has to be cleaned.
+/// Measures PUTs into a pool with that share of live data, beside PUTs into one that never has to
+/// be cleaned.
 pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     if !run.wants(&[&PUT_CLEANING]) {
         return Ok(());
@@ -25,7 +26,8 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     let small = (live * 100 / LIVE_PERCENT)
         .next_multiple_of(SEGMENT_SIZE)
         .max(SEGMENTS_MIN * SEGMENT_SIZE);
-    // The small pool is written once over before anything is measured, the large one is never full.
+    // Before the measurement writes as large as the small pool fill it; the large pool never fills
+    // up.
     let warm_up = small / record_size(&options.data);
     let all = (options.puts * 2 + warm_up) * u64::from(options.repetitions);
     let sequence = Arc::new(run.sequence(Mix::UpdateOnly, Distribution::ScrambledZipfian));
@@ -44,7 +46,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
         Ok((server, session))
     };
     (run.say)(&format!(
-        "loading a pool of {} MiB that has to be cleaned, and one that has not",
+        "loading a pool of {} MiB that has to be cleaned, and one that need not be",
         small >> 20
     ));
     let (cleaned_server, cleaned) = start(small)?;

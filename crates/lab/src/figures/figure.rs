@@ -1,10 +1,10 @@
-//! One line of the table of figures: what was measured, beside what, and whether that is enough.
+//! One line of the table of figures: a measurement, its yardstick, and whether the target is met.
 
 use serde::Serialize;
 
 use stonecast_bench::median;
 
-/// Which side of the target is good.
+/// The good side of the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -14,7 +14,7 @@ pub enum Direction {
     AtMost,
 }
 
-/// What is compared with the target.
+/// The value that is compared with the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judged {
     /// Ours divided by the yardstick.
@@ -25,20 +25,20 @@ pub enum Judged {
     Ours,
 }
 
-/// What a figure promises.
+/// The definition of a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Definition {
     /// Short and unique: for scripts and `--only`.
     pub name: &'static str,
-    /// For people.
+    /// The description for people.
     pub what: &'static str,
     /// Of both measurements.
     pub unit: &'static str,
-    /// What is compared.
+    /// The value to compare.
     pub judged: Judged,
-    /// With what; `None`: for information.
+    /// The target; `None`: for information.
     pub target: Option<f64>,
-    /// Which side of it is good.
+    /// The good side of the target.
     pub direction: Direction,
 }
 
@@ -47,7 +47,7 @@ pub struct Definition {
 pub struct Figure {
     /// Short and unique.
     pub name: &'static str,
-    /// For people.
+    /// The description for people.
     pub what: &'static str,
     /// Median of our measurements.
     pub ours: f64,
@@ -55,22 +55,22 @@ pub struct Figure {
     pub yardstick: Option<f64>,
     /// Of both.
     pub unit: &'static str,
-    /// What is judged: the median over the repetitions of ratio or excess, or ours.
+    /// The judged value: the median over the repetitions of ratio or excess, or ours.
     pub ratio: f64,
-    /// What it must reach; `null`: for information.
+    /// The target; `null`: for information.
     pub target: Option<f64>,
     /// Which side of the target is good.
     pub direction: Direction,
-    /// Whether it does.
+    /// Whether the target is met.
     pub reached: bool,
-    /// How many times both were measured.
+    /// Number of measurements of both.
     pub repetitions: usize,
-    /// Smallest and largest of what is judged.
+    /// Smallest and largest judged value.
     pub range: (f64, f64),
 }
 
 impl Definition {
-    /// The figure of these measurements: pairs of ours and the yardstick, one a repetition.
+    /// The figure of these measurements: pairs of ours and the yardstick, one per repetition.
     pub fn figure(&self, pairs: &[(f64, f64)]) -> Figure {
         let judged: Vec<f64> = pairs
             .iter()
@@ -118,7 +118,8 @@ mod tests {
         direction: Direction::AtLeast,
     };
 
-    /// The medians of both sides would give 30 / 10 = 3, as if a slow moment of the machine had hit one side alone.
+    /// The medians of both sides would give 30 / 10 = 3, as if a slow moment of the machine had hit
+    /// only one side.
     #[test]
     fn a_ratio_is_the_median_of_the_ratios_of_the_repetitions() {
         let figure = AT_LEAST.figure(&[(10.0, 10.0), (30.0, 30.0), (40.0, 8.0)]);

@@ -19,20 +19,20 @@ use crate::peers::{PeerError, RedisConnection, RedisPersistence, RedisServer};
 use stonecast_bench::Measured;
 use stonecast_bench::direct::{ServerOptions, ServerProcess};
 
-/// Upper bound of what is stored each second here: for the capacity of the pool.
+/// Upper bound of the records stored each second, for the capacity of the pool.
 const SETS_PER_S: u64 = 1_500_000;
-/// Connections whose memory is measured, after some whose memory is everybody's.
+/// Connections whose memory is measured, after some that pay for shared memory.
 const IDLE_CONNECTIONS: usize = 1000;
 const FIRST_CONNECTIONS: usize = 50;
-/// Connections that pipeline at once, and what each sends in a round: SETs and GETs in turn.
+/// Connections that pipeline at once, and the commands of each in a round: SETs and GETs in turn.
 const PIPELINING_CONNECTIONS: usize = 2000;
 const PIPELINE: usize = 16;
 const ROUNDS: u64 = 5;
 /// Connections that increment one key.
 const INCREMENTING_CONNECTIONS: usize = 50;
-/// Commands between two looks at the clock.
+/// Commands between two readings of the clock.
 const COMMANDS_PER_LOOK: u64 = 500;
-/// Room that a read is offered on each of those.
+/// Buffer size of a read on each of those.
 const SMALL_READ: usize = 4 << 10;
 /// Files that this process needs beside connections.
 const OTHER_FILES: u64 = 256;
@@ -80,7 +80,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     Ok(())
 }
 
-/// Which server of ours.
+/// One of our servers.
 struct Server {
     durability: &'static str,
     folder: std::path::PathBuf,
@@ -198,7 +198,8 @@ fn increments(run: &mut Run<'_>, server: &Server) -> Result<(), FiguresError> {
     Ok(())
 }
 
-/// Commands a second, where each connection sends the next one as soon as the one before is answered.
+/// Commands a second, where each connection sends the next one as soon as the previous one is
+/// answered.
 fn one_key(
     connections: &mut [RedisConnection],
     command: &[&[u8]],
@@ -223,7 +224,7 @@ fn one_key(
     Ok(done as f64 / seconds)
 }
 
-/// Memory of the server for each connection that has been used and has nothing to do.
+/// Memory of the server for each used and idle connection.
 fn idle_memory(run: &mut Run<'_>, server: &Server) -> Result<(), FiguresError> {
     if !allow_files(FIRST_CONNECTIONS + IDLE_CONNECTIONS) {
         run.cannot(&RESP_IDLE_MEMORY, "too few open files allowed");
@@ -242,7 +243,7 @@ fn idle_memory(run: &mut Run<'_>, server: &Server) -> Result<(), FiguresError> {
             }
             Ok(connections)
         };
-        // What the first ones cost is for all.
+        // The first connections pay costs that all share.
         let _first = use_once(FIRST_CONNECTIONS)?;
         let before = private_memory(own.pid()).map_err(system("reading /proc"))?;
         let _all = use_once(IDLE_CONNECTIONS)?;
@@ -287,7 +288,7 @@ fn many_connections(run: &mut Run<'_>, server: &Server) -> Result<(), FiguresErr
     Ok(())
 }
 
-/// Lets this process have so many connections. False: the system does not.
+/// Raises the limit of this process for that many connections. False: the system refuses.
 fn allow_files(connections: usize) -> bool {
     let wanted = connections as u64 + OTHER_FILES;
     let limit = getrlimit(Resource::Nofile);
@@ -303,7 +304,7 @@ fn allow_files(connections: usize) -> bool {
         .is_ok()
 }
 
-/// Resident bytes of a process that are no file's and nobody else's.
+/// Resident private bytes of a process that belong to no file.
 fn private_memory(pid: u32) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let lines: BTreeMap<&str, &str> = text
@@ -315,7 +316,7 @@ fn private_memory(pid: u32) -> io::Result<u64> {
         .and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
     kilobytes
         .map(|kilobytes| kilobytes << 10)
-        .ok_or_else(|| io::Error::other("there is no RssAnon"))
+        .ok_or_else(|| io::Error::other("RssAnon is missing"))
 }
 
 fn system(doing: &'static str) -> impl Fn(io::Error) -> FiguresError {

@@ -1,5 +1,5 @@
-//! The figures of the project, in one run: each a ratio to a yardstick that is measured right beside it, several times
-//! in turn, so that a slow moment of the machine hits both.
+//! The figures of the project, in one run: each is a ratio to a yardstick that is measured in turn
+//! with it several times, so that a slow moment of the machine hits both.
 //!
 //! ```text
 //!   reads    one server, keys loaded once        limit, GET, idle, LMDB, redis, multi_get, 1 client, 2 clients; again
@@ -36,35 +36,36 @@ pub use figure::{Definition, Direction, Figure, Judged};
 pub use plan::DEFINITIONS;
 pub use report::{NotRun, Report};
 
-/// How to measure.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct FigureOptions {
-    /// The records that every store holds.
+    /// The records of every store.
     pub data: DataSet,
-    /// How long each measurement takes.
+    /// Duration of each measurement.
     pub duration: Duration,
-    /// Puts of each measurement of writes that sync nothing: they would fill a pool in no time.
+    /// Number of puts in each measurement of writes that sync nothing: in a given time they would
+    /// fill the pool.
     pub puts: u64,
-    /// How many times everything is measured in turn.
+    /// Number of repetitions, in turn.
     pub repetitions: u32,
-    /// Bytes of a pool's log, where the data needs no more. The index grows with it.
+    /// Bytes of a pool's log, unless the data needs more. The index grows with it.
     pub capacity: u64,
     /// Operations that are drawn beforehand for each sequence.
     pub sequence_length: usize,
     /// The `stonecast` binary, for servers.
     pub program: PathBuf,
-    /// A folder in memory, for what needs no disk.
+    /// A folder in memory, for pools that need no disk.
     pub memory_folder: PathBuf,
-    /// A folder on a disk, for what must survive power loss.
+    /// A folder on a disk, for pools that must survive power loss.
     pub disk_folder: PathBuf,
     /// Names of the figures to measure; empty: all.
     pub only: Vec<String>,
 }
 
-/// Why the run ended.
+/// The error that ended a run.
 #[derive(Debug, thiserror::Error)]
 pub enum FiguresError {
-    /// There is no server.
+    /// A server could not be started.
     #[error(transparent)]
     Server(#[from] ServerProcessError),
     /// The store failed.
@@ -76,7 +77,7 @@ pub enum FiguresError {
     /// A loop failed.
     #[error(transparent)]
     Drive(#[from] DriveError),
-    /// There is no bare loop.
+    /// The bare loop could not be set up.
     #[error(transparent)]
     Limit(#[from] LimitError),
     /// A run of client threads failed.
@@ -88,36 +89,36 @@ pub enum FiguresError {
     /// A call of the operating system failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was attempted.
+        /// The attempted action.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A measurement is worth nothing.
+    /// Operations of a measurement failed, so it is worthless.
     #[error("{what}: {errors} of {ops} operations failed")]
     OperationsFailed {
-        /// What was measured.
+        /// The measurement.
         what: &'static str,
-        /// How many failed.
+        /// Number of failed operations.
         errors: u64,
-        /// Of how many.
+        /// Number of operations.
         ops: u64,
     },
-    /// The client does not reach the store's memory, so nothing one-sided happens.
+    /// The client has not mapped the store's memory, so nothing would be one-sided.
     #[error("the store's memory is not mapped by its client")]
     NotMapped,
-    /// The server was to serve Redis clients, and did not say where.
+    /// The server did not report the address for Redis clients.
     #[error("the server does not say where Redis clients connect")]
     NoGateway,
     /// `only` names no figure.
     #[error("there is no figure {name}; there are: {}", DEFINITIONS.map(|definition| definition.name).join(", "))]
     NoSuchFigure {
-        /// What was named.
+        /// The given name.
         name: String,
     },
 }
 
-/// Measures all figures; `say` is told what begins.
+/// Measures all figures; `say` gets a message before each measurement.
 pub fn run_figures(
     options: &FigureOptions,
     say: &mut dyn FnMut(&str),
@@ -166,7 +167,7 @@ struct Run<'a> {
     say: &'a mut dyn FnMut(&str),
     /// Measurements by the figure's name.
     pairs: BTreeMap<&'static str, Vec<(f64, f64)>>,
-    /// Why a figure cannot be measured here.
+    /// The reasons why figures cannot be measured here.
     missing: BTreeMap<&'static str, String>,
 }
 
@@ -191,7 +192,8 @@ impl Run<'_> {
         self.missing.insert(definition.name, reason.to_string());
     }
 
-    /// The peer; `None`, with a note at the figures that need it, where it is not installed or does not start here.
+    /// The peer; `None`, with a note at the figures that need it, if it is not installed or does
+    /// not start.
     fn peer<T>(
         &mut self,
         peer: Result<T, PeerError>,
@@ -225,7 +227,7 @@ impl Run<'_> {
     }
 }
 
-/// The speed, if it is one.
+/// The speed of a measurement without failed operations.
 fn speed(what: &'static str, measured: &Measured) -> Result<f64, FiguresError> {
     match measured.errors {
         0 => Ok(measured.ops_per_s()),
@@ -237,15 +239,15 @@ fn speed(what: &'static str, measured: &Measured) -> Result<f64, FiguresError> {
     }
 }
 
-/// Bytes that a record of the log takes: header, key and value in whole lines.
+/// Bytes of a record in the log: header, key and value in whole lines.
 fn record_size(data: &DataSet) -> u64 {
     (64 + stonecast_workload::KEY_NAME_SIZE_MAX as u64 + data.value_size as u64)
         .next_multiple_of(64)
 }
 
-/// Capacity of a pool that takes the data and `more` records beside it, never smaller than asked for.
+/// Capacity of a pool for the data and `more` records, never smaller than requested.
 fn capacity(options: &FigureOptions, more: u64) -> u64 {
-    // A third more: segments have headers, and each client's last segment is not full.
+    // Add a third: segments have headers, and each client's last segment is not full.
     let needed = (options.data.keys + more) * record_size(&options.data) * 4 / 3;
     needed.max(options.capacity).next_multiple_of(4 << 20)
 }
@@ -289,7 +291,7 @@ mod tests {
             "resp-get-1",
         ] {
             let error = run_figures(&options(&[name]), &mut |_| {});
-            // Where redis-server is not installed the figures that need it are not run, and no server is needed.
+            // Without redis-server the figures that need it are not run, and no server is needed.
             match error {
                 Err(error) => assert!(error.to_string().contains("/nowhere/stonecast"), "{error}"),
                 Ok(report) => assert_eq!(
@@ -301,7 +303,7 @@ mod tests {
         }
     }
 
-    /// Needs the arm that takes note: a peer that is missing is no failure, and no success either.
+    /// Needs the arm that notes a missing peer: it is neither a failure nor a success.
     #[test]
     fn a_missing_peer_is_noted_at_its_figures_and_a_failing_one_ends_the_run() {
         let options = options(&[]);

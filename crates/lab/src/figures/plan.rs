@@ -1,4 +1,4 @@
-//! Which figures there are: the promises of the project about speed, each with the ratio that it must reach.
+//! The list of figures: the project's targets for speed, each with the ratio to reach.
 
 use super::figure::{Definition, Direction, Judged};
 
@@ -19,7 +19,8 @@ pub const GET_LIMIT: Definition = at_least(
     "GET zipfian / bare loop over the same memory",
     0.8,
 );
-/// GET beside the bare loop with the processor reading ahead: what GETs of keys known beforehand could reach.
+/// GET beside the bare loop with the processor reading ahead: the speed that GETs of keys known
+/// beforehand could reach.
 pub const GET_OVERLAPPING: Definition = Definition {
     target: None,
     ..at_least(
@@ -28,7 +29,7 @@ pub const GET_OVERLAPPING: Definition = Definition {
         0.0,
     )
 };
-/// Many at once beside one by one.
+/// Many GETs at once beside GETs one by one.
 pub const MULTI_GET: Definition = at_least(
     "multi-get",
     "multi_get of 16, uniform / GET one by one",
@@ -37,29 +38,30 @@ pub const MULTI_GET: Definition = at_least(
 /// Two clients beside one.
 pub const GET_TWO_CLIENTS: Definition =
     at_least("get-two-clients", "GET zipfian, 2 clients / 1 client", 1.8);
-/// The server's part in a read. What an idle server spends in the same time is its own.
+/// The server's part in a read, above the CPU time of an idle server.
 pub const GET_SERVER_CPU: Definition = Definition {
     name: "get-server-cpu",
     what: "server CPU per GET, above that of an idle server",
     unit: "ns/op",
     judged: Judged::Excess,
-    // Zero, as far as it can be told: an idle server's wake-ups fall now into one measurement, now into the other.
+    // Zero, within the precision of the measurement: an idle server's wake-ups fall now into one
+    // measurement, now into the other.
     target: Some(0.5),
     direction: Direction::AtMost,
 };
-/// Beside the store that is read in the same way, by loads, where that shows what was there at the beginning.
+/// GET beside LMDB, which is also read by loads, in a snapshot from the beginning of the run.
 pub const GET_LMDB: Definition = at_least(
     "get-lmdb",
     "GET zipfian / LMDB in the same process, one snapshot for all reads",
     3.0,
 );
-/// Beside the same where it does what a GET does.
+/// GET beside LMDB where it promises what a GET does.
 pub const GET_LMDB_LATEST: Definition = at_least(
     "get-lmdb-latest",
     "GET zipfian / LMDB in the same process, each read the latest value, copied",
     3.0,
 );
-/// Beside the store that is asked.
+/// GET beside redis-server, which answers requests.
 pub const GET_REDIS: Definition = at_least(
     "get-redis",
     "GET zipfian / redis-server, one at a time",
@@ -104,7 +106,7 @@ pub const RESTART_SCAN: Definition = Definition {
     target: Some(1e9),
     direction: Direction::AtLeast,
 };
-/// What the server needs beside the pool: log and index.
+/// Memory of the server beside the pool's log and index.
 pub const SERVER_MEMORY: Definition = Definition {
     name: "server-memory",
     what: "memory of the server beside log and index",
@@ -147,7 +149,7 @@ pub const RESP_INCREMENT_50: Definition = at_least(
     "gateway: INCR / SET of one key by 50 connections, process",
     0.8,
 );
-/// What a connection costs that has nothing to do.
+/// Memory of an idle connection.
 pub const RESP_IDLE_MEMORY: Definition = Definition {
     name: "resp-idle-memory",
     what: "gateway: memory for each idle connection",
@@ -156,7 +158,7 @@ pub const RESP_IDLE_MEMORY: Definition = Definition {
     target: Some(32.0),
     direction: Direction::AtMost,
 };
-/// Whether many are served.
+/// Errors of many connections at once.
 pub const RESP_CONNECTIONS: Definition = Definition {
     name: "resp-2000-connections",
     what: "gateway: errors of 2,000 connections that pipeline 16 SETs and GETs at once",
@@ -166,7 +168,7 @@ pub const RESP_CONNECTIONS: Definition = Definition {
     direction: Direction::AtMost,
 };
 
-/// All of them, in the order of the table.
+/// All figures, in the order of the table.
 pub const DEFINITIONS: [Definition; 23] = [
     GET_LIMIT,
     GET_OVERLAPPING,

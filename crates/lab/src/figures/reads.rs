@@ -23,7 +23,7 @@ use stonecast_bench::{clock_look_ns, timing_interval};
 
 /// Keys of one `multi_get`.
 const BATCH: u32 = 16;
-/// Before the first measurement.
+/// Warm-up before the first measurement.
 const WARM_UP: Duration = Duration::from_millis(300);
 
 pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
@@ -86,7 +86,7 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     Ok(())
 }
 
-/// GET of one client, in turn with everything that it is compared with.
+/// GET of one client, in turn with all its yardsticks.
 fn gets(
     run: &mut Run<'_>,
     server: &ServerProcess,

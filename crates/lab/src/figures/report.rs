@@ -12,26 +12,26 @@ use super::plan::DEFINITIONS;
 pub struct NotRun {
     /// The figure.
     pub name: &'static str,
-    /// What was missing.
+    /// The reason.
     pub not_run: String,
 }
 
-/// What a run of the figures came to.
+/// The result of a run of the figures.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Measured figures, in the order of the table.
     pub figures: Vec<Figure>,
-    /// The others.
+    /// The figures that were not measured.
     pub not_run: Vec<NotRun>,
 }
 
 impl Report {
-    /// Whether every figure that was measured reached its target.
+    /// Whether every measured figure reached its target.
     pub fn reached(&self) -> bool {
         self.figures.iter().all(|figure| figure.reached)
     }
 
-    /// One JSON object a line.
+    /// The figures as lines, one JSON object each.
     pub fn json_lines(&self) -> String {
         let figures = self.figures.iter().map(serde_json::to_string);
         let not_run = self.not_run.iter().map(serde_json::to_string);
@@ -40,7 +40,7 @@ impl Report {
         })
     }
 
-    /// A table.
+    /// The figures as a table.
     pub fn table(&self) -> String {
         let mut text = String::new();
         let width = DEFINITIONS
@@ -81,7 +81,7 @@ impl Report {
     }
 }
 
-/// Three digits that count.
+/// A number with three significant digits.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),

@@ -1,4 +1,4 @@
-//! The figure of recovery: how fast a pool is scanned whose server was killed.
+//! The figure of recovery: the speed of scanning the pool of a killed server.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -12,11 +12,11 @@ use super::plan::RESTART_SCAN;
 use super::{FiguresError, Run, capacity};
 use stonecast_bench::direct::{ServerOptions, ServerProcess, Session, load};
 
-/// Entries of the completion queues of a server that nobody asks anything.
+/// Entries of the completion queues of a server without clients.
 const COMPLETIONS: u32 = 4096;
 
-/// The pool is opened in this process, so that the start of a process is no part of it. What the first opening found and
-/// sealed is scanned again by the next one, since none of them closes the pool.
+/// Measures openings of the pool in this process, so that the start of a process does not count.
+/// Each opening scans everything again, since none of them closes the pool.
 pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     if !run.wants(&[&RESTART_SCAN]) {
         return Ok(());

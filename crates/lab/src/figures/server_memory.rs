@@ -1,4 +1,4 @@
-//! What a server holds in memory beside its pool.
+//! Memory of a server beside its pool.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::Path;
 pub(super) fn beside_the_pool(pid: u32, pool: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps"))?;
     let resident = resident_by_file(&text);
-    // A pool in memory is shown under the name that it was opened with.
+    // The kernel shows a pool in memory under the name with which it was opened.
     let pool = pool.canonicalize()?;
     let outside = resident
         .iter()

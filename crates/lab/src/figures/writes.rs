@@ -13,7 +13,7 @@ use crate::peers::{RedisConnection, RedisPersistence, RedisServer};
 use stonecast_bench::direct::{Amount, Plan, ServerOptions, ServerProcess, Session, load};
 use stonecast_bench::timing_interval;
 
-/// Upper bound of what is durable each second on a file here: for the capacity of the pool.
+/// Upper bound of durable puts per second on a file, for the capacity of the pool.
 const DURABLE_PUTS_PER_S: u64 = 2_000_000;
 /// Puts before the first measurement.
 const WARM_UP_PUTS: u64 = 20_000;
@@ -22,7 +22,7 @@ const WARM_UP_PUTS: u64 = 20_000;
 struct Comparison {
     definition: &'static Definition,
     in_flight: u32,
-    /// How many of those in flight one call puts.
+    /// Number of puts in one call, of those in flight.
     batch: u32,
 }
 
@@ -79,16 +79,16 @@ pub(super) fn measure(run: &mut Run<'_>) -> Result<(), FiguresError> {
     compare(run, &durable, &setup)
 }
 
-/// What a group of comparisons shares.
+/// The server and client that a group of comparisons shares.
 struct Setup<'a> {
     durability: &'static str,
-    /// Whether our client publishes itself.
+    /// Whether our client publishes its puts.
     publishing: bool,
     redis: RedisPersistence,
     folder: &'a Path,
-    /// Of one measurement of ours.
+    /// Amount of one measurement of ours.
     amount: Amount,
-    /// Of all of them together, for the capacity.
+    /// Puts of all measurements together, for the capacity.
     puts: u64,
 }
 
@@ -163,7 +163,7 @@ fn compare(
     Ok(())
 }
 
-/// Puts a second: so many in flight, of which one call puts so many.
+/// Puts per second with `in_flight` puts in flight, `batch` of them in one call.
 pub(super) fn puts(
     session: &Session,
     sequence: &Arc<Sequence>,
@@ -175,7 +175,7 @@ pub(super) fn puts(
         sequence: sequence.clone(),
         start: 0,
         value_size,
-        // Those of one call are in flight together; there is one call at a time then.
+        // The puts of one call are in flight together.
         in_flight: in_flight / batch,
         batch,
         interval: timing_interval(1000.0, 50.0),

@@ -1,8 +1,9 @@
 //! LMDB in this process.
 //!
-//! Its best configuration for reads that need no durability: nothing is synced, the file is mapped writable, no thread
-//! is tied to a reader slot. Two ways of reading ([`View`]): at its fastest, as if nobody ever wrote, and with what a GET of
-//! the store promises, the latest value in memory of the caller's own.
+//! Its best configuration for reads that need no durability: nothing is synced, the file is mapped
+//! writable, no thread is tied to a reader slot. There are two ways of reading ([`View`]): the
+//! fastest, as if there were no writers, and the one with the promise of a GET of the store, the
+//! latest value in the caller's own memory.
 //!
 //! The binding is `lmdb-rkv`, because opening with `heed` takes unsafe code. Both call the same C library, and reads
 //! through either take the same time.
@@ -20,21 +21,22 @@ use stonecast_bench::Measured;
 use stonecast_bench::Stopwatch;
 use stonecast_bench::cpu_time::thread_cpu_ns;
 
-/// Operations between two looks at the clock for the end.
+/// Operations between two readings of the clock.
 const ROUND: u64 = 1024;
 
-/// What a read sees and hands out.
+/// The promise of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// One read transaction serves all reads, which see what was there when it began, and hand out references into the mapping.
-    /// A byte of each value is looked at.
+    /// One read transaction serves all reads, which see its snapshot and return references into the
+    /// mapping. The loop reads one byte of each value.
     Snapshot,
-    /// Each read sees what was committed before it, and copies the value: a reference ends with its transaction. The
-    /// transaction is renewed, not begun: the fastest way that LMDB has for this.
+    /// Each read sees everything committed before it, and copies the value: a reference ends with
+    /// its transaction. The transaction is renewed, not begun, which is LMDB's fastest way to do
+    /// this.
     Latest,
 }
 
-/// See the module documentation.
+/// An LMDB environment in this process.
 pub struct Lmdb {
     environment: Environment,
     database: Database,
@@ -43,7 +45,7 @@ pub struct Lmdb {
 }
 
 impl Lmdb {
-    /// Makes one in a new folder under `parent` and stores all records of `data`.
+    /// Creates an environment in a new folder under `parent` and stores all records of `data`.
     pub fn load(data: DataSet, parent: &Path) -> Result<Self, PeerError> {
         let folder = tempfile::Builder::new().prefix("lmdb-").tempdir_in(parent);
         let folder = folder.map_err(PeerError::system("making a folder for LMDB"))?;

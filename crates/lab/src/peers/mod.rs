@@ -1,6 +1,6 @@
 //! Other stores, measured in the same run on the same data, so that figures can be ratios.
 //!
-//! Each peer runs in the configuration that serves it best while giving the durability that the comparison names.
+//! Each peer runs in its best configuration with the durability that the comparison names.
 
 pub mod lmdb;
 pub mod redis_connection;
@@ -13,37 +13,37 @@ pub use lmdb::{Lmdb, View};
 pub use redis_connection::RedisConnection;
 pub use redis_server::{RedisPersistence, RedisServer};
 
-/// Why a peer could not be measured.
+/// The error of a peer that could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// It is not installed.
+    /// The peer is not installed.
     #[error("{program} is not installed")]
     Missing {
         /// Its program.
         program: &'static str,
     },
-    /// It ended, or did not become ready.
+    /// The peer ended, or did not become ready.
     #[error("{program} did not start: {reason}")]
     NotStarted {
         /// Its program.
         program: &'static str,
-        /// What it said or did.
+        /// Its message, or what it did.
         reason: String,
     },
     /// A call of the operating system failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was attempted.
+        /// The attempted action.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It answered something that is no answer to the request.
+    /// The peer's reply does not answer the request.
     #[error("redis-server answered {found}, expected {expected}")]
     Answer {
-        /// What came.
+        /// The reply.
         found: String,
-        /// What should have come.
+        /// The expected reply.
         expected: &'static str,
     },
     /// LMDB refused.

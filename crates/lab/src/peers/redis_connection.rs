@@ -1,7 +1,8 @@
-//! A connection to redis-server that does little else than reading and writing its socket.
+//! A connection to redis-server that does little besides reading and writing its socket.
 //!
-//! Requests are sent as `redis-benchmark -P` sends them: a batch with one write, then all of its replies. That is what
-//! serves Redis best: one system call at each end moves the whole batch, and with `appendfsync always` one sync serves it.
+//! Requests are sent as `redis-benchmark -P` sends them: a batch with one write, then all of its
+//! replies. That suits Redis best: one system call at each end moves the whole batch, and with
+//! `appendfsync always` one sync serves it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,22 +22,22 @@ use stonecast_bench::cpu_time::thread_cpu_ns;
 
 /// Requests sent together while loading.
 const LOAD_BATCH: u64 = 1000;
-/// Room that a read of the socket is offered.
+/// Buffer size of a read of the socket.
 const READ_SIZE: usize = 256 << 10;
 
-/// See the module documentation.
+/// A connection to redis-server.
 pub struct RedisConnection {
     stream: Box<dyn Stream>,
     requests: Vec<u8>,
     replies: Vec<u8>,
-    /// `replies[start..end]` has come and was not taken.
+    /// `replies[start..end]` has arrived and was not taken.
     start: usize,
     end: usize,
-    /// Room that a read is offered.
+    /// Buffer size of a read.
     read_size: usize,
 }
 
-/// What bytes go through.
+/// A byte stream to the server.
 trait Stream: Read + Write {}
 
 impl Stream for UnixStream {}
@@ -49,12 +50,12 @@ impl RedisConnection {
         Ok(Self::on(Box::new(stream), READ_SIZE))
     }
 
-    /// Connects to any server that speaks the protocol.
+    /// Connects to any server of the protocol.
     pub fn open_tcp(address: SocketAddr) -> Result<Self, PeerError> {
         Self::open_small(address, READ_SIZE)
     }
 
-    /// Likewise; a read is offered `read_size` bytes.
+    /// The same, with reads of at most `read_size` bytes.
     pub fn open_small(address: SocketAddr, read_size: usize) -> Result<Self, PeerError> {
         let stream =
             TcpStream::connect(address).map_err(PeerError::system("connecting over TCP"))?;
@@ -75,7 +76,8 @@ impl RedisConnection {
         }
     }
 
-    /// Sends `count` times a SET and a GET of the same key, and takes no reply. `number` is this connection's.
+    /// Sends a SET and a GET of the same key `count` times, and takes no reply. `number` is the
+    /// number of this connection.
     pub fn set_and_get(&mut self, number: u64, round: u64, count: usize) -> Result<(), PeerError> {
         self.requests.clear();
         for index in 0..count {
@@ -180,7 +182,7 @@ impl RedisConnection {
                 errors += u64::from(!done);
             }
             ops += pipeline as u64;
-            // One look a batch: it ends this batch and begins the next one.
+            // One reading of the clock per batch ends this batch and begins the next one.
             let then = std::mem::replace(&mut now, Instant::now());
             latencies.record(now.duration_since(then));
         }
@@ -233,7 +235,7 @@ impl RedisConnection {
         }
     }
 
-    /// Takes the next reply and returns what `judge` says of it.
+    /// Takes the next reply and returns the verdict of `judge`.
     fn take_reply(&mut self, mut judge: impl FnMut(Reply<'_>) -> bool) -> Result<bool, PeerError> {
         loop {
             let bytes = &self.replies[self.start..self.end];

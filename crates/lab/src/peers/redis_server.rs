@@ -1,4 +1,4 @@
-//! A redis-server of our own: started on a Unix socket in a folder of its own, ended with this value.
+//! A redis-server on a Unix socket in a separate folder; it ends with this value.
 
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpListener};
@@ -12,20 +12,20 @@ use tempfile::TempDir;
 use super::{PeerError, RedisConnection};
 
 const PROGRAM: &str = "redis-server";
-/// How long a server may take to listen.
+/// Time that a server may take to listen.
 const START_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// What a write survives.
+/// The persistence of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedisPersistence {
-    /// Nothing: memory alone.
+    /// None: only memory.
     None,
     /// Power loss: each answer waits for the sync of the append-only file.
     AppendFsyncAlways,
 }
 
-/// See the module documentation.
+/// A running redis-server.
 pub struct RedisServer {
     child: Child,
     socket: PathBuf,
@@ -34,14 +34,14 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one whose files lie in a new folder under `parent`.
+    /// Starts a server whose files lie in a new folder under `parent`.
     pub fn start(persistence: RedisPersistence, parent: &Path) -> Result<Self, PeerError> {
         let folder = tempfile::Builder::new().prefix("redis-").tempdir_in(parent);
         let folder = folder.map_err(PeerError::system("making a folder for redis-server"))?;
         let socket = folder.path().join("socket");
         let appending: &[&str] = match persistence {
             RedisPersistence::None => &["--appendonly", "no"],
-            // Rewriting the file in the middle of a measurement would be held against it.
+            // A rewrite of the file during a measurement would slow redis-server.
             RedisPersistence::AppendFsyncAlways => &[
                 "--appendonly",
                 "yes",
@@ -51,7 +51,7 @@ impl RedisServer {
                 "0",
             ],
         };
-        // Any free port: nothing else takes it in the moment until the server does.
+        // Any free port; no other program is likely to take it before the server does.
         let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = address.map_err(PeerError::system("looking for a free port"))?;
         let child = Command::new(PROGRAM)
@@ -97,7 +97,7 @@ impl RedisServer {
         self.child.id()
     }
 
-    /// Where it is reached over TCP.
+    /// Its address for TCP.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -128,7 +128,7 @@ impl RedisServer {
     }
 
     fn last_words(&mut self, error: &PeerError) -> String {
-        // Only an ended server closes its output; one that hangs would keep the reader waiting.
+        // Only an ended server closes its output; a hanging one would block the reader.
         let _ = self.child.kill();
         let mut words = String::new();
         if let Some(output) = &mut self.child.stdout {
@@ -144,7 +144,7 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // An ended one cannot be killed, and need not be.
+        // An ended server cannot be killed, and need not be.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

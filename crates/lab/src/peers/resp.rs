@@ -1,4 +1,5 @@
-//! As much of the Redis protocol as GET, SET and INCR need: requests are appended to a buffer, replies are taken from one.
+//! The part of the Redis protocol that GET, SET and INCR need: requests are appended to a buffer,
+//! and replies are taken from one.
 
 /// A reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub enum Reply<'a> {
     Nil,
 }
 
-/// Bytes that are no reply.
+/// Bytes that are not a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -61,7 +62,7 @@ fn encode_bulk(bytes: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(b"\r\n");
 }
 
-/// The first reply in `bytes` and its size; `None` while more bytes must come.
+/// The first reply in `bytes` and its size; `None` if it is incomplete.
 #[inline]
 pub fn parse(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Malformed> {
     let Some(&kind) = bytes.first() else {
@@ -100,7 +101,7 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, Malformed> {
     }
 }
 
-/// A size in digits; at most a GiB, more than any reply that is asked for here.
+/// A size in digits; at most a GiB, more than any reply here.
 fn parse_size(digits: &[u8]) -> Option<usize> {
     if digits.is_empty() || digits.len() > 10 {
         return None;

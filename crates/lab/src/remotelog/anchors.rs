@@ -1,7 +1,7 @@
-//! What was published of the benchmark in numbers, beside what is measured here.
+//! The published numbers of the benchmark, beside those measured here.
 //!
-//! The publication's figure exists as an image alone; these are the numbers of its text (taxonomy of remote persistence,
-//! sections 4.3 and 4.4).
+//! The publication's figure exists only as an image; these are the numbers of its text (taxonomy of
+//! remote persistence, sections 4.3 and 4.4).
 
 use stonecast_media::{Ddio, PersistenceDomain, ReceiveBuffers};
 use stonecast_persist::{Operation, Update};
@@ -11,13 +11,13 @@ use super::Measurement;
 /// A published number and ours.
 #[derive(Clone, Debug)]
 pub struct Anchor {
-    /// What is compared.
+    /// The quantity.
     pub what: &'static str,
-    /// As published.
+    /// The published number.
     pub published: &'static str,
-    /// Measured here, in the same unit.
+    /// The number measured here, in the same unit.
     pub ours: String,
-    /// Where ours differs, why; where it does not, where it comes from.
+    /// The reason for a difference, or the source of the agreement.
     pub why: &'static str,
 }
 
@@ -25,7 +25,7 @@ pub struct Anchor {
 #[derive(Clone, Copy)]
 struct Bar(Update, PersistenceDomain, Ddio, ReceiveBuffers, Operation);
 
-/// The published numbers beside those of `measured`, which are of the 72 scenarios on `connectx4-taxonomy`.
+/// The published numbers beside those of `measured`, the 72 scenarios on `connectx4-taxonomy`.
 pub fn anchors(measured: &[Measurement]) -> Vec<Anchor> {
     use Ddio::{Off, On};
     use Operation::{Send, Write, WriteImmediate};

@@ -15,9 +15,10 @@ const HEAD: u32 = 92;
 const FOOT: u32 = 46;
 const INK: RGBColor = RGBColor(0x22, 0x28, 0x31);
 const FAINT: RGBColor = RGBColor(0xd9, 0xdd, 0xe2);
-/// One-sided plans are drawn full, two-sided ones pale: which is which matters more than the operation.
+/// One-sided plans are drawn in full colour, two-sided ones pale: this difference matters more than
+/// the operation.
 const PALE: f64 = 0.45;
-/// Blue, green and orange of Okabe and Ito, told apart by everybody.
+/// Blue, green and orange of Okabe and Ito, which all readers can distinguish.
 const COLOURS: [RGBColor; 3] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0x00, 0x9e, 0x73),
@@ -171,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// Which operation a bar is for follows from its place, so the order of the measurements counts.
+    /// The place of a bar determines its operation, so the order of the measurements matters.
     #[test]
     fn scenarios_come_in_the_order_in_which_bars_are_drawn() {
         for update in [Update::Single, Update::Compound { large: false }] {

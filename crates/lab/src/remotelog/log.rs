@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   0     tail pointer: number of the last record         compound appends only
-//!   64    record 1: checksum, number, 48 bytes            64 bytes each; the log wraps round
+//!   64    record 1: checksum, number, 48 bytes            64 bytes each; the log wraps around
 //!   128   record 2 ...
 //! ```
 //!
-//! A singleton append writes the record alone: the tail is behind the last record whose checksum holds. A compound append
-//! writes the record and then the pointer.
+//! A singleton append writes only the record: the tail is after the last record whose checksum
+//! holds. A compound append writes the record and then the pointer.
 
 use stonecast_base::hash::xxh3_64;
 use stonecast_media::Region;
@@ -15,12 +15,12 @@ use stonecast_persist::Update;
 
 /// Bytes of a record, as published (taxonomy of remote persistence, section 4).
 pub const RECORD_SIZE: usize = 64;
-/// Records that the log holds before it wraps round.
+/// Records that the log holds before it wraps around.
 pub const RECORDS: u64 = 1000;
 /// Bytes of the log.
 pub const LOG_SIZE: u64 = (RECORDS + 1) * RECORD_SIZE as u64;
 
-/// Where record `number`, from 1, goes.
+/// Offset of record `number`, from 1.
 pub fn place(number: u64) -> u64 {
     (1 + (number - 1) % RECORDS) * RECORD_SIZE as u64
 }
@@ -46,7 +46,7 @@ fn number(bytes: &[u8; RECORD_SIZE]) -> Option<u64> {
     (word(0) == xxh3_64(0, &bytes[8..])).then(|| word(8))
 }
 
-/// How many records were appended, as a reader of the log finds out.
+/// The number of appended records, as a reader of the log finds it.
 pub fn tail(log: &dyn Region, update: Update) -> u64 {
     if update.is_compound() {
         return log.load(0);

@@ -2,8 +2,8 @@
 //! makes it (taxonomy of remote persistence, section 4).
 //!
 //! ```text
-//!   log.rs      the log, and how its tail is found      sim.rs, real.rs  where appends are measured
-//!   anchors.rs  what was published, beside ours         figure.rs       bars like those of the publication
+//!   log.rs      the log, and the search for its tail    sim.rs, real.rs  the measurements
+//!   anchors.rs  published numbers beside ours           figure.rs       bars like those of the publication
 //!   page.rs     docs/figures/remotelog.md
 //! ```
 //!
@@ -34,10 +34,10 @@ pub use figure::svg;
 pub use page::{page, table};
 pub use real::Ends;
 
-/// Appends before the first one that counts: caches, connections and buffers are warm then.
+/// Appends before the first one that counts, to warm caches, connections and buffers.
 const WARM_UP: u64 = 100;
 
-/// Why a log could not be measured.
+/// The error of a log that could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum RemotelogError {
     /// The device failed.
@@ -49,18 +49,18 @@ pub enum RemotelogError {
     /// An append failed.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
-    /// There is nothing to execute.
+    /// There is no plan to execute.
     #[error(transparent)]
     NoPlan(#[from] NoPlan),
     /// A call of the operating system failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was attempted.
+        /// The attempted action.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Nobody says what the medium keeps.
+    /// The kernel does not say what the medium keeps.
     #[error(
         "the kernel does not say what {device} keeps when the power goes, so no plan can be chosen"
     )]
@@ -68,12 +68,12 @@ pub enum RemotelogError {
         /// The medium.
         device: String,
     },
-    /// The log does not hold what was acknowledged.
+    /// The log does not hold every acknowledged append.
     #[error("the log holds {found} records, and {appended} were acknowledged")]
     LogBroken {
-        /// Up to which record it is whole.
+        /// Number of whole records from the start.
         found: u64,
-        /// How many were acknowledged.
+        /// Number of acknowledged appends.
         appended: u64,
     },
 }
@@ -81,14 +81,14 @@ pub enum RemotelogError {
 /// The appends of one scenario.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measurement {
-    /// Where: `sim:PROFILE`, `shm` or `verbs`.
+    /// The fabric: `sim:PROFILE`, `shm` or `verbs`.
     pub fabric: String,
     /// The plan, with its scenario.
     #[serde(flatten)]
     pub plan: Plan,
     /// Appends that were measured.
     pub appends: u64,
-    /// Appends that ended unknown and were done again in a new session.
+    /// Appends that ended unknown and were repeated in a new session.
     pub retried: u64,
     /// Mean latency of an append.
     pub latency_ns_mean: f64,
@@ -128,8 +128,8 @@ pub fn measure_simulated(
     scenarios().into_iter().map(measure).collect()
 }
 
-/// Measures `appends` appends, at least one, of every operation and update over shared memory, into a file below `folder` that
-/// is synced: what this host executes for real.
+/// Measures `appends` appends, at least one, of every operation and update over shared memory, into
+/// a file below `folder` that is synced. These are the plans that this host executes for real.
 pub fn measure_shared_memory(
     folder: &Path,
     appends: u64,
@@ -144,8 +144,8 @@ pub fn measure_shared_memory(
     )
 }
 
-/// As [`measure_shared_memory`], between two devices: into a file below `medium`, or onto the persistent memory that it is,
-/// which must hold no pool; what it holds is lost.
+/// As [`measure_shared_memory`], between two devices: into a file below `medium`, or onto a device
+/// of persistent memory, which must hold no pool and whose content is lost.
 pub fn measure_on(
     ends: Ends<'_>,
     medium: &Path,

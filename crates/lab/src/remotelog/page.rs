@@ -65,7 +65,7 @@ fn cell(measurement: &Measurement) -> String {
     format!("{:.2}{star}", measurement.latency_ns_mean / 1000.0)
 }
 
-/// One line for each measurement, for people.
+/// A table for people, one line for each measurement.
 pub fn table(measured: &[Measurement]) -> String {
     let mut text = String::from(
         "update    persistence  ddio  buffers  operation    mean us   p99 us  round trips  steps\n",

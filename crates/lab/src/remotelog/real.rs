@@ -1,14 +1,14 @@
-//! Appends that are executed for real, by two threads with a device each, into a log on a medium that survives: a file that is
-//! synced, or persistent memory.
+//! Appends that are executed for real, by two threads with a device each, into a log on a
+//! persistent medium: a file that is synced, or persistent memory.
 //!
 //! ```text
 //!   medium                   platform                          flush
 //!   folder on a disk         page-file                         READ
-//!   /dev/dax0.0              what the kernel says of it        with persistence, where the device has it, else READ
+//!   /dev/dax0.0              what the kernel says              with persistence, where the device has it, else READ
 //! ```
 //!
-//! An append that ended *unknown* is done again in a new session: the record and its place are the same, so doing it twice
-//! is doing it once. It counts only when it is persisted.
+//! An append that ended *unknown* is repeated in a new session: record and place are the same, so a
+//! repetition is idempotent. The append counts only when it is persisted.
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -38,16 +38,16 @@ use stonecast_bench::direct::{Devices, OpenedDevice};
 
 const CAPACITY: u64 = 1 << 20;
 const BUFFER_SIZE: u32 = 256;
-/// How long both sides look for work before they sleep: longer than a sync takes.
+/// Time for which both sides poll before they sleep: longer than a sync.
 const SPIN_NS: Nanoseconds = 2_000_000;
-/// How often the responder looks whether it should end.
+/// Interval at which the responder checks whether it should end.
 const LOOK_NS: Nanoseconds = 1_000_000;
-/// How long the preparation of the file may take between two looks.
+/// Pause between two checks of the preparation of the file.
 const PREPARE_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
-/// How often one append is done again before its error is one of the measurement.
+/// Number of repetitions of one append before its error ends the measurement.
 const RETRIES_MAX: u32 = 20;
 
-/// The two machines, as far as this process plays both.
+/// The devices of both machines, which this process plays.
 #[derive(Clone, Copy)]
 pub struct Ends<'a> {
     /// Devices of the requester.
@@ -56,7 +56,7 @@ pub struct Ends<'a> {
     pub responder: &'a dyn Devices,
 }
 
-/// What the appends of one plan took.
+/// The latencies of one plan's appends.
 struct Appended {
     times: Vec<Nanoseconds>,
     retried: u64,
@@ -80,7 +80,7 @@ pub(super) fn measure_all(
                 doing: "making a folder",
                 source,
             })?;
-            // A folder of its own for each log; a device is a log by itself.
+            // Each log has a separate folder; a device is a log in itself.
             let log = if medium.is_dir() {
                 folder.path().join("log")
             } else {
@@ -96,7 +96,7 @@ pub(super) fn measure_all(
     Ok(measured)
 }
 
-/// Where sockets go.
+/// The folder for sockets.
 fn folder_of(medium: &Path) -> PathBuf {
     if medium.is_dir() {
         medium.to_owned()
@@ -105,7 +105,7 @@ fn folder_of(medium: &Path) -> PathBuf {
     }
 }
 
-/// What a log on `medium` can promise, with what both devices can do.
+/// The platform of a log on `medium`, given the features of both devices.
 fn platform_of(ends: Ends<'_>, medium: &Path) -> Result<Platform, RemotelogError> {
     let on_device = !medium.is_dir();
     let persistence_domain = if on_device {
@@ -116,7 +116,7 @@ fn platform_of(ends: Ends<'_>, medium: &Path) -> Result<Platform, RemotelogError
     } else {
         PersistenceDomain::PageFile
     };
-    // Where inbound writes land is never seen from here; on is the answer that no plan is wrong for.
+    // This program cannot see where inbound writes land; with *on* no plan is wrong.
     let declared = DeclaredPlatform {
         persistence_domain,
         ddio: Ddio::On,
@@ -154,7 +154,7 @@ fn measure(
     let (ready, is_ready) = channel();
     thread::scope(|scope| {
         let responding = scope.spawn(|| respond(ends, plan, log, &address, &stop, ready));
-        // Where the responder could not begin it has hung up, and says why below.
+        // A responder that could not begin has hung up, and its error follows below.
         let appended = match is_ready.recv() {
             Ok(()) => append_all(ends, plan, &address, appends),
             Err(_) => Ok(Appended {
@@ -177,7 +177,7 @@ fn measure(
     })
 }
 
-/// Serves the log until it is told to stop; how many records are in it then.
+/// Serves the log until it is told to stop. Returns the number of records in it.
 fn respond(
     ends: Ends<'_>,
     plan: &Plan,
@@ -198,7 +198,7 @@ fn respond(
     };
     let responder = Responder::new(&port, region.clone(), layout, plan)?;
     device.listen(address)?;
-    // The other side waits for this; if it is gone, so is the reason to serve.
+    // The other side waits for this; if it is gone, there is no reason to serve.
     let _ = ready.send(());
     let runtime = executor.runtime();
     executor.block_on(async {
@@ -276,7 +276,7 @@ struct Session {
 }
 
 impl Writer<'_> {
-    /// Returns when record `number` is persisted, however often that takes.
+    /// Returns when record `number` is persisted, after as many attempts as that takes.
     fn append(&mut self, number: u64) -> Result<(), RemotelogError> {
         for _ in 0..RETRIES_MAX {
             match self.session.append(self.plan, number) {

@@ -14,11 +14,11 @@ use stonecast_persist::{Plan, Scenario};
 use super::log::{LOG_SIZE, RECORD_SIZE, place, record, tail};
 use super::{RemotelogError, WARM_UP};
 
-/// Where receive buffers begin, where they are persistent; how long they are in all and each.
+/// Place of receive buffers in persistent memory, and their size in all and each.
 const BUFFERS: Span = Span::new(1 << 20, 64 * 256);
 const BUFFER_SIZE: u32 = 256;
 const CAPACITY: u64 = 2 << 20;
-/// Nothing here is drawn at random.
+/// The seed, which draws nothing here.
 const SEED: u64 = 1;
 
 /// Virtual nanoseconds of each of `appends` appends on two machines of `profile`.
@@ -31,7 +31,8 @@ pub(super) fn measure(
         platform, update, ..
     } = *plan.scenario();
     let world = World::new(SEED);
-    // Taken as if NICs had it, as the publication does: it measures a WRITE in its place.
+    // Assumes that NICs have ATOMIC_WRITE, as the publication does: it measures a WRITE in its
+    // place.
     let features = Features {
         atomic_write: true,
         ..Features::COMMON

@@ -1,7 +1,9 @@
-//! What each operation of the direct store costs, exactly: one client, one operation at a time, nothing else going on.
+//! The exact costs of each operation of the direct store: one client, one operation at a time, no
+//! other load.
 //!
-//! Costs are facts of the protocol and of the modelled parts, so they are compared to the last digit: a change that adds a
-//! round trip, a work request or a write-back to an operation shows, however fast machines are.
+//! Costs follow from the protocol and the modelled parts, so they are compared to the last digit: a
+//! change that adds a round trip, a work request or a write-back to an operation shows on any
+//! machine.
 
 use std::fmt::Write as _;
 
@@ -13,50 +15,50 @@ use stonecast_media::MediaError;
 
 use super::scene::{Scene, SceneClient, SceneOptions, platform_of};
 
-/// Sizes of values that are looked at, bytes: within a line or two, a kilobyte, several packets.
+/// Sizes of values, in bytes: within a line or two, a kilobyte, several packets.
 const VALUE_SIZES: [usize; 3] = [64, 1024, 16_384];
-/// Those of them whose records clients publish themselves.
+/// The sizes whose records clients publish.
 const PUBLISHED_VALUE_SIZES: [usize; 2] = [64, 1024];
 /// Keys of a `multi_get`.
 const BATCH: usize = 16;
-/// Bytes of the pool's log, and of a segment: no operation that is looked at needs a new lease.
+/// Bytes of the pool's log, and of a segment: no measured operation needs a new lease.
 const CAPACITY: u64 = 64 << 20;
 const SEGMENT_SIZE: u64 = 8 << 20;
 
-/// What one operation cost.
+/// The cost of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// What was done.
+    /// The operation.
     pub operation: &'static str,
-    /// Bytes of the value; of each of them for several.
+    /// Bytes of the value, or of each of several values.
     pub value_size: usize,
-    /// Batches of work requests that the client posted, each of which it waited for.
+    /// Batches of work requests that the client posted and waited for.
     pub round_trips: u64,
     /// Work requests of the client, and of the server.
     pub work_requests: [u64; 2],
-    /// Doorbells of the client, and of the server; posting receive buffers again is one, too.
+    /// Doorbells of the client, and of the server; posting receive buffers again counts as one.
     pub doorbells: [u64; 2],
     /// Bytes that the client sent, and that it fetched.
     pub bytes: [u64; 2],
     /// Bytes of the server's answer.
     pub answer_bytes: u64,
-    /// Cache lines that the server wrote back, fences, syncs of files.
+    /// Cache lines that the server wrote back.
     pub write_backs: u64,
-    /// See `write_backs`.
+    /// Fences of the server.
     pub fences: u64,
-    /// See `write_backs`.
+    /// Syncs of files by the server.
     pub syncs: u64,
-    /// Bytes that reached the medium, whole lines.
+    /// Bytes that reached the medium, in whole lines.
     pub nvm_bytes: u64,
-    /// Bytes that the medium wrote, whole blocks, its buffer written out.
+    /// Bytes that the medium wrote, in whole blocks, after its buffer was written out.
     pub media_bytes: u64,
     /// CPU time of the server.
     pub server_ns: Nanoseconds,
-    /// From the call to the answer.
+    /// Time from the call to the answer.
     pub latency_ns: Nanoseconds,
 }
 
-/// Why there are no costs.
+/// The error that prevented a measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum CostError {
     /// The pool could not be made.
@@ -120,7 +122,7 @@ pub fn costs(profile: &Profile) -> Result<Vec<Cost>, CostError> {
     Ok(costs)
 }
 
-/// Looks at the operations on values of one size.
+/// Measures the operations on values of one size.
 struct Look<'a> {
     scene: &'a Scene,
     client: &'a SceneClient,
@@ -131,7 +133,8 @@ struct Look<'a> {
 impl Look<'_> {
     fn at_all(&mut self, keys: &[Vec<u8>], value: &[u8]) -> Result<(), StoreError> {
         let client = self.client.client.clone();
-        // The first put takes a lease, the first delete a segment, and caches are filled: what is looked at comes behind.
+        // The first put takes a lease, the first delete a segment, and caches are filled: the
+        // measurements come later.
         self.scene.world().block_on(fill(&client, keys, value))?;
         let (key, fresh) = (keys[0].as_slice(), b"a key that is not there..".as_slice());
         let version = self
@@ -185,11 +188,11 @@ impl Look<'_> {
         })
     }
 
-    /// By a client that publishes, in a pool that survives processes.
+    /// Measures a publishing client, in a pool that survives processes.
     fn at_publication(&mut self, value: &[u8]) -> Result<(), StoreError> {
         let client = self.client.client.clone();
         let key = format!("key {:08} {:08}", value.len(), 0).into_bytes();
-        // The first put is no overwrite, the second one asks for rights and an extent.
+        // The first put is not an overwrite; the second one asks for rights and an extent.
         self.scene.world().block_on(async {
             client.put(&key, value).await?;
             client.put(&key, value).await
@@ -199,11 +202,11 @@ impl Look<'_> {
         })
     }
 
-    /// By a client that remembers no places.
+    /// Measures a client that remembers no places.
     fn at_unknown_places(&mut self, keys: &[Vec<u8>]) -> Result<(), StoreError> {
         let client = self.client.client.clone();
         let asked: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        // The first READ is one of a connection that has not read yet.
+        // The first READ of a connection costs more.
         self.scene.world().block_on(get_all(&client, &asked))?;
         self.at("get, place not known", async {
             client
@@ -222,8 +225,8 @@ impl Look<'_> {
         self.scene.rest();
         let before = Counted::now(self.scene, self.client);
         let start = self.scene.world().now();
-        // The client's own core does nothing here, so that the latency is that of the wires and of the server; what a
-        // core costs is in the figures of whole workloads.
+        // The client's own core costs nothing here, so the latency is that of the wires and of the
+        // server; the figures of whole workloads include the core.
         self.scene.world().block_on(work)?;
         let latency_ns = self.scene.world().now() - start;
         self.scene.rest();

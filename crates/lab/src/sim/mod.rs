@@ -1,13 +1,14 @@
-//! The direct store in the simulated world: one server and its clients, each on a machine of its own, in virtual time.
+//! The direct store in the simulated world: one server and its clients, each on its own machine, in
+//! virtual time.
 //!
 //! ```text
 //!   Scene     world, server, clients that are metered          scene.rs
 //!     ycsb      a workload of YCSB, measured                   ycsb.rs
-//!     costs     what each operation costs, exactly             costs.rs
+//!     costs     the exact costs of each operation              costs.rs
 //! ```
 //!
-//! Server and clients are those of the real fabrics; what is measured is virtual, so two runs give the same figures to
-//! the last digit, on any machine.
+//! Server and clients are those of the real fabrics; the measurements are virtual, so two runs give
+//! the same figures to the last digit, on any machine.
 
 mod costs;
 mod moves;

@@ -1,5 +1,6 @@
-//! What a record costs that is moved when its segment is cleaned: the same puts into a pool that has to be cleaned and into
-//! one that has not, and the difference for each record that was moved.
+//! The cost of a record that is moved when its segment is cleaned: the same puts go into a pool
+//! that has to be cleaned and into one that need not be, and the difference is divided by the
+//! number of moved records.
 
 use std::fmt::Write as _;
 
@@ -13,9 +14,10 @@ use super::scene::{Scene, SceneOptions};
 /// Bytes of a segment, and segments of the pool that has to be cleaned.
 const SEGMENT_SIZE: u64 = 256 << 10;
 const SEGMENTS: u64 = 16;
-/// Bytes of the pool that has not.
+/// Bytes of the pool that need not be cleaned.
 const ROOMY: u64 = 64 << 20;
-/// Keys, bytes of each value, and puts: two thirds of the small pool are live, and it is written several times over.
+/// Keys, bytes of each value, and puts: two thirds of the small pool are live, and the puts write
+/// several times its size.
 const KEYS: u64 = 2400;
 const VALUE_SIZE: usize = 1024;
 const PUTS: u64 = 12_000;
@@ -23,21 +25,22 @@ const PUTS: u64 = 12_000;
 /// Costs of a moved record, on average.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MoveCost {
-    /// Records that were moved, and segments freed.
+    /// Records that were moved.
     pub moved: u64,
-    /// See `moved`.
+    /// Segments that were freed.
     pub segments: u64,
-    /// Bytes of them.
+    /// Bytes of the moved records.
     pub bytes: u64,
     /// Cache lines written back beyond those of the puts, for each moved record.
     pub write_backs: f64,
-    /// Fences, likewise.
+    /// Fences beyond those of the puts, for each moved record.
     pub fences: f64,
-    /// Bytes that reached the medium, likewise.
+    /// Bytes that reached the medium beyond those of the puts, for each moved record.
     pub nvm_bytes: f64,
-    /// CPU time of the server, likewise; what was looked at and left behind is in it.
+    /// CPU time of the server beyond that of the puts, for each moved record, including the records
+    /// that were examined and dropped.
     pub server_ns: f64,
-    /// READs of the client: none, since cleaning asks nothing of clients.
+    /// READs of the client: none, since clients take no part in cleaning.
     pub reads_by_clients: u64,
 }
 
@@ -48,7 +51,7 @@ struct Counted {
     reads: u64,
 }
 
-/// What a moved record costs on machines of `profile`.
+/// The cost of a moved record on machines of `profile`.
 pub fn move_cost(profile: &Profile) -> Result<MoveCost, CostError> {
     let with = put_all(profile, SEGMENTS * SEGMENT_SIZE)?;
     let without = put_all(profile, ROOMY)?;
@@ -79,7 +82,7 @@ fn put_all(profile: &Profile, capacity: u64) -> Result<Counted, CostError> {
     let value = vec![7; VALUE_SIZE];
     scene.world().block_on(async {
         for put in 0..PUTS {
-            // Every key once, then some order that visits them all.
+            // Every key once, then an order that visits all of them.
             let key = if put < KEYS { put } else { put * 7919 % KEYS };
             store
                 .put(format!("key {key:08}").as_bytes(), &value)

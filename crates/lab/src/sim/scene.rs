@@ -19,15 +19,15 @@ use stonecast_media::{
 
 use stonecast_bench::crowd::Crowd;
 
-/// Where the server listens.
+/// The server's address.
 const ADDRESS: &str = "sim:store";
 /// Entries of the server's completion queues: every receive buffer and every answer of every client.
 const SERVER_COMPLETIONS: u32 = 65_536;
 
-/// What the machines of `profile` promise of their memory.
+/// The platform of the machines of `profile`.
 ///
-/// Rowan's machines bypass the last-level cache; the battery of the present-day one saves everything, caches and NICs
-/// included; the others save what the memory controller has.
+/// Rowan's machines bypass the last-level cache; the battery of the present-day one saves
+/// everything, caches and NICs included; the others save the content of the memory controller.
 pub fn platform_of(profile: &Profile) -> DeclaredPlatform {
     let (persistence_domain, ddio) = match profile.name {
         "connectx5-rowan" => (PersistenceDomain::Dmp, Ddio::Off),
@@ -41,10 +41,10 @@ pub fn platform_of(profile: &Profile) -> DeclaredPlatform {
     }
 }
 
-/// How to make a scene.
+/// The parameters of a scene.
 #[derive(Clone, Debug)]
 pub struct SceneOptions {
-    /// All machines.
+    /// The profile of all machines.
     pub profile: Profile,
     /// Log of the pool, bytes.
     pub capacity: u64,
@@ -52,11 +52,11 @@ pub struct SceneOptions {
     pub segment_size: u64,
     /// Seed of the world and of the pool.
     pub seed: u64,
-    /// Whether clients publish their overwrites themselves, in a pool that survives processes.
+    /// Whether clients publish their overwrites, in a pool that survives processes.
     pub publishing: bool,
 }
 
-/// A world with a server. See the module documentation.
+/// A world with a server.
 pub struct Scene {
     world: World,
     profile: Profile,
@@ -148,7 +148,7 @@ impl Scene {
         &self.world
     }
 
-    /// Why the server ended, if it did.
+    /// The error of the server, if it has ended.
     pub fn failure(&self) -> Option<StoreError> {
         self.failure.take()
     }
@@ -158,7 +158,7 @@ impl Scene {
         self.connect_with(ClientOptions::default())
     }
 
-    /// A client as `options` say, on a machine of its own.
+    /// A client with `options`, on a machine of its own.
     pub fn connect_with(&self, options: ClientOptions) -> Result<SceneClient, StoreError> {
         let process = self
             .world
@@ -169,7 +169,7 @@ impl Scene {
                 let device = Rc::new(Observed::new(process.open_device(), meter.clone()));
                 let port = process.port_on(device, CLIENT_COMPLETIONS)?;
                 match Client::connect_with(options, port, process.runtime(), ADDRESS).await {
-                    // It has not opened its pool yet.
+                    // The server has not opened its pool yet.
                     Err(StoreError::Refused { .. }) if self.failure.borrow().is_none() => {
                         process.runtime().sleep(100_000).await
                     }
@@ -201,22 +201,22 @@ impl Scene {
         self.world.block_on(crowd.ends()).into_iter().collect()
     }
 
-    /// Lets what is under way come to rest: the server's last write-backs, buffers that it posts again.
+    /// Runs until nothing is under way: the server's last write-backs, buffers that it posts again.
     pub fn rest(&self) {
         self.world.block_on(self.world.observer().sleep(50_000));
     }
 
-    /// What the server's port did.
+    /// Counters of the server's port.
     pub fn server_counts(&self) -> Counts {
         self.server_meter.counts()
     }
 
-    /// Nanoseconds that the server's core worked.
+    /// Nanoseconds in which the server's core worked.
     pub fn server_busy_ns(&self) -> Nanoseconds {
         self.server.core_busy_ns()
     }
 
-    /// What the persistent medium did, its buffer written out.
+    /// Counters of the persistent medium, after its buffer was written out.
     pub fn medium_counts(&self) -> MediumCounts {
         self.module.drain();
         self.module.counts()
@@ -224,12 +224,12 @@ impl Scene {
 }
 
 impl SceneClient {
-    /// What its port did.
+    /// Counters of its port.
     pub fn counts(&self) -> Counts {
         self.meter.counts()
     }
 
-    /// Nanoseconds that its core worked.
+    /// Nanoseconds in which its core worked.
     pub fn busy_ns(&self) -> Nanoseconds {
         self.process.core_busy_ns()
     }

@@ -23,21 +23,21 @@ use stonecast_bench::Latencies;
 use stonecast_bench::YcsbResult;
 use stonecast_bench::direct::{Amount, YcsbOptions};
 
-/// What to run.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct SimYcsbOptions {
     /// The workload, as for a real run; there is no bare loop.
     pub workload: YcsbOptions,
-    /// All machines.
+    /// The profile of all machines.
     pub profile: Profile,
-    /// Log of the pool, bytes: room for every write, so that it need not be cleaned meanwhile.
+    /// Bytes of the pool's log: room for every write, so that it need not be cleaned meanwhile.
     pub capacity: u64,
 }
 
 /// One machine of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// What it is.
+    /// Its role.
     pub name: String,
     /// CPU time in the measured part.
     pub cpu_ns: Nanoseconds,
@@ -45,17 +45,17 @@ pub struct Node {
     pub busy: f64,
 }
 
-/// What came out: the fields of a real run, and what only a simulated world knows.
+/// The result: the fields of a real run, and those that only a simulated world knows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SimYcsbResult {
-    /// As of a real run; seconds are virtual.
+    /// The fields of a real run; seconds are virtual.
     #[serde(flatten)]
     pub run: YcsbResult,
     /// Events of the world, loading included.
     pub events: u64,
-    /// Bytes that reached the persistent medium in the measured part, whole lines.
+    /// Bytes that reached the persistent medium in the measured part, in whole lines.
     pub nvm_bytes_written: u64,
-    /// Bytes that the medium wrote for them, whole blocks.
+    /// Bytes that the medium wrote for them, in whole blocks.
     pub media_bytes_written: u64,
     /// Batches of work requests that a client posted and waited for, for each operation.
     pub round_trips_per_op: f64,
@@ -67,7 +67,7 @@ pub struct SimYcsbResult {
     pub hash: u64,
 }
 
-/// Why a run gave no result.
+/// The error of a run without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum SimYcsbError {
     /// The options contradict each other.
@@ -83,15 +83,15 @@ pub enum SimYcsbError {
 
 /// Puts that wait for an answer while the data is loaded.
 const LOAD_IN_FLIGHT: u32 = 128;
-/// Operations that are drawn beforehand, at most; a longer run starts again.
+/// Maximum number of operations drawn beforehand; a longer run starts again.
 const SEQUENCE_MAX: u64 = 1 << 20;
-/// Operations of each client before anything is measured: leases are taken, caches are filled.
+/// Operations of each client before the measurement, to take leases and fill caches.
 const WARM_UP_OPERATIONS: u64 = 2000;
 /// Bytes of a segment.
 const SEGMENT_SIZE: u64 = 4 << 20;
 
 impl SimYcsbResult {
-    /// Bytes that the medium wrote for each byte that reached it; 0 where none did.
+    /// Bytes that the medium wrote for each byte that reached it; 0 if none did.
     pub fn write_amplification(&self) -> f64 {
         if self.nvm_bytes_written == 0 {
             0.0
@@ -177,15 +177,15 @@ fn load(scene: &Scene, client: &SceneClient, workload: &YcsbOptions) -> Result<(
     })
 }
 
-/// What the tasks of one client share.
+/// The state that the tasks of one client share.
 struct Lane {
     client: Client,
     runtime: Rc<dyn Runtime>,
     sequence: Rc<Sequence>,
     next: Cell<usize>,
-    /// Operations that nobody has begun.
+    /// Operations that no task has begun.
     left: Cell<u64>,
-    /// When no operation is begun any more.
+    /// Time from which no operation begins.
     deadline: Cell<Nanoseconds>,
     batch: u32,
     value_size: usize,
@@ -195,7 +195,7 @@ struct Lane {
     latencies: RefCell<Latencies>,
 }
 
-/// Runs `amount` on every client, and adds up what they found.
+/// Runs `amount` on every client, and adds up the results.
 fn part(
     scene: &Scene,
     clients: &[SceneClient],
@@ -285,7 +285,7 @@ impl Lane {
                 bytes.extend_from_slice(self.pool.borrow_mut().take());
                 match self.client.put(operation.key(), &bytes).await {
                     Ok(_) => false,
-                    // A full pool ends the run; what ran before is a measurement.
+                    // A full pool ends the run; the part before it is a measurement.
                     Err(error) if error.is_for_want_of_room() => {
                         self.left.set(0);
                         self.errors.set(self.errors.get() + 1);

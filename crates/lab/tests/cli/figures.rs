@@ -27,8 +27,8 @@ fn at(points: &[Value], series: &str, x: &str) -> f64 {
         .expect("a number")
 }
 
-/// Section 5.5 of Erda's paper, in bytes of its own count: the word is counted whole here, and a message of a baseline has
-/// one byte more.
+/// Section 5.5 of Erda's paper, in bytes by its own count, except that the word is counted whole
+/// here, and a message of a baseline has one byte more.
 #[test]
 fn the_bytes_of_each_operation_are_those_of_the_formats() {
     let printed = lab(["figure", "erda-table1", "--json"]);
@@ -117,7 +117,8 @@ fn a_figure_is_the_same_each_time_and_its_picture_and_points_are_written() {
     );
     let points = points(&printed);
     assert_eq!(points.len(), SERIES.len() * 5);
-    // One round trip where the published design needs two, on machines whose round trips are all that counts.
+    // Our store needs one round trip where the published design needs two, on machines where only
+    // round trips count.
     assert!(at(&points, "kv", "64") < at(&points, "erda-published", "64"));
 }
 
@@ -155,7 +156,7 @@ fn the_page_of_the_documentation_and_its_pictures_are_what_the_command_prints() 
     cleaning_costs_other_clients_little(place.path());
 }
 
-/// What the cleaner may cost other clients while it is at work.
+/// Checks the cost of the working cleaner to other clients.
 fn cleaning_costs_other_clients_little(folder: &Path) {
     let read = |name: &str| points(&fs::read_to_string(folder.join(name)).unwrap());
     let (latencies, moved) = (read("erda-26.jsonl"), read("erda-26-moved.jsonl"));

@@ -1,4 +1,4 @@
-//! The binary of the laboratory: what it prints, and that the same command prints the same.
+//! The binary of the laboratory: its output, and that the same command prints the same.
 //!
 //! A test that this machine cannot run says so ([`support::not_run`]); `cargo xtask ci` counts and names those.
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! `remotelog`: what it measures, and the page and figure of the documentation that it prints.
+//! `remotelog`: its measurements, and the page and figure of the documentation that it prints.
 
 use std::fs;
 use std::path::Path;
@@ -65,7 +65,7 @@ fn every_published_scenario_is_one_line_of_json() {
     );
     assert!(
         wsp < mhp && mhp < dmp,
-        "{wsp} {mhp} {dmp}: each domain that is smaller costs more"
+        "{wsp} {mhp} {dmp}: each smaller domain costs more"
     );
     assert!(
         latency("mhp", "send") > mhp,

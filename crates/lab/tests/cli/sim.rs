@@ -1,4 +1,4 @@
-//! `sim`: what it prints, that a seed means the same run, and what a failure looks like.
+//! `sim`: its output, the same run for the same seed, and the report of a failure.
 
 use crate::support::lab;
 
@@ -45,7 +45,7 @@ fn each_seed_is_a_line_of_json_and_means_the_same_run_for_ever() {
             "{line}"
         );
     }
-    // A pool that is to survive processes alone has no states that a power cut could leave.
+    // A pool that need only survive processes has no crash states.
     let has_states = |line: &&serde_json::Value| line["crash_states"].as_u64() > Some(0);
     assert!(
         lines.iter().filter(has_states).count() > lines.len() / 2,
@@ -94,7 +94,8 @@ fn the_classes_of_faults_are_forty_and_each_says_why_if_it_cannot_be_reached() {
     assert!(lab(["sim"]).refusal(2).contains("<SCENARIO>"));
 }
 
-/// The canary breaks in every run. Needs the exit status, the search, and a replay command that means what it says.
+/// The canary breaks in every run. Needs the exit status, the search, and a replay command that
+/// reproduces the run.
 #[test]
 fn a_failure_is_status_1_and_comes_with_the_shortest_schedule_and_its_replay() {
     let output = lab(["sim", "kv", "--seed", "3", "--canary"]);
@@ -117,7 +118,7 @@ fn a_failure_is_status_1_and_comes_with_the_shortest_schedule_and_its_replay() {
     let arguments: Vec<&str> = replay.split_whitespace().skip(1).collect();
     let again = lab(arguments.iter().chain(&["--no-shrink", "--json"]));
     assert_eq!(again.code, Some(1));
-    // The run, then what every command prints that fails.
+    // The run, then the object that every failed command prints.
     let lines: Vec<serde_json::Value> = serde_json::Deserializer::from_slice(&again.stdout)
         .into_iter()
         .collect::<Result<_, _>>()

@@ -1,4 +1,4 @@
-//! What the tests share: the binary, and places that go away.
+//! The parts that the tests share: the binary, and temporary folders.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -10,13 +10,13 @@ use tempfile::TempDir;
 
 const LAB: &str = env!("CARGO_BIN_EXE_stonecast-lab");
 
-/// What a command printed, and how it ended.
+/// The output of a command, and its end.
 pub struct Output {
     /// Exit status; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Results.
+    /// The results.
     pub stdout: Vec<u8>,
-    /// Words.
+    /// The messages.
     pub stderr: String,
 }
 
@@ -32,7 +32,7 @@ impl Output {
         serde_json::from_str(self.text()).expect("one JSON object on stdout")
     }
 
-    /// Checks that the command failed with `code` in good manners, and returns what it said.
+    /// Checks that the command failed cleanly with `code`, and returns its message.
     pub fn refusal(&self, code: i32) -> &str {
         assert_eq!(self.code, Some(code), "{}", self.stderr);
         assert!(self.stdout.is_empty());

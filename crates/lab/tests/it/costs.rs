@@ -1,7 +1,7 @@
-//! What each operation costs, compared with what it cost: `tests/costs.txt`.
+//! The costs of each operation, compared with the recorded ones: `tests/costs.txt`.
 //!
-//! `STONECAST_WRITE_COSTS=1 cargo test --package stonecast-lab costs` writes the file anew; a commit that changes it says
-//! which costs changed, and why.
+//! `STONECAST_WRITE_COSTS=1 cargo test --package stonecast-lab costs` updates the file; a commit
+//! that changes it says which costs changed, and why.
 
 use std::fs;
 use std::path::Path;
@@ -60,7 +60,7 @@ fn operations_cost_what_they_did() {
     for (found, expected) in found.lines().zip(expected.lines()) {
         assert_eq!(
             found, expected,
-            "\nif this is meant to be, write tests/costs.txt anew with {UPDATE}=1"
+            "\nif this is intended, update tests/costs.txt with {UPDATE}=1"
         );
     }
     assert_eq!(found.lines().count(), expected.lines().count());
@@ -103,7 +103,8 @@ fn reads_are_one_sided_and_writes_are_one_trip_with_one_copy() {
                         (0, 0, 0),
                         "{what}"
                     );
-                    // Bucket and record together, where the place is known; of long values the rest.
+                    // Bucket and record together, where the place is known; for long values also
+                    // the rest.
                     let trips = if cost.operation.ends_with("not known") {
                         2
                     } else {
@@ -121,8 +122,9 @@ fn reads_are_one_sided_and_writes_are_one_trip_with_one_copy() {
                         "{what}"
                     );
                     assert_eq!(cost.bytes[0], record - stamp, "{what}");
-                    // The lines of the record once. Where the NIC's write bypasses the caches its stamp follows in a line of its own, and
-                    // NIC and core meet in the caches where nobody writes back.
+                    // The lines of the record, once. Where the NIC's write bypasses the caches, the
+                    // stamp follows as a separate line; where no software writes back, NIC and core
+                    // meet in the caches.
                     assert!(
                         cost.nvm_bytes == lines || cost.nvm_bytes == lines + 64,
                         "{what}"
@@ -147,7 +149,7 @@ fn reads_are_one_sided_and_writes_are_one_trip_with_one_copy() {
                 "delete, absent" | "compare-and-put, other version" => {
                     assert_eq!(cost.round_trips, 1, "{what}")
                 }
-                other => panic!("nothing is said of {other}"),
+                other => panic!("there is no rule for {other}"),
             }
         }
     }

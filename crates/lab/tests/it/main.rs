@@ -1,4 +1,4 @@
-//! Tests of the measurements against what they measure.
+//! Tests of the measurements.
 
 mod costs;
 mod peers;

@@ -1,4 +1,4 @@
-//! Each peer, really run on little data.
+//! Runs each peer on little data.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn redis_serves_what_it_was_loaded_with_under_every_mix_and_pipeline() {
     }
 }
 
-/// Needs the check of the reply: without it a store that answers nothing of use would be counted as fast.
+/// Needs the check of the reply: without it a store with useless answers would count as fast.
 #[test]
 fn a_key_that_redis_does_not_have_counts_as_an_error() {
     let folder = tempfile::tempdir().unwrap();

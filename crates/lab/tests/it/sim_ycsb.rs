@@ -1,4 +1,4 @@
-//! YCSB in virtual time: the same figures from run to run, and such that they can be believed.
+//! YCSB in virtual time: the figures are the same from run to run, and plausible.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ fn reads_leave_server_and_medium_alone_and_take_one_trip_where_the_place_is_know
         (0, 0, 0)
     );
     assert!(result.run.server_cpu_ns_per_op.unwrap() < 1.0, "{result:?}");
-    // A key that shares its bucket's fingerprint needs one more.
+    // A key that shares a fingerprint in its bucket needs one more.
     assert!(
         (2.0..2.05).contains(&result.round_trips_per_op),
         "{result:?}"

@@ -1,29 +1,30 @@
-//! What `sim` can be told.
+//! Arguments of `sim`.
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use stonecast_check::{Adjustment, SCENARIOS, fault_names};
 
-/// Runs the stores in a simulated world where anything fails and power goes at any moment, and judges what is left.
+/// Runs the stores in a simulated world where anything fails and power goes at any moment, and
+/// judges the result.
 ///
-/// A seed decides everything, so a failure can be run again. What fails is made as small as possible and told as a
-/// timeline. Status 1 if a promise was broken.
+/// A seed decides everything, so a failure can be run again. A failing run is made as small as
+/// possible and printed as a timeline. Status 1 if a promise was broken.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example: one seed in full, then two thousand seeds, one line of JSON each
   stonecast-lab sim kv --seed 17
   stonecast-lab sim kv --seed 0 --seeds 2000 --json")]
 pub struct Sim {
-    /// What to run.
+    /// The scenario.
     #[arg(value_parser = scenarios(), required_unless_present = "faults")]
     pub scenario: Option<String>,
-    /// Prints what can be made to fail, and runs nothing.
+    /// Prints the classes of faults, and runs nothing.
     #[arg(long, conflicts_with = "scenario")]
     pub faults: bool,
-    /// The first seed [default: one that nobody has seen, which is printed].
+    /// The first seed [default: a fresh one, which is printed].
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
-    /// How many seeds, one after the other.
+    /// Number of seeds, one after the other.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
     /// Runs at the same time [default: one for each processor].
@@ -35,26 +36,27 @@ pub struct Sim {
     /// Does not search for the shortest schedule that fails.
     #[arg(long)]
     pub no_shrink: bool,
-    /// Operations of all clients together, at most.
+    /// Maximum number of operations of all clients together.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Smaller runs")]
     pub operations: Option<u64>,
-    /// Clients, at most.
+    /// Maximum number of clients.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Smaller runs")]
     pub clients: Option<u32>,
-    /// Operations that each client has under way, at most.
+    /// Maximum number of operations that each client has under way.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Smaller runs")]
     pub lanes: Option<u32>,
-    /// Keys, at most.
+    /// Maximum number of keys.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Smaller runs")]
     pub keys: Option<u32>,
     /// A fault that does not happen; may be given more than once.
     #[arg(long, value_name = "FAULT", value_parser = PossibleValuesParser::new(fault_names()), hide_possible_values = true,
           help_heading = "Smaller runs")]
     pub without: Vec<String>,
-    /// Looks at what a power cut would leave at every moment.
+    /// Examines a power cut at every moment.
     #[arg(long, help_heading = "Smaller runs")]
     pub every_moment: bool,
-    /// Also demands what no store promises, that a write survives before it is answered: shows what a failure looks like.
+    /// Also demands a promise that no store keeps, that a write survives before it is answered:
+    /// shows what a failure looks like.
     #[arg(long, hide_short_help = true, help_heading = "Smaller runs")]
     pub canary: bool,
 }
@@ -68,7 +70,7 @@ fn scenarios() -> PossibleValuesParser {
 }
 
 impl Sim {
-    /// What of the runs is not left to their seeds.
+    /// The settings that override the seeds.
     pub fn adjustment(&self) -> Adjustment {
         let without = fault_names()
             .iter()
@@ -147,7 +149,7 @@ mod tests {
         for adjustment in [Adjustment::default(), all] {
             let command = replay("kv", 17, &adjustment);
             let parsed = Alone::try_parse_from(command.split(' ').skip(1))
-                .expect("what is printed can be typed")
+                .expect("printed arguments can be typed")
                 .sim;
             assert_eq!(
                 (parsed.adjustment(), parsed.seed, parsed.scenario.as_deref()),

@@ -1,4 +1,4 @@
-//! Runs seeds on several threads, and hands their reports on in the order of the seeds.
+//! Runs seeds on several threads, and passes their reports on in the order of the seeds.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,11 +12,12 @@ use stonecast_check::{Adjustment, Report, Scenario, run_adjusted};
 use crate::failure::Failure;
 
 thread_local! {
-    /// What the last broken assertion of this thread said, and where.
+    /// Message and place of this thread's last broken assertion.
     static BROKEN: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Keeps broken assertions to themselves: while it lives they are findings of a run, not defects of this program.
+/// Silences broken assertions: while this value lives they are findings of a run, not defects of
+/// this program.
 pub struct QuietPanics {
     before: Option<Hook>,
 }
@@ -24,7 +25,7 @@ pub struct QuietPanics {
 type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Sync + Send + 'static>;
 
 impl QuietPanics {
-    /// From now on.
+    /// Silences them from now on.
     pub fn begin() -> Self {
         let before = panic::take_hook();
         panic::set_hook(Box::new(|info| {
@@ -48,14 +49,14 @@ impl Drop for QuietPanics {
     }
 }
 
-/// One run. A broken assertion is a violation like others.
+/// Runs one seed. A broken assertion is a violation like others.
 pub fn run_one(scenario: &Scenario, seed: u64, adjustment: &Adjustment) -> Report {
     let run = AssertUnwindSafe(|| run_adjusted(scenario, seed, adjustment));
     panic::catch_unwind(run).unwrap_or_else(|_| Report::broken(scenario, seed, BROKEN.take()))
 }
 
-/// Runs `seeds` on `threads` threads. `take` gets every report, in the order of the seeds; the first failure of it ends
-/// the campaign.
+/// Runs `seeds` on `threads` threads. `take` gets every report, in the order of the seeds; its
+/// first failure ends the campaign.
 pub fn run(
     scenario: &Scenario,
     seeds: std::ops::Range<u64>,
@@ -71,7 +72,7 @@ pub fn run(
             scope.spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    // Nobody listens any more when the campaign has ended.
+                    // There is no receiver when the campaign has ended.
                     if seed >= end
                         || sender
                             .send((seed, run_one(scenario, seed, adjustment)))

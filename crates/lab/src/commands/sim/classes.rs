@@ -1,4 +1,4 @@
-//! What can be made to fail in the simulated world.
+//! The classes of faults of the simulated world.
 
 use serde::Serialize;
 use stonecast_fabric_sim::{Fault, FaultClass, Reach};

@@ -1,11 +1,11 @@
-//! `sim`: runs a scenario of the simulated world from seeds, and says what was found.
+//! `sim`: runs a scenario of the simulated world from seeds, and reports the findings.
 //!
 //! ```text
 //!   one seed      everything about it                     text.rs
 //!   many seeds    failing ones, then the sum              text.rs  campaign.rs
 //!   --json        one line for each seed, in their order; words for people go to stderr
-//!   --faults      what can be made to fail                classes.rs
-//!   a failure     the first one is made as small as it can be, and told as a timeline
+//!   --faults      the classes of faults                   classes.rs
+//!   a failure     the first one is made as small as possible, and printed as a timeline
 //! ```
 
 mod arguments;
@@ -25,20 +25,20 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 
-/// See the module documentation.
+/// Runs the seeds that `flags` ask for.
 pub fn run(flags: &Sim) -> Result<(), Failure> {
     let Some(name) = &flags.scenario else {
         return classes::print(flags.json);
     };
     let scenario = scenario(name).expect("the command line takes no other name");
     let adjustment = flags.adjustment();
-    // Small enough to be read by everybody's JSON.
+    // Small enough for every reader of JSON.
     let first = flags
         .seed
         .unwrap_or_else(|| RandomState::new().hash_one(0) >> 16);
     let end = first
         .checked_add(flags.seeds)
-        .ok_or_else(|| Failure::usage("--seed and --seeds together leave 64 bits"))?;
+        .ok_or_else(|| Failure::usage("--seed and --seeds together exceed 64 bits"))?;
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let threads = flags
         .threads
@@ -87,7 +87,7 @@ pub fn run(flags: &Sim) -> Result<(), Failure> {
     )))
 }
 
-/// Searches for the shortest schedule that fails as `failure` did, and tells it.
+/// Searches for the shortest schedule that fails as `failure` did, and prints it.
 fn tell_shortest(flags: &Sim, scenario: &Scenario, failure: &Report) -> Result<(), Failure> {
     output::say_to_a_person("searching for the shortest schedule that fails");
     let shrunk = shrink(&flags.adjustment(), failure, |adjustment| {

@@ -1,4 +1,4 @@
-//! Reports of runs, as scripts and as people read them.
+//! Reports of runs, for scripts and for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,13 +13,13 @@ use super::arguments::replay;
 pub struct Line<'a> {
     scenario: &'a str,
     seed: u64,
-    /// 16 hexadecimal digits: as a number many readers of JSON would round it.
+    /// 16 hexadecimal digits: many readers of JSON would round a number.
     hash: String,
     events: u64,
     operations: u64,
     crash_states: u64,
     faults_hit: &'a BTreeMap<&'static str, u64>,
-    /// Who died, and what the store did to make room.
+    /// Deaths, and the store's work to make room.
     course: &'a BTreeMap<&'static str, u64>,
     violations: Vec<Broken<'a>>,
 }
@@ -51,7 +51,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Names and values below each other.
+/// Names and values, aligned.
 fn table(rows: &[(&str, String)]) -> String {
     rows.iter()
         .map(|(name, value)| format!("{name:<13} {value}\n"))
@@ -121,7 +121,7 @@ pub fn of_run(scenario: &Scenario, report: &Report, adjustment: &Adjustment) -> 
     table(&rows)
 }
 
-/// What a failing run broke.
+/// The promises that a failing run broke.
 pub fn of_violations(report: &Report) -> String {
     report
         .violations
@@ -131,7 +131,7 @@ pub fn of_violations(report: &Report) -> String {
         .join("; ")
 }
 
-/// Seeds as they are typed.
+/// Seeds, as typed.
 pub fn seeds(seeds: &[u64]) -> String {
     let words: Vec<String> = seeds.iter().map(u64::to_string).collect();
     words.join(", ")
@@ -173,7 +173,7 @@ pub struct Sum {
     events: u64,
     operations: u64,
     crash_states: u64,
-    /// How often, and in how many seeds.
+    /// Number of hits, and of seeds with a hit.
     faults: BTreeMap<&'static str, (u64, u64)>,
 }
 
@@ -193,7 +193,7 @@ impl Sum {
         }
     }
 
-    /// For people.
+    /// The text for people.
     pub fn text(&self, scenario: &Scenario, first_seed: u64) -> String {
         let missed: Vec<&str> = fault_names()
             .iter()
