@@ -1,8 +1,8 @@
 //! The whole test command of the project, step by step.
 //!
-//! Every step runs, whatever happened before it, so that one run shows everything that is wrong. Unit and integration
-//! tests are built with the `dev` profile, which has assertions of overflow and the fast build; the end-to-end tests
-//! start processes of the release build, which is the one that users run.
+//! Every step runs, whatever happened before it, so that one run shows everything that is wrong.
+//! Unit and integration tests are built with the `dev` profile, which has assertions of overflow
+//! and the fast build; the end-to-end tests start processes of the release build, which users run.
 
 use std::process::Command;
 use std::time::Instant;
@@ -34,7 +34,7 @@ const VERBS_PACKAGES: [&str; 7] = [
 /// The package with the gateway for Redis clients.
 const GATEWAY_PACKAGE: &str = "stonecast-gateway";
 
-/// How long each of the two fuzzers of the gateway runs: together a minute.
+/// Seconds for which each of the two fuzzers of the gateway runs: together a minute.
 const FUZZ_SECONDS: u32 = 30;
 
 struct Step {
@@ -56,12 +56,12 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "lint",
-        what: "clippy has nothing to say",
+        what: "clippy reports nothing",
         run: lint,
     },
     Step {
         name: "layers",
-        what: "no crate names what it may not, no clock or unsafe code where none may be",
+        what: "every crate names only crates that it may, and clocks and unsafe code stand only where they may",
         run: layers,
     },
     Step {
@@ -81,7 +81,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "mutants",
-        what: "every seeded bug is found, and nothing in the store as it is",
+        what: "every seeded bug is found, and nothing in the unchanged store",
         run: seeded_bugs,
     },
     Step {
@@ -91,7 +91,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "docs",
-        what: "rustdoc has nothing to say",
+        what: "rustdoc reports nothing",
         run: docs,
     },
     Step {
@@ -126,7 +126,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "fresh",
-        what: "the first commands, and all that installs something, in a bare Debian",
+        what: "the first commands, and every step that installs something, in a bare Debian",
         run: fresh,
     },
 ];
@@ -138,7 +138,7 @@ pub fn list() {
         .for_each(|step| println!("{:<12} {}", step.name, step.what));
 }
 
-/// Runs the steps named (all, if none is); `false` if anything failed.
+/// Runs the named steps (all, if none is named). Returns `false` if anything failed.
 pub fn run(names: &[String]) -> Result<bool> {
     if let Some(unknown) = names
         .iter()
@@ -165,13 +165,13 @@ pub fn run(names: &[String]) -> Result<bool> {
     Ok(tally.success())
 }
 
-/// Runs the figures of the laboratory; `false` if one missed its ratio.
+/// Runs the figures of the laboratory. Returns `false` if one missed its ratio.
 pub fn bench(arguments: &[String]) -> Result<bool> {
     if let Err(missing) = needs::ensure("bench") {
         println!("not run: every comparison with redis-server ({missing})");
     }
     let metadata = Metadata::of_the_workspace()?;
-    // Its servers are processes of the binary that users run, which it looks for beside itself.
+    // Its servers are processes of the binary that users run, which it expects beside itself.
     let binary = cargo(
         &metadata.workspace_root,
         &["build", "--release", "--package", BINARY_PACKAGE],
@@ -191,12 +191,12 @@ pub fn bench(arguments: &[String]) -> Result<bool> {
     Ok(binary.success() && figures.args(arguments).status()?.success())
 }
 
-/// Runs the campaign that must find every seeded bug; `false` if it missed one.
+/// Runs the campaign that must find every seeded bug. Returns `false` if it missed one.
 pub fn mutants(arguments: &[String]) -> Result<bool> {
     mutants::run(&Metadata::of_the_workspace()?, arguments)
 }
 
-/// What stands where it may not, as sentences.
+/// The breaches of the layers and source rules, as sentences.
 pub fn layer_findings() -> Result<Vec<String>> {
     findings_in(&Metadata::of_the_workspace()?)
 }
@@ -251,7 +251,7 @@ fn unit_tests(at: &Surroundings) -> Result<Outcome> {
     tests(at.cargo(&arguments), &at.not_run)
 }
 
-/// The feature needs a C toolchain, which the rest of the workspace does without.
+/// The feature needs a C toolchain, which the rest of the workspace does not.
 fn verbs(at: &Surroundings) -> Result<Outcome> {
     if let Err(missing) = needs::ensure("verbs") {
         let packages = VERBS_PACKAGES.map(|package| format!("{package} --features verbs"));
@@ -284,8 +284,8 @@ fn verbs(at: &Surroundings) -> Result<Outcome> {
     )
 }
 
-/// The models are another program: everything under `cfg(loom)` uses loom's atomics, so they have a target folder of
-/// their own, and need optimization to get through their interleavings.
+/// The models are a separate build: everything under `cfg(loom)` uses loom's atomics, so they have
+/// their own target folder, and they need optimization to finish their interleavings.
 fn models(at: &Surroundings) -> Result<Outcome> {
     let mut command = at.cargo(&[
         "test",
@@ -307,7 +307,7 @@ fn models(at: &Surroundings) -> Result<Outcome> {
     tests(command, &at.not_run)
 }
 
-/// Also lints what the feature changes: nothing else is built with it.
+/// Also lints the code that the feature changes: no other step builds with it.
 fn seeded_bugs(at: &Surroundings) -> Result<Outcome> {
     let lint = [
         "clippy",
@@ -339,7 +339,8 @@ fn docs(at: &Surroundings) -> Result<Outcome> {
     check(command)
 }
 
-/// As somebody else's program has them: outside the workspace, so that nothing but what it names is there.
+/// Builds the examples as a foreign program: outside the workspace, so that only the named
+/// dependencies are there.
 fn examples(at: &Surroundings) -> Result<Outcome> {
     let manifest = at
         .metadata
@@ -352,7 +353,7 @@ fn examples(at: &Surroundings) -> Result<Outcome> {
     something(tests(command, &at.not_run)?)
 }
 
-/// Tests that the harness ignores otherwise, since they install things.
+/// Runs tests that are ignored otherwise, since they install software.
 fn conformance(at: &Surroundings) -> Result<Outcome> {
     ensure_for_tests("conformance");
     let arguments = [
@@ -386,7 +387,7 @@ fn fuzz(at: &Surroundings) -> Result<Outcome> {
     something(tests(command, &at.not_run)?)
 }
 
-/// A filter that no test has is no success.
+/// A filter that matches no test is not a success.
 fn something(outcome: Outcome) -> Result<Outcome> {
     if outcome.passed + outcome.failed == 0 && outcome.not_run.is_empty() {
         bail!("no test ran");
@@ -424,7 +425,8 @@ fn in_a_guest(at: &Surroundings) -> Result<Outcome> {
     guest::outcome(&at.metadata, &guest::Options::default())
 }
 
-/// Installs what the tests of a step look for. A test that does not find it says that it was not run.
+/// Installs the needs of a step's tests. A test that does not find its needs reports itself as not
+/// run.
 fn ensure_for_tests(step: &str) {
     if let Err(missing) = needs::ensure(step) {
         println!("{missing}");

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 const FOLDER: &str = "docs/design";
 const INDEX: &str = "README.md";
 
-/// Every page that the index lacks or names otherwise.
+/// Every page that the index lacks or names differently.
 pub fn findings(workspace: &Path) -> Result<Vec<String>> {
     let folder = workspace.join(FOLDER);
     let read = |name: &str| {
@@ -28,7 +28,7 @@ pub fn findings(workspace: &Path) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// What is wrong with the index's row of a page.
+/// The fault of the index's row of a page, if there is one.
 fn judge(index: &str, name: &str, page: &str) -> Option<String> {
     let heading = page.lines().next().unwrap_or_default();
     let (number, title) = heading.strip_prefix("# ")?.split_once(' ')?;

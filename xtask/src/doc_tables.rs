@@ -1,8 +1,9 @@
-//! Tables of the documentation whose facts are printed, so that they cannot go stale.
+//! Tables of the documentation that are printed from facts, so that they cannot go stale.
 //!
-//! `docs/dependencies.md` holds one row for each crate that the workspace names: `crate | licence | used by | why |
-//! rather than`. The first three columns are facts of `Cargo.toml` and are printed; the last two are judgements, kept by
-//! the name of the crate. A crate without a judgement is a finding, and so is a row for a crate that nobody names.
+//! `docs/dependencies.md` holds one row for each crate that the workspace names: `crate | licence |
+//! used by | why | rather than`. The first three columns are facts of `Cargo.toml` and are printed;
+//! the last two are judgements, kept by the name of the crate. A crate without a judgement is a
+//! finding, and so is a row for a crate that no `Cargo.toml` names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,7 +25,7 @@ struct Facts {
     users: BTreeSet<String>,
 }
 
-/// Compares the table with the facts, or writes it. Returns what is wrong.
+/// Compares the table with the facts, or writes it. Returns the findings.
 pub fn run(write: bool) -> Result<Vec<String>> {
     let metadata = Metadata::of_everything()?;
     let path = metadata.workspace_root.join(PAGE);
@@ -42,7 +43,7 @@ pub fn run(write: bool) -> Result<Vec<String>> {
                 .is_none_or(|(why, rather)| why.is_empty() || rather.is_empty())
         })
         .map(|name| {
-            format!("{PAGE}: {name} has no row that says why it is used, and rather than what")
+            format!("{PAGE}: {name} has no row that says why it is used and what was rejected")
         })
         .collect();
     if write {
@@ -83,7 +84,7 @@ fn judgements(table: &str) -> BTreeMap<String, (String, String)> {
     table.lines().skip(2).filter_map(row).collect()
 }
 
-/// What `Cargo.toml` files say of each crate from outside that they name.
+/// The facts in `Cargo.toml` files about each external crate.
 fn facts(metadata: &Metadata) -> BTreeMap<String, Facts> {
     let mut facts = BTreeMap::<String, Facts>::new();
     for package in metadata

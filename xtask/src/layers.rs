@@ -1,4 +1,4 @@
-//! Which crate may name which, as DESIGN.md draws it:
+//! The layers: which crate may name which.
 //!
 //! ```text
 //!   lab  cli      bench     gateway     xtask      lab: also check, fabric-sim, published; cli: none of these
@@ -16,21 +16,22 @@
 //!              fabric  -->  media
 //!             ^   ^   ^
 //!   fabric-sim  fabric-shm  fabric-verbs
-//!                     base  <- everybody
+//!                     base  <- every crate
 //! ```
 //!
-//! Cargo refuses an import that is not in `[dependencies]`, so checking those tables checks the imports. Tests
-//! (`[dev-dependencies]`) may name anything that does not close a circle in the layers: a store's tests run on a
-//! provider, the contract suite of the fabric is run by each provider.
+//! Cargo refuses an import that is not in `[dependencies]`, so checking those tables checks the
+//! imports. Tests (`[dev-dependencies]`) may name anything that does not close a circle in the
+//! layers: a store's tests run on a provider, and each provider runs the contract suite of the
+//! fabric.
 
 use crate::metadata::{Metadata, Package};
 
 const PREFIX: &str = "stonecast-";
-/// The package of the library that people link has no prefix.
+/// The package of the public library, which has no prefix.
 const LIBRARY: &str = "stonecast";
 
-/// For each role, what it may name beside `base`. A role that is missing here is a mistake, too: whoever adds a crate
-/// says where it belongs.
+/// The roles that each role may name beside `base`. A missing role is a finding, too: a new crate
+/// needs a row here.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("media", &[]),
@@ -54,7 +55,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("workload", &[]),
 ];
 
-/// What stands on top, from the bottom up: each may name every role of the table and those before it here.
+/// The top roles, from the bottom up: each may name every role of the table and the earlier ones
+/// here.
 const ON_TOP: &[&str] = &[
     "check",
     "stonecast",
@@ -65,9 +67,10 @@ const ON_TOP: &[&str] = &[
     "lab",
 ];
 
-/// The package of the product's binary: users build it, and wait for all that it needs.
+/// The package of the product's binary: users build it, and wait for all its dependencies.
 const PRODUCT: &str = "stonecast-cli";
-/// What belongs to the laboratory: packages of ours that measure and judge, and libraries of peers and of pictures.
+/// Parts of the laboratory: our packages that measure and judge, and libraries of peers and of
+/// pictures.
 const NOT_OF_THE_PRODUCT: &[&str] = &[
     "stonecast-fabric-sim",
     "stonecast-check",
@@ -78,7 +81,7 @@ const NOT_OF_THE_PRODUCT: &[&str] = &[
     "plotters",
 ];
 
-/// What a package is: its name without prefix.
+/// The role of a package: its name without prefix.
 pub fn role(package: &str) -> Option<&str> {
     if package == LIBRARY {
         Some(package)
@@ -87,7 +90,7 @@ pub fn role(package: &str) -> Option<&str> {
     }
 }
 
-/// Every arrow that must not be there, as a sentence.
+/// Every forbidden arrow, as a sentence.
 pub fn findings(metadata: &Metadata) -> Vec<String> {
     let mut findings: Vec<String> = metadata
         .packages
@@ -107,7 +110,8 @@ pub fn findings(metadata: &Metadata) -> Vec<String> {
     findings
 }
 
-/// What a build of the product compiles and must not; `named`: what a package names. Optional dependencies count.
+/// Forbidden packages that a build of the product compiles; `named` returns the packages that a
+/// package names. Optional dependencies count.
 fn laboratory_in_the_product<'a>(named: impl Fn(&str) -> Vec<&'a str>) -> Vec<String> {
     let mut findings = Vec::new();
     let mut seen = vec![PRODUCT];
@@ -143,7 +147,7 @@ fn findings_of(package: &Package) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with `package` naming the packages `named`.
+/// The findings if `package` names the packages `named`.
 fn judge(package: &str, named: &[&str]) -> Vec<String> {
     let Some(allowed) = role(package).and_then(allowed_for) else {
         return vec![format!(
@@ -177,7 +181,7 @@ fn allowed_for(role: &str) -> Option<Vec<&'static str>> {
 
 fn reason(allowed: &[&str]) -> String {
     if allowed.is_empty() {
-        "it may name base alone".into()
+        "it may name only base".into()
     } else {
         format!("it may name base, {}", allowed.join(", "))
     }

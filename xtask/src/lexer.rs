@@ -1,6 +1,7 @@
-//! Rust source with everything blanked out that is not code, so that a search for a word finds code alone.
+//! Rust source with everything but code blanked out, so that a search for a word finds only code.
 
-/// `source` with comments, strings and character literals replaced by spaces; line breaks stay where they were.
+/// `source` with comments, strings and character literals replaced by spaces; line breaks stay in
+/// place.
 pub fn code_only(source: &str) -> String {
     let bytes = source.as_bytes();
     let mut code = bytes.to_vec();
@@ -37,7 +38,7 @@ pub fn without_tests(code: &str) -> String {
     String::from_utf8(rest).expect("only whole items were replaced by spaces")
 }
 
-/// Where the comment or literal that starts at `at` ends; `None` if none starts here.
+/// End of the comment or literal that starts at `at`; `None` if none starts here.
 fn end_of_token(bytes: &[u8], at: usize) -> Option<usize> {
     match bytes[at] {
         b'/' if bytes[at..].starts_with(b"//") => {
@@ -153,7 +154,8 @@ fn find_test_attribute(code: &[u8], from: usize) -> Option<usize> {
     found.map(|offset| from + offset)
 }
 
-/// Where the item under the attribute at `start` ends: at its closing brace, or at a semicolon before any brace.
+/// End of the item under the attribute at `start`: its closing brace, or a semicolon before any
+/// brace.
 fn end_of_item(code: &[u8], start: usize) -> usize {
     let mut depth = 0;
     for (offset, byte) in code[start..].iter().enumerate() {

@@ -2,16 +2,16 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `ci.rs` | the whole test command: what runs, in which order |
+//! | `ci.rs` | the whole test command: its steps, in order |
 //! | `step.rs` | one step: runs a command, shows it, counts its tests |
-//! | `tally.rs` | what passed, what failed, what was not run |
-//! | `needs/` | what steps need of the system, and how it is installed |
-//! | `fresh/` | the first commands of a newcomer, and all that installs something, in a bare Debian |
-//! | `metadata.rs` | the workspace as `cargo metadata` tells it |
+//! | `tally.rs` | counts of passed and failed tests, and those not run |
+//! | `needs/` | the needs of steps, and their installation |
+//! | `fresh/` | the first commands of a newcomer, and every step that installs something, in a bare Debian |
+//! | `metadata.rs` | the workspace, from `cargo metadata` |
 //! | `mutants.rs` | the campaign that must find every seeded bug |
 //! | `layers.rs` | which crate may name which |
 //! | `packaging.rs` | binary, manual, completions, unit and example configuration in one folder |
-//! | `source_rules.rs`, `lexer.rs` | what source text may not contain, and where |
+//! | `source_rules.rs`, `lexer.rs` | forbidden words of source text |
 //! | `guest/` | jobs in an emulated machine: persistent memory, real verbs, power cuts |
 //! | `sim.rs` | campaigns in the simulated world |
 //! | `doc_tables.rs` | tables of the documentation that are printed from facts |
@@ -60,7 +60,8 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
-    /// Measures the figures of the README: every line with the ratio it must reach. Installs the peers it compares with.
+    /// Measures the figures of the README, each with its target ratio. Installs the peers for the
+    /// comparison.
     Bench {
         /// Arguments for the figures runner; `cargo xtask bench --help-figures` shows them.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -68,49 +69,53 @@ enum Command {
     },
     /// Runs real Redis clients against the gateway, each installed in a pinned version.
     Conformance,
-    /// Runs what needs a machine of its own in an emulated one: persistent memory, real verbs, power cuts.
+    /// Runs tests that need their own machine in an emulated one: persistent memory, real verbs,
+    /// power cuts.
     Guest {
         /// Only these jobs.
         #[arg(long, value_name = "NAME")]
         only: Vec<String>,
-        /// How often the power is cut.
+        /// Number of power cuts.
         #[arg(long, value_name = "COUNT")]
         cuts: Option<u32>,
-        /// Where the moments of power cuts come from [default: the clock].
+        /// The seed of the moments of power cuts [default: from the clock].
         #[arg(long)]
         seed: Option<u64>,
-        /// Builds programs with the dev profile: sooner built, slower.
+        /// Builds programs with the dev profile: faster to build, slower to run.
         #[arg(long)]
         dev: bool,
-        /// Takes the programs that the last run left.
+        /// Uses the programs of the last run.
         #[arg(long)]
         no_build: bool,
     },
-    /// Plants one seeded bug after the other and runs seeds in the simulated world until an oracle objects: all must be
-    /// found, each within 10,000 seeds, and nothing in the store as it is.
+    /// Plants one seeded bug after the other and runs seeds in the simulated world until an oracle
+    /// objects: all must be found, each within 10,000 seeds, and nothing in the unchanged store.
     Mutants {
-        /// Names of mutants (all, if none is), `--seeds N` at most.
+        /// Names of mutants (all, if none is named), and `--seeds N` as the maximum.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Builds what a package holds into target/packaging: binary, manual, completions, unit, example configuration.
+    /// Builds the content of a package into target/packaging: binary, manual, completions, unit,
+    /// example configuration.
     Packaging,
-    /// Runs fresh seeds of the simulated world for a while. What fails is printed with the command that replays it.
+    /// Runs fresh seeds of the simulated world for a while. A failure is printed with the command
+    /// that replays it.
     Sim {
-        /// How long.
+        /// Duration of the campaign.
         #[arg(long, value_name = "MINUTES", default_value_t = 10.0)]
         minutes: f64,
     },
-    /// Says what the steps of `ci` need of the system beside Rust and a C compiler, and whether it is there.
+    /// Lists the needs of the steps of `ci` beside Rust and a C compiler, and whether they are
+    /// there.
     Needs {
-        /// Only what these steps need.
+        /// Only the needs of these steps.
         #[arg(value_name = "STEP")]
         steps: Vec<String>,
-        /// Installs what is missing: with apt, as root.
+        /// Installs missing needs: with apt, as root.
         #[arg(long)]
         install: bool,
     },
-    /// Checks which crate names which, and what source text may not contain.
+    /// Checks which crate names which, and searches source text for forbidden words.
     Layers,
     /// Checks the tables of the documentation that are printed from facts.
     DocTables {
@@ -132,7 +137,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// `false`: it ran, and something is not as it must be.
+/// Runs a command. `false`: the command ran, and a check failed.
 fn run(command: Command) -> Result<bool> {
     match command {
         Command::Ci { list: true, .. } => {

@@ -1,4 +1,4 @@
-//! The workspace as `cargo metadata` tells it: the few facts that the checks need.
+//! The workspace, from `cargo metadata`: the few facts that the checks need.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,14 +6,14 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-/// What `cargo metadata` says.
+/// The output of `cargo metadata`.
 #[derive(Deserialize)]
 pub struct Metadata {
     /// With `--no-deps` the packages of the workspace, otherwise all of them.
     pub packages: Vec<Package>,
     /// Root of the workspace.
     pub workspace_root: PathBuf,
-    /// Where artefacts go.
+    /// The folder for artefacts.
     pub target_directory: PathBuf,
 }
 
@@ -30,7 +30,7 @@ pub struct Package {
     pub manifest_path: PathBuf,
     /// `None` for packages of the workspace.
     pub source: Option<String>,
-    /// What it names in its `Cargo.toml`.
+    /// The dependencies in its `Cargo.toml`.
     pub dependencies: Vec<Dependency>,
     /// Libraries, binaries, tests.
     pub targets: Vec<Target>,
@@ -39,7 +39,7 @@ pub struct Package {
 /// One line of a dependency table.
 #[derive(Deserialize)]
 pub struct Dependency {
-    /// The package that is named.
+    /// The named package.
     pub name: String,
     /// `None` for `[dependencies]`, else `dev` or `build`.
     pub kind: Option<String>,

@@ -1,8 +1,9 @@
-//! The campaign that checks the checks: every seeded bug must be found, and nothing in the store as it is.
+//! The campaign that checks the checks: every seeded bug must be found, and nothing in the
+//! unchanged store.
 //!
-//! The campaign itself is an example of `stonecast-check`, built with the feature that plants the bugs. Here it is started
-//! once for each processor, each with its share of the bugs; then once more for the store as it is, on as many seeds as
-//! the bug needed that was hardest to find.
+//! The campaign itself is an example of `stonecast-check`, built with the feature that plants the
+//! bugs. This module starts it once for each processor, each with its share of the bugs; then once
+//! more for the unchanged store, on as many seeds as the hardest bug needed.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -14,10 +15,11 @@ use anyhow::{Context, Result};
 use crate::metadata::Metadata;
 use crate::step::cargo;
 
-/// Fewest seeds of the store as it is.
+/// Minimum number of seeds of the unchanged store.
 const CONTROL_MIN: u64 = 500;
 
-/// Runs the campaign on all processors; `false`: something was not found, or something was where nothing is planted.
+/// Runs the campaign on all processors. Returns `false` if a bug was not found, or if an oracle
+/// objected to the unchanged store.
 pub fn run(metadata: &Metadata, arguments: &[String]) -> Result<bool> {
     let build = [
         "build",
@@ -46,7 +48,8 @@ pub fn run(metadata: &Metadata, arguments: &[String]) -> Result<bool> {
     Ok(all_found && nothing_found)
 }
 
-/// Runs the program once for each processor. Whether each succeeded, and the most seeds that a bug needed.
+/// Runs the program once for each processor. Returns whether each run succeeded, and the largest
+/// number of seeds that a bug needed.
 fn in_shards(program: &Path, arguments: &[String]) -> Result<(bool, u64)> {
     let shards = thread::available_parallelism().map_or(1, usize::from);
     let mut running = Vec::new();
@@ -61,7 +64,7 @@ fn in_shards(program: &Path, arguments: &[String]) -> Result<(bool, u64)> {
             .spawn()
             .with_context(|| format!("starting {}", program.display()))?;
         let output = child.stdout.take().expect("stdout is a pipe");
-        // Lines of all shards as they come: a campaign takes minutes.
+        // Prints lines of all shards as they arrive: a campaign takes minutes.
         let shown = thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
             lines
@@ -80,7 +83,7 @@ fn in_shards(program: &Path, arguments: &[String]) -> Result<(bool, u64)> {
     Ok((good, most))
 }
 
-/// How many seeds the bug of `line` needed.
+/// The number of seeds that the bug of `line` needed.
 fn seeds_of(line: &str) -> Option<u64> {
     let (_, rest) = line.split_once("found after")?;
     rest.split_whitespace().next()?.parse().ok()

@@ -1,4 +1,5 @@
-//! What a package holds, in `target/packaging`: binary, manual, completions, unit, example configuration.
+//! The content of a package, in `target/packaging`: binary, manual, completions, unit, example
+//! configuration.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use crate::metadata::Metadata;
 use crate::step::cargo;
 
-/// Completions: the shell, and the file that it looks for.
+/// Completions: the shell, and the file name that it expects.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "bash/stonecast"),
     ("zsh", "zsh/_stonecast"),
@@ -18,7 +19,7 @@ const SHELLS: [(&str, &str); 3] = [
 /// Files that are the same on every machine, in `packaging`.
 const FILES: [&str; 2] = ["stonecast.toml", "systemd/stonecast.service"];
 
-/// Makes them.
+/// Builds the content.
 pub fn run() -> Result<bool> {
     let metadata = Metadata::of_the_workspace()?;
     let built = cargo(
@@ -61,7 +62,7 @@ pub fn run() -> Result<bool> {
     Ok(true)
 }
 
-/// Keeps what a command prints.
+/// Stores the output of a command in a file.
 fn print_into(program: &Path, arguments: &[&str], path: &Path) -> Result<()> {
     let output = Command::new(program)
         .args(arguments)

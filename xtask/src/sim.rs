@@ -5,8 +5,8 @@
 //!   --minutes N   fresh seeds until the time is over; a failure is printed with the command that replays it
 //! ```
 //!
-//! The binary uses every processor. Nothing here depends on how fast it is: a campaign of fixed seeds ends when it has done
-//! what is demanded.
+//! The binary uses every processor. Nothing here depends on its speed: a campaign of fixed seeds
+//! ends when it has met its demands.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -24,14 +24,14 @@ use crate::tally::minutes;
 
 /// The scenario with several clients and a thousand operations.
 const FULL: &str = "kv";
-/// The scenario whose every moment is looked at.
+/// The scenario that examines every moment.
 const CRASHES: &str = "kv-crashes";
 /// Full runs in each run of the whole test command.
 const FULL_SEEDS: u64 = 2000;
-/// Operations of a full run, at least.
+/// Minimum number of operations of a full run.
 const FULL_OPERATIONS: u64 = 1000;
-/// What full runs must show, each in so many seeds at least, and all together in some: cleaning, growth of the index, deaths
-/// of clients, failures of the power that the run goes on from.
+/// Events that full runs must show, each in a minimum number of seeds, and all together in some:
+/// cleaning, growth of the index, deaths of clients, power failures after which the run goes on.
 const COURSE: [&str; 4] = [
     "segments_cleaned",
     "index_growths",
@@ -40,13 +40,13 @@ const COURSE: [&str; 4] = [
 ];
 const COURSE_SEEDS_MIN: u64 = 100;
 const WHOLE_COURSE_SEEDS_MIN: u64 = 10;
-/// States after power cuts that are recovered and judged in each run of the whole test command.
+/// Crash states that are recovered and judged in each run of the whole test command.
 const CRASH_STATES: u64 = 1_000_000;
 /// Seeds that are run twice.
 const TWICE_SEEDS: u64 = 100;
-/// Seeds of the scenario of crashes that are run at a time: about a hundred thousand states.
+/// Seeds of the scenario of crashes in one batch: about a hundred thousand states.
 const CRASH_SEEDS_AT_A_TIME: u64 = 4;
-/// Seeds of a longer campaign that are run at a time.
+/// Seeds of a longer campaign in one batch.
 const SEEDS_AT_A_TIME: u64 = 200;
 
 /// One run, as `stonecast-lab sim --json` prints it.
@@ -76,7 +76,7 @@ struct Class {
     why_not: Option<String>,
 }
 
-/// What runs added up to.
+/// The sum of several runs.
 #[derive(Default)]
 struct Sum {
     seeds: u64,
@@ -85,7 +85,7 @@ struct Sum {
     crash_states: u64,
     /// Hits, and seeds with a hit.
     faults: BTreeMap<String, (u64, u64)>,
-    /// Seeds in which each of [`COURSE`] came about, and those in which all did.
+    /// Seeds in which each of [`COURSE`] happened, and those in which all did.
     course: [u64; COURSE.len()],
     whole_course: u64,
     broken: u64,
@@ -219,7 +219,7 @@ fn build(workspace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What every run of the whole test command demands. `(passed, failed)` checks.
+/// Runs the checks of the whole test command. Returns the numbers of passed and failed checks.
 pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
     let binary = Binary::build(metadata)?;
     let mut checks = Checks::default();
@@ -255,11 +255,11 @@ pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
     }
     crashes.tell(CRASHES);
     checks.note(
-        "no state after a power cut breaks a promise",
+        "no crash state breaks a promise",
         crashes.broken == 0,
     );
     checks.note(
-        "a million states after power cuts were judged",
+        "a million crash states were judged",
         full.crash_states + crashes.crash_states >= CRASH_STATES,
     );
 
@@ -271,7 +271,7 @@ pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
         .filter(|(seed, hash)| full.hashes.get(seed) == Some(hash))
         .count();
     println!("{same} of {TWICE_SEEDS} seeds that were run twice have the same hash of events");
-    checks.note("the same seed is the same run", same as u64 == TWICE_SEEDS);
+    checks.note("the same seed gives the same run", same as u64 == TWICE_SEEDS);
 
     checks.note(
         "every class of faults that can be reached was hit",
@@ -298,7 +298,7 @@ impl Checks {
     }
 }
 
-/// Prints how often each class was hit; whether each that can be reached was.
+/// Prints how often each class was hit. Returns whether every reachable class was.
 fn coverage(classes: &[Class], full: &Sum, crashes: &Sum) -> bool {
     let mut all = true;
     for class in classes {
@@ -326,7 +326,7 @@ fn coverage(classes: &[Class], full: &Sum, crashes: &Sum) -> bool {
     all && !classes.is_empty()
 }
 
-/// How fast the world is, for the record: nothing is demanded of a machine that others use, too.
+/// Prints the speed of the world, for the record: no speed is demanded of a shared machine.
 fn speed(binary: &Binary) -> Result<()> {
     #[derive(Deserialize)]
     struct Result {
@@ -365,11 +365,12 @@ fn speed(binary: &Binary) -> Result<()> {
     Ok(())
 }
 
-/// Runs fresh seeds of each scenario in turn until the time is over; `false` if one broke a promise.
+/// Runs fresh seeds of each scenario in turn until the time is over. Returns `false` if one broke a
+/// promise.
 pub fn campaign(time: Duration) -> Result<bool> {
     let metadata = Metadata::of_the_workspace()?;
     let binary = Binary::build(&metadata)?;
-    // Small enough to be read by everybody's JSON, and far from the seeds of the whole test command.
+    // Small enough for every reader of JSON, and far from the seeds of the whole test command.
     let mut seed = RandomState::new().hash_one(0) >> 16;
     println!("fresh seeds from {seed} on");
     let start = Instant::now();

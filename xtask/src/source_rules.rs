@@ -1,9 +1,10 @@
-//! What source text may not contain, and where.
+//! Forbidden words of source text.
 //!
-//! Three rules. `unsafe` stands in three crates alone, and the root of every other crate forbids it. Clocks, threads and
-//! random sources stand at the edges alone, because everything between them must run the same way twice in the
-//! simulated world. Every file belongs to a crate: one that no `mod` names is not compiled, and its tests do not run. All
-//! look at code, not at comments or strings; the second does not look at tests.
+//! There are three rules. `unsafe` stands only in three crates, and the root of every other crate
+//! forbids it. Clocks, threads and random sources stand only at the edges, because everything
+//! between them must run the same way twice in the simulated world. Every file belongs to a crate:
+//! a file that no `mod` names is not compiled, and its tests do not run. All rules look only at
+//! code, not at comments or strings; the second ignores tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,9 +15,10 @@ use crate::layers::role;
 use crate::lexer::{code_only, without_tests};
 use crate::metadata::{Metadata, Package};
 
-/// Crates whose work cannot be done in safe code: mappings and cache lines, shared memory, a C library.
+/// Crates that cannot do their work in safe code: mappings and cache lines, shared memory, a C
+/// library.
 const MAY_BE_UNSAFE: &[&str] = &["media", "fabric-shm", "fabric-verbs"];
-/// Crates that stand at the edge to the world.
+/// Crates at the edge to the outside world.
 const MAY_BE_UNREPEATABLE: &[&str] = &[
     "cli",
     "bench",
@@ -26,10 +28,10 @@ const MAY_BE_UNREPEATABLE: &[&str] = &[
     "fabric-shm",
     "fabric-verbs",
 ];
-/// Files of other crates that do: the pool in a directory has threads that prepare space and keep a
-/// processor awake.
+/// Files of other crates at that edge: the pool in a directory has threads that prepare space and
+/// keep a processor awake.
 const FILES_THAT_MAY_BE_UNREPEATABLE: &[&str] = &["crates/media/src/directory"];
-/// What makes two runs differ.
+/// Words that make two runs differ.
 const UNREPEATABLE: &[&str] = &[
     "Instant::now",
     "SystemTime::now",
@@ -75,7 +77,7 @@ pub fn findings(metadata: &Metadata) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Libraries and binaries that do not say that they are safe.
+/// Libraries and binaries that do not forbid unsafe code.
 fn unforbidden_roots(package: &Package, workspace: &Path) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     if role(&package.name).is_some_and(|role| MAY_BE_UNSAFE.contains(&role)) {
@@ -144,7 +146,7 @@ fn is_named(file: &Path, code: &str) -> bool {
     lines_with_word(code, &declaration).next().is_some()
 }
 
-/// Files that are compiled for tests alone.
+/// Whether a file is compiled only for tests.
 fn is_test(file: &Path) -> bool {
     let in_folder = file
         .components()

@@ -1,4 +1,5 @@
-//! One step: runs a command of cargo in the workspace, shows what it prints, and counts the tests in it.
+//! One step: runs a command of cargo in the workspace, shows its output, and counts the tests in
+//! it.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -15,7 +16,7 @@ pub fn cargo(workspace: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a command that either succeeds or not.
+/// Runs a command and reports whether it succeeds.
 pub fn check(mut command: Command) -> Result<Outcome> {
     show(&command);
     let status = command
@@ -31,7 +32,8 @@ pub fn tests(mut command: Command, not_run: &NotRunFile) -> Result<Outcome> {
     counted(command, not_run)
 }
 
-/// Runs a command in whose output the closing lines of test binaries may stand, and whose tests append to `not_run`.
+/// Runs a command whose output may contain the closing lines of test binaries, and whose tests
+/// append to `not_run`.
 pub fn counted(mut command: Command, not_run: &NotRunFile) -> Result<Outcome> {
     command.stdout(Stdio::piped());
     let mut child = command

@@ -1,8 +1,8 @@
-//! What passed, what failed, and what this machine could not run.
+//! Counts of passed and failed tests, and of tests that this machine could not run.
 //!
-//! A test that cannot run here (no root, no package lists) appends `NAME<tab>REASON` to the file that the environment
-//! variable [`NOT_RUN_VARIABLE`] names, and returns. The test harness counts it as passed; here it is taken out of that
-//! count again and named.
+//! A test that cannot run here (no root, no package lists) appends `NAME<tab>REASON` to the file
+//! that the environment variable [`NOT_RUN_VARIABLE`] names, and returns. The test harness counts
+//! it as passed; this module subtracts it from that count and names it.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// Names the file that tests append to.
+/// Names the file to which tests append.
 pub const NOT_RUN_VARIABLE: &str = "STONECAST_NOT_RUN";
 
-/// What one step came to.
+/// The outcome of one step.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Tests that passed; a step without tests is one.
+    /// Tests that passed; a step without tests counts as one.
     pub passed: u64,
-    /// Tests that failed; a step that broke before its tests is one.
+    /// Tests that failed; a step that broke before its tests counts as one.
     pub failed: u64,
-    /// `(name, reason)` of what could not run here.
+    /// `(name, reason)` of tests that could not run here.
     pub not_run: Vec<(String, String)>,
 }
 
@@ -31,7 +31,7 @@ impl Outcome {
         self.failed == 0
     }
 
-    /// The word for it. A step of which nothing could run has not passed.
+    /// The word for the outcome. A step of which nothing could run has not passed.
     fn verdict(&self) -> &'static str {
         match (self.passed, self.failed, self.not_run.len()) {
             (_, 1.., _) => "FAILED",
@@ -40,7 +40,7 @@ impl Outcome {
         }
     }
 
-    /// Of a step without tests.
+    /// The outcome of a step without tests.
     pub fn of_check(success: bool) -> Self {
         Self {
             passed: success.into(),
@@ -49,7 +49,7 @@ impl Outcome {
         }
     }
 
-    /// Of a step that this machine cannot run.
+    /// The outcome of a step that this machine cannot run.
     pub fn not_run(name: &str, reason: &str) -> Self {
         Self {
             not_run: vec![(name.to_owned(), reason.to_owned())],
@@ -57,7 +57,7 @@ impl Outcome {
         }
     }
 
-    /// Of a step whose output holds the closing lines of test binaries.
+    /// The outcome of a step whose output contains the closing lines of test binaries.
     pub fn of_tests(
         success: bool,
         (passed, failed): (u64, u64),
@@ -86,13 +86,13 @@ pub fn counts_of(line: &str) -> Option<(u64, u64)> {
     Some((number_before("passed")?, number_before("failed")?))
 }
 
-/// The file that tests append to.
+/// The file to which tests append.
 pub struct NotRunFile {
     path: PathBuf,
 }
 
 impl NotRunFile {
-    /// An empty one below `folder`.
+    /// An empty file below `folder`.
     pub fn new(folder: PathBuf) -> Result<Self> {
         fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
         let path = folder.join("not-run");
@@ -100,12 +100,12 @@ impl NotRunFile {
         Ok(Self { path })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// What it holds. Empties it.
+    /// Takes its content and empties it.
     pub fn take(&self) -> Result<Vec<(String, String)>> {
         let text = fs::read_to_string(&self.path)
             .with_context(|| format!("reading {}", self.path.display()))?;
@@ -118,7 +118,8 @@ impl NotRunFile {
     }
 }
 
-/// Appends what was not run to the file that [`NOT_RUN_VARIABLE`] names, if one is named: another run started this one.
+/// Appends the tests not run to the file that [`NOT_RUN_VARIABLE`] names, if it is set: another run
+/// started this one.
 pub fn hand_on(not_run: &[(String, String)]) -> Result<()> {
     let Some(path) = std::env::var_os(NOT_RUN_VARIABLE) else {
         return Ok(());
@@ -129,7 +130,7 @@ pub fn hand_on(not_run: &[(String, String)]) -> Result<()> {
         .collect();
     let file = fs::File::options().append(true).create(true).open(path);
     file.and_then(|mut file| file.write_all(lines.as_bytes()))
-        .context("writing the list of what was not run")
+        .context("writing the list of tests not run")
 }
 
 /// The whole run.
@@ -139,7 +140,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds what a step came to.
+    /// Adds the outcome of a step.
     pub fn add(&mut self, step: &'static str, time: Duration, outcome: Outcome) {
         self.steps.push((step, time, outcome));
     }
@@ -151,7 +152,7 @@ impl Tally {
             .all(|(_, _, outcome)| outcome.is_success())
     }
 
-    /// The table of steps, what was not run, and the closing line.
+    /// The table of steps, the tests not run, and the closing line.
     pub fn report(&self) -> String {
         let mut report = String::from("\n");
         for (step, time, outcome) in &self.steps {
@@ -166,7 +167,7 @@ impl Tally {
         report + &self.closing()
     }
 
-    /// What was not run, and the closing line.
+    /// The tests not run, and the closing line.
     pub fn closing(&self) -> String {
         let mut report = String::new();
         let not_run: Vec<_> = self
@@ -198,7 +199,7 @@ impl Tally {
     }
 }
 
-/// A time as people say it.
+/// A time for people.
 pub fn minutes(time: Duration) -> String {
     format!("{}:{:04.1}", time.as_secs() / 60, time.as_secs_f64() % 60.0)
 }

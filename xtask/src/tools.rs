@@ -1,20 +1,20 @@
-//! Programs of this machine: run, and believed only when they say that they succeeded.
+//! Runs programs of this machine, and trusts their output only if they succeeded.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Runs `command` to its end; what it prints is shown only when it fails.
+/// Runs `command` to its end; its output is shown only when it fails.
 pub fn run(command: &mut Command) -> Result<()> {
     output_of(command).map(drop)
 }
 
-/// What `command` printed to its standard output, as text.
+/// The standard output of `command`, as text.
 pub fn output_of(command: impl std::borrow::BorrowMut<Command>) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes_of(command)?).into_owned())
 }
 
-/// What `command` printed to its standard output.
+/// The standard output of `command`.
 pub fn bytes_of(mut command: impl std::borrow::BorrowMut<Command>) -> Result<Vec<u8>> {
     let command = command.borrow_mut();
     let output = command

@@ -13,20 +13,21 @@ use crate::tools::run;
 
 /// The oldest release of Debian on which every step runs.
 const RELEASE: &str = "bookworm";
-/// What the README expects of a machine beside Rust: a C compiler with its library, and what clones the sources.
+/// The README's needs beside Rust, a C compiler with its library, and the programs that clone the
+/// sources.
 const PACKAGES: &str = "ca-certificates,gcc,libc6-dev,git";
 
-/// The bare system below `folder`, made unless it is there.
+/// The bare system below `folder`, which is made if it is missing.
 pub fn newest(folder: &Path) -> Result<PathBuf> {
     let place = folder.join(format!("{RELEASE}-{}", PACKAGES.replace(',', "-")));
     if place.exists() {
         return Ok(place);
     }
-    // It is made beside its place and renamed, so a system that is there is whole.
+    // It is made beside its place and renamed, so an existing system is whole.
     let half = folder.join("new");
     system::remove(&half)?;
     println!("making a bare Debian ({RELEASE}: {PACKAGES})");
-    // It mounts the kernel's file systems there.
+    // debootstrap mounts the kernel's file systems there.
     let mut debootstrap = system::in_a_space_of_its_own();
     run(debootstrap
         .args(["debootstrap", "--variant=minbase"])

@@ -1,5 +1,6 @@
-//! What a bare system gets from the machine that it runs on: how to reach networks and registries, and whom to believe there.
-//! None of it is a program, so none of it hides that one is missing.
+//! The settings that a bare system gets from its host: how to reach networks and registries, and
+//! which certificates to trust. None of them is a program, so none can hide that a program is
+//! missing.
 
 use std::env;
 use std::fs;
@@ -12,7 +13,7 @@ use crate::tools::run;
 
 /// Files of the system.
 const FILES: &[&str] = &["/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf"];
-/// Files below a user's home: what names the registries of cargo, pip, npm, Go and Maven.
+/// Files below a user's home that name the registries of cargo, pip, npm, Go and Maven.
 const FILES_OF_HOME: &[&str] = &[
     ".cargo/config",
     ".cargo/config.toml",
@@ -21,7 +22,7 @@ const FILES_OF_HOME: &[&str] = &[
     ".npmrc",
     ".m2/settings.xml",
 ];
-/// Variables that do the same.
+/// Environment variables with the same purpose.
 const VARIABLES: &[&str] = &[
     "http_proxy",
     "https_proxy",
@@ -35,9 +36,9 @@ const VARIABLES: &[&str] = &[
     "GOSUMDB",
     "GONOSUMDB",
 ];
-/// What cargo has downloaded: files that it checked, and its index.
+/// Downloads of cargo: files that it checked, and its index.
 const REGISTRY: &[&str] = &["registry/cache", "registry/index"];
-/// Where Debian keeps all certificates that it believes.
+/// Debian's file of all trusted certificates.
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 const END_OF_CERTIFICATE: &str = "-----END CERTIFICATE-----";
 
@@ -64,7 +65,7 @@ pub fn lend(root: &Path) -> Result<()> {
     believe(root)
 }
 
-/// `NAME=VALUE` of the variables that are set here.
+/// `NAME=VALUE` for the variables that are set here.
 pub fn variables() -> Vec<String> {
     let set = VARIABLES
         .iter()
@@ -72,8 +73,8 @@ pub fn variables() -> Vec<String> {
     set.map(|(name, value)| format!("{name}={value}")).collect()
 }
 
-/// Makes the system at `root` believe the certificates that this one believes: through the store of the distribution, so
-/// that every program there does, whatever store it reads.
+/// Makes the system at `root` trust the certificates that this one trusts, through the store of the
+/// distribution, so that every program there trusts them, whatever store it reads.
 fn believe(root: &Path) -> Result<()> {
     let named = env::var_os("SSL_CERT_FILE").map_or_else(|| CERTIFICATES.into(), PathBuf::from);
     let here = fs::read_to_string(&named).unwrap_or_default();
@@ -88,7 +89,7 @@ fn believe(root: &Path) -> Result<()> {
         .arg("/usr/sbin/update-ca-certificates"))
 }
 
-/// The certificates of the bundle `here` that the bundle `there` does not hold.
+/// The certificates of the bundle `here` that the bundle `there` lacks.
 fn more_certificates<'a>(here: &'a str, there: &str) -> impl Iterator<Item = &'a str> {
     let certificates = here.split_inclusive(END_OF_CERTIFICATE).map(str::trim);
     certificates.filter(move |certificate| {
@@ -96,7 +97,7 @@ fn more_certificates<'a>(here: &'a str, there: &str) -> impl Iterator<Item = &'a
     })
 }
 
-/// Where the absolute path `file` lies in the system at `root`.
+/// The path of the absolute path `file` in the system at `root`.
 fn inside(root: &Path, file: &str) -> PathBuf {
     root.join(file.trim_start_matches('/'))
 }

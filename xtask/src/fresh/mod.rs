@@ -1,12 +1,14 @@
-//! The step `fresh`: what a newcomer does first, on a machine on which nothing was ever installed by hand.
+//! The step `fresh`: the first commands of a newcomer, on a machine on which nothing was ever
+//! installed by hand.
 //!
 //! ```text
-//!   bare      Debian with a C compiler and git, made once       mounts   what is mounted where
-//!   system    a copy of it with the checkout, for one run       lent     what it gets of this machine
+//!   bare      Debian with a C compiler and git, made once       mounts   the list of mounts
+//!   system    a copy of it with the checkout, for one run       lent     settings from this machine
 //! ```
 //!
-//! A machine that cannot make such a system (no root, no debootstrap, no network, no mounts, little disk) says why, and the
-//! step is not run. So it is within such a system.
+//! On a machine that cannot make such a system (no root, no debootstrap, no network, no mounts,
+//! little disk) the step is not run, and the reason is printed. The same holds within such a
+//! system.
 
 mod bare;
 mod lent;
@@ -28,10 +30,10 @@ use crate::step::counted;
 use crate::tally::{Outcome, minutes};
 use crate::tools::output_of;
 
-/// Room for the bare system, its copy, and all that is built in it.
+/// Room for the bare system, its copy, and all builds in it.
 const DISK_MIN_GIB: u64 = 8;
 
-/// What is shown, each in the system that the former ones left.
+/// The cases, each in the system that the former ones left.
 const CASES: &[(&str, &str)] = &[
     (
         "first commands",
@@ -43,7 +45,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     ("verbs", "cargo xtask ci --step verbs"),
     ("conformance", "cargo xtask ci --step conformance"),
-    // Of the step `tests` those that compare with a server that it installs.
+    // The tests of the step `tests` that compare with a server that it installs.
     (
         "tests beside redis-server",
         "cargo test --package stonecast-gateway --test it --locked differential::",
@@ -95,7 +97,7 @@ pub fn outcome(metadata: &Metadata) -> Result<Outcome> {
     Ok(total)
 }
 
-/// Runs one case. One that counts no tests is one itself.
+/// Runs one case. A case that counts no tests counts as one test.
 fn case(system: &System, line: &str) -> Result<Outcome> {
     let mut outcome = counted(system.command(line), &system.not_run)?;
     if outcome.passed + outcome.failed == 0 && outcome.not_run.is_empty() {

@@ -1,4 +1,4 @@
-//! What is mounted where, as the kernel tells.
+//! Mounts, as the kernel lists them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 /// The kernel's list of the mounts that this process sees.
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// Where something is mounted at `folder` or below it.
+/// The mount points at `folder` or below it.
 pub fn below(folder: &Path) -> Result<Vec<PathBuf>> {
     let folder =
         fs::canonicalize(folder).with_context(|| format!("looking for {}", folder.display()))?;
@@ -17,7 +17,7 @@ pub fn below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(points)
 }
 
-/// Whether this process lives in a folder of another system: nothing is mounted at its root then.
+/// Whether this process lives in a folder of another system: then nothing is mounted at its root.
 pub fn is_in_another_system() -> Result<bool> {
     Ok(!all()?.iter().any(|point| point == Path::new("/")))
 }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   /rust           the Rust toolchain of this machine, read only: mounted while a command runs
-//!   /src/stonecast  what is committed of the checkout
-//!   /src/not-run    what tests there could not run
+//!   /src/stonecast  the committed state of the checkout
+//!   /src/not-run    the tests that could not run there
 //! ```
 //!
 //! The copy is removed when it is dropped; the next run removes what a killed one left.
@@ -18,9 +18,10 @@ use crate::tally::{NOT_RUN_VARIABLE, NotRunFile};
 use crate::tools::{output_of, run};
 
 const ENTER: &str = include_str!("../../fresh/enter.sh");
-/// Longest run of a command there, in seconds: many times what it takes, since others may use the machine.
+/// Longest run of a command there, in seconds: many times the usual duration, since the machine may
+/// be shared.
 const LIMIT: &str = "3600";
-/// Builds there are made once and thrown away.
+/// Settings of builds there, which are made once and thrown away.
 const SETTINGS: [&str; 3] = [
     "CARGO_INCREMENTAL=0",
     "CARGO_PROFILE_DEV_DEBUG=0",
@@ -83,7 +84,8 @@ pub fn probe() -> Result<(), String> {
     run(command.arg("true")).map_err(|error| format!("{error:#}"))
 }
 
-/// What starts a command whose mounts and processes end with it, and which ends with this process.
+/// The prefix of a command whose mounts and processes end with it, and which ends with this
+/// process.
 pub fn in_a_space_of_its_own() -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "unshare"]);
@@ -91,8 +93,9 @@ pub fn in_a_space_of_its_own() -> Command {
     command
 }
 
-/// Removes the system at `root`, if there is one, and nothing that is mounted below it. Mounts of [`System::command`] are
-/// those of its command alone and end with it; a mount that this process sees was made by somebody else.
+/// Removes the system at `root`, if there is one, and nothing that is mounted below it. Mounts of
+/// [`System::command`] are private to its command and end with it; a mount that this process sees
+/// comes from another program.
 pub fn remove(root: &Path) -> Result<()> {
     if !root.exists() {
         return Ok(());

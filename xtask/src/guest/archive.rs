@@ -5,7 +5,8 @@
 //!   archive  entries, the last one named TRAILER!!!
 //! ```
 //!
-//! It is not compressed: under software emulation unpacking takes the guest longer than the machine takes to read it.
+//! The archive is not compressed: under software emulation the guest takes longer to decompress it
+//! than the machine takes to read it.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -26,7 +27,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Adds everything below `folder`, in the order of names: the same folder gives the same bytes.
+    /// Adds everything below `folder`, ordered by name: the same folder gives the same bytes.
     pub fn add_tree(&mut self, folder: &Path) -> Result<()> {
         self.add_below(folder, folder)
     }

@@ -1,15 +1,16 @@
 //! Power cuts: machines that are killed at random moments under load, and booted again on the same media.
 //!
 //! ```text
-//!   series    media of zeros, then up to SERIES cuts, then one more boot that only looks
+//!   series    media of zeros, then up to SERIES cuts, then one more boot that only verifies
 //!   boot      the guest verifies each pool, serves it, exports it, loads it           (test binary of stonecast, inside)
 //!   cut       SIGKILL to the machine, mostly under load, now and then while it recovers
 //!   judge     notes of all boots against the newest export                            (the same binary, on this machine)
 //! ```
 //!
-//! A guest whose kernel gives up by itself under load is one more cut, at a moment that nobody chose.
+//! A guest whose kernel panics under load counts as one more cut, at a moment that no seed chose.
 //!
-//! A machine has several pools at once (*sites*), each on a medium of its own kind, so one cut meets all of them.
+//! A machine has several pools at once (*sites*), each on a different kind of medium, so one cut
+//! meets all of them.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +23,7 @@ use crate::guest::Bench;
 use crate::guest::machine::{KernelPanic, Machine, Persistence, Running, create_medium};
 use crate::tally::Outcome;
 
-/// Cuts before the media are made anew.
+/// Cuts before the media are created anew.
 const SERIES: u32 = 20;
 /// Longest boot until all sites are under load.
 const BOOT_MAX: Duration = Duration::from_secs(300);
@@ -32,14 +33,14 @@ const LOAD_MAX_MS: u64 = 1500;
 const RECOVERY_MAX_MS: u64 = 2500;
 /// One cut of this many comes during recovery.
 const RECOVERY_SHARE: u64 = 5;
-/// So often a kernel may give up by itself, for each series.
+/// Number of times that a kernel may panic, for each series.
 const PANICS_MAX: u32 = 3;
 const SCRIPT: &str = include_str!("../../guest/cuts.sh");
 const JUDGE: &str = "power_cuts::every_acknowledged_write_is_there_after_power_cuts";
 
 /// A kind of power-cut job: its machine and its sites.
 pub struct Cuts {
-    /// Of the job, for folders and messages.
+    /// The name of the job, for folders and messages.
     pub name: &'static str,
     /// Names of the sites, as the script knows them.
     pub sites: &'static [&'static str],
@@ -47,11 +48,11 @@ pub struct Cuts {
     pub modules_mib: &'static [u64],
     /// Size of the disk.
     pub disk_mib: u64,
-    /// What is to be there after a cut.
+    /// The state expected after a cut.
     pub expected: Expected,
 }
 
-/// What is to be there after a cut.
+/// The state expected after a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// Every acknowledged write.
@@ -89,7 +90,7 @@ impl Cuts {
         Ok(outcome)
     }
 
-    /// Cuts the power up to `cuts` times; how often it did.
+    /// Cuts the power up to `cuts` times. Returns the number of cuts.
     fn series(
         &self,
         bench: &Bench,
@@ -168,12 +169,12 @@ impl Cuts {
             boot += 1;
             left -= u32::from(!last && !gave_up);
         }
-        // What is left of a series that passed is of no use, and large.
+        // The remains of a series that passed are useless and large.
         let _best_effort = fs::remove_dir_all(&job);
         Ok(cuts)
     }
 
-    /// Lets the machine look at what is there.
+    /// Lets the machine verify its pools.
     fn look(&self, running: Running) -> Result<String> {
         match running.finish(BOOT_MAX)? {
             0 => Ok("nothing cut".to_owned()),
@@ -181,7 +182,7 @@ impl Cuts {
         }
     }
 
-    /// Waits for the moment, and cuts. Says when it was.
+    /// Waits for the moment and cuts. Returns a description of the moment.
     fn cut(&self, running: &mut Running, boot: u32, random: &mut Random) -> Result<String> {
         // The first boot has nothing to recover, and the second must have something.
         let in_recovery = boot > 0 && random.below(RECOVERY_SHARE) == 0;
@@ -212,7 +213,7 @@ impl Cuts {
     }
 }
 
-/// Compares what a site's newest boot found with what was said before. The judge's words.
+/// Compares the result of a site's newest boot with the earlier notes. Returns the judge's words.
 fn judge(bench: &Bench, site: &Path, boot: u32) -> Result<String> {
     let mut command = Command::new(bench.programs.path("cli-it"));
     command
@@ -230,7 +231,7 @@ fn judge(bench: &Bench, site: &Path, boot: u32) -> Result<String> {
     Ok(said.context("the judge compared nothing")?.to_owned())
 }
 
-/// Takes the verdict that an acknowledged write is gone for the right one, and everything else for a failure.
+/// Accepts only the verdict that an acknowledged write is gone; everything else is a failure.
 fn a_loss_in(judged: Result<String>) -> Result<String> {
     match judged {
         Ok(words) => bail!("nothing was lost, so losses cannot be seen here: {words}"),

@@ -1,13 +1,13 @@
-//! A built guest: a kernel and a first file system, kept below the target folder under a name that follows from the
-//! versions of all that is in it.
+//! A built guest: a kernel and a first file system, kept below the target folder under a name that
+//! follows from the versions of its content.
 //!
 //! ```text
 //!   target/guest/KEY/vmlinuz
 //!   target/guest/KEY/initrd        programs, the libraries that they need, modules, init, functions of jobs
-//!   target/guest/KEY/packages      what it was made of
+//!   target/guest/KEY/packages      its packages
 //! ```
 //!
-//! It is made beside its place and renamed, so a guest that is there is whole.
+//! It is made beside its place and renamed, so an existing guest is whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,9 +23,9 @@ use crate::guest::modules;
 use crate::guest::packages::{Apt, Unpacked};
 use crate::tools::output_of;
 
-/// What runs first in the guest.
+/// The first process of the guest.
 const INIT: &str = include_str!("../../guest/init.sh");
-/// What the scripts of jobs have at hand.
+/// Functions for the scripts of jobs.
 const FUNCTIONS: &str = include_str!("../../guest/functions.sh");
 /// Programs and libraries of the packages, without the libraries that they name themselves.
 const FILES: &[&str] = &[
@@ -39,7 +39,7 @@ const FILES: &[&str] = &[
     "usr/sbin/mkfs.xfs",
     "usr/sbin/tc",
     "usr/lib64/ld-linux-x86-64.so.2",
-    // Opened at run time, by programs of the workspace and by libibverbs.
+    // Programs of the workspace and libibverbs open these at run time.
     "usr/lib/x86_64-linux-gnu/libgcc_s.so.1",
     "usr/lib/x86_64-linux-gnu/libibverbs.so.1",
     "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
@@ -59,7 +59,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// The newest guest, built below `folder` unless it is there.
+    /// The newest guest, built below `folder` if it is missing.
     pub fn newest(folder: &Path) -> Result<Self> {
         let apt = Apt::new(folder.join("apt"))?;
         let resolved = apt.resolve()?;
@@ -81,7 +81,7 @@ impl Image {
     }
 }
 
-/// Names a guest by everything that it is made of.
+/// The name of a guest, from all its parts.
 fn key(files: &[String]) -> String {
     let mut hasher = DefaultHasher::new();
     (files, INIT, FUNCTIONS, FILES).hash(&mut hasher);
@@ -111,7 +111,7 @@ fn build(unpacked: &Unpacked, into: &Path) -> Result<()> {
     let mut archive = Archive::default();
     archive.add_tree(&tree)?;
     fs::write(into.join("initrd"), archive.finish()?).context("writing the guest's file system")?;
-    fs::remove_dir_all(&tree).context("removing what the guest's file system was made of")?;
+    fs::remove_dir_all(&tree).context("removing the sources of the guest's file system")?;
     let boot = unpacked.kernel.join("boot");
     let kernel = fs::read_dir(&boot).with_context(|| format!("reading {}", boot.display()))?;
     let mut names = kernel.filter_map(|entry| Some(entry.ok()?.path()));
@@ -133,7 +133,8 @@ fn write_program(path: &Path, text: &str) -> Result<()> {
         .with_context(|| format!("making {} run", path.display()))
 }
 
-/// Copies [`FILES`] from `root` to `tree`, and every library that one of them names, and that those name.
+/// Copies [`FILES`] from `root` to `tree`, with all libraries that they name, directly or
+/// indirectly.
 fn copy_with_libraries(root: &Path, tree: &Path) -> Result<()> {
     let mut libraries = BTreeMap::new();
     for folder in LIBRARY_FOLDERS {
@@ -151,7 +152,7 @@ fn copy_with_libraries(root: &Path, tree: &Path) -> Result<()> {
         let (from, to) = (root.join(&file), tree.join(&file));
         let folder = to.parent().expect("a file is in a folder");
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-        // What is a link there becomes the file that it leads to.
+        // A link becomes the file to which it leads.
         fs::copy(&from, &to).with_context(|| format!("copying {}", from.display()))?;
         for name in named_libraries(&from)? {
             let library = libraries
@@ -165,7 +166,7 @@ fn copy_with_libraries(root: &Path, tree: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The libraries that a program or library says it needs.
+/// The libraries that a program or library names.
 fn named_libraries(file: &Path) -> Result<Vec<String>> {
     let is_elf = fs::read(file)
         .with_context(|| format!("reading {}", file.display()))?

@@ -16,7 +16,7 @@ use crate::tally::Outcome;
 pub struct Job {
     pub name: &'static str,
     pub what: &'static str,
-    /// What it runs.
+    /// The programs that it runs.
     pub programs: &'static [Set],
     pub run: fn(&Bench) -> Result<Outcome>,
 }
@@ -31,7 +31,7 @@ pub const JOBS: &[Job] = &[
     },
     Job {
         name: "memory-controller",
-        what: "pools on persistent memory whose platform saves what the memory controller has",
+        what: "pools on persistent memory whose platform saves the content of the memory controller",
         programs: &[Set::Binary, Set::Tests],
         run: |bench| {
             bench.script(
@@ -55,7 +55,7 @@ pub const JOBS: &[Job] = &[
     },
     Job {
         name: "unsaid",
-        what: "pools on persistent memory of which nobody says what survives",
+        what: "pools on persistent memory whose firmware does not say what survives",
         programs: &[Set::Binary],
         run: |bench| bench.script("unsaid", include_str!("../../guest/unsaid.sh"), &UNSAID),
     },
@@ -85,7 +85,7 @@ pub const JOBS: &[Job] = &[
     },
     Job {
         name: "power-cuts-control",
-        what: "the same with a pool that syncs nothing: what it acknowledged must be lost, and the loss be seen",
+        what: "the same with a pool that syncs nothing: acknowledged writes must be lost, and the loss be seen",
         programs: &[Set::Binary],
         run: |bench| CONTROL.run(bench, 1),
     },
@@ -99,7 +99,7 @@ const CUTS: Cuts = Cuts {
     expected: Expected::EverythingAcknowledged,
 };
 
-/// Whether power cuts can be seen at all: a pool that syncs nothing must lose what it acknowledged.
+/// Shows that losses can be seen at all: a pool that syncs nothing must lose acknowledged writes.
 const CONTROL: Cuts = Cuts {
     name: "power-cuts-control",
     sites: &["unsynced"],
@@ -108,7 +108,7 @@ const CONTROL: Cuts = Cuts {
     expected: Expected::Loss,
 };
 
-/// What a script's machine has.
+/// The hardware of a script's machine.
 struct Hardware {
     persistence: Persistence,
     /// Sizes of its persistent memory modules.
@@ -118,7 +118,7 @@ struct Hardware {
     limit: Duration,
 }
 
-/// Longest run of a script; several times what it takes.
+/// Longest run of a script; several times its usual duration.
 const LIMIT: Duration = Duration::from_secs(300);
 
 const MEMORY_CONTROLLER: Hardware = Hardware {
@@ -130,7 +130,7 @@ const MEMORY_CONTROLLER: Hardware = Hardware {
 
 const CPU_CACHE: Hardware = Hardware {
     persistence: Persistence::CpuCache,
-    // xfs wants 300 MiB at least.
+    // xfs needs at least 300 MiB.
     modules_mib: &[128, 400],
     ..MEMORY_CONTROLLER
 };
@@ -153,14 +153,14 @@ const VERBS_STORE: Hardware = Hardware {
     ..VERBS
 };
 
-/// How often a script is started if the guest's kernel gives up.
+/// Number of times that a script is started if the guest's kernel panics.
 const ATTEMPTS: u32 = 3;
 
-/// What the scripts know of pools.
+/// Functions of the scripts for pools.
 const POOLS: &str = include_str!("../../guest/pools.sh");
 
 impl Bench {
-    /// Runs a script on a machine of its own; once more from the start if that machine's kernel gives up.
+    /// Runs a script on a fresh machine, and again from the start if the machine's kernel panics.
     fn script(&self, name: &str, script: &str, hardware: &Hardware) -> Result<Outcome> {
         for _ in 1..ATTEMPTS {
             match self.attempt(name, script, hardware) {

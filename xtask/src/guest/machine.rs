@@ -1,9 +1,10 @@
-//! One guest machine: started, watched, and ended by itself, by its time limit, or by a power cut.
+//! One guest machine: started, watched, and ended by its script, by its time limit, or by a power
+//! cut.
 //!
-//! The machine is emulated, so it runs wherever QEMU does. Its persistent memory is a file that it maps shared: what the
-//! guest stored there is in the host's memory at that moment, and stays when the process is killed. The folder of the
-//! boot is shared through a file protocol without a cache in the guest: a write of the guest has returned when the
-//! host's kernel has the bytes.
+//! The machine is emulated, so it runs wherever QEMU does. Its persistent memory is a file that it
+//! maps shared: a store of the guest is in the host's memory at that moment, and stays when the
+//! process is killed. The folder of the boot is shared through a file protocol without a cache in
+//! the guest: a write of the guest returns when the host's kernel has the bytes.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -17,29 +18,29 @@ use anyhow::{Context, Result, anyhow, bail};
 use crate::guest::image::Image;
 
 const QEMU: &str = "qemu-system-x86_64";
-/// How often a running machine is looked at.
+/// Interval at which a running machine is checked.
 const LOOK: Duration = Duration::from_millis(20);
 /// Longest time until the script runs.
 const START_MAX: Duration = Duration::from_secs(120);
-/// How often a machine is switched on until its script runs.
+/// Number of attempts to start a machine until its script runs.
 const ATTEMPTS: u32 = 3;
-/// The area at the end of a module in which its namespaces are described.
+/// The area at the end of a module that describes its namespaces.
 const LABEL_SIZE: u64 = 2 << 20;
 
-/// What the firmware says that survives a power cut.
+/// The firmware's statement about what survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// The memory controller and the modules.
     MemoryController,
     /// The processor's caches too.
     CpuCache,
-    /// It says nothing.
+    /// No statement.
     Unsaid,
 }
 
-/// A machine to be.
+/// The description of a machine.
 pub struct Machine {
-    /// What it boots.
+    /// The guest that it boots.
     pub image: Image,
     /// Ordinary memory.
     pub memory_mib: u32,
@@ -47,7 +48,7 @@ pub struct Machine {
     pub persistence: Persistence,
     /// Persistent memory modules; each is as large as its file.
     pub modules: Vec<PathBuf>,
-    /// A disk without a cache of its own: what it says it has is in the host's memory.
+    /// A disk without a cache of its own: acknowledged writes are in the host's memory.
     pub disk: Option<PathBuf>,
     /// The folder of this boot: `script` is run; `output`, `status` and `console` are left there.
     pub job: PathBuf,
@@ -254,12 +255,12 @@ impl Running {
         Ok(())
     }
 
-    /// How long the machine has been on.
+    /// Time since the machine was switched on.
     pub fn uptime(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// Takes the power: the machine ends at whatever instruction it is.
+    /// Cuts the power: the machine ends at any instruction.
     pub fn cut_power(&mut self) -> Result<()> {
         self.child.kill().context("killing the guest")?;
         self.child.wait().context("waiting for the killed guest")?;
@@ -288,7 +289,7 @@ impl Running {
         Ok(())
     }
 
-    /// What it means that the machine is off.
+    /// The error of a machine that is off.
     fn end_of_its_own(&self, how: String) -> anyhow::Error {
         let words = self.last_words();
         let console = fs::read(self.job.join("console")).unwrap_or_default();
@@ -320,7 +321,7 @@ impl Drop for Running {
     }
 }
 
-/// Names the file that is locked while a guest runs; another one for those who share one with others.
+/// Names the file that is locked while a guest runs, for machines that are shared with others.
 const LOCK_VARIABLE: &str = "STONECAST_GUEST_LOCK";
 
 fn lock() -> Result<File> {

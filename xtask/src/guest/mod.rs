@@ -1,13 +1,14 @@
-//! `cargo xtask guest`: what needs a machine of its own, in one that is emulated.
+//! `cargo xtask guest`: tests that need a machine of their own, in an emulated one.
 //!
 //! ```text
-//!   packages  what the guest is made of, from the distribution     image    kernel and first file system, cached
-//!   programs  what runs in it, from this workspace                 machine  one boot: started, watched, ended
-//!   jobs      scripts for the guest, and what they say             report   their cases, counted
+//!   packages  the guest's parts, from the distribution           image    kernel and first file system, cached
+//!   programs  the guest's programs, from this workspace           machine  one boot: started, watched, ended
+//!   jobs      scripts for the guest, and their results            report   their cases, counted
 //!   cuts      power cuts: boot, load, kill, boot again, compare
 //! ```
 //!
-//! A machine that cannot run guests (another system, no root to install QEMU) says so for each job by name.
+//! On a machine that cannot run guests (another system, no root to install QEMU) each job is
+//! reported as not run, by name.
 
 mod archive;
 mod cuts;
@@ -32,34 +33,34 @@ use crate::metadata::Metadata;
 use crate::needs;
 use crate::tally::{Outcome, Tally, hand_on, minutes};
 
-/// What to run.
+/// The options of a run.
 #[derive(Debug, Default)]
 pub struct Options {
-    /// How often the power is cut.
+    /// Number of power cuts.
     pub cuts: Option<u32>,
     /// Only these jobs; all, if none is named.
     pub only: Vec<String>,
-    /// Where power cuts take their moments from; from the clock if nobody says.
+    /// The seed of the moments of power cuts; `None`: from the clock.
     pub seed: Option<u64>,
-    /// Programs of the dev profile, which are built sooner and run slower.
+    /// Whether to use programs of the dev profile, which build faster and run slower.
     pub dev: bool,
-    /// The programs that the last run left, whatever the sources are now.
+    /// Whether to use the programs of the last run, whatever the sources are.
     pub no_build: bool,
 }
 
-/// What a job works with.
+/// The surroundings of a job.
 pub struct Bench {
-    /// Everything that guests leave.
+    /// The folder for everything that guests leave.
     folder: PathBuf,
     programs: Programs,
     cuts: u32,
     seed: u64,
 }
 
-/// Power cuts where nobody says how many.
+/// Default number of power cuts.
 const CUTS: u32 = 20;
 
-/// Runs the jobs and prints what they come to; `false` if anything failed.
+/// Runs the jobs and prints their outcome. Returns `false` if anything failed.
 pub fn run(options: &Options) -> Result<bool> {
     let outcome = outcome(&Metadata::of_the_workspace()?, options)?;
     hand_on(&outcome.not_run)?;
@@ -156,15 +157,16 @@ pub fn outcome(metadata: &Metadata, options: &Options) -> Result<Outcome> {
     Ok(total)
 }
 
-/// Whether a job's programs need what builds the bindings of libibverbs.
+/// Whether a job's programs need the tools that build the bindings of libibverbs.
 fn needs_verbs(job: &Job) -> bool {
     job.programs.contains(&Set::Verbs)
 }
 
-/// Installs what builds and runs a guest; the reason if that is impossible here.
+/// Installs the tools that build and run a guest. The error is the reason why that is impossible
+/// here.
 fn ensure_tools() -> Result<(), String> {
     if !needs::apt::is_debian() {
-        return Err("only Debian has the packages that the guest is made of".to_owned());
+        return Err("only Debian has the packages of the guest".to_owned());
     }
     needs::ensure("guest").map_err(|missing| missing.to_string())
 }

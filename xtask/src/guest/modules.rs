@@ -1,8 +1,8 @@
 //! The kernel's modules that the guest needs, and the order in which each can be loaded.
 //!
 //! ```text
-//!   modules/NAME.ko       unpacked here: the guest would take longer
-//!   modules/NAME.order    everything to load for NAME, one name a line, NAME last
+//!   modules/NAME.ko       unpacked here, since the guest would take longer
+//!   modules/NAME.order    everything to load for NAME, one name per line, NAME last
 //! ```
 
 use std::collections::BTreeMap;
@@ -14,7 +14,8 @@ use anyhow::{Context, Result};
 
 use crate::tools::bytes_of;
 
-/// What jobs may load. A module that is built into the kernel is not there and needs no loading.
+/// Modules that jobs may load. A module that is built into the kernel is missing here and needs no
+/// loading.
 const WANTED: &[&str] = &[
     "virtio_blk",
     "virtio_rng",
@@ -32,14 +33,14 @@ const WANTED: &[&str] = &[
     "veth",
     "sch_netem",
 ];
-/// Needs that a module does not name: it asks for an algorithm, not for the module that has it.
+/// Needs that a module does not name: it requests an algorithm, not the module that provides it.
 const UNNAMED_NEEDS: &[(&str, &str)] = &[
     ("libcrc32c", "crc32c_generic"),
     ("ext4", "crc32c_generic"),
     ("rdma_rxe", "crc32_generic"),
 ];
 
-/// What decides which modules a guest has; part of its name.
+/// The inputs that determine a guest's modules; part of its name.
 pub fn recipe() -> impl std::hash::Hash {
     (WANTED, UNNAMED_NEEDS)
 }
@@ -70,12 +71,12 @@ struct Loader<'a> {
     /// Compressed modules by name.
     paths: BTreeMap<String, PathBuf>,
     into: &'a Path,
-    /// What each module that was unpacked needs.
+    /// The needs of each unpacked module.
     needs: BTreeMap<String, Vec<String>>,
 }
 
 impl Loader<'_> {
-    /// What to load for `name`, itself last; nothing if it is built into the kernel.
+    /// The modules to load for `name`, itself last; none if it is built into the kernel.
     fn order(&mut self, name: &str) -> Result<Vec<String>> {
         let mut order: Vec<String> = Vec::new();
         for need in self.needs_of(name)? {
@@ -115,7 +116,8 @@ impl Loader<'_> {
     }
 }
 
-/// What a module says that it needs: a string `depends=a,b` among its strings that end with a zero byte.
+/// The needs that a module names: a string `depends=a,b` among its strings that end with a zero
+/// byte.
 fn named_needs(image: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
     let Some(start) = image.windows(KEY.len()).position(|window| window == KEY) else {

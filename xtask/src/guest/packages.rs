@@ -1,8 +1,9 @@
-//! What the guest is made of: packages of a newer release of the distribution than most machines run, resolved,
-//! fetched and checked by apt itself, with lists and a cache of their own, and never installed here.
+//! The packages of the guest: from a newer release of the distribution than most machines run,
+//! resolved, fetched and checked by apt itself, with separate lists and a separate cache, and never
+//! installed here.
 //!
 //! ```text
-//!   resolve   names of package files with versions     decides whether the guest that is cached is still the newest
+//!   resolve   names of package files with versions     decides whether the cached guest is still the newest
 //!   fetch     the files, checked by apt                only when it is not
 //!   unpack    one folder for programs, one for the kernel
 //! ```
@@ -21,7 +22,7 @@ use crate::tools::{output_of, run};
 const RELEASE: &str = "trixie";
 /// Depends on the newest kernel of the release.
 const KERNEL: &str = "linux-image-amd64";
-/// Packages whose programs and libraries the guest uses. What they depend on comes with them.
+/// Packages whose programs and libraries the guest uses. Their dependencies come with them.
 const WANTED: &[&str] = &[
     "busybox-static",
     "e2fsprogs",
@@ -34,15 +35,15 @@ const WANTED: &[&str] = &[
     "perftest",
     "xfsprogs",
 ];
-/// The lists of a release that is stable change rarely.
+/// The lists of a stable release change rarely.
 const LISTS_AGE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-/// Where Debian keeps the keys of its archive, under the names of the last releases.
+/// Files with the keys of Debian's archive, under the names of the last releases.
 const KEYRINGS: &[&str] = &[
     "/usr/share/keyrings/debian-archive-keyring.gpg",
     "/usr/share/keyrings/debian-archive-keyring.pgp",
 ];
 
-/// apt with lists, cache and package status of its own.
+/// apt with separate lists, cache and package status.
 pub struct Apt {
     folder: PathBuf,
 }
@@ -70,7 +71,8 @@ impl Apt {
             let path = folder.join(below);
             fs::create_dir_all(&path).with_context(|| format!("creating {}", path.display()))?;
         }
-        // An empty list of installed packages: every dependency is to be fetched, whatever this machine has.
+        // With an empty list of installed packages apt fetches every dependency, whatever this
+        // machine has.
         fs::write(folder.join("status"), "").context("writing an empty package status")?;
         let keyring = KEYRINGS.iter().find(|path| Path::new(path).exists());
         let keyring = keyring.context(
@@ -84,7 +86,7 @@ impl Apt {
         Ok(Self { folder })
     }
 
-    /// What the newest guest would be made of.
+    /// The packages of the newest guest.
     pub fn resolve(&self) -> Result<Resolved> {
         let stamp = self.folder.join("updated");
         let age = fs::metadata(&stamp)
@@ -118,7 +120,7 @@ impl Apt {
         Ok(Resolved { kernel, files })
     }
 
-    /// Fetches and unpacks what was resolved.
+    /// Fetches and unpacks the resolved packages.
     pub fn unpack(&self, resolved: &Resolved) -> Result<Unpacked> {
         println!(
             "fetching {} packages of {RELEASE} for the guest",
@@ -153,7 +155,7 @@ impl Apt {
         Ok(unpacked)
     }
 
-    /// Removes what [`Apt::unpack`] left: the guest was made of it.
+    /// Removes the files of [`Apt::unpack`] after the guest was made.
     pub fn clean(&self) {
         for folder in ["root", "kernel", "kernel-package", "cache/archives"] {
             // Only space is at stake.
@@ -180,7 +182,7 @@ impl Apt {
             ("Dir::Cache", at("cache")),
             ("Dir::Etc::sourcelist", at("guest.sources")),
             ("Dir::Etc::sourceparts", "/dev/null".to_owned()),
-            // The user that apt changes to for downloads cannot write below a folder of ours.
+            // apt's user for downloads cannot write below this folder.
             ("APT::Sandbox::User", "root".to_owned()),
         ];
         for (name, value) in settings {

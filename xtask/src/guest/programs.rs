@@ -1,9 +1,10 @@
-//! Programs of the workspace that run in the guest: built here, stripped, and put where the guest sees them.
+//! Programs of the workspace that run in the guest: built here, stripped, and copied to a folder
+//! that the guest sees.
 //!
 //! ```text
 //!   programs/stonecast       the binary, release build; stonecast-verbs with the feature `verbs`
 //!   programs/NAME            the test binary NAME of a package, as `cargo xtask ci` builds it
-//!   programs/links           where programs expect each other: names that the guest makes lead to /programs
+//!   programs/links           paths under which programs expect each other, which the guest links to /programs
 //! ```
 
 use std::fs;
@@ -17,13 +18,13 @@ use crate::metadata::Metadata;
 use crate::step::cargo;
 use crate::tools::{output_of, run};
 
-/// Where a job may mount what tests shall take for the disk that the workspace is built on.
+/// Folder where a job may mount a medium that tests take for the disk of the workspace.
 const SCRATCH: &str = "/scratch";
 
 /// A set of programs that one call of cargo builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
-    /// The binary and its tests, release build as the end-to-end tests have it.
+    /// The binary and its tests, in the release build of the end-to-end tests.
     Binary,
     /// Tests of the other packages.
     Tests,
@@ -110,7 +111,7 @@ const BUILDS: &[Build] = &[
     },
 ];
 
-/// A program that cargo built, as it tells.
+/// A program that cargo built, from its output.
 #[derive(Deserialize)]
 struct Artifact {
     package_id: String,
@@ -139,7 +140,8 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Builds those of `sets`, below `folder`. Without `release` the binary is the one of the dev profile.
+    /// Builds the programs of `sets`, below `folder`. Without `release` the binary is built with
+    /// the dev profile.
     pub fn build(metadata: &Metadata, folder: &Path, sets: &[Set], release: bool) -> Result<Self> {
         let programs = folder.join("programs");
         fs::create_dir_all(&programs)
@@ -152,7 +154,8 @@ impl Programs {
                     .arg("-o")
                     .arg(programs.join(name))
                     .arg(&built))?;
-                // Of two with one place the first one is there: tests expect the binary that they were built with.
+                // Of two programs with the same path the first one counts: tests expect the binary
+                // with which they were built.
                 if !links.contains(&format!(" {}\n", built.display())) {
                     links += &format!("/programs/{name} {}\n", built.display());
                 }
@@ -165,7 +168,7 @@ impl Programs {
         })
     }
 
-    /// Takes those that an earlier call left below `folder`.
+    /// The programs that an earlier call left below `folder`.
     pub fn left_in(folder: &Path) -> Result<Self> {
         let folder = folder.join("programs");
         let links = fs::read_to_string(folder.join("links"))
@@ -179,7 +182,7 @@ impl Programs {
     }
 }
 
-/// Runs a build; the wanted programs with their names in the guest.
+/// Runs a build. Returns the wanted programs with their names in the guest.
 fn made_by(
     metadata: &Metadata,
     build: &Build,

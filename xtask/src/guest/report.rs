@@ -1,4 +1,4 @@
-//! What a guest's script says about its cases, read from its output.
+//! The results of a guest's script, read from its output.
 //!
 //! ```text
 //!   case passed: NAME
@@ -9,8 +9,8 @@
 
 use crate::tally::{Outcome, counts_of};
 
-/// What the output of a script comes to. `not_run` is what its test binaries listed as not run, `status` its exit
-/// status: one that is not zero is a failure of its own.
+/// The outcome of a script, from its output. `not_run` lists the tests that its test binaries did
+/// not run; a `status` other than zero counts as a failure.
 pub fn outcome_of(output: &str, not_run: &str, status: i32) -> Outcome {
     let (mut passed, mut failed) = (0, 0);
     let mut listed: Vec<_> = not_run.lines().map(split).collect();

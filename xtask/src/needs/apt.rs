@@ -1,15 +1,15 @@
-//! apt, where it is there and this user may install.
+//! apt, where it exists and this user may install packages.
 
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Fetches the lists of packages, once in the life of this process. `false`: apt could not.
+/// Fetches the lists of packages, once in the life of this process. Returns `false` if apt failed.
 pub fn update() -> bool {
     static UPDATED: OnceLock<bool> = OnceLock::new();
     *UPDATED.get_or_init(|| apt_get(&["update"]))
 }
 
-/// Installs `package`. `false`: apt could not.
+/// Installs `package`. Returns `false` if apt failed.
 pub fn install(package: &str) -> bool {
     apt_get(&["install", "--yes", "--no-install-recommends", package])
 }
@@ -20,7 +20,7 @@ pub fn is_debian() -> bool {
     text.lines().any(|line| line == "ID=debian")
 }
 
-/// The mirror that this machine fetches packages of Debian from.
+/// The mirror from which this machine fetches Debian packages.
 pub fn mirror() -> String {
     let targets = Command::new("apt-get")
         .args(["indextargets", "--format", "$(REPO_URI) $(ORIGIN)"])

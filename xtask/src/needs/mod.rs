@@ -1,10 +1,12 @@
-//! What the steps need of the system beside Rust and a C compiler: one table, and one way to install what is missing.
+//! The needs of the steps beside Rust and a C compiler: one table, and one way to install missing
+//! needs.
 //!
 //! ```text
-//!   signs    how to see that something is there        apt    the package manager of Debian
+//!   signs    evidence that a need is there                apt    the package manager of Debian
 //! ```
 //!
-//! A system without apt, or a user who may not install, is no failure of a step: the step names what it could not run.
+//! A system without apt, or a user who may not install, does not fail a step: the step names the
+//! tests that it could not run.
 
 pub mod apt;
 mod signs;
@@ -39,7 +41,7 @@ const fn program(
     }
 }
 
-/// Everything that a step needs. Steps that are not named here need Rust and a C compiler alone.
+/// The needs of all steps. Steps that are not named here need only Rust and a C compiler.
 pub const NEEDS: &[Need] = &[
     program("redis-server", "redis-server", &["tests", "bench"]),
     program(
@@ -50,7 +52,7 @@ pub const NEEDS: &[Need] = &[
     program("redis-cli", "redis-tools", &["conformance"]),
     program("promtool", "prometheus", &["conformance"]),
     program("cmake", "cmake", &["verbs"]),
-    // CMake does not bring the program that runs its builds.
+    // The package of CMake does not bring the program that runs its builds.
     program("make", "make", &["verbs"]),
     Need {
         name: "libclang",
@@ -64,7 +66,7 @@ pub const NEEDS: &[Need] = &[
         package: Some("libclang-dev"),
         steps: &["verbs"],
     },
-    // Debian splits `python3 -m venv`: the command is there, and fails without this module.
+    // Debian splits `python3 -m venv`: the command exists, and fails without this module.
     Need {
         name: "Python's ensurepip",
         sign: Sign::PythonModule("ensurepip"),
@@ -95,7 +97,7 @@ pub const NEEDS: &[Need] = &[
     program("unshare", "util-linux", &["fresh"]),
 ];
 
-/// What a step needs and does not have.
+/// The missing needs of a step.
 pub struct Missing(Vec<&'static Need>);
 
 impl fmt::Display for Missing {
@@ -109,7 +111,7 @@ impl fmt::Display for Missing {
     }
 }
 
-/// Looks for everything that `step` needs, and installs what is missing where this user may.
+/// Checks the needs of `step`, and installs missing ones where this user may.
 pub fn ensure(step: &str) -> Result<(), Missing> {
     let missing: Vec<_> = of_steps(&[step]).filter(|need| !need.install()).collect();
     match missing.is_empty() {
@@ -118,8 +120,8 @@ pub fn ensure(step: &str) -> Result<(), Missing> {
     }
 }
 
-/// Prints what the steps named need (all, if none is), after an attempt to `install` what is missing. `false`: something is
-/// missing.
+/// Prints the needs of the named steps (all, if none is named), after an attempt to `install`
+/// missing ones. Returns `false` if one is missing.
 pub fn run(steps: &[String], install: bool) -> Result<bool> {
     let steps: Vec<_> = steps.iter().map(String::as_str).collect();
     let known = |step: &&&str| NEEDS.iter().any(|need| need.steps.contains(*step));
@@ -155,7 +157,7 @@ fn of_steps(steps: &[&str]) -> impl Iterator<Item = &'static Need> {
 }
 
 impl Need {
-    /// Installs it unless it is there. Returns whether it is there then.
+    /// Installs the need if it is missing. Returns whether it is there afterwards.
     fn install(&self) -> bool {
         self.sign.is_there()
             || (apt::update() && self.package.is_none_or(apt::install) && self.sign.is_there())
@@ -197,7 +199,7 @@ mod tests {
         assert!(ensure("format").is_ok());
         assert!(
             run(&["format".to_owned()], false).is_err(),
-            "a slip of the pen is told"
+            "a typing error is reported"
         );
     }
 }

@@ -1,4 +1,5 @@
-//! How to see that something is there: by what its users look for, not by the package that brings it.
+//! Evidence that a need is there: the files that its users look for, not the package that brings
+//! them.
 
 use std::env;
 use std::ffi::OsStr;
@@ -8,12 +9,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The end-to-end test imports the descriptions of all packages of the distribution; fewer than this are no full list.
+/// The end-to-end test imports the descriptions of all packages of the distribution; fewer than
+/// this are not a full list.
 const PACKAGES_MIN: usize = 60_000;
 /// Bytes at the start of a program or library.
 const ELF: [u8; 4] = *b"\x7fELF";
 
-/// What shows that something is there.
+/// The sign of a need.
 pub enum Sign {
     /// A program of this name in a folder of `PATH`.
     Program(&'static str),
@@ -21,14 +23,14 @@ pub enum Sign {
     PythonModule(&'static str),
     /// The library that the builder of bindings loads.
     Libclang,
-    /// The headers of the compiler that libclang belongs to, which another package brings.
+    /// The headers of libclang's compiler, which another package brings.
     ClangHeaders,
     /// `apt-cache` lists the distribution.
     PackageLists,
 }
 
 impl Sign {
-    /// Whether it is to be seen.
+    /// Whether the sign is there.
     pub fn is_there(&self) -> bool {
         match self {
             Self::Program(name) => is_program(name),
@@ -38,7 +40,7 @@ impl Sign {
             Self::Libclang => libclang_folders(env::var_os("LIBCLANG_PATH").as_deref())
                 .iter()
                 .any(|folder| holds_libclang(folder)),
-            // bindgen asks `clang`, where it is installed, and takes a user's word.
+            // bindgen asks `clang`, where it is installed, and accepts a user's setting.
             Self::ClangHeaders => {
                 is_program("clang")
                     || env::var_os("BINDGEN_EXTRA_CLANG_ARGS").is_some()
@@ -58,7 +60,7 @@ impl Sign {
     }
 }
 
-/// What a program printed; `None` where it is not there or failed.
+/// The output of a program; `None` if it does not exist or failed.
 fn output_of(program: &str, arguments: &[&str]) -> Option<Vec<u8>> {
     let output = Command::new(program)
         .args(arguments)
@@ -79,8 +81,8 @@ fn holds_program(folder: &Path, name: &str) -> bool {
         .is_ok_and(|status| status.is_file() && status.permissions().mode() & 0o111 != 0)
 }
 
-/// The folders in which the builder of bindings looks for libclang. Where `named`, its variable, is set it looks nowhere
-/// else.
+/// The folders in which the builder of bindings looks for libclang. If its variable `named` is set,
+/// it looks nowhere else.
 fn libclang_folders(named: Option<&OsStr>) -> Vec<PathBuf> {
     if let Some(named) = named {
         let named = PathBuf::from(named);
@@ -120,7 +122,7 @@ fn folders_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         .filter(|path| path.is_dir())
 }
 
-/// Whether libclang itself lies in `folder`: not a link that leads nowhere, and no linker script.
+/// Whether libclang itself lies in `folder`, and not a dangling link or a linker script.
 fn holds_libclang(folder: &Path) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
