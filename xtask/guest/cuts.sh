@@ -34,7 +34,7 @@ for site in $sites; do
     disk | unsynced)
         load virtio_blk && load ext4
         mkdir -p /disk
-        # Barriers are on and nothing is written before somebody asks for it: what was not synced is lost with the machine.
+        # Barriers are on and nothing is written before a program syncs it: unsynced bytes are lost with the machine.
         mount -t ext4 -o commit=600 /dev/vda /disk 2>/dev/null ||
             { mkfs.ext4 -q -b 4096 /dev/vda && mount -t ext4 -o commit=600 /dev/vda /disk; } || poweroff -f
         echo 60000 >/proc/sys/vm/dirty_expire_centisecs

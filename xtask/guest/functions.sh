@@ -1,6 +1,6 @@
-# What the scripts of jobs have at hand.
+# Functions for the scripts of jobs.
 
-# load NAME: loads a module of the kernel and all that it needs.
+# load NAME: loads a module of the kernel with everything that it needs.
 load() {
     [ -e "/modules/$1.order" ] || return 0
     while read -r module; do
@@ -8,7 +8,7 @@ load() {
     done <"/modules/$1.order"
 }
 
-# case_ NAME COMMAND...: one case, passed if the command succeeds. What it prints is shown if it does not.
+# case_ NAME COMMAND...: one case, passed if the command succeeds. Its output is shown if it fails.
 case_() {
     name=$1
     shift
@@ -20,7 +20,7 @@ case_() {
     fi
 }
 
-# refused NAME TEXT COMMAND...: passes if the command fails and says TEXT.
+# refused NAME TEXT COMMAND...: passes if the command fails and prints TEXT.
 refused() {
     name=$1
     text=$2
@@ -35,12 +35,12 @@ refused() {
     fi
 }
 
-# load_nvdimm: loads what persistent memory needs.
+# load_nvdimm: loads the modules for persistent memory.
 load_nvdimm() {
     load nfit && load nd_pmem && load dax_pmem && load device_dax
 }
 
-# devdax REGION: a namespace of the region that programs map directly, /dev/dax*. One that an earlier boot made is found.
+# devdax REGION: a namespace of the region that programs map directly, /dev/dax*. Reuses one that an earlier boot made.
 devdax() {
     [ -e "/dev/dax$1.0" ] && return
     ndctl create-namespace -f -e "namespace$1.0" -m devdax >/tmp/ndctl.output 2>&1 || {
@@ -50,7 +50,7 @@ devdax() {
 }
 
 # fsdax REGION TYPE FOLDER: a file system on a namespace of the region, mounted so that mappings are the memory itself.
-# One that an earlier boot made is found.
+# Reuses one that an earlier boot made.
 fsdax() {
     load "$2"
     mkdir -p "$3"
@@ -79,13 +79,13 @@ await() {
     done
 }
 
-# The shell would take its own `ip`, which knows less.
+# The shell would run its own `ip`, which knows less.
 ip() {
     /usr/bin/ip "$@"
 }
 
 # soft_roce: two soft-RoCE devices, rxe0 at 10.9.0.1 and rxe1 at 10.9.0.2, at the two ends of one link. The kernel would
-# hand a packet between two addresses of its own straight over; these rules make it go over the link, where it can be lost.
+# deliver a packet between two of its own addresses directly; these rules send it over the link, where it can be lost.
 soft_roce() {
     load ib_uverbs && load rdma_ucm && load rdma_rxe && load veth || return 1
     ip link add end0 address 02:00:00:00:00:01 type veth peer name end1 address 02:00:00:00:00:02
@@ -107,7 +107,7 @@ soft_roce() {
     rdma link add rxe0 type rxe netdev end0 && rdma link add rxe1 type rxe netdev end1
 }
 
-# packets END: how many the end of the link has sent.
+# packets END: the number of packets that the end of the link has sent.
 packets() {
     cat "/sys/class/net/$1/statistics/tx_packets"
 }
@@ -123,12 +123,12 @@ lose_nothing() {
     /usr/sbin/tc qdisc del dev "$1" root
 }
 
-# dropped END: how many packets were lost since it loses any.
+# dropped END: the number of packets lost since `lose`.
 dropped() {
     /usr/sbin/tc -s qdisc show dev "$1" | sed -n 's/.*dropped \([0-9]*\).*/\1/p' | head -n 1
 }
 
-# disk FOLDER: the machine's disk, with a file system, made where there is none.
+# disk FOLDER: the machine's disk, with a file system, which is created if it is missing.
 disk() {
     load virtio_blk && load ext4 && mkdir -p "$1" || return 1
     mount -t ext4 /dev/vda "$1" 2>/dev/null && return

@@ -1,10 +1,10 @@
 #!/usr/bin/busybox sh
-# The first process of the guest. Mounts what the host shares, runs the job's script, leaves its exit status where the
+# The first process of the guest. Mounts the host's folders, runs the job's script, leaves its exit status where the
 # host finds it, and switches the machine off.
 #
 #   /job        the host's folder of this boot, written through: a write that returned is in the host's memory
 #   /programs   programs and other files for the job, read only
-# Behind the programs of the packages, which can do more than theirs.
+# Put them after the programs of the packages, which can do more.
 /usr/bin/busybox mkdir -p /busybox
 /usr/bin/busybox --install -s /busybox
 export PATH=/usr/sbin:/usr/bin:/busybox HOME=/tmp TMPDIR=/tmp LC_ALL=C
@@ -24,7 +24,7 @@ if ! mount -t 9p -o $options,cache=none job /job || ! mount -t 9p -o ro,$options
     echo "guest: the host's folders cannot be mounted"
     poweroff -f
 fi
-# Programs that the workspace builds look for each other at the places where they were built.
+# Programs of the workspace look for each other at the paths at which they were built.
 if [ -e /job/links ]; then
     while read -r target name; do
         mkdir -p "$(dirname "$name")"

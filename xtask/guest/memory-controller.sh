@@ -1,4 +1,4 @@
-# Persistent memory whose platform saves what the memory controller has.
+# Persistent memory whose platform saves the content of the memory controller.
 load_nvdimm
 domain=memory_controller
 platform=dmp

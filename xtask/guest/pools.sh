@@ -1,4 +1,4 @@
-# Pools on persistent memory through the binary. `domain` is what the kernel says of the memory, `platform` what that means.
+# Pools on persistent memory through the binary. `domain` is the kernel's statement about the memory, `platform` its meaning.
 
 stonecast=${stonecast:-/programs/stonecast}
 
@@ -21,7 +21,7 @@ stop() {
     wait "$server"
 }
 
-# kill_server: ends it as a crash does.
+# kill_server: ends the server as a crash does.
 kill_server() {
     kill -9 "$server"
     wait "$server" 2>/dev/null

@@ -1,4 +1,4 @@
-# Persistent memory of which nobody says what survives.
+# Persistent memory whose firmware does not say what survives.
 load_nvdimm
 case_ "the kernel says nothing" test "$(cat /sys/bus/nd/devices/region0/persistence_domain)" = ""
 case_ "a devdax namespace is made" devdax 0

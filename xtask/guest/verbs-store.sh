@@ -1,4 +1,4 @@
-# Plans, the log of REMOTELOG and the store, over two soft-RoCE devices at the ends of one link: rxe1 has the memory, rxe0 asks.
+# Plans, the log of REMOTELOG and the store, over two soft-RoCE devices at the ends of one link: rxe1 has the memory, rxe0 posts.
 stonecast=/programs/stonecast-verbs
 lab=/programs/stonecast-lab-verbs
 load_nvdimm
@@ -14,7 +14,7 @@ export STONECAST_RDMA_DEVICES=rxe0,rxe1 STONECAST_DAX=/dev/dax0.0 TMPDIR=/disk
 # The stories of the store, on files of a disk, whose pages devices may read and not write.
 /programs/kv-verbs-it --test-threads 1 basics:: fencing::puts growing::an_ metrics::both port:: rights::the_ \
     sharing::a_client sharing::a_peer sharing::clients sharing::operations tokens::a_
-# The same store as a device without memory windows would have it: each client in a protection domain of its own.
+# The same store as on a device without memory windows: each client in a protection domain of its own.
 STONECAST_RDMA_WITHOUT_WINDOWS=1 /programs/kv-verbs-it --test-threads 1 basics::v basics::w rights::the_ \
     sharing::clients_that_meet
 # REMOTELOG: the responder's log is the device.
@@ -58,14 +58,14 @@ cat /tmp/says.output
 case_ "YCSB: 5 % updates, two clients" says '"errors":0' $ycsb --workload b --keys 500 --ops 1000 --clients 2
 cat /tmp/says.output
 
-# The yardstick of GETs: READs of the tools that come with the drivers, of the two sizes that a GET reads, the one program
-# right behind the other. A program that polls and the kernel's part of the devices now and then land on one processor, and
-# a waking processor now and then comes early: then either program takes half or twice its time, for a second or for a whole
-# boot. So each round has a ratio of its own, and the median of the rounds counts. The tool posts a READ as soon as it sees
-# the one before; a program looks at what it has read first. In between a processor of this machine falls asleep, and waking it is
-# a large part of a READ. So the tool is asked a third time, with a pause before each READ, which is part of what it reports
-# and is taken off: that is no part of the ratio, but explains it. Where the host is busy, READs of the tool take hundreds of
-# microseconds and more, and nothing can be said.
+# The yardstick of GETs: READs of the tools that come with the drivers, of the two sizes that a GET reads, one program
+# right after the other. A program that polls and the kernel's part of the devices now and then land on one processor, and
+# a processor now and then wakes early: then either program takes half or twice its time, for a second or for a whole
+# boot. So each round has its own ratio, and the median of the rounds counts. The tool posts a READ as soon as the previous
+# one completes; a program first looks at the bytes read. In between a processor of this machine falls asleep, and waking it is
+# a large part of a READ. So the tool runs a third time, with a pause before each READ, which its report includes and the job
+# subtracts: this explains the ratio and is no part of it. Where the host is busy, READs of the tool take hundreds of
+# microseconds and more, and the ratio says nothing.
 rounds=7
 busy=100
 pause=10
@@ -91,7 +91,7 @@ for round in $(seq $rounds); do
     echo "$get $(read_latency 64) $(read_latency 192) $(read_latency 64 --latency_gap $pause)" >>/tmp/latencies
 done
 case_ "every latency was measured" awk 'NF != 4 { exit 1 }' /tmp/latencies
-# Reads and round trips before and after: how many round trips a GET took. Then a line for each round, the lowest ratio first.
+# Reads and round trips before and after give the round trips of a GET. Then a line for each round, the lowest ratio first.
 echo "$before $(one_sided reads) $(trips)" | cat - /tmp/latencies | awk '
     NR == 1 { each = ($4 - $2) / ($3 - $1); next }
     { printf "%.3f %.2f %.1f %.1f %.1f %.1f\n", 2 * $1 / 1000 / each / ($2 + $3), each, $1 / 1000, $2, $3, $4 }' |
@@ -116,7 +116,7 @@ remembered=$(
 )
 echo "GET by remembered places: $((remembered / 1000)) us, a bucket and a record in one round trip"
 
-# A pool on a disk: its log is open for reading, and the server copies what clients write into memory of their own.
+# A pool on a disk: its log is open for reading, and the server copies records that clients write into staging memory.
 case_ "the server closes in good order" stop
 case_ "the pool verifies" $stonecast verify /dev/dax0.0
 case_ "a pool on a disk is served to RDMA clients" serve /disk/pool --capacity 64MiB --segment-size 1MiB \
@@ -128,7 +128,7 @@ kill_server
 case_ "the killed server is served again" serve /disk/pool --listen verbs:10.9.0.2:7171 --rdma-device rxe1 --keys /tmp/keys
 case_ "and has what was put" says '^hello$' $stonecast get greeting $at
 
-# Lost packets. The devices send WRITE, READ and SEND again; a FLUSH fails, and what it covered is unknown until it was done again.
+# Lost packets. The devices send WRITE, READ and SEND again; a FLUSH fails, and its range is unknown until the FLUSH is repeated.
 lose end0 2
 lose end1 2
 case_ "with lost packets: YCSB loses nothing" says '"errors":0' $ycsb --workload a --keys 100 --ops 200

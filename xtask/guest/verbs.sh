@@ -9,7 +9,7 @@ before=$(packets end0)
 /programs/fabric-verbs-it --test-threads 1 --skip files::
 case_ "what one device sends to the other goes over the link" test "$(packets end0)" -gt $((before + 1000))
 
-# The yardstick, and the link by itself: READs of the tools that come with the drivers.
+# The yardstick, and the link alone: READs of the tools that come with the drivers.
 read_latency() {
     timeout 60 ib_read_lat -d rxe1 -x 1 -s "$1" -n 1000 -p 7777 >/dev/null 2>&1 &
     usleep 500000
@@ -18,7 +18,7 @@ read_latency() {
 case_ "READs of 64 bytes are measured over the link" read_latency 64
 cat /tmp/case.output
 
-# Lost packets. WRITE, READ and SEND are sent again by the devices; what the contract says of them stays true.
+# Lost packets. The devices send WRITE, READ and SEND again, and the contract still holds for them.
 recovers() {
     case_ "with lost packets: $1" /programs/fabric-verbs-it --test-threads 1 --exact "contract::$1"
 }

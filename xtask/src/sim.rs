@@ -254,10 +254,7 @@ pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
         binary.run(CRASHES, crashes.seeds, CRASH_SEEDS_AT_A_TIME, &mut crashes)?;
     }
     crashes.tell(CRASHES);
-    checks.note(
-        "no crash state breaks a promise",
-        crashes.broken == 0,
-    );
+    checks.note("no crash state breaks a promise", crashes.broken == 0);
     checks.note(
         "a million crash states were judged",
         full.crash_states + crashes.crash_states >= CRASH_STATES,
@@ -271,7 +268,10 @@ pub fn ci(metadata: &Metadata) -> Result<(u64, u64)> {
         .filter(|(seed, hash)| full.hashes.get(seed) == Some(hash))
         .count();
     println!("{same} of {TWICE_SEEDS} seeds that were run twice have the same hash of events");
-    checks.note("the same seed gives the same run", same as u64 == TWICE_SEEDS);
+    checks.note(
+        "the same seed gives the same run",
+        same as u64 == TWICE_SEEDS,
+    );
 
     checks.note(
         "every class of faults that can be reached was hit",

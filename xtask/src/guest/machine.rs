@@ -66,9 +66,10 @@ pub struct Running {
     _lock: File,
 }
 
-/// The guest's kernel gave up by itself. Emulation of two processors now and then breaks a kernel that patches its own
-/// instructions, while it starts and whenever it switches a feature on. No program of ours can bring that about, so it
-/// says nothing of them: what ran is run again, and where power is cut it is one more cut.
+/// The guest's kernel panicked. Emulation of two processors now and then breaks a kernel that
+/// patches its own instructions, while it starts and whenever it switches a feature on. Our
+/// programs cannot cause that, so it says nothing about them: the script runs again, and under
+/// power cuts the panic counts as one more cut.
 #[derive(Debug)]
 pub struct KernelPanic {
     words: String,
@@ -86,10 +87,10 @@ impl std::fmt::Display for KernelPanic {
 
 impl std::error::Error for KernelPanic {}
 
-/// What the console says then.
+/// The console's message of a panic.
 const PANIC: &str = "Kernel panic - not syncing";
 
-/// A file of `mib` MiB of zeros for a module, its labels included, or a disk.
+/// A file of `mib` MiB of zeros for a module, including its labels, or for a disk.
 pub fn create_medium(path: &Path, mib: u64) -> Result<()> {
     let file = File::create(path).with_context(|| format!("creating {}", path.display()))?;
     file.set_len((mib << 20) + LABEL_SIZE)
@@ -97,8 +98,9 @@ pub fn create_medium(path: &Path, mib: u64) -> Result<()> {
 }
 
 impl Machine {
-    /// Switches the machine on, and waits until its script runs. Emulation of two processors now and then breaks a kernel
-    /// that patches its own instructions while it starts; nothing has touched the media then, and it is switched on again.
+    /// Switches the machine on, and waits until its script runs. Emulation of two processors now
+    /// and then breaks a kernel that patches its own instructions while it starts; the media are
+    /// then untouched, and the machine is switched on again.
     pub fn start(&self) -> Result<Running> {
         let mut attempt = 1;
         loop {
@@ -119,8 +121,8 @@ impl Machine {
         for name in ["output", "status", "console", "not-run"] {
             let _may_not_exist = fs::remove_file(self.job.join(name));
         }
-        let words =
-            File::create(self.job.join("qemu")).context("creating a file for what QEMU says")?;
+        let words = File::create(self.job.join("qemu"))
+            .context("creating a file for the messages of QEMU")?;
         let mut command = Command::new(QEMU);
         command
             .args(self.arguments()?)
@@ -206,8 +208,8 @@ impl Machine {
 }
 
 impl Running {
-    /// Waits until the machine is off, showing what its script prints. Its script's exit status; an error if it was not
-    /// off within `limit`, or ended without one.
+    /// Waits until the machine is off, showing the output of its script. Returns the script's exit
+    /// status; an error if the machine was not off within `limit`, or ended without a status.
     pub fn finish(mut self, limit: Duration) -> Result<i32> {
         while self
             .child
@@ -235,7 +237,7 @@ impl Running {
         }
     }
 
-    /// Waits until the script has made the file `name` in the folder of the boot.
+    /// Waits until the script has created the file `name` in the folder of the boot.
     pub fn wait_for(&mut self, name: &str, limit: Duration) -> Result<()> {
         let path = self.job.join(name);
         while !path.exists() {
@@ -267,7 +269,7 @@ impl Running {
         Ok(())
     }
 
-    /// Prints what the script has printed since the last time.
+    /// Prints the script's output since the last call.
     fn show(&mut self) -> Result<()> {
         use std::io::{Seek as _, SeekFrom};
         let Ok(mut file) = File::open(self.job.join("output")) else {
@@ -299,7 +301,7 @@ impl Running {
         }
     }
 
-    /// The ends of everything that the guest and QEMU said.
+    /// The last lines of the guest and of QEMU.
     fn last_words(&self) -> String {
         let mut words = String::new();
         for name in ["qemu", "console", "output"] {
