@@ -3,14 +3,12 @@
 use std::io;
 #[cfg(feature = "verbs")]
 use std::net::TcpStream;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 #[cfg(feature = "verbs")]
 use std::time::Duration;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::{BusyPoll, Port, Runtime};
+use stonecast_fabric::{BusyPoll, Elapsed, Port, Runtime};
 use stonecast_fabric_shm::ShmOptions;
 use stonecast_kv::{CLIENT_COMPLETIONS, Client, StoreError};
 
@@ -47,18 +45,13 @@ impl Session {
         let name = address.to_string();
         let runtime = executor.runtime();
         let client = executor.block_on(async {
-            let mut connected = pin!(Client::connect(port, executor.runtime(), &name));
-            let mut late = pin!(runtime.sleep(CONNECT_NS_MAX));
-            std::future::poll_fn(|context| match connected.as_mut().poll(context) {
-                Poll::Ready(client) => Poll::Ready(Some(client)),
-                Poll::Pending => late.as_mut().poll(context).map(|()| None),
-            })
-            .await
+            let connected = Client::connect(port, executor.runtime(), &name);
+            runtime.within(CONNECT_NS_MAX, connected).await
         });
         match client {
-            Some(Ok(client)) => Ok(Self { executor, client }),
-            Some(Err(error)) => Err(refused(error, address)),
-            None => Err(Failure::new(
+            Ok(Ok(client)) => Ok(Self { executor, client }),
+            Ok(Err(error)) => Err(refused(error, address)),
+            Err(Elapsed) => Err(Failure::new(
                 Status::Unreachable,
                 format!("the server at {address} does not answer"),
             )),

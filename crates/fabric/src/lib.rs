@@ -32,8 +32,8 @@ pub use device::{
 pub use executor::{BusyPoll, Park};
 pub use handles::{Access, CompletionQueue, MemoryRegion, QueuePair, Rkey, SharedReceiveQueue};
 pub use port::{Inbox, Port, Received, Soon};
-pub use runtime::{Elapsed, Runtime, Sleep, Timer};
+pub use runtime::{Elapsed, Runtime, Selected, Sleep, Timer, select};
 pub use work::{
-    FlushPlacement, LocalSpan, Opcode, Operation, Placement, ReceiveRequest, RemoteAddress, Status,
-    WorkCompletion, WorkRequest,
+    Fenceable, FlushPlacement, LocalSpan, Opcode, Operation, Placement, ReceiveRequest,
+    RemoteAddress, Status, WorkCompletion, WorkRequest,
 };

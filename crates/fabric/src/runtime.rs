@@ -65,6 +65,44 @@ impl dyn Runtime {
     }
 }
 
+/// Which of two futures was ready first; see [`select`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selected<A, B> {
+    /// The first one.
+    First(A),
+    /// The second one.
+    Second(B),
+}
+
+/// Waits for one of two futures and drops the other. The first one goes first where both are ready; in a loop, work that must
+/// not starve stands first.
+///
+/// ```
+/// # use stonecast_fabric::{select, Selected};
+/// # futures_executor(async {
+/// let ready = std::future::ready(1);
+/// let never = std::future::pending::<()>();
+/// assert_eq!(select(never, ready).await, Selected::Second(1));
+/// # });
+/// # fn futures_executor(future: impl Future<Output = ()>) {
+/// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+/// #     assert!(std::pin::pin!(future).poll(&mut context).is_ready());
+/// # }
+/// ```
+pub async fn select<A, B>(
+    first: impl Future<Output = A>,
+    second: impl Future<Output = B>,
+) -> Selected<A, B> {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    poll_fn(|context| {
+        if let Poll::Ready(output) = first.as_mut().poll(context) {
+            return Poll::Ready(Selected::First(output));
+        }
+        second.as_mut().poll(context).map(Selected::Second)
+    })
+    .await
+}
+
 /// Work that [`Runtime::within`](trait.Runtime.html#method.within) gave up because its time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the time is over")]

@@ -102,6 +102,35 @@ pub enum Operation {
     },
 }
 
+/// An operation of a batch, with or without the fence flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fenceable {
+    /// What to do.
+    pub operation: Operation,
+    /// Whether to wait until every earlier non-posted operation of this queue pair has completed.
+    pub fence: bool,
+}
+
+impl Operation {
+    /// This operation, after every earlier non-posted one of its queue pair: a WRITE does not overtake a READ.
+    pub const fn fenced(self) -> Fenceable {
+        Fenceable {
+            operation: self,
+            fence: true,
+        }
+    }
+}
+
+/// Without the fence flag.
+impl From<Operation> for Fenceable {
+    fn from(operation: Operation) -> Self {
+        Self {
+            operation,
+            fence: false,
+        }
+    }
+}
+
 /// One posted operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkRequest {

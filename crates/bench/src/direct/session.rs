@@ -1,12 +1,9 @@
 //! A connection to a server, the device behind it, and the loop that drives both. Belongs to one thread.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::{BusyPoll, Port};
+use stonecast_fabric::{BusyPoll, Elapsed, Port};
 use stonecast_fabric_shm::ShmDevice;
 use stonecast_kv::limits::LOCATIONS;
 use stonecast_kv::{CLIENT_COMPLETIONS, Client, ClientOptions, StoreError};
@@ -56,21 +53,11 @@ impl Session {
         executor.add_port(&port);
         let runtime = executor.runtime();
         let client = executor.block_on(async {
-            let mut connected = pin!(Client::connect_with(
-                options,
-                port,
-                executor.runtime(),
-                address
-            ));
-            let mut late = pin!(runtime.sleep(CONNECT_NS_MAX));
-            poll_fn(|context| match connected.as_mut().poll(context) {
-                Poll::Ready(client) => Poll::Ready(client),
-                Poll::Pending => late
-                    .as_mut()
-                    .poll(context)
-                    .map(|()| Err(StoreError::refused(address, "the server does not answer"))),
+            let connected = Client::connect_with(options, port, executor.runtime(), address);
+            let in_time = runtime.within(CONNECT_NS_MAX, connected).await;
+            in_time.unwrap_or_else(|Elapsed| {
+                Err(StoreError::refused(address, "the server does not answer"))
             })
-            .await
         })?;
         Ok(Self {
             executor,

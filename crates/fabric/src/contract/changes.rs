@@ -338,7 +338,7 @@ async fn change(client: &End, changes: &mut [ChangeNow<'_>]) -> Status {
     let scratch = client.local(32_768, 32_768);
     client
         .scene()
-        .finish("changes", port.change(client.qp, changes, scratch))
+        .finish("changes", port.change(client.qp, changes, scratch, None))
         .await
         .expect("the changes are accepted")
 }

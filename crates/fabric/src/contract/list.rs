@@ -217,6 +217,7 @@ macro_rules! __contract_list {
             }
             ports {
                 a_submission_ends_with_the_status_of_its_first_failure: [],
+                a_fenced_operation_of_a_submission_waits_for_an_earlier_read: [],
                 submissions_of_many_tasks_end_with_their_own_results: [],
                 dropping_a_submission_on_its_way_is_harmless: [],
                 a_submission_on_a_destroyed_queue_pair_ends: [],

@@ -10,7 +10,7 @@ use super::end::End;
 use super::failure::hopeless;
 use super::operations::{read, send, write};
 use super::{Scene, Setup};
-use crate::Status;
+use crate::{Fenceable, Status};
 
 pub(super) async fn a_submission_ends_with_the_status_of_its_first_failure(scene: Rc<Scene>) {
     let (client, server) = submitters(&scene).await;
@@ -20,6 +20,25 @@ pub(super) async fn a_submission_ends_with_the_status_of_its_first_failure(scene
         .finish("a submission", scene.node(0).submit(client.qp, &batch))
         .await;
     assert_eq!(status.expect("the batch is accepted"), Status::RemoteAccess);
+}
+
+pub(super) async fn a_fenced_operation_of_a_submission_waits_for_an_earlier_read(scene: Rc<Scene>) {
+    let (client, server) = submitters(&scene).await;
+    for round in 1..=16u8 {
+        client.fill(0, &[round; 16_000]);
+        let batch = [
+            read(&client, 32_768, 16_000, &server, 0).into(),
+            write(&client, 0, 16_000, &server, 0).fenced(),
+        ];
+        let submitted = scene.node(0).submit::<Fenceable>(client.qp, &batch);
+        let status = scene.finish("a submission", submitted).await;
+        assert_eq!(status.expect("the batch is accepted"), Status::Success);
+        assert_eq!(
+            client.bytes(32_768, 16_000),
+            vec![round - 1; 16_000],
+            "the READ came before the WRITE of round {round}"
+        );
+    }
 }
 
 pub(super) async fn submissions_of_many_tasks_end_with_their_own_results(scene: Rc<Scene>) {

@@ -38,8 +38,8 @@ pub use inbox::Inbox;
 
 use crate::solitude::Solitude;
 use crate::{
-    ChangeNow, CompletionQueue, ConnectionEvent, Device, DeviceError, LocalSpan, Operation,
-    QueuePair, ReadInto, RemoteAddress, Rkey, Status, WorkCompletion, WorkRequest,
+    ChangeNow, CompletionQueue, ConnectionEvent, Device, DeviceError, Fenceable, LocalSpan,
+    Operation, QueuePair, ReadInto, RemoteAddress, Rkey, Status, WorkCompletion, WorkRequest,
 };
 
 /// An arrival: the completion of a receive.
@@ -220,19 +220,20 @@ impl Port {
     }
 
     /// Posts `operations` as one batch and waits until all have completed: the status of the first that failed, or
-    /// success. Earlier operations of a failed batch may have taken effect.
-    pub async fn submit(
+    /// success. Earlier operations of a failed batch may have taken effect. Operations with a fence are made by
+    /// [`Operation::fenced`].
+    pub async fn submit<T: Copy + Into<Fenceable>>(
         &self,
         qp: QueuePair,
-        operations: &[Operation],
+        operations: &[T],
     ) -> Result<Status, DeviceError> {
         self.submit_holding(qp, operations, None).await
     }
 
-    async fn submit_holding(
+    async fn submit_holding<T: Copy + Into<Fenceable>>(
         &self,
         qp: QueuePair,
-        operations: &[Operation],
+        operations: &[T],
         held: Held,
     ) -> Result<Status, DeviceError> {
         let Some(last) = operations.len().checked_sub(1) else {
@@ -242,11 +243,14 @@ impl Port {
         let requests: SmallVec<[WorkRequest; 4]> = operations
             .iter()
             .enumerate()
-            .map(|(position, &operation)| WorkRequest {
-                wr_id: u64::from(index) << 1 | u64::from(position == last),
-                operation,
-                signalled: position == last,
-                fence: false,
+            .map(|(position, &operation)| {
+                let Fenceable { operation, fence } = operation.into();
+                WorkRequest {
+                    wr_id: u64::from(index) << 1 | u64::from(position == last),
+                    operation,
+                    signalled: position == last,
+                    fence,
+                }
             })
             .collect();
         if let Err(error) = self.device.post_send(qp, &requests) {
@@ -266,15 +270,18 @@ impl Port {
     pub fn post(
         &self,
         qp: QueuePair,
-        operations: impl IntoIterator<Item = Operation>,
+        operations: impl IntoIterator<Item = impl Into<Fenceable>>,
     ) -> Result<(), DeviceError> {
         let requests: SmallVec<[WorkRequest; 4]> = operations
             .into_iter()
-            .map(|operation| WorkRequest {
-                wr_id: NOBODY,
-                operation,
-                signalled: false,
-                fence: false,
+            .map(|operation| {
+                let Fenceable { operation, fence } = operation.into();
+                WorkRequest {
+                    wr_id: NOBODY,
+                    operation,
+                    signalled: false,
+                    fence,
+                }
             })
             .collect();
         self.device.post_send(qp, &requests)
@@ -358,12 +365,14 @@ impl Port {
         }
     }
 
-    /// Changes the peer's memory from memory of the caller, all with one doorbell. `scratch` is as for [`Port::read`].
+    /// Changes the peer's memory from memory of the caller, all with one doorbell. `scratch` and `held` are as for
+    /// [`Port::read`]: a change that was given up is still sent from there.
     pub async fn change(
         &self,
         qp: QueuePair,
         changes: &mut [ChangeNow<'_>],
         scratch: LocalSpan,
+        held: Option<Rc<dyn Any>>,
     ) -> Result<Status, DeviceError> {
         if self.device.change_now(qp, changes) {
             self.take_turn().await;
@@ -411,7 +420,7 @@ impl Port {
                 },
             })
             .collect();
-        let status = self.submit(qp, &operations).await?;
+        let status = self.submit_holding(qp, &operations, held).await?;
         if status == Status::Success {
             for (operation, change) in operations.iter().zip(changes) {
                 let (Operation::CompareAndSwap { local, .. }
@@ -460,6 +469,11 @@ impl Port {
     /// Waits until [`Port::take_received`] or [`Port::take_event`] has something.
     pub fn activity(&self) -> impl Future<Output = ()> {
         Activity::new(self, OWN)
+    }
+
+    /// Ends all that the peer of `qp` may do here; see [`Device::poll_quiesce`].
+    pub async fn quiesce(&self, qp: QueuePair) -> Result<(), DeviceError> {
+        poll_fn(|context| self.device.poll_quiesce(qp, context)).await
     }
 
     /// Revokes a key; see [`Device::poll_invalidate`].

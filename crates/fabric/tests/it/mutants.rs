@@ -18,6 +18,10 @@ const NOTICED_BY: &[(Fault, &str)] = &[
         "a_fenced_write_does_not_overtake_an_earlier_read",
     ),
     (
+        FenceIgnored,
+        "a_fenced_operation_of_a_submission_waits_for_an_earlier_read",
+    ),
+    (
         ReadsOvertakeWrites,
         "a_read_sees_every_earlier_write_of_its_queue_pair",
     ),

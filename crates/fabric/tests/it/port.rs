@@ -1,8 +1,9 @@
 //! Ports on the reference provider: what the contract cannot see from outside.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -10,8 +11,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use stonecast_fabric::contract::World as _;
 use stonecast_fabric::decorate::{Observed, Observer};
 use stonecast_fabric::{
-    Access, ConnectionEvent, Inbox, LocalSpan, MemoryRegion, Operation, Port, QueuePair,
-    QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress, Status, WorkRequest,
+    Access, ChangeNow, ConnectionEvent, DeviceError, Inbox, LocalSpan, MemoryRegion, Operation,
+    Port, QueuePair, QueuePairOptions, ReadInto, ReceiveQueue, ReceiveRequest, RemoteAddress,
+    Status, WorkRequest,
 };
 
 use crate::loopback::{Fault, Flavour, LIBERAL, LoopbackWorld, PLAIN};
@@ -376,6 +378,41 @@ fn slots_are_used_again_when_their_completion_has_come_and_not_before() {
 /// Needs the slot to keep what its batch holds, and to let go of it: whoever waits, nobody, or the queue pair is gone.
 #[test]
 fn what_reads_hold_is_let_go_when_they_have_ended_and_not_before() {
+    is_held_until_the_end(|stage, scratch, remote, held| {
+        Box::pin(async move {
+            let mut bytes = [0; 8];
+            let mut reads = [ReadInto {
+                remote,
+                into: &mut bytes,
+            }];
+            let read = stage.client.read(stage.qp, &mut reads, scratch, held);
+            read.await.map(drop)
+        })
+    });
+}
+
+/// Needs the holding: memory that is lent again while a change that was given up is still sent from there sends another's
+/// bytes to the first one's place.
+#[test]
+fn what_changes_hold_is_let_go_when_they_have_ended_and_not_before() {
+    is_held_until_the_end(|stage, scratch, remote, held| {
+        Box::pin(async move {
+            let mut changes = [ChangeNow::Write {
+                remote,
+                from: &[7; 8],
+            }];
+            let change = stage.client.change(stage.qp, &mut changes, scratch, held);
+            change.await.map(drop)
+        })
+    });
+}
+
+type Given<'a> = Pin<Box<dyn Future<Output = Result<(), DeviceError>> + 'a>>;
+
+/// Gives up what `begin` begins, and looks when it lets go of what it holds.
+fn is_held_until_the_end(
+    begin: impl for<'a> Fn(&'a Connected, LocalSpan, RemoteAddress, Option<Rc<dyn Any>>) -> Given<'a>,
+) {
     let stage = connected(PLAIN);
     let scratch = LocalSpan {
         region: stage.local,
@@ -388,21 +425,9 @@ fn what_reads_hold_is_let_go_when_they_have_ended_and_not_before() {
     };
     let held = Rc::new(());
     let give_up = || {
-        let mut bytes = [0; 8];
-        let mut reads = [ReadInto {
-            remote,
-            into: &mut bytes,
-        }];
-        let mut read = pin!(
-            stage
-                .client
-                .read(stage.qp, &mut reads, scratch, Some(held.clone()))
-        );
-        assert!(
-            read.as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()))
-                .is_pending()
-        );
+        let mut begun = begin(&stage, scratch, remote, Some(held.clone()));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(begun.as_mut().poll(&mut context).is_pending());
     };
     // What comes behind a message that nobody has a buffer for stays on its way.
     let send = || {

@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use stonecast_base::{Corruption, LINE_SIZE};
-use stonecast_fabric::{ReadInto, RemoteAddress, Rkey, Status};
+use stonecast_fabric::{DeviceError, ReadInto, RemoteAddress, Rkey, Status};
 
 use super::connection::Connection;
 use super::turns::Turns;
@@ -22,7 +22,9 @@ use crate::wire::{Accesses, Word};
 
 pub(super) use read_room::SEND_CAPACITY;
 use read_room::{POSTED_READS_MAX, ReadRoom};
-use scratch::{SCRATCH_SIZE, Scratch};
+use scratch::{Lent, Scratch};
+
+pub(super) use scratch::SCRATCH_SIZE;
 use soon::SoonReads;
 
 /// READs of one batch that are posted, so that others have room beside it.
@@ -208,6 +210,12 @@ impl ServerMemory {
         }
         connection.end();
         Err(StoreError::Disconnected { unknown: false })
+    }
+
+    /// A piece of memory that changes are posted from, until their batch has ended.
+    pub fn lend(&self) -> Result<Rc<Lent>, DeviceError> {
+        let index_in_use = Rc::clone(&self.index_in_use.borrow());
+        self.scratch.lend(&self.connection.resources, index_in_use)
     }
 
     async fn read_posted(&self, reads: &mut [ReadInto<'_>]) -> Result<Status, StoreError> {

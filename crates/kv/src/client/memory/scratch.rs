@@ -1,11 +1,12 @@
-//! Memory that READs land in where the provider cannot read into place.
+//! Memory that READs land in where the provider cannot read into place, and that changes are posted from.
 //!
 //! ```text
-//!   free --lent--> held by the reader, and from the post on by the batch --both have let go--> free
+//!   free --lent--> held by the future, and from the post on by the batch --both have let go--> free
 //! ```
 //!
 //! Invariants:
-//! - Memory is not lent again while a READ may still write to it: of a READ that was given up only its batch knows the end.
+//! - Memory is not lent again while a READ may still write to it, or a change be sent from it: of a batch that was given up
+//!   only the batch knows the end.
 //! - A READ keeps the index open that it reads, for as long.
 
 use std::cell::RefCell;
@@ -16,7 +17,7 @@ use stonecast_fabric::{DeviceError, LocalSpan, MemoryRegion};
 use crate::client::connect::Resources;
 
 /// Bytes of a piece; also the longest READ of one.
-pub(super) const SCRATCH_SIZE: u64 = 64 << 10;
+pub(in crate::client) const SCRATCH_SIZE: u64 = 64 << 10;
 
 /// The pieces that are free.
 #[derive(Default)]
@@ -25,7 +26,7 @@ pub(super) struct Scratch {
 }
 
 /// A piece in use. Free again when it is dropped.
-pub(super) struct Lent {
+pub(in crate::client) struct Lent {
     region: MemoryRegion,
     free: Rc<RefCell<Vec<MemoryRegion>>>,
     _index_in_use: Rc<()>,

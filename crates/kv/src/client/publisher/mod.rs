@@ -24,7 +24,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use stonecast_base::{LINE_SIZE, mutant};
-use stonecast_fabric::{ChangeNow, LocalSpan, RemoteAddress, Status};
+use stonecast_fabric::{ChangeNow, RemoteAddress, Status};
 use stonecast_log::{Draft, KEY_SIZE_MAX, record_size};
 
 use super::connection::Connection;
@@ -36,7 +36,7 @@ use crate::wire::KeyHash;
 use crate::wire::intent::SEQUENCE_MAX;
 
 use attempt::Attempt;
-use rights::{Publishing, Rights, SCRATCH_SIZE};
+use rights::{Publishing, Rights};
 use target::{Overwritable, Target, start_size};
 
 /// The longest record that is published: what one READ of its reader brings.
@@ -66,7 +66,7 @@ impl Publisher {
             connection: memory.connection.clone(),
             memory,
             leases,
-            publishing: RefCell::new(Publishing::MayAsk(None)),
+            publishing: RefCell::new(Publishing::MayAsk),
             start: RefCell::new(Box::new([0; START_SIZE_MAX])),
         }
     }
@@ -198,18 +198,12 @@ impl Publisher {
     async fn change(&self, changes: &mut [ChangeNow<'_>]) -> Result<bool, StoreError> {
         let connection = &*self.connection;
         connection.meter.note_round_trip();
-        let region = self.rights(|rights| rights.scratch);
-        let scratch = LocalSpan {
-            region,
-            offset: 0,
-            size: SCRATCH_SIZE as u32,
-        };
-        if connection
+        let lent = self.memory.lend()?;
+        let status = connection
             .port
-            .change(connection.qp, changes, scratch)
-            .await?
-            == Status::Success
-        {
+            .change(connection.qp, changes, lent.span(), Some(lent.clone()))
+            .await?;
+        if status == Status::Success {
             return Ok(true);
         }
         connection.end();

@@ -3,25 +3,25 @@
 use std::rc::Rc;
 
 use stonecast_base::Nanoseconds;
-use stonecast_fabric::{MemoryRegion, ReadInto, RemoteAddress, Rkey};
+use stonecast_fabric::{ReadInto, RemoteAddress, Rkey};
 use stonecast_log::{Draft, LogFormat, Secret, Stamp, UNIT_SIZE, record_size};
 
 use super::{Attempt, PUBLISHED_SIZE_MAX, Publisher, Target};
-use crate::client::memory::ServerMemory;
+use crate::client::memory::{SCRATCH_SIZE, ServerMemory};
 use crate::error::StoreError;
 use crate::wire::intent::{INTENTS, Intent, intent_offset};
 use crate::wire::limits::LEASE_UNUSED_NS;
 use crate::wire::{Answer, Grant, KeyHash, Request, RightsGrant, Verdict, Word};
 
-/// Bytes of the memory that changes are posted from: the longest record that is published, an intent and a word.
-pub(super) const SCRATCH_SIZE: u64 = PUBLISHED_SIZE_MAX + 128;
+// A change posts the longest record that is published, an intent and a word from one piece of scratch memory.
+const _: () = assert!(PUBLISHED_SIZE_MAX + 128 <= SCRATCH_SIZE);
 
 /// Whether and how this client publishes.
 pub(super) enum Publishing {
     /// Not here.
     Never,
-    /// It may ask for the rights; with the memory to post from, where there is some.
-    MayAsk(Option<MemoryRegion>),
+    /// It may ask for the rights.
+    MayAsk,
     /// It has them.
     Granted(Box<Rights>),
 }
@@ -31,7 +31,6 @@ pub(super) struct Rights {
     pub(super) grant: RightsGrant,
     /// With the pool's secret.
     format: LogFormat,
-    pub(super) scratch: MemoryRegion,
     extent: Option<Extent>,
     /// Intents written so far, and how many of them the server has taken at least.
     announced: u64,
@@ -56,7 +55,7 @@ impl Publisher {
         let table = self.memory.access().table;
         let is_usable = match &mut *self.publishing.borrow_mut() {
             Publishing::Never => return Ok(false),
-            Publishing::MayAsk(_) => false,
+            Publishing::MayAsk => false,
             Publishing::Granted(rights) => {
                 let was_used = now.saturating_sub(rights.used_at) <= LEASE_UNUSED_NS;
                 rights.used_at = now;
@@ -96,17 +95,11 @@ impl Publisher {
 
     /// Asks for the rights to publish in the present index, and gives those up that it had. False: there are none now.
     async fn ask_rights(self: &Rc<Self>, now: Nanoseconds) -> Result<bool, StoreError> {
-        let (extent, scratch) =
-            match std::mem::replace(&mut *self.publishing.borrow_mut(), Publishing::MayAsk(None)) {
-                Publishing::Granted(rights) => (rights.extent, Some(rights.scratch)),
-                Publishing::MayAsk(scratch) => (None, scratch),
-                Publishing::Never => (None, None),
-            };
-        let scratch = match scratch {
-            Some(scratch) => scratch,
-            None => self.connection.resources.allocate(SCRATCH_SIZE)?,
+        let extent = match std::mem::replace(&mut *self.publishing.borrow_mut(), Publishing::MayAsk)
+        {
+            Publishing::Granted(rights) => rights.extent,
+            Publishing::MayAsk | Publishing::Never => None,
         };
-        *self.publishing.borrow_mut() = Publishing::MayAsk(Some(scratch));
         if let Some(extent) = extent {
             self.leases.release(extent.grant.slot).await?;
         }
@@ -131,7 +124,6 @@ impl Publisher {
         let rights = Rights {
             grant,
             format,
-            scratch,
             extent: None,
             announced: 0,
             taken: 0,
