@@ -3,15 +3,15 @@
 //! ```text
 //!   server    work |--- fdatasync ---| work |--- fdatasync ---|  ...                      nothing to sync
 //!   awake     -----|spins            |------|spins            |------- REST_AFTER --------| sleeps, until the next sync
-//!             the same processor: at the lowest priority, so that whoever has work there runs at once
+//!             the same processor: at the lowest priority, so that any other work there runs at once
 //! ```
 //!
-//! A processor with nothing to run sleeps, and wakes late: a virtual one is put to sleep and woken by its host, a real one leaves
-//! deep states slowly. A sync of a file is two requests of the disk, each waited for, so it is paid for twice
-//! (`docs/design/0018` has measurements). A thread of the lowest class (`SCHED_IDLE`) that spins on the same processor takes time
-//! from nobody else there, and none of any other processor.
+//! A processor with nothing to run sleeps and wakes late: the host stops and resumes a virtual one, and a real one leaves deep
+//! states slowly. A sync of a file is two requests to the disk, each waited for, so the wake-up is paid twice
+//! (`docs/design/0018` has measurements). A thread of the lowest class (`SCHED_IDLE`) that spins on the same processor takes no
+//! time from other work there, and none of any other processor.
 //!
-//! Only a matter of speed: where the class or the processor cannot be had, nothing is kept awake. Nor is it where a control group
+//! Only speed depends on it. Nothing is kept awake where the class or the processor is not available, nor where a control group
 //! rations processor time (`CPUQuota` of a service, `--cpus` of a container): time spent spinning would be missing for work.
 
 use std::hint::spin_loop;
@@ -24,35 +24,36 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-/// How long after the last sync began the processor may sleep again: many times what is between two syncs under load.
+/// Time after the start of the last sync after which the processor may sleep again: many times the pause between two syncs
+/// under load.
 const REST_AFTER: Duration = Duration::from_millis(1);
-/// Looks between two looks at the clock.
+/// Checks of the counter between two readings of the clock.
 const LOOKS: u32 = 64;
-/// More syncs than there will be.
+/// More syncs than any run makes.
 const AWAKE: u64 = u64::MAX;
 
-/// What both threads share.
+/// State that both threads share.
 #[derive(Debug)]
 struct Shared {
-    /// Syncs that were begun.
+    /// Number of syncs that began.
     syncs: AtomicU64,
     /// The processor of the thread that waits for them.
     processor: AtomicU64,
-    /// After how many syncs the thread sleeps, or is about to; [`AWAKE`]: it does not.
+    /// The number of syncs after which the thread sleeps or is about to; [`AWAKE`]: it does not.
     rests_after: AtomicU64,
     stop: AtomicBool,
 }
 
-/// See the module documentation.
+/// The thread that keeps a processor awake.
 #[derive(Debug)]
 pub(super) struct Awake {
     shared: Arc<Shared>,
-    /// `None`: it could not be had.
+    /// `None`: the thread could not be started.
     thread: Option<Thread>,
 }
 
 impl Awake {
-    /// Starts the thread, which sleeps. None, if this process's processor time is rationed.
+    /// Starts the thread, which sleeps. Starts none if this process's processor time is rationed.
     pub fn start() -> Self {
         Self::start_unless(time_is_rationed(
             available_parallelism().ok(),
@@ -88,13 +89,13 @@ impl Awake {
         }
     }
 
-    /// To be called by the thread that is about to wait for a sync.
+    /// Call it on the thread that is about to wait for a sync.
     pub fn note_sync(&self) {
         let Some(thread) = &self.thread else { return };
         self.shared
             .processor
             .store(sched_getcpu() as u64, Ordering::Relaxed);
-        // Both threads announce first and look then, so one of them sees the other.
+        // Both threads announce first and look afterwards, so one of them sees the other.
         self.shared.syncs.fetch_add(1, Ordering::SeqCst);
         if self.shared.rests_after.load(Ordering::SeqCst) != AWAKE {
             thread.unpark();
@@ -102,7 +103,7 @@ impl Awake {
     }
 }
 
-/// The thread ends by itself, as soon as there is a processor for it. On a busy machine that may take long, so nobody waits.
+/// The thread ends by itself as soon as it gets a processor. On a busy machine that may take long, so the drop does not wait.
 impl Drop for Awake {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
@@ -112,7 +113,7 @@ impl Drop for Awake {
     }
 }
 
-/// The thread: until told to stop.
+/// The body of the thread, until it is told to stop.
 fn work(shared: &Shared) {
     let mut seen = shared.syncs.load(Ordering::SeqCst);
     let mut here = None;
@@ -139,7 +140,7 @@ fn work(shared: &Shared) {
     }
 }
 
-/// Sleeps until there were more syncs than were `seen`, or it is time to stop.
+/// Sleeps until more than `seen` syncs began, or the thread is told to stop.
 fn rest(shared: &Shared, seen: u64) {
     shared.rests_after.store(seen, Ordering::SeqCst);
     while shared.syncs.load(Ordering::SeqCst) == seen && !shared.stop.load(Ordering::SeqCst) {
@@ -148,22 +149,22 @@ fn rest(shared: &Shared, seen: u64) {
     shared.rests_after.store(AWAKE, Ordering::SeqCst);
 }
 
-/// Whether a control group gives less than the processors that this process may run on: the standard library counts how many of
-/// them its quota is worth, rounded down. (One processor and less than one are not told apart.)
+/// Whether a control group gives this process less time than its processors have. The standard library counts the processors
+/// that the quota is worth, rounded down. (One processor and less than one look the same.)
 fn time_is_rationed(worth: Option<NonZero<usize>>, allowed: Option<CpuSet>) -> bool {
     worth
         .zip(allowed)
         .is_some_and(|(worth, allowed)| worth.get() < allowed.count() as usize)
 }
 
-/// This thread runs on that processor alone.
+/// Binds this thread to that processor.
 fn go_to(processor: u64) -> io::Result<()> {
     let mut one = CpuSet::new();
     one.set(processor as usize);
     Ok(sched_setaffinity(None, &one)?)
 }
 
-/// This thread runs when nobody else would.
+/// Lets this thread run only when no other thread would.
 fn take_lowest_class() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: `parameters` is a valid `sched_param` for the whole call, which reads it; thread 0 is the calling one.
@@ -179,7 +180,7 @@ mod tests {
 
     use super::*;
 
-    /// Waits for what another thread does when it gets a processor, so without taking it.
+    /// Waits for another thread, and leaves it the processor.
     fn until(mut happened: impl FnMut() -> bool) {
         for _ in 0..60_000 {
             if happened() {
@@ -206,7 +207,7 @@ mod tests {
                 "{worth} of {processors}"
             );
         }
-        // What the system does not tell is no reason.
+        // A quota that the system does not report is no reason.
         assert!(!time_is_rationed(None, allowed(2)) && !time_is_rationed(NonZero::new(1), None));
 
         let awake = Awake::start_unless(true);
@@ -224,8 +225,8 @@ mod tests {
         }
     }
 
-    /// Needs the class and the place: without the one it takes time from the server, without the other it keeps a processor
-    /// awake that nobody waits on.
+    /// Needs the class and the processor: without the class the thread takes time from the server, without the processor it keeps
+    /// one awake on which nobody waits.
     #[test]
     fn it_runs_at_the_lowest_class_and_on_one_processor_alone() {
         /// Fields of `/proc/PID/task/TID/stat` behind the name: the scheduling class.
@@ -254,7 +255,7 @@ mod tests {
         });
     }
 
-    /// Needs the look at `stop`, and to be woken for it.
+    /// Needs the check of `stop`, and the wake-up for it.
     #[test]
     fn it_ends_with_its_owner_whether_it_rests_or_not() {
         for rests in [false, true] {

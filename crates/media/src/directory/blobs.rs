@@ -1,9 +1,9 @@
 //! The small files of a pool: two header copies in `header`, and `checkpoint`.
 //!
 //! - A checkpoint is replaced by `rename`, so a crash leaves the old one or the new one.
-//! - A header copy is overwritten in place and synced before the other one is touched, so a crash tears one at most.
-//! - The first header is written beside its place and renamed when both copies are complete: a directory has a header
-//!   that was whole once, or none. So a crash while a pool is created leaves no pool, and damage is never taken for that.
+//! - A header copy is overwritten in place and synced before the other is touched, so a crash tears one copy at most.
+//! - The first header is written beside its place and renamed when both copies are complete: a directory has a header that was
+//!   whole once, or no header. So a crash during a creation leaves no pool, and damage is never taken for such a crash.
 
 use std::cell::Cell;
 use std::fs::{File, OpenOptions};
@@ -26,7 +26,7 @@ use crate::{Blob, MediaError};
 pub(super) struct Blobs {
     directory: PathBuf,
     made: Rc<Made>,
-    /// The first header is still to be stored: one that appears meanwhile is that of another pool.
+    /// Whether the first header is still to be stored. A header that appears meanwhile belongs to another pool.
     creating: Cell<bool>,
 }
 
@@ -35,7 +35,7 @@ impl Blobs {
         Self::noting(directory, Rc::default())
     }
 
-    /// Notes in `made` which files it makes.
+    /// As [`Blobs::new`], and notes in `made` the files that it makes.
     pub fn noting(directory: PathBuf, made: Rc<Made>) -> Self {
         Self {
             directory,
@@ -44,12 +44,12 @@ impl Blobs {
         }
     }
 
-    /// From here on until both copies are stored, no header is overwritten.
+    /// Overwrites no header from this call until both copies are stored.
     pub fn begin_creation(&self) {
         self.creating.set(true);
     }
 
-    /// Whether the own header is still to be stored.
+    /// Whether this pool's first header is still to be stored.
     pub fn are_new(&self) -> Result<bool, MediaError> {
         Ok(self.creating.get() || !self.have_header()?)
     }
@@ -69,7 +69,7 @@ impl Blobs {
         path.try_exists().map_err(failed("looking for", &path))
     }
 
-    /// Reads a blob of at most `size_max` bytes and one more, so that a longer one shows.
+    /// Reads a blob of at most `size_max` bytes, and of a longer one a byte more, so that its length shows.
     pub fn load(&self, blob: Blob, size_max: u64) -> Result<Option<Vec<u8>>, MediaError> {
         let (path, offset) = self.locate(blob);
         let file = match File::open(&path) {
@@ -114,10 +114,10 @@ impl Blobs {
         Ok(())
     }
 
-    /// Removes what a crash may have left half-made.
+    /// Removes half-made files that a crash may have left.
     pub fn remove_leftovers(&self) {
         for name in ["header.new", "checkpoint.new"] {
-            // Only space is at stake: both are written from their start when they are needed.
+            // Only space depends on it: both files are written from their start when they are needed.
             let _best_effort = std::fs::remove_file(self.directory.join(name));
         }
     }
@@ -137,7 +137,7 @@ impl Blobs {
             &path,
             bytes.len() as u64,
         ))?;
-        // Not only the data: where the file was cut off, its length changes.
+        // Not the data alone: the length of a file that was cut off changes.
         file.sync_all().map_err(failed("syncing", &path))
     }
 
@@ -179,7 +179,7 @@ impl Blobs {
         sync_directory(&self.directory)
     }
 
-    /// Empties what will be the header, unless it belongs to somebody else.
+    /// Empties the file that becomes the header, unless its content is foreign.
     fn take_over(&self, path: &Path, file: &File) -> Result<(), MediaError> {
         if !is_half_header(file).map_err(failed("reading", path))? {
             return Err(MediaError::Unsuitable {
@@ -197,7 +197,7 @@ impl Blobs {
         let path = self.directory.join("checkpoint.new");
         let written = self.write_new(&path, bytes);
         if written.is_err() {
-            // On a full medium its space is needed for other things. The old checkpoint stays.
+            // On a full medium its space is needed elsewhere. The old checkpoint stays.
             let _best_effort = std::fs::remove_file(&path);
         }
         written?;
@@ -224,8 +224,7 @@ impl Blobs {
     }
 }
 
-/// Whether these are bytes that the creation of a header leaves where it is interrupted: none, zeros, or a first copy with
-/// something behind it.
+/// Whether an interrupted creation of a header may leave these bytes: none, zeros, or a first copy with anything behind it.
 pub(super) fn is_half_header(file: &File) -> io::Result<bool> {
     let size_max = 2 * HEADER_COPY_SIZE;
     let mut bytes = vec![0; size_max as usize];
@@ -234,10 +233,10 @@ pub(super) fn is_half_header(file: &File) -> io::Result<bool> {
     Ok(is_own && file.metadata()?.len() <= size_max)
 }
 
-/// Renames, unless something is at `to`.
+/// Renames, unless `to` exists.
 fn rename_to_nothing(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // A file system that cannot do this in one step.
+        // The file system cannot do this in one step.
         Err(Errno::INVAL | Errno::NOSYS) if !to.try_exists()? => std::fs::rename(from, to),
         Err(Errno::INVAL | Errno::NOSYS) => Err(io::ErrorKind::AlreadyExists.into()),
         renamed => Ok(renamed?),
@@ -250,7 +249,7 @@ pub(super) fn sync_directory(directory: &Path) -> Result<(), MediaError> {
     opened.sync_all().map_err(failed("syncing", directory))
 }
 
-/// As many bytes as the file has at `offset`.
+/// Reads as many bytes as the file has at `offset`, and returns their number.
 fn read_up_to(file: &File, into: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < into.len() {
@@ -278,7 +277,7 @@ mod tests {
         blobs.load(blob, 1000).unwrap()
     }
 
-    /// Needs the rename: a header that is written in place would show with one copy missing.
+    /// Needs the rename: a header that is written in place would appear with one copy missing.
     #[test]
     fn the_first_header_appears_when_both_copies_are_there() {
         let (directory, blobs) = blobs();

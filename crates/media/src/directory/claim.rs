@@ -1,8 +1,8 @@
-//! A directory that is taken for a new pool: nothing foreign is in it, and where no pool comes of it, it is left as it was.
+//! Taking a directory for a new pool: it holds nothing foreign, and it is left as it was if the creation fails.
 //!
-//! A crash while a pool is created leaves the directory, a log without data, and perhaps the lock or a half header; the next
-//! creation takes them over. A file is one of these by its name and its content: a `header.new` of somebody else is foreign,
-//! and so is a `checkpoint` with anything in it, which no creation leaves without a header.
+//! A crash during a creation leaves the directory, a log without data, and perhaps the lock or a half header; the next
+//! creation takes them over. Name and content decide whether a file is one of these: a `header.new` with other content is
+//! foreign, and so is a `checkpoint` that is not empty, which no creation leaves without a header.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -15,8 +15,8 @@ use crate::directory::lock::is_text_of_lock;
 use crate::directory::made::Made;
 use crate::error::failed;
 
-/// What a pool and its server make in a directory, in the order in which it is removed; sockets come beside them. A crash in
-/// between leaves a pool without a checkpoint, which is whole, or what a creation takes over.
+/// The files that a pool and its server make in a directory, in the order of their removal; sockets come beside them. A crash
+/// between two removals leaves a pool without a checkpoint, which is whole, or files that a creation takes over.
 const OWN: [&str; 6] = [
     "checkpoint.new",
     "checkpoint",
@@ -25,21 +25,21 @@ const OWN: [&str; 6] = [
     "log",
     "lock",
 ];
-/// What is in the root of a file system without anybody having put it there.
+/// Names that the root of a file system has from its beginning.
 const OF_FILE_SYSTEM: &str = "lost+found";
-/// Foreign files that a refusal names.
+/// Most foreign files that a refusal names.
 const NAMED_MAX: usize = 5;
 
-/// See the module documentation.
+/// A directory taken for a new pool.
 #[derive(Debug)]
 pub(super) struct Claim {
     directory: PathBuf,
-    /// Directories that were not there before, the deepest first.
+    /// Directories that did not exist before, the deepest first.
     made: Vec<PathBuf>,
 }
 
 impl Claim {
-    /// Takes `directory`, made if it is missing, with all above it.
+    /// Takes `directory`, and makes it and its parents where they are missing.
     pub fn new(directory: &Path) -> Result<Self, MediaError> {
         let is_missing =
             |place: &&Path| !place.as_os_str().is_empty() && !place.try_exists().unwrap_or(true);
@@ -61,20 +61,20 @@ impl Claim {
         Ok(claim)
     }
 
-    /// Makes the name of the directory durable, and the names of all that were made above it: what is synced in a directory
-    /// whose own name is lost with the power is lost with it. `sync` makes the names in a directory durable.
+    /// Makes the name of the directory durable, and the names of all directories that were made above it. Files that were synced
+    /// in a directory are lost with the power if its own name is. `sync` makes the names in a directory durable.
     pub fn make_names_durable(
         &self,
         sync: &mut dyn FnMut(&Path) -> Result<(), MediaError>,
     ) -> Result<(), MediaError> {
         if self.made.is_empty() {
-            // Whoever made it may have been killed before its name was durable. Its parent may be readable to others alone.
+            // Its maker may have been killed before its name was durable. Its parent may be unreadable for this user.
             let _best_effort = sync(parent_of(&self.directory));
         }
         self.made.iter().try_for_each(|made| sync(parent_of(made)))
     }
 
-    /// Removes what was made, and nothing else. Only for a pool that nobody was served from.
+    /// Removes the files and directories that were made, and nothing else. For a pool from which no client was served.
     pub fn give_back(&self, made: &Made) {
         for name in OWN {
             made.remove(&self.directory.join(name));
@@ -82,16 +82,16 @@ impl Claim {
         self.remove_made();
     }
 
-    /// Removes the directories that were made, as far as nothing is in them.
+    /// Removes the directories that were made, as far as they are empty.
     pub fn remove_made(&self) {
         for directory in &self.made {
-            // One that is not empty has been found by somebody else meanwhile, and stays.
+            // Others use a directory that is not empty, so it stays.
             let _best_effort = std::fs::remove_dir(directory);
         }
     }
 }
 
-/// The directory that holds the name of another one.
+/// The parent of a directory.
 fn parent_of(directory: &Path) -> &Path {
     match directory.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
@@ -125,7 +125,7 @@ fn foreign_files(directory: &Path) -> io::Result<Vec<String>> {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_own = match entry.file_type()? {
-            // A server that was killed leaves its socket.
+            // A killed server leaves its socket.
             kind if kind.is_socket() => true,
             kind if kind.is_file() => {
                 OWN.contains(&name.as_str()) && (is_pool || is_leftover(&name, &entry.path())?)
@@ -139,7 +139,7 @@ fn foreign_files(directory: &Path) -> io::Result<Vec<String>> {
     Ok(foreign)
 }
 
-/// Whether a creation that was interrupted may have left this own file. (Of `log` more is asked: it has no data.)
+/// Whether an interrupted creation may have left this file of a pool. (A `log` must have no data as well.)
 fn is_leftover(name: &str, path: &Path) -> io::Result<bool> {
     match name {
         "header.new" => is_half_header(&File::open(path)?),
@@ -179,7 +179,7 @@ mod tests {
         assert!(Claim::new(folder.path()).is_ok());
     }
 
-    /// Needs the look at the content: a name of a pool's file may be that of anybody's.
+    /// Needs the comparison of the content: a foreign file may have the name of a pool's.
     #[test]
     fn a_file_with_an_own_name_and_foreign_content_is_foreign() {
         for name in ["header.new", "checkpoint", "checkpoint.new", "lock"] {
@@ -190,7 +190,7 @@ mod tests {
                 refused.contains(&format!("other files: {name};")),
                 "{refused}"
             );
-            // Beside a header it is a pool's, and the caller finds the pool.
+            // Beside a header it belongs to a pool, which the caller finds.
             std::fs::write(folder.path().join("header"), "any").unwrap();
             assert!(Claim::new(folder.path()).is_ok());
         }

@@ -34,14 +34,14 @@ use crate::{MediaError, PersistError};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manner {
     /// Bytes of one write. The page cache takes them as one unit, and a sync writes a unit whole if one byte of it
-    /// changed. Measured on ext4, Linux 6.18, one changed line and `fdatasync`: 87 us and 4 KiB to the disk after writes
-    /// of 4 KiB; 179 us and 1 MiB to the disk after writes of 1 MiB. Small units take long to write: 6 ms for 4 MiB in
-    /// units of 4 KiB, 3 ms of them the processor's, and syncs of the log wait for parts of that.
+    /// changed. On ext4, Linux 6.18, one changed line and `fdatasync` took 87 us and wrote 4 KiB to the disk after writes of
+    /// 4 KiB; 179 us and 1 MiB after writes of 1 MiB. Small units take long to write: 6 ms for 4 MiB in units of 4 KiB, 3 ms of
+    /// them processor time, and syncs of the log wait for parts of that.
     write_size: u64,
-    /// After how many bytes to sync; `None` where nothing is ever synced. A sync of the log by anybody writes all zeros
-    /// that are waiting, so few should ever wait.
+    /// Bytes between two syncs; `None` where nothing is ever synced. Every sync of the log writes all zeros that wait, so few
+    /// should wait.
     slice_size: Option<u64>,
-    /// Whether what was written is brought into large pages. Not where single lines are synced: a page is written whole.
+    /// Whether the zeros are brought into large pages. Not for a file that is synced: a sync writes a page whole.
     large_pages: bool,
 }
 
@@ -66,11 +66,11 @@ impl Manner {
     };
 }
 
-/// The file that zeros are written to. A sync of it that fails is noted as one of the log's own: it may have lost what was
-/// stored meanwhile, and the server that is told of that by its next sync may not live to see it.
+/// The file to which zeros are written. A failed sync of it is noted like one of the log itself: it may have lost stores to the
+/// log, and the server, whose own next sync reports that, may be killed before.
 #[derive(Debug)]
 pub(super) struct Zeros {
-    /// A description of its own, so that errors of its syncs are reported elsewhere too.
+    /// Has a description of its own, so that an error of its syncs is reported to the other description, too.
     file: File,
     /// `None`: nothing is ever synced.
     note: Option<SyncNote>,
@@ -78,7 +78,7 @@ pub(super) struct Zeros {
 }
 
 impl Zeros {
-    /// `file` is open for writing and shared with nobody.
+    /// Writes to `file`, which is open for writing and not shared.
     pub fn new(file: File, note: Option<SyncNote>) -> Self {
         Self {
             file,
@@ -102,13 +102,13 @@ impl Zeros {
     }
 }
 
-/// Fills holes of one file, on whatever thread.
+/// Fills holes of one file, on any thread.
 #[derive(Debug)]
 pub(super) struct Filler {
     zeros: Zeros,
     path: PathBuf,
     manner: Manner,
-    /// Set when the work has to end: nobody waits for it any more.
+    /// Set when the work has to end.
     stop: AtomicBool,
 }
 
@@ -137,7 +137,7 @@ impl Filler {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Fills the holes of `span`; `false`: told to stop before the end.
+    /// Fills the holes of `span`. `false`: it was told to stop before the end.
     pub fn fill(&self, span: Span) -> Result<bool, MediaError> {
         let found = self.holes(span)?;
         let rest = if self.manner.large_pages && self.fill_with_large_pages(&found) {
@@ -156,16 +156,15 @@ impl Filler {
                 return Ok(false);
             }
         }
-        // Large pages that were not empty: filled in part by a run that was killed, or refused before.
+        // For large pages that were not empty: a killed run filled a part, or the kernel had none before.
         if self.manner.large_pages && !rest.is_empty() {
             self.use_large_pages(span);
         }
         Ok(true)
     }
 
-    /// Fills whole large pages that are holes: the kernel clears each at once, which takes a quarter of the time of writing
-    /// its small pages and bringing them together. What was not filled is still a hole, but for a small page here and
-    /// there. Whether anything may have changed.
+    /// Fills whole large pages that are holes: the kernel clears each at once, in a quarter of the time of writing its small
+    /// pages and joining them. The rest stays a hole, except for single small pages. Returns whether anything may have changed.
     fn fill_with_large_pages(&self, holes: &[Span]) -> bool {
         let mut changed = false;
         for hole in holes {
@@ -173,8 +172,8 @@ impl Filler {
             let mut end = start;
             while end + LARGE_PAGE as u64 <= hole.offset + hole.size {
                 changed = true;
-                // A large page is made of one that is there at least in part. By a write: where there is no space a store
-                // to a mapping would kill.
+                // The kernel makes a large page where a part of it exists. A write makes that part: without space a store to a
+                // mapping would kill the process.
                 if self.zeros.file.write_all_at(&[0], end).is_err() {
                     break;
                 }
@@ -187,10 +186,9 @@ impl Filler {
         changed
     }
 
-    /// Through a mapping of its own: which pages hold a file is the same for all that map it. The first page of each large
-    /// one is there.
+    /// Asks through a mapping of its own: all mappings of a file share its pages. The first small page of each large one exists.
     fn use_large_pages(&self, span: Span) {
-        // A hint: where the file cannot be mapped once more, its pages stay small.
+        // A hint: if the file cannot be mapped once more, its pages stay small.
         let Ok(file) = self.zeros.file.try_clone() else {
             return;
         };
@@ -207,8 +205,7 @@ impl Filler {
                 hole.offset,
                 hole.size,
             ) {
-                // Without the call the overwriting allocates, and a failure of it or of the sync says that there is no
-                // space.
+                // Without this call the overwriting allocates, and its failure or that of the sync reports a lack of space.
                 Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(error) => {
@@ -220,16 +217,16 @@ impl Filler {
         }
     }
 
-    /// Gives back what was allocated: the holes as they were found. Nobody else writes there before they are filled.
+    /// Gives the space back that was allocated. `holes` are as they were found; nobody writes there before they are filled.
     fn give_back(&self, holes: &[Span]) {
         for hole in holes {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // Space that could not be given back is found as a hole and used at the next request.
+            // Space that could not be given back shows as a hole, which the next request fills.
             let _best_effort = fallocate(&self.zeros.file, flags, hole.offset, hole.size);
         }
     }
 
-    /// A sync allocates where the file system cannot do it before.
+    /// The error of a failed sync, which allocates where the file system cannot do it earlier.
     fn sync_failed(&self, source: io::Error, size: u64) -> MediaError {
         match out_of_space("syncing", &self.path, size)(source) {
             MediaError::Io {

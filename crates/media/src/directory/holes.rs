@@ -1,8 +1,8 @@
-//! Which parts of a file have space on the medium: the file system's own knowledge, by `SEEK_DATA` and `SEEK_HOLE`.
+//! The parts of a file that have space on the medium, as the file system reports them by `SEEK_DATA` and `SEEK_HOLE`.
 //!
-//! What is reported as data has its blocks. What is reported as a hole may be a hole, or allocated and never written
-//! (the two differ in the cost of the first write only). A file system without this knowledge reports a file as data
-//! from end to end; [`holes_are_reported`] finds that out.
+//! A part that is reported as data has its blocks. A part that is reported as a hole is one, or is allocated and was never
+//! written (the two differ only in the cost of the first write). A file system without this knowledge reports a whole file as
+//! data; [`holes_are_reported`] detects that.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ pub(super) fn data(file: &File, span: Span) -> io::Result<Vec<Span>> {
     while position < end {
         let start = match seek(file, SeekFrom::Data(position)) {
             Ok(start) => start.min(end),
-            // No data up to the end of the file.
+            // There is no data up to the end of the file.
             Err(Errno::NXIO) => end,
             Err(error) => return Err(error.into()),
         };
@@ -53,8 +53,8 @@ pub(super) fn holes(file: &File, span: Span) -> io::Result<Vec<Span>> {
     Ok(found)
 }
 
-/// Whether a fresh file of `size` bytes, of which none was written, shows itself as one hole; or really has its space
-/// already, as on file systems without holes.
+/// Whether a new file of `size` bytes, none of them written, is reported as one hole, or has its space already, as on file
+/// systems without holes.
 pub(super) fn holes_are_reported(file: &File, size: u64) -> io::Result<bool> {
     let empty = data(file, Span::new(0, size))?.is_empty();
     // The unit of this count is 512 bytes, whatever the block size.

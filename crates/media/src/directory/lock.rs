@@ -1,14 +1,14 @@
-//! The file `lock` of a pool: who serves it, and whether a sync failed since the machine started.
+//! The file `lock` of a pool: the serving process, and whether a sync failed since the machine started.
 //!
 //! ```text
 //!   4711\n                                            process number, for people
 //!   sync failed 5f0c5e5e-...-...\n                    only after a failed sync: the power cycle in which it failed
 //! ```
 //!
-//! Who serves holds an `flock` of this file and one of the file `log`. They end with the process, however it ends. Nobody lets a
-//! second server in by removing a file that looks left behind: without `log` there is no pool. (Locks of open file descriptions,
-//! of which clients hold some on `log`, are of another kind, and the description that is locked here is nobody else's.) The text is
-//! never synced: the second line matters only as long as the page cache that it warns of, and both end with the power cycle.
+//! A server holds an `flock` of this file and one of the file `log`. Both end with the process, however it ends. Removing a file
+//! that looks left behind lets no second server in: without `log` there is no pool. (Clients hold locks of open file
+//! descriptions on `log`, which are of another kind; the description that is locked here is never shared.) The text is never
+//! synced: the second line matters only as long as the page cache of which it warns, and both end with the power cycle.
 
 use std::cell::OnceCell;
 use std::fs::{File, OpenOptions};
@@ -25,38 +25,38 @@ use crate::directory::made::Made;
 use crate::error::failed;
 
 const SYNC_FAILED: &str = "sync failed ";
-/// No text is longer.
+/// Bytes of the longest text.
 const TEXT_SIZE_MAX: usize = 1024;
-/// Servers that may give up a pool while this one locks it.
+/// Most servers that may give up a pool while this one locks it.
 const TRIES_MAX: u32 = 16;
 
 /// The lock, held until dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
-    /// The file `log`, from when there is one.
+    /// The file `log`, once it exists.
     log: OnceCell<File>,
 }
 
 impl Lock {
-    /// Takes the lock of the pool in the folder `pool`. `made`: where it is noted if its file is a new one.
+    /// Takes the lock of the pool in the folder `pool`, and notes the file in `made` if it is new.
     pub fn acquire(pool: &Path, made: &Made) -> Result<Self, MediaError> {
         let path = file_of(pool);
-        // The one that is always there first: a server that finds it held leaves no new file behind.
+        // First the file that always exists: a server that finds it locked leaves no new file behind.
         let log = Self::of_log(pool)?;
         let file = lock_at(pool, &path, || open_or_create(&path, made))?;
         let lock = Self {
             file,
             log: log.map_or_else(OnceCell::new, OnceCell::from),
         };
-        // Another server may have made it, and ended, between the two.
+        // Another server may have made the pool, and ended, between the two steps.
         lock.hold_log(pool)?;
-        // The number is for people; a full disk is no reason to refuse reads.
+        // The number is for people; a full disk is no reason to refuse to serve reads.
         let _for_people = lock.write(lock.sync_failed_in());
         Ok(lock)
     }
 
-    /// Locks the file `log`, which was made since.
+    /// Locks the file `log`, which was made after the lock was taken.
     pub fn hold_log(&self, pool: &Path) -> Result<(), MediaError> {
         if self.log.get().is_none()
             && let Some(log) = Self::of_log(pool)?
@@ -69,7 +69,7 @@ impl Lock {
     fn of_log(pool: &Path) -> Result<Option<File>, MediaError> {
         let path = log_of(pool);
         let open = || {
-            // Whatever stands there, opening it must not wait.
+            // Opening must not wait, whatever kind of file this is.
             let mut options = OpenOptions::new();
             options.read(true).custom_flags(libc::O_NONBLOCK);
             options.open(&path)
@@ -83,7 +83,7 @@ impl Lock {
         }
     }
 
-    /// The power cycle in which a sync failed last, and was not made good since.
+    /// The power cycle of the latest failed sync that was not made good.
     pub fn sync_failed_in(&self) -> Option<u128> {
         let text = text_of(&self.file);
         let line = text
@@ -92,12 +92,12 @@ impl Lock {
         line.trim().parse::<Uuid>().ok().map(|uuid| uuid.as_u128())
     }
 
-    /// Notes that everything was made good.
+    /// Notes that every failed sync was made good.
     pub fn forget_sync_failure(&self) -> io::Result<()> {
         self.write(None)
     }
 
-    /// For whoever syncs the log, in any thread, and meets a failure.
+    /// A note for code that syncs the log, on any thread.
     pub fn note(&self, power_cycle: u128) -> io::Result<SyncNote> {
         Ok(SyncNote {
             file: self.file.try_clone()?,
@@ -110,7 +110,7 @@ impl Lock {
     }
 }
 
-/// Where it is noted that a sync failed.
+/// Notes failed syncs.
 #[derive(Debug)]
 pub(super) struct SyncNote {
     file: File,
@@ -120,8 +120,8 @@ pub(super) struct SyncNote {
 impl SyncNote {
     /// Notes that a sync failed in this power cycle.
     pub fn sync_failed(&self) {
-        // Overwrites bytes that the file has already. Where even that fails, the file system has gone read-only, and no
-        // next run will get as far as to need the note.
+        // Overwrites existing bytes of the file. If even that fails, the file system has become read-only, and the next run
+        // fails before it needs the note.
         let _best_effort = write_text(&self.file, Some(self.power_cycle));
     }
 }
@@ -135,7 +135,7 @@ fn write_text(file: &File, sync_failed_in: Option<u128>) -> io::Result<()> {
     file.set_len(text.len() as u64)
 }
 
-/// Where the text of the lock of a pool is.
+/// The file with the text of a pool's lock.
 pub(super) fn file_of(pool: &Path) -> PathBuf {
     pool.join("lock")
 }
@@ -144,7 +144,7 @@ fn log_of(pool: &Path) -> PathBuf {
     pool.join("log")
 }
 
-/// Whether these are bytes of a lock's file: none, or what [`write_text`] writes, cut off anywhere.
+/// Whether these are bytes of a lock's file: none, or the text of [`write_text`], cut off anywhere.
 pub(super) fn is_text_of_lock(file: &File) -> io::Result<bool> {
     let text = text_of(file);
     let mut lines = text.lines();
@@ -173,8 +173,8 @@ fn open_or_create(path: &Path, made: &Made) -> io::Result<File> {
     }
 }
 
-/// Opens and locks the file at `path`. A server that gives up a pool that it made removes the files that it has locked: who
-/// opened one before, and locked it after, has locked a file without a name, and tries again.
+/// Opens and locks the file at `path`. A server that gives up a pool that it made removes the files that it has locked. A server
+/// that opened such a file before the removal and locked it after has locked a file without a name, and tries again.
 fn lock_at(
     pool: &Path,
     path: &Path,
@@ -182,7 +182,7 @@ fn lock_at(
 ) -> Result<File, MediaError> {
     for _ in 0..TRIES_MAX {
         let file = match open() {
-            // Another server makes the file at this moment.
+            // Another server is making the file at this moment.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             opened => opened.map_err(failed("opening", path))?,
         };
@@ -200,7 +200,7 @@ fn lock_at(
     })
 }
 
-/// Whether `file` is the one that `path` names.
+/// Whether `path` names `file`.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let found = match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -210,9 +210,9 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     Ok((locked.dev(), locked.ino()) == (found.dev(), found.ino()))
 }
 
-/// The process that serves the pool in this folder, without touching its lock.
+/// The process that serves the pool in this folder. Does not touch the lock.
 ///
-/// Asks the kernel's own list of locks. The noted number alone proves nothing: it outlives its process.
+/// Reads the kernel's own list of locks. The noted number alone proves nothing, because it outlives its process.
 pub(super) fn holder(pool: &Path) -> Option<u32> {
     let noted = noted_process(&file_of(pool));
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
@@ -263,7 +263,7 @@ fn flock_holder(line: &str, inode: u64) -> Option<Holder> {
     (kind == "FLOCK" && access == "WRITE" && found == inode).then_some(Holder { pid, device })
 }
 
-/// The text, of which only so much can be a lock's.
+/// The text, as far as it can be that of a lock.
 fn text_of(file: &File) -> String {
     let mut bytes = [0; TEXT_SIZE_MAX];
     let size = file.read_at(&mut bytes, 0).unwrap_or(0);
@@ -295,7 +295,7 @@ mod tests {
         assert!(acquire(pool).is_ok());
     }
 
-    /// Needs the lock of `log`, also of one that was made since: without it two servers write one pool.
+    /// Needs the lock of `log`, also of a new one: without it two servers write one pool.
     #[test]
     fn who_removes_the_file_does_not_unlock_the_pool() {
         for is_new in [true, false] {
@@ -325,7 +325,7 @@ mod tests {
         assert!(acquire(pool).is_ok());
     }
 
-    /// Needs the comparison after the lock: without it two servers have locks of one pool, one of them on a file that is gone.
+    /// Needs the comparison after the lock: without it two servers hold locks of one pool, one of them on a removed file.
     #[test]
     fn a_file_that_was_removed_before_it_was_locked_is_no_lock() {
         let directory = tempfile::tempdir().unwrap();

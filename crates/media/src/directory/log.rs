@@ -1,4 +1,4 @@
-//! The file `log`: creating it, opening it, and making the pair of mapping and means from it.
+//! The file `log`: creating it, opening it, and pairing its mapping with a means.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -24,16 +24,16 @@ use crate::persistent_mapping::{Mechanism, PersistentMapping};
 use crate::write_back::Processor;
 use crate::{LogOptions, Means, MediaError};
 
-/// An open log and who gives it space.
+/// An open log, and the preparer of its space.
 #[derive(Debug)]
 pub(super) struct Log {
     pub region: Rc<PersistentMapping>,
     pub preparer: Preparer,
-    /// See [`crate::Backing::earlier_writers_are_gone`].
+    /// Answers [`crate::Backing::earlier_writers_are_gone`].
     pub earlier_writers: EarlierWriters,
 }
 
-/// Creates the log at `path`, one hole of `capacity` bytes, and notes it in `made`: also where it was there, without data.
+/// Creates the log at `path`, one hole of `capacity` bytes, and notes it in `made`, also if the file existed without data.
 pub(super) fn create(path: &Path, capacity: u64, made: &Made) -> Result<(), MediaError> {
     let mut options = OpenOptions::new();
     options
@@ -43,7 +43,7 @@ pub(super) fn create(path: &Path, capacity: u64, made: &Made) -> Result<(), Medi
         .truncate(false)
         .mode(0o600);
     let file = options.open(path).map_err(failed("creating", path))?;
-    // A crash while a pool was created leaves a log without data. Anything else is not ours to destroy.
+    // A crash during a creation leaves a log without data. Nothing else may be destroyed.
     let length = file.metadata().map_err(failed("looking at", path))?.len();
     if !data(&file, Span::new(0, length))
         .map_err(failed("looking for data in", path))?
@@ -71,7 +71,7 @@ pub(super) fn create(path: &Path, capacity: u64, made: &Made) -> Result<(), Medi
     file.sync_all().map_err(failed("syncing", path))
 }
 
-/// Whether there is a log at `path` in which anything was ever written.
+/// Whether `path` is a log into which anything was ever written.
 pub(super) fn has_data(path: &Path) -> Result<bool, MediaError> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -84,7 +84,7 @@ pub(super) fn has_data(path: &Path) -> Result<bool, MediaError> {
     Ok(status.is_file() && !found.is_empty())
 }
 
-/// Opens the log at `path` to read it and nothing else.
+/// Opens the log at `path` for reading alone.
 pub(super) fn inspect(path: &Path, capacity: u64) -> Result<Log, MediaError> {
     let open = || OpenOptions::new().read(true).open(path);
     check_length(path, capacity, open())?;
@@ -101,8 +101,8 @@ pub(super) fn inspect(path: &Path, capacity: u64) -> Result<Log, MediaError> {
     })
 }
 
-/// Opens the log at `path` for serving. Whatever it then shows is durable by the means of the pool where these are
-/// syncs of the file; with other means recovery persists what it accepts.
+/// Opens the log at `path` for serving. Where the means is a sync of the file, all bytes that it shows then are durable; with
+/// other means recovery persists the records that it accepts.
 pub(super) fn serve(
     path: &Path,
     pool: &Path,
@@ -112,8 +112,8 @@ pub(super) fn serve(
 ) -> Result<Log, MediaError> {
     let open = || OpenOptions::new().read(true).write(true).open(path);
     check_length(path, options.capacity, open())?;
-    // Each descriptor has its own open file description: the mapped one is handed to peers, and an error that the
-    // preparer's sync reports must still be reported to the group commit's.
+    // Each descriptor has its own open file description: peers receive the mapped one, and an error that the preparer's sync
+    // reports must be reported to the group commit's sync as well.
     let mapped = open().map_err(failed("opening", path))?;
     let synced = open().map_err(failed("opening", path))?;
     let prepared = open().map_err(failed("opening", path))?;
@@ -155,7 +155,7 @@ pub(super) fn serve(
     })
 }
 
-/// What is synced on behalf of the log, and where a failure is kept.
+/// The sync target of a log, with the note for a failure.
 pub(super) struct SyncedLog {
     pub file: File,
     pub note: SyncNote,

@@ -1,7 +1,7 @@
 //! Files that this process made in a directory, as the kernel knows them.
 //!
-//! A name proves nothing: somebody may have moved another file to it since. So what is removed is compared first. (The kernel
-//! cannot compare and remove in one step; a file that is moved to its place between the two is lost.)
+//! A name proves nothing: another file may have been moved to it since. So a file is compared before it is removed. (The kernel
+//! cannot compare and remove in one step; a file that is moved to the name between the two steps is lost.)
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,23 +11,23 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Numbers of inodes are given anew when a file is gone, so the time of its creation is part of it, where the file system
-/// keeps that.
+/// Identifies a file. Inode numbers are reused when a file is gone, so the time of creation is part of it, where the file
+/// system keeps one.
 type Identity = (u64, u64, Option<SystemTime>);
 
-/// See the module documentation.
+/// The files that this process made.
 #[derive(Debug, Default)]
 pub(super) struct Made(RefCell<BTreeMap<PathBuf, Identity>>);
 
 impl Made {
-    /// `file` at `path` was made, or taken over with nothing in it.
+    /// Notes that `file` at `path` was made, or taken over without content.
     pub fn note(&self, path: &Path, file: &File) -> io::Result<()> {
         let identity = identity(&file.metadata()?);
         self.0.borrow_mut().insert(path.to_owned(), identity);
         Ok(())
     }
 
-    /// What was made at `from` is at `to`.
+    /// Notes that the file made at `from` was moved to `to`.
     pub fn note_rename(&self, from: &Path, to: &Path) {
         let mut made = self.0.borrow_mut();
         if let Some(identity) = made.remove(from) {
@@ -35,12 +35,12 @@ impl Made {
         }
     }
 
-    /// Removes the file at `path`, if it is the one that was made there.
+    /// Removes the file at `path`, if it is the file that was made there.
     pub fn remove(&self, path: &Path) {
         let made = self.0.borrow_mut().remove(path);
         let found = path.symlink_metadata().ok().as_ref().map(identity);
         if made.is_some() && made == found {
-            // What cannot be removed is taken over by the next creation, or named by its refusal.
+            // The next creation takes over a file that cannot be removed, or its refusal names it.
             let _best_effort = std::fs::remove_file(path);
         }
     }
@@ -54,7 +54,7 @@ fn identity(status: &Metadata) -> Identity {
 mod tests {
     use super::*;
 
-    /// Needs the comparison: a name alone would remove the file of somebody else.
+    /// Needs the comparison: by name alone a foreign file would be removed.
     #[test]
     fn what_was_made_is_removed_and_what_was_moved_to_its_place_stays() {
         let folder = tempfile::tempdir().unwrap();

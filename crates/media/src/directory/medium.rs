@@ -1,5 +1,4 @@
-//! What kind of medium a directory lies on. Only facts that the kernel answers for; nothing is inferred from names or
-//! hardware.
+//! The kind of medium under a directory. Only the kernel's answers count; nothing is inferred from names or hardware.
 
 use std::fs::File;
 use std::io;
@@ -13,11 +12,11 @@ use crate::mapping::Mapping;
 use crate::means::{Medium, MediumKind};
 use crate::write_back::Processor;
 
-/// The flags of a mapping whose stores reach persistent memory without help of the kernel: a fault that needs metadata
-/// makes them durable first. Refused wherever that is not so.
+/// The flags of a mapping whose stores reach persistent memory without help of the kernel: a fault that changes metadata makes
+/// them durable first. The kernel refuses them everywhere else.
 pub(super) const DIRECT: MapFlags = MapFlags::SHARED_VALIDATE.union(MapFlags::SYNC);
 
-/// A type of file system (`statfs(2)`), with the name that a user knows, and how it keeps bytes.
+/// A type of file system (`statfs(2)`), the name that users know, and the way in which it keeps bytes.
 struct FileSystem(u64, &'static str, MediumKind);
 
 const FILE_SYSTEMS: [FileSystem; 12] = [
@@ -37,7 +36,7 @@ const FILE_SYSTEMS: [FileSystem; 12] = [
 
 const BTRFS: u64 = 0x9123_683e;
 
-/// What `log`, open for reading and writing, lies on.
+/// Detects the medium of `log`, which is open for reading and writing.
 pub(crate) fn detect(log: &File) -> io::Result<Medium> {
     let magic = magic(log)?;
     let known = FILE_SYSTEMS.iter().find(|known| known.0 == magic);
@@ -63,7 +62,7 @@ pub(crate) fn detect(log: &File) -> io::Result<Medium> {
     })
 }
 
-/// Turns copy-on-write off for an empty file, where that exists. What came of it [`detect`] sees.
+/// Turns copy-on-write off for an empty file, where the file system can. [`detect`] sees the result.
 pub(super) fn turn_copy_on_write_off(empty: &File) {
     if magic(empty).is_ok_and(|magic| magic == BTRFS)
         && let Ok(flags) = ioctl_getflags(empty)
@@ -73,7 +72,7 @@ pub(super) fn turn_copy_on_write_off(empty: &File) {
 }
 
 fn magic(file: &File) -> io::Result<u64> {
-    // The numbers have 32 bits; the type of the field is signed and as wide as the machine's words.
+    // The numbers have 32 bits; the field is signed and as wide as a machine word.
     Ok(fstatfs(file)?.f_type as u64 & 0xffff_ffff)
 }
 

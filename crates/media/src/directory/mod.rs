@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Invariants:
-//! - Who serves holds the lock from before the first read of the header until the backing is gone, or longer.
-//!   Who inspects takes no lock and opens nothing for writing.
+//! - A server holds the lock from before the first read of the header until the backing is gone, or longer. Inspection takes
+//!   no lock and opens nothing for writing.
 //! - A file that is no part of a pool is never changed.
-//! - When [`Backing::open_log`] has returned, nothing that was left from a failed sync that was noted can be read any more.
-//!   Whoever recovers the log marks what a failure without a note may have left (`docs/design/0002`).
+//! - When [`Backing::open_log`] has returned, all bytes that a noted failed sync left in the page cache are durable. Recovery of
+//!   the log marks the bytes that a failure without a note may have left (`docs/design/0002`).
 
 mod awake;
 mod blobs;
@@ -51,7 +51,7 @@ use crate::{
 
 pub(crate) use medium::detect as detect_medium;
 
-/// A pool's directory. One value per process that serves it.
+/// A pool's directory.
 #[derive(Debug)]
 pub struct DirectoryBacking {
     directory: PathBuf,
@@ -61,12 +61,12 @@ pub struct DirectoryBacking {
     /// `None`: this process inspects.
     lock: Option<Rc<Lock>>,
     made: Rc<Made>,
-    /// `None`: the pool was there before.
+    /// `None`: the pool existed before.
     claim: Option<Claim>,
 }
 
 impl DirectoryBacking {
-    /// Takes a directory, made if it is missing, for a new pool.
+    /// Takes a directory for a new pool, and makes it if it is missing.
     pub fn create(directory: &Path) -> Result<Self, MediaError> {
         Self::refuse_log_without_header(directory)?;
         let claim = Claim::new(directory)?;
@@ -87,7 +87,7 @@ impl DirectoryBacking {
         }
     }
 
-    /// A log with data is a pool that has lost its header, and neither nothing nor a pool that is being created.
+    /// Refuses a log with data and without a header: it is a pool that has lost its header, not a creation that was interrupted.
     fn refuse_log_without_header(directory: &Path) -> Result<(), MediaError> {
         let blobs = Blobs::new(directory.to_owned());
         let log = directory.join("log");
@@ -112,7 +112,7 @@ impl DirectoryBacking {
 
     /// Opens a directory to serve the pool in it.
     pub fn open(directory: &Path) -> Result<Self, MediaError> {
-        // Before anything is written: the directory may have nothing to do with pools.
+        // Checked before anything is written: the directory may have nothing to do with pools.
         if !Blobs::new(directory.to_owned()).have_header()? {
             return Err(MediaError::NotFound {
                 path: directory.to_owned(),
@@ -123,7 +123,7 @@ impl DirectoryBacking {
         Ok(backing)
     }
 
-    /// Opens a directory to look at the pool in it, changing nothing, also while a server has it; see
+    /// Opens a directory to read the pool in it. Changes nothing, and works while a server has the pool; see
     /// [`Backing::in_use_by`].
     pub fn inspect(directory: &Path) -> Result<Self, MediaError> {
         let backing = Self::new(directory, None, Rc::default())?;
@@ -195,7 +195,7 @@ impl DirectoryBacking {
                     })
                 });
                 if opened.is_err() && fresh {
-                    // Nothing is left of a pool that could not be created, not even a name that looks like one.
+                    // A creation that failed leaves nothing, not even a name that looks like a pool.
                     self.made.remove(&path);
                 }
                 opened?
@@ -207,7 +207,7 @@ impl DirectoryBacking {
         Ok(region)
     }
 
-    /// Makes durable what the page cache shows: stores of a run that was killed, and what a failed sync left behind.
+    /// Makes the content of the page cache durable: stores of a killed run, and bytes that a failed sync left behind.
     fn make_good(&self, region: &PersistentMapping) -> Result<(), MediaError> {
         let Some(lock) = self
             .lock
@@ -270,7 +270,7 @@ impl Backing for DirectoryBacking {
     }
 
     fn load(&self, blob: Blob) -> Result<Option<Vec<u8>>, MediaError> {
-        // No image of an index is larger than the log that it points into, except that of an empty one.
+        // No image of an index is larger than its log, except that of an empty one.
         let capacity = self
             .log
             .borrow()
@@ -302,8 +302,8 @@ impl Backing for DirectoryBacking {
         self.opened_log().earlier_writers.are_gone()
     }
 
-    /// Inode numbers are given anew when a file is gone, so the time of its creation is part of it, where the file system
-    /// keeps that.
+    /// Inode numbers are reused when a file is gone, so the time of creation is part of the value, where the file system keeps
+    /// one.
     fn home(&self) -> u128 {
         let Ok(status) = std::fs::metadata(self.log_path()) else {
             return 0;

@@ -1,4 +1,4 @@
-//! Giving spans of the log their space before anybody writes there.
+//! Giving spans of the log their space before they are written.
 //!
 //! A store to a page of a mapping for which the file system finds no block kills the process (SIGBUS). So every hole of a
 //! span is filled first (`fill.rs`). A thread does that, because it takes milliseconds; the thread touches nothing but the
@@ -18,7 +18,7 @@ use crate::error::failed;
 use crate::span_set::SpanSet;
 use crate::{MediaError, Prepared};
 
-/// What caller and thread share.
+/// State that caller and thread share.
 #[derive(Debug)]
 struct Shared {
     filler: Filler,
@@ -28,11 +28,11 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Known to have space. Kept because some file systems show zeros as holes for ever.
+    /// Spans that are known to have space. Some file systems report zeros as holes for ever.
     ready: SpanSet,
-    /// Handed to the thread.
+    /// Spans that were handed to the thread.
     pending: Vec<Span>,
-    /// Failed and not told yet.
+    /// Failures that were not reported yet.
     failed: Vec<(Span, MediaError)>,
 }
 
@@ -71,7 +71,7 @@ impl Preparer {
         if let Some(index) = state.failed.iter().position(|(failed, _)| *failed == span) {
             return Err(state.failed.swap_remove(index).1);
         }
-        // Also if only a part of the span is under way: what shows as data there may be written at this moment.
+        // Pending, too, if only a part of the span is under way: the thread may be writing bytes there that show as data.
         if state.pending.iter().any(|pending| overlap(*pending, span)) {
             return Ok(Prepared::Pending);
         }
@@ -116,7 +116,7 @@ impl Drop for Preparer {
         self.shared.filler.stop();
         if let Some((sender, thread)) = self.thread.take() {
             drop(sender);
-            // It has no panic to report: `work` keeps errors in the state.
+            // The thread has no panic to report: `work` keeps errors in the state.
             let _ended = thread.join();
         }
     }
@@ -124,12 +124,12 @@ impl Drop for Preparer {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // No state is ever half changed while the lock is held, so a panic of the other side leaves nothing to repair.
+        // No code panics with the state half changed, so a panic of the other side leaves nothing to repair.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The thread: until the sender is dropped, or the owner goes away.
+/// The body of the thread, until the sender is dropped or the owner goes away.
 fn work(shared: &Shared, requests: &Receiver<Span>) {
     for span in requests {
         let result = shared.filler.fill(span);
@@ -203,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Needs holes to be looked for again behind the large pages: what they did not fill would count as prepared.
+    /// Needs the second search for holes after the large pages: parts that they did not fill would count as prepared.
     #[test]
     fn a_span_of_large_pages_and_parts_of_them_is_filled_whole_and_zero_whatever_the_kernel_has() {
         let memory = MappedRegion::create_memory("log", SIZE, Sealing::None).unwrap();
@@ -229,8 +229,8 @@ mod tests {
         assert!((0..SIZE).all(|at| bytes[at as usize] == expected(at)));
     }
 
-    /// What a crash in the middle leaves: parts written, parts not. Needs the search for holes: an overwriting of the whole
-    /// span would destroy what a client wrote, and taking the span for prepared would leave holes.
+    /// A crash in the middle leaves parts written and parts not. Needs the search for holes: overwriting the whole span would
+    /// destroy a client's bytes, and taking the span for prepared would leave holes.
     #[test]
     fn a_span_that_was_prepared_in_part_is_completed_and_its_data_stay() {
         let (file, path) = log();
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(data(file.as_file(), Span::new(0, SIZE)).unwrap(), []);
     }
 
-    /// Needs the note: what the group commit's own sync would have been told of dies with a server that is killed before.
+    /// Needs the note: a server that is killed before its own next sync never reports the failure.
     #[test]
     fn a_failed_sync_of_zeros_is_noted_and_told_as_what_it_is() {
         let directory = tempfile::tempdir().unwrap();

@@ -13,8 +13,7 @@ use crate::{Ddio, DeclaredPlatform, Durability, PersistError, PersistenceDomain,
 
 const CAPACITY: u64 = MIB;
 
-/// The log's own sync, which fails when it is told to, as the kernel's does: once, and afterwards no page is marked as
-/// changed any more.
+/// The log's own sync, which fails on demand as the kernel's does: once, and afterwards no page is marked as changed.
 struct Faulty {
     log: SyncedLog,
     broken: Rc<Cell<bool>>,
@@ -43,7 +42,7 @@ struct Place {
 }
 
 impl Place {
-    /// In the build directory; `None`, and said so, where that is no page file.
+    /// A place in the build directory; `None`, with a report, where that is no page file.
     fn new(test: &str) -> Option<Self> {
         let built = std::env::current_exe().unwrap();
         let directory = tempfile::tempdir_in(built.parent().unwrap()).unwrap();
@@ -115,7 +114,7 @@ fn bytes_marked() -> Option<u64> {
 }
 
 /// Needs the note in `lock` and `log::rewrite`: without them the next run would take bytes for durable that only the page
-/// cache has, since the kernel reports a failure once and then forgets it.
+/// cache has, because the kernel reports a failure once and then forgets it.
 #[test]
 fn what_a_failed_sync_left_in_the_page_cache_is_written_again_by_the_next_run() {
     let test = "what_a_failed_sync_left_in_the_page_cache_is_written_again_by_the_next_run";
@@ -138,7 +137,7 @@ fn what_a_failed_sync_left_in_the_page_cache_is_written_again_by_the_next_run() 
     drop((backing, region));
     assert!(place.lock_text().contains("\nsync failed "));
 
-    // A run whose first sync fails too serves nobody, and remembers.
+    // A run whose first sync fails, too, serves no client, and keeps the note.
     place.broken.set(true);
     assert!(matches!(
         place.reopen(),
@@ -160,13 +159,13 @@ fn what_a_failed_sync_left_in_the_page_cache_is_written_again_by_the_next_run() 
     drop(region);
     assert_eq!(place.lock_text(), format!("{}\n", std::process::id()));
 
-    // Once made good, an opening does not write again.
+    // After that, an opening does not write again.
     let marked = bytes_marked();
     let _opened = place.reopen().unwrap();
     assert!(marked_since(marked) < span.size);
 }
 
-/// A note of an earlier power cycle warns of a page cache that is gone.
+/// A note of an earlier power cycle warns of a page cache that does not exist.
 #[test]
 fn a_failed_sync_before_the_machine_was_started_needs_nothing() {
     let Some(place) = Place::new("a_failed_sync_before_the_machine_was_started_needs_nothing")
@@ -179,7 +178,7 @@ fn a_failed_sync_before_the_machine_was_started_needs_nothing() {
     assert!(persist(&region).is_ok());
 }
 
-/// Needs the sync in `make_good`: what a killed server left in the page cache is visible to the next one at once.
+/// Needs the sync in `make_good`: the next server sees bytes at once that a killed one left in the page cache.
 #[test]
 fn opening_makes_durable_what_the_page_cache_shows() {
     let Some(place) = Place::new("opening_makes_durable_what_the_page_cache_shows") else {
@@ -190,7 +189,7 @@ fn opening_makes_durable_what_the_page_cache_shows() {
     assert_eq!(place.syncs.get(), before + 1);
 }
 
-/// Needs the separate open of each: the kernel reports an error once per description, to whoever syncs first.
+/// Needs a separate open of each: the kernel reports an error once per description, to the first sync.
 #[test]
 fn the_description_that_is_synced_is_nobody_elses() {
     let Some(place) = Place::new("the_description_that_is_synced_is_nobody_elses") else {
@@ -200,7 +199,7 @@ fn the_description_that_is_synced_is_nobody_elses() {
         let (_, region) = place.reopen().unwrap();
         region.share().unwrap().file.try_clone_to_owned().unwrap()
     };
-    // A position belongs to the description: where it is one's own, moving it is not seen by others.
+    // A position belongs to the description: moving that of one does not move that of another.
     let (backing, region) = place.reopen().unwrap();
     rustix::fs::seek(&shared_with_peers, rustix::fs::SeekFrom::Start(77)).unwrap();
     rustix::fs::seek(
@@ -212,7 +211,7 @@ fn the_description_that_is_synced_is_nobody_elses() {
     assert_eq!(rustix::fs::tell(log.preparer.file()).unwrap(), 0);
 }
 
-/// Needs the marks: of a sync that failed without a note the kernel says nothing any more, and the next one writes nothing.
+/// Needs the marks: after a failed sync without a note the kernel reports nothing, and the next sync writes nothing.
 #[test]
 fn what_is_marked_as_changed_is_written_by_the_next_sync_and_nothing_else() {
     let test = "what_is_marked_as_changed_is_written_by_the_next_sync_and_nothing_else";
@@ -241,8 +240,8 @@ fn what_is_marked_as_changed_is_written_by_the_next_sync_and_nothing_else() {
     assert_eq!(&found, b"stored");
 }
 
-/// Needs a sync of each directory in which a name was made: without it a pool that was acknowledged to can be gone, with its
-/// folder, after a power cut.
+/// Needs a sync of each directory in which a name was made: without it a power cut can take the folder of a pool that has
+/// acknowledged writes.
 #[test]
 fn the_name_of_a_new_pool_and_of_every_folder_made_for_it_is_durable() {
     let place = tempfile::tempdir().unwrap();
@@ -258,11 +257,11 @@ fn the_name_of_a_new_pool_and_of_every_folder_made_for_it_is_durable() {
     };
     let (one, two) = (place.path().join("one"), place.path().join("one/two"));
     assert_eq!(synced(&two), [&one, place.path()].map(Path::to_owned));
-    // Whoever made it may have been killed before its name was durable.
+    // Its maker may have been killed before its name was durable.
     assert_eq!(synced(&two), [one]);
 }
 
-/// Files of a pool that somebody moves into a directory, and what is there afterwards.
+/// Moves files of another pool into a directory, and returns the names there.
 fn move_a_pool_to(directory: &Path) {
     let elsewhere = tempfile::tempdir_in(directory.parent().unwrap()).unwrap();
     for name in ["checkpoint", "header", "lock", "log"] {
@@ -279,7 +278,7 @@ fn assert_the_pool_is_there(directory: &Path) {
     }
 }
 
-/// Needs the comparison with what this backing made: by name alone the whole pool would be removed.
+/// Needs the comparison with the files that this backing made: by name alone the whole pool would be removed.
 #[test]
 fn a_pool_that_is_moved_to_where_one_is_being_created_stays() {
     let place = tempfile::tempdir().unwrap();
@@ -317,7 +316,7 @@ fn a_pool_that_is_moved_to_where_one_is_being_created_stays() {
     }
 }
 
-/// Needs the second look at what is emptied: somebody may have moved it there since the directory was taken.
+/// Needs the second check of the file that is emptied: it may have been moved there since the directory was taken.
 #[test]
 fn a_file_in_the_way_of_the_first_header_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
@@ -331,8 +330,8 @@ fn a_file_in_the_way_of_the_first_header_is_left_alone() {
     assert!(!directory.path().join("lock").exists(), "it was made");
 }
 
-/// Needs what was taken over to count as made: a header that goes without its log, or the other way round, is in the way of all
-/// that come after.
+/// Needs files that were taken over to count as made: a header that goes without its log, or a log without its header, blocks
+/// every later creation.
 #[test]
 fn what_an_interrupted_creation_left_goes_with_the_next_one_that_fails() {
     let place = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Copies of pools, made file by file: which are taken, which are refused, and what is said.
+//! Copies of pools, made file by file: which are opened, which are refused, and the messages.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -60,7 +60,7 @@ fn a_copy_of_a_pool_that_is_served_is_refused_and_the_pool_itself_is_not() {
     );
 }
 
-/// Needs the new home in the header once the copy is recovered: otherwise it would be refused for ever.
+/// Needs the new home in the header once the copy is recovered: otherwise the copy would be refused for ever.
 #[test]
 fn a_copy_that_is_accepted_is_at_home_from_then_on_and_believes_nothing_of_its_power_cycle() {
     let place = fast_place();
@@ -90,7 +90,7 @@ fn a_copy_that_is_accepted_is_at_home_from_then_on_and_believes_nothing_of_its_p
     );
 }
 
-/// Needs that the clean flag is looked at.
+/// Needs the check of the clean flag.
 #[test]
 fn a_copy_of_a_closed_pool_is_a_pool_like_any_other() {
     let place = fast_place();
@@ -116,7 +116,7 @@ fn a_pool_that_is_renamed_while_its_server_is_dead_is_at_home() {
 }
 
 /// Needs the old home in the header until recovery is done: the log of a copy that was recovered in part lacks as much as
-/// before, and the next opening has to expect that.
+/// before, and the next opening must expect that.
 #[test]
 fn a_copy_whose_recovery_was_killed_is_a_copy_still() {
     let place = fast_place();
@@ -128,7 +128,7 @@ fn a_copy_whose_recovery_was_killed_is_a_copy_still() {
     assert!(adopt(&other).was_copied());
 }
 
-/// Needs the new home at the opening itself: a pool that was moved when it was closed is no copy.
+/// Needs the new home at the opening itself: a pool that was moved while it was closed is no copy.
 #[test]
 fn a_closed_pool_that_was_moved_is_at_home_before_it_is_recovered() {
     let place = fast_place();

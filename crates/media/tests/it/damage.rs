@@ -1,4 +1,4 @@
-//! Pools whose small files are not what was written.
+//! Pools with damaged small files.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::support::{SEGMENT, create, fast_place, inspect, options, serve};
 
 const COPY: usize = 4096;
 
-/// Makes the checksum of a header copy right again. Written from the format page, not from the code.
+/// Corrects the checksum of a header copy. Written from the format page, not from the code.
 pub fn put_checksum(copy: &mut [u8]) {
     copy[16..32].fill(0);
     let checksum = xxh3_128(copy);
@@ -150,7 +150,7 @@ fn a_newer_version_is_refused_and_not_taken_for_damage() {
         "{refused}"
     );
 
-    // Also if only one copy is of the newer version, as a crash during an upgrade leaves it.
+    // A crash during an upgrade leaves only one copy of the newer version.
     let place = pool();
     let path = place.path().join("header");
     let old = std::fs::read(&path).unwrap();
@@ -164,7 +164,7 @@ fn a_newer_version_is_refused_and_not_taken_for_damage() {
     ));
 }
 
-/// Its records cannot be read; needs the comparison with the version below.
+/// The records of such a pool cannot be read. Needs the comparison with older versions.
 #[test]
 fn an_outdated_version_is_refused_and_says_what_to_do() {
     let place = pool();
@@ -221,7 +221,7 @@ fn unknown_features_are_refused_as_far_as_they_say() {
         "{refused}"
     );
 
-    // What a newer program keeps in bytes that this one does not know is still there after a change.
+    // Bytes of a newer program, which this one does not know, survive a change.
     let place = pool();
     rewrite(place.path(), |copy| {
         (copy[COMPATIBLE], copy[RESERVED + 7]) = (1 | 2, 99)
@@ -240,7 +240,7 @@ fn unknown_features_are_refused_as_far_as_they_say() {
     );
 }
 
-/// A checksum that is right does not make a header sensible.
+/// A right checksum does not make a header sensible.
 #[test]
 fn fields_that_make_no_sense_are_refused_by_name() {
     let cases: [(usize, u8, &str, u64); 10] = [
@@ -281,7 +281,7 @@ fn fields_that_make_no_sense_are_refused_by_name() {
     ));
 }
 
-/// Needs the check of the length: a mapping past the end of its file kills who reads there.
+/// Needs the check of the length: reading a mapping past the end of its file kills the process.
 #[test]
 fn a_log_of_another_length_is_refused_with_its_length() {
     for length in [0, 8 * SEGMENT - 1, 8 * SEGMENT + 1] {
@@ -319,7 +319,7 @@ fn a_log_of_another_length_is_refused_with_its_length() {
     );
 }
 
-/// What must never change, whatever happens to the header.
+/// The facts that must never change, whatever happens to the header.
 fn facts(pool: &Pool) -> impl PartialEq + std::fmt::Debug + use<> {
     let geometry = (
         pool.capacity(),
@@ -390,8 +390,8 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) -> Mutation {
     kind
 }
 
-/// Each mutation opens with the same facts, or is refused by a typed error; what was damaged and opened is said; after it
-/// was served nothing is damaged any more.
+/// A pool with a mutated file opens with the same facts or is refused by a typed error. An opening reports the damage, and no
+/// damage is left after serving.
 #[test]
 fn ten_thousand_mutations_of_a_header_open_rightly_or_are_refused() {
     const SEED: u64 = 2;

@@ -1,4 +1,4 @@
-//! A medium that fills up.
+//! Pools on a medium that fills up.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,8 @@ use stonecast_media::{Blob, Durability, MediaError};
 use crate::not_run::not_run;
 use crate::support::{SEGMENT, create, options, prepare, serve};
 
-/// A file system of `size` bytes in memory, which only this thread and those that it starts can see; it goes with them.
-/// `None`, and said so, where the system does not allow it.
+/// A file system of `size` bytes in memory. Only this thread and the threads that it starts see it, and it ends with them.
+/// `None`, with a report, where the system does not allow it.
 fn small_place(test: &str, at: &Path, size: u64) -> Option<PathBuf> {
     let mounted = (|| {
         // SAFETY: a new mount namespace changes what paths mean to this thread, not its memory or descriptors.
@@ -41,7 +41,7 @@ fn small_place(test: &str, at: &Path, size: u64) -> Option<PathBuf> {
     }
 }
 
-/// Each test takes a thread of its own, since a thread cannot leave its mount namespace.
+/// Runs each test on a thread of its own, because a thread cannot leave its mount namespace.
 fn on_own_thread(test: impl FnOnce() + Send + 'static) {
     std::thread::spawn(test).join().unwrap();
 }
@@ -63,8 +63,8 @@ fn a_full_medium_says_so_and_everything_else_goes_on() {
             prepare(&*backing, segment(number)).unwrap();
             log.write(number * SEGMENT, &vec![number as u8 + 1; SEGMENT as usize]);
         }
-        // A span with two holes, of which the first fits and the second does not. What did not fit took nothing, so a
-        // smaller span fits after it; needs `give_back`.
+        // A span with two holes, of which the first fits and the second does not. The refused span takes no space, so a smaller
+        // span fits afterwards. Needs `give_back`.
         prepare(&*backing, Span::new(4 * SEGMENT + SEGMENT / 2, 16 * KIB)).unwrap();
         for _ in 0..2 {
             let refused = prepare(&*backing, Span::new(4 * SEGMENT, 2 * SEGMENT)).unwrap_err();
@@ -102,7 +102,7 @@ fn a_full_medium_says_so_and_everything_else_goes_on() {
         let (pool, _) = serve(&directory).unwrap();
         assert!(pool.was_clean());
 
-        // When there is room again, the next request succeeds.
+        // The next request succeeds once there is room.
         let remount = std::ffi::CString::new(format!("size={}", 16 * SEGMENT)).unwrap();
         mount_remount(&place, MountFlags::empty(), &remount).unwrap();
         prepare(&*pool.backing(), Span::new(4 * SEGMENT, 2 * SEGMENT)).unwrap();

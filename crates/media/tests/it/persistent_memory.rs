@@ -1,6 +1,6 @@
-//! Real persistent memory: a device that is mapped, and a file system that maps its files directly. `cargo xtask guest` runs
-//! these on emulated modules; anybody who has some can run them with
-//! `STONECAST_DAX=/dev/dax0.0 STONECAST_DAX_FOLDER=/mnt/pmem STONECAST_DAX_DOMAIN=memory_controller`: what the device holds
+//! Real persistent memory: a mapped device, and a file system that maps its files directly. `cargo xtask guest` runs these
+//! tests on emulated modules. On a machine with modules they run with
+//! `STONECAST_DAX=/dev/dax0.0 STONECAST_DAX_FOLDER=/mnt/pmem STONECAST_DAX_DOMAIN=memory_controller`. The content of the device
 //! is lost.
 
 use std::fs::File;
@@ -35,7 +35,7 @@ fn domain() -> DetectedDomain {
     }
 }
 
-/// What the kernel says is believed for the means, too.
+/// The means that follows from the kernel's report.
 fn means() -> Means {
     if domain() == DetectedDomain::CpuCache {
         Means::Fence
@@ -91,7 +91,7 @@ fn round_trip(mut open: impl FnMut(bool) -> Pool) {
     assert!(open(false).was_clean());
 }
 
-/// One test, because there is one device.
+/// One test, because there is only one device.
 #[test]
 #[ignore = "needs persistent memory: cargo xtask guest"]
 fn a_device_holds_a_pool_and_is_mapped_in_parts_of_any_size() {
@@ -115,7 +115,7 @@ fn a_device_holds_a_pool_and_is_mapped_in_parts_of_any_size() {
     });
     assert_eq!(detect_domain(&device()), Some(domain()));
 
-    // Devices are mapped in units of megabytes; who maps an extent must not notice. Needs the lead of a region.
+    // A device is mapped in units of megabytes, which the mapping of an extent must hide. Needs the lead of a region.
     let whole = map(0, 4 * MIB, Writable::Yes).expect("the device can be mapped");
     for (offset, size) in [
         (0, 64 * KIB),

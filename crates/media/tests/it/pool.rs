@@ -87,7 +87,7 @@ fn a_pool_keeps_its_facts_and_its_bytes_over_openings() {
     }
 }
 
-/// Needs the feature in the header, and what the kernel knows of who has the log mapped.
+/// Needs the feature in the header, and the kernel's locks of descriptions that are still mapped.
 #[test]
 fn a_pool_in_which_clients_published_tells_its_next_server_whether_they_may_still_be_there() {
     let place = fast_place();
@@ -152,7 +152,7 @@ fn a_pool_on_a_disk_promises_power_and_syncs_its_log() {
     assert_eq!((share.file_offset, share.write_sealed), (0, false));
 }
 
-/// The checkpoint counts only if nothing can have been lost since it was written.
+/// The checkpoint counts only if nothing can have been lost since it was stored.
 #[test]
 fn a_clean_pool_without_promise_is_not_clean_after_a_power_cycle() {
     let place = fast_place();
@@ -163,7 +163,7 @@ fn a_clean_pool_without_promise_is_not_clean_after_a_power_cycle() {
     let (pool, _) = inspect(place.path()).unwrap();
     assert!(pool.was_clean() && pool.same_power_cycle());
 
-    // The power cycle in both copies, as a start of the machine would change it: the checksums must follow.
+    // Changes the power cycle in both copies, as a restart of the machine would, and the checksums with it.
     let path = place.path().join("header");
     let mut bytes = std::fs::read(&path).unwrap();
     for copy in bytes.chunks_exact_mut(4096) {
@@ -174,7 +174,7 @@ fn a_clean_pool_without_promise_is_not_clean_after_a_power_cycle() {
     let (pool, _) = inspect(place.path()).unwrap();
     assert!(!pool.was_clean() && !pool.same_power_cycle());
 
-    // Needs the old power cycle in the header until recovery is done: a log that was settled in part still lacks as much.
+    // Needs the old power cycle in the header until recovery is done: a log that was settled in part lacks as much as before.
     drop(serve(place.path()).unwrap());
     let (mut pool, _) = serve(place.path()).unwrap();
     assert!(!pool.was_clean() && !pool.same_power_cycle());
@@ -266,7 +266,7 @@ fn a_pool_is_not_created_over_another_or_over_foreign_files() {
     let refused = create(foreign.path(), options(Durability::Process))
         .err()
         .unwrap();
-    // A log with data may be all that is left of a pool.
+    // A log with data may be the rest of a pool.
     assert!(refused.to_string().contains("log has data"), "{refused}");
     assert_eq!(
         std::fs::read_to_string(foreign.path().join("log")).unwrap(),
@@ -274,7 +274,7 @@ fn a_pool_is_not_created_over_another_or_over_foreign_files() {
     );
 }
 
-/// What a crash in the middle of creating leaves: a lock, a log without data, perhaps half a header beside its place.
+/// A crash in the middle of a creation leaves a lock, a log without data, and perhaps half a header beside its place.
 #[test]
 fn a_pool_whose_creation_was_cut_off_is_created_anew() {
     let place = fast_place();
